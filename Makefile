@@ -1,0 +1,73 @@
+# Every target does its own set-up. `make help` lists them.
+SHELL := /bin/bash
+PY := .venv/bin/python
+COMPILED := PYTHONPATH=build/compiled
+PURE_TESTS := tests/model tests/manager tests/amqp tests/ledger tests/simulation
+SOCKET_TESTS := tests/server tests/cli tests/client tests/clients tests/crash
+HOT_SOURCES := setup.py pyproject.toml $(shell find src -name '*.py' -o -name '*.c')
+
+.PHONY: help setup compiled java peers test test-pure test-sockets test-spark check lock bench demo docs mutants fuzz soak clean
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
+
+setup: .venv/.ready ## create .venv with everything locked in requirements.lock
+.venv/.ready: tools/setup.sh requirements.lock
+	tools/setup.sh python
+
+java: setup ## find or install Java 17 for Spark
+	tools/setup.sh java
+
+peers: setup ## install the foreign clients that the tests use
+	tools/setup.sh peers
+
+compiled: build/compiled/.ready ## build the compiled version into build/compiled
+build/compiled/.ready: $(HOT_SOURCES) | setup
+	tools/compile.sh
+
+test: setup compiled java peers ## all tests: pure (interpreted and compiled), sockets (compiled), Spark
+	PYTHONPATH=src $(PY) -m pytest $(PURE_TESTS) tests/docs
+	$(COMPILED) $(PY) -m pytest $(PURE_TESTS) $(SOCKET_TESTS) tests/spark
+
+test-pure: setup ## the fast tests, interpreted
+	PYTHONPATH=src $(PY) -m pytest $(PURE_TESTS)
+
+test-sockets: compiled peers ## real clients over real sockets
+	$(COMPILED) $(PY) -m pytest $(SOCKET_TESTS)
+
+test-spark: compiled java ## Spark tests on local[2]
+	$(COMPILED) $(PY) -m pytest tests/spark
+
+lock: pyproject.toml ## renew requirements.lock from pyproject.toml
+	$(PY) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+	  --all-extras --group dev --group docs -o requirements.lock pyproject.toml
+
+check: setup ## format, lint, types, layers, generated code
+	$(PY) -m ruff format --check src tests bench demo tools setup.py
+	$(PY) -m ruff check src tests bench demo tools setup.py
+	$(PY) -m mypy
+	PYTHONPATH=src .venv/bin/lint-imports
+	PYTHONPATH=src $(PY) tools/async_to_sync.py --check
+
+demo: compiled java ## run the main job end to end and show the tables
+	$(COMPILED) $(PY) -m demo
+
+bench: compiled java ## the benchmark table, with RabbitMQ and Artemis beside us
+	tools/setup.sh bench
+	$(COMPILED) $(PY) -m bench
+
+docs: setup ## build the documentation, warnings are errors
+	PYTHONPATH=src $(PY) -m sphinx -W --keep-going -b html docs docs/_build/html
+
+mutants: setup ## plant bugs and show that each is found
+	PYTHONPATH=src $(PY) -m tests.simulation.mutants
+
+soak: compiled ## many simulation seeds and many kills
+	$(COMPILED) $(PY) -m tests.simulation --seeds 20000
+	$(COMPILED) $(PY) -m tests.crash --kills 200
+
+fuzz: setup ## fuzz the decoder for ten minutes
+	PYTHONPATH=src $(PY) tests/amqp/fuzz_codec.py --seconds 600
+
+clean: ## remove what was built
+	rm -rf build docs/_build demo/out bench/out

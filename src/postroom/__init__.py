@@ -1,0 +1,1 @@
+"""Postroom: a message broker that accounts for every message."""

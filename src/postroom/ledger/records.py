@@ -1,0 +1,200 @@
+"""The fixed-width records of the ledger, declared once: `struct` for the writer, a numpy dtype for readers.
+
+Everything is little-endian. `FORMAT.md` beside this file explains every field; this module is what it explains.
+"""
+
+import struct
+from enum import IntEnum, IntFlag
+from typing import Final
+
+FORMAT_VERSION: Final = 1
+BLOCK_MAGIC: Final = 0x31425250  # "PRB1"
+FILE_MAGIC: Final = 0x314C5250  # "PRL1"
+
+_STRUCT_TO_NUMPY: Final = {"Q": "<u8", "q": "<i8", "I": "<u4", "i": "<i4", "H": "<u2", "B": "<u1"}
+
+
+class Layout:
+    """A record's fields in order: one declaration, two views."""
+
+    def __init__(self, size_bytes: int, fields: list[tuple[str, str]]) -> None:
+        self.fields: Final = fields
+        self.struct: Final = struct.Struct("<" + "".join(code for _, code in fields))
+        self.size_bytes: Final = size_bytes
+        if self.struct.size != size_bytes:
+            raise AssertionError(f"layout is {self.struct.size} bytes, declared {size_bytes}")
+
+    def numpy_fields(self) -> list[tuple[str, str]]:
+        """The same fields as the argument of ``numpy.dtype``."""
+        return [
+            (name, "S" + code[:-1] if code.endswith("s") else _STRUCT_TO_NUMPY[code])
+            for name, code in self.fields
+        ]
+
+
+class RecordType(IntEnum):
+    """What a 64-byte record says. Arrivals are a width of their own and have no type."""
+
+    ENTRY_EVENT = 1
+    """One entry changes state (serial, queue, from_state, to_state, …)."""
+    GROUP_EVENT = 2
+    """Many entries change alike: detail holds groups (see ``GROUP``), for purge, loss at a crash."""
+    DECISION = 3
+    """A transaction or branch is decided: holder says which, event CONFIRM or UNDO, detail holds groups."""
+    QUEUE_DEFINED = 4
+    """queue is created or redefined; detail is its definition as JSON."""
+    QUEUE_DELETED = 5
+    ROUTING_SET_DEFINED = 6
+    """holder is the set's id; detail is its queue ids (u32 each)."""
+    ROUTING_SET_DROPPED = 7
+    HOLDER_OPENED = 8
+    """holder of holder_kind begins; detail is JSON (name, container, user)."""
+    HOLDER_CLOSED = 9
+    PRODUCER_OPENED = 10
+    """holder is the producer's id; detail is JSON (name, container, user)."""
+    PRODUCER_CLOSED = 11
+    BODY_CHUNK = 12
+    """Part of a large body: serial is the upload's id (position of its first chunk); detail lies in the *bodies* heap."""
+    EPOCH_OPENED = 13
+    """First record of an epoch; detail is JSON (broker version, reason)."""
+    CHECKPOINT_WRITTEN = 14
+    """serial is the position the checkpoint covers."""
+    ALARM = 15
+    """Something the ledger itself had to do (lease broken, torn tail cut); detail is JSON."""
+
+
+class ArrivalFlag(IntFlag):
+    NONE = 0
+    DURABLE = 1
+    """The producer asked for persistence; the message survives a crash."""
+    BODY_STORED = 2
+    """The body is in the ledger (not so for non-persistent messages)."""
+    BODY_CHUNKED = 4
+    """The body lies in BODY_CHUNK records; body_offset is the names-heap offset of their positions (u64 each)."""
+    BODY_SHARED = 8
+    """A move, dead letter or replay: the body is that of body_serial."""
+    ADVERSE = 16
+    """Put by the queue manager itself (dead letter, report), not by a producer."""
+
+
+class TransitionFlag(IntFlag):
+    NONE = 0
+    SENT = 1
+    """The delivery was put on the wire before it came back (so delivery_delta is 1 unless released)."""
+
+
+ARRIVAL: Final = Layout(
+    128,
+    [
+        ("position", "Q"),  # also the message's serial
+        ("time_us", "q"),  # never goes backwards
+        ("expiry_us", "q"),  # absolute, 0 never
+        ("due_us", "q"),  # absolute birth time, 0 at once
+        ("creation_us", "q"),  # the producer's creation-time, 0 unknown
+        ("body_serial", "Q"),  # whose body; equal to position unless BODY_SHARED
+        ("parent_serial", "Q"),  # the entry this one was made from, 0 none
+        ("parent_queue", "I"),
+        ("routing_set", "I"),  # below SET_BASE: the one queue of that id; else a defined set
+        ("holder", "I"),  # with holder_kind, when put held
+        ("producer", "I"),
+        ("body_offset", "I"),  # from the start of the block's bodies heap (journal) – see FORMAT.md
+        ("body_len", "I"),
+        ("body_crc", "I"),
+        ("message_format", "I"),
+        ("message_id_offset", "I"),  # in the names heap, AMQP-encoded value bytes without constructor
+        ("correlation_id_offset", "I"),
+        ("group_id_offset", "I"),
+        ("message_id_len", "H"),
+        ("correlation_id_len", "H"),
+        ("group_id_len", "H"),
+        ("flags", "H"),
+        ("message_id_type", "B"),  # IdType
+        ("correlation_id_type", "B"),
+        ("to_state", "B"),
+        ("holder_kind", "B"),
+        ("causes", "B"),
+        ("priority", "B"),
+        ("event", "B"),  # PUT or PUT_HELD, or what made it of its parent (DEAD_LETTER, MOVE, …)
+        ("reserved", "B"),
+        ("group_sequence", "I"),
+        ("reserved2", "Q"),
+    ],
+)
+
+TRANSITION: Final = Layout(
+    64,
+    [
+        ("position", "Q"),
+        ("time_us", "q"),
+        ("serial", "Q"),
+        ("due_us", "q"),  # end of a delay that begins here, 0 none
+        ("queue", "I"),
+        ("holder", "I"),
+        ("detail_offset", "I"),  # in the names heap
+        ("detail_len", "I"),
+        ("type", "B"),
+        ("from_state", "B"),
+        ("to_state", "B"),
+        ("holder_kind", "B"),
+        ("event", "B"),
+        ("outcome", "B"),
+        ("causes", "B"),  # the set after the event
+        ("flags", "B"),
+        ("delivery_delta", "B"),  # added to the entry's delivery count
+        ("failure_delta", "B"),  # added to the entry's failure count
+        ("reserved", "H"),
+        ("reserved2", "I"),
+    ],
+)
+
+BLOCK_HEADER: Final = Layout(
+    96,
+    [
+        ("magic", "I"),
+        ("header_crc", "I"),  # CRC-32 of the header with this field zero
+        ("ledger_id", "16s"),
+        ("epoch", "I"),
+        ("file_number", "I"),
+        ("first_position", "Q"),
+        ("time_us", "q"),
+        ("durable_through", "Q"),  # highest position known synced when this block was written
+        ("arrivals", "I"),
+        ("transitions", "I"),
+        ("names_bytes", "I"),
+        ("bodies_bytes", "I"),
+        ("records_crc", "I"),  # CRC-32 of arrivals, transitions and names, in that order
+        ("previous_crc", "I"),  # header_crc of the block before: the chain
+        ("flags", "I"),
+        ("reserved", "I"),
+        ("reserved2", "Q"),
+    ],
+)
+
+GROUP: Final = Layout(
+    16,
+    [
+        ("queue", "I"),
+        ("range_count", "I"),  # that many RANGE follow
+        ("from_state", "B"),
+        ("to_state", "B"),
+        ("outcome", "B"),
+        ("causes", "B"),
+        ("delivery_delta", "B"),
+        ("failure_delta", "B"),
+        ("flags", "H"),
+    ],
+)
+"""One kind of change in a GROUP_EVENT or DECISION; the detail is a run of (GROUP, RANGE…)."""
+
+RANGE: Final = Layout(16, [("first_serial", "Q"), ("last_serial", "Q")])
+"""Serials from first to last, both included: every entry of the group's queue with such a serial **and** in from_state
+under the deciding holder (DECISION), or in from_state (GROUP_EVENT). The writer lists exact runs: no arrival of that
+queue between first and last is left out of the change."""
+
+
+SET_BASE: Final = 0x8000_0000
+"""Routing-set ids from here on are defined by ROUTING_SET_DEFINED; smaller ones are the queue of that id alone."""
+
+MAX_BLOCK_BYTES: Final = 4 << 20
+CHUNK_BODY_BYTES: Final = 256 << 10
+"""Bodies over this many bytes are written as BODY_CHUNK records while they arrive."""
