@@ -187,10 +187,9 @@ GROUP: Final = Layout(
 """One kind of change in a GROUP_EVENT or DECISION; the detail is a run of (GROUP, RANGE…)."""
 
 RANGE: Final = Layout(16, [("first_serial", "Q"), ("last_serial", "Q")])
-"""Serials from first to last, both included: every entry of the group's queue with such a serial **and** in from_state
-under the deciding holder (DECISION), or in from_state (GROUP_EVENT). The writer lists exact runs: no arrival of that
-queue between first and last is left out of the change."""
-
+"""Serials from first to last, both included. A range is exact: every integer in it is the serial of one entry of the
+group's queue that makes this change, so that a reader expands it without looking at any other record. A group's ranges
+ascend; large changes may be told by several GROUP_EVENT records."""
 
 SET_BASE: Final = 0x8000_0000
 """Routing-set ids from here on are defined by ROUTING_SET_DEFINED; smaller ones are the queue of that id alone."""
