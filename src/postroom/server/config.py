@@ -1,0 +1,212 @@
+"""The configuration of a broker: typed, with defaults for everything, so that no file is needed.
+
+Read from TOML. Every key that is unknown, of the wrong type or out of its bounds is reported with its path
+and line.
+"""
+
+import ipaddress
+from pathlib import Path
+from typing import Annotated, Final
+
+from msgspec import Meta, Struct, field
+
+from postroom.server.passwords import PasswordHashError, parse_hash
+
+DEFAULT_PORT: Final = 5672
+DEFAULT_TLS_PORT: Final = 5671
+DEFAULT_DATA_FOLDER: Final = "postroom-data"
+RESERVED_PREFIXES: Final = ("$", "postroom.")
+"""Names that begin so belong to the broker: they are neither created on attach nor by request."""
+
+Positive = Annotated[int, Meta(ge=1)]
+NotNegative = Annotated[int, Meta(ge=0)]
+Name = Annotated[str, Meta(min_length=1, max_length=255)]
+Priority = Annotated[int, Meta(ge=0, le=9)]
+
+
+class PlacedError(ValueError):
+    """A value that its type alone can't refuse; ``path`` leads to it from the object that was being made."""
+
+    def __init__(self, path: tuple[str | int, ...], what: str) -> None:
+        self.path = path
+        super().__init__(what)
+
+
+def is_reserved(name: str) -> bool:
+    """Whether ``name`` belongs to the broker itself."""
+    return name.startswith(RESERVED_PREFIXES)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach ``host``."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port of ``HOST:PORT``, ``[IPV6]:PORT`` or ``HOST`` (port 5672). Raises ValueError."""
+    host, colon, port = address.rpartition(":")
+    if not colon or address.endswith("]"):
+        host, port = address, str(DEFAULT_PORT)
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ValueError(f"address {address!r}: put an IPv6 host into brackets, as in [::1]:5672")
+    if not host:
+        raise ValueError(f"address {address!r} has no host: use 0.0.0.0 for every interface")
+    if not (port.isascii() and port.isdigit() and int(port) <= 65_535):
+        raise ValueError(f"address {address!r}: port {port!r} is not a number from 0 to 65535")
+    return host, int(port)
+
+
+class ListenConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """One address to accept connections on."""
+
+    address: str = f"127.0.0.1:{DEFAULT_PORT}"
+    anonymous: bool | None = None
+    """Whether a client needs no password; unset: yes on a loopback address, no elsewhere."""
+    tls_certificate: str | None = None
+    """PEM file with the certificate chain; makes this a TLS listener."""
+    tls_key: str | None = None
+    """PEM file with the private key; unset: it is in the certificate's file."""
+
+    def __post_init__(self) -> None:
+        try:
+            split_address(self.address)
+        except ValueError as error:
+            raise PlacedError(("address",), str(error)) from error
+        if self.tls_key is not None and self.tls_certificate is None:
+            raise PlacedError(("tls_key",), "without tls_certificate: name the certificate's file too")
+
+    @property
+    def host(self) -> str:
+        return split_address(self.address)[0]
+
+    @property
+    def port(self) -> int:
+        return split_address(self.address)[1]
+
+    @property
+    def allows_anonymous(self) -> bool:
+        return is_loopback(self.host) if self.anonymous is None else self.anonymous
+
+
+class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """Every bound that the server itself holds."""
+
+    max_connections: Positive = 10_000
+    max_frame_bytes: Annotated[int, Meta(ge=512, le=16 << 20)] = 256 << 10
+    max_message_bytes: Annotated[int, Meta(ge=1, le=2 << 30)] = 100 << 20
+    max_sessions: Annotated[int, Meta(ge=1, le=65_536)] = 256
+    """Sessions a connection; channel-max is one less."""
+    max_links: Annotated[int, Meta(ge=1, le=1 << 20)] = 4096
+    """Links a session; handle-max is one less."""
+    idle_timeout_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 60_000
+    """A connection on which nothing arrives for so long is closed; 0 never."""
+    open_timeout_ms: Positive = 10_000
+    """Time from accept to the peer's open; a connection that takes longer is closed."""
+    incoming_window_frames: Annotated[int, Meta(ge=16, le=1 << 20)] = 2048
+    link_credit: Annotated[int, Meta(ge=1, le=100_000)] = 2000
+    """Messages a sender may have on their way to the broker and not yet answered."""
+    unsynced_bytes: Annotated[int, Meta(ge=64 << 10)] = 16 << 20
+    """Received and not yet durable, all connections; at this bound reading from sockets stops."""
+    inbox_bytes: Annotated[int, Meta(ge=16 << 10)] = 1 << 20
+    """Read from one socket and not yet looked at; at this bound reading from it stops."""
+    output_bytes: Annotated[int, Meta(ge=16 << 10)] = 1 << 20
+    """Written to one connection and not yet taken by its socket; at this bound it gets no more deliveries."""
+    deliveries_ahead: Annotated[int, Meta(ge=1, le=100_000)] = 2000
+    """Messages given to one link that have not yet left through its socket, whatever its credit."""
+    suspended_links: NotNegative = 10_000
+    """Links that may be gone and resumable at one time."""
+    suspended_timeout_s: NotNegative = 86_400
+    """Longest time that a terminus is kept for a link that is gone."""
+
+
+class AutoCreateConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """Queues that come to be because a client attaches to them."""
+
+    enabled: bool = True
+    max_queues: NotNegative = 1000
+    idle_s: NotNegative = 600
+    """An auto-created queue that is empty and unused for so long is removed; 0: as soon as it is."""
+
+
+class LogConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    json: bool = False
+    level: Annotated[str, Meta(pattern="^(debug|info|warning|error)$")] = "info"
+
+
+class LedgerConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the ledger may use; see the ledger's reference for the meaning of each."""
+
+    journal_file_bytes: Annotated[int, Meta(ge=8 << 20)] = 256 << 20
+    retention_s: NotNegative = 7 * 86_400
+    retention_bytes: NotNegative = 64 << 30
+
+
+class QueueConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """One queue that is made at the start unless it exists; one that exists takes these settings."""
+
+    name: Name
+    max_messages: NotNegative = 0
+    """Messages held at most; 0 no bound."""
+    max_bytes: NotNegative = 0
+    max_consumers: NotNegative = 0
+    exclusive: bool = False
+    max_redeliveries: Annotated[int, Meta(ge=-1)] = -1
+    redelivery_delay_ms: NotNegative = 0
+    dead_letter_queue: str = ""
+    default_priority: Priority = 4
+    max_ttl_ms: NotNegative = 0
+    count_lost_links: bool = False
+
+    def __post_init__(self) -> None:
+        if is_reserved(self.name):
+            prefixes = " or ".join(RESERVED_PREFIXES)
+            raise PlacedError(("name",), f"{self.name!r} is reserved: names may not begin with {prefixes}")
+
+
+class Config(Struct, frozen=True, forbid_unknown_fields=True):
+    """Everything that `postroom serve` needs to know."""
+
+    data: str = DEFAULT_DATA_FOLDER
+    """Folder of the ledger; relative to the working directory."""
+    container_id: Name = "postroom"
+    listen: list[ListenConfig] = field(default_factory=lambda: [ListenConfig()])
+    users: dict[str, str] = {}
+    """User name → hashed password (`postroom user hash`)."""
+    limits: LimitsConfig = LimitsConfig()
+    auto_create: AutoCreateConfig = AutoCreateConfig()
+    ledger: LedgerConfig = LedgerConfig()
+    log: LogConfig = LogConfig()
+    queue: list[QueueConfig] = []
+
+    def __post_init__(self) -> None:
+        if not self.listen:
+            raise PlacedError(("listen",), "is empty: give at least one address")
+        _check_users(self.users)
+        _check_queue_names(self.queue)
+
+    @property
+    def data_folder(self) -> Path:
+        return Path(self.data)
+
+
+def _check_users(users: dict[str, str]) -> None:
+    for name, stored in users.items():
+        try:
+            parse_hash(stored)
+        except PasswordHashError as error:
+            raise PlacedError(("users", name), str(error)) from error
+
+
+def _check_queue_names(queues: list[QueueConfig]) -> None:
+    seen: set[str] = set()
+    for index, queue in enumerate(queues):
+        if queue.name in seen:
+            raise PlacedError(("queue", index, "name"), f"queue {queue.name!r} is defined twice")
+        seen.add(queue.name)

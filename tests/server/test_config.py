@@ -1,0 +1,130 @@
+"""Configuration files: what is accepted, and that each defect is reported with its file, line and key."""
+
+from pathlib import Path
+
+import pytest
+
+from postroom.server.config import Config, ListenConfig, is_loopback, split_address
+from postroom.server.config_file import ConfigError, load_config
+from postroom.server.passwords import hash_password
+
+BAD_FILES = {
+    "unknown key at the top": ("\nx = 1\n", 2, "x", "unknown key"),
+    "unknown key in a table": ("[limits]\n\nfoo = 1\n", 3, "limits.foo", "unknown key"),
+    "wrong type": (
+        "[limits]\nmax_frame_bytes = 'a'\n",
+        2,
+        "limits.max_frame_bytes",
+        "Expected `int`, got `str`",
+    ),
+    "below its bound": (
+        "[limits]\nmax_frame_bytes = 1\n",
+        2,
+        "limits.max_frame_bytes",
+        "Expected `int` >= 512",
+    ),
+    "unfinished header": ("\n[limits\n", 2, "", "Expected ']' at the end of a table declaration (column 8)"),
+    "key twice": ("data = 'a'\ndata = 'b'\n", 2, "", "Cannot overwrite a value (column 11)"),
+    "missing key": ("[[queue]]\nmax_bytes = 1\n", 1, "queue[0]", "the key 'name' is missing"),
+    "empty name": ("[[queue]]\nname = ''\n", 2, "queue[0].name", "Expected `str` of length >= 1"),
+    "reserved name": ("[[queue]]\nname = 'a'\n[[queue]]\nname = '$b'\n", 4, "queue[1].name", "is reserved"),
+    "queue twice": ("[[queue]]\nname = 'a'\n\n[[queue]]\nname = 'a'\n", 5, "queue[1].name", "defined twice"),
+    "password in clear": ("[users]\nann = 'secret'\n", 2, "users.ann", "make one with `postroom user hash`"),
+    "password no text": ("[users]\nann = 3\n", 2, "users.ann", "Expected `str`, got `int`"),
+    "port no number": ("[[listen]]\naddress = 'a:b'\n", 2, "listen[0].address", "port 'b' is not a number"),
+    "port too large": ("[[listen]]\naddress = 'a:65536'\n", 2, "listen[0].address", "from 0 to 65535"),
+    "bare IPv6": ("[[listen]]\naddress = '::1:5672'\n", 2, "listen[0].address", "into brackets"),
+    "no listener": ("listen = []\n", 1, "listen", "is empty"),
+    "key without certificate": (
+        "[[listen]]\n[[listen]]\ntls_key = 'k'\n",
+        3,
+        "listen[1].tls_key",
+        "certificate",
+    ),
+    "inline table": ("listen = [\n{address='h:2'},\n{adres='x'}]\n", 1, "listen[1].adres", "unknown key"),
+    "after a long string": (
+        "container_id = '''\n[limits]\n'''\n[limits]\nfoo = 1\n",
+        5,
+        "limits.foo",
+        "unknown",
+    ),
+    "log level": ("[log]\nlevel = 'loud'\n", 2, "log.level", "matching regex"),
+    "table for a value": ("[data]\nx = 1\n", 1, "data", "Expected `str`, got `object`"),
+    "value for a table": ("limits = 3\n", 1, "limits", "Expected `object`, got `int`"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_FILES)
+def test_a_defect_is_reported_with_line_and_key(case: str, tmp_path: Path) -> None:
+    text, line, key, what = BAD_FILES[case]
+    file = tmp_path / "postroom.toml"
+    file.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load_config(file)
+    assert (caught.value.line, caught.value.key) == (line, key)
+    assert what in caught.value.what
+    assert str(caught.value).startswith(f"{file}:{line}: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"none\.toml: can't be read: No such file"):
+        load_config(tmp_path / "none.toml")
+
+
+def test_a_file_that_is_not_text(tmp_path: Path) -> None:
+    file = tmp_path / "postroom.toml"
+    file.write_bytes(b"data = 'x'\n\xff\xfe")
+    with pytest.raises(ConfigError, match=r"postroom\.toml:2: is not UTF-8: byte 0xff"):
+        load_config(file)
+
+
+def test_without_a_file_loopback_needs_no_password() -> None:
+    config = Config()
+    assert [listener.address for listener in config.listen] == ["127.0.0.1:5672"]
+    assert config.listen[0].allows_anonymous
+    assert config.data_folder == Path("postroom-data")
+
+
+def test_everything_can_be_set(tmp_path: Path) -> None:
+    file = tmp_path / "postroom.toml"
+    file.write_text(
+        f"""
+        data = "/var/lib/postroom"
+        container_id = "here"
+        [[listen]]
+        address = "0.0.0.0:5672"
+        [users]
+        ann = "{hash_password("x")}"
+        [limits]
+        max_message_bytes = 1000
+        [auto_create]
+        enabled = false
+        [log]
+        json = true
+        [[queue]]
+        name = "orders"
+        dead_letter_queue = "dead"
+        """
+    )
+    config = load_config(file)
+    assert not config.listen[0].allows_anonymous
+    assert config.queue[0].dead_letter_queue == "dead"
+    assert config.limits.max_message_bytes == 1000
+
+
+@pytest.mark.parametrize(
+    ("address", "host", "port"),
+    [("localhost", "localhost", 5672), ("[::1]:7", "::1", 7), ("[::1]", "::1", 5672), ("h:0", "h", 0)],
+)
+def test_addresses(address: str, host: str, port: int) -> None:
+    assert split_address(address) == (host, port)
+
+
+def test_loopback_addresses() -> None:
+    assert is_loopback("127.9.9.9") and is_loopback("::1") and is_loopback("localhost")
+    assert not is_loopback("0.0.0.0") and not is_loopback("example.org")
+
+
+def test_a_listener_may_ask_for_passwords_on_loopback() -> None:
+    assert not ListenConfig(anonymous=False).allows_anonymous
