@@ -1,0 +1,74 @@
+"""What the queue manager knows of a message: the few fields that its index and its rules need."""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+# How an id was encoded in AMQP; the numbers of ledger.records.IdType.
+ID_NONE: Final = 0
+ID_STRING: Final = 1
+ID_BINARY: Final = 2
+ID_UUID: Final = 3
+ID_ULONG: Final = 4
+
+DEFAULT_PRIORITY: Final = 4
+"""AMQP 1.0 part 3, section 3.2.1."""
+
+
+@final
+class MessageHead:
+    """The head of one message, found in one pass over its sections without building them.
+
+    Ids are the bytes of the AMQP value without its constructor (a ulong always as 8 bytes, big-endian), so
+    that equal ids have equal bytes; their ``…_type`` is one of the ID_ codes. Offsets are from the start of
+    the payload that was scanned; a section that is absent has start = end.
+    """
+
+    __slots__ = (
+        "annotations_end",
+        "annotations_start",
+        "application_end",
+        "application_start",
+        "bare_offset",
+        "body_start",
+        "correlation_id",
+        "correlation_id_type",
+        "creation_us",
+        "delivery_count",
+        "delivery_time_ms",
+        "durable",
+        "expiry_us",
+        "first_acquirer",
+        "group_id",
+        "group_sequence",
+        "message_id",
+        "message_id_type",
+        "priority",
+        "properties_end",
+        "properties_start",
+        "ttl_ms",
+    )
+
+    def __init__(self) -> None:
+        self.durable: bool = False
+        self.priority: i64 = DEFAULT_PRIORITY
+        self.ttl_ms: i64 = -1  # -1: none
+        self.first_acquirer: bool = False
+        self.delivery_count: i64 = 0
+        self.expiry_us: i64 = 0  # absolute-expiry-time; 0 none
+        self.creation_us: i64 = 0  # creation-time; 0 unknown
+        self.delivery_time_ms: i64 = 0  # x-opt-delivery-time; 0 none
+        self.message_id: bytes = b""
+        self.message_id_type: i64 = ID_NONE
+        self.correlation_id: bytes = b""
+        self.correlation_id_type: i64 = ID_NONE
+        self.group_id: bytes = b""  # UTF-8
+        self.group_sequence: i64 = 0
+        self.bare_offset: i64 = 0  # first byte after header and delivery-annotations
+        self.annotations_start: i64 = 0  # the message-annotations section, its descriptor included
+        self.annotations_end: i64 = 0
+        self.properties_start: i64 = 0
+        self.properties_end: i64 = 0
+        self.application_start: i64 = 0
+        self.application_end: i64 = 0
+        self.body_start: i64 = 0  # first body section
