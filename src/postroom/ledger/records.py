@@ -54,7 +54,8 @@ class RecordType(IntEnum):
     """holder is the producer's id; detail is JSON (name, container, user)."""
     PRODUCER_CLOSED = 11
     BODY_CHUNK = 12
-    """Part of a large body: serial is the upload's id (position of its first chunk); detail lies in the *bodies* heap."""
+    """Part of a large body: serial is the upload's id (position of its first chunk); detail lies in the *bodies* heap.
+    With event UNDO and no detail: the upload is aborted and its chunks are dead."""
     EPOCH_OPENED = 13
     """First record of an epoch; detail is JSON (broker version, reason)."""
     CHECKPOINT_WRITTEN = 14
@@ -68,9 +69,9 @@ class ArrivalFlag(IntFlag):
     DURABLE = 1
     """The producer asked for persistence; the message survives a crash."""
     BODY_STORED = 2
-    """The body is in the ledger (not so for non-persistent messages)."""
+    """The body is in the ledger, its own or a shared one (not so for non-persistent messages)."""
     BODY_CHUNKED = 4
-    """The body lies in BODY_CHUNK records; body_offset is the names-heap offset of their positions (u64 each)."""
+    """The body lies in BODY_CHUNK records; at body_offset (with CHUNKED_OFFSET set) is the list of its chunks."""
     BODY_SHARED = 8
     """A move, dead letter or replay: the body is that of body_serial."""
     ADVERSE = 16
@@ -117,7 +118,7 @@ ARRIVAL: Final = Layout(
         ("event", "B"),  # PUT or PUT_HELD, or what made it of its parent (DEAD_LETTER, MOVE, …)
         ("reserved", "B"),
         ("group_sequence", "I"),
-        ("reserved2", "Q"),
+        ("upload", "Q"),  # BODY_CHUNKED: id of the upload whose chunks are the body, 0 none
     ],
 )
 
