@@ -1,0 +1,354 @@
+"""The events table's columns: name, type, meaning, and how a block of rows becomes an Arrow array of it.
+
+The arrays are made from the record arrays with numpy and Arrow kernels only. Spark wants exactly the types
+declared here (plain strings, microseconds in UTC), so nothing is dictionary-encoded. Columns that only an
+arrival can tell are null on the rows of later events; the entries table is where they are spread over the
+whole entry.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum, IntFlag
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from postroom.ledger.expand import Rows
+from postroom.ledger.records import ArrivalFlag, TransitionFlag
+from postroom.model.codes import DelayCause, Event, HolderKind, IdType, Outcome, State
+
+Array = npt.NDArray[Any]
+
+TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
+STORED: Final = ArrivalFlag.BODY_STORED | ArrivalFlag.BODY_CHUNKED | ArrivalFlag.BODY_SHARED
+INLINE_BYTES: Final = 12
+"""Strings up to this length live inside an Arrow string view; longer ones are a reference into a buffer."""
+
+
+class Names:
+    """Names by id for a column of ids: a dense table, since ids are small numbers counted from 1."""
+
+    def __init__(self, names: Mapping[int, str]) -> None:
+        table: list[str | None] = [None] * (max(names, default=0) + 1)
+        for number, name in names.items():
+            table[number] = name
+        self._table = pa.array(table, pa.string())
+
+    def of(self, ids: Array) -> pa.Array:
+        """The names of many ids; null for an id that has none."""
+        if len(ids) == 0 or int(ids.max()) < len(self._table):
+            return self._table.take(pa.array(np.ascontiguousarray(ids)))
+        known = ids < len(self._table)
+        return self._table.take(pa.array(np.where(known, ids, 0), mask=~known))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where rows come from: what is the same for all of a file's rows."""
+
+    ledger_id: str
+    epoch: int
+    queues: Names
+    producers: Names
+    holders: Names
+
+
+Build = Callable[[Rows, Place], pa.Array]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of the events table; ``build`` makes its array, ``arrival_only`` ones are null elsewhere."""
+
+    name: str
+    type: pa.DataType
+    comment: str
+    build: Build
+    arrival_only: bool = False
+
+
+def batch(rows: Rows, place: Place, schema: pa.Schema) -> pa.RecordBatch:
+    """Rows as one record batch of the columns that the schema names. Raises ``KeyError`` for an unknown
+    column."""
+    arrays = [_array(COLUMN_BY_NAME[name], rows, place) for name in schema.names]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _array(column: Column, rows: Rows, place: Place) -> pa.Array:
+    if column.arrival_only and rows.arrivals is None:
+        return pa.nulls(len(rows), column.type)
+    return column.build(rows, place)
+
+
+# --- builders -------------------------------------------------------------------------------------
+
+
+def _constant(attribute: str, kind: pa.DataType) -> Build:
+    return lambda rows, place: pa.repeat(pa.scalar(getattr(place, attribute), kind), len(rows))
+
+
+def _long(values: Array) -> pa.Array:
+    return pa.array(values.astype(np.int64))
+
+
+def _long_or_null(values: Array) -> pa.Array:
+    return pa.array(values.astype(np.int64), mask=values == 0)
+
+
+def _time(values: Array) -> pa.Array:
+    plain = np.ascontiguousarray(values)
+    return pa.Array.from_buffers(TIMESTAMP, len(plain), [None, pa.py_buffer(plain)])
+
+
+def _time_or_null(values: Array) -> pa.Array:
+    return pa.array(values.astype(np.int64), pa.int64(), mask=values == 0).cast(TIMESTAMP)
+
+
+def _row(field: str, convert: Callable[[Array], pa.Array]) -> Build:
+    return lambda rows, place: convert(rows[field])
+
+
+def _of_arrival(field: str, convert: Callable[[Array], pa.Array]) -> Build:
+    def build(rows: Rows, place: Place) -> pa.Array:
+        assert rows.arrivals is not None
+        return convert(rows.arrivals[field])
+
+    return build
+
+
+def _int(values: Array) -> pa.Array:
+    return pa.array(values.astype(np.int32))
+
+
+def _flag(mask: int) -> Callable[[Array], pa.Array]:
+    return lambda values: pa.array((values & mask) != 0)
+
+
+def _code_names(codes: type[IntEnum], none: str | None) -> Callable[[Array], pa.Array]:
+    table = pa.array([none if code.value == 0 else code.name.lower() for code in codes], pa.string())
+
+    def convert(values: Array) -> pa.Array:
+        return table.take(pa.array(np.ascontiguousarray(values)))
+
+    return convert
+
+
+def flag_names(flags: type[IntFlag], value: int) -> str | None:
+    """A set of flags as ``a+b``, None when it is empty."""
+    return "+".join(str(flag.name).lower() for flag in flags if flag and value & flag) or None
+
+
+_CAUSES: Final = pa.array([flag_names(DelayCause, value) for value in range(256)], pa.string())
+
+
+def _causes(values: Array) -> pa.Array:
+    return _CAUSES.take(pa.array(np.ascontiguousarray(values)))
+
+
+def _sent(rows: Rows, place: Place) -> pa.Array:
+    if rows.arrivals is not None:
+        return pa.repeat(pa.scalar(False), len(rows))
+    return pa.array((rows["flags"] & TransitionFlag.SENT) != 0)
+
+
+def _names_of(attribute: str, field: str) -> Build:
+    def build(rows: Rows, place: Place) -> pa.Array:
+        source = rows.columns[field] if field in rows.columns else _arrivals(rows)[field]
+        names: Names = getattr(place, attribute)
+        return names.of(source)
+
+    return build
+
+
+def _arrivals(rows: Rows) -> Array:
+    assert rows.arrivals is not None
+    return rows.arrivals
+
+
+# --- ids ------------------------------------------------------------------------------------------
+
+
+def heap_strings(heap: npt.NDArray[np.uint8], at: Array, length: Array, kind: pa.DataType) -> pa.Array:
+    """Pieces of a heap as a binary or string array, all at once: as views first, which Arrow then copies."""
+    views = np.zeros((len(at), 16), np.uint8)
+    views[:, :4].view("<i4")[:, 0] = length
+    views[:, 12:16].view("<u4")[:, 0] = at
+    short = np.flatnonzero(length <= INLINE_BYTES)
+    if len(short):
+        views[short, 4:] = _inline(heap, at[short], length[short])
+    buffers = [None, pa.py_buffer(views), pa.py_buffer(heap)]
+    return pa.Array.from_buffers(pa.binary_view(), len(at), buffers).cast(kind)
+
+
+def _inline(heap: npt.NDArray[np.uint8], at: Array, length: Array) -> Array:
+    if not len(heap):
+        return np.zeros((len(at), INLINE_BYTES), np.uint8)
+    column = np.arange(INLINE_BYTES)
+    index = np.minimum(at.astype(np.int64)[:, None] + column, len(heap) - 1)
+    return np.where(column < length[:, None], heap[index], 0)
+
+
+def _id_text(field: str) -> Build:
+    def build(rows: Rows, place: Place) -> pa.Array:
+        arrivals = _arrivals(rows)
+        return id_text(
+            rows.names, arrivals[f"{field}_offset"], arrivals[f"{field}_len"], arrivals[f"{field}_type"]
+        )
+
+    return build
+
+
+def id_text(heap: npt.NDArray[np.uint8], at: Array, length: Array, kind: Array) -> pa.Array:
+    """Message or correlation ids as text: strings as they are, UUIDs canonical, numbers decimal, binary as
+    hex.
+
+    Null where there is none. Bytes that should be UTF-8 and are not show the replacement character.
+    """
+    kinds = np.unique(kind)
+    if len(kinds) == 1 and kinds[0] == IdType.STRING:
+        return utf8(heap_strings(heap, at, length, pa.binary()))
+    text = pa.nulls(len(kind), pa.string())
+    for one in kinds:
+        if one == IdType.NONE:
+            continue
+        mask = kind == one
+        raw = heap_strings(heap, at[mask], length[mask], pa.binary())
+        text = pc.replace_with_mask(text, pa.array(mask), _ID_TEXT.get(int(one), _hex)(raw))
+    return text
+
+
+def utf8(raw: pa.Array) -> pa.Array:
+    """Binary values read as UTF-8."""
+    try:
+        return raw.cast(pa.string())
+    except pa.ArrowInvalid:  # rare: someone sent bytes that are no UTF-8; only then value by value
+        return pa.array([value.decode("utf-8", "replace") for value in raw.to_pylist()], pa.string())
+
+
+def _hex(raw: pa.Array) -> pa.Array:
+    return pa.array([value.hex() for value in raw.to_pylist()], pa.string())
+
+
+def _uuid(raw: pa.Array) -> pa.Array:
+    return pa.array([_dashed(value.hex()) for value in raw.to_pylist()], pa.string())
+
+
+def _dashed(digits: str) -> str:
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
+def _number(raw: pa.Array) -> pa.Array:
+    return pa.array([str(int.from_bytes(value, "big")) for value in raw.to_pylist()], pa.string())
+
+
+_ID_TEXT: Final[dict[int, Callable[[pa.Array], pa.Array]]] = {
+    IdType.STRING: utf8,
+    IdType.UUID: _uuid,
+    IdType.ULONG: _number,
+}
+
+
+def _group_id(rows: Rows, place: Place) -> pa.Array:
+    arrivals = _arrivals(rows)
+    length = arrivals["group_id_len"]
+    kind = np.where(length > 0, IdType.STRING, IdType.NONE).astype(np.uint8)
+    return id_text(rows.names, arrivals["group_id_offset"], length, kind)
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+
+def _arrival(name: str, kind: pa.DataType, comment: str, build: Build) -> Column:
+    return Column(name, kind, comment, build, arrival_only=True)
+
+
+COLUMNS: Final[tuple[Column, ...]] = (
+    Column("ledger_id", pa.string(), "The ledger's own id (UUID)", _constant("ledger_id", pa.string())),
+    Column(
+        "epoch",
+        pa.int32(),
+        "The broker run that wrote the record, counted from 1",
+        _constant("epoch", pa.int32()),
+    ),
+    Column(
+        "position", pa.int64(), "The record's position: dense, from 1, never reused", _row("position", _long)
+    ),
+    Column(
+        "ordinal",
+        pa.int32(),
+        "Which of the record's entries this row is, from 0",
+        lambda r, p: _int(r.ordinal),
+    ),
+    Column("serial", pa.int64(), "The message: position of its arrival record", _row("serial", _long)),
+    Column("queue_id", pa.int64(), "With serial, the key of an entry; never reused", _row("queue", _long)),
+    Column("queue", pa.string(), "The queue's name", _names_of("queues", "queue")),
+    Column("time", TIMESTAMP, "When it was recorded; never goes backwards", _row("time_us", _time)),
+    Column(
+        "event",
+        pa.string(),
+        "What happened, e.g. put, acquire, confirm",
+        _row("event", _code_names(Event, "none")),
+    ),
+    Column(
+        "from_state",
+        pa.string(),
+        "State before; start for an arrival",
+        _row("from_state", _code_names(State, "start")),
+    ),
+    Column("to_state", pa.string(), "State after", _row("to_state", _code_names(State, "start"))),
+    Column(
+        "outcome",
+        pa.string(),
+        "How the entry ended; null unless it did",
+        _row("outcome", _code_names(Outcome, None)),
+    ),
+    Column("causes", pa.string(), "Why it is delayed after the event, as a+b", _row("causes", _causes)),
+    Column(
+        "holder_kind", pa.string(), "Who must confirm", _row("holder_kind", _code_names(HolderKind, None))
+    ),
+    Column("holder_id", pa.int64(), "Which holder of that kind", _row("holder", _long_or_null)),
+    Column("due", TIMESTAMP, "End of a delay that begins here", _row("due_us", _time_or_null)),
+    Column("delivery_delta", pa.int32(), "Added to the delivery count", _row("delivery_delta", _int)),
+    Column("failure_delta", pa.int32(), "Added to the failure count", _row("failure_delta", _int)),
+    Column("sent", pa.bool_(), "The delivery had been on the wire", _sent),
+    _arrival(
+        "producer_id",
+        pa.int64(),
+        "Who sent it; null for the broker itself",
+        _of_arrival("producer", _long_or_null),
+    ),
+    _arrival("producer", pa.string(), "The producer's name", _names_of("producers", "producer")),
+    _arrival("message_id", pa.string(), "AMQP message-id as text", _id_text("message_id")),
+    _arrival("correlation_id", pa.string(), "AMQP correlation-id as text", _id_text("correlation_id")),
+    _arrival("group_id", pa.string(), "AMQP group-id", _group_id),
+    _arrival("group_sequence", pa.int64(), "AMQP group-sequence", _of_arrival("group_sequence", _long)),
+    _arrival("priority", pa.int32(), "0 to 9", _of_arrival("priority", _int)),
+    _arrival(
+        "durable", pa.bool_(), "Persistence was asked for", _of_arrival("flags", _flag(ArrivalFlag.DURABLE))
+    ),
+    _arrival("stored", pa.bool_(), "The body is in the ledger", _of_arrival("flags", _flag(STORED))),
+    _arrival(
+        "adverse", pa.bool_(), "Put by the broker itself", _of_arrival("flags", _flag(ArrivalFlag.ADVERSE))
+    ),
+    _arrival("body_bytes", pa.int64(), "Size of the stored sections", _of_arrival("body_len", _long)),
+    _arrival("expiry", TIMESTAMP, "When it expires; null never", _of_arrival("expiry_us", _time_or_null)),
+    _arrival(
+        "creation", TIMESTAMP, "The producer's creation-time", _of_arrival("creation_us", _time_or_null)
+    ),
+    _arrival(
+        "body_serial",
+        pa.int64(),
+        "Whose body it shares; its own serial else",
+        _of_arrival("body_serial", _long),
+    ),
+    _arrival(
+        "parent_serial", pa.int64(), "The entry it was made from", _of_arrival("parent_serial", _long_or_null)
+    ),
+    _arrival("parent_queue_id", pa.int64(), "That entry's queue", _of_arrival("parent_queue", _long_or_null)),
+)
+
+COLUMN_BY_NAME: Final = {column.name: column for column in COLUMNS}
+EVENTS_SCHEMA: Final = pa.schema([pa.field(column.name, column.type) for column in COLUMNS])
