@@ -1,0 +1,180 @@
+"""What a turn wants done outside: answers, deliveries, reads of bodies.
+
+The queue manager only collects effects. The server takes them with ``QueueManager.take_effects`` when it takes
+the turn's block, and carries them out once that block is durable: nothing is answered or delivered before.
+Within one `Effects` the order is: accepted, rejected, settled, deliveries, drained, replies. ``fetches`` alone
+is carried out at once, since it reads only bodies that are already durable.
+"""
+
+from typing import TYPE_CHECKING, final
+
+from mypy_extensions import i64, mypyc_attr
+
+if TYPE_CHECKING:
+    from postroom.manager.consumer import Consumer
+    from postroom.manager.entry import Entry
+
+PRESETTLED: i64 = -1
+"""The token of a put or an outcome that wants no answer."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Sink:
+    """Where answers go: the server derives its links from it; the queue manager looks at nothing in it."""
+
+    def __init__(self) -> None:
+        self.open_accepted: TokenRange | None = None
+        """The run of accepted tokens that this turn may still grow; the queue manager's."""
+        self.open_settled: TokenRange | None = None
+
+
+@final
+class TokenRange:
+    """Consecutive tokens (AMQP delivery ids) of one sink that get the same answer."""
+
+    __slots__ = ("first", "last", "sink")
+
+    def __init__(self, sink: Sink, first: i64, last: i64) -> None:
+        self.sink = sink
+        self.first: i64 = first
+        self.last: i64 = last
+
+
+@final
+class Rejected:
+    """A put was refused: ``condition`` is an AMQP error symbol, ``description`` a sentence for people."""
+
+    __slots__ = ("condition", "description", "sink", "token")
+
+    def __init__(self, sink: Sink, token: i64, condition: str, description: str) -> None:
+        self.sink = sink
+        self.token: i64 = token
+        self.condition = condition
+        self.description = description
+
+
+@final
+class Delivery:
+    """Send this entry to this consumer.
+
+    Skip it if ``consumer.closed`` by now: the entry has gone back already. ``body`` is what was stored (the
+    sections as received without header and delivery-annotations); ``annotations`` are to be merged into its
+    message annotations; the rest of a fresh header is read from ``entry``. ``copied``: a browser's, which
+    nobody settles.
+    """
+
+    __slots__ = ("annotations", "body", "consumer", "copied", "delivery_count", "entry")
+
+    def __init__(
+        self,
+        consumer: "Consumer",
+        entry: "Entry",
+        body: bytes,
+        delivery_count: i64,
+        annotations: dict[str, object] | None,
+        copied: bool,
+    ) -> None:
+        self.consumer = consumer
+        self.entry = entry
+        self.body = body
+        self.delivery_count: i64 = delivery_count
+        self.annotations = annotations
+        self.copied = copied
+
+
+@final
+class Fetch:
+    """Read these bodies off the loop and answer with ``QueueManager.fetched(fetch.entries, bodies)``.
+
+    ``wanted`` are (body_serial, body_offset, body_len), one for each entry, as ``Ledger.read_bodies`` takes them.
+    """
+
+    __slots__ = ("entries", "wanted")
+
+    def __init__(self, entries: "list[Entry]", wanted: list[tuple[int, int, int]]) -> None:
+        self.entries = entries
+        self.wanted = wanted
+
+
+@final
+class Reply:
+    """An answer of another kind (to a management request, a discharge): ``payload`` for ``target``."""
+
+    __slots__ = ("payload", "target")
+
+    def __init__(self, target: object, payload: object) -> None:
+        self.target = target
+        self.payload = payload
+
+
+@final
+class Detach:
+    """The queue manager ends this consumer (queue deleted, …); its entries have gone back already."""
+
+    __slots__ = ("condition", "consumer", "description")
+
+    def __init__(self, consumer: "Consumer", condition: str, description: str) -> None:
+        self.consumer = consumer
+        self.condition = condition
+        self.description = description
+
+
+@final
+class Effects:
+    """Everything one turn wants done."""
+
+    __slots__ = ("accepted", "deliveries", "detached", "drained", "fetches", "rejected", "replies", "settled")
+
+    def __init__(self) -> None:
+        self.accepted: list[TokenRange] = []
+        """Puts that are stored."""
+        self.rejected: list[Rejected] = []
+        self.settled: list[TokenRange] = []
+        """Outcomes of consumers that are applied (answer for receiver-settles-second)."""
+        self.deliveries: list[Delivery] = []
+        self.drained: list[Consumer] = []
+        """Their credit was used up by drain, after the deliveries above."""
+        self.detached: list[Detach] = []
+        self.replies: list[Reply] = []
+        self.fetches: list[Fetch] = []
+        """Not waiting for durability."""
+
+    def empty(self) -> bool:
+        """Whether nothing is to be done."""
+        return not (
+            self.accepted
+            or self.deliveries
+            or self.settled
+            or self.rejected
+            or self.drained
+            or self.detached
+            or self.replies
+            or self.fetches
+        )
+
+    def accept(self, sink: Sink, token: i64) -> None:
+        """``token`` of ``sink`` is accepted; consecutive ones become one range."""
+        run = sink.open_accepted
+        if run is not None and run.last + 1 == token:
+            run.last = token
+            return
+        run = TokenRange(sink, token, token)
+        sink.open_accepted = run
+        self.accepted.append(run)
+
+    def settle(self, sink: Sink, token: i64) -> None:
+        """The outcome that ``sink`` gave for ``token`` is applied; consecutive ones become one range."""
+        run = sink.open_settled
+        if run is not None and run.last + 1 == token:
+            run.last = token
+            return
+        run = TokenRange(sink, token, token)
+        sink.open_settled = run
+        self.settled.append(run)
+
+    def close(self) -> None:
+        """The turn is over: its ranges grow no more."""
+        for run in self.accepted:
+            run.sink.open_accepted = None
+        for run in self.settled:
+            run.sink.open_settled = None

@@ -1,0 +1,101 @@
+"""One message on one queue, as a live object: the head of a queue, and whatever is held, delayed or returned."""
+
+from typing import TYPE_CHECKING, final
+
+from mypy_extensions import i64
+
+from postroom.model.codes import HolderKind, State
+
+if TYPE_CHECKING:
+    from postroom.manager.queue import Queue
+
+# The numbers of codes.State and codes.HolderKind as plain ints, for compiled comparisons.
+AVAILABLE: i64 = int(State.AVAILABLE)
+NO_HOLDER: i64 = int(HolderKind.NONE)
+
+ENTRY_OVERHEAD_BYTES: i64 = 320
+"""What a live entry costs beside its body; charged where memory is bounded."""
+
+
+@final
+class Entry:
+    """Everything the rules need of one entry; the body too while it is in memory.
+
+    ``place`` and ``ordinal`` say where it stands among those of its priority: position of the event that first
+    made it available, and rank within that event. They are kept when the entry returns.
+    """
+
+    __slots__ = (
+        "annotations",
+        "body",
+        "body_len",
+        "body_offset",
+        "body_serial",
+        "causes",
+        "delivery_count",
+        "due_us",
+        "excluded",
+        "expiry_us",
+        "failure_count",
+        "fetching",
+        "flags",
+        "held_since",
+        "holder",
+        "holder_kind",
+        "ordinal",
+        "owner",
+        "place",
+        "priority",
+        "queue",
+        "releases",
+        "serial",
+        "state",
+    )
+
+    def __init__(
+        self,
+        queue: "Queue",
+        serial: i64,
+        priority: i64,
+        flags: i64,
+        expiry_us: i64,
+        body_serial: i64,
+        body_offset: i64,
+        body_len: i64,
+        body: bytes | None,
+    ) -> None:
+        self.queue = queue
+        self.serial: i64 = serial
+        self.priority: i64 = priority
+        self.flags: i64 = flags  # ArrivalFlag
+        self.expiry_us: i64 = expiry_us  # absolute, 0 never
+        self.body_serial: i64 = body_serial
+        self.body_offset: i64 = body_offset
+        self.body_len: i64 = body_len
+        self.body = body
+        self.state: i64 = AVAILABLE
+        self.holder_kind: i64 = NO_HOLDER
+        self.holder: i64 = 0
+        self.owner: object | None = None  # the Consumer or Transaction that `holder` names
+        self.held_since: i64 = 0  # position of the event that gave it to its holder
+        self.place: i64 = serial
+        self.ordinal: i64 = 0
+        self.causes: i64 = 0  # DelayCause set
+        self.due_us: i64 = 0
+        self.delivery_count: i64 = 0
+        self.failure_count: i64 = 0
+        self.releases: i64 = 0  # times in a row that the same link has released it
+        self.fetching = False
+        self.annotations: dict[str, object] | None = None
+        self.excluded: list[i64] | None = None  # consumers it may not go to again
+
+    def before(self, other: "Entry") -> bool:
+        """Whether this one stands ahead of ``other``, both of one priority."""
+        if self.place != other.place:
+            return self.place < other.place
+        return self.ordinal < other.ordinal
+
+
+def by_place(entry: Entry) -> tuple[int, int]:
+    """Sort key for entries of one priority."""
+    return (entry.place, entry.ordinal)

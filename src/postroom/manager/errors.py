@@ -1,0 +1,78 @@
+"""What the queue manager refuses, each with the AMQP error condition that a client is told."""
+
+from typing import ClassVar
+
+
+class ManagerError(Exception):
+    """Something was refused. ``condition`` is an AMQP error symbol, ``description`` a sentence that says what was
+    wrong, where, and what to do."""
+
+    condition: ClassVar[str] = "amqp:internal-error"
+
+    def __init__(self, description: str) -> None:
+        super().__init__(description)
+        self.description = description
+
+
+class QueueNotFound(ManagerError):
+    condition = "amqp:not-found"
+
+
+class QueueExists(ManagerError):
+    """A queue of that name exists with another definition."""
+
+    condition = "amqp:precondition-failed"
+
+
+class QueueInUse(ManagerError):
+    """Deletion was conditional (unused, empty), or somebody holds what may not be decided for him."""
+
+    condition = "amqp:precondition-failed"
+
+
+class NameNotAllowed(ManagerError):
+    """Empty, too long, reserved, or with characters that a name may not have."""
+
+    condition = "amqp:invalid-field"
+
+
+class DefinitionInvalid(ManagerError):
+    """A value of a queue definition is out of its range."""
+
+    condition = "amqp:invalid-field"
+
+
+class LimitExceeded(ManagerError):
+    """A bound of the queue manager or of a queue is reached."""
+
+    condition = "amqp:resource-limit-exceeded"
+
+
+class MessageTooLarge(ManagerError):
+    condition = "amqp:link:message-size-exceeded"
+
+
+class AccessRefused(ManagerError):
+    """The queue is taken exclusively, or has all the consumers it may have."""
+
+    condition = "amqp:resource-locked"
+
+
+class NotAllowed(ManagerError):
+    """The queue or entry is in a state in which this can't be done."""
+
+    condition = "amqp:illegal-state"
+
+
+class NotHeld(ManagerError):
+    """An outcome for an entry that this consumer doesn't hold (any more)."""
+
+    condition = "amqp:illegal-state"
+
+
+class TransactionUnknown(ManagerError):
+    condition = "amqp:transaction:unknown-id"
+
+
+class TransactionRolledBack(ManagerError):
+    condition = "amqp:transaction:rollback"

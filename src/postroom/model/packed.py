@@ -1,0 +1,105 @@
+"""A waiting entry in 40 bytes: how the backlog of a queue is held in memory and handed over by recovery.
+
+Only plain entries are packed: AVAILABLE, stored, held by nobody. Entries of one piece have one priority and
+lie in the order of their places. The place itself isn't packed: it is the serial, or, where serials don't
+ascend (commits make messages available in an order of their own), it follows from the order.
+"""
+
+from typing import Final, final
+
+from librt.strings import BytesWriter, read_i64_le, write_i64_le
+from mypy_extensions import i64
+
+PACKED_FIELDS: Final = [
+    ("serial", "<u8"),
+    ("body_serial", "<u8"),
+    ("expiry_us", "<i8"),  # absolute, 0 never
+    ("body_offset", "<u4"),
+    ("body_len", "<u4"),
+    ("delivery_count", "<u2"),
+    ("failure_count", "<u2"),
+    ("priority", "u1"),
+    ("flags", "u1"),  # ArrivalFlag
+    ("reserved", "<u2"),
+]
+"""The layout as the argument of ``numpy.dtype``; as a struct it is ``<QQqIIHHBBH``."""
+
+PACKED_STRUCT: Final = "<QQqIIHHBBH"
+PACKED_BYTES: Final = 40
+
+CHUNK_ENTRIES: Final = 64 << 10
+"""Entries of a full backlog chunk; recovery best hands over pieces of this size."""
+
+_MASK_16: Final = 0xFFFF
+_MASK_32: Final = 0xFFFF_FFFF
+_SIGN_32: Final = 0x8000_0000
+_TWO_32: Final = 0x1_0000_0000
+
+
+@final
+class PackedEntry:
+    """One record, unpacked. Reused by readers: `read` overwrites it."""
+
+    __slots__ = (
+        "body_len",
+        "body_offset",
+        "body_serial",
+        "delivery_count",
+        "expiry_us",
+        "failure_count",
+        "flags",
+        "priority",
+        "serial",
+    )
+
+    def __init__(self) -> None:
+        self.serial: i64 = 0
+        self.body_serial: i64 = 0
+        self.expiry_us: i64 = 0
+        self.body_offset: i64 = 0
+        self.body_len: i64 = 0
+        self.delivery_count: i64 = 0
+        self.failure_count: i64 = 0
+        self.priority: i64 = 0
+        self.flags: i64 = 0
+
+    def read(self, data: bytes, index: i64) -> None:
+        """Take the fields of the record number ``index`` of ``data``."""
+        at = index * PACKED_BYTES
+        self.serial = read_i64_le(data, at)
+        self.body_serial = read_i64_le(data, at + 8)
+        self.expiry_us = read_i64_le(data, at + 16)
+        place = read_i64_le(data, at + 24)
+        self.body_offset = place & _MASK_32
+        self.body_len = (place >> 32) & _MASK_32
+        rest = read_i64_le(data, at + 32)
+        self.delivery_count = rest & _MASK_16
+        self.failure_count = (rest >> 16) & _MASK_16
+        self.priority = (rest >> 32) & 0xFF
+        self.flags = (rest >> 40) & 0xFF
+
+
+def write_packed(
+    w: BytesWriter,
+    serial: i64,
+    body_serial: i64,
+    expiry_us: i64,
+    body_offset: i64,
+    body_len: i64,
+    delivery_count: i64,
+    failure_count: i64,
+    priority: i64,
+    flags: i64,
+) -> None:
+    """Append one record. Counts above 65,535 are held at that."""
+    write_i64_le(w, serial)
+    write_i64_le(w, body_serial)
+    write_i64_le(w, expiry_us)
+    if body_len >= _SIGN_32:
+        body_len -= _TWO_32
+    write_i64_le(w, body_offset | body_len << 32)
+    if delivery_count > _MASK_16:
+        delivery_count = _MASK_16
+    if failure_count > _MASK_16:
+        failure_count = _MASK_16
+    write_i64_le(w, delivery_count | failure_count << 16 | priority << 32 | flags << 40)
