@@ -1,0 +1,62 @@
+#!/bin/sh
+# usage: tools/clients.sh [rhea] [qpid_jms]      (without names: both)
+#
+# Makes the foreign AMQP clients ready that the tests and the demo drive: rhea (npm ci) and Qpid JMS (mvn package).
+# Does nothing for a client whose sources did not change since. Says what to install when a tool is missing.
+set -eu
+
+here=$(cd "$(dirname "$0")/.." && pwd)
+clients=$here/tests/clients
+
+need() { # tool, Debian package
+    command -v "$1" >/dev/null 2>&1 && return
+    echo "$1 is missing; the tests with real clients need it. Install it with: sudo apt-get install -y $2" >&2
+    exit 3
+}
+
+digest() { # of all files given
+    cat "$@" | sha256sum | cut -d ' ' -f 1
+}
+
+# A stamp holds the digest of what the client was made from.
+fresh() { # stamp, digest
+    [ -f "$1" ] && [ "$(cat "$1")" = "$2" ]
+}
+
+rhea() {
+    dir=$clients/rhea
+    stamp=$dir/node_modules/.postroom-stamp
+    wanted=$(digest "$dir/package.json" "$dir/package-lock.json")
+    fresh "$stamp" "$wanted" && return
+    need node nodejs
+    need npm npm
+    echo "rhea: npm ci" >&2
+    (cd "$dir" && npm ci --no-audit --no-fund --loglevel=error)
+    echo "$wanted" >"$stamp"
+}
+
+qpid_jms() {
+    dir=$clients/qpid-jms
+    stamp=$dir/target/.postroom-stamp
+    # shellcheck disable=SC2046  # the paths are ours and hold no spaces
+    wanted=$(cd "$dir" && digest pom.xml $(find src -name '*.java' | LC_ALL=C sort))
+    fresh "$stamp" "$wanted" && return
+    need java openjdk-17-jdk-headless
+    need javac openjdk-17-jdk-headless
+    need mvn maven
+    echo "Qpid JMS: mvn package" >&2
+    (cd "$dir" && mvn -q -B -Dstyle.color=never clean package)
+    echo "$wanted" >"$stamp"
+}
+
+[ $# -gt 0 ] || set -- rhea qpid_jms
+for client in "$@"; do
+    case $client in
+        rhea) rhea ;;
+        qpid_jms) qpid_jms ;;
+        *)
+            echo "unknown client $client: rhea or qpid_jms" >&2
+            exit 2
+            ;;
+    esac
+done
