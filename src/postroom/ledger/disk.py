@@ -1,0 +1,234 @@
+"""The one door between the ledger and its folder.
+
+Every write, sync, rename, removal and read of the ledger goes through a `Disk`, so that tests and the
+simulation can put one in its place that fails, loses and tears what was not synced. What a disk promises:
+bytes written are readable at once by everyone, and durable after `DiskFile.sync`; names (created, renamed,
+removed) are durable after `Disk.sync_names`.
+"""
+
+import errno
+import fcntl
+import mmap
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol, final
+
+from postroom.ledger.errors import LedgerLocked
+
+READABLE_PERMISSIONS = 0o640
+MAX_IO_PARTS = 512
+"""Buffers in one writev call (the system's limit is 1024)."""
+
+STANDBY_POLL_S = 0.5
+
+
+Bytes = bytes | bytearray | memoryview
+
+
+class DiskFile(Protocol):
+    """One open file. It closes itself when the last reference goes, or by `close`."""
+
+    def write_at(self, offset: int, parts: Sequence[Bytes]) -> None:
+        """Write the parts, one behind the other, from `offset`; all or OSError."""
+
+    def sync(self) -> None:
+        """Return when everything written is durable; OSError if that can't be promised (never retry)."""
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """Up to `size` bytes from `offset`; fewer at the end of the file."""
+
+    def view(self) -> bytes | mmap.mmap:
+        """The whole file as it is now, without copying where possible; not for files that still grow."""
+
+    def size_bytes(self) -> int: ...
+
+    def reserve(self, offset: int, size: int) -> None:
+        """Set space aside behind the end of the file, its size unchanged; OSError (ENOSPC) if there is none."""
+
+    def release_reserve(self) -> None:
+        """Give back what was set aside and not used."""
+
+    def fileno(self) -> int:
+        """Descriptor for the C writer; −1 where there is none."""
+
+    def close(self) -> None: ...
+
+
+class Disk(Protocol):
+    """A folder with the ledger's files."""
+
+    def describe(self, name: str) -> str:
+        """The name as shown to people in errors."""
+
+    def create(self, name: str) -> DiskFile:
+        """A new, empty file for reading and writing; an existing one is emptied."""
+
+    def open(self, name: str) -> DiskFile:
+        """An existing file, for reading; FileNotFoundError if there is none."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Atomically; replaces `new`."""
+
+    def remove(self, name: str) -> None:
+        """FileNotFoundError if there is none."""
+
+    def names(self) -> list[str]:
+        """All file names, sorted."""
+
+    def sync_names(self) -> None:
+        """Return when all creations, renames and removals are durable."""
+
+    def sync_fileno(self) -> int:
+        """Descriptor whose fsync does the same, for the C writer; −1 where there is none."""
+
+    def lock(self, standby: bool) -> None:
+        """Own the folder; LedgerLocked if another does, unless `standby`, which waits."""
+
+    def unlock(self) -> None: ...
+
+
+@final
+class RealFile:
+    """A file of the operating system."""
+
+    def __init__(self, path: Path, flags: int) -> None:
+        self._fd = os.open(path, flags | os.O_CLOEXEC, READABLE_PERMISSIONS)
+
+    def write_at(self, offset: int, parts: Sequence[Bytes]) -> None:
+        for start in range(0, len(parts), MAX_IO_PARTS):
+            offset = self._write_some(offset, parts[start : start + MAX_IO_PARTS])
+
+    def _write_some(self, offset: int, parts: Sequence[Bytes]) -> int:
+        views = [memoryview(part).cast("B") for part in parts]
+        while views:
+            written = os.pwritev(self._fd, views, offset)
+            offset += written
+            while views and written >= len(views[0]):
+                written -= len(views.pop(0))
+            if views:
+                views[0] = views[0][written:]
+        return offset
+
+    def sync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        data = os.pread(self._fd, size, offset)
+        if len(data) == size or not data:
+            return data
+        pieces = [data]
+        while data and size > (have := sum(map(len, pieces))):
+            data = os.pread(self._fd, size - have, offset + have)
+            pieces.append(data)
+        return b"".join(pieces)
+
+    def view(self) -> bytes | mmap.mmap:
+        if self.size_bytes() == 0:
+            return b""
+        return mmap.mmap(self._fd, 0, prot=mmap.PROT_READ)
+
+    def size_bytes(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def reserve(self, offset: int, size: int) -> None:
+        _fallocate_keep_size(self._fd, offset, size)
+
+    def release_reserve(self) -> None:
+        os.ftruncate(self._fd, self.size_bytes())
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __del__(self) -> None:
+        if getattr(self, "_fd", -1) >= 0:
+            self.close()
+
+
+@final
+class RealDisk:
+    """A folder of the operating system."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self._folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._lock_fd = -1
+
+    def describe(self, name: str) -> str:
+        return str(self.folder / name)
+
+    def create(self, name: str) -> RealFile:
+        return RealFile(self.folder / name, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+
+    def open(self, name: str) -> RealFile:
+        return RealFile(self.folder / name, os.O_RDONLY)
+
+    def rename(self, old: str, new: str) -> None:
+        (self.folder / old).replace(self.folder / new)
+
+    def remove(self, name: str) -> None:
+        (self.folder / name).unlink()
+
+    def names(self) -> list[str]:
+        return sorted(entry.name for entry in os.scandir(self.folder) if entry.is_file())
+
+    def sync_names(self) -> None:
+        os.fsync(self._folder_fd)
+
+    def sync_fileno(self) -> int:
+        return self._folder_fd
+
+    def lock(self, standby: bool) -> None:
+        fd = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, READABLE_PERMISSIONS)
+        try:
+            self._acquire(fd, standby)
+        except BaseException:
+            os.close(fd)
+            raise
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, b"%d\n" % os.getpid(), 0)
+        self._lock_fd = fd
+
+    def _acquire(self, fd: int, standby: bool) -> None:
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except OSError as error:
+                if error.errno not in (errno.EAGAIN, errno.EACCES):
+                    raise
+                if not standby:
+                    raise LedgerLocked(str(self.folder), _owner_pid(fd)) from None
+            time.sleep(STANDBY_POLL_S)
+
+    def unlock(self) -> None:
+        if self._lock_fd >= 0:
+            os.ftruncate(self._lock_fd, 0)
+            os.close(self._lock_fd)
+            self._lock_fd = -1
+        if self._folder_fd >= 0:
+            os.close(self._folder_fd)
+            self._folder_fd = -1
+
+
+def _owner_pid(fd: int) -> int:
+    text = os.pread(fd, 32, 0).strip()
+    return int(text) if text.isdigit() else 0
+
+
+def _fallocate_keep_size(fd: int, offset: int, size: int) -> None:
+    """fallocate(2) with FALLOC_FL_KEEP_SIZE, which Python's os module doesn't offer."""
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.fallocate(fd, 1, ctypes.c_int64(offset), ctypes.c_int64(size)) != 0:
+        code = ctypes.get_errno()
+        if code not in (errno.EOPNOTSUPP, errno.ENOSYS):
+            raise OSError(code, os.strerror(code))
