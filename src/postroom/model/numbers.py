@@ -1,0 +1,74 @@
+"""The codes of `codes` as plain numbers, which compiled code compares without a look-up.
+
+A test holds them equal to the enumerations.
+"""
+
+from typing import Final
+
+# State
+START: Final = 0
+PUT_UNCONFIRMED: Final = 1
+DELAYED: Final = 2
+AVAILABLE: Final = 3
+LOCKED_FOR_BROWSE: Final = 4
+GET_UNCONFIRMED: Final = 5
+BROWSE_GET_UNCONFIRMED: Final = 6
+DELETED: Final = 7
+
+# HolderKind
+NO_HOLDER: Final = 0
+CONSUMER: Final = 1
+SUSPENDED_LINK: Final = 2
+LOCAL_TRANSACTION: Final = 3
+XA_BRANCH: Final = 4
+XA_PREPARED: Final = 5
+CONFIRM_ID: Final = 6
+CHANNEL_BATCH: Final = 7
+BROWSE_LOCK: Final = 8
+SPARK_SUBSCRIPTION: Final = 9
+SPARK_BRANCH: Final = 10
+
+# Event
+EVENT_PUT: Final = 1
+EVENT_PUT_HELD: Final = 2
+EVENT_DUE: Final = 3
+EVENT_DELAY: Final = 4
+EVENT_GET: Final = 5
+EVENT_ACQUIRE: Final = 6
+EVENT_LOCK: Final = 7
+EVENT_UNLOCK: Final = 8
+EVENT_CONFIRM: Final = 9
+EVENT_UNDO: Final = 10
+EVENT_RELEASE: Final = 11
+EVENT_FAIL: Final = 12
+EVENT_EXPIRE: Final = 13
+EVENT_DELETE: Final = 14
+EVENT_PURGE: Final = 15
+EVENT_DISCARD: Final = 16
+EVENT_MOVE: Final = 17
+EVENT_DEAD_LETTER: Final = 18
+EVENT_REDIRECT: Final = 19
+EVENT_RETURN_TO_SENDER: Final = 20
+EVENT_FORWARD: Final = 21
+EVENT_ASSIGN: Final = 22
+EVENT_PREPARE: Final = 23
+EVENT_SUSPEND: Final = 24
+EVENT_RESUME: Final = 25
+EVENT_LINK_LOST: Final = 26
+EVENT_RESTART: Final = 27
+
+# DelayCause
+UNBORN: Final = 1
+REDELIVERY_DELAY: Final = 2
+PAUSED: Final = 4
+ORDERED: Final = 8
+
+# ArrivalFlag
+FLAG_DURABLE: Final = 1
+FLAG_BODY_STORED: Final = 2
+FLAG_BODY_CHUNKED: Final = 4
+FLAG_BODY_SHARED: Final = 8
+FLAG_ADVERSE: Final = 16
+
+# TransitionFlag
+FLAG_SENT: Final = 1
