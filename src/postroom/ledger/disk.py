@@ -45,10 +45,7 @@ class DiskFile(Protocol):
     def size_bytes(self) -> int: ...
 
     def reserve(self, offset: int, size: int) -> None:
-        """Set space aside behind the end of the file, its size unchanged; OSError (ENOSPC) if there is none."""
-
-    def release_reserve(self) -> None:
-        """Give back what was set aside and not used."""
+        """Set space aside behind the end of the file, size unchanged; OSError (ENOSPC) if there is none."""
 
     def fileno(self) -> int:
         """Descriptor for the C writer; −1 where there is none."""
@@ -73,6 +70,9 @@ class Disk(Protocol):
 
     def remove(self, name: str) -> None:
         """FileNotFoundError if there is none."""
+
+    def trim(self, name: str) -> None:
+        """Give back what was reserved behind the file's end; its content is not touched."""
 
     def names(self) -> list[str]:
         """All file names, sorted."""
@@ -135,9 +135,6 @@ class RealFile:
     def reserve(self, offset: int, size: int) -> None:
         _fallocate_keep_size(self._fd, offset, size)
 
-    def release_reserve(self) -> None:
-        os.ftruncate(self._fd, self.size_bytes())
-
     def fileno(self) -> int:
         return self._fd
 
@@ -175,6 +172,10 @@ class RealDisk:
 
     def remove(self, name: str) -> None:
         (self.folder / name).unlink()
+
+    def trim(self, name: str) -> None:
+        path = self.folder / name
+        os.truncate(path, path.stat().st_size)
 
     def names(self) -> list[str]:
         return sorted(entry.name for entry in os.scandir(self.folder) if entry.is_file())

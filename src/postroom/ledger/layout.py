@@ -1,4 +1,4 @@
-"""Headers and tables of the ledger's files, every layout also as a numpy dtype. ``FORMAT.md`` explains them."""
+"""Headers and tables of the ledger's files, each layout as a numpy dtype too. ``FORMAT.md`` explains them."""
 
 from typing import Any, Final
 

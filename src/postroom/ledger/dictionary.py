@@ -1,0 +1,97 @@
+"""The definitions in force: queues, routing sets, holders, producers.
+
+Every file opens with them, so that it can be read without the ones before; the checkpoint carries them too.
+"""
+
+import struct
+from collections.abc import Iterable
+from typing import Final
+
+from postroom.ledger.block import TRANSITION_BYTES, DictionaryRecord, SealedParts
+from postroom.ledger.layout import TRANSITION_DTYPE, Array
+from postroom.ledger.records import RecordType
+
+_DETAIL_AT: Final = 40
+_IDS: Final = struct.Struct("<II")
+_IDS_AT: Final = 32
+
+QUEUES: Final = int(RecordType.QUEUE_DEFINED)
+SETS: Final = int(RecordType.ROUTING_SET_DEFINED)
+HOLDERS: Final = int(RecordType.HOLDER_OPENED)
+PRODUCERS: Final = int(RecordType.PRODUCER_OPENED)
+DICTIONARY_TYPES: Final = (QUEUES, int(RecordType.PRODUCER_CLOSED))
+"""First and last of the record types that define something."""
+
+_ENDS: Final = {
+    int(RecordType.QUEUE_DELETED): QUEUES,
+    int(RecordType.ROUTING_SET_DROPPED): SETS,
+    int(RecordType.HOLDER_CLOSED): HOLDERS,
+    int(RecordType.PRODUCER_CLOSED): PRODUCERS,
+}
+
+
+def subject_id(record: bytes, type: int) -> int:
+    """The id that a dictionary record speaks of: a queue's, else that in its holder field."""
+    queue, holder = _IDS.unpack_from(record, _IDS_AT)
+    return int(queue) if _ENDS.get(type, type) == QUEUES else int(holder)
+
+
+class Dictionary:
+    """What is in force after the records applied so far."""
+
+    def __init__(self) -> None:
+        self._records: dict[tuple[int, int], DictionaryRecord] = {}
+
+    def copy(self) -> "Dictionary":
+        other = Dictionary()
+        other._records = dict(self._records)
+        return other
+
+    def apply(self, record: DictionaryRecord) -> None:
+        """A definition takes the place of the one before; an end removes it."""
+        kind = _ENDS.get(record.type, record.type)
+        key = (kind, subject_id(record.record, record.type))
+        if record.type in _ENDS:
+            self._records.pop(key, None)
+        else:
+            self._records[key] = record
+
+    def of_kind(self, kind: int) -> dict[int, DictionaryRecord]:
+        """The records of QUEUES, SETS, HOLDERS or PRODUCERS by their id."""
+        return {key[1]: record for key, record in self._records.items() if key[0] == kind}
+
+    def encode(self) -> tuple[bytes, bytes]:
+        """The transitions in order of position, and the heap of their details."""
+        records = sorted(self._records.values(), key=lambda record: record.position)
+        transitions, details, offset = [], [], 0
+        for record in records:
+            head, tail = record.record[:_DETAIL_AT], record.record[_DETAIL_AT + 4 :]
+            transitions.append(head + (offset if record.detail else 0).to_bytes(4, "little") + tail)
+            details.append(record.detail)
+            offset += len(record.detail)
+        return b"".join(transitions), b"".join(details)
+
+    def as_block(self, first_position: int, time_us: int) -> SealedParts:
+        """The dictionary block at the head of a file."""
+        transitions, details = self.encode()
+        return SealedParts(first_position, first_position - 1, time_us, b"", transitions, details, b"", [])
+
+
+def records_from(transitions: Array, names: memoryview) -> Iterable[DictionaryRecord]:
+    """The dictionary records among `transitions`, in order, with details from the heap `names`."""
+    low, high = DICTIONARY_TYPES
+    for row in transitions[(transitions["type"] >= low) & (transitions["type"] <= high)]:
+        start, length = int(row["detail_offset"]), int(row["detail_len"])
+        detail = bytes(names[start : start + length])
+        yield DictionaryRecord(int(row["type"]), int(row["position"]), row.tobytes(), detail)
+
+
+def decode_dictionary(transitions: bytes, details: bytes) -> Dictionary:
+    """The inverse of `Dictionary.encode`."""
+    import numpy as np
+
+    dictionary = Dictionary()
+    rows = np.frombuffer(transitions, TRANSITION_DTYPE, count=len(transitions) // TRANSITION_BYTES)
+    for record in records_from(rows, memoryview(details)):
+        dictionary.apply(record)
+    return dictionary

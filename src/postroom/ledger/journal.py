@@ -1,0 +1,150 @@
+"""The active file: where the next block goes, and where the bodies of the ones before lie.
+
+`Journal` decides and encodes; who writes is `writer.Writer`. See ``FORMAT.md``, "Journal".
+"""
+
+import errno
+from bisect import bisect_right
+from typing import Final, NamedTuple
+
+from postroom.ledger.block import BLOCK_HEADER_BYTES, SealedParts
+from postroom.ledger.dictionary import Dictionary
+from postroom.ledger.disk import Bytes, Disk, DiskFile
+from postroom.ledger.files import journal_name
+from postroom.ledger.headers import FILE_HEADER_BYTES, FileHeader, Seal, encode_block, header_crc_of
+from postroom.ledger.layout import BLOCK_DICTIONARY
+from postroom.ledger.options import LedgerOptions
+
+RESERVE_STEPS: Final = 4
+"""The reserve is topped up when a fourth of it is used."""
+
+
+class Job(NamedTuple):
+    """One write for the writer thread."""
+
+    file: DiskFile
+    offset: int
+    parts: list[Bytes]
+    sync_names: bool
+    parts_of: SealedParts
+    file_number: int
+    bodies_offset: int
+
+
+class BlockTable:
+    """For each block of a file: its first position, and where its bodies heap lies. Grows at the end only."""
+
+    def __init__(self) -> None:
+        self.first_positions: list[int] = []
+        self.bodies_offsets: list[int] = []
+        self.bodies_bytes: list[int] = []
+
+    def add(self, first_position: int, bodies_offset: int, bodies_bytes: int) -> None:
+        self.bodies_offsets.append(bodies_offset)
+        self.bodies_bytes.append(bodies_bytes)
+        self.first_positions.append(first_position)
+
+    def bodies_of(self, position: int) -> tuple[int, int]:
+        """(offset, bytes) of the bodies heap of the block that holds `position`; (−1, 0) if none can."""
+        row = bisect_right(self.first_positions, position) - 1
+        return (-1, 0) if row < 0 else (self.bodies_offsets[row], self.bodies_bytes[row])
+
+
+class Journal:
+    """Appends blocks to the active file and begins the next file when it is full."""
+
+    def __init__(
+        self, disk: Disk, options: LedgerOptions, header: FileHeader, dictionary: Dictionary
+    ) -> None:
+        self._disk = disk
+        self._options = options
+        self.dictionary = dictionary
+        self.durable_through = header.first_position - 1
+        self.space_low = False
+        self._begin(header)
+
+    def _begin(self, header: FileHeader) -> None:
+        """The file exists from now on; its head goes out with the first block."""
+        head = header.encode()
+        identity = header.identity()
+        parts = self.dictionary.as_block(header.first_position, header.time_us)
+        block = encode_block(parts, identity, self.durable_through, header_crc_of(head), BLOCK_DICTIONARY)
+        self.header = header
+        self.identity = identity
+        self.file = self._disk.create(journal_name(header.file_number))
+        self.table = BlockTable()
+        self.last_position = header.first_position - 1
+        self._head: list[Bytes] = [head, block, parts.transitions, parts.names]
+        self._offset = 0
+        self._next_offset = FILE_HEADER_BYTES + len(block) + len(parts.transitions) + len(parts.names)
+        self._last_crc = header_crc_of(block)
+        self._written_through = -1
+        self._reserved_to = 0
+        self._reserve()
+
+    def append(self, parts: SealedParts) -> Job:
+        """The write that makes this block durable. One at a time: call `written` before the next."""
+        size = BLOCK_HEADER_BYTES + len(parts.arrivals) + len(parts.transitions) + len(parts.names)
+        if self._is_full(size + len(parts.bodies)):
+            self._begin(self._next_header(parts))
+        head = encode_block(parts, self.identity, self.durable_through, self._last_crc)
+        out = [*self._head, head, parts.arrivals, parts.transitions, parts.names, parts.bodies]
+        job = Job(
+            self.file,
+            self._offset,
+            out,
+            bool(self._head),
+            parts,
+            self.identity.file_number,
+            self._next_offset + size,
+        )
+        self._head = []
+        self._next_offset = self._offset = self._next_offset + size + len(parts.bodies)
+        self._last_crc = header_crc_of(head)
+        self._written_through = self.durable_through
+        self.last_position = parts.last_position
+        for record in parts.dictionary:
+            self.dictionary.apply(record)
+        self._reserve()
+        return job
+
+    def written(self, job: Job) -> None:
+        """The job is durable: readers may have its bodies from the file."""
+        if job.parts_of.last_position >= job.parts_of.first_position:
+            self.table.add(job.parts_of.first_position, job.bodies_offset, len(job.parts_of.bodies))
+        self.durable_through = job.parts_of.last_position
+
+    def seal(self) -> Seal:
+        """What a successor's header says of the file so far."""
+        return Seal(self.identity.file_number, self.identity.epoch, self.last_position, self._last_crc)
+
+    def owes_marker(self) -> bool:
+        """Whether readers beside the writer can't see yet that the last block is durable."""
+        return self._written_through < self.durable_through
+
+    def _is_full(self, block_bytes: int) -> bool:
+        """While space is low the file goes on: a new one would have no reserve."""
+        over = self._next_offset + block_bytes > self._options.journal_file_bytes
+        return over and not self._head and not self.space_low
+
+    def _next_header(self, parts: SealedParts) -> FileHeader:
+        number = self.identity.file_number + 1
+        return self.header._replace(
+            file_number=number, first_position=parts.first_position, time_us=parts.time_us, seal=self.seal()
+        )
+
+    def _reserve(self) -> None:
+        """Keep space ahead of the writing place; without it, say so and go on with what is left."""
+        ahead = self._options.reserve_bytes
+        if self._reserved_to - self._next_offset >= ahead - ahead // RESERVE_STEPS or ahead == 0:
+            return
+        try:
+            start = max(self._reserved_to, self._next_offset)
+            self.file.reserve(start, self._next_offset + ahead - start)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            self.space_low = True
+            return
+        self._reserved_to = self._next_offset + ahead
+        self.space_low = False

@@ -1,0 +1,43 @@
+"""The ledger's settings, each with its unit. Described in docs/reference/ledger-options.md."""
+
+from dataclasses import dataclass
+
+MIB = 1 << 20
+GIB = 1 << 30
+
+
+@dataclass(frozen=True)
+class LedgerOptions:
+    """How much the ledger writes ahead, keeps and rewrites."""
+
+    journal_file_bytes: int = 256 * MIB
+    """A journal file is followed by the next when it would grow over this."""
+
+    reserve_bytes: int = 64 * MIB
+    """Space set aside ahead of the writing place; when the disk can't give it, `space_low` is raised."""
+
+    retention_bytes: int = 16 * GIB
+    """History (`.events` files) above this goes, oldest first, when checkpoints cover it. 0 keeps none."""
+
+    retention_s: int = 0
+    """History older than this goes too; 0: no limit by age."""
+
+    compact_below: float = 0.5
+    """A file of bodies is rewritten when less than this share of it is live."""
+
+    carry_below: float = 0.5
+    """An `.events` file goes only when less than this share of its arrivals is live (they are carried)."""
+
+    standby: bool = False
+    """Wait for the folder's lock instead of raising LedgerLocked."""
+
+    read_gap_bytes: int = 64 * 1024
+    """Bodies not farther apart than this are read in one go."""
+
+    def __post_init__(self) -> None:
+        if not MIB // 16 <= self.journal_file_bytes <= GIB:
+            raise ValueError(f"journal_file_bytes is {self.journal_file_bytes}: 64 KiB to 1 GiB is possible")
+        if self.reserve_bytes < 0 or self.retention_bytes < 0 or self.retention_s < 0:
+            raise ValueError("reserve_bytes, retention_bytes and retention_s can't be negative")
+        if not (0 < self.compact_below <= 1 and 0 < self.carry_below <= 1):
+            raise ValueError("compact_below and carry_below are shares: above 0, at most 1")
