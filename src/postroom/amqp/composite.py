@@ -1,18 +1,15 @@
-"""What all composite types (part 1, section 1.4) have in common, and the one that everybody uses: Error."""
+"""The base of all composite types (part 1, section 1.4): described lists with named fields."""
 
-from dataclasses import dataclass
-from typing import final
+from librt.strings import BytesWriter
 
 
 class Composite:
-    """A described list with named fields."""
+    """A described list with named fields, that can write itself."""
+
+    def write(self, w: BytesWriter) -> None:
+        """Appends the encoding: 0x00, the descriptor, the list of the fields."""
+        raise NotImplementedError(type(self).__name__)
 
 
-@final
-@dataclass
-class Error(Composite):
-    """Why something was closed, detached or rejected (part 2, section 2.8.14)."""
-
-    condition: str
-    description: str | None = None
-    info: dict[object, object] | None = None
+class Performative(Composite):
+    """The operation that a frame carries (part 2, section 2.7)."""

@@ -1,0 +1,483 @@
+"""The fields of composite types: lists whose members have names, types and defaults (part 1, section 1.4).
+
+:class:`Fields` reads them one after the other, :class:`FieldWriter` writes them. A method without a default
+is for a mandatory field; ``…_or`` takes the specification's default; ``optional_…`` gives None for an absent
+one.
+"""
+
+from collections.abc import Mapping
+from typing import final
+
+from librt.strings import BytesWriter, read_i64_be
+from mypy_extensions import i64
+
+from postroom.amqp import constructors as c
+from postroom.amqp.composite import Composite
+from postroom.amqp.descriptors import CODE_OF_SYMBOL
+from postroom.amqp.errors import DecodeError, EncodeError
+from postroom.amqp.reader import Reader
+from postroom.amqp.scalars import write_binary, write_string, write_symbol, write_u16, write_u32
+from postroom.amqp.types import MAX_UBYTE, MAX_UINT, MAX_USHORT, Array, Symbol, Timestamp, ULong
+from postroom.amqp.writer import write_container, write_symbol_array, write_symbol_map, write_value
+
+ABSENT: i64 = -1
+"""What :meth:`Fields.descriptor` gives for an absent field."""
+
+
+def read_descriptor(r: Reader) -> i64:
+    """Passes 0x00 and a descriptor, gives its code; the symbolic form gives the code of its numeric twin."""
+    if r.take_byte() != c.DESCRIBED:
+        raise r.fail("a described value expected")
+    code = r.take_byte()
+    if code == c.ULONG_8:
+        return r.take_byte()
+    return _long_descriptor(r, code)
+
+
+def _long_descriptor(r: Reader, code: i64) -> i64:
+    if code == c.ULONG:
+        r.need(8)
+        value = read_i64_be(r.data, r.pos)
+        r.pos += 8
+        if value >= 0:
+            return value
+    elif code == c.SYMBOL_8 or code == c.SYMBOL_32:
+        found = CODE_OF_SYMBOL.get(r.ascii(r.take_size(code)))
+        if found is not None:
+            return found
+    raise r.fail("an unknown descriptor")
+
+
+@final
+class Fields:
+    """Reads the fields of one composite in their order; made right after its descriptor."""
+
+    __slots__ = ("left", "name", "outer_context", "outer_end", "reader")
+
+    def __init__(self, reader: Reader, name: str) -> None:
+        self.reader = reader
+        self.name = name
+        self.outer_context = reader.context
+        self.outer_end = reader.end
+        reader.context = name
+        code = reader.take_byte()
+        self.left: i64
+        if code == c.LIST_8 or code == c.LIST_32:
+            self.left = reader.open_compound(code)
+        elif code == c.LIST_0:
+            self.left = 0
+            reader.end = reader.pos
+        else:
+            raise reader.unexpected(code, "a list of fields")
+
+    def close(self) -> None:
+        """Ends the list; what it has beyond the known fields must be null."""
+        r = self.reader
+        while self.left > 0:
+            if not self.absent():
+                raise r.fail("more fields than the type has")
+        r.close_compound(self.outer_end)
+        r.context = self.outer_context
+
+    def absent(self) -> bool:
+        """Whether the next field is left out or null; a null is passed."""
+        if self.left <= 0:
+            return True
+        self.left -= 1
+        r = self.reader
+        pos = r.pos
+        if pos >= r.end:
+            raise r.fail("fewer fields than the count says")
+        if r.data[pos] == c.NULL:
+            r.pos = pos + 1
+            return True
+        return False
+
+    def missing(self, field: str) -> DecodeError:
+        """The error for a mandatory field that is absent."""
+        return self.reader.fail(f"the mandatory field {field} is absent")
+
+    def wrong(self, code: i64, field: str, wanted: str) -> DecodeError:
+        """The error for a field of another type."""
+        return self.reader.unexpected(code, f"{field}: {wanted}")
+
+    # --- boolean
+
+    def _boolean(self, field: str) -> bool:
+        r = self.reader
+        code = r.take_byte()
+        if code == c.TRUE:
+            return True
+        if code == c.FALSE:
+            return False
+        if code == c.BOOLEAN:
+            value = r.take_byte()
+            if value <= 1:
+                return value == 1
+        raise self.wrong(code, field, "boolean")
+
+    def boolean(self, field: str) -> bool:
+        """A mandatory boolean."""
+        if self.absent():
+            raise self.missing(field)
+        return self._boolean(field)
+
+    def boolean_or(self, field: str, default: bool) -> bool:
+        """A boolean with a default."""
+        return default if self.absent() else self._boolean(field)
+
+    def optional_boolean(self, field: str) -> bool | None:
+        """A boolean without a default."""
+        return None if self.absent() else self._boolean(field)
+
+    # --- unsigned integers
+
+    def _uint(self, field: str) -> i64:
+        r = self.reader
+        code = r.take_byte()
+        if code == c.UINT_8:
+            return r.take_byte()
+        if code == c.UINT_0:
+            return 0
+        if code == c.UINT:
+            return r.take_u32()
+        raise self.wrong(code, field, "uint")
+
+    def uint(self, field: str) -> i64:
+        """A mandatory uint."""
+        if self.absent():
+            raise self.missing(field)
+        return self._uint(field)
+
+    def uint_or(self, field: str, default: i64) -> i64:
+        """A uint with a default."""
+        return default if self.absent() else self._uint(field)
+
+    def optional_uint(self, field: str) -> int | None:
+        """A uint without a default."""
+        return None if self.absent() else self._uint(field)
+
+    def _ulong(self, field: str) -> int:
+        r = self.reader
+        code = r.take_byte()
+        if code == c.ULONG_8:
+            return r.take_byte()
+        if code == c.ULONG_0:
+            return 0
+        if code != c.ULONG:
+            raise self.wrong(code, field, "ulong")
+        r.need(8)
+        value: int = read_i64_be(r.data, r.pos)
+        r.pos += 8
+        return value if value >= 0 else value + (1 << 64)
+
+    def ulong(self, field: str) -> int:
+        """A mandatory ulong."""
+        if self.absent():
+            raise self.missing(field)
+        return self._ulong(field)
+
+    def optional_ulong(self, field: str) -> int | None:
+        """A ulong without a default."""
+        return None if self.absent() else self._ulong(field)
+
+    def _ushort(self, field: str) -> i64:
+        r = self.reader
+        code = r.take_byte()
+        if code != c.USHORT:
+            raise self.wrong(code, field, "ushort")
+        return r.take_byte() << 8 | r.take_byte()
+
+    def ushort_or(self, field: str, default: i64) -> i64:
+        """A ushort with a default."""
+        return default if self.absent() else self._ushort(field)
+
+    def optional_ushort(self, field: str) -> int | None:
+        """A ushort without a default."""
+        return None if self.absent() else self._ushort(field)
+
+    def _ubyte(self, field: str, highest: i64) -> i64:
+        r = self.reader
+        code = r.take_byte()
+        if code != c.UBYTE:
+            raise self.wrong(code, field, "ubyte")
+        value = r.take_byte()
+        if value > highest:
+            raise r.fail(f"{field} is {value}, at most {highest} is defined")
+        return value
+
+    def ubyte(self, field: str, highest: i64) -> i64:
+        """A mandatory ubyte up to ``highest``."""
+        if self.absent():
+            raise self.missing(field)
+        return self._ubyte(field, highest)
+
+    def ubyte_or(self, field: str, highest: i64, default: i64) -> i64:
+        """A ubyte up to ``highest`` with a default."""
+        return default if self.absent() else self._ubyte(field, highest)
+
+    def optional_ubyte(self, field: str, highest: i64) -> int | None:
+        """A ubyte up to ``highest`` without a default."""
+        return None if self.absent() else self._ubyte(field, highest)
+
+    # --- variable width
+
+    def _string(self, field: str) -> str:
+        r = self.reader
+        code = r.take_byte()
+        if code != c.STRING_8 and code != c.STRING_32:
+            raise self.wrong(code, field, "string")
+        return r.text(r.take_size(code))
+
+    def string(self, field: str) -> str:
+        """A mandatory string."""
+        if self.absent():
+            raise self.missing(field)
+        return self._string(field)
+
+    def optional_string(self, field: str) -> str | None:
+        """A string without a default."""
+        return None if self.absent() else self._string(field)
+
+    def _symbol(self, field: str) -> str:
+        r = self.reader
+        code = r.take_byte()
+        if code != c.SYMBOL_8 and code != c.SYMBOL_32:
+            raise self.wrong(code, field, "symbol")
+        return r.ascii(r.take_size(code))
+
+    def symbol(self, field: str) -> str:
+        """A mandatory symbol."""
+        if self.absent():
+            raise self.missing(field)
+        return self._symbol(field)
+
+    def optional_symbol(self, field: str) -> str | None:
+        """A symbol without a default."""
+        return None if self.absent() else self._symbol(field)
+
+    def _binary(self, field: str) -> bytes:
+        r = self.reader
+        code = r.take_byte()
+        if code == c.BINARY_8:
+            return r.take_bytes(r.take_byte())
+        if code == c.BINARY_32:
+            return r.take_bytes(r.take_u32())
+        raise self.wrong(code, field, "binary")
+
+    def binary(self, field: str) -> bytes:
+        """A mandatory binary."""
+        if self.absent():
+            raise self.missing(field)
+        return self._binary(field)
+
+    def optional_binary(self, field: str) -> bytes | None:
+        """A binary without a default."""
+        return None if self.absent() else self._binary(field)
+
+    # --- containers and others
+
+    def symbols(self, field: str) -> list[str]:
+        """A "multiple" field of symbols: null, one symbol or an array of them."""
+        if self.absent():
+            return []
+        value = self.reader.value()
+        if isinstance(value, Symbol):
+            return [value]
+        result: list[str] = []
+        if isinstance(value, Array) and not value.descriptors:
+            for item in value.items:
+                if isinstance(item, Symbol):
+                    result.append(item)
+            if len(result) == len(value.items):
+                return result
+        raise self.reader.fail(f"{field}: one symbol or an array of symbols expected")
+
+    def symbol_map(self, field: str) -> dict[object, object] | None:
+        """A map of type ``fields`` or ``annotations``: its keys are symbols (or ulongs, which are
+        reserved).
+        """
+        return None if self.absent() else read_symbol_map(self.reader, field)
+
+    def value(self, field: str) -> object:
+        """A field of any type; None when absent."""
+        return None if self.absent() else self.reader.value()
+
+    def descriptor(self, field: str) -> i64:
+        """The descriptor of the described value that is the next field, or ABSENT; its value is left to
+        read.
+        """
+        return ABSENT if self.absent() else read_descriptor(self.reader)
+
+
+def read_symbol_map(r: Reader, what: str) -> dict[object, object]:
+    """Reads a map whose keys are symbols or ulongs; those that are strings are let pass, as some clients send
+    them.
+
+    Types ``fields`` (part 2, section 2.8.12) and ``annotations`` (part 3, section 3.2.10).
+    """
+    value = r.value()
+    if not isinstance(value, dict):
+        raise r.fail(f"{what}: a map with symbols as keys expected")
+    for key in value:
+        if not isinstance(key, str | ULong):
+            raise r.fail(f"{what}: a key that is not a symbol")
+    return value
+
+
+@final
+class FieldWriter:
+    """Collects the fields of one composite; trailing nulls are left out."""
+
+    __slots__ = ("content", "count", "kept_bytes", "kept_count")
+
+    def __init__(self) -> None:
+        self.content = BytesWriter()
+        self.count: i64 = 0
+        self.kept_count: i64 = 0
+        self.kept_bytes: i64 = 0
+
+    def null(self) -> None:
+        """An absent field."""
+        self.content.append(c.NULL)
+        self.count += 1
+
+    def _keep(self) -> None:
+        self.count += 1
+        self.kept_count = self.count
+        self.kept_bytes = len(self.content)
+
+    def boolean(self, value: bool | None, default: bool | None = None) -> None:
+        """A boolean; None and the default are left out."""
+        if value is None or value is default:
+            return self.null()
+        self.content.append(c.TRUE if value else c.FALSE)
+        return self._keep()
+
+    def uint(self, value: int | None, default: int = -1) -> None:
+        """A uint; None and the default are left out."""
+        if value is None or value == default:
+            return self.null()
+        number = in_range(value, MAX_UINT, "uint")
+        if number == 0:
+            self.content.append(c.UINT_0)
+        elif number <= MAX_UBYTE:
+            self.content.append(c.UINT_8)
+            self.content.append(number)
+        else:
+            self.content.append(c.UINT)
+            write_u32(self.content, number)
+        return self._keep()
+
+    def ulong(self, value: int | None) -> None:
+        """A ulong; None is left out."""
+        if value is None:
+            return self.null()
+        write_value(self.content, ULong(value))
+        return self._keep()
+
+    def ushort(self, value: int | None, default: int = -1) -> None:
+        """A ushort; None and the default are left out."""
+        if value is None or value == default:
+            return self.null()
+        number = in_range(value, MAX_USHORT, "ushort")
+        self.content.append(c.USHORT)
+        write_u16(self.content, number)
+        return self._keep()
+
+    def ubyte(self, value: int | None, default: int = -1) -> None:
+        """A ubyte; None and the default are left out."""
+        if value is None or value == default:
+            return self.null()
+        number = in_range(value, MAX_UBYTE, "ubyte")
+        self.content.append(c.UBYTE)
+        self.content.append(number)
+        return self._keep()
+
+    def string(self, value: str | None) -> None:
+        """A string; None is left out."""
+        if value is None:
+            return self.null()
+        write_string(self.content, value)
+        return self._keep()
+
+    def symbol(self, value: str | None, default: str | None = None) -> None:
+        """A symbol; None and the default are left out."""
+        if value is None or value == default:
+            return self.null()
+        write_symbol(self.content, value)
+        return self._keep()
+
+    def binary(self, value: bytes | None) -> None:
+        """A binary; None is left out."""
+        if value is None:
+            return self.null()
+        write_binary(self.content, value)
+        return self._keep()
+
+    def timestamp(self, value: int | None) -> None:
+        """A timestamp in milliseconds; None is left out."""
+        if value is None:
+            return self.null()
+        write_value(self.content, Timestamp(value))
+        return self._keep()
+
+    def symbols(self, value: list[str]) -> None:
+        """A "multiple" field of symbols; an empty list is left out."""
+        if not value:
+            return self.null()
+        write_symbol_array(self.content, value)
+        return self._keep()
+
+    def symbol_map(self, value: dict[object, object] | None) -> None:
+        """A map with symbols as keys; None is left out."""
+        if value is None:
+            return self.null()
+        write_symbol_map(self.content, value)
+        return self._keep()
+
+    def value(self, value: object) -> None:
+        """A field of any type; None is left out."""
+        if value is None:
+            return self.null()
+        write_value(self.content, value)
+        return self._keep()
+
+    def composite(self, value: Composite | None) -> None:
+        """A field that is a composite itself; None is left out."""
+        if value is None:
+            return self.null()
+        value.write(self.content)
+        return self._keep()
+
+    def unsettled_map(self, value: Mapping[bytes, Composite | None] | None) -> None:
+        """A map from delivery-tags to delivery states; None is left out."""
+        if value is None:
+            return self.null()
+        content = BytesWriter()
+        for tag, state in value.items():
+            write_binary(content, tag)
+            if state is None:
+                content.append(c.NULL)
+            else:
+                state.write(content)
+        write_container(self.content, c.MAP_8, 2 * len(value), content.getvalue())
+        return self._keep()
+
+    def finish(self, w: BytesWriter, descriptor: int) -> None:
+        """Appends the composite: 0x00, its descriptor (below 256) and the list of the fields."""
+        w.append(c.DESCRIBED)
+        w.append(c.ULONG_8)
+        w.append(descriptor)
+        if self.kept_count == 0:
+            w.append(c.LIST_0)
+            return
+        self.content.truncate(self.kept_bytes)
+        write_container(w, c.LIST_8, self.kept_count, self.content.getvalue())
+
+
+def in_range(value: int, highest: int, what: str) -> i64:
+    """``value`` as a native integer; EncodeError unless it is from 0 to ``highest``."""
+    if value < 0 or value > highest:
+        raise EncodeError(f"{value} is out of the range of {what}")
+    return value

@@ -1,0 +1,206 @@
+"""The three performatives of the hot path: transfer, disposition and flow (part 2, sections 2.7.4 to
+2.7.6).
+"""
+
+from typing import Final, final
+
+from librt.strings import BytesWriter
+from mypy_extensions import i64
+
+from postroom.amqp import descriptors as d
+from postroom.amqp.composite import Performative
+from postroom.amqp.fields import Fields, FieldWriter
+from postroom.amqp.outcomes import DeliveryState, read_optional_state
+from postroom.amqp.reader import Reader
+
+# role (section 2.8.1).
+SENDER: Final = False
+RECEIVER: Final = True
+
+# sender-settle-mode, receiver-settle-mode (sections 2.8.2 and 2.8.3).
+SND_UNSETTLED: Final = 0
+SND_SETTLED: Final = 1
+SND_MIXED: Final = 2
+RCV_FIRST: Final = 0
+RCV_SECOND: Final = 1
+
+
+@final
+class Flow(Performative):
+    """Updates windows and credit (section 2.7.4); without a handle it speaks of the session only."""
+
+    def __init__(
+        self,
+        incoming_window: i64,
+        next_outgoing_id: i64,
+        outgoing_window: i64,
+        next_incoming_id: int | None = None,
+        handle: int | None = None,
+        delivery_count: int | None = None,
+        link_credit: int | None = None,
+        available: int | None = None,
+        drain: bool = False,
+        echo: bool = False,
+        properties: dict[object, object] | None = None,
+    ) -> None:
+        self.next_incoming_id = next_incoming_id
+        self.incoming_window = incoming_window
+        self.next_outgoing_id = next_outgoing_id
+        self.outgoing_window = outgoing_window
+        self.handle = handle
+        self.delivery_count = delivery_count
+        self.link_credit = link_credit
+        self.available = available
+        self.drain = drain
+        self.echo = echo
+        self.properties = properties
+
+    def write(self, w: BytesWriter) -> None:
+        f = FieldWriter()
+        f.uint(self.next_incoming_id)
+        f.uint(self.incoming_window)
+        f.uint(self.next_outgoing_id)
+        f.uint(self.outgoing_window)
+        f.uint(self.handle)
+        f.uint(self.delivery_count)
+        f.uint(self.link_credit)
+        f.uint(self.available)
+        f.boolean(self.drain, False)
+        f.boolean(self.echo, False)
+        f.symbol_map(self.properties)
+        f.finish(w, d.FLOW)
+
+
+@final
+class Transfer(Performative):
+    """Carries a message or part of one (section 2.7.5); the payload follows it in the frame."""
+
+    def __init__(
+        self,
+        handle: i64,
+        delivery_id: int | None = None,
+        delivery_tag: bytes | None = None,
+        message_format: int | None = None,
+        settled: bool | None = None,
+        more: bool = False,
+        rcv_settle_mode: int | None = None,
+        state: DeliveryState | None = None,
+        resume: bool = False,
+        aborted: bool = False,
+        batchable: bool = False,
+    ) -> None:
+        self.handle = handle
+        self.delivery_id = delivery_id
+        self.delivery_tag = delivery_tag
+        self.message_format = message_format
+        self.settled = settled
+        self.more = more
+        self.rcv_settle_mode = rcv_settle_mode
+        self.state = state
+        self.resume = resume
+        self.aborted = aborted
+        self.batchable = batchable
+
+    def write(self, w: BytesWriter) -> None:
+        f = FieldWriter()
+        f.uint(self.handle)
+        f.uint(self.delivery_id)
+        f.binary(self.delivery_tag)
+        f.uint(self.message_format)
+        f.boolean(self.settled)
+        f.boolean(self.more, False)
+        f.ubyte(self.rcv_settle_mode)
+        f.composite(self.state)
+        f.boolean(self.resume, False)
+        f.boolean(self.aborted, False)
+        f.boolean(self.batchable, False)
+        f.finish(w, d.TRANSFER)
+
+
+@final
+class Disposition(Performative):
+    """Says what became of deliveries ``first`` to ``last`` (section 2.7.6); absent, ``last`` is ``first``."""
+
+    def __init__(
+        self,
+        role: bool,
+        first: i64,
+        last: i64,
+        settled: bool = False,
+        state: DeliveryState | None = None,
+        batchable: bool = False,
+    ) -> None:
+        self.role = role
+        self.first = first
+        self.last = last
+        self.settled = settled
+        self.state = state
+        self.batchable = batchable
+
+    def write(self, w: BytesWriter) -> None:
+        f = FieldWriter()
+        f.boolean(self.role)
+        f.uint(self.first)
+        f.uint(self.last, self.first)
+        f.boolean(self.settled, False)
+        f.composite(self.state)
+        f.boolean(self.batchable, False)
+        f.finish(w, d.DISPOSITION)
+
+
+def read_transfer(r: Reader) -> Transfer:
+    """The fields of a transfer, its descriptor passed."""
+    f = Fields(r, "transfer")
+    transfer = Transfer(
+        f.uint("handle"),
+        f.optional_uint("delivery-id"),
+        f.optional_binary("delivery-tag"),
+        f.optional_uint("message-format"),
+        f.optional_boolean("settled"),
+        f.boolean_or("more", False),
+        f.optional_ubyte("rcv-settle-mode", RCV_SECOND),
+        read_optional_state(f, "state"),
+        f.boolean_or("resume", False),
+        f.boolean_or("aborted", False),
+        f.boolean_or("batchable", False),
+    )
+    f.close()
+    return transfer
+
+
+def read_disposition(r: Reader) -> Disposition:
+    """The fields of a disposition, its descriptor passed."""
+    f = Fields(r, "disposition")
+    role = f.boolean("role")
+    first = f.uint("first")
+    disposition = Disposition(
+        role,
+        first,
+        f.uint_or("last", first),
+        f.boolean_or("settled", False),
+        read_optional_state(f, "state"),
+        f.boolean_or("batchable", False),
+    )
+    f.close()
+    return disposition
+
+
+def read_flow(r: Reader) -> Flow:
+    """The fields of a flow, its descriptor passed."""
+    f = Fields(r, "flow")
+    next_incoming_id = f.optional_uint("next-incoming-id")
+    flow = Flow(
+        f.uint("incoming-window"),
+        f.uint("next-outgoing-id"),
+        f.uint("outgoing-window"),
+        next_incoming_id,
+        f.optional_uint("handle"),
+        f.optional_uint("delivery-count"),
+        f.optional_uint("link-credit"),
+        f.optional_uint("available"),
+        f.boolean_or("drain", False),
+        f.boolean_or("echo", False),
+        f.symbol_map("properties"),
+    )
+    f.close()
+    return flow
