@@ -1,0 +1,281 @@
+/* A neutral load client: what it measures of one AMQP 1.0 broker it measures of any. See options.c for its usage. */
+#include <math.h>
+#include <poll.h>
+#include <proton/delivery.h>
+#include <proton/transport.h>
+#include <proton/version.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "endpoint.h"
+#include "meter.h"
+#include "options.h"
+#include "payload.h"
+
+#define POLL_LONGEST_MS 500
+
+struct load {
+  struct options options;
+  struct endpoint endpoints[2]; /* the sender first, where there is one */
+  int endpoint_count;
+  struct endpoint *sender, *receiver;
+  struct payload payload;
+  struct histogram latency;
+  struct seen seen;
+  char *incoming;
+  uint64_t sent, in_flight, accepted, refused, received, foreign;
+  uint32_t credit_given;
+  double started_s, ended_s, moved_s;
+};
+
+static void on_answer(struct load *l, pn_delivery_t *delivery) {
+  uint64_t state = pn_delivery_remote_state(delivery);
+  if (state == 0 && !pn_delivery_settled(delivery)) return;
+  uint64_t sent_ns = (uint64_t)(uintptr_t)pn_delivery_get_context(delivery);
+  histogram_add(&l->latency, now_s() - (double)sent_ns * 1e-9);
+  if (state == PN_ACCEPTED)
+    l->accepted++;
+  else
+    l->refused++;
+  l->in_flight--;
+  pn_delivery_settle(delivery);
+}
+
+static void check_message(struct load *l, size_t size) {
+  uint64_t sequence;
+  uint32_t run;
+  if (!payload_read((const uint8_t *)l->incoming, size, &sequence, &run) || run != l->options.run ||
+      sequence - l->options.first >= l->options.of)
+    l->foreign++;
+  else
+    seen_add(&l->seen, sequence);
+}
+
+static void on_message(struct load *l, pn_delivery_t *delivery) {
+  if (!pn_delivery_readable(delivery) || pn_delivery_partial(delivery)) return;
+  pn_link_t *link = pn_delivery_link(delivery);
+  size_t pending = pn_delivery_pending(delivery);
+  if (pending > PAYLOAD_MAX_BODY + 4096) {
+    l->foreign++;
+  } else {
+    pn_link_recv(link, l->incoming, pending);
+    check_message(l, pending);
+  }
+  pn_link_advance(link);
+  pn_delivery_update(delivery, PN_ACCEPTED);
+  pn_delivery_settle(delivery);
+  l->received++;
+  l->credit_given--;
+}
+
+static void on_delivery(void *context, struct endpoint *e, pn_delivery_t *delivery) {
+  if (e->sender)
+    on_answer(context, delivery);
+  else
+    on_message(context, delivery);
+}
+
+static bool time_is_up(const struct load *l, double now) {
+  return l->options.seconds > 0 && now - l->started_s >= l->options.seconds;
+}
+
+static bool sending_is_over(const struct load *l, double now) {
+  return (l->options.messages && l->sent >= l->options.messages) || time_is_up(l, now);
+}
+
+/* How many messages may go now, by window, credit, number and rate. */
+static uint64_t allowance(const struct load *l, double now) {
+  if (sending_is_over(l, now)) return 0;
+  uint64_t most = l->options.window - l->in_flight;
+  int credit = pn_link_credit(l->sender->link);
+  if (credit < 0) credit = 0;
+  if ((uint64_t)credit < most) most = (uint64_t)credit;
+  if (l->options.messages && l->options.messages - l->sent < most) most = l->options.messages - l->sent;
+  if (l->options.rate > 0) {
+    uint64_t due = (uint64_t)((now - l->started_s) * l->options.rate) + 1;
+    if (due - l->sent < most) most = due > l->sent ? due - l->sent : 0;
+  }
+  return most;
+}
+
+static void send_messages(struct load *l, double now) {
+  pn_link_t *link = l->sender->link;
+  for (uint64_t left = allowance(l, now); left > 0; left--) {
+    uint64_t sequence = l->options.first + l->sent;
+    uint8_t priority = l->options.mixed_priorities ? (uint8_t)(sequence % 10) : PAYLOAD_DEFAULT_PRIORITY;
+    payload_set(&l->payload, sequence, priority);
+    pn_delivery_t *delivery = pn_delivery(link, pn_dtag((const char *)&l->sent, sizeof l->sent));
+    pn_delivery_set_context(delivery, (void *)(uintptr_t)(now * 1e9));
+    pn_link_send(link, (const char *)l->payload.bytes, l->payload.size);
+    pn_link_advance(link);
+    l->sent++;
+    l->in_flight++;
+  }
+}
+
+/* Credit is renewed when half of it is used, and never beyond what is still wanted. */
+static void give_credit(struct load *l) {
+  if (l->credit_given > l->options.credit / 2) return;
+  uint64_t wanted = l->options.messages ? l->options.messages - l->received - l->credit_given : UINT32_MAX;
+  uint64_t more = l->options.credit - l->credit_given;
+  if (more > wanted) more = wanted;
+  if (more == 0) return;
+  pn_link_flow(l->receiver->link, (int)more);
+  l->credit_given += (uint32_t)more;
+}
+
+static bool is_done(const struct load *l, double now) {
+  if (l->sender && !(sending_is_over(l, now) && l->in_flight == 0)) return false;
+  if (!l->receiver) return true;
+  if (l->sender) return l->received >= l->sent;
+  return (l->options.messages && l->received >= l->options.messages) || time_is_up(l, now);
+}
+
+static const char *first_error(const struct load *l) {
+  for (int i = 0; i < l->endpoint_count; i++)
+    if (l->endpoints[i].error[0]) return l->endpoints[i].error;
+  return NULL;
+}
+
+static bool all_finished(const struct load *l) {
+  for (int i = 0; i < l->endpoint_count; i++)
+    if (!l->endpoints[i].finished) return false;
+  return true;
+}
+
+/* One round: wait for sockets, read, write. The time-out is short where a rate is to be kept. */
+static void pump(struct load *l) {
+  struct pollfd ready[2];
+  int64_t now_ms = (int64_t)(now_s() * 1e3);
+  for (int i = 0; i < l->endpoint_count; i++) {
+    struct endpoint *e = &l->endpoints[i];
+    pn_transport_tick(e->driver.transport, now_ms);
+    bool blocked = endpoint_write(e);
+    ready[i] = (struct pollfd){.fd = e->finished ? -1 : e->fd, .events = (short)(POLLIN | (blocked ? POLLOUT : 0))};
+  }
+  poll(ready, (nfds_t)l->endpoint_count, l->options.rate > 0 ? 1 : POLL_LONGEST_MS);
+  for (int i = 0; i < l->endpoint_count; i++) {
+    if (!(ready[i].revents & (POLLIN | POLLHUP | POLLERR))) continue;
+    if (endpoint_read(&l->endpoints[i], on_delivery, l)) l->moved_s = now_s();
+  }
+}
+
+static void check_patience(struct load *l) {
+  if (now_s() - l->moved_s < l->options.patience_s || first_error(l)) return;
+  snprintf(l->endpoints[0].error, sizeof l->endpoints[0].error, "nothing moved for %.0f s", l->options.patience_s);
+}
+
+static void wait_for_links(struct load *l) {
+  l->moved_s = now_s();
+  while (!first_error(l)) {
+    bool all = true;
+    for (int i = 0; i < l->endpoint_count; i++) all = all && l->endpoints[i].attached;
+    if (all) return;
+    pump(l);
+    check_patience(l);
+  }
+}
+
+static void run_load(struct load *l) {
+  l->started_s = l->moved_s = now_s();
+  while (!first_error(l)) {
+    double now = now_s();
+    if (is_done(l, now)) break;
+    if (l->sender) send_messages(l, now);
+    if (l->receiver) give_credit(l);
+    pump(l);
+    check_patience(l);
+  }
+  l->ended_s = now_s();
+}
+
+/* Waits for the peer's close, so that every outcome sent has reached it. */
+static void shut_down(struct load *l) {
+  for (int i = 0; i < l->endpoint_count; i++) endpoint_close(&l->endpoints[i]);
+  l->moved_s = now_s();
+  while (!first_error(l) && !all_finished(l)) {
+    pump(l);
+    check_patience(l);
+  }
+}
+
+static void set_up(struct load *l) {
+  struct options *o = &l->options;
+  if (o->mode == MODE_PING) o->window = 1;
+  payload_init(&l->payload, o->body_bytes, o->id_bytes, o->run);
+  seen_init(&l->seen, o->first);
+  l->incoming = malloc(PAYLOAD_MAX_BODY + 4096);
+  if (o->mode != MODE_RECEIVE) {
+    l->sender = &l->endpoints[l->endpoint_count++];
+    endpoint_open(l->sender, o, true);
+  }
+  if (o->mode == MODE_RECEIVE || o->mode == MODE_BOTH) {
+    l->receiver = &l->endpoints[l->endpoint_count++];
+    endpoint_open(l->receiver, o, false);
+  }
+}
+
+static void tear_down(struct load *l) {
+  for (int i = 0; i < l->endpoint_count; i++) endpoint_free(&l->endpoints[i]);
+  payload_free(&l->payload);
+  seen_free(&l->seen);
+  free(l->incoming);
+}
+
+static double cpu_s(void) {
+  struct rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+         (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
+}
+
+static void print_string(const char *text) {
+  if (text == NULL) {
+    fputs("null", stdout);
+    return;
+  }
+  putchar('"');
+  for (; *text; text++) {
+    if (*text == '"' || *text == '\\') putchar('\\');
+    putchar((unsigned char)*text < ' ' ? ' ' : *text);
+  }
+  putchar('"');
+}
+
+static uint64_t missing(const struct load *l) {
+  uint64_t wanted = !l->receiver ? 0 : l->sender ? l->sent : l->options.messages;
+  return wanted > l->seen.distinct ? wanted - l->seen.distinct : 0;
+}
+
+static void print_report(const struct load *l) {
+  double seconds = l->ended_s - l->started_s;
+  uint64_t moved = l->receiver ? l->received : l->accepted;
+  const struct histogram *h = &l->latency;
+  printf("{\"mode\": \"%s\", \"sent\": %lu, \"accepted\": %lu, \"refused\": %lu, \"received\": %lu, ", l->options.mode_name,
+         l->sent, l->accepted, l->refused, l->received);
+  printf("\"missing\": %lu, \"duplicates\": %lu, \"foreign\": %lu, \"out_of_order\": %lu, ", missing(l),
+         l->seen.duplicates, l->foreign, l->seen.out_of_order);
+  printf("\"seconds\": %.6f, \"rate\": %.1f, \"cpu_seconds\": %.3f, ", seconds, seconds > 0 ? (double)moved / seconds : 0,
+         cpu_s());
+  printf("\"latency_us\": {\"p50\": %.1f, \"p90\": %.1f, \"p99\": %.1f, \"max\": %.1f, \"mean\": %.1f}, ",
+         histogram_quantile_us(h, 0.5), histogram_quantile_us(h, 0.9), histogram_quantile_us(h, 0.99), h->max_s * 1e6,
+         h->count ? h->sum_s / (double)h->count * 1e6 : 0);
+  printf("\"proton\": \"%d.%d.%d\", \"error\": ", PN_VERSION_MAJOR, PN_VERSION_MINOR, PN_VERSION_POINT);
+  print_string(first_error(l));
+  puts("}");
+}
+
+int main(int argc, char **argv) {
+  static struct load load;
+  options_parse(&load.options, argc, argv);
+  set_up(&load);
+  wait_for_links(&load);
+  if (!first_error(&load)) run_load(&load);
+  if (!first_error(&load)) shut_down(&load);
+  bool good = !first_error(&load) && !load.refused && !load.foreign && !load.seen.duplicates && !missing(&load);
+  print_report(&load);
+  tear_down(&load);
+  return good ? 0 : 1;
+}

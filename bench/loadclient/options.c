@@ -1,0 +1,133 @@
+#include "options.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "payload.h"
+
+static const char USAGE[] =
+    "usage: loadclient send|receive|both|ping --address NAME [options]\n"
+    "\n"
+    "  send      N messages, at most a window of them unanswered\n"
+    "  receive   N messages, accepting each, checking each\n"
+    "  both      send and receive N messages at once, over two connections\n"
+    "  ping      send one message at a time, the next when the last is accepted\n"
+    "\n"
+    "  --host HOST --port PORT      127.0.0.1 5672\n"
+    "  --address NAME               of the queue; --send-address and --receive-address where they differ\n"
+    "  --messages N                 how many (default 100000; 0: only --seconds counts)\n"
+    "  --seconds S                  stop sending or receiving after S seconds\n"
+    "  --window N --credit N        unanswered messages allowed when sending; link credit when receiving (1000, 1000)\n"
+    "  --body-bytes N               of each message (1024, at least 16)\n"
+    "  --id-bytes N                 message-id is a string of N characters (24 to 64; 0, the default: a ulong)\n"
+    "  --mixed-priorities           priorities 0 to 9 in turn\n"
+    "  --rate R                     messages a second when sending (0: no limit)\n"
+    "  --first SEQ --run TAG        first sequence number, and tag of this run, in the bodies (0, 1)\n"
+    "  --user NAME --password WORD  SASL PLAIN; ANONYMOUS without them\n"
+    "  --container NAME             container-id prefix (loadclient)\n"
+    "  --patience S                 give up when nothing moves for S seconds (30)\n"
+    "  --of N                       received sequence numbers lie below first + N (default: --messages)\n"
+    "\n"
+    "One JSON object goes to stdout. Exit code 0: all as asked; 1: lost, doubled, foreign or refused messages, or an\n"
+    "error that the JSON names; 2: usage.\n";
+
+enum { OPT_HOST = 256, OPT_PORT, OPT_ADDRESS, OPT_SEND_ADDRESS, OPT_RECEIVE_ADDRESS, OPT_MESSAGES, OPT_SECONDS,
+       OPT_WINDOW, OPT_CREDIT, OPT_BODY_BYTES, OPT_ID_BYTES, OPT_MIXED, OPT_RATE, OPT_FIRST, OPT_RUN, OPT_USER,
+       OPT_PASSWORD, OPT_CONTAINER, OPT_PATIENCE, OPT_OF };
+
+static const struct option LONG[] = {
+    {"host", required_argument, NULL, OPT_HOST},
+    {"port", required_argument, NULL, OPT_PORT},
+    {"address", required_argument, NULL, OPT_ADDRESS},
+    {"send-address", required_argument, NULL, OPT_SEND_ADDRESS},
+    {"receive-address", required_argument, NULL, OPT_RECEIVE_ADDRESS},
+    {"messages", required_argument, NULL, OPT_MESSAGES},
+    {"seconds", required_argument, NULL, OPT_SECONDS},
+    {"window", required_argument, NULL, OPT_WINDOW},
+    {"credit", required_argument, NULL, OPT_CREDIT},
+    {"body-bytes", required_argument, NULL, OPT_BODY_BYTES},
+    {"id-bytes", required_argument, NULL, OPT_ID_BYTES},
+    {"mixed-priorities", no_argument, NULL, OPT_MIXED},
+    {"rate", required_argument, NULL, OPT_RATE},
+    {"first", required_argument, NULL, OPT_FIRST},
+    {"run", required_argument, NULL, OPT_RUN},
+    {"user", required_argument, NULL, OPT_USER},
+    {"password", required_argument, NULL, OPT_PASSWORD},
+    {"container", required_argument, NULL, OPT_CONTAINER},
+    {"patience", required_argument, NULL, OPT_PATIENCE},
+    {"of", required_argument, NULL, OPT_OF},
+    {NULL, 0, NULL, 0},
+};
+
+static void fail(const char *what, const char *value) {
+  fprintf(stderr, "loadclient: %s: %s\n\n%s", what, value, USAGE);
+  exit(2);
+}
+
+static uint64_t whole(const char *name, uint64_t least, uint64_t most) {
+  char *end;
+  uint64_t value = strtoull(optarg, &end, 10);
+  if (*end != '\0' || *optarg == '\0' || *optarg == '-' || value < least || value > most) fail(name, optarg);
+  return value;
+}
+
+static double positive(const char *name) {
+  char *end;
+  double value = strtod(optarg, &end);
+  if (*end != '\0' || *optarg == '\0' || !(value >= 0)) fail(name, optarg);
+  return value;
+}
+
+static void set_mode(struct options *o, const char *name) {
+  static const char *const NAMES[] = {"send", "receive", "both", "ping"};
+  for (int i = 0; i < 4; i++) {
+    if (strcmp(name, NAMES[i]) == 0) {
+      o->mode = (enum mode)i;
+      o->mode_name = NAMES[i];
+      return;
+    }
+  }
+  fail("unknown mode", name);
+}
+
+static void set_option(struct options *o, int option) {
+  switch (option) {
+    case OPT_HOST: o->host = optarg; break;
+    case OPT_PORT: o->port = optarg; break;
+    case OPT_ADDRESS: o->send_address = o->receive_address = optarg; break;
+    case OPT_SEND_ADDRESS: o->send_address = optarg; break;
+    case OPT_RECEIVE_ADDRESS: o->receive_address = optarg; break;
+    case OPT_MESSAGES: o->messages = whole("--messages", 0, UINT32_MAX); break;
+    case OPT_SECONDS: o->seconds = positive("--seconds"); break;
+    case OPT_WINDOW: o->window = (uint32_t)whole("--window", 1, 1u << 20); break;
+    case OPT_CREDIT: o->credit = (uint32_t)whole("--credit", 1, 1u << 20); break;
+    case OPT_BODY_BYTES: o->body_bytes = (uint32_t)whole("--body-bytes", PAYLOAD_MIN_BODY, PAYLOAD_MAX_BODY); break;
+    case OPT_ID_BYTES: o->id_bytes = (uint32_t)whole("--id-bytes", 0, PAYLOAD_MAX_ID); break;
+    case OPT_MIXED: o->mixed_priorities = true; break;
+    case OPT_RATE: o->rate = positive("--rate"); break;
+    case OPT_FIRST: o->first = whole("--first", 0, UINT32_MAX); break;
+    case OPT_RUN: o->run = (uint32_t)whole("--run", 0, UINT32_MAX); break;
+    case OPT_USER: o->user = optarg; break;
+    case OPT_PASSWORD: o->password = optarg; break;
+    case OPT_CONTAINER: o->container = optarg; break;
+    case OPT_PATIENCE: o->patience_s = positive("--patience"); break;
+    case OPT_OF: o->of = whole("--of", 1, UINT32_MAX); break;
+    default: fputs(USAGE, stderr); exit(2);
+  }
+}
+
+void options_parse(struct options *o, int argc, char **argv) {
+  *o = (struct options){.host = "127.0.0.1", .port = "5672", .container = "loadclient", .messages = 100000,
+                        .run = 1, .window = 1000, .credit = 1000, .body_bytes = 1024,
+                        .patience_s = 30};
+  int option;
+  while ((option = getopt_long(argc, argv, "", LONG, NULL)) != -1) set_option(o, option);
+  if (optind + 1 != argc) fail("one mode is needed", optind < argc ? argv[optind + 1] : "none given");
+  set_mode(o, argv[optind]);
+  if (o->send_address == NULL || o->receive_address == NULL) fail("an address is needed", "none given");
+  if (o->id_bytes != 0 && o->id_bytes < PAYLOAD_MIN_ID) fail("--id-bytes", "too short for a sequence number");
+  if (o->of == 0) o->of = o->messages ? o->messages : UINT32_MAX;
+  if (o->messages == 0 && o->seconds == 0) fail("a limit is needed", "--messages or --seconds");
+}

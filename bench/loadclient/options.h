@@ -1,0 +1,37 @@
+/* What the command line asked for. Meanings, units and defaults stand in options.c's usage text. */
+#ifndef LOADCLIENT_OPTIONS_H
+#define LOADCLIENT_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum mode { MODE_SEND, MODE_RECEIVE, MODE_BOTH, MODE_PING };
+
+struct options {
+  enum mode mode;
+  const char *mode_name;
+  const char *host;
+  const char *port;
+  const char *send_address;
+  const char *receive_address;
+  const char *user; /* NULL: SASL ANONYMOUS, otherwise PLAIN */
+  const char *password;
+  const char *container;
+  uint64_t messages; /* 0: until `seconds` have passed */
+  double seconds;
+  uint64_t first; /* first sequence number sent or expected */
+  uint64_t of;    /* how many sequence numbers the run has in all */
+  uint32_t run;   /* tag in each body: what has another tag is foreign */
+  uint32_t window;
+  uint32_t credit;
+  uint32_t body_bytes;
+  uint32_t id_bytes; /* 0: ulong message id, otherwise a string of that length */
+  bool mixed_priorities;
+  double rate; /* messages a second, 0: as fast as the window allows */
+  double patience_s;
+};
+
+/* Fills *o from the arguments; prints usage to stderr and exits with 2 when they make no sense. */
+void options_parse(struct options *o, int argc, char **argv);
+
+#endif

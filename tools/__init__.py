@@ -1,0 +1,1 @@
+"""What building and testing needs; nothing here is part of the product."""

@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# Fetches what `make bench` compares with, into .tools/: nothing is installed into the system, no service is started.
+#   tools/peers/install.sh [proton] [rabbitmq] [artemis]        (all three where none is named)
+# Debian packages are downloaded with their missing dependencies and unpacked below .tools/debian/root; a package that
+# the machine already has is used as it is. Artemis comes from Maven Central.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+ARTEMIS_VERSION=2.56.0
+DEBIAN=.tools/debian
+
+fetch_packages() { # fetch_packages PACKAGE…: download and unpack those that the machine lacks
+  command -v apt-get > /dev/null || { echo "postroom: $* come as Debian packages; this machine has no apt-get" >&2; exit 1; }
+  [ "$(id -u)" != 0 ] || apt-get update -qq
+  mkdir -p $DEBIAN/archives $DEBIAN/root
+  local uri file rest
+  apt-get --print-uris -y -qq --no-install-recommends install "$@" | tr -d "'" | while read -r uri file rest; do
+    [ -f "$DEBIAN/archives/$file" ] || {
+      curl -fsS --retry 3 -o "$DEBIAN/archives/$file.part" "$uri"
+      mv "$DEBIAN/archives/$file.part" "$DEBIAN/archives/$file"
+    }
+    dpkg-deb -x "$DEBIAN/archives/$file" $DEBIAN/root
+  done
+}
+
+install_once() { # install_once NAME COMMAND…: run COMMAND unless it went well before
+  local ready=.tools/.ready-$1; shift
+  [ -f "$ready" ] && return
+  "$@"
+  touch "$ready"
+}
+
+install_proton() {
+  # Debian's name carries the library's version: 11 in bookworm, later ones elsewhere.
+  local package
+  package=$(apt-cache search --names-only '^libqpid-proton[0-9]+-dev$' | sort -V | tail -1 | cut -d' ' -f1)
+  fetch_packages "${package:?no libqpid-proton*-dev package is known to apt}"
+}
+
+install_rabbitmq() {
+  fetch_packages rabbitmq-server
+  # Debian's erl takes its own folder for granted; unpacked elsewhere, it must take it from ERL_ROOTDIR.
+  local erl=$DEBIAN/root/usr/lib/erlang/bin/erl
+  [ ! -f $erl ] || sed -i 's#ROOTDIR=/usr/lib/erlang#ROOTDIR=${ERL_ROOTDIR:-/usr/lib/erlang}#' $erl
+}
+
+install_artemis() {
+  mkdir -p .tools/artemis
+  mvn -q -B dependency:copy -DoutputDirectory="$PWD/.tools/artemis" \
+    -Dartifact=org.apache.artemis:apache-artemis:$ARTEMIS_VERSION:tar.gz:bin
+  tar -xzf .tools/artemis/apache-artemis-$ARTEMIS_VERSION-bin.tar.gz -C .tools/artemis
+  rm .tools/artemis/apache-artemis-$ARTEMIS_VERSION-bin.tar.gz
+  fetch_packages libaio1  # its journal's fastest kind, ASYNCIO, needs it
+}
+
+mkdir -p .tools
+for peer in "${@:-proton rabbitmq artemis}"; do
+  for one in $peer; do
+    case $one in
+      proton) install_once proton install_proton ;;
+      rabbitmq) install_once rabbitmq install_rabbitmq ;;
+      artemis) install_once artemis install_artemis ;;
+      *) echo "usage: tools/peers/install.sh [proton] [rabbitmq] [artemis]" >&2; exit 2 ;;
+    esac
+  done
+done

@@ -1,0 +1,55 @@
+"""Our own broker as a real process: `postroom serve`, compiled or interpreted."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from pathlib import Path
+
+from tools.peers.broker import LOOPBACK, ROOT, Broker
+
+COMPILED, INTERPRETED = ROOT / "build/compiled", ROOT / "src"
+
+
+class Postroom(Broker):
+    """`postroom serve` with its defaults, a loopback port and a data folder of its own.
+
+    `source` is the folder that Python imports postroom from; `module` may name another module with the same
+    command line (a test's mutant).
+    """
+
+    name = "Postroom"
+
+    def __init__(self, folder: Path, source: Path = COMPILED, module: str = "postroom.cli") -> None:
+        super().__init__(folder)
+        self.source = source
+        self.module = module
+        self.extra_paths: list[Path] = []
+        self.configuration: str | None = None
+        """Text of a configuration file, or None for the embedded default."""
+
+    @property
+    def data(self) -> Path:
+        """The ledger's folder."""
+        return self.folder / "data"
+
+    def command(self) -> list[str]:
+        command = [sys.executable, "-m", self.module, "serve"]
+        if self.configuration is not None:
+            command += ["--config", str(self.folder / "postroom.toml")]
+        return [*command, "--listen", f"{LOOPBACK}:{self.port}", "--data", str(self.data)]
+
+    def prepare(self) -> None:
+        if self.configuration is not None:
+            (self.folder / "postroom.toml").write_text(self.configuration)
+
+    def environment(self) -> dict[str, str]:
+        return {"PYTHONPATH": ":".join(str(path) for path in (self.source, *self.extra_paths))}
+
+    def version(self) -> str:
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+        return f"{project['version']} (Python {sys.version.split()[0]})"
+
+    def settings(self) -> dict[str, str]:
+        kind = "interpreted" if self.source == INTERPRETED else "compiled"
+        return {"build": kind}

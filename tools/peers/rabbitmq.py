@@ -1,0 +1,110 @@
+"""RabbitMQ with its AMQP 1.0 plugin, bound to loopback, with a quorum queue and a classic durable queue."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+from tools.peers.broker import LOOPBACK, Broker, find_installed, free_port
+
+ERLANG_ARGUMENTS = "-start_epmd false -kernel inet_dist_use_interface {127,0,0,1}"
+QUORUM, CLASSIC = "quorum", "classic"
+QUEUES = {
+    QUORUM: {"x-queue-type": "quorum"},
+    CLASSIC: {"x-queue-type": "classic"},
+}
+
+
+class RabbitMQ(Broker):
+    """Debian's RabbitMQ. Queues are declared from definitions at start.
+
+    `config` adds lines to ``rabbitmq.conf`` (the "best settings" runs); `queues` maps further names to their
+    x-arguments.
+    """
+
+    name = "RabbitMQ"
+
+    def __init__(
+        self,
+        folder: Path,
+        config: dict[str, str] | None = None,
+        queues: dict[str, dict[str, str]] | None = None,
+        environment: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(folder)
+        self.config = config or {}
+        self.queues = {**QUEUES, **(queues or {})}
+        self.extra_environment = environment or {}
+        self.home = find_installed("usr/lib/rabbitmq/lib/rabbitmq_server-*")
+        self.erlang = find_installed("usr/lib/erlang")
+        self.epmd_port, self.distribution_port = free_port(), free_port()
+
+    def version(self) -> str:
+        release = (self.erlang / "releases/RELEASES").read_text().split('"')[3]
+        return f"{self.home.name.removeprefix('rabbitmq_server-')} (Erlang/OTP {release})"
+
+    def settings(self) -> dict[str, str]:
+        return {**self.config, **self.extra_environment}
+
+    def command(self) -> list[str]:
+        return [str(self.home / "sbin/rabbitmq-server")]
+
+    def environment(self) -> dict[str, str]:
+        folder = self.folder
+        return {
+            "HOME": str(folder),  # where Erlang keeps its cookie
+            "PATH": f"{self.erlang / 'bin'}:/usr/bin:/bin",
+            "ERL_ROOTDIR": str(self.erlang),
+            "ERL_EPMD_PORT": str(self.epmd_port),
+            "ERL_EPMD_ADDRESS": LOOPBACK,
+            "RABBITMQ_NODENAME": "bench@localhost",
+            "RABBITMQ_DIST_PORT": str(self.distribution_port),
+            "RABBITMQ_MNESIA_BASE": str(folder / "mnesia"),
+            "RABBITMQ_LOG_BASE": str(folder / "log"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "enabled_plugins"),
+            "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq.conf"),
+            "RABBITMQ_CONF_ENV_FILE": "/dev/null",
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": ERLANG_ARGUMENTS,
+            **self.extra_environment,
+        }
+
+    def prepare(self) -> None:
+        config = {
+            "listeners.tcp.1": f"{LOOPBACK}:{self.port}",
+            "load_definitions": str(self.folder / "definitions.json"),
+            "log.console": "true",
+            "log.console.level": "warning",
+            "log.file": "false",
+            **self.config,
+        }
+        (self.folder / "rabbitmq.conf").write_text(
+            "".join(f"{key} = {value}\n" for key, value in config.items())
+        )
+        (self.folder / "enabled_plugins").write_text("[rabbitmq_amqp1_0].\n")
+        (self.folder / "definitions.json").write_text(json.dumps(self._definitions()))
+
+    def _definitions(self) -> dict[str, object]:
+        everything = {"configure": ".*", "write": ".*", "read": ".*"}
+        return {
+            "users": [{"name": "guest", "password": "guest", "tags": "administrator"}],
+            "vhosts": [{"name": "/"}],
+            "permissions": [{"user": "guest", "vhost": "/", **everything}],
+            "queues": [
+                {"name": name, "vhost": "/", "durable": True, "auto_delete": False, "arguments": arguments}
+                for name, arguments in self.queues.items()
+            ],
+        }
+
+    def helpers(self) -> list[subprocess.Popen[bytes]]:
+        """Erlang's port mapper, ours and on loopback, instead of the daemon that Erlang would leave behind."""
+        epmd = sorted(self.erlang.glob("erts-*/bin/epmd"))[-1]
+        command = [str(epmd), "-address", LOOPBACK, "-port", str(self.epmd_port)]
+        quiet = subprocess.DEVNULL
+        return [subprocess.Popen(command, cwd=self.folder, stdin=quiet, stdout=quiet, stderr=quiet)]
+
+    def send_address(self, queue: str) -> str:
+        return f"/amq/queue/{queue}"
+
+    def receive_address(self, queue: str) -> str:
+        return f"/amq/queue/{queue}"
