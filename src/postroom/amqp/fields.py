@@ -12,7 +12,6 @@ from librt.strings import BytesWriter, read_i64_be
 from mypy_extensions import i64
 
 from postroom.amqp import constructors as c
-from postroom.amqp.composite import Composite
 from postroom.amqp.descriptors import CODE_OF_SYMBOL
 from postroom.amqp.errors import DecodeError, EncodeError
 from postroom.amqp.reader import Reader
@@ -323,6 +322,14 @@ def read_symbol_map(r: Reader, what: str) -> dict[object, object]:
         if not isinstance(key, str | ULong):
             raise r.fail(f"{what}: a key that is not a symbol")
     return value
+
+
+class Composite:
+    """A described list with named fields, that can write itself: the base of all composite types."""
+
+    def write(self, w: BytesWriter) -> None:
+        """Appends the encoding: 0x00, the descriptor, the list of the fields."""
+        raise NotImplementedError(type(self).__name__)
 
 
 @final

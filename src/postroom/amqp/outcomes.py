@@ -9,41 +9,9 @@ from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 from postroom.amqp import descriptors as d
-from postroom.amqp.composite import Composite
+from postroom.amqp.composite import Composite, Error, read_error
 from postroom.amqp.fields import ABSENT, Fields, FieldWriter, read_descriptor
 from postroom.amqp.reader import Reader
-
-
-@final
-@dataclass
-class Error(Composite):
-    """Why something was closed, detached or rejected (part 2, section 2.8.14)."""
-
-    condition: str
-    description: str | None = None
-    info: dict[object, object] | None = None
-
-    def write(self, w: BytesWriter) -> None:
-        f = FieldWriter()
-        f.symbol(self.condition)
-        f.string(self.description)
-        f.symbol_map(self.info)
-        f.finish(w, d.ERROR)
-
-
-def read_error(f: Fields) -> Error | None:
-    """The next field, an error; None when absent."""
-    code = f.descriptor("error")
-    if code == ABSENT:
-        return None
-    if code != d.ERROR:
-        raise f.reader.fail(f"error: descriptor 0x{int(code):x} is not that of an error")
-    fields = Fields(f.reader, "error")
-    error = Error(
-        fields.symbol("condition"), fields.optional_string("description"), fields.symbol_map("info")
-    )
-    fields.close()
-    return error
 
 
 class DeliveryState(Composite):
@@ -142,12 +110,23 @@ class TransactionalState(DeliveryState):
 
 
 @final
-@dataclass
 class Declare(Composite):
-    """The body of the message that begins a transaction (part 4, section 4.5.2)."""
+    """The body of the message that begins a transaction (part 4, section 4.5.2).
 
-    global_id: object = None
-    """Any AMQP value."""
+    ``global_id`` is any AMQP value; None asks for a local transaction.
+    """
+
+    def __init__(self, global_id: object = None) -> None:
+        self.global_id = global_id
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Declare) and self.global_id == other.global_id
+
+    def __hash__(self) -> int:
+        return hash(self.global_id)
+
+    def __repr__(self) -> str:
+        return f"Declare(global_id={self.global_id!r})"
 
     def write(self, w: BytesWriter) -> None:
         f = FieldWriter()

@@ -14,7 +14,7 @@ from mypy_extensions import i64
 
 from postroom.amqp import constructors as c
 from postroom.amqp import descriptors as d
-from postroom.amqp.composite import Composite, Performative
+from postroom.amqp.composite import Composite, Error, Performative, read_error
 from postroom.amqp.fields import Fields, FieldWriter, read_descriptor
 from postroom.amqp.outcomes import (
     ACCEPTED,
@@ -24,13 +24,11 @@ from postroom.amqp.outcomes import (
     Declared,
     DeliveryState,
     Discharge,
-    Error,
     Modified,
     Received,
     Rejected,
     Released,
     TransactionalState,
-    read_error,
     read_state,
 )
 from postroom.amqp.reader import Reader
