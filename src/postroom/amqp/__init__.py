@@ -1,0 +1,70 @@
+"""AMQP 1.0 without I/O: types and codec, frames and SASL, and the engine of connections, sessions and links.
+
+This room turns bytes into events and calls into bytes. It knows no socket, clock, thread or randomness, and
+nothing of queues: server and client feed it bytes and the time, and both use the same engine. It may import
+``postroom.model`` only.
+
+The engine's face is :class:`Connection` (``receive_data``, ``data_to_send``, ``on_time``), the sessions and
+links that it leads to, and the events of :mod:`postroom.amqp.events`. Performatives, termini and outcomes
+are in :mod:`postroom.amqp.performatives`, error conditions in :mod:`postroom.amqp.errors`, types in
+:mod:`postroom.amqp.types`."""
+
+from postroom.amqp.composite import Error
+from postroom.amqp.connection import Connection
+from postroom.amqp.delivery import Delivery
+from postroom.amqp.errors import AmqpError, DecodeError
+from postroom.amqp.events import (
+    Closed,
+    CreditChanged,
+    DispositionReceived,
+    Drained,
+    Event,
+    FlowReceived,
+    LinkAttached,
+    LinkDetached,
+    Opened,
+    ProtocolFailed,
+    SaslDone,
+    SaslInitReceived,
+    SenderDispositionReceived,
+    SessionBegun,
+    SessionEnded,
+    TransferReceived,
+)
+from postroom.amqp.link import Link
+from postroom.amqp.options import NEVER_US, ConnectionOptions
+from postroom.amqp.receiver import ReceiverLink
+from postroom.amqp.sender import SenderLink
+from postroom.amqp.session import Session
+from postroom.amqp.violations import UsageError
+
+__all__ = [
+    "NEVER_US",
+    "AmqpError",
+    "Closed",
+    "Connection",
+    "ConnectionOptions",
+    "CreditChanged",
+    "DecodeError",
+    "Delivery",
+    "DispositionReceived",
+    "Drained",
+    "Error",
+    "Event",
+    "FlowReceived",
+    "Link",
+    "LinkAttached",
+    "LinkDetached",
+    "Opened",
+    "ProtocolFailed",
+    "ReceiverLink",
+    "SaslDone",
+    "SaslInitReceived",
+    "SenderDispositionReceived",
+    "SenderLink",
+    "Session",
+    "SessionBegun",
+    "SessionEnded",
+    "TransferReceived",
+    "UsageError",
+]

@@ -1,0 +1,210 @@
+"""The sending end of a link: messages out within credit, whole or in pieces, drain."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from mypy_extensions import i64
+
+from postroom.amqp.backlog import NOT_SENT
+from postroom.amqp.delivery import Delivery, Piece
+from postroom.amqp.errors import LINK_MESSAGE_SIZE_EXCEEDED, LINK_TRANSFER_LIMIT_EXCEEDED
+from postroom.amqp.events import CreditChanged
+from postroom.amqp.frames import MAX_FAST_TAG_BYTES, write_transfer
+from postroom.amqp.link import Link
+from postroom.amqp.outcomes import DeliveryState
+from postroom.amqp.performatives import SENDER, SND_SETTLED, SND_UNSETTLED, Flow
+from postroom.amqp.serial import serial_diff
+from postroom.amqp.states import OPEN
+from postroom.amqp.violations import UsageError
+
+if TYPE_CHECKING:
+    from postroom.amqp.session import Session
+
+
+@final
+class SenderLink(Link):
+    """The sending end of a link."""
+
+    def __init__(self, session: Session, name: str) -> None:
+        super().__init__(session, name, SENDER)
+        self.capped = False
+        """The application was told less credit than there is, and wants to know when there is room."""
+        self.unfinished: Delivery | None = None
+        """A delivery that was sent with more=True and not yet ended."""
+        self.pieces_waiting: i64 = 0
+        self.drained_waiting = False
+
+    def usable_credit(self) -> int:
+        """How many messages to give to ``send`` now: the credit, unless a bound of the options is nearer.
+
+        When a bound was nearer, the event CreditChanged comes again as soon as there is room.
+        """
+        if self.local_state != OPEN or self.remote_state != OPEN:
+            return 0
+        room: i64 = self.wire.options.max_link_unsettled - self.unsettled_count
+        if self.session.backlog.bytes > self.wire.options.max_buffered_bytes:
+            room = 0
+        if self.credit <= room:
+            self.capped = False
+            return self.credit
+        self.capped = True
+        return room if room > 0 else 0
+
+    def report_room(self) -> None:
+        """Tell the application of room, where it was told less credit than there is."""
+        if self.capped and self.unsettled_count * 2 <= self.wire.options.max_link_unsettled:
+            self.capped = False
+            self.wire.events.append(CreditChanged(self))
+
+    # --- messages
+
+    def send(
+        self,
+        payload: bytes,
+        tag: bytes,
+        settled: bool,
+        message_format: int = 0,
+        state: DeliveryState | None = None,
+        context: object = None,
+        more: bool = False,
+        resume: bool = False,
+    ) -> Delivery:
+        """Send a message, or its beginning (``more``; go on with :meth:`append`).
+
+        It is split into frames that the peer can take, and waits where the session's window is shut.
+        ``tag``: up to 32 bytes, not in use on this link. ``state``: a transactional state, or that of a
+        resumed delivery.
+
+        Raises UsageError when there is no credit, the link isn't attached, the settle mode forbids
+        ``settled``, the tag is too long, the last message isn't ended, or (condition
+        link:message-size-exceeded) the peer wouldn't take it."""
+        if self.credit <= 0 or self.unfinished is not None or self.local_state != OPEN:
+            raise self._no_send()
+        if settled:
+            if self.snd_settle_mode == SND_UNSETTLED:
+                raise UsageError(
+                    f"link {self.name!r} is in snd-settle-mode unsettled; send with settled=False"
+                )
+        elif self.snd_settle_mode == SND_SETTLED:
+            raise UsageError(f"link {self.name!r} is in snd-settle-mode settled; send with settled=True")
+        size: i64 = len(payload)
+        if size > self.max_message_size_bytes and self.max_message_size_bytes > 0:
+            raise self._too_large(size)
+        if len(tag) > MAX_FAST_TAG_BYTES:
+            raise UsageError(f"delivery tag of {len(tag)} bytes; at most {MAX_FAST_TAG_BYTES} are allowed")
+        backlog = self.session.backlog
+        if state is not None:
+            backlog.check_state(tag, state)
+        self.delivery_count = (self.delivery_count + 1) & 0xFFFF_FFFF
+        self.credit -= 1
+        if not settled:
+            self.unsettled_count += 1
+        delivery = Delivery(NOT_SENT, self, tag, message_format, settled, context)
+        wire = self.wire
+        if (
+            size > wire.max_payload_bytes
+            or backlog.peer_incoming_window <= 0
+            or backlog.pieces
+            or more
+            or resume
+            or state is not None
+        ):
+            self._send_pieces(Piece(delivery, payload, True, more, False, resume, state))
+            return delivery
+        backlog.give_id(delivery)
+        backlog.count_frame()
+        write_transfer(
+            wire.writer,
+            backlog.channel,
+            self.handle,
+            delivery.id,
+            tag,
+            message_format,
+            settled,
+            False,
+            payload,
+        )
+        return delivery
+
+    def append(self, delivery: Delivery, payload: bytes, more: bool) -> None:
+        """Go on with a message that was begun with ``more``; ``more`` False ends it."""
+        self._check_unfinished(delivery)
+        self._send_pieces(Piece(delivery, payload, False, more, False, False, None))
+
+    def abort(self, delivery: Delivery) -> None:
+        """Give up a message that was begun with ``more``: the peer discards what it has got of it."""
+        self._check_unfinished(delivery)
+        self._send_pieces(Piece(delivery, b"", False, False, True, False, None))
+        self.session.deliveries.settle_outgoing(delivery)
+
+    def _send_pieces(self, piece: Piece) -> None:
+        self.unfinished = piece.delivery if piece.more else None
+        self.pieces_waiting += 1
+        self.session.backlog.add(piece)
+
+    def _check_unfinished(self, delivery: Delivery) -> None:
+        if self.unfinished is not delivery or self.local_state != OPEN:
+            raise UsageError(
+                f"delivery {delivery.id} of link {self.name!r} is not the one that is being sent"
+            )
+
+    def _no_send(self) -> UsageError:
+        if self.unfinished is not None:
+            return UsageError(f"link {self.name!r}: delivery {self.unfinished.id} has to be ended first")
+        if self.local_state != OPEN:
+            return UsageError(f"link {self.name!r} is not attached")
+        return UsageError(
+            f"link {self.name!r} has no credit; wait for CreditChanged", LINK_TRANSFER_LIMIT_EXCEEDED
+        )
+
+    def _too_large(self, size: i64) -> UsageError:
+        return UsageError(
+            f"message of {size} bytes; the peer's max-message-size on link {self.name!r} is"
+            f" {self.max_message_size_bytes}",
+            LINK_MESSAGE_SIZE_EXCEEDED,
+        )
+
+    def settle(self, first: i64, last: i64, state: DeliveryState | None = None) -> None:
+        """Settle deliveries ``first`` .. ``last`` from this end: the answer in receiver-settle-mode second.
+
+        Only those of them that are unsettled are touched; no frame is sent where there are none.
+        """
+        if self.session.deliveries.settle_own(first, last):
+            self.session.deliveries.say(SENDER, first, last, True, state)
+
+    # --- credit
+
+    def drained(self) -> None:
+        """Nothing more to send now: give back all credit of a drain, and say so. No-op when the peer
+        doesn't drain."""
+        if not self.drain or self.local_state != OPEN:
+            return
+        if self.pieces_waiting > 0:
+            self.drained_waiting = True
+            return
+        self.drained_waiting = False
+        self.drain = False
+        self.delivery_count = (self.delivery_count + self.credit) & 0xFFFF_FFFF
+        self.credit = 0
+        self.session.send_flow(self, drained=True)
+
+    def piece_written(self) -> None:
+        """The session has written one of this link's pieces."""
+        self.pieces_waiting -= 1
+        if self.drained_waiting and self.pieces_waiting == 0:
+            self.drained()
+
+    def on_flow(self, flow: Flow) -> None:
+        credit = flow.link_credit
+        if credit is not None:
+            behind: i64 = 0
+            if flow.delivery_count is not None:
+                behind = serial_diff(self.delivery_count, flow.delivery_count)
+            granted: i64 = credit
+            granted -= behind if behind > 0 else 0
+            self.credit = granted if granted > 0 else 0
+        self.drain = flow.drain
+        self.wire.events.append(CreditChanged(self))
+        if flow.echo and self.local_state == OPEN:
+            self.session.send_flow(self)
