@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from postroom.ledger import expand
-from postroom.ledger.expand import ARRIVAL_DTYPE, TRANSITION_DTYPE, Chunk, ExpandError, Rows
+from postroom.ledger.expand import Chunk, ExpandError, Rows
+from postroom.ledger.layout import ARRIVAL_DTYPE, TRANSITION_DTYPE
 from postroom.ledger.records import GROUP, RANGE, SET_BASE, RecordType
 from postroom.model.codes import Event, HolderKind, Outcome, State
 

@@ -13,14 +13,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from postroom.ledger.records import ARRIVAL, GROUP, RANGE, SET_BASE, TRANSITION, RecordType
-
-Array = npt.NDArray[Any]
-
-ARRIVAL_DTYPE: Final = np.dtype(ARRIVAL.numpy_fields())
-TRANSITION_DTYPE: Final = np.dtype(TRANSITION.numpy_fields())
-GROUP_DTYPE: Final = np.dtype(GROUP.numpy_fields())
-RANGE_DTYPE: Final = np.dtype(RANGE.numpy_fields())
+from postroom.ledger.layout import GROUP_DTYPE, RANGE_DTYPE, Array
+from postroom.ledger.records import GROUP, RANGE, SET_BASE, RecordType
 
 MAX_GROUP_ROWS: Final = 1 << 18
 """Rows made from ranges come in blocks of at most this many: a purge of millions needs little memory."""

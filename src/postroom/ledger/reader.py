@@ -1,0 +1,227 @@
+"""Reading a ledger from outside: offline, or beside a running broker, without its lock and without disturbing
+it.
+
+A `LedgerReader` is one look at the folder: which files are in force (by the seals, from the newest file
+back), what positions each has, and through which position all is durable. It gives record arrays straight
+from the mapped files; `expand` makes rows of them. It does not read past ``durable_through``: what a broker
+has written and not yet synced may still vanish in a crash, and nobody outside has been told of it.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+
+from postroom.ledger.block import BLOCK_HEADER_BYTES
+from postroom.ledger.cases import HEAD_CASES, HeadFact, HeadVerdict
+from postroom.ledger.disk import Disk
+from postroom.ledger.errors import LedgerCorrupt, LedgerError
+from postroom.ledger.expand import Chunk, Rows, expand
+from postroom.ledger.files import Listing, events_name, journal_name
+from postroom.ledger.headers import Seal, decode_block_header
+from postroom.ledger.image import EventsImage, load_image
+from postroom.ledger.records import BLOCK_MAGIC
+from postroom.ledger.scan import Scan
+from postroom.ledger.segments import (
+    Segment,
+    SegmentReader,
+    durable_through,
+    folder_of,
+    open_segment,
+    walk_journal,
+)
+
+LOOK_ATTEMPTS: Final = 10
+"""A look at the folder is repeated when a running broker renames a file under it, at most so often."""
+
+
+class NoLedger(LedgerError):
+    """The folder holds no ledger."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(
+            f"{folder}: no ledger here (no .journal or .events file); name the broker's data folder"
+        )
+
+
+class LedgerReader:
+    """One look at a ledger. Raises ``NoLedger``, ``LedgerCorrupt``, ``OSError``; takes no lock.
+
+    ``segments`` are the files in force, oldest first; where retention has dropped old ones they begin later
+    than position 1. ``durable_through`` is the last position that is read. With `beyond_durable` the last
+    block counts although no later block says that it was synced: that is what recovery will decide if the
+    broker is dead. The look is not renewed: open another reader to see what was written since.
+    """
+
+    def __init__(self, folder: Path, beyond_durable: bool = False) -> None:
+        self.folder: Final = folder
+        self._look: Final = _look_until_quiet(folder)
+        self.ledger_id: Final = UUID(bytes=self._look.segments[-1].ledger_id)
+        self.durable_through: Final = self._look.durable_through(beyond_durable)
+        """The last position that is read."""
+        self.segments: Final = [_up_to(segment, self.durable_through) for segment in self._look.segments]
+        self.first_position: Final = self.segments[0].first_position
+        """The oldest position that there is history of."""
+
+    @property
+    def undecided_records(self) -> int:
+        """Records behind ``durable_through``: written, and not known to be synced."""
+        return self._look.segments[-1].last_position - self.segments[-1].last_position
+
+    def open(self, segment: Segment) -> SegmentReader:
+        """One file's records."""
+        return open_segment(self.folder, segment)
+
+    def segment_of(self, position: int) -> Segment | None:
+        """The file that holds a position; None if none does."""
+        for segment in self.segments:
+            if segment.first_position <= position <= segment.last_position:
+                return segment
+        return None
+
+    def chunks(
+        self, first: int | None = None, last: int | None = None
+    ) -> Iterator[tuple[Segment, SegmentReader, Chunk]]:
+        """The records of a range of positions, both included, default all: ascending, with where they come
+        from."""
+        low = self.first_position if first is None else first
+        high = self.durable_through if last is None else min(last, self.durable_through)
+        for segment in self.segments:
+            start, end = max(low, segment.first_position), min(high, segment.last_position)
+            if start > end:
+                continue
+            source = self.open(segment)
+            for chunk in source.chunks(start, end):
+                yield segment, source, chunk
+
+    def rows(self, first: int | None = None, last: int | None = None) -> Iterator[Rows]:
+        """The rows of a range of positions: see `expand`."""
+        for segment, source, chunk in self.chunks(first, last):
+            yield from expand(chunk, source.definitions(segment.last_position).routing_sets)
+
+
+class _Look:
+    """What one look at the folder found, oldest file first."""
+
+    def __init__(self, segments: list[Segment], newest_scan: Scan | None) -> None:
+        self.segments: Final = segments
+        self.newest_scan: Final = newest_scan
+
+    def durable_through(self, beyond_durable: bool) -> int:
+        newest = self.segments[-1]
+        if self.newest_scan is None or beyond_durable:
+            return newest.last_position
+        return min(newest.last_position, max(durable_through(self.newest_scan), newest.first_position - 1))
+
+
+def _look_until_quiet(folder: Path) -> _Look:
+    """A look; once more if a file was renamed or removed while looking."""
+    for _ in range(LOOK_ATTEMPTS - 1):
+        with contextlib.suppress(FileNotFoundError), folder_of(folder) as disk:
+            return _look(folder, disk)
+        if not folder.is_dir():
+            raise NoLedger(folder)
+    with folder_of(folder) as disk:
+        return _look(folder, disk)
+
+
+def _look(folder: Path, disk: Disk) -> _Look:
+    listing = Listing(disk.names())
+    numbers = sorted({*listing.journal, *listing.events})
+    newest: _File | None = None
+    while numbers and newest is None:
+        newest = _open_newest(disk, numbers.pop(), listing)
+    if newest is None:
+        raise NoLedger(folder)
+    segments = [newest.segment(None)]
+    seal = newest.sealed
+    while seal.file_number in numbers:
+        before = _open_sealed(disk, seal, listing)
+        segments.append(before.segment(seal))
+        numbers = [number for number in numbers if number < seal.file_number]
+        seal = before.sealed
+    if numbers and seal.file_number:
+        where = disk.describe(events_name(seal.file_number))
+        raise LedgerCorrupt(where, 0, f"the file is missing, though older ones ({numbers[-1]}) are there")
+    _check_neighbours(segments)
+    return _Look(segments[::-1], newest.scan)
+
+
+class _File:
+    """One file as a look sees it: an .events file or a journal."""
+
+    def __init__(self, image: EventsImage | None, scan: Scan | None) -> None:
+        self.image: Final = image
+        self.scan: Final = scan
+
+    @property
+    def sealed(self) -> Seal:
+        """What it says of the file before it."""
+        if self.image is not None:
+            return self.image.sealed
+        assert self.scan is not None
+        return self.scan.header.seal
+
+    def segment(self, seal: Seal | None) -> Segment:
+        """Its positions; `seal` is what the file after it says."""
+        if self.image is not None:
+            i = self.image
+            return Segment(i.file_number, i.ledger_id, i.epoch, i.first_position, i.last_position, True, seal)
+        assert self.scan is not None
+        h, last = self.scan.header, self.scan.seal().position
+        return Segment(h.file_number, h.ledger_id, h.epoch, h.first_position, last, False, seal)
+
+
+def _open_newest(disk: Disk, number: int, listing: Listing) -> _File | None:
+    """The newest file; None if it was never begun (`cases.HEAD_CASES`)."""
+    if number in listing.events:
+        return _File(load_image(disk, number, check=False), None)
+    try:
+        return _File(None, walk_journal(disk, number, None)[0])
+    except LedgerCorrupt:
+        has_second_block = _data_blocks(bytes(disk.open(journal_name(number)).view()), number) > 1
+        if HEAD_CASES[HeadFact.DAMAGED, True, has_second_block] is not HeadVerdict.NEVER_BEGUN:
+            raise
+        return None
+
+
+def _data_blocks(data: bytes, number: int) -> int:
+    """How many valid headers of data blocks of a file there are, wherever they lie."""
+    magic = BLOCK_MAGIC.to_bytes(4, "little")
+    found, blocks = data.find(magic), 0
+    while found >= 0:
+        header = decode_block_header(data[found : found + BLOCK_HEADER_BYTES])
+        blocks += header is not None and header.file_number == number and not header.is_dictionary()
+        found = data.find(magic, found + 1)
+    return blocks
+
+
+def _open_sealed(disk: Disk, seal: Seal, listing: Listing) -> _File:
+    """A file that another follows, checked against what that one says of it."""
+    number = seal.file_number
+    if number not in listing.events:
+        return _File(None, walk_journal(disk, number, seal)[0])
+    image = load_image(disk, number, check=False)
+    if image.seal() != seal:
+        where = disk.describe(events_name(number))
+        raise LedgerCorrupt(where, 0, f"it ends as {image.seal()}, the file after it says {seal}")
+    return _File(image, None)
+
+
+def _check_neighbours(segments: list[Segment]) -> None:
+    """Newest first: each file follows on the one before, in the same ledger."""
+    for newer, older in pairwise(segments):
+        if newer.first_position != older.last_position + 1:
+            reason = (
+                f"begins at position {newer.first_position}, but {older.name} ends at {older.last_position}"
+            )
+            raise LedgerCorrupt(newer.name, 0, reason)
+        if newer.ledger_id != older.ledger_id:
+            raise LedgerCorrupt(newer.name, 0, f"belongs to another ledger than {older.name}")
+
+
+def _up_to(segment: Segment, position: int) -> Segment:
+    return replace(segment, last_position=min(segment.last_position, position))

@@ -1,0 +1,165 @@
+"""The ledger as a Spark source: ``spark.read.format("postroom").option("path", FOLDER).load()``.
+
+One row per (position, ordinal, entry), in Arrow record batches straight from the record arrays. A partition
+is a range of positions within one file, so tasks are independent and read nothing but their range and the
+file's dictionaries. The driver looks at the folder once: a broker may run on beside it, and what it writes
+later is not part of this read.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from uuid import UUID
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
+from pyspark.sql.types import StructField, StructType
+
+from postroom.ledger.expand import expand
+from postroom.ledger.reader import LedgerReader
+from postroom.ledger.segments import Segment, open_segment
+from postroom.spark.columns import COLUMN_BY_NAME, COLUMNS, Names, Place, batch
+
+DEFAULT_PARTITION_RECORDS: Final = 2_000_000
+"""A file with more records than this is read by several tasks."""
+
+
+class SourceOptionError(ValueError):
+    """An option of the source is missing or has no meaning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """What one task reads: positions first to last, both included, of one file."""
+
+    segment: Segment
+    first: int
+    last: int
+
+
+class SlicePartition(InputPartition):
+    """A slice as Spark hands it to a task."""
+
+    def __init__(self, slice: Slice) -> None:
+        super().__init__(slice)
+        self.slice = slice
+
+
+class PostroomDataSource(DataSource):
+    """The source named ``postroom``. Options:
+
+    ``path``: the ledger's folder. ``fromPosition``, ``toPosition``: the range to read, both included, default
+    all that is durable. ``partitionRecords``: the most records a task reads, default 2,000,000. Giving
+    `.schema(...)` with some of the columns reads only those.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        return "postroom"
+
+    def schema(self) -> StructType:
+        """The events table, with a comment on every column."""
+        return EVENTS_STRUCT
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A batch reader; the options are checked here, so that a mistake is told before any task starts."""
+        unknown = [name for name in schema.names if name not in COLUMN_BY_NAME]
+        if unknown:
+            raise SourceOptionError(f"no such columns in the events table: {', '.join(unknown)}")
+        return LedgerBatchReader(read_options(self.options), schema)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """The options, checked."""
+
+    path: Path
+    first: int
+    last: int | None
+    partition_records: int
+
+
+def read_options(options: Any) -> ReadOptions:
+    """Options as Spark gives them (keys in any case) → checked. Raises ``SourceOptionError``."""
+    path = options.get("path")
+    if not path:
+        raise SourceOptionError('option "path" is missing: it names the folder of the ledger')
+    first = _number(options, "fromPosition", 1) or 1
+    last = _number(options, "toPosition", 1)
+    if last is not None and last < first:
+        raise SourceOptionError(f"toPosition {last} is below fromPosition {first}")
+    records = _number(options, "partitionRecords", 1) or DEFAULT_PARTITION_RECORDS
+    return ReadOptions(Path(path.removeprefix("file:")), first, last, records)
+
+
+def _number(options: Any, name: str, least: int) -> int | None:
+    text = options.get(name)
+    if text is None:
+        return None
+    if not text.isdecimal() or int(text) < least:
+        raise SourceOptionError(f'option "{name}" must be a whole number from {least}, not {text!r}')
+    return int(text)
+
+
+class LedgerBatchReader(DataSourceReader):
+    """Plans slices of the files on the driver, reads them in the tasks."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+
+    def partitions(self) -> list[InputPartition]:
+        """Every file's part of the range, cut to at most ``partitionRecords``; one look at the folder."""
+        o = self._options
+        ledger = LedgerReader(o.path)
+        last = ledger.durable_through if o.last is None else min(o.last, ledger.durable_through)
+        return [SlicePartition(s) for s in slices(ledger.segments, o.first, last, o.partition_records)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a slice."""
+        assert isinstance(partition, SlicePartition)
+        return read_slice(self._options.path, partition.slice, self._schema)
+
+
+def slices(segments: list[Segment], first: int, last: int, records: int) -> Iterator[Slice]:
+    """The part of each file that lies in first to last, cut into pieces of at most `records` positions."""
+    for segment in segments:
+        low, high = max(first, segment.first_position), min(last, segment.last_position)
+        for start in range(low, high + 1, records):
+            yield Slice(segment, start, min(start + records - 1, high))
+
+
+def read_slice(folder: Path, slice: Slice, schema: StructType) -> Iterator[pa.RecordBatch]:
+    """Record batches of a slice's rows, in the schema's columns."""
+    arrow = to_arrow_schema(schema, timezone="UTC")
+    segment = slice.segment
+    source = open_segment(folder, segment)
+    definitions = source.definitions(slice.last)
+    place = Place(
+        str(UUID(bytes=segment.ledger_id)),
+        segment.epoch,
+        Names(definitions.queue_names),
+        Names(definitions.producer_names),
+        Names(definitions.holder_names),
+    )
+    for chunk in source.chunks(slice.first, slice.last):
+        for rows in expand(chunk, definitions.routing_sets):
+            yield batch(rows, place, arrow)
+
+
+def _struct() -> StructType:
+    fields = [
+        StructField(
+            column.name,
+            from_arrow_type(column.type, prefer_timestamp_ntz=False),
+            True,
+            {"comment": column.comment},
+        )
+        for column in COLUMNS
+    ]
+    return StructType(fields)
+
+
+EVENTS_STRUCT: Final = _struct()

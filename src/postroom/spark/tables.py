@@ -1,0 +1,275 @@
+"""The tables, as pure functions from DataFrame to DataFrame: what became of each entry, and sums over them.
+
+Nothing here reads, writes or knows a path: `events` is whatever has the columns of the events table. Every
+table is a fold that does not depend on the order or the partitioning of its input.
+"""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+ENTRY_KEY: Final = ("ledger_id", "serial", "queue_id")
+
+HELD_STATES: Final = ("put_unconfirmed", "locked_for_browse", "get_unconfirmed", "browse_get_unconfirmed")
+"""States in which a holder must confirm; only there the entries table names one."""
+
+PENDING_STATES: Final = (*HELD_STATES, "delayed")
+
+OUTCOMES: Final = (
+    "consumed",
+    "expired",
+    "deleted",
+    "purged",
+    "moved",
+    "dead_lettered",
+    "redirected",
+    "returned_to_sender",
+    "forwarded",
+    "discarded",
+    "rolled_back",
+    "lost",
+)
+
+_FROM_ARRIVAL: Final = (
+    "message_id",
+    "correlation_id",
+    "group_id",
+    "group_sequence",
+    "priority",
+    "durable",
+    "stored",
+    "adverse",
+    "body_bytes",
+    "expiry",
+    "creation",
+    "body_serial",
+    "producer_id",
+    "producer",
+    "parent_serial",
+    "parent_queue_id",
+)
+_FROM_LAST: Final = (
+    "position",
+    "ordinal",
+    "time",
+    "event",
+    "to_state",
+    "outcome",
+    "causes",
+    "holder_kind",
+    "holder_id",
+    "due",
+)
+
+
+def is_arrival() -> Column:
+    """Whether an events row is the entry's arrival."""
+    return F.col("from_state") == "start"
+
+
+def is_end() -> Column:
+    """Whether an events row ends its entry."""
+    return F.col("to_state") == "deleted"
+
+
+def entries(events: DataFrame) -> DataFrame:
+    """One row an entry: where the message stands on that queue and how it got there.
+
+    Key: ledger_id, serial, queue_id. Each column declares how it merges: what the arrival told and names by
+    max (there is one arrival), times by min, counts by sum, the state by the highest (position, ordinal).
+    """
+    grouped = events.groupBy(*ENTRY_KEY).agg(
+        F.max("queue").alias("queue"),
+        *(F.max(name).alias(name) for name in _FROM_ARRIVAL),
+        F.min(F.when(is_arrival(), F.col("time"))).alias("arrival_time"),
+        F.min(F.when(is_arrival(), F.col("event"))).alias("arrival_event"),
+        F.min(F.when(F.col("to_state") == "available", F.col("time"))).alias("first_available_time"),
+        F.sum("delivery_delta").alias("delivery_count"),
+        F.sum("failure_delta").alias("failure_count"),
+        F.count("*").alias("event_count"),
+        F.max(F.struct(*_FROM_LAST)).alias("last"),
+    )
+    return grouped.select(*_entry_columns())
+
+
+def _entry_columns() -> list[Column]:
+    held = F.col("last.to_state").isin(*HELD_STATES)
+    delayed = F.col("last.to_state") == "delayed"
+    ended = F.col("last.to_state") == "deleted"
+    return [
+        F.col("ledger_id"),
+        F.col("serial"),
+        F.col("queue_id"),
+        F.col("queue"),
+        F.col("message_id"),
+        F.col("correlation_id"),
+        F.col("last.to_state").alias("state"),
+        F.when(ended, F.col("last.outcome")).alias("outcome"),
+        F.when(held, F.col("last.holder_kind")).alias("holder_kind"),
+        F.when(held, F.col("last.holder_id")).alias("holder_id"),
+        F.when(delayed, F.col("last.causes")).alias("delay_causes"),
+        F.when(delayed, F.col("last.due")).alias("due"),
+        F.col("arrival_time"),
+        F.col("first_available_time"),
+        F.col("last.time").alias("last_event_time"),
+        F.when(ended, F.col("last.time")).alias("ended_time"),
+        F.col("delivery_count"),
+        F.col("failure_count"),
+        F.col("priority"),
+        F.col("expiry"),
+        F.col("body_bytes"),
+        F.col("durable"),
+        F.col("stored"),
+        F.col("adverse"),
+        F.col("group_id"),
+        F.col("group_sequence"),
+        F.col("creation"),
+        F.col("producer_id"),
+        F.col("producer"),
+        F.col("parent_serial"),
+        F.col("parent_queue_id"),
+        F.col("body_serial"),
+        F.col("arrival_event"),
+        F.col("last.event").alias("last_event"),
+        F.col("last.position").alias("last_position"),
+        F.col("event_count"),
+    ]
+
+
+ENTRY_COMMENTS: Final = {
+    "ledger_id": "The ledger's own id",
+    "serial": "The message: position of its arrival record; with queue_id the key of an entry",
+    "queue_id": "The queue's id, never reused",
+    "queue": "The queue's name",
+    "message_id": "AMQP message-id as text",
+    "correlation_id": "AMQP correlation-id as text",
+    "state": "Where the entry is in its life",
+    "outcome": "How it ended; null while it lives",
+    "holder_kind": "Who must confirm, while someone must",
+    "holder_id": "Which holder of that kind",
+    "delay_causes": "Why it is delayed, as a+b",
+    "due": "When the delay ends",
+    "arrival_time": "When it was put; null if that record is older than the ledger's history",
+    "first_available_time": "When it could first be got",
+    "last_event_time": "Time of its last event",
+    "ended_time": "When it ended",
+    "delivery_count": "Deliveries that came back, other than released",
+    "failure_count": "Failures charged to the redelivery limit",
+    "priority": "0 to 9",
+    "expiry": "When it expires; null never",
+    "body_bytes": "Size of the stored sections",
+    "durable": "Persistence was asked for",
+    "stored": "The body is in the ledger",
+    "adverse": "Put by the broker itself",
+    "group_id": "AMQP group-id",
+    "group_sequence": "AMQP group-sequence",
+    "creation": "The producer's creation-time",
+    "producer_id": "Who sent it",
+    "producer": "The producer's name",
+    "parent_serial": "The entry it was made from (move, dead letter, replay)",
+    "parent_queue_id": "That entry's queue",
+    "body_serial": "Whose body it shares; its own serial else",
+    "arrival_event": "put, put_held, or what made it of its parent",
+    "last_event": "Its last event",
+    "last_position": "Position of that event",
+    "event_count": "Events so far",
+}
+
+
+def queue_totals(events: DataFrame) -> DataFrame:
+    """Per queue: arrivals, and ends by outcome, counted from the events themselves."""
+    ended = [F.count_if(is_end() & (F.col("outcome") == name)).alias(name) for name in OUTCOMES]
+    return events.groupBy("ledger_id", "queue_id").agg(
+        F.max("queue").alias("queue"), F.count_if(is_arrival()).alias("arrivals"), *ended
+    )
+
+
+def queue_holdings(entries: DataFrame) -> DataFrame:
+    """Per queue: what it holds, by where it is: available, delayed, held by someone, and all of it."""
+    state = F.col("state")
+    return entries.groupBy("ledger_id", "queue_id").agg(
+        F.max("queue").alias("queue"),
+        F.count_if(state == "available").alias("available"),
+        F.count_if(state == "delayed").alias("delayed"),
+        F.count_if(state.isin(*HELD_STATES)).alias("unconfirmed"),
+        F.count_if(state != "deleted").alias("held"),
+        F.sum(F.when(state != "deleted", F.col("body_bytes")).otherwise(0)).alias("held_bytes"),
+        F.count_if(F.col("arrival_time").isNull()).alias("older_than_history"),
+    )
+
+
+def depth_over_time(events: DataFrame, step_s: int) -> DataFrame:
+    """Per queue and step of `step_s` seconds: arrivals, ends, and how many it held at the end of the step."""
+    from pyspark.sql import Window
+
+    stepped = F.window("time", f"{step_s} seconds")["start"].alias("step")
+    moved = events.groupBy("ledger_id", "queue", stepped).agg(
+        F.count_if(is_arrival()).alias("arrivals"), F.count_if(is_end()).alias("ends")
+    )
+    until_here = (
+        Window.partitionBy("ledger_id", "queue").orderBy("step").rowsBetween(Window.unboundedPreceding, 0)
+    )
+    change = F.col("arrivals") - F.col("ends")
+    return moved.select(
+        "ledger_id", "queue", "step", "arrivals", "ends", F.sum(change).over(until_here).alias("depth")
+    )
+
+
+def dwell_times(entries: DataFrame) -> DataFrame:
+    """Per queue: consumed entries by how long they waited, in buckets of a doubling number of milliseconds.
+
+    ``bucket`` n means 2ⁿ⁻¹ ms to 2ⁿ ms, 0 under a millisecond.
+    """
+    waited_ms = (F.unix_micros("ended_time") - F.unix_micros("first_available_time")) / 1000
+    bucket = F.when(waited_ms < 1, 0).otherwise(F.floor(F.log2(waited_ms)) + 1).cast("int")
+    consumed = entries.where((F.col("outcome") == "consumed") & F.col("first_available_time").isNotNull())
+    return consumed.groupBy("queue", bucket.alias("bucket")).agg(F.count("*").alias("entries"))
+
+
+def flows(entries: DataFrame) -> DataFrame:
+    """What went from where to where: producers into queues, queues into what became of it, queues into
+    queues."""
+    puts = entries.where(F.col("parent_serial").isNull()).select(
+        F.coalesce("producer", F.lit("(producer)")).alias("source"),
+        F.col("queue").alias("target"),
+        F.lit("put").alias("kind"),
+    )
+    ends = entries.where(~F.coalesce("outcome", F.lit("")).isin(*MOVING_OUTCOMES)).select(
+        F.col("queue").alias("source"),
+        F.coalesce("outcome", F.lit("held")).alias("target"),
+        F.lit("end").alias("kind"),
+    )
+    parents = entries.select(
+        F.col("ledger_id"),
+        F.col("serial").alias("parent_serial"),
+        F.col("queue_id").alias("parent_queue_id"),
+        F.col("queue").alias("source"),
+    )
+    moves = entries.join(parents, ["ledger_id", "parent_serial", "parent_queue_id"]).select(
+        F.col("source"), F.col("queue").alias("target"), F.col("arrival_event").alias("kind")
+    )
+    return (
+        puts.unionByName(ends)
+        .unionByName(moves)
+        .groupBy("source", "target", "kind")
+        .agg(F.count("*").alias("entries"))
+    )
+
+
+MOVING_OUTCOMES: Final = ("moved", "dead_lettered", "redirected", "returned_to_sender", "forwarded")
+"""Outcomes that leave a child entry behind on another queue of this ledger (forwarded: on the channel's
+queue)."""
+
+
+def undelivered(entries: DataFrame) -> DataFrame:
+    """Per queue and reason: what did not reach a consumer, how many, when first and last."""
+    gone = entries.where(
+        F.col("outcome").isNotNull() & ~F.col("outcome").isin("consumed", "moved", "forwarded")
+    )
+    return gone.groupBy("queue", "outcome", F.col("last_event").alias("reason")).agg(
+        F.count("*").alias("entries"),
+        F.max("failure_count").alias("most_failures"),
+        F.min("ended_time").alias("first"),
+        F.max("ended_time").alias("last"),
+    )

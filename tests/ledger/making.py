@@ -1,0 +1,196 @@
+"""Makes ledgers for tests of those who read them: what happened to each entry is said step by step."""
+
+import json
+from pathlib import Path
+from uuid import UUID
+from zlib import crc32
+
+from postroom.ledger.block import BlockBuilder, Group, SealedParts, encode_groups
+from postroom.ledger.dictionary import Dictionary
+from postroom.ledger.disk import RealDisk
+from postroom.ledger.files import bodies_name, events_name, journal_name
+from postroom.ledger.headers import NO_SEAL, FileHeader
+from postroom.ledger.image import build_image, encode_image, write_durably
+from postroom.ledger.journal import Journal
+from postroom.ledger.options import LedgerOptions
+from postroom.ledger.records import SET_BASE, ArrivalFlag, RecordType
+from postroom.ledger.segments import folder_of, walk_journal
+from postroom.model.codes import Event, HolderKind, IdType, Outcome, State
+
+LEDGER_ID = UUID("0195f2a0-0000-7000-8000-00000000000a")
+START_US = 1_790_000_000_000_000
+STEP_US = 1000
+
+S, E, H, O = State, Event, HolderKind, Outcome  # noqa: E741
+CONSUMER = 900
+
+
+class LedgerMaker:
+    """A ledger in a folder: each step is one record, `commit` makes a block of them, each record a
+    millisecond later."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
+        self.folder = folder
+        self._disk = RealDisk(folder)
+        self._options = LedgerOptions(reserve_bytes=0)
+        self.builder = BlockBuilder(1, START_US)
+        self._queues = 0
+        self._sets = SET_BASE
+        self._dictionary = Dictionary()
+        self._journal = self._begin(FileHeader(LEDGER_ID.bytes, 1, b"e" * 16, 1, 1, START_US, NO_SEAL, 0))
+
+    def _begin(self, header: FileHeader) -> Journal:
+        return Journal(self._disk, self._options, header, self._dictionary)
+
+    # --- files
+
+    def commit(self) -> None:
+        """Everything since the last commit becomes durable as one block."""
+        parts = self.builder.take()
+        if parts is not None:
+            self._write(parts)
+
+    def marker(self) -> None:
+        """An idle broker's block without records: readers beside it may now read all."""
+        position, now = self.builder.next_position, self.builder.time_us
+        self._write(SealedParts(position, position - 1, now, b"", b"", b"", b"", []))
+
+    def _write(self, parts: SealedParts) -> None:
+        job = self._journal.append(parts)
+        job.file.write_at(job.offset, job.parts)
+        self._journal.written(job)
+
+    def next_file(self, new_epoch: bool = False) -> None:
+        """What comes next goes to another file; with a new epoch, as after a restart."""
+        self.commit()
+        old = self._journal.header
+        header = old._replace(
+            epoch=old.epoch + new_epoch,
+            epoch_id=b"f" * 16 if new_epoch else old.epoch_id,
+            file_number=old.file_number + 1,
+            first_position=self.builder.next_position,
+            time_us=self.builder.time_us,
+            seal=self._journal.seal(),
+        )
+        self._journal = self._begin(header)
+
+    def seal(self, number: int) -> None:
+        """Writes the .events file of a journal and renames the journal to .bodies."""
+        with folder_of(self.folder) as disk:
+            scan, data = walk_journal(disk, number, None)
+            write_durably(disk, events_name(number), encode_image(build_image(scan, data)))
+            disk.rename(journal_name(number), bodies_name(number))
+
+    def finish(self) -> Path:
+        """The folder, everything written and readable."""
+        self.commit()
+        self.marker()
+        self._disk.unlock()
+        return self.folder
+
+    # --- records
+
+    def _tick(self) -> BlockBuilder:
+        self.builder.set_time(self.builder.time_us + STEP_US)
+        return self.builder
+
+    def queue(self, name: str) -> int:
+        self._queues += 1
+        self._tick().record(
+            RecordType.QUEUE_DEFINED, 0, self._queues, 0, 0, 0, json.dumps({"name": name}).encode()
+        )
+        return self._queues
+
+    def producer(self, number: int, name: str) -> None:
+        detail = json.dumps({"name": name, "container": "app", "user": "guest"}).encode()
+        self._tick().record(RecordType.PRODUCER_OPENED, 0, 0, number, 0, 0, detail)
+
+    def routing_set(self, *queues: int) -> int:
+        self._sets += 1
+        detail = b"".join(queue.to_bytes(4, "little") for queue in queues)
+        self._tick().record(RecordType.ROUTING_SET_DEFINED, 0, 0, self._sets, 0, 0, detail)
+        return self._sets
+
+    def put(
+        self,
+        queue: int,
+        *,
+        durable: bool = True,
+        body: bytes | None = b"hello",
+        message_id: bytes = b"",
+        id_type: int = IdType.STRING,
+        correlation_id: bytes = b"",
+        group_id: bytes = b"",
+        producer: int = 0,
+        priority: int = 4,
+        event: int = E.PUT,
+        to_state: int = S.AVAILABLE,
+        holder_kind: int = H.NONE,
+        holder: int = 0,
+        parent: tuple[int, int] = (0, 0),
+        expiry_us: int = 0,
+    ) -> int:
+        """An arrival; returns its serial."""
+        return self._tick().arrival(
+            queue, to_state, event, holder_kind, holder, 0, priority, ArrivalFlag.DURABLE if durable else 0,
+            producer, expiry_us, 0, 0, 0, body, crc32(body or b""),
+            message_id, id_type if message_id else 0, correlation_id, IdType.STRING if correlation_id else 0,
+            group_id, 7 if group_id else 0, 0, 0, parent[0], parent[1],
+        )  # fmt: skip
+
+    def change(
+        self,
+        serial: int,
+        queue: int,
+        event: int,
+        from_state: int,
+        to_state: int,
+        *,
+        holder_kind: int = H.CONSUMER,
+        holder: int = CONSUMER,
+        outcome: int = O.NONE,
+        delivery_delta: int = 0,
+        failure_delta: int = 0,
+        due_us: int = 0,
+        causes: int = 0,
+    ) -> int:
+        """One entry's event; returns its position."""
+        return self._tick().entry_event(
+            serial, queue, event, from_state, to_state, holder_kind, holder, outcome, causes, due_us,
+            delivery_delta, failure_delta, 0,
+        )  # fmt: skip
+
+    def acquire(self, serial: int, queue: int) -> int:
+        return self.change(serial, queue, E.ACQUIRE, S.AVAILABLE, S.GET_UNCONFIRMED)
+
+    def confirm(self, serial: int, queue: int) -> int:
+        return self.change(serial, queue, E.CONFIRM, S.GET_UNCONFIRMED, S.DELETED, outcome=O.CONSUMED)
+
+    def consume(self, serial: int, queue: int) -> None:
+        self.acquire(serial, queue)
+        self.confirm(serial, queue)
+
+    def fail(self, serial: int, queue: int) -> None:
+        """Delivered, and given back as failed."""
+        self.acquire(serial, queue)
+        self.change(serial, queue, E.FAIL, S.GET_UNCONFIRMED, S.AVAILABLE, delivery_delta=1, failure_delta=1)
+
+    def dead_letter(self, serial: int, queue: int, to: int, children: int = 1) -> list[int]:
+        """Delivered, rejected, put to the dead-letter queue; more or fewer children than one are a fault."""
+        self.acquire(serial, queue)
+        self.change(serial, queue, E.DEAD_LETTER, S.GET_UNCONFIRMED, S.DELETED, outcome=O.DEAD_LETTERED)
+        return [self.put(to, event=E.DEAD_LETTER, parent=(serial, queue)) for _ in range(children)]
+
+    def group(
+        self,
+        event: int,
+        groups: list[Group],
+        *,
+        decision: bool = False,
+        holder_kind: int = 0,
+        holder: int = 0,
+    ) -> int:
+        """A GROUP_EVENT, or with `decision` a DECISION."""
+        kind = RecordType.DECISION if decision else RecordType.GROUP_EVENT
+        return self._tick().record(kind, 0, 0, holder, holder_kind, event, encode_groups(groups))
