@@ -1,9 +1,9 @@
 """What a turn wants done outside: answers, deliveries, reads of bodies.
 
-The queue manager only collects effects. The server takes them with ``QueueManager.take_effects`` when it takes
-the turn's block, and carries them out once that block is durable: nothing is answered or delivered before.
-Within one `Effects` the order is: accepted, rejected, settled, deliveries, drained, replies. ``fetches`` alone
-is carried out at once, since it reads only bodies that are already durable.
+The queue manager only collects effects. The server takes them with ``QueueManager.take_effects`` when it
+takes the turn's block, and carries them out once that block is durable: nothing is answered or delivered
+before. Within one `Effects` the order is: accepted, rejected, settled, deliveries, drained, replies.
+``fetches`` alone is carried out at once, since it reads only bodies that are already durable.
 """
 
 from typing import TYPE_CHECKING, final
@@ -86,7 +86,8 @@ class Delivery:
 class Fetch:
     """Read these bodies off the loop and answer with ``QueueManager.fetched(fetch.entries, bodies)``.
 
-    ``wanted`` are (body_serial, body_offset, body_len), one for each entry, as ``Ledger.read_bodies`` takes them.
+    ``wanted`` are (body_serial, body_offset, body_len), one for each entry, as ``Ledger.read_bodies`` takes
+    them.
     """
 
     __slots__ = ("entries", "wanted")

@@ -1,19 +1,16 @@
-"""One message on one queue, as a live object: the head of a queue, and whatever is held, delayed or returned."""
+"""One message on one queue, as a live object: the head of a queue, and whatever is held, delayed or
+returned."""
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
-
-from postroom.model.codes import HolderKind, State
 
 if TYPE_CHECKING:
     from postroom.manager.queue import Queue
 
-# The numbers of codes.State and codes.HolderKind as plain ints, for compiled comparisons.
-AVAILABLE: i64 = int(State.AVAILABLE)
-NO_HOLDER: i64 = int(HolderKind.NONE)
+from postroom.model.numbers import AVAILABLE, NO_HOLDER
 
-ENTRY_OVERHEAD_BYTES: i64 = 320
+ENTRY_OVERHEAD_BYTES: Final = 320
 """What a live entry costs beside its body; charged where memory is bounded."""
 
 
@@ -21,8 +18,8 @@ ENTRY_OVERHEAD_BYTES: i64 = 320
 class Entry:
     """Everything the rules need of one entry; the body too while it is in memory.
 
-    ``place`` and ``ordinal`` say where it stands among those of its priority: position of the event that first
-    made it available, and rank within that event. They are kept when the entry returns.
+    ``place`` and ``ordinal`` say where it stands among those of its priority: position of the event that
+    first made it available, and rank within that event. They are kept when the entry returns.
     """
 
     __slots__ = (
@@ -84,7 +81,7 @@ class Entry:
         self.due_us: i64 = 0
         self.delivery_count: i64 = 0
         self.failure_count: i64 = 0
-        self.releases: i64 = 0  # times in a row that the same link has released it
+        self.releases: i64 = 0  # times in a row that it has been released
         self.fetching = False
         self.annotations: dict[str, object] | None = None
         self.excluded: list[i64] | None = None  # consumers it may not go to again

@@ -4,8 +4,9 @@ from typing import ClassVar
 
 
 class ManagerError(Exception):
-    """Something was refused. ``condition`` is an AMQP error symbol, ``description`` a sentence that says what was
-    wrong, where, and what to do."""
+    """Something was refused. ``condition`` is an AMQP error symbol, ``description`` a sentence that says
+    what was wrong, where, and what to do.
+    """
 
     condition: ClassVar[str] = "amqp:internal-error"
 

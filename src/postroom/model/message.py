@@ -35,6 +35,7 @@ class MessageHead:
         "correlation_id_type",
         "creation_us",
         "delivery_count",
+        "delivery_delay_ms",
         "delivery_time_ms",
         "durable",
         "expiry_us",
@@ -57,7 +58,8 @@ class MessageHead:
         self.delivery_count: i64 = 0
         self.expiry_us: i64 = 0  # absolute-expiry-time; 0 none
         self.creation_us: i64 = 0  # creation-time; 0 unknown
-        self.delivery_time_ms: i64 = 0  # x-opt-delivery-time; 0 none
+        self.delivery_time_ms: i64 = 0  # x-opt-delivery-time: since 1970; 0 none
+        self.delivery_delay_ms: i64 = 0  # x-opt-delivery-delay: from the arrival on; 0 none
         self.message_id: bytes = b""
         self.message_id_type: i64 = ID_NONE
         self.correlation_id: bytes = b""

@@ -58,7 +58,7 @@ def relation() -> frozenset[Legal]:
     """Every legal event as the ledger records it: (from_state, holder_kind, event, to_state, outcome).
 
     ``holder_kind`` is that of the record: who holds the entry after the event or, if nobody does, who held it
-    before. Two kinds of group record name no holder: LOST at a restart, and PURGE. For an arrival, from_state
+    before. A noted event may be recorded with to_state = from_state. Two kinds of group record name no holder: LOST at a restart, and PURGE. For an arrival, from_state
     is START.
     """
     legal: set[Legal] = set()
@@ -69,6 +69,8 @@ def relation() -> frozenset[Legal]:
                 for to in _targets(cell):
                     for after in cell.holders or (holder,):
                         legal.add((state, after, event, to, cell.outcome))
+            if cell is NOTED:
+                legal.add((state, holder, event, state, Outcome.NONE))
             if isinstance(cell, (Move, Still)) and cell.lost:
                 legal.add((state, HolderKind.NONE, event, State.DELETED, Outcome.LOST))
     return frozenset(legal)

@@ -1,0 +1,125 @@
+"""Purging and deleting queues, by an administrator or because nobody uses them."""
+
+from typing import Final
+
+from postroom.ledger.block import Group, encode_groups
+from postroom.ledger.records import RecordType
+from postroom.manager import queues
+from postroom.manager.backlog import Backlog, Chunk
+from postroom.manager.band import Band
+from postroom.manager.consumers import detach_all
+from postroom.manager.core import Core
+from postroom.manager.errors import QueueInUse
+from postroom.manager.placing import ended, take_out
+from postroom.manager.queue import Queue
+from postroom.manager.statistics import CURRENT
+from postroom.manager.transitions import step
+from postroom.model import numbers as n
+from postroom.model.codes import Outcome
+from postroom.model.packed import PackedEntry
+
+_GROUP_EVENT: Final = int(RecordType.GROUP_EVENT)
+_OUTCOMES: Final = {n.EVENT_PURGE: int(Outcome.PURGED), n.EVENT_DELETE: int(Outcome.DELETED)}
+
+
+def purge(core: Core, queue: Queue) -> int:
+    """End everything that is available or delayed; returns how many entries that were."""
+    return _clear(core, queue, n.EVENT_PURGE)
+
+
+def delete(core: Core, queue: Queue, if_unused: bool, if_empty: bool) -> int:
+    """Delete ``queue`` with what is on it; raises QueueInUse."""
+    if if_unused and (queue.consumers or queue.browsers):
+        raise QueueInUse(f"queue {queue.name!r} has {len(queue.consumers) + len(queue.browsers)} consumers")
+    if if_empty and not queue.empty():
+        raise QueueInUse(f"queue {queue.name!r} has {queue.statistics.depth} messages")
+    if queue.held:
+        raise QueueInUse(
+            f"queue {queue.name!r} has {len(queue.held)} messages held by transactions: decide those first"
+        )
+    detach_all(core, queue, "amqp:resource-deleted", f"queue {queue.name!r} has been deleted")
+    count = _clear(core, queue, n.EVENT_DELETE)
+    queues.remove(core, queue)
+    return count
+
+
+def remove_if_idle(core: Core, queue: Queue) -> None:
+    """Delete an auto-created queue that has been empty and without consumers for long enough."""
+    if not queue.definition.auto_created or queue.deleted:
+        return
+    due_us = queue.active_us + core.options.auto_created_idle_ms * 1000
+    used = queue.consumers or queue.browsers or not queue.empty()
+    if not used and due_us <= core.now_us:
+        queues.remove(core, queue)
+    else:
+        core.set_alarm(queue, max(due_us, core.now_us + core.options.auto_created_idle_ms * 1000 // 2))
+
+
+def _clear(core: Core, queue: Queue, event: int) -> int:
+    count = 0
+    for entry in queue.delayed.entries():
+        queue.delayed.discard(entry)
+        step(core, entry, event, 0, 0, None, 0)
+        ended(core, entry)
+        count += 1
+    for band in queue.bands:
+        count += _clear_objects(core, queue, band, event)
+        count += _clear_backlog(core, queue, band.backlog, event)
+    return count
+
+
+def _clear_objects(core: Core, queue: Queue, band: Band, event: int) -> int:
+    count = 0
+    for entry in band.waiting():
+        take_out(queue, entry)
+        step(core, entry, event, 0, 0, None, 0)
+        ended(core, entry)
+        count += 1
+        core.ledger.boundary()
+    return count
+
+
+def _clear_backlog(core: Core, queue: Queue, backlog: Backlog, event: int) -> int:
+    """End packed entries a chunk at a time, each with one record."""
+    count = 0
+    for chunk in backlog.sealed():
+        count += _end_chunk(core, queue, chunk, event)
+        core.ledger.boundary()
+    backlog.chunks = []
+    backlog.count = 0
+    return count
+
+
+def _end_chunk(core: Core, queue: Queue, chunk: Chunk, event: int) -> int:
+    scratch = PackedEntry()
+    serials: list[int] = []
+    outcome = _OUTCOMES[event]
+    index = chunk.head
+    while index < chunk.count:
+        if not chunk.is_dead(index):
+            scratch.read(chunk.data, index)
+            serials.append(int(scratch.serial))
+            queue.statistics.end(CURRENT, outcome, scratch.body_len)
+        index += 1
+    for entry in chunk.objects.values():
+        ended(core, entry)
+    if serials:
+        group = Group(int(queue.id), n.AVAILABLE, n.DELETED, outcome, 0, 0, 0, runs(serials))
+        core.ledger.record(_GROUP_EVENT, 0, queue.id, 0, 0, event, encode_groups([group]))
+    return len(serials)
+
+
+def runs(serials: list[int]) -> list[tuple[int, int]]:
+    """Ascending serials as exact ranges: every integer in a range is one of them."""
+    found: list[tuple[int, int]] = []
+    first = last = 0
+    for serial in sorted(serials):
+        if serial == last + 1 and first:
+            last = serial
+            continue
+        if first:
+            found.append((first, last))
+        first = last = serial
+    if first:
+        found.append((first, last))
+    return found

@@ -1,0 +1,291 @@
+"""The long tail of a queue: waiting entries packed into chunks, 40 bytes each, no objects.
+
+The newest chunk (the tail) grows at its end; the oldest is taken from at its front. In between nothing
+moves: an entry that ends in the middle (expired, purged) gets a tombstone bit. A chunk knows the earliest
+expiry of each zone of 256 entries, so that looking for expired ones touches only zones that have some.
+
+Entries that can't be packed (non-persistent bodies, annotations) keep their place by a packed stand-in and
+live in the chunk's ``objects``.
+"""
+
+from typing import TYPE_CHECKING, Final, final
+
+from librt.strings import BytesWriter, read_i64_le, write_i64_le
+from mypy_extensions import i64
+
+from postroom.manager.entry import Entry
+from postroom.model.packed import CHUNK_ENTRIES, PACKED_BYTES, PackedEntry, write_packed
+
+if TYPE_CHECKING:
+    from postroom.manager.queue import Queue
+
+ZONE_ENTRIES: Final = 256
+ZONE_SHIFT: Final = 8
+
+
+@final
+class Chunk:
+    """A run of packed entries of one priority, in the order of their places. ``data`` never changes."""
+
+    def __init__(
+        self,
+        number: i64,
+        data: bytes,
+        count: i64,
+        zones: list[int],
+        objects: dict[int, Entry],
+        places: bytes,
+    ) -> None:
+        self.number: i64 = number
+        """Chunks of a backlog are numbered in order, so that a browser can find its way."""
+        self.data = data
+        self.count: i64 = count
+        self.head: i64 = 0
+        """First index that has not been taken."""
+        self.zones = zones
+        """Earliest expiry of each zone, 0 none; empty if nothing in the chunk expires."""
+        self.objects = objects
+        self.places = places
+        """(place, ordinal) of each entry where places are not the serials, else empty."""
+        self.dead: bytearray | None = None
+        self.dead_count: i64 = 0
+        """Tombstones from `head` on."""
+        self.min_expiry_us: i64 = earliest(zones)
+
+    def left(self) -> i64:
+        """Entries still waiting here."""
+        return self.count - self.head - self.dead_count
+
+    def is_dead(self, index: i64) -> bool:
+        dead = self.dead
+        return dead is not None and (dead[index >> 3] >> (index & 7)) & 1 != 0
+
+    def bury(self, index: i64) -> None:
+        """Give the entry at ``index``, which must be waiting, a tombstone."""
+        dead = self.dead
+        if dead is None:
+            dead = bytearray((self.count + 7) >> 3)
+            self.dead = dead
+        dead[index >> 3] |= 1 << (index & 7)
+        self.dead_count += 1
+        self.objects.pop(index, None)
+
+    def place(self, index: i64) -> i64:
+        """Position of the event that first made the entry available."""
+        if self.places:
+            return read_i64_le(self.places, index * 16)
+        return read_i64_le(self.data, index * PACKED_BYTES)
+
+    def ordinal(self, index: i64) -> i64:
+        return read_i64_le(self.places, index * 16 + 8) if self.places else 0
+
+    def entry(self, index: i64, queue: "Queue", scratch: PackedEntry) -> Entry:
+        """The entry at ``index`` as an object: its own if it has one, else a fresh one without body."""
+        if self.objects:
+            kept = self.objects.get(index)
+            if kept is not None:
+                return kept
+        scratch.read(self.data, index)
+        entry = Entry(
+            queue,
+            scratch.serial,
+            scratch.priority,
+            scratch.flags,
+            scratch.expiry_us,
+            scratch.body_serial,
+            scratch.body_offset,
+            scratch.body_len,
+            None,
+        )
+        entry.delivery_count = scratch.delivery_count
+        entry.failure_count = scratch.failure_count
+        if self.places:
+            entry.place = self.place(index)
+            entry.ordinal = self.ordinal(index)
+        return entry
+
+    def expired_in(self, zone: i64, now_us: i64, limit: i64) -> list[int]:
+        """Up to ``limit`` indexes of waiting entries of ``zone`` that have expired; sets the zone's
+        earliest anew."""
+        first = zone << ZONE_SHIFT
+        end = min(first + ZONE_ENTRIES, self.count)
+        first = max(first, self.head)
+        found: list[int] = []
+        soonest: i64 = 0
+        index = first
+        while index < end:
+            expiry = read_i64_le(self.data, index * PACKED_BYTES + 16)
+            if expiry != 0 and not self.is_dead(index):
+                if expiry <= now_us and len(found) < limit:
+                    found.append(index)
+                elif soonest == 0 or expiry < soonest:
+                    soonest = expiry
+            index += 1
+        self.zones[zone] = soonest
+        return found
+
+
+def earliest(times_us: list[int]) -> i64:
+    """The smallest that is not 0; 0 if there is none."""
+    soonest: i64 = 0
+    for time_us in times_us:
+        if time_us != 0 and (soonest == 0 or time_us < soonest):
+            soonest = time_us
+    return soonest
+
+
+@final
+class Backlog:
+    """The packed entries of one priority of one queue."""
+
+    def __init__(self, queue: "Queue", priority: i64) -> None:
+        self.queue = queue
+        self.priority: i64 = priority
+        self.chunks: list[Chunk] = []
+        self.count: i64 = 0
+        """Entries waiting here, tail included."""
+        self.last_place: i64 = 0
+        self.last_ordinal: i64 = 0
+        self._next_number: i64 = 0
+        self._scratch = PackedEntry()
+        self._new_tail()
+
+    def _new_tail(self) -> None:
+        self._tail = BytesWriter()
+        self._tail_count: i64 = 0
+        self._tail_zones: list[int] = []
+        self._tail_zone_min: i64 = 0
+        self._tail_expires = False
+        self._tail_objects: dict[int, Entry] = {}
+        self._tail_places: BytesWriter | None = None
+
+    def append(
+        self, serial: i64, body_serial: i64, expiry_us: i64, body_offset: i64, body_len: i64, flags: i64
+    ) -> None:
+        """Add a fresh arrival; it stands behind all others."""
+        write_packed(
+            self._tail, serial, body_serial, expiry_us, body_offset, body_len, 0, 0, self.priority, flags
+        )
+        self._grow(serial, 0, serial, expiry_us)
+
+    def append_entry(self, entry: Entry, keep: bool) -> None:
+        """Add an entry that exists as an object; ``keep`` it as one if it can't be packed."""
+        if keep:
+            self._tail_objects[self._tail_count] = entry
+        write_packed(
+            self._tail,
+            entry.serial,
+            entry.body_serial,
+            entry.expiry_us,
+            entry.body_offset,
+            entry.body_len,
+            entry.delivery_count,
+            entry.failure_count,
+            entry.priority,
+            entry.flags,
+        )
+        self._grow(entry.place, entry.ordinal, entry.serial, entry.expiry_us)
+
+    def _grow(self, place: i64, ordinal: i64, serial: i64, expiry_us: i64) -> None:
+        places = self._tail_places
+        if places is not None:
+            write_i64_le(places, place)
+            write_i64_le(places, ordinal)
+        elif place != serial:
+            self._start_places(place, ordinal)
+        self.last_place = place
+        self.last_ordinal = ordinal
+        if expiry_us != 0:
+            self._tail_expires = True
+            if self._tail_zone_min == 0 or expiry_us < self._tail_zone_min:
+                self._tail_zone_min = expiry_us
+        self._tail_count += 1
+        self.count += 1
+        if self._tail_count & (ZONE_ENTRIES - 1) == 0:
+            self._tail_zones.append(self._tail_zone_min)
+            self._tail_zone_min = 0
+            if self._tail_count == CHUNK_ENTRIES:
+                self._seal()
+
+    def _start_places(self, place: i64, ordinal: i64) -> None:
+        """From here on places are not the serials: write down those of the tail so far."""
+        places = BytesWriter()
+        data = self._tail.getvalue()
+        index: i64 = 0
+        while index < self._tail_count:
+            write_i64_le(places, read_i64_le(data, index * PACKED_BYTES))
+            write_i64_le(places, 0)
+            index += 1
+        write_i64_le(places, place)
+        write_i64_le(places, ordinal)
+        self._tail_places = places
+
+    def _seal(self) -> None:
+        """Make the tail a chunk."""
+        if self._tail_count & (ZONE_ENTRIES - 1) != 0:
+            self._tail_zones.append(self._tail_zone_min)
+        places = self._tail_places
+        self.add_chunk(
+            self._tail.getvalue(),
+            self._tail_count,
+            self._tail_zones if self._tail_expires else [],
+            self._tail_objects,
+            places.getvalue() if places is not None else b"",
+        )
+        self._new_tail()
+
+    def add_chunk(
+        self, data: bytes, count: i64, zones: list[int], objects: dict[int, Entry], places: bytes
+    ) -> None:
+        """Put a whole chunk at the end. From outside (recovery): the caller adds to `count`, tail empty."""
+        self.chunks.append(Chunk(self._next_number, data, count, zones, objects, places))
+        self._next_number += 1
+
+    def sealed(self) -> list[Chunk]:
+        """All that waits, as chunks: the tail becomes one."""
+        if self._tail_count > 0:
+            self._seal()
+        return self.chunks
+
+    def take(self, limit: i64) -> list[Entry]:
+        """Remove up to ``limit`` entries from the front and return them as objects, in order."""
+        if self.count == self._tail_count:
+            self.sealed()
+        taken: list[Entry] = []
+        while self.chunks and len(taken) < limit:
+            chunk = self.chunks[0]
+            index = chunk.head
+            while index < chunk.count and len(taken) < limit:
+                if chunk.is_dead(index):
+                    chunk.dead_count -= 1
+                else:
+                    taken.append(chunk.entry(index, self.queue, self._scratch))
+                    if chunk.objects:
+                        chunk.objects.pop(index, None)
+                index += 1
+            chunk.head = index
+            if index == chunk.count:
+                del self.chunks[0]
+        self.count -= len(taken)
+        return taken
+
+    def object_at(self, chunk: Chunk, index: i64) -> Entry:
+        """The entry at ``index`` of ``chunk``, which stays where it is."""
+        return chunk.entry(index, self.queue, self._scratch)
+
+    def bury(self, chunk: Chunk, index: i64) -> None:
+        """The entry at ``index`` has ended where it stands."""
+        chunk.bury(index)
+        self.count -= 1
+
+    def drop_empty(self) -> None:
+        """Forget chunks in which nothing waits any more."""
+        self.chunks = [chunk for chunk in self.chunks if chunk.left() > 0]
+
+    def min_expiry_us(self) -> i64:
+        """Not later than the earliest expiry of any entry here; 0 if none expires."""
+        soonest = earliest([*self._tail_zones, self._tail_zone_min]) if self._tail_expires else i64(0)
+        for chunk in self.chunks:
+            if chunk.min_expiry_us != 0 and (soonest == 0 or chunk.min_expiry_us < soonest):
+                soonest = chunk.min_expiry_us
+        return soonest

@@ -1,0 +1,189 @@
+"""Browsing: copies of what is available, in order, without taking or locking anything.
+
+A browser remembers how far it has come on each priority, so it sees each entry once, also those that arrive
+behind its cursor while it stays.
+"""
+
+from typing import TYPE_CHECKING, final
+
+from mypy_extensions import i64
+
+from postroom.manager.backlog import Backlog
+from postroom.manager.band import Band
+from postroom.manager.core import Core
+from postroom.manager.effects import Delivery
+from postroom.manager.entry import Entry
+from postroom.manager.fetching import readable, request, wait_for_durable
+from postroom.manager.queue import PRIORITIES, Queue
+from postroom.model import numbers as n
+
+if TYPE_CHECKING:
+    from postroom.manager.consumer import Consumer
+
+
+@final
+class Cursor:
+    """How far one browser has come, by priority, and the copies it will be sent next."""
+
+    def __init__(self) -> None:
+        self.place: list[int] = [0] * PRIORITIES
+        self.ordinal: list[int] = [-1] * PRIORITIES
+        self.chunk: list[int] = [0] * PRIORITIES
+        self.index: list[int] = [0] * PRIORITIES
+        self.copies: list[Entry] = []
+        self.fetching = False
+
+    def passed(self, entry: Entry) -> bool:
+        """Whether this place is behind the cursor."""
+        priority = entry.priority
+        place: i64 = self.place[priority]
+        if entry.place != place:
+            return entry.place < place
+        return entry.ordinal <= self.ordinal[priority]
+
+    def at(self, entry: Entry) -> None:
+        """The cursor stands on ``entry`` now."""
+        self.place[entry.priority] = entry.place
+        self.ordinal[entry.priority] = entry.ordinal
+
+
+def browse(core: Core, consumer: "Consumer") -> None:
+    """Send copies while there is credit, and answer a drain at the end."""
+    cursor = consumer.cursor
+    if cursor is None or consumer.credit <= 0 or cursor.fetching:
+        return
+    while consumer.credit > 0:
+        if core.deliveries_left <= 0 or core.delivery_bytes_left <= 0:
+            core.leave_for_next_turn(consumer.queue)
+            return
+        if not cursor.copies:
+            cursor.copies = _next_copies(core, consumer.queue, cursor, consumer)
+            if not cursor.copies:
+                break
+        copy = cursor.copies[0]
+        if copy.body is None:
+            _fetch(core, consumer.queue, cursor)
+            return
+        cursor.copies.pop(0)
+        _send(core, consumer, copy)
+    if consumer.drain:
+        consumer.credit = 0
+        consumer.drain = False
+        core.effects.drained.append(consumer)
+
+
+def _send(core: Core, consumer: "Consumer", copy: Entry) -> None:
+    body = copy.body
+    assert body is not None
+    consumer.credit -= 1
+    consumer.assigned += 1
+    core.deliveries_left -= 1
+    core.delivery_bytes_left -= copy.body_len
+    core.effects.deliveries.append(
+        Delivery(consumer, copy, body, copy.delivery_count, copy.annotations, True)
+    )
+
+
+def _fetch(core: Core, queue: Queue, cursor: Cursor) -> None:
+    """Have the bodies of the copies read, as soon as they can be."""
+    wanted = [copy for copy in cursor.copies if copy.body is None and readable(core, copy)]
+    if not wanted or wanted[0] is not cursor.copies[0]:
+        wait_for_durable(core, queue)
+        return
+    cursor.fetching = True
+    request(core, wanted)
+
+
+def fetched(core: Core, consumer: "Consumer", entries: list[Entry], bodies: list[bytes]) -> None:
+    """Bodies of copies have come."""
+    cursor = consumer.cursor
+    if cursor is None:
+        return
+    cursor.fetching = False
+    for copy, body in zip(entries, bodies, strict=True):
+        copy.body = body
+    if not consumer.closed:
+        browse(core, consumer)
+
+
+@final
+class _Batch:
+    """Entries to copy, within the bounds of one batch."""
+
+    def __init__(self, limit: i64, limit_bytes: i64) -> None:
+        self.entries: list[Entry] = []
+        self._left = limit
+        self._bytes_left = limit_bytes
+
+    def add(self, entry: Entry) -> None:
+        self.entries.append(entry)
+        self._left -= 1
+        self._bytes_left -= entry.body_len
+
+    def full(self) -> bool:
+        return self._left <= 0 or self._bytes_left <= 0
+
+
+def _next_copies(core: Core, queue: Queue, cursor: Cursor, consumer: "Consumer") -> list[Entry]:
+    """Copies of the next entries, of the highest priority that has any; the cursor moves behind them."""
+    batch = _Batch(min(consumer.credit, core.options.fetch_entries), core.options.fetch_bytes)
+    priority: i64 = PRIORITIES - 1
+    while priority >= 0 and not batch.entries:
+        band = queue.bands[priority]
+        if band.live_count() > 0:
+            _from_objects(core, band, cursor, batch)
+        if band.backlog.count > 0 and not batch.full():
+            _from_backlog(core, band.backlog, cursor, priority, batch)
+        priority -= 1
+    return [_copy(entry, consumer) for entry in batch.entries]
+
+
+def _consider(core: Core, cursor: Cursor, batch: _Batch, entry: Entry) -> None:
+    """Add ``entry`` to the batch unless the browser has seen it, or its time is over."""
+    if not cursor.passed(entry) and (entry.expiry_us == 0 or entry.expiry_us > core.now_us):
+        cursor.at(entry)
+        batch.add(entry)
+
+
+def _from_objects(core: Core, band: Band, cursor: Cursor, batch: _Batch) -> None:
+    for entry in band.waiting():
+        if batch.full():
+            return
+        _consider(core, cursor, batch, entry)
+
+
+def _from_backlog(core: Core, backlog: Backlog, cursor: Cursor, priority: i64, batch: _Batch) -> None:
+    """The cursor remembers chunk and index, so that nothing is searched."""
+    for chunk in backlog.sealed():
+        if chunk.number < cursor.chunk[priority]:
+            continue
+        index = chunk.head
+        if chunk.number == cursor.chunk[priority] and index < cursor.index[priority]:
+            index = cursor.index[priority]
+        while index < chunk.count and not batch.full():
+            if not chunk.is_dead(index):
+                _consider(core, cursor, batch, backlog.object_at(chunk, index))
+            index += 1
+        cursor.chunk[priority] = chunk.number
+        cursor.index[priority] = index
+        if batch.full():
+            return
+
+
+def _copy(entry: Entry, consumer: "Consumer") -> Entry:
+    copy = Entry(
+        entry.queue,
+        entry.serial,
+        entry.priority,
+        entry.flags,
+        entry.expiry_us,
+        entry.body_serial,
+        entry.body_offset,
+        entry.body_len,
+        entry.body,
+    )
+    copy.state = n.START
+    copy.owner = consumer
+    copy.delivery_count = entry.delivery_count
+    copy.annotations = entry.annotations
+    return copy

@@ -1,0 +1,59 @@
+"""Who puts and who takes: producers and consumers, as the ledger names them."""
+
+from typing import TYPE_CHECKING, final
+
+from mypy_extensions import i64
+
+from postroom.manager.effects import Sink
+from postroom.manager.options import ConsumerOptions
+
+if TYPE_CHECKING:
+    from postroom.manager.browse import Cursor
+    from postroom.manager.entry import Entry
+    from postroom.manager.queue import Queue
+
+
+@final
+class Producer:
+    """Someone who puts. It is written to the ledger before its first message."""
+
+    def __init__(self, id: i64, name: str, container: str, user: str) -> None:
+        self.id: i64 = id
+        self.name = name
+        self.container = container
+        self.user = user
+        self.recorded = False
+        self.closed = False
+
+
+@final
+class Consumer:
+    """Someone who takes from one queue. It is written to the ledger, as a holder, before its first
+    delivery."""
+
+    def __init__(self, id: i64, queue: "Queue", sink: Sink, options: ConsumerOptions) -> None:
+        self.id: i64 = id
+        self.queue = queue
+        self.sink = sink
+        self.options = options
+        self.browse = options.browse
+        self.presettled = options.presettled
+        self.credit: i64 = 0
+        self.assigned: i64 = 0
+        """Entries ever given to it; rises as its credit is counted down."""
+        self.drain = False
+        self.held: set[Entry] = set()
+        self.recorded = False
+        self.closed = False
+        self.suspended = False
+        self.suspended_until_us: i64 = 0
+        self.active = True
+        """False while it stands by behind the active consumer of an exclusive queue."""
+        self.ready = False
+        """In its queue's ring of consumers that can take a delivery now."""
+        self.backoff_us: i64 = 0
+        """No delivery before this time; 0 none."""
+        self.excluded: i64 = 0
+        """Entries that may not come here again."""
+        self.cursor: Cursor | None = None
+        """Where a browser is."""

@@ -1,0 +1,135 @@
+"""What every part of the queue manager works on: options, the ledger's builder, this turn's effects, the
+clock."""
+
+import heapq
+import json
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from postroom.ledger.block import BlockBuilder
+from postroom.ledger.records import RecordType
+from postroom.manager.consumer import Consumer, Producer
+from postroom.manager.effects import Effects
+from postroom.manager.options import ManagerOptions
+from postroom.manager.queue import Queue
+
+NEVER_TOLD: Final = 0x7FFF_FFFF_FFFF_FFFF
+"""`Core.durable_through` of a queue manager whose host doesn't say: everything counts as durable."""
+
+_HOLDER_OPENED: Final = int(RecordType.HOLDER_OPENED)
+_HOLDER_CLOSED: Final = int(RecordType.HOLDER_CLOSED)
+_PRODUCER_OPENED: Final = int(RecordType.PRODUCER_OPENED)
+_PRODUCER_CLOSED: Final = int(RecordType.PRODUCER_CLOSED)
+_CONSUMER: Final = 1
+
+
+@final
+class Core:
+    """The shared state of one queue manager."""
+
+    def __init__(self, options: ManagerOptions, ledger: BlockBuilder) -> None:
+        self.options = options
+        self.ledger = ledger
+        self.effects = Effects()
+        self.now_us: i64 = 0
+        self.durable_through: i64 = NEVER_TOLD
+        self.queues: dict[str, Queue] = {}
+        self.queues_by_id: dict[int, Queue] = {}
+        self.next_queue_id: i64 = 1
+        self.next_holder_id: i64 = 1
+        self.auto_created: i64 = 0
+        self.consumers: i64 = 0
+        self.suspended: i64 = 0
+        self.live_entries: i64 = 0
+        """Entries that are objects, everywhere."""
+        self.cached_bytes: i64 = 0
+        """Stored bodies in memory."""
+        self.volatile_bytes: i64 = 0
+        """Non-persistent messages in memory, overhead included."""
+        self.deliveries_left: i64 = options.max_deliveries_per_turn
+        self.delivery_bytes_left: i64 = options.max_delivery_bytes_per_turn
+        self.pending: list[Queue] = []
+        """Queues on which a bounded turn left work."""
+        self.woken: list[Queue] = []
+        """Queues on which this command has made something available; dispatched before it ends."""
+        self.waiting_for_durable: list[Queue] = []
+        self._alarms: list[tuple[int, int]] = []
+
+        # Options that the hot path reads, as plain numbers.
+        self.live_head: i64 = options.live_head
+        self.min_live_head: i64 = options.min_live_head
+        self.max_live_entries: i64 = options.max_live_entries
+        self.body_cache_bytes: i64 = options.body_cache_bytes
+        self.max_volatile_bytes: i64 = options.max_volatile_bytes
+        self.max_unsettled: i64 = options.max_unsettled_per_consumer
+
+    def begin(self, now_us: i64) -> None:
+        """A command begins; the clock never goes back."""
+        if now_us > self.now_us:
+            self.now_us = now_us
+            self.ledger.set_time(now_us)
+
+    def new_holder_id(self) -> i64:
+        id = self.next_holder_id
+        self.next_holder_id = id + 1
+        return id
+
+    def record_producer(self, producer: Producer) -> None:
+        """Write the producer to the ledger; before its first message."""
+        producer.recorded = True
+        self.ledger.record(
+            _PRODUCER_OPENED, 0, 0, producer.id, 0, 0, _who(producer.name, producer.container, producer.user)
+        )
+
+    def record_producer_closed(self, producer: Producer) -> None:
+        self.ledger.record(_PRODUCER_CLOSED, 0, 0, producer.id, 0, 0, b"")
+
+    def record_consumer(self, consumer: Consumer) -> None:
+        """Write the consumer to the ledger as a holder; before its first delivery."""
+        consumer.recorded = True
+        who = consumer.options
+        self.record_holder(consumer.id, _CONSUMER, _who(who.name, who.container, who.user))
+
+    def record_holder(self, id: i64, kind: i64, detail: bytes) -> None:
+        self.ledger.record(_HOLDER_OPENED, 0, 0, id, kind, 0, detail)
+
+    def record_holder_closed(self, id: i64, kind: i64) -> None:
+        self.ledger.record(_HOLDER_CLOSED, 0, 0, id, kind, 0, b"")
+
+    def set_alarm(self, queue: Queue, when_us: i64) -> None:
+        """Have ``queue`` looked at not later than ``when_us``."""
+        if when_us != 0 and (queue.alarm_us == 0 or when_us < queue.alarm_us):
+            queue.alarm_us = when_us
+            heapq.heappush(self._alarms, (when_us, queue.id))
+
+    def next_alarm_us(self) -> i64:
+        """When the first queue wants to be looked at; 0 never."""
+        while self._alarms:
+            when_us, queue_id = self._alarms[0]
+            queue = self.queues_by_id.get(queue_id)
+            if queue is not None and queue.alarm_us == when_us:
+                return when_us
+            heapq.heappop(self._alarms)
+        return 0
+
+    def pop_alarms(self) -> list[Queue]:
+        """The queues whose time has come, their alarms off."""
+        due: list[Queue] = []
+        while True:
+            when_us = self.next_alarm_us()
+            if when_us == 0 or when_us > self.now_us:
+                return due
+            queue = self.queues_by_id[heapq.heappop(self._alarms)[1]]
+            queue.alarm_us = 0
+            due.append(queue)
+
+    def leave_for_next_turn(self, queue: Queue) -> None:
+        """This turn has done enough; ``queue`` goes on in the next."""
+        if not queue.pending:
+            queue.pending = True
+            self.pending.append(queue)
+
+
+def _who(name: str, container: str, user: str) -> bytes:
+    return json.dumps({"name": name, "container": container, "user": user}, ensure_ascii=False).encode()

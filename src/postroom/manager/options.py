@@ -1,0 +1,157 @@
+"""Every bound and policy of the queue manager, with its unit in its name."""
+
+from dataclasses import dataclass, field, fields, replace
+from typing import Final
+
+from postroom.manager.errors import DefinitionInvalid, NameNotAllowed
+
+NO_LIMIT: Final = -1
+"""For limits that may be off."""
+
+MAX_NAME_BYTES: Final = 255
+RESERVED_PREFIX: Final = "$"
+"""Names that begin so belong to the broker ("$management"); clients can't create them."""
+
+ACCESS_SHARED: Final = "shared"
+ACCESS_EXCLUSIVE: Final = "exclusive"
+
+
+@dataclass(frozen=True)
+class QueueDefinition:
+    """What a queue is, as it is written to the ledger. Limits of −1 are off."""
+
+    name: str
+    access: str = ACCESS_SHARED
+    """"shared": competing consumers in turn; "exclusive": the first is active, the others stand by in
+    bind order."""
+    standby: bool = True
+    """With exclusive access: whether others may bind and wait; otherwise they are refused."""
+    max_consumers: int = 1000
+    max_messages: int = NO_LIMIT
+    """Current and pending together; the put above it is refused."""
+    max_bytes: int = NO_LIMIT
+    max_message_bytes: int = NO_LIMIT
+    """Smaller than the queue manager's, or −1 for that."""
+    max_ttl_ms: int = NO_LIMIT
+    """A message expires at the latest so long after its arrival, whatever its own time to live."""
+    redelivery_limit: int = NO_LIMIT
+    """Failures after which an entry may still be delivered again; above it goes to the dead-letter queue."""
+    redelivery_delay_ms: int = 0
+    """How long an entry waits after rollback, recover or modified(delivery-failed)."""
+    lost_link_counts: bool = False
+    """Whether deliveries that come back by a lost link are charged to the redelivery limit."""
+    dead_letter_queue: str = ""
+    """Where rejected entries and those over the limit go; "" discards them. Created when first needed."""
+    expiry_queue: str = ""
+    """Where expired entries are redirected; "" ends them as expired."""
+    auto_created: bool = False
+    """Created for a client that attached; removed when idle."""
+    temporary: bool = False
+    """A dynamic node: lives as long as the link that asked for it, and not beyond a restart."""
+
+    def check(self) -> None:
+        """Raise NameNotAllowed or DefinitionInvalid."""
+        check_name(self.name)
+        if self.access not in (ACCESS_SHARED, ACCESS_EXCLUSIVE):
+            raise DefinitionInvalid(
+                f"queue {self.name!r}: access is {self.access!r}, must be 'shared' or 'exclusive'"
+            )
+        lowest = {"max_consumers": 1, "redelivery_delay_ms": 0}
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if isinstance(value, int) and not isinstance(value, bool):
+                _check_number(self.name, each.name, value, lowest.get(each.name, NO_LIMIT))
+        for other in (self.dead_letter_queue, self.expiry_queue):
+            if other:
+                check_name(other)
+
+    def to_record(self) -> dict[str, object]:
+        """As JSON-able fields, for the ledger."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    @staticmethod
+    def from_record(record: dict[str, object]) -> "QueueDefinition":
+        """The definition that `to_record` wrote; fields of later versions are left out."""
+        known = {each.name for each in fields(QueueDefinition)}
+        definition = QueueDefinition(name=str(record["name"]))
+        return replace(definition, **{k: v for k, v in record.items() if k in known})  # type: ignore[arg-type]
+
+
+def _check_number(queue: str, name: str, value: int, lowest: int) -> None:
+    if value < lowest:
+        raise DefinitionInvalid(f"queue {queue!r}: {name} is {value}, must be {lowest} or more")
+
+
+def check_name(name: str) -> None:
+    """Raise NameNotAllowed unless ``name`` can be a queue's."""
+    if not name:
+        raise NameNotAllowed("a queue must have a name")
+    size = len(name.encode("utf-8", "surrogatepass"))
+    if size > MAX_NAME_BYTES:
+        raise NameNotAllowed(f"queue name of {size} bytes is longer than {MAX_NAME_BYTES}: {name[:40]!r}…")
+    if not name.isprintable():
+        raise NameNotAllowed(f"queue name {name!r} has characters that can't be printed")
+
+
+@dataclass(frozen=True)
+class ConsumerOptions:
+    """How a consumer wants to read."""
+
+    browse: bool = False
+    """Copies only: nothing is taken, nothing is locked."""
+    exclusive: bool = False
+    """Nobody else may consume while this one does."""
+    presettled: bool = False
+    """Deliveries need no outcome; what is lost on the way is lost."""
+    name: str = ""
+    """Link name, for people."""
+    container: str = ""
+    user: str = ""
+
+
+@dataclass(frozen=True)
+class ManagerOptions:
+    """The bounds of the queue manager."""
+
+    max_queues: int = 100_000
+    max_auto_created_queues: int = 10_000
+    auto_create: bool = True
+    """Whether attaching to a name that doesn't exist creates a queue."""
+    auto_created_idle_ms: int = 300_000
+    """An auto-created queue without messages and consumers goes after so long without use."""
+    max_message_bytes: int = 100 << 20
+    max_consumers: int = 100_000
+    max_unsettled_per_consumer: int = 10_000
+    """Delivered to one consumer and not settled; further deliveries wait."""
+    max_excluded_per_consumer: int = 10_000
+    """Entries that one consumer has called undeliverable here; one more is refused."""
+    body_cache_bytes: int = 64 << 20
+    """Stored bodies kept in memory for entries near the head of their queue."""
+    max_volatile_bytes: int = 256 << 20
+    """Non-persistent messages in memory, overhead included; the put above it is refused."""
+    max_live_entries: int = 256 << 10
+    """Above it entries are packed as soon as a queue has `min_live_head` of them."""
+    live_head: int = 8192
+    """Entries at the head of a queue and priority that are objects; the rest is packed."""
+    min_live_head: int = 64
+    fetch_entries: int = 256
+    """Bodies read ahead in one batch."""
+    fetch_bytes: int = 4 << 20
+    max_deliveries_per_turn: int = 1024
+    max_delivery_bytes_per_turn: int = 8 << 20
+    max_expired_per_turn: int = 1024
+    expiry_scan_ms: int = 500
+    """Expired entries that nobody meets are noticed within this time."""
+    release_backoff_after: int = 2
+    """So many releases in a row of one entry by one link before its back-off begins."""
+    release_backoff_ms: int = 10
+    """The first back-off; it doubles up to the next."""
+    max_release_backoff_ms: int = 10_000
+    max_suspended_links: int = 10_000
+    max_suspend_ms: int = 3_600_000
+    max_transactions: int = 10_000
+    max_transaction_entries: int = 100_000
+    transaction_timeout_ms: int = 300_000
+    """An open local transaction is rolled back after this time; 0 never."""
+    queue_defaults: QueueDefinition = field(default_factory=lambda: QueueDefinition(name="default"))
+    """What an auto-created queue is like."""

@@ -1,0 +1,86 @@
+"""Where available entries stand: adding, taking out, and what must be told of it."""
+
+from mypy_extensions import i64
+
+from postroom.manager.band import Band
+from postroom.manager.core import Core
+from postroom.manager.entry import Entry
+from postroom.manager.memory import admit, forget, must_pack, note_unbodied, stored
+from postroom.manager.queue import Queue
+
+REFILL_BELOW: i64 = 256
+
+
+def add_new(core: Core, queue: Queue, entry: Entry) -> None:
+    """A new available entry, behind all others of its priority. It may be packed: use ``entry`` no more."""
+    band = queue.bands[entry.priority]
+    backlog = band.backlog
+    if must_pack(core, band.live_count(), backlog.count):
+        object_needed = not stored(entry) or entry.annotations is not None
+        if object_needed:
+            admit(core, entry)
+        backlog.append_entry(entry, object_needed)
+        if entry.expiry_us != 0:
+            watch_expiry(core, queue, entry.expiry_us)
+        return
+    admit(core, entry)
+    band.push(entry)
+    note_unbodied(queue, entry)
+    if entry.expiry_us != 0:
+        watch_expiry(core, queue, entry.expiry_us)
+
+
+def add_again(core: Core, queue: Queue, entry: Entry) -> None:
+    """An object that was held or delayed is available (again), at its place."""
+    queue.bands[entry.priority].give_back(entry)
+    note_unbodied(queue, entry)
+    queue.ahead = 0
+    if entry.excluded is not None:
+        queue.exclusions += 1
+    if entry.expiry_us != 0:
+        watch_expiry(core, queue, entry.expiry_us)
+
+
+def take_out(queue: Queue, entry: Entry) -> None:
+    """An available object leaves the order."""
+    queue.bands[entry.priority].pop(entry)
+    if entry.body is None:
+        queue.unbodied -= 1
+    if entry.excluded is not None:
+        queue.exclusions -= 1
+
+
+def refill(core: Core, queue: Queue, band: Band) -> None:
+    """Make objects of the next packed entries when few are left."""
+    backlog = band.backlog
+    if backlog.count == 0 or band.live_count() >= REFILL_BELOW:
+        return
+    for entry in backlog.take(core.options.fetch_entries):
+        if stored(entry) and entry.annotations is None:
+            core.live_entries += 1
+        band.push(entry)
+        note_unbodied(queue, entry)
+        if entry.expiry_us != 0:
+            watch_live(queue, entry.expiry_us)
+
+
+def watch_live(queue: Queue, expiry_us: i64) -> None:
+    """An object of this queue expires then."""
+    if queue.live_expiry_us == 0 or expiry_us < queue.live_expiry_us:
+        queue.live_expiry_us = expiry_us
+
+
+def watch_expiry(core: Core, queue: Queue, expiry_us: i64) -> None:
+    """Something on this queue expires then: have it looked at, but not more often than the scan interval."""
+    watch_live(queue, expiry_us)
+    earliest = queue.scanned_us + core.options.expiry_scan_ms * 1000
+    core.set_alarm(queue, expiry_us if expiry_us > earliest else earliest)
+
+
+def ended(core: Core, entry: Entry) -> None:
+    """The entry is DELETED: nothing of it stays in memory."""
+    if entry.excluded is not None:
+        for consumer in entry.queue.consumers:
+            if consumer.id in entry.excluded:
+                consumer.excluded -= 1
+    forget(core, entry)

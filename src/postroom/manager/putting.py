@@ -1,0 +1,217 @@
+"""Puts: what a queue takes, what it refuses, and the way of a message from its producer to its place."""
+
+from typing import Final
+from zlib import crc32
+
+from mypy_extensions import i64
+
+from postroom.manager.consumer import Producer
+from postroom.manager.core import Core
+from postroom.manager.entry import ENTRY_OVERHEAD_BYTES, Entry
+from postroom.manager.expiry import expire_available, expired
+from postroom.manager.memory import must_pack
+from postroom.manager.placing import add_new, watch_expiry
+from postroom.manager.queue import Queue
+from postroom.manager.returning import delay
+from postroom.manager.statistics import CURRENT, UNBORN
+from postroom.model import numbers as n
+from postroom.model.message import MessageHead
+
+TOO_LARGE: Final = "amqp:link:message-size-exceeded"
+NO_ROOM: Final = "amqp:resource-limit-exceeded"
+
+
+def refusal(core: Core, queue: Queue, size: i64, durable: bool) -> tuple[str, str] | None:
+    """Why ``queue`` can't take a message of ``size`` bytes now: (condition, description); None if it can."""
+    if size > queue.max_message_bytes:
+        return TOO_LARGE, (
+            f"message of {size} bytes is larger than the {queue.max_message_bytes} bytes "
+            f"that queue {queue.name!r} takes"
+        )
+    if _full(queue, size):
+        _make_room(core, queue)
+        if _full(queue, size):
+            return NO_ROOM, _full_text(queue)
+    if not durable and core.volatile_bytes + size + ENTRY_OVERHEAD_BYTES > core.max_volatile_bytes:
+        return NO_ROOM, (
+            f"non-persistent messages fill the {core.max_volatile_bytes} bytes that the queue manager has "
+            "for them (max_volatile_bytes): send it persistent, or later"
+        )
+    return None
+
+
+def _full(queue: Queue, size: i64) -> bool:
+    counts = queue.statistics
+    if queue.max_messages >= 0 and counts.depth >= queue.max_messages:
+        return True
+    return queue.max_bytes >= 0 and counts.depth_bytes + size > queue.max_bytes
+
+
+def _full_text(queue: Queue) -> str:
+    counts = queue.statistics
+    return (
+        f"queue {queue.name!r} is full: {counts.depth} messages of at most {queue.max_messages}, "
+        f"{counts.depth_bytes} bytes of at most {queue.max_bytes} (−1: no limit)"
+    )
+
+
+def _make_room(core: Core, queue: Queue) -> None:
+    """End expired entries at the front of a full queue: they are noticed on access."""
+    for band in queue.bands:
+        entry = band.first()
+        while entry is not None and expired(core, entry):
+            expire_available(core, entry)
+            entry = band.first()
+
+
+def expiry_of(core: Core, queue: Queue, head: MessageHead) -> i64:
+    """When the message expires: the earliest of its time to live, its absolute time and the queue's
+    limit; 0 never.
+
+    A time to live of 0 means none, as clients that write the header in full mean it.
+    """
+    soonest = head.expiry_us
+    if head.ttl_ms > 0:
+        by_ttl = core.now_us + head.ttl_ms * 1000
+        if soonest == 0 or by_ttl < soonest:
+            soonest = by_ttl
+    if queue.max_ttl_us >= 0:
+        by_queue = core.now_us + queue.max_ttl_us
+        if soonest == 0 or by_queue < soonest:
+            soonest = by_queue
+    return soonest
+
+
+def store(core: Core, producer: Producer, queue: Queue, head: MessageHead, body: bytes) -> i64:
+    """Put a whole message on ``queue``, nothing held; returns its serial. The caller has asked `refusal`."""
+    due_us = head.delivery_time_ms * 1000
+    if due_us > core.now_us:
+        return _store_unborn(core, producer, queue, head, body, due_us)
+    expiry_us = expiry_of(core, queue, head)
+    priority = head.priority if head.priority <= 9 else 9
+    durable = head.durable
+    flags: i64 = n.FLAG_DURABLE | n.FLAG_BODY_STORED if durable else 0
+    size: i64 = len(body)
+    serial = write_arrival(
+        core, producer, queue, head, body, n.AVAILABLE, n.EVENT_PUT, 0, 0, 0, priority, flags, expiry_us, 0
+    )
+    queue.statistics.arrive(CURRENT, size)
+    band = queue.bands[priority]
+    if durable and must_pack(core, band.live_count(), band.backlog.count):
+        band.backlog.append(serial, serial, expiry_us, core.ledger.last_body_offset, size, flags)
+        if expiry_us != 0:
+            watch_expiry(core, queue, expiry_us)
+        return serial
+    offset = core.ledger.last_body_offset
+    add_new(core, queue, Entry(queue, serial, priority, flags, expiry_us, serial, offset, size, body))
+    return serial
+
+
+def _store_unborn(
+    core: Core, producer: Producer, queue: Queue, head: MessageHead, body: bytes, due_us: i64
+) -> i64:
+    """Put a message that is to be delivered later."""
+    entry = new_entry(core, producer, queue, head, body, n.DELAYED, n.EVENT_PUT, 0, 0, None, due_us)
+    entry.causes = n.UNBORN
+    queue.statistics.arrive(UNBORN, entry.body_len)
+    delay(core, entry)
+    return entry.serial
+
+
+def new_entry(
+    core: Core,
+    producer: Producer,
+    queue: Queue,
+    head: MessageHead,
+    body: bytes,
+    state: i64,
+    event: i64,
+    holder_kind: i64,
+    holder: i64,
+    owner: object | None,
+    due_us: i64,
+) -> Entry:
+    """Write an arrival that is not available yet; the entry is an object without place. Counters are the
+    caller's."""
+    expiry_us = expiry_of(core, queue, head)
+    priority = head.priority if head.priority <= 9 else 9
+    flags: i64 = n.FLAG_DURABLE | n.FLAG_BODY_STORED if head.durable else 0
+    causes: i64 = n.UNBORN if due_us != 0 else 0
+    serial = write_arrival(
+        core,
+        producer,
+        queue,
+        head,
+        body,
+        state,
+        event,
+        holder_kind,
+        holder,
+        causes,
+        priority,
+        flags,
+        expiry_us,
+        due_us,
+    )
+    offset = core.ledger.last_body_offset
+    entry = Entry(queue, serial, priority, flags, expiry_us, serial, offset, len(body), body)
+    entry.state = state
+    entry.holder_kind = holder_kind
+    entry.holder = holder
+    entry.owner = owner
+    entry.due_us = due_us
+    entry.held_since = serial
+    entry.place = 0
+    return entry
+
+
+def write_arrival(
+    core: Core,
+    producer: Producer,
+    queue: Queue,
+    head: MessageHead,
+    body: bytes,
+    state: i64,
+    event: i64,
+    holder_kind: i64,
+    holder: i64,
+    causes: i64,
+    priority: i64,
+    flags: i64,
+    expiry_us: i64,
+    due_us: i64,
+) -> i64:
+    """The arrival record; the body goes with it only if it is to be stored."""
+    if not producer.recorded:
+        core.record_producer(producer)
+    stored = flags & n.FLAG_BODY_STORED != 0
+    queue.active_us = core.now_us
+    return core.ledger.arrival(
+        queue.id,
+        state,
+        event,
+        holder_kind,
+        holder,
+        causes,
+        priority,
+        flags,
+        producer.id,
+        expiry_us,
+        due_us,
+        head.creation_us,
+        0,
+        body if stored else None,
+        crc32(body),
+        head.message_id,
+        head.message_id_type,
+        head.correlation_id,
+        head.correlation_id_type,
+        head.group_id,
+        head.group_sequence,
+        0,
+        len(body),
+        0,
+        0,
+        None,
+        0,
+    )

@@ -1,0 +1,84 @@
+"""One queue: what waits on it, who takes from it, and what is in flight."""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from postroom.manager.band import Band
+from postroom.manager.consumer import Consumer
+from postroom.manager.delayed import DelayedEntries
+from postroom.manager.entry import Entry
+from postroom.manager.options import ACCESS_EXCLUSIVE, QueueDefinition
+from postroom.manager.statistics import Statistics
+
+PRIORITIES: Final = 10
+
+
+@final
+class Queue:
+    """The nouns of one queue together; the rules are in the modules that work on it."""
+
+    def __init__(self, id: i64, definition: QueueDefinition, max_message_bytes: i64) -> None:
+        self.id: i64 = id
+        self.name = definition.name
+        self.definition = definition
+        self.statistics = Statistics()
+        self.deleted = False
+        self.exclusive = definition.access == ACCESS_EXCLUSIVE
+        self.max_messages: i64 = definition.max_messages
+        self.max_bytes: i64 = definition.max_bytes
+        self.max_message_bytes: i64 = max_message_bytes
+        own = definition.max_message_bytes
+        if 0 <= own < max_message_bytes:
+            self.max_message_bytes = own
+        self.max_ttl_us: i64 = definition.max_ttl_ms * 1000 if definition.max_ttl_ms >= 0 else -1
+        self.redelivery_limit: i64 = definition.redelivery_limit
+        self.redelivery_delay_us: i64 = definition.redelivery_delay_ms * 1000
+        self.lost_link_counts = definition.lost_link_counts
+
+        self.bands: list[Band] = [Band(self, priority) for priority in range(PRIORITIES)]
+        self.delayed = DelayedEntries()
+        self.held: set[Entry] = set()
+        """Entries that a transaction, a batch or another holder than a consumer has; consumers know
+        their own."""
+
+        self.consumers: list[Consumer] = []
+        """All who may take, in bind order; browsers are apart."""
+        self.ready: list[Consumer] = []
+        """Those who can take a delivery now, in turn."""
+        self.turn: i64 = 0
+        self.browsers: list[Consumer] = []
+        self.exclusive_consumer: Consumer | None = None
+
+        self.exclusions: i64 = 0
+        """Available entries that some consumer may not get."""
+        self.unbodied: i64 = 0
+        """Available objects whose body is not in memory."""
+        self.ahead: i64 = 0
+        """About so many entries at the front have their body."""
+        self.fetching = False
+        self.waits_for_durable = False
+        self.pending = False
+        """In the list of queues that a bounded turn left work on."""
+
+        self.live_expiry_us: i64 = 0
+        """Not later than the earliest expiry of the objects here; 0 none."""
+        self.scanned_us: i64 = 0
+        self.alarm_us: i64 = 0
+        """When the queue wants to be looked at next; 0 never."""
+        self.active_us: i64 = 0
+        """Last use by a client, for the removal of idle auto-created queues."""
+
+    def top_band(self) -> Band | None:
+        """The highest priority on which something is available."""
+        priority: i64 = PRIORITIES - 1
+        while priority >= 0:
+            band = self.bands[priority]
+            if band.head < len(band.live) or band.returned or band.backlog.count > 0:
+                return band
+            priority -= 1
+        return None
+
+    def empty(self) -> bool:
+        """Whether nothing is on the queue, in flight included."""
+        return self.statistics.depth == 0

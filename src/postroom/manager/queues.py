@@ -1,0 +1,97 @@
+"""Creating, finding and ending queues."""
+
+import json
+from dataclasses import replace
+from typing import Final
+
+from postroom.ledger.records import RecordType
+from postroom.manager.core import Core
+from postroom.manager.errors import LimitExceeded, NameNotAllowed, QueueExists, QueueNotFound
+from postroom.manager.options import RESERVED_PREFIX, QueueDefinition
+from postroom.manager.queue import Queue
+
+_QUEUE_DEFINED: Final = int(RecordType.QUEUE_DEFINED)
+_QUEUE_DELETED: Final = int(RecordType.QUEUE_DELETED)
+
+
+def find(core: Core, name: str) -> Queue:
+    """The queue of that name; raises QueueNotFound."""
+    queue = core.queues.get(name)
+    if queue is None:
+        raise QueueNotFound(f"there is no queue {name!r}")
+    return queue
+
+
+def find_or_create(core: Core, name: str) -> Queue:
+    """The queue that a client attaches to: created for it where the options allow."""
+    queue = core.queues.get(name)
+    if queue is not None:
+        return queue
+    if not core.options.auto_create:
+        raise QueueNotFound(f"there is no queue {name!r}, and queues are not created by attaching")
+    if name.startswith(RESERVED_PREFIX):
+        raise NameNotAllowed(f"{name!r}: names beginning with {RESERVED_PREFIX!r} belong to the broker")
+    if core.auto_created >= core.options.max_auto_created_queues:
+        raise LimitExceeded(
+            f"queue {name!r} can't be created: {core.auto_created} auto-created queues are the limit "
+            "(max_auto_created_queues); delete some or create the queue explicitly"
+        )
+    return create(core, replace(core.options.queue_defaults, name=name, auto_created=True))
+
+
+def create(core: Core, definition: QueueDefinition) -> Queue:
+    """Create a queue and write it to the ledger; the same definition again returns the queue that is there.
+
+    Raises QueueExists, NameNotAllowed, DefinitionInvalid, LimitExceeded.
+    """
+    existing = core.queues.get(definition.name)
+    if existing is not None:
+        if existing.definition == definition:
+            return existing
+        raise QueueExists(f"queue {definition.name!r} exists with another definition; delete it first")
+    definition.check()
+    if len(core.queues) >= core.options.max_queues:
+        raise LimitExceeded(
+            f"queue {definition.name!r} can't be created: {core.options.max_queues} queues are the limit "
+            "(max_queues)"
+        )
+    queue = register(core, int(core.next_queue_id), definition)
+    detail = json.dumps(definition.to_record(), ensure_ascii=False).encode()
+    core.ledger.record(_QUEUE_DEFINED, 0, queue.id, 0, 0, 0, detail)
+    if definition.auto_created:
+        core.set_alarm(queue, core.now_us + core.options.auto_created_idle_ms * 1000)
+    return queue
+
+
+def register(core: Core, id: int, definition: QueueDefinition) -> Queue:
+    """Make the queue known, without writing anything."""
+    queue = Queue(id, definition, core.options.max_message_bytes)
+    queue.active_us = core.now_us
+    core.queues[definition.name] = queue
+    core.queues_by_id[id] = queue
+    if id >= core.next_queue_id:
+        core.next_queue_id = id + 1
+    if definition.auto_created:
+        core.auto_created += 1
+    return queue
+
+
+def remove(core: Core, queue: Queue) -> None:
+    """Write that the queue, which is empty, is no more, and forget it."""
+    core.ledger.record(_QUEUE_DELETED, 0, queue.id, 0, 0, 0, b"")
+    del core.queues[queue.name]
+    del core.queues_by_id[int(queue.id)]
+    queue.deleted = True
+    if queue.definition.auto_created:
+        core.auto_created -= 1
+
+
+def target(core: Core, queue: Queue, name: str) -> Queue | None:
+    """Where ``queue`` sends its dead letters or expired entries: created if missing; None for "" or
+    itself."""
+    if not name or name == queue.name:
+        return None
+    found = core.queues.get(name)
+    if found is not None:
+        return found
+    return create(core, replace(core.options.queue_defaults, name=name, auto_created=False))

@@ -1,0 +1,74 @@
+"""Entries that come back, and entries whose delay ends."""
+
+from postroom.manager.core import Core
+from postroom.manager.deadletter import dead_letter_over_limit, over_limit
+from postroom.manager.entry import Entry
+from postroom.manager.expiry import expire, expired
+from postroom.manager.placing import add_again, watch_expiry
+from postroom.manager.queue import Queue
+from postroom.manager.transitions import step
+from postroom.model import numbers as n
+
+
+def come_back(core: Core, entry: Entry, event: int, delayed: bool) -> None:
+    """The holder gives ``entry`` back by ``event``.
+
+    ``delayed``: the queue's redelivery delay applies. Without it the redelivery limit is judged at once, else
+    when the delay ends.
+    """
+    queue = entry.queue
+    causes = 0
+    if delayed and queue.redelivery_delay_us > 0:
+        causes = n.REDELIVERY_DELAY
+        entry.due_us = core.now_us + queue.redelivery_delay_us
+    step(core, entry, event, 0, 0, None, causes)
+    settle_down(core, entry)
+
+
+def settle_down(core: Core, entry: Entry) -> None:
+    """Put an entry that nobody holds any more where it belongs: to its place, among the delayed, or out."""
+    if entry.state == n.DELAYED:
+        delay(core, entry)
+    elif over_limit(entry):
+        dead_letter_over_limit(core, entry)
+    elif expired(core, entry):
+        expire(core, entry)
+    else:
+        add_again(core, entry.queue, entry)
+        core.woken.append(entry.queue)
+
+
+def delay(core: Core, entry: Entry) -> None:
+    """Have a DELAYED entry wait for its time."""
+    queue = entry.queue
+    queue.delayed.add(entry)
+    core.set_alarm(queue, entry.due_us)
+    if entry.expiry_us != 0:
+        watch_expiry(core, queue, entry.expiry_us)
+
+
+def end_delays(core: Core, queue: Queue) -> None:
+    """Make available, or judge, what is due."""
+    left = core.options.max_expired_per_turn
+    while left > 0:
+        entry = queue.delayed.pop_due(core.now_us)
+        if entry is None:
+            break
+        _end_delay(core, queue, entry)
+        left -= 1
+    due_us = queue.delayed.next_due_us()
+    core.set_alarm(queue, due_us)
+
+
+def _end_delay(core: Core, queue: Queue, entry: Entry) -> None:
+    if over_limit(entry):
+        dead_letter_over_limit(core, entry)
+        return
+    if expired(core, entry):
+        expire(core, entry)
+        return
+    position = step(core, entry, n.EVENT_DUE, 0, 0, None, 0)
+    if entry.place == 0:
+        entry.place = position
+    add_again(core, queue, entry)
+    core.woken.append(queue)

@@ -1,0 +1,193 @@
+"""Counters of one queue, kept up with every event instead of by counting.
+
+*Current* and *pending* are disjoint, as in WebLogic JMS: what can be received now, and what is in flight, by
+cause. Both occupy the queue's limits. Received, high-water and the outcomes run since the broker started; the
+ledger has totals of its own that never start again.
+"""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from postroom.model import numbers as n
+from postroom.model.codes import Outcome
+
+# Where an entry is counted.
+NOWHERE: Final = 0
+CURRENT: Final = 1
+UNACKNOWLEDGED: Final = 2
+UNBORN: Final = 3
+UNCOMMITTED_PUT: Final = 4
+UNCOMMITTED_GET: Final = 5
+REDELIVERY_DELAY: Final = 6
+BROWSE_LOCKED: Final = 7
+PAUSED: Final = 8
+ORDERED: Final = 9
+
+SLOT_NAMES: Final = (
+    "nowhere",
+    "current",
+    "unacknowledged",
+    "unborn",
+    "uncommitted_put",
+    "uncommitted_get",
+    "redelivery_delay",
+    "browse_locked",
+    "paused",
+    "ordered",
+)
+
+_TRANSACTIONAL: Final = (n.LOCAL_TRANSACTION, n.XA_BRANCH, n.XA_PREPARED)
+
+
+def _slot(state: int, holder_kind: int) -> int:
+    if state == n.AVAILABLE:
+        return CURRENT
+    if state == n.PUT_UNCONFIRMED:
+        return UNCOMMITTED_PUT
+    if state == n.LOCKED_FOR_BROWSE:
+        return BROWSE_LOCKED
+    if state in (n.GET_UNCONFIRMED, n.BROWSE_GET_UNCONFIRMED):
+        return UNCOMMITTED_GET if holder_kind in _TRANSACTIONAL else UNACKNOWLEDGED
+    return NOWHERE
+
+
+_SLOTS: Final = bytes(_slot(state, kind) for state in range(8) for kind in range(11))
+
+
+def slot_of(state: i64, holder_kind: i64, causes: i64) -> i64:
+    """Where an entry is counted. Of several causes to wait the one that a client can do least about is
+    named."""
+    if state != n.DELAYED:
+        return _SLOTS[state * 11 + holder_kind]
+    if causes & n.UNBORN:
+        return UNBORN
+    if causes & n.REDELIVERY_DELAY:
+        return REDELIVERY_DELAY
+    if causes & n.PAUSED:
+        return PAUSED
+    return ORDERED
+
+
+@final
+class Statistics:
+    """The counters of one queue."""
+
+    def __init__(self) -> None:
+        self.current: i64 = 0
+        self.current_bytes: i64 = 0
+        self.unacknowledged: i64 = 0
+        self.unacknowledged_bytes: i64 = 0
+        self.other: list[int] = [0] * len(SLOT_NAMES)
+        """The rarer slots, by number."""
+        self.other_bytes: list[int] = [0] * len(SLOT_NAMES)
+        self.depth: i64 = 0
+        """Current and pending."""
+        self.depth_bytes: i64 = 0
+        self.high: i64 = 0
+        self.high_bytes: i64 = 0
+        self.received: i64 = 0
+        self.received_bytes: i64 = 0
+        self.consumed: i64 = 0
+        self.ended: list[int] = [0] * len(Outcome)
+        """Entries ended since the start, by outcome; CONSUMED is in `consumed`."""
+        self.consumers: i64 = 0
+        self.consumers_high: i64 = 0
+        self.consumers_total: i64 = 0
+
+    def arrive(self, slot: i64, size: i64) -> None:
+        """A new entry of ``size`` bytes begins in ``slot``."""
+        self.received += 1
+        self.received_bytes += size
+        self.restore(slot, size)
+
+    def restore(self, slot: i64, size: i64) -> None:
+        """An entry that was there before the start is counted again, but not as received."""
+        self.depth += 1
+        self.depth_bytes += size
+        if self.depth > self.high:
+            self.high = self.depth
+        if self.depth_bytes > self.high_bytes:
+            self.high_bytes = self.depth_bytes
+        self._add(slot, 1, size)
+
+    def move(self, before: i64, after: i64, size: i64) -> None:
+        """An entry that goes on living changes its slot."""
+        if before != after:
+            self._add(before, -1, -size)
+            self._add(after, 1, size)
+
+    def end(self, before: i64, outcome: i64, size: i64) -> None:
+        """An entry ends."""
+        self._add(before, -1, -size)
+        self.depth -= 1
+        self.depth_bytes -= size
+        if outcome == 1:  # CONSUMED
+            self.consumed += 1
+        else:
+            self.ended[outcome] += 1
+
+    def _add(self, slot: i64, count: i64, size: i64) -> None:
+        if slot == CURRENT:
+            self.current += count
+            self.current_bytes += size
+        elif slot == UNACKNOWLEDGED:
+            self.unacknowledged += count
+            self.unacknowledged_bytes += size
+        else:
+            self.other[slot] += count
+            self.other_bytes[slot] += size
+
+    def consumer_opened(self) -> None:
+        self.consumers += 1
+        self.consumers_total += 1
+        if self.consumers > self.consumers_high:
+            self.consumers_high = self.consumers
+
+    def consumer_closed(self) -> None:
+        self.consumers -= 1
+
+    def reset(self) -> None:
+        """Start received, outcomes and peaks again; a peak starts at the present value."""
+        self.received = 0
+        self.received_bytes = 0
+        self.consumed = 0
+        self.ended = [0] * len(Outcome)
+        self.high = self.depth
+        self.high_bytes = self.depth_bytes
+        self.consumers_high = self.consumers
+        self.consumers_total = self.consumers
+
+    def slots(self) -> dict[str, tuple[int, int]]:
+        """(messages, bytes) in each slot, by name."""
+        found = {name: (self.other[i], self.other_bytes[i]) for i, name in enumerate(SLOT_NAMES) if i > 2}
+        found["current"] = (self.current, self.current_bytes)
+        found["unacknowledged"] = (self.unacknowledged, self.unacknowledged_bytes)
+        return found
+
+    def snapshot(self) -> dict[str, int]:
+        """Every counter by the name that the management node and the command line show."""
+        shown: dict[str, int] = {
+            "messages_current": self.current,
+            "bytes_current": self.current_bytes,
+            "messages_pending": self.depth - self.current,
+            "bytes_pending": self.depth_bytes - self.current_bytes,
+        }
+        for name, (count, size) in self.slots().items():
+            if name != "current":
+                shown[f"messages_{name}"] = count
+                shown[f"bytes_{name}"] = size
+        shown |= {
+            "messages_high": self.high,
+            "bytes_high": self.high_bytes,
+            "messages_received": self.received,
+            "bytes_received": self.received_bytes,
+            "messages_consumed": self.consumed,
+            "consumers": self.consumers,
+            "consumers_high": self.consumers_high,
+            "consumers_total": self.consumers_total,
+        }
+        for outcome in Outcome:
+            if outcome > Outcome.CONSUMED:
+                shown[f"messages_{outcome.name.lower()}"] = self.ended[outcome]
+        return shown

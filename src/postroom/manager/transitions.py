@@ -1,0 +1,155 @@
+"""The one place where an entry changes its state: by the table, into the ledger, into the counters."""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from postroom.manager.core import Core
+from postroom.manager.entry import Entry
+from postroom.manager.statistics import CURRENT, UNACKNOWLEDGED, slot_of
+from postroom.model import numbers as n
+from postroom.model.cells import Count
+from postroom.model.tables import DELIVERY, FAILURE, OUTCOME, STILL, TO_READY, TO_STATE
+
+_HOLDERS: Final = 11
+_EVENTS: Final = 28
+
+_IF_SENT: Final = 1
+_ONE_MORE: Final = 2
+_IF_QUEUE_SAYS: Final = 3
+
+assert (_IF_SENT, _ONE_MORE, _IF_QUEUE_SAYS) == (Count.IF_SENT, Count.ONE_MORE, Count.IF_QUEUE_SAYS)
+
+
+class IllegalTransition(AssertionError):
+    """The queue manager asked for a move that the life cycle doesn't have: a defect, never a client's
+    fault."""
+
+
+def allowed(entry: Entry, event: i64) -> bool:
+    """Whether the table has a move for ``event`` now."""
+    return TO_STATE[(entry.state * _HOLDERS + entry.holder_kind) * _EVENTS + event] < STILL
+
+
+def step(
+    core: Core, entry: Entry, event: i64, holder_kind: i64, holder: i64, owner: object | None, causes: i64
+) -> i64:
+    """Move ``entry`` by ``event`` and return the event's position.
+
+    ``holder_kind``, ``holder`` and ``owner`` say who holds it afterwards, if that state is held. ``causes``
+    are those left after the event; ``entry.due_us`` is written when it waits for a time.
+    """
+    state = entry.state
+    kind = entry.holder_kind
+    cell = (state * _HOLDERS + kind) * _EVENTS + event
+    to: i64 = TO_STATE[cell]
+    if to >= STILL:
+        raise IllegalTransition(
+            f"entry {entry.serial} in state {state} held by kind {kind}: no move for {event}"
+        )
+    if to == TO_READY:
+        to = n.DELAYED if causes != 0 else n.AVAILABLE
+    outcome: i64 = OUTCOME[cell]
+    got = state == n.GET_UNCONFIRMED or state == n.BROWSE_GET_UNCONFIRMED
+    sent: i64 = 1 if got and entry.held_since <= core.durable_through else 0
+    delivery = _delta(DELIVERY[cell], sent, True)
+    failure = _delta(FAILURE[cell], sent, entry.queue.lost_link_counts)
+    held = to != n.DELAYED and to != n.AVAILABLE and to != n.DELETED
+    if not held:
+        holder_kind = kind
+        holder = entry.holder
+        owner = None
+    queue = entry.queue
+    due_us = entry.due_us if to == n.DELAYED else 0
+    position = core.ledger.entry_event(
+        entry.serial,
+        queue.id,
+        event,
+        state,
+        to,
+        holder_kind,
+        holder,
+        outcome,
+        causes,
+        due_us,
+        delivery,
+        failure,
+        sent,
+    )
+    before = slot_of(state, kind, entry.causes)
+    if to == n.DELETED:
+        queue.statistics.end(before, outcome, entry.body_len)
+    else:
+        after = slot_of(to, holder_kind if held else 0, causes)
+        queue.statistics.move(before, after, entry.body_len)
+    entry.state = to
+    entry.causes = causes
+    entry.holder_kind = holder_kind if held else 0
+    entry.holder = holder if held else 0
+    entry.owner = owner
+    entry.delivery_count += delivery
+    entry.failure_count += failure
+    if held and kind == 0:
+        entry.held_since = position
+    return position
+
+
+def acquire(core: Core, entry: Entry, holder: i64, owner: object) -> None:
+    """The commonest step, by itself: an available entry goes to a consumer."""
+    queue = entry.queue
+    entry.held_since = core.ledger.entry_event(
+        entry.serial,
+        queue.id,
+        n.EVENT_ACQUIRE,
+        n.AVAILABLE,
+        n.GET_UNCONFIRMED,
+        n.CONSUMER,
+        holder,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+    )
+    queue.statistics.move(CURRENT, UNACKNOWLEDGED, entry.body_len)
+    entry.state = n.GET_UNCONFIRMED
+    entry.holder_kind = n.CONSUMER
+    entry.holder = holder
+    entry.owner = owner
+
+
+def confirm(core: Core, entry: Entry) -> None:
+    """The second commonest: a consumer accepts what it holds."""
+    queue = entry.queue
+    core.ledger.entry_event(
+        entry.serial,
+        queue.id,
+        n.EVENT_CONFIRM,
+        n.GET_UNCONFIRMED,
+        n.DELETED,
+        n.CONSUMER,
+        entry.holder,
+        1,
+        0,
+        0,
+        0,
+        0,
+        n.FLAG_SENT,
+    )
+    queue.statistics.end(UNACKNOWLEDGED, 1, entry.body_len)
+    entry.state = n.DELETED
+    entry.holder_kind = 0
+    entry.holder = 0
+    entry.owner = None
+
+
+def _delta(rule: i64, sent: i64, queue_says: bool) -> i64:
+    """What a `Count` rule adds."""
+    if rule == _IF_SENT:
+        return sent
+    if rule == _ONE_MORE:
+        return 1
+    if rule == _IF_QUEUE_SAYS and queue_says:
+        return sent
+    return 0
