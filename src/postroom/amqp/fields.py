@@ -92,6 +92,12 @@ class Fields:
             return True
         return False
 
+    def skip(self, count: int) -> None:
+        """Passes over so many fields without looking at them."""
+        for _ in range(count):
+            if not self.absent():
+                self.reader.skip()
+
     def missing(self, field: str) -> DecodeError:
         """The error for a mandatory field that is absent."""
         return self.reader.fail(f"the mandatory field {field} is absent")

@@ -1,0 +1,331 @@
+"""What the broker itself reads and writes of a message, without building its sections (part 3, section 3.2).
+
+:func:`scan_head` finds in one pass what the queue manager's index needs; everything else stays the bytes it
+came as. :func:`encode_header` and :func:`merge_annotations` make what a delivery begins with.
+"""
+
+from typing import Final
+
+from librt.strings import BytesWriter, read_i64_be
+from mypy_extensions import i64
+
+from postroom.amqp import constructors as c
+from postroom.amqp import descriptors as d
+from postroom.amqp.errors import RESOURCE_LIMIT_EXCEEDED, DecodeError
+from postroom.amqp.fields import Fields, FieldWriter, read_descriptor, read_symbol_map
+from postroom.amqp.reader import Reader
+from postroom.amqp.types import MAX_UBYTE, Symbol
+from postroom.amqp.writer import write_symbol_map
+from postroom.model.message import (
+    DEFAULT_PRIORITY,
+    ID_BINARY,
+    ID_STRING,
+    ID_ULONG,
+    ID_UUID,
+    MessageHead,
+)
+
+DELIVERY_TIME: Final = Symbol("x-opt-delivery-time")
+"""Message annotation: not to be delivered before, in milliseconds since 1970 (capability
+DELAYED_DELIVERY).
+"""
+DELIVERY_DELAY: Final = Symbol("x-opt-delivery-delay")
+"""Message annotation: not to be delivered earlier than so many milliseconds after its arrival."""
+
+MAX_ID_BYTES: Final = 0xFFFF
+"""Message id, correlation id and group id: what the ledger's records have room for."""
+
+_DELIVERY_TIME: Final = b"x-opt-delivery-time"
+_DELIVERY_DELAY: Final = b"x-opt-delivery-delay"
+_MAX_TIME_MS: Final = 0x7FFF_FFFF_FFFF_FFFF // 1000
+
+
+def scan_head(payload: bytes, complete: bool = True) -> MessageHead:
+    """The head of a message, and a light check of its structure.
+
+    Checked: the sections are known ones, in their order, at most one of each but data and sequence, and each
+    ends where it says. Not checked: what is in maps, lists and values nobody here looks at. With ``complete``
+    false the payload may break off in the body, and nothing from the first body section on is looked at; but
+    the whole head must be there.
+
+    DecodeError for anything that is not a message.
+    """
+    r = Reader(payload, 0, len(payload))
+    r.context = "message"
+    head = MessageHead()
+    previous: i64 = 0
+    while r.pos < r.end:
+        start = r.pos
+        code = read_descriptor(r)
+        if code >= d.DATA:
+            head.body_start = start
+            if complete:
+                _check_body(r, start)
+            break
+        if code <= previous or code < d.HEADER:
+            raise r.fail(f"section 0x{int(code):x} is unknown, there twice or out of order")
+        previous = code
+        _scan_section(r, head, code, start)
+    else:
+        if not complete or r.end == 0:
+            raise r.fail("no body section")
+        head.body_start = r.end
+    return head
+
+
+def _scan_section(r: Reader, head: MessageHead, code: i64, start: i64) -> None:
+    if code == d.HEADER:
+        _scan_header(r, head)
+        head.bare_offset = r.pos
+    elif code == d.PROPERTIES:
+        _scan_properties(r, head)
+        head.properties_start = start
+        head.properties_end = r.pos
+    elif code == d.MESSAGE_ANNOTATIONS:
+        _scan_annotations(r, head)
+        head.annotations_start = start
+        head.annotations_end = r.pos
+    elif code == d.APPLICATION_PROPERTIES:
+        _skip_map(r)
+        head.application_start = start
+        head.application_end = r.pos
+    else:
+        _skip_map(r)
+        head.bare_offset = r.pos
+
+
+def _scan_header(r: Reader, head: MessageHead) -> None:
+    f = Fields(r, "header")
+    head.durable = f.boolean_or("durable", False)
+    head.priority = f.ubyte_or("priority", MAX_UBYTE, DEFAULT_PRIORITY)
+    head.ttl_ms = f.uint_or("ttl", -1)
+    head.first_acquirer = f.boolean_or("first-acquirer", False)
+    head.delivery_count = f.uint_or("delivery-count", 0)
+    f.close()
+
+
+def _scan_properties(r: Reader, head: MessageHead) -> None:
+    f = Fields(r, "properties")
+    if not f.absent():
+        head.message_id_type = _id_type(r)
+        head.message_id = _id_bytes(r)
+    f.skip(4)  # user-id, to, subject, reply-to
+    if not f.absent():
+        head.correlation_id_type = _id_type(r)
+        head.correlation_id = _id_bytes(r)
+    f.skip(2)  # content-type, content-encoding
+    head.expiry_us = _time_us(f, "absolute-expiry-time")
+    head.creation_us = _time_us(f, "creation-time")
+    if not f.absent():
+        if _id_type(r) != ID_STRING:
+            raise r.fail("group-id: string expected")
+        head.group_id = _id_bytes(r)
+    head.group_sequence = f.uint_or("group-sequence", 0)
+    f.skip(1)  # reply-to-group-id
+    f.close()
+
+
+def _id_type(r: Reader) -> i64:
+    """The IdType of the id at the position, which is not passed."""
+    r.need(1)
+    code: i64 = r.data[r.pos]
+    if code == c.STRING_8 or code == c.STRING_32:
+        return ID_STRING
+    if code == c.BINARY_8 or code == c.BINARY_32:
+        return ID_BINARY
+    if code == c.UUID:
+        return ID_UUID
+    if code == c.ULONG or code == c.ULONG_8 or code == c.ULONG_0:
+        return ID_ULONG
+    raise r.unexpected(code, "an id is a string, binary, uuid or ulong:")
+
+
+def _id_bytes(r: Reader) -> bytes:
+    """Passes an id, gives its value's bytes; those of a ulong at full width."""
+    code = r.take_byte()
+    width: i64 = c.WIDTHS[code]
+    if code == c.ULONG_8:
+        return b"\0\0\0\0\0\0\0" + r.take_bytes(1)
+    if code == c.ULONG_0:
+        return bytes(8)
+    if width >= c.WIDTH_1:
+        width = r.take_size(code)
+        if width > MAX_ID_BYTES:
+            raise DecodeError(
+                f"properties: an id of {width} bytes, at most {MAX_ID_BYTES} are kept",
+                RESOURCE_LIMIT_EXCEEDED,
+            )
+    return r.take_bytes(width)
+
+
+def _time_us(f: Fields, field: str) -> i64:
+    """A timestamp in microseconds; 0 when absent or 0, 1 when it is of before 1970, clamped where 64 bits end."""
+    if f.absent():
+        return 0
+    r = f.reader
+    code = r.take_byte()
+    if code != c.TIMESTAMP:
+        raise f.wrong(code, field, "timestamp")
+    r.need(8)
+    time_ms = read_i64_be(r.data, r.pos)
+    r.pos += 8
+    if time_ms <= 0:
+        return 0 if time_ms == 0 else 1
+    return min(time_ms, _MAX_TIME_MS) * 1000
+
+
+# --- annotations
+
+
+def _skip_map(r: Reader) -> None:
+    r.need(1)
+    code: i64 = r.data[r.pos]
+    if code != c.MAP_8 and code != c.MAP_32:
+        raise r.unexpected(code, "a map")
+    r.skip()
+
+
+def _scan_annotations(r: Reader, head: MessageHead) -> None:
+    outer_end = r.end
+    code = r.take_byte()
+    if code != c.MAP_8 and code != c.MAP_32:
+        raise r.unexpected(code, "a map")
+    count = r.open_compound(code)
+    if count & 1:
+        raise r.fail("message-annotations: the last key has no value")
+    for _ in range(count >> 1):
+        _scan_annotation(r, head)
+    r.close_compound(outer_end)
+
+
+def _scan_annotation(r: Reader, head: MessageHead) -> None:
+    """Passes one key and value, and notes what they say about the delivery's time."""
+    if r.take_byte() != c.SYMBOL_8:
+        r.pos -= 1
+        r.skip()
+        r.skip()
+        return
+    size = r.take_byte()
+    r.need(size)
+    key = r.pos
+    r.pos += size
+    if size == len(_DELIVERY_TIME) and r.data[key : key + size] == _DELIVERY_TIME:
+        head.delivery_time_ms = _milliseconds(r, "x-opt-delivery-time")
+    elif size == len(_DELIVERY_DELAY) and r.data[key : key + size] == _DELIVERY_DELAY:
+        head.delivery_delay_ms = _milliseconds(r, "x-opt-delivery-delay")
+    else:
+        r.skip()
+
+
+def _milliseconds(r: Reader, what: str) -> i64:
+    """Any integer or timestamp that is not negative; 0 for null."""
+    value = r.value()
+    if value is None:
+        return 0
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise r.fail(f"{what}: milliseconds expected, not negative")
+    return min(value, _MAX_TIME_MS)
+
+
+def read_annotations(stored: bytes) -> dict[object, object]:
+    """The message annotations that the stored sections begin with; empty when there are none.
+
+    ``stored`` are the bytes from ``bare_offset`` on.
+    """
+    r = Reader(stored, 0, len(stored))
+    r.context = "message"
+    if not stored or read_descriptor(r) != d.MESSAGE_ANNOTATIONS:
+        return {}
+    return read_symbol_map(r, "message-annotations")
+
+
+def merge_annotations(stored: bytes, patch: dict[object, object]) -> bytes:
+    """The stored sections with message annotations added or replaced, as modified asks for (part 3, section
+    3.4.5).
+
+    ``stored`` are the bytes from ``bare_offset`` on; keys of ``patch`` are symbols (a str will do) or ulongs.
+    """
+    if not patch:
+        return stored
+    r = Reader(stored, 0, len(stored))
+    r.context = "message"
+    merged: dict[object, object] = {}
+    rest: i64 = 0
+    if stored and read_descriptor(r) == d.MESSAGE_ANNOTATIONS:
+        merged = read_symbol_map(r, "message-annotations")
+        rest = r.pos
+    merged.update(patch)
+    w = BytesWriter()
+    w.append(c.DESCRIBED)
+    w.append(c.ULONG_8)
+    w.append(d.MESSAGE_ANNOTATIONS)
+    write_symbol_map(w, merged)
+    w.write(stored[rest:])
+    return w.getvalue()
+
+
+# --- body
+
+
+def _check_body(r: Reader, start: i64) -> None:
+    """From the first body section on: data sections, sequences or one value, then perhaps a footer."""
+    r.pos = start
+    body: i64 = 0
+    footer = False
+    while r.pos < r.end:
+        code = read_descriptor(r)
+        if footer or code < d.DATA or code > d.FOOTER:
+            raise r.fail(f"section 0x{int(code):x} is unknown or out of order")
+        if code == d.FOOTER:
+            footer = True
+            _skip_map(r)
+            continue
+        if body != 0 and (code != body or code == d.AMQP_VALUE):
+            raise r.fail("a body of more than one kind, or of two values")
+        body = code
+        _check_body_section(r, code)
+
+
+def _check_body_section(r: Reader, code: i64) -> None:
+    r.need(1)
+    constructor: i64 = r.data[r.pos]
+    if code == d.DATA and constructor != c.BINARY_8 and constructor != c.BINARY_32:
+        raise r.unexpected(constructor, "data: binary")
+    if code == d.AMQP_SEQUENCE and constructor not in (c.LIST_0, c.LIST_8, c.LIST_32):
+        raise r.unexpected(constructor, "sequence: list")
+    r.skip()
+
+
+# --- properties
+
+
+def to_address(payload: bytes, head: MessageHead) -> str | None:
+    """The ``to`` of a scanned message, where one to the anonymous terminus goes; None when absent."""
+    if head.properties_start == head.properties_end:
+        return None
+    r = Reader(payload, head.properties_start, head.properties_end)
+    read_descriptor(r)
+    f = Fields(r, "properties")
+    f.skip(2)  # message-id, user-id
+    return f.optional_string("to")
+
+
+# --- header
+
+
+def encode_header(
+    durable: bool, priority: i64, ttl_ms: i64, first_acquirer: bool, delivery_count: i64
+) -> bytes:
+    """A header section (part 3, section 3.2.1); ``ttl_ms`` -1: none. Defaults are left out.
+
+    EncodeError for a number out of its field's range.
+    """
+    f = FieldWriter()
+    f.boolean(durable, False)
+    f.ubyte(priority, DEFAULT_PRIORITY)
+    f.uint(ttl_ms, -1)
+    f.boolean(first_acquirer, False)
+    f.uint(delivery_count, 0)
+    w = BytesWriter()
+    f.finish(w, d.HEADER)
+    return w.getvalue()
