@@ -274,6 +274,40 @@ class BlockBuilder:
         write_i64_le(w, delivery_delta | failure_delta << 8)
         return position
 
+    def entry_event_detail(
+        self,
+        serial: i64,
+        queue: i64,
+        event: i64,
+        from_state: i64,
+        to_state: i64,
+        holder_kind: i64,
+        holder: i64,
+        outcome: i64,
+        causes: i64,
+        due_us: i64,
+        delivery_delta: i64,
+        failure_delta: i64,
+        flags: i64,
+        detail: bytes,
+    ) -> i64:
+        """An entry event with a detail (JSON: condition, description), for what people will ask about."""
+        detail_len: i64 = len(detail)
+        offset = self._put_name(detail, detail_len)
+        position = self.next_position
+        self.next_position = position + 1
+        w = self._transitions
+        kinds = _ENTRY_EVENT | from_state << 8 | to_state << 16 | holder_kind << 24
+        write_i64_le(w, position)
+        write_i64_le(w, self.time_us)
+        write_i64_le(w, serial)
+        write_i64_le(w, due_us)
+        _write_two(w, queue, holder)
+        _write_two(w, offset, detail_len)
+        _write_two(w, kinds, event | outcome << 8 | causes << 16 | flags << 24)
+        write_i64_le(w, delivery_delta | failure_delta << 8)
+        return position
+
     def record(
         self, type: i64, serial: i64, queue: i64, holder: i64, holder_kind: i64, event: i64, detail: bytes
     ) -> i64:

@@ -1,17 +1,18 @@
 """Recovery as decision tables: what was found on the disk → what to do about it.
 
-A crash can leave a folder in many shapes, a broken disk in more. Each table below lists, for one question,
-every combination of facts with one verdict; `tests/ledger/test_cases.py` goes over all inputs. The rule behind
-them: a file or block that was being written when the process ended is void, because nothing that depended on
-it was released; anything else that is missing or damaged is corruption, and refused with its place.
+A crash can leave a folder in many shapes, a broken disk in more. Each table lists, for one question, every
+combination of facts with one verdict; `tests/ledger/test_cases.py` goes over all inputs. The rule behind
+them: a file or block that was being written when the process ended is void, because nothing that depended
+on it was released; anything else that is missing or damaged is corruption, and refused with its place.
 
-**The tail of a journal.** Blocks are read one by one. At the first place that isn't the next valid block three
-facts decide: is there a seal (a successor's header that says where this file ends), what lies here, and does a
-valid block of this file follow. One block is in flight at a time, so a damaged block with a valid successor
-had been durable, and so had a block with anything behind it.
+**The tail of a journal.** Blocks are read one by one. At the first place that isn't the next valid block,
+three facts decide: is there a seal (a successor's header that says where this file ends), what lies here,
+and does a valid block of this file follow. One block is in flight at a time, so a damaged block with a
+valid successor had been durable, and so had a block with anything behind it.
 
 **A journal file's head.** Header, dictionary and first block are one write, so a damaged head in the newest
-file is a file that never came to be – unless a second block follows, written only once the first was durable.
+file is a file that never came to be – unless a second block follows, written only once the first was
+durable.
 
 **The files of one number.** Sealing writes `.events` and renames `.journal` to `.bodies`, in that order;
 retention removes `.events`, compaction `.bodies`, both only under a checkpoint.

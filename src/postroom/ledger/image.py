@@ -1,7 +1,7 @@
 """The records of one file in contiguous form: what `.events` files hold and what every fold reads.
 
-Made from a journal file (`build_image`), written by `encode_image`, read back by `load_image` without copying.
-See ``FORMAT.md``, "Events file".
+Made from a journal file (`build_image`), written by `encode_image`, read back by `load_image` without
+copying. See ``FORMAT.md``, "Events file".
 """
 
 from dataclasses import dataclass
@@ -171,7 +171,7 @@ def encode_image(image: EventsImage) -> list[Bytes]:
 
 
 def load_image(disk: Disk, file_number: int, check: bool = True) -> EventsImage:
-    """Map an `.events` file. Raises LedgerCorrupt; `check` says whether the sections' CRCs are verified too."""
+    """Map an `.events` file; `check` says whether its sections' CRCs are verified. Raises LedgerCorrupt."""
     name = events_name(file_number)
     data = memoryview(disk.open(name).view())
     where = disk.describe(name)

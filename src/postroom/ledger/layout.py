@@ -106,8 +106,7 @@ CHECKPOINT_HEADER: Final = Layout(
         ("time_us", "q"),
         ("file_number", "I"),
         ("section_count", "I"),
-        ("carry_through", "I"),  # events files up to this number are no longer needed by this checkpoint
-        ("reserved", "68s"),
+        ("reserved", "72s"),
     ],
 )
 

@@ -102,7 +102,7 @@ def _scan_blocks(name: str, data: memoryview, seal: Seal | None, scan: Scan) -> 
 
 _REASONS: Final = {
     TailVerdict.REFUSE_DAMAGED: "the block that begins at position {} is damaged, and valid blocks follow it",
-    TailVerdict.REFUSE_SHORT: "the next file says that this one goes on, but the block of position {} is missing",
+    TailVerdict.REFUSE_SHORT: "the next file says that this one goes on, but the block of {} is missing",
     TailVerdict.REFUSE_OTHER_HISTORY: "the next file names another last block than that before position {}",
 }
 

@@ -1,0 +1,175 @@
+"""A checkpoint file: a fold's state, written whole and checked whole. See ``FORMAT.md``, "Checkpoint"."""
+
+import json
+from typing import Any, Final
+from zlib import crc32
+
+import numpy as np
+
+from postroom.ledger.dictionary import decode_dictionary
+from postroom.ledger.disk import Bytes, Disk
+from postroom.ledger.errors import LedgerCorrupt
+from postroom.ledger.files import checkpoint_name
+from postroom.ledger.headers import crc_matches, with_crc
+from postroom.ledger.image import write_durably
+from postroom.ledger.layout import (
+    ARRIVAL_DTYPE,
+    CHECKPOINT_HEADER,
+    CHECKPOINT_MAGIC,
+    CHUNK_DTYPE,
+    EXPLICIT_DTYPE,
+    PLAIN_DTYPE,
+    SECTION_ROW,
+    TOTAL_DTYPE,
+    Array,
+)
+from postroom.ledger.records import FORMAT_VERSION
+from postroom.ledger.state import FileSpan, FoldState
+
+BITMAP: Final = 0
+INDEXES: Final = 1
+
+_INDEX_BITS: Final = 32
+_U32: Final = np.dtype("<u4")
+
+
+def encode_checkpoint(state: FoldState, ledger_id: bytes) -> list[Bytes]:
+    """The bytes of a checkpoint file."""
+    sections = _sections(state)
+    directory, offset = b"", CHECKPOINT_HEADER.size_bytes + SECTION_ROW.size_bytes * len(sections)
+    for name, content in sections.items():
+        size = memoryview(content).nbytes
+        directory += SECTION_ROW.struct.pack(name.encode(), offset, size, crc32(content), 0)
+        offset += size
+    head = CHECKPOINT_HEADER.struct.pack(
+        CHECKPOINT_MAGIC,
+        0,
+        FORMAT_VERSION,
+        state.epoch,
+        ledger_id,
+        state.position,
+        state.time_us,
+        state.file_number,
+        len(sections),
+        b"",
+    )
+    return [with_crc(head, directory), directory, *sections.values()]
+
+
+def write_checkpoint(disk: Disk, state: FoldState, ledger_id: bytes) -> int:
+    """Make it durable under its name; returns its size in bytes."""
+    parts = encode_checkpoint(state, ledger_id)
+    write_durably(disk, checkpoint_name(state.position), parts)
+    return sum(memoryview(part).nbytes for part in parts)
+
+
+def _sections(state: FoldState) -> dict[str, Bytes]:
+    meta = {
+        "next_queue_id": state.next_queue_id,
+        "next_holder_id": state.next_holder_id,
+        "next_set_id": state.next_set_id,
+        "needs": state.needs,
+    }
+    transitions, details = state.dictionary.encode()
+    plain, indexes = _encode_plain(state)
+    return {
+        "meta": json.dumps(meta).encode(),
+        "dictionary": transitions,
+        "details": details,
+        "totals": _raw(state.totals),
+        "plain": _raw(plain),
+        "indexes": b"".join(indexes),
+        "explicit": _raw(state.explicit),
+        "carried": _raw(state.carried),
+        "carried_names": state.carried_names,
+        "chunks": _raw(state.chunks),
+    }
+
+
+def _raw(rows: Array) -> memoryview:
+    return np.ascontiguousarray(rows).view(np.uint8).data
+
+
+def _encode_plain(state: FoldState) -> tuple[Array, list[bytes]]:
+    rows, payloads, offset = [], [], 0
+    for (file_number, queue), indexes in sorted(state.plain.items()):
+        encoding, payload = _encode_indexes(indexes)
+        rows.append((file_number, queue, encoding, len(indexes), offset, len(payload)))
+        payloads.append(payload)
+        offset += len(payload)
+    return np.array(rows, PLAIN_DTYPE), payloads
+
+
+def _encode_indexes(indexes: Array) -> tuple[int, bytes]:
+    """A bitmap, or the indexes themselves where that is shorter."""
+    if len(indexes) * _INDEX_BITS < int(indexes[-1]) + 1:
+        return INDEXES, indexes.astype(_U32).tobytes()
+    bits = np.zeros(int(indexes[-1]) + 1, np.uint8)
+    bits[indexes] = 1
+    return BITMAP, np.packbits(bits, bitorder="little").tobytes()
+
+
+def _decode_indexes(encoding: int, payload: memoryview) -> Array:
+    if encoding == INDEXES:
+        return np.frombuffer(payload, _U32)
+    bits = np.unpackbits(np.frombuffer(payload, np.uint8), bitorder="little")
+    return np.flatnonzero(bits).astype(np.uint32)
+
+
+def load_checkpoint(disk: Disk, position: int, ledger_id: bytes | None) -> FoldState:
+    """Read and check a checkpoint. Raises LedgerCorrupt; `ledger_id` None: any ledger's."""
+    name = checkpoint_name(position)
+    where = disk.describe(name)
+    data = memoryview(disk.open(name).view())
+    head = data[: CHECKPOINT_HEADER.size_bytes]
+    if len(head) < CHECKPOINT_HEADER.size_bytes:
+        raise LedgerCorrupt(where, 0, "the checkpoint is shorter than its header")
+    fields = _fields(head)
+    count = fields["section_count"]
+    directory = bytes(data[len(head) : len(head) + count * SECTION_ROW.size_bytes])
+    if not crc_matches(bytes(head), directory) or fields["magic"] != CHECKPOINT_MAGIC:
+        raise LedgerCorrupt(where, 0, "the checkpoint's header or directory is damaged")
+    if fields["version"] != FORMAT_VERSION or fields["position"] != position:
+        raise LedgerCorrupt(where, 0, "the checkpoint is of another format version or position")
+    if ledger_id is not None and fields["ledger_id"] != ledger_id:
+        raise LedgerCorrupt(where, 0, "the checkpoint belongs to another ledger")
+    return _decode_state(fields, _load_sections(where, data, directory))
+
+
+def _fields(head: memoryview) -> dict[str, Any]:
+    names = (name for name, _ in CHECKPOINT_HEADER.fields)
+    return dict(zip(names, CHECKPOINT_HEADER.struct.unpack(head), strict=True))
+
+
+def _load_sections(where: str, data: memoryview, directory: bytes) -> dict[str, memoryview]:
+    sections = {}
+    for name, offset, length, crc, _ in SECTION_ROW.struct.iter_unpack(directory):
+        content = data[offset : offset + length]
+        text = name.rstrip(b"\0").decode()
+        if len(content) != length or crc32(content) != crc:
+            raise LedgerCorrupt(where, offset, f"the checkpoint's section {text} is damaged")
+        sections[text] = content
+    return sections
+
+
+def _decode_state(fields: dict[str, Any], sections: dict[str, memoryview]) -> FoldState:
+    meta = json.loads(bytes(sections["meta"]))
+    state = FoldState()
+    state.position, state.time_us = fields["position"], fields["time_us"]
+    state.epoch, state.file_number = fields["epoch"], fields["file_number"]
+    state.next_queue_id, state.next_holder_id = meta["next_queue_id"], meta["next_holder_id"]
+    state.next_set_id = meta["next_set_id"]
+    state.needs = [FileSpan(*span) for span in meta["needs"]]
+    state.dictionary = decode_dictionary(bytes(sections["dictionary"]), bytes(sections["details"]))
+    indexes = sections["indexes"]
+    for row in np.frombuffer(sections["plain"], PLAIN_DTYPE):
+        start = int(row["offset"])
+        payload = indexes[start : start + int(row["length"])]
+        key = (int(row["file_number"]), int(row["queue"]))
+        state.plain[key] = _decode_indexes(int(row["encoding"]), payload)
+    state.totals = np.frombuffer(sections["totals"], TOTAL_DTYPE).copy()
+    state.explicit = np.frombuffer(sections["explicit"], EXPLICIT_DTYPE)
+    state.carried = np.frombuffer(sections["carried"], ARRIVAL_DTYPE)
+    state.carried_names = bytes(sections["carried_names"])
+    state.chunks = np.frombuffer(sections["chunks"], CHUNK_DTYPE).copy()
+    return state

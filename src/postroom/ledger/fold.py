@@ -1,0 +1,347 @@
+"""The fold: a state and one more file's records make the next state. Vectorised; no rule of the manager.
+
+First all arrivals of the file become live entries, then its changes are applied in bounded batches: of all
+changes of an entry only the last says where it is now, its counts are sums, and its place is where it first
+became available. A change of an entry that isn't live is ignored here; ``postroom ledger verify`` reports it.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from postroom.ledger.changes import IS_HELD, Changes, change_batches, routing_sets
+from postroom.ledger.dictionary import QUEUES, SETS, records_from, subject_id
+from postroom.ledger.image import EventsImage
+from postroom.ledger.layout import CHUNK_DTYPE, OUTCOME_SLOTS, TOTAL_DTYPE, Array
+from postroom.ledger.records import SET_BASE, ArrivalFlag, RecordType
+from postroom.ledger.state import (
+    Arrivals,
+    FileSpan,
+    FoldState,
+    KeySpace,
+    arrives_plain,
+    find,
+    rows_are_plain,
+    rows_from_arrivals,
+)
+from postroom.model.codes import Event, State
+
+_NOTING_EVENTS: Final = (int(Event.EXPIRE), int(Event.DELETE))
+_DELETED: Final = int(State.DELETED)
+_AVAILABLE: Final = int(State.AVAILABLE)
+
+
+def fold_image(state: FoldState, image: EventsImage, source: Arrivals) -> None:
+    """Apply one events file; `source` gives the arrivals of this and of earlier files."""
+    state.needs.append(FileSpan(image.file_number, image.first_position, image.last_position))
+    _fold_chunks(state, image)
+    _add_arrivals(state, image)
+    for batch in change_batches(image):
+        _apply(state, batch, source)
+    _fold_dictionary(state, image)
+    state.position = image.last_position
+    state.time_us = max(state.time_us, image.last_time_us)
+    state.epoch = image.epoch
+    state.file_number = image.file_number
+
+
+def _fold_dictionary(state: FoldState, image: EventsImage) -> None:
+    for record in records_from(image.own_transitions(), image.names):
+        subject = subject_id(record.record, record.type)
+        if record.type in (QUEUES, RecordType.QUEUE_DELETED):
+            state.next_queue_id = max(state.next_queue_id, subject + 1)
+        elif record.type in (SETS, RecordType.ROUTING_SET_DROPPED):
+            state.next_set_id = max(state.next_set_id, subject + 1)
+        else:
+            state.next_holder_id = max(state.next_holder_id, subject + 1)
+        state.dictionary.apply(record)
+        if record.type == RecordType.QUEUE_DELETED:
+            _forget_totals(state, subject)
+
+
+def _fold_chunks(state: FoldState, image: EventsImage) -> None:
+    """Chunks of uploads: added, ended with their message, or dead (aborted, or unfinished at a restart)."""
+    transitions = image.own_transitions()
+    types = transitions["type"]
+    if (types == RecordType.EPOCH_OPENED).any():
+        state.chunks = state.chunks[state.chunks["serial"] != 0]
+    records = transitions[types == RecordType.BODY_CHUNK]
+    if not len(records) and not len(state.chunks):
+        return
+    ended = records["event"] == Event.UNDO
+    added = np.zeros(int((~ended).sum()), CHUNK_DTYPE)
+    for name, field in (("position", "position"), ("upload", "serial"), ("length", "detail_len")):
+        added[name] = records[field][~ended]
+    added["offset"] = records["detail_offset"][~ended]
+    chunks = np.concatenate([state.chunks, added])
+    chunks = chunks[~np.isin(chunks["upload"], records["serial"][ended])]
+    arrivals = image.arrivals[image.arrivals["upload"] != 0]
+    if len(arrivals):
+        arrivals = arrivals[np.argsort(arrivals["upload"])]
+        at = find(arrivals["upload"], chunks["upload"])
+        chunks["serial"] = np.where(at >= 0, arrivals["position"][at], chunks["serial"])
+    state.chunks = chunks
+
+
+def _add_arrivals(state: FoldState, image: EventsImage) -> None:
+    arrivals = image.arrivals
+    if not len(arrivals):
+        return
+    sets = arrivals["routing_set"]
+    single = np.flatnonzero(sets < SET_BASE)
+    _add_entries(state, image, single, sets[single])
+    if len(single) == len(arrivals):
+        return
+    members = routing_sets(image)
+    for set_id in np.unique(sets[sets >= SET_BASE]).tolist():
+        indexes = np.flatnonzero(sets == set_id)
+        for queue in members.get(set_id, ()):
+            _add_entries(state, image, indexes, np.full(len(indexes), queue, np.uint32))
+
+
+def _add_entries(state: FoldState, image: EventsImage, indexes: Array, queues: Array) -> None:
+    """One entry for each (arrival index, queue) of two arrays."""
+    if not len(indexes):
+        return
+    arrivals = image.arrivals if len(indexes) == len(image.arrivals) else image.arrivals[indexes]
+    _count_arrived(state, queues, arrivals["body_len"])
+    plain = arrives_plain(arrivals)
+    if not plain.all():
+        rows = rows_from_arrivals(arrivals[~plain], queues[~plain])
+        _merge_explicit(state, rows)
+        indexes, queues = indexes[plain], queues[plain]
+    _merge_plain(state, image.file_number, indexes, queues)
+
+
+def _merge_plain(state: FoldState, file_number: int, indexes: Array, queues: Array) -> None:
+    """Add indexes of one file to the plain entries of their queues."""
+    for queue in np.unique(queues).tolist():
+        own = indexes[queues == queue]
+        old = state.plain.get((file_number, queue))
+        joined = own if old is None else np.union1d(old, own)
+        state.set_plain(file_number, queue, joined)
+
+
+def _merge_explicit(state: FoldState, rows: Array) -> None:
+    joined = np.concatenate([state.explicit, rows])
+    state.explicit = joined[np.lexsort((joined["queue"], joined["serial"]))]
+
+
+class _Keys:
+    """The changes of a batch by entry: for each entry its last change and what the others add up to."""
+
+    def __init__(self, batch: Changes, extra_queues: Array) -> None:
+        rows = batch.rows
+        serials, queues = np.ascontiguousarray(rows["serial"]), np.ascontiguousarray(rows["queue"])
+        self.space = KeySpace(np.concatenate([np.unique(queues), extra_queues]))
+        keys = self.space.encode(serials, queues)
+        self.order = np.argsort(keys, kind="stable")
+        ordered = keys[self.order]
+        first = np.ones(len(ordered), np.bool_)
+        first[1:] = ordered[1:] != ordered[:-1]
+        self.starts = np.flatnonzero(first)
+        self.keys = ordered[self.starts]
+        lasts = np.append(self.starts[1:], len(ordered)) - 1
+        self.last = self.order[lasts]
+        """Index into the batch's rows of each entry's last change."""
+        self.serials, self.queues = serials[self.last], queues[self.last]
+        self.to_state = rows["to_state"][self.last]
+        self._batch = batch
+
+    def sums(self, field: str) -> Array:
+        """What all changes of each entry add to a count."""
+        values = self._batch.rows[field]
+        if not values.any():
+            return np.zeros(len(self.starts), np.int64)
+        return np.add.reduceat(values[self.order].astype(np.int64), self.starts)
+
+    def first_with(self, wanted: Array) -> Array:
+        """Index into the rows of each entry's first change for which `wanted` (by row) holds; −1 for none."""
+        count = len(wanted)
+        at = np.minimum.reduceat(np.where(wanted[self.order], np.arange(count), count), self.starts)
+        return np.where(at < count, self.order[np.minimum(at, count - 1)], -1)
+
+    def last_with(self, wanted: Array) -> Array:
+        """Place in order of each entry's last change for which `wanted` (by row) holds; −1 for none."""
+        return np.maximum.reduceat(np.where(wanted[self.order], np.arange(len(wanted)), -1), self.starts)
+
+
+def _apply(state: FoldState, batch: Changes, source: Arrivals) -> None:
+    keys = _Keys(batch, np.unique(state.explicit["queue"]))
+    explicit_keys = keys.space.encode(state.explicit["serial"], state.explicit["queue"])
+    in_explicit = find(explicit_keys, keys.keys)
+    files = np.where(in_explicit >= 0, -1, state.file_of(keys.serials))
+    in_plain = _take_plain(state, keys, files, source)
+    live = (in_explicit >= 0) | (in_plain >= 0)
+    outcomes = batch.rows["outcome"][keys.last]
+    ended = live & (keys.to_state == _DELETED)
+    _count_ended(state, keys.queues[ended], outcomes[ended])
+    rows = _surviving_rows(state, keys, in_explicit, in_plain, files, live & ~ended, source)
+    stays = np.ones(len(state.explicit), np.bool_)
+    stays[in_explicit[in_explicit >= 0]] = False
+    state.explicit = state.explicit[stays]
+    if len(rows):
+        _update(rows, keys, live & ~ended, batch)
+        _settle(state, rows, source)
+
+
+def _take_plain(state: FoldState, keys: _Keys, files: Array, source: Arrivals) -> Array:
+    """Remove the batch's entries from the plain ones; returns the index of each arrival, −1 if not plain."""
+    found = np.full(len(files), -1, np.int64)
+    for file_number in np.unique(files[files >= 0]).tolist():
+        rows = np.flatnonzero(files == file_number)
+        at = find(source(file_number)["position"], keys.serials[rows])
+        rows, at = rows[at >= 0], at[at >= 0]
+        queues = keys.queues[rows]
+        for queue in np.unique(queues).tolist():
+            plain = state.plain.get((file_number, queue))
+            if plain is None:
+                continue
+            own = queues == queue
+            where = find(plain, at[own])
+            found[rows[own]] = np.where(where >= 0, at[own], -1)
+            stays = np.ones(len(plain), np.bool_)
+            stays[where[where >= 0]] = False
+            state.set_plain(file_number, queue, plain[stays])
+    return found
+
+
+def _surviving_rows(
+    state: FoldState,
+    keys: _Keys,
+    in_explicit: Array,
+    in_plain: Array,
+    files: Array,
+    survives: Array,
+    source: Arrivals,
+) -> Array:
+    """The rows, before the batch, of the entries that live on, in order of the keys."""
+    rows = np.zeros(int(survives.sum()), state.explicit.dtype)
+    explicit, plain, numbers = in_explicit[survives], in_plain[survives], files[survives]
+    queues = keys.queues[survives]
+    was_explicit = explicit >= 0
+    rows[was_explicit] = state.explicit[explicit[was_explicit]]
+    for file_number in np.unique(numbers[~was_explicit]).tolist():
+        own = np.flatnonzero(numbers == file_number)
+        rows[own] = rows_from_arrivals(source(file_number)[plain[own]], queues[own])
+    return rows
+
+
+def _update(rows: Array, keys: _Keys, survives: Array, batch: Changes) -> None:
+    """Bring the rows of surviving entries to what the batch made of them."""
+    changes = batch.rows
+    last = changes[keys.last[survives]]
+    held = IS_HELD[last["to_state"]]
+    rows["state"] = last["to_state"]
+    rows["causes"] = last["causes"]
+    rows["due_us"] = last["due_us"]
+    rows["last_event"] = last["event"]
+    rows["holder"] = np.where(held, last["holder"], 0)
+    rows["holder_kind"] = np.where(held, last["holder_kind"], 0)
+    rows["delivery_count"] += keys.sums("delivery_delta")[survives].astype(np.uint32)
+    rows["failure_count"] += keys.sums("failure_delta")[survives].astype(np.uint32)
+    _update_places(rows, keys.first_with(changes["to_state"] == _AVAILABLE)[survives], batch)
+    _update_noted(rows, keys, survives, changes)
+
+
+def _update_places(rows: Array, first_available: Array, batch: Changes) -> None:
+    """An entry's place is where it first became available, and stays so."""
+    new = (rows["place_position"] == 0) & (first_available >= 0)
+    at = first_available[new]
+    rows["place_position"][new] = batch.rows["position"][at]
+    rows["place_ordinal"][new] = batch.ordinals_at(at)
+
+
+def _update_noted(rows: Array, keys: _Keys, survives: Array, changes: Array) -> None:
+    """An expiry or deletion of a held entry waits for its return; remember it until then."""
+    held = IS_HELD[changes["to_state"]]
+    noting = held & np.isin(changes["event"], _NOTING_EVENTS)
+    noted_at = keys.last_with(noting)[survives]
+    free_at = keys.last_with(~held)[survives]
+    event = changes["event"][keys.order[np.maximum(noted_at, 0)]]
+    kept = np.where(free_at >= 0, 0, rows["noted"])
+    rows["noted"] = np.where(noted_at > free_at, event, kept)
+
+
+def _settle(state: FoldState, rows: Array, source: Arrivals) -> None:
+    """File surviving rows away: as plain entries where they are that again, else as explicit ones."""
+    plain = rows_are_plain(rows)
+    back, explicit = rows[plain], [rows[~plain]]
+    files = state.file_of(back["serial"])
+    for file_number in np.unique(files).tolist():
+        own = back[files == file_number]
+        at = find(source(file_number)["position"], own["serial"])
+        _merge_plain(state, file_number, at[at >= 0], own["queue"][at >= 0])
+        explicit.append(own[at < 0])
+    _merge_explicit(state, np.concatenate(explicit))
+
+
+def _totals_rows(state: FoldState, queues: Array) -> Array:
+    """Indexes of the queues' rows in the totals; rows are made where there are none."""
+    missing = np.setdiff1d(queues, state.totals["queue"])
+    if len(missing):
+        rows = np.zeros(len(missing), TOTAL_DTYPE)
+        rows["queue"] = missing
+        joined = np.concatenate([state.totals, rows])
+        state.totals = joined[np.argsort(joined["queue"])]
+    return np.searchsorted(state.totals["queue"], queues)
+
+
+def _count_arrived(state: FoldState, queues: Array, body_bytes: Array) -> None:
+    seen, counts = np.unique(queues, return_counts=True)
+    rows = _totals_rows(state, seen)
+    state.totals["arrived"][rows] += counts.astype(np.uint64)
+    sums = np.bincount(np.searchsorted(seen, queues), weights=body_bytes)
+    state.totals["arrived_bytes"][rows] += sums.astype(np.uint64)
+
+
+def _count_ended(state: FoldState, queues: Array, outcomes: Array) -> None:
+    seen, at = np.unique(queues, return_inverse=True)
+    if not len(seen):
+        return
+    counts = np.bincount(at * OUTCOME_SLOTS + outcomes, minlength=len(seen) * OUTCOME_SLOTS)
+    rows = _totals_rows(state, seen)
+    state.totals["ended"][rows] += counts.reshape(len(seen), OUTCOME_SLOTS).astype(np.uint64)
+
+
+def _forget_totals(state: FoldState, queue: int) -> None:
+    """A deleted queue's totals go into those of queue 0."""
+    own, sum_row = _totals_rows(state, np.array([queue], np.uint32)), np.array([0], np.uint32)
+    gone = state.totals[own].copy()
+    state.totals = np.delete(state.totals, own)
+    row = _totals_rows(state, sum_row)
+    for name in ("arrived", "arrived_bytes", "ended"):
+        state.totals[name][row] += gone[name]
+
+
+def prune_chunks(state: FoldState, source: Arrivals) -> None:
+    """Drop the chunks of messages that no live entry has."""
+    chunks = state.chunks
+    if not len(chunks):
+        return
+    serials = np.unique(chunks["serial"])
+    live = live_bodies(state, serials, source)
+    state.chunks = chunks[(chunks["serial"] == 0) | np.isin(chunks["serial"], live)]
+
+
+def live_bodies(state: FoldState, serials: Array, source: Arrivals) -> Array:
+    """Those of the given body serials that a live entry refers to."""
+    found = [serials[np.isin(serials, state.explicit["body_serial"])]]
+    files = state.file_of(serials)
+    by_file: dict[int, list[Array]] = {}
+    for (file_number, _), indexes in state.plain.items():
+        by_file.setdefault(file_number, []).append(indexes)
+    for file_number in np.unique(files).tolist():
+        own = serials[files == file_number]
+        at = find(source(file_number)["position"], own)
+        pieces = by_file.get(file_number, [])
+        found.append(own[(at >= 0) & np.isin(at, np.concatenate(pieces) if pieces else [])])
+    return np.unique(np.concatenate(found))
+
+
+_STORED: Final = int(ArrivalFlag.BODY_STORED)
+
+
+def is_stored(flags: Array) -> Array:
+    """Which messages survive a restart, by their arrival flags."""
+    return np.asarray((flags & _STORED) != 0)

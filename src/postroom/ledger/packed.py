@@ -1,0 +1,106 @@
+"""Packed files: the live bodies of sealed files, rewritten without the dead. See ``FORMAT.md``, "Packed bodies"."""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+from zlib import crc32
+
+import numpy as np
+
+from postroom.ledger.disk import Disk, DiskFile
+from postroom.ledger.errors import LedgerCorrupt
+from postroom.ledger.files import PackedName, packed_name
+from postroom.ledger.headers import crc_matches, with_crc
+from postroom.ledger.layout import PACKED_HEADER, PACKED_MAGIC, PACKED_ROW_DTYPE, Array
+from postroom.ledger.records import FORMAT_VERSION
+
+WRITE_BATCH_BYTES: Final = 8 << 20
+
+
+class PackedSpan(NamedTuple):
+    """What a packed file's header says."""
+
+    first_position: int
+    last_position: int
+    index_offset: int
+    index_count: int
+    index_crc: int
+
+
+class Piece(NamedTuple):
+    """A body, chunk or chunk list with its trailer, under the position that finds it."""
+
+    key: int
+    data: bytes
+
+
+def write_packed(
+    disk: Disk, name: PackedName, ledger_id: bytes, positions: tuple[int, int], pieces: Iterable[Piece]
+) -> int:
+    """Write the file from pieces in any order, make it durable under its name; returns its size in bytes."""
+    final = packed_name(name)
+    file = disk.create(final + ".tmp")
+    rows, index_offset = _write_pieces(file, pieces)
+    index = np.array(rows, PACKED_ROW_DTYPE)
+    index = index[np.argsort(index["key"])]
+    raw = index.view(np.uint8).data
+    file.write_at(index_offset, [raw])
+    head = PACKED_HEADER.struct.pack(
+        PACKED_MAGIC,
+        0,
+        FORMAT_VERSION,
+        name.generation,
+        ledger_id,
+        name.first,
+        name.last,
+        *positions,
+        index_offset,
+        len(index),
+        crc32(raw),
+        b"",
+    )
+    file.write_at(0, [with_crc(head)])
+    file.sync()
+    file.close()
+    disk.rename(final + ".tmp", final)
+    disk.sync_names()
+    return index_offset + len(raw)
+
+
+def _write_pieces(file: DiskFile, pieces: Iterable[Piece]) -> tuple[list[tuple[int, int, int, int]], int]:
+    """Returns the index rows and where the pieces end."""
+    rows: list[tuple[int, int, int, int]] = []
+    waiting: list[bytes] = []
+    start = end = PACKED_HEADER.size_bytes
+    for key, data in pieces:
+        rows.append((key, end, len(data), 0))
+        waiting.append(data)
+        end += len(data)
+        if end - start >= WRITE_BATCH_BYTES:
+            file.write_at(start, [b"".join(waiting)])
+            waiting, start = [], end
+    file.write_at(start, [b"".join(waiting)])
+    return rows, end
+
+
+def load_packed_span(disk: Disk, name: PackedName, ledger_id: bytes) -> PackedSpan:
+    """The checked header of a packed file. Raises LedgerCorrupt."""
+    where = disk.describe(packed_name(name))
+    head = disk.open(packed_name(name)).read_at(0, PACKED_HEADER.size_bytes)
+    if len(head) < PACKED_HEADER.size_bytes or not crc_matches(head):
+        raise LedgerCorrupt(where, 0, "the header is damaged")
+    fields = PACKED_HEADER.struct.unpack(head)
+    magic, _, version, generation, owner, first_file, last_file = fields[:7]
+    if (magic, version) != (PACKED_MAGIC, FORMAT_VERSION) or owner != ledger_id:
+        raise LedgerCorrupt(where, 0, "this is not a packed file of this ledger and of format version 1")
+    if (first_file, last_file, generation) != name:
+        raise LedgerCorrupt(where, 0, f"the header says files {first_file} to {last_file}, the name another")
+    return PackedSpan(*fields[7:12])
+
+
+def load_packed_index(disk: Disk, name: PackedName, span: PackedSpan) -> Array:
+    """The index, by key. Raises LedgerCorrupt."""
+    size = span.index_count * PACKED_ROW_DTYPE.itemsize
+    raw = disk.open(packed_name(name)).read_at(span.index_offset, size)
+    if len(raw) != size or crc32(raw) != span.index_crc:
+        raise LedgerCorrupt(disk.describe(packed_name(name)), span.index_offset, "the index is damaged")
+    return np.frombuffer(raw, PACKED_ROW_DTYPE)
