@@ -6,7 +6,8 @@ from typing import final
 from librt.strings import BytesWriter
 
 from postroom.amqp import descriptors as d
-from postroom.amqp.fields import ABSENT, Composite, Fields, FieldWriter
+from postroom.amqp.field_writer import Composite, FieldWriter
+from postroom.amqp.fields import ABSENT, Fields
 
 __all__ = ["Composite", "Error", "Performative", "read_error"]
 

@@ -1,23 +1,19 @@
-"""The fields of composite types: lists whose members have names, types and defaults (part 1, section 1.4).
+"""Reads the fields of composite types: lists whose members have names, types and defaults (part 1, section
+1.4).
 
-:class:`Fields` reads them one after the other, :class:`FieldWriter` writes them. A method without a default
-is for a mandatory field; ``…_or`` takes the specification's default; ``optional_…`` gives None for an absent
-one.
+A method without a default is for a mandatory field; ``…_or`` takes the specification's default;
+``optional_…`` gives None for an absent one. Writing them: :mod:`postroom.amqp.field_writer`.
 """
 
-from collections.abc import Mapping
 from typing import final
 
-from librt.strings import BytesWriter, read_i64_be
 from mypy_extensions import i64
 
 from postroom.amqp import constructors as c
 from postroom.amqp.descriptors import CODE_OF_SYMBOL
-from postroom.amqp.errors import DecodeError, EncodeError
+from postroom.amqp.errors import DecodeError
 from postroom.amqp.reader import Reader
-from postroom.amqp.scalars import write_binary, write_string, write_symbol, write_u16, write_u32
-from postroom.amqp.types import MAX_UBYTE, MAX_UINT, MAX_USHORT, Array, Symbol, Timestamp, ULong
-from postroom.amqp.writer import write_container, write_symbol_array, write_symbol_map, write_value
+from postroom.amqp.types import Array, Symbol, ULong
 
 ABSENT: i64 = -1
 """What :meth:`Fields.descriptor` gives for an absent field."""
@@ -35,9 +31,7 @@ def read_descriptor(r: Reader) -> i64:
 
 def _long_descriptor(r: Reader, code: i64) -> i64:
     if code == c.ULONG:
-        r.need(8)
-        value = read_i64_be(r.data, r.pos)
-        r.pos += 8
+        value = r.take_i64()
         if value >= 0:
             return value
     elif code == c.SYMBOL_8 or code == c.SYMBOL_32:
@@ -171,9 +165,7 @@ class Fields:
             return 0
         if code != c.ULONG:
             raise self.wrong(code, field, "ulong")
-        r.need(8)
-        value: int = read_i64_be(r.data, r.pos)
-        r.pos += 8
+        value: int = r.take_i64()
         return value if value >= 0 else value + (1 << 64)
 
     def ulong(self, field: str) -> int:
@@ -280,6 +272,16 @@ class Fields:
         """A binary without a default."""
         return None if self.absent() else self._binary(field)
 
+    def optional_timestamp(self, field: str) -> int | None:
+        """A timestamp in milliseconds without a default."""
+        if self.absent():
+            return None
+        r = self.reader
+        code = r.take_byte()
+        if code != c.TIMESTAMP:
+            raise self.wrong(code, field, "timestamp")
+        return r.take_i64()
+
     # --- containers and others
 
     def symbols(self, field: str) -> list[str]:
@@ -327,170 +329,4 @@ def read_symbol_map(r: Reader, what: str) -> dict[object, object]:
     for key in value:
         if not isinstance(key, str | ULong):
             raise r.fail(f"{what}: a key that is not a symbol")
-    return value
-
-
-class Composite:
-    """A described list with named fields, that can write itself: the base of all composite types."""
-
-    def write(self, w: BytesWriter) -> None:
-        """Appends the encoding: 0x00, the descriptor, the list of the fields."""
-        raise NotImplementedError(type(self).__name__)
-
-
-@final
-class FieldWriter:
-    """Collects the fields of one composite; trailing nulls are left out."""
-
-    __slots__ = ("content", "count", "kept_bytes", "kept_count")
-
-    def __init__(self) -> None:
-        self.content = BytesWriter()
-        self.count: i64 = 0
-        self.kept_count: i64 = 0
-        self.kept_bytes: i64 = 0
-
-    def null(self) -> None:
-        """An absent field."""
-        self.content.append(c.NULL)
-        self.count += 1
-
-    def _keep(self) -> None:
-        self.count += 1
-        self.kept_count = self.count
-        self.kept_bytes = len(self.content)
-
-    def boolean(self, value: bool | None, default: bool | None = None) -> None:
-        """A boolean; None and the default are left out."""
-        if value is None or value is default:
-            return self.null()
-        self.content.append(c.TRUE if value else c.FALSE)
-        return self._keep()
-
-    def uint(self, value: int | None, default: int = -1) -> None:
-        """A uint; None and the default are left out."""
-        if value is None or value == default:
-            return self.null()
-        number = in_range(value, MAX_UINT, "uint")
-        if number == 0:
-            self.content.append(c.UINT_0)
-        elif number <= MAX_UBYTE:
-            self.content.append(c.UINT_8)
-            self.content.append(number)
-        else:
-            self.content.append(c.UINT)
-            write_u32(self.content, number)
-        return self._keep()
-
-    def ulong(self, value: int | None) -> None:
-        """A ulong; None is left out."""
-        if value is None:
-            return self.null()
-        write_value(self.content, ULong(value))
-        return self._keep()
-
-    def ushort(self, value: int | None, default: int = -1) -> None:
-        """A ushort; None and the default are left out."""
-        if value is None or value == default:
-            return self.null()
-        number = in_range(value, MAX_USHORT, "ushort")
-        self.content.append(c.USHORT)
-        write_u16(self.content, number)
-        return self._keep()
-
-    def ubyte(self, value: int | None, default: int = -1) -> None:
-        """A ubyte; None and the default are left out."""
-        if value is None or value == default:
-            return self.null()
-        number = in_range(value, MAX_UBYTE, "ubyte")
-        self.content.append(c.UBYTE)
-        self.content.append(number)
-        return self._keep()
-
-    def string(self, value: str | None) -> None:
-        """A string; None is left out."""
-        if value is None:
-            return self.null()
-        write_string(self.content, value)
-        return self._keep()
-
-    def symbol(self, value: str | None, default: str | None = None) -> None:
-        """A symbol; None and the default are left out."""
-        if value is None or value == default:
-            return self.null()
-        write_symbol(self.content, value)
-        return self._keep()
-
-    def binary(self, value: bytes | None) -> None:
-        """A binary; None is left out."""
-        if value is None:
-            return self.null()
-        write_binary(self.content, value)
-        return self._keep()
-
-    def timestamp(self, value: int | None) -> None:
-        """A timestamp in milliseconds; None is left out."""
-        if value is None:
-            return self.null()
-        write_value(self.content, Timestamp(value))
-        return self._keep()
-
-    def symbols(self, value: list[str]) -> None:
-        """A "multiple" field of symbols; an empty list is left out."""
-        if not value:
-            return self.null()
-        write_symbol_array(self.content, value)
-        return self._keep()
-
-    def symbol_map(self, value: dict[object, object] | None) -> None:
-        """A map with symbols as keys; None is left out."""
-        if value is None:
-            return self.null()
-        write_symbol_map(self.content, value)
-        return self._keep()
-
-    def value(self, value: object) -> None:
-        """A field of any type; None is left out."""
-        if value is None:
-            return self.null()
-        write_value(self.content, value)
-        return self._keep()
-
-    def composite(self, value: Composite | None) -> None:
-        """A field that is a composite itself; None is left out."""
-        if value is None:
-            return self.null()
-        value.write(self.content)
-        return self._keep()
-
-    def unsettled_map(self, value: Mapping[bytes, Composite | None] | None) -> None:
-        """A map from delivery-tags to delivery states; None is left out."""
-        if value is None:
-            return self.null()
-        content = BytesWriter()
-        for tag, state in value.items():
-            write_binary(content, tag)
-            if state is None:
-                content.append(c.NULL)
-            else:
-                state.write(content)
-        write_container(self.content, c.MAP_8, 2 * len(value), content.getvalue())
-        return self._keep()
-
-    def finish(self, w: BytesWriter, descriptor: int) -> None:
-        """Appends the composite: 0x00, its descriptor (below 256) and the list of the fields."""
-        w.append(c.DESCRIBED)
-        w.append(c.ULONG_8)
-        w.append(descriptor)
-        if self.kept_count == 0:
-            w.append(c.LIST_0)
-            return
-        self.content.truncate(self.kept_bytes)
-        write_container(w, c.LIST_8, self.kept_count, self.content.getvalue())
-
-
-def in_range(value: int, highest: int, what: str) -> i64:
-    """``value`` as a native integer; EncodeError unless it is from 0 to ``highest``."""
-    if value < 0 or value > highest:
-        raise EncodeError(f"{value} is out of the range of {what}")
     return value

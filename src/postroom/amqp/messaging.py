@@ -6,13 +6,14 @@ came as. :func:`encode_header` and :func:`merge_annotations` make what a deliver
 
 from typing import Final
 
-from librt.strings import BytesWriter, read_i64_be
+from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 from postroom.amqp import constructors as c
 from postroom.amqp import descriptors as d
 from postroom.amqp.errors import RESOURCE_LIMIT_EXCEEDED, DecodeError
-from postroom.amqp.fields import Fields, FieldWriter, read_descriptor, read_symbol_map
+from postroom.amqp.field_writer import FieldWriter
+from postroom.amqp.fields import Fields, read_descriptor, read_symbol_map
 from postroom.amqp.reader import Reader
 from postroom.amqp.types import MAX_UBYTE, Symbol
 from postroom.amqp.writer import write_symbol_map
@@ -159,16 +160,16 @@ def _id_bytes(r: Reader) -> bytes:
 
 
 def _time_us(f: Fields, field: str) -> i64:
-    """A timestamp in microseconds; 0 when absent or 0, 1 when it is of before 1970, clamped where 64 bits end."""
+    """A timestamp in microseconds; 0 when absent or 0, 1 when it is of before 1970, clamped where 64 bits
+    end.
+    """
     if f.absent():
         return 0
     r = f.reader
     code = r.take_byte()
     if code != c.TIMESTAMP:
         raise f.wrong(code, field, "timestamp")
-    r.need(8)
-    time_ms = read_i64_be(r.data, r.pos)
-    r.pos += 8
+    time_ms = r.take_i64()
     if time_ms <= 0:
         return 0 if time_ms == 0 else 1
     return min(time_ms, _MAX_TIME_MS) * 1000

@@ -10,7 +10,8 @@ from mypy_extensions import i64
 
 from postroom.amqp import descriptors as d
 from postroom.amqp.composite import Composite, Error, read_error
-from postroom.amqp.fields import ABSENT, Fields, FieldWriter, read_descriptor
+from postroom.amqp.field_writer import FieldWriter
+from postroom.amqp.fields import ABSENT, Fields, read_descriptor
 from postroom.amqp.reader import Reader
 
 

@@ -15,7 +15,8 @@ from mypy_extensions import i64
 from postroom.amqp import constructors as c
 from postroom.amqp import descriptors as d
 from postroom.amqp.composite import Composite, Error, Performative, read_error
-from postroom.amqp.fields import Fields, FieldWriter, read_descriptor
+from postroom.amqp.field_writer import FieldWriter
+from postroom.amqp.fields import Fields, read_descriptor
 from postroom.amqp.outcomes import (
     ACCEPTED,
     RELEASED,

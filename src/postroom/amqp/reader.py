@@ -87,6 +87,13 @@ class Reader:
         self.pos += 4
         return value
 
+    def take_i64(self) -> i64:
+        """The next eight bytes, signed."""
+        self.need(8)
+        value = read_i64_be(self.data, self.pos)
+        self.pos += 8
+        return value
+
     def take_bytes(self, size_bytes: i64) -> bytes:
         """A copy of the next bytes."""
         self.need(size_bytes)

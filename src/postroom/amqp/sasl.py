@@ -8,7 +8,8 @@ from librt.strings import BytesWriter
 from postroom.amqp import descriptors as d
 from postroom.amqp.composite import Composite
 from postroom.amqp.errors import DecodeError
-from postroom.amqp.fields import Fields, FieldWriter, read_descriptor
+from postroom.amqp.field_writer import FieldWriter
+from postroom.amqp.fields import Fields, read_descriptor
 from postroom.amqp.reader import Reader
 
 PLAIN: Final = "PLAIN"

@@ -8,7 +8,8 @@ from mypy_extensions import i64
 
 from postroom.amqp import descriptors as d
 from postroom.amqp.composite import Composite
-from postroom.amqp.fields import ABSENT, Fields, FieldWriter
+from postroom.amqp.field_writer import FieldWriter
+from postroom.amqp.fields import ABSENT, Fields
 from postroom.amqp.outcomes import DeliveryState, read_optional_state
 from postroom.amqp.reader import Reader
 

@@ -9,7 +9,8 @@ from mypy_extensions import i64
 
 from postroom.amqp import descriptors as d
 from postroom.amqp.composite import Performative
-from postroom.amqp.fields import Fields, FieldWriter
+from postroom.amqp.field_writer import FieldWriter
+from postroom.amqp.fields import Fields
 from postroom.amqp.outcomes import DeliveryState, read_optional_state
 from postroom.amqp.reader import Reader
 
