@@ -17,8 +17,14 @@ POLL_S = 0.05
 COMMAND_S = 30.0
 
 INTEGERS: dict[str, type] = {
-    "ubyte": proton.ubyte, "ushort": proton.ushort, "uint": proton.uint, "ulong": proton.ulong,
-    "byte": proton.byte, "short": proton.short, "int": proton.int32, "long": int,
+    "ubyte": proton.ubyte,
+    "ushort": proton.ushort,
+    "uint": proton.uint,
+    "ulong": proton.ulong,
+    "byte": proton.byte,
+    "short": proton.short,
+    "int": proton.int32,
+    "long": int,
     "timestamp": proton.timestamp,
 }
 ARRAY_TYPES = {
@@ -124,7 +130,11 @@ PLAIN_FIELDS = {
 }  # fmt: skip
 # Proton's Python gives the symbol "None" for an absent content type, and 0 for an absent group sequence.
 ABSENT = (None, "", proton.symbol("None"))
-SECONDS_FIELDS = {"ttl_ms": "ttl", "absolute_expiry_time_ms": "expiry_time", "creation_time_ms": "creation_time"}
+SECONDS_FIELDS = {
+    "ttl_ms": "ttl",
+    "absolute_expiry_time_ms": "expiry_time",
+    "creation_time_ms": "creation_time",
+}
 MS_A_SECOND = 1000
 
 
@@ -327,7 +337,10 @@ class Driver(MessagingHandler):
     def sender(self, address: str, settled: bool) -> proton.Sender:
         if settled or address not in self.senders:
             self.senders[address] = self.container.create_sender(
-                self.connection, address, name=new_name(), options=[AtMostOnce() if settled else AtLeastOnce()]
+                self.connection,
+                address,
+                name=new_name(),
+                options=[AtMostOnce() if settled else AtLeastOnce()],
             )
         return self.senders[address]
 
@@ -352,7 +365,9 @@ class Driver(MessagingHandler):
     def collect(self, command: dict[str, Any], options: list[LinkOption]) -> dict[str, Any]:
         receiving = self.receiving
         self.drain = not command.get("wait", False)
-        receiver = self.container.create_receiver(self.connection, command["address"], name=new_name(), options=options)
+        receiver = self.container.create_receiver(
+            self.connection, command["address"], name=new_name(), options=options
+        )
         try:
             self.wait(lambda: receiving.done, command.get("timeout_ms", 10_000) / MS_A_SECOND, may_end=True)
         finally:

@@ -1,0 +1,18 @@
+"""The client for asyncio: every name of :mod:`postroom.client`, with ``await``."""
+
+from postroom.client.aio.consuming import MessageConsumer, QueueBrowser
+from postroom.client.aio.management import ManagementClient
+from postroom.client.aio.messaging import Connection, ConnectionFactory, Session
+from postroom.client.aio.producing import MessageProducer
+from postroom.client.modes import AcknowledgeMode
+
+__all__ = [
+    "AcknowledgeMode",
+    "Connection",
+    "ConnectionFactory",
+    "ManagementClient",
+    "MessageConsumer",
+    "MessageProducer",
+    "QueueBrowser",
+    "Session",
+]

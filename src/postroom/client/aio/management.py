@@ -1,0 +1,113 @@
+"""Requests to the broker's management node, ``$management``.
+
+Each request is a message whose application properties name the operation and the kind of thing (AMQP
+Management, working draft 9); the answer comes to a queue of the client's own, found again by its
+correlation id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from postroom.client.aio.consuming import MessageConsumer
+from postroom.client.aio.producing import MessageProducer
+from postroom.client.exceptions import JMSTimeoutException
+from postroom.client.management import ManagementReply, raise_unless_ok, reply_from_message, rows_of_query
+from postroom.client.message import Message
+
+__all__ = ["ManagementClient"]
+
+MANAGEMENT_NODE: Final = "$management"
+
+
+class ManagementClient:
+    """Creates, reads, changes, deletes and lists what the broker has. Made by
+    :meth:`Connection.create_management`.
+
+    Every method raises what the broker answers: ManagementException, or the exception that JMS has for its
+    condition, such as InvalidDestinationException where there is no thing of that name.
+    """
+
+    def __init__(
+        self, producer: MessageProducer, replies: MessageConsumer, request_timeout_s: float | None
+    ) -> None:
+        self._producer = producer
+        self._replies = replies
+        self._request_timeout_s = request_timeout_s
+        self._numbers = itertools.count(1)
+        self._one_at_a_time = asyncio.Lock()
+
+    async def request(
+        self,
+        operation: str,
+        *,
+        kind: str | None = None,
+        name: str | None = None,
+        body: object = None,
+        properties: Mapping[str, object] | None = None,
+    ) -> ManagementReply:
+        """Send any request and wait for its answer; ``kind`` is the property ``type``, ``properties`` are
+        further ones.
+        """
+        said: dict[str, object] = {"operation": operation, **(properties or {})}
+        if kind is not None:
+            said["type"] = kind
+        if name is not None:
+            said["name"] = name
+        number = f"{next(self._numbers)}"
+        message = Message(
+            body, properties=said, message_id=number, reply_to=self._replies.address, durable=False
+        )
+        async with self._one_at_a_time:
+            await self._producer.send(message)
+            reply = reply_from_message(await self._reply_to(number))
+        raise_unless_ok(reply, f"{operation} {kind or ''} {name or ''}".strip())
+        return reply
+
+    async def _reply_to(self, number: str) -> Message:
+        """The answer to request ``number``; answers to requests given up before are passed over."""
+        while True:
+            message = await self._replies.receive(self._request_timeout_s)
+            if message is None:
+                raise JMSTimeoutException(
+                    f"no answer of {MANAGEMENT_NODE} within {self._request_timeout_s} s"
+                )
+            if message.correlation_id == number:
+                return message
+
+    async def create(
+        self, kind: str, name: str, attributes: Mapping[str, object] | None = None
+    ) -> dict[str, object]:
+        """Create a thing of type ``kind``; returns its attributes."""
+        return (await self.request("CREATE", kind=kind, name=name, body=dict(attributes or {}))).attributes()
+
+    async def read(self, kind: str, name: str) -> dict[str, object]:
+        """The attributes of a thing."""
+        return (await self.request("READ", kind=kind, name=name)).attributes()
+
+    async def update(self, kind: str, name: str, attributes: Mapping[str, object]) -> dict[str, object]:
+        """Change attributes of a thing; returns all of them."""
+        return (await self.request("UPDATE", kind=kind, name=name, body=dict(attributes))).attributes()
+
+    async def delete(
+        self, kind: str, name: str, options: Mapping[str, object] | None = None
+    ) -> dict[str, object]:
+        """Delete a thing; ``options`` go into the request's properties. Returns what the broker says of
+        it.
+        """
+        return (await self.request("DELETE", kind=kind, name=name, properties=options)).attributes()
+
+    async def query(self, kind: str, attribute_names: Sequence[str] = ()) -> list[dict[str, object]]:
+        """All things of type ``kind``, with the attributes named (none named: all)."""
+        reply = await self.request(
+            "QUERY", body={"attributeNames": list(attribute_names)}, properties={"entityType": kind}
+        )
+        return rows_of_query(reply)
+
+    async def close(self) -> None:
+        """Close the links to the management node."""
+        await self._producer.close()
+        await self._replies.close()

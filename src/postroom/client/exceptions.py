@@ -1,0 +1,122 @@
+"""What goes wrong, by the names that JMS gives it.
+
+Each exception carries the AMQP error that it was made from: ``condition`` (a symbol such as
+``amqp:not-found``, or None where nothing came from the broker) and ``description``. :func:`from_error`
+chooses the class by the condition, as Qpid JMS does.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from postroom.amqp import errors
+from postroom.amqp.performatives import Error
+
+
+class JMSException(Exception):
+    """Base of all errors of the client."""
+
+    def __init__(self, description: str, condition: str | None = None) -> None:
+        super().__init__(f"{description} ({condition})" if condition else description)
+        self.description: Final = description
+        self.condition: Final = condition
+
+
+class InvalidDestinationException(JMSException):
+    """The broker has no such queue, or it is gone."""
+
+
+class InvalidClientIDException(JMSException):
+    """Another connection has the same container id."""
+
+
+class InvalidSelectorException(JMSException):
+    """The broker doesn't understand the selector."""
+
+
+class IllegalStateException(JMSException):
+    """Not possible in this state: after close, or in a session of another mode."""
+
+
+class JMSSecurityException(JMSException):
+    """Wrong user or password, or not allowed for this user."""
+
+
+class MessageFormatException(JMSException):
+    """A value that no AMQP type can hold, or bytes that are no message."""
+
+
+class ResourceAllocationException(JMSException):
+    """A bound of the broker is reached: queue full, message too large, too many links, disk full."""
+
+
+class TransactionRolledBackException(JMSException):
+    """The broker rolled the transaction back."""
+
+
+class MessageRejectedException(JMSException):
+    """The broker refused the message for a reason that has no exception of its own."""
+
+
+class MessageReleasedException(JMSException):
+    """The broker didn't take the message, and says nothing against another attempt."""
+
+
+class MessageModifiedException(JMSException):
+    """The broker tried the message and gave it back: outcome modified."""
+
+
+class ConnectionLostException(JMSException):
+    """The connection broke. What was not answered yet may or may not have happened."""
+
+
+class JMSTimeoutException(JMSException):
+    """The broker didn't answer within the time allowed for a request."""
+
+
+class ManagementException(JMSException):
+    """A request to the management node failed; ``status_code`` is the broker's, as of HTTP."""
+
+    def __init__(self, description: str, condition: str | None, status_code: int) -> None:
+        super().__init__(description, condition)
+        self.status_code: Final = status_code
+
+
+INVALID_FIELD_CONTAINER_ID: Final = "container-id"
+"""What a refused connection names as the invalid field when its container id is taken (AMQP part 2, section
+2.7.1).
+"""
+
+_BY_CONDITION: Final[dict[str, type[JMSException]]] = {
+    errors.NOT_FOUND: InvalidDestinationException,
+    errors.RESOURCE_DELETED: InvalidDestinationException,
+    errors.UNAUTHORIZED_ACCESS: JMSSecurityException,
+    errors.RESOURCE_LIMIT_EXCEEDED: ResourceAllocationException,
+    errors.RESOURCE_LOCKED: ResourceAllocationException,
+    errors.LINK_MESSAGE_SIZE_EXCEEDED: ResourceAllocationException,
+    errors.ILLEGAL_STATE: IllegalStateException,
+    errors.DECODE_ERROR: MessageFormatException,
+    errors.TRANSACTION_ROLLBACK: TransactionRolledBackException,
+    errors.TRANSACTION_TIMEOUT: TransactionRolledBackException,
+    errors.CONNECTION_FORCED: ConnectionLostException,
+}
+
+
+def from_error(error: Error | None, what: str, default: type[JMSException] = JMSException) -> JMSException:
+    """The exception for an error of the broker; ``what`` begins the description: what was refused or
+    ended.
+    """
+    if error is None:
+        return default(f"{what} by the broker, without a reason")
+    if _names_container_id(error):
+        kind: type[JMSException] = InvalidClientIDException
+    else:
+        kind = _BY_CONDITION.get(error.condition, default)
+    return kind(f"{what}: {error.description or 'no description'}", error.condition)
+
+
+def _names_container_id(error: Error) -> bool:
+    """Whether ``error`` says that the container id is taken."""
+    if error.condition != errors.INVALID_FIELD or not error.info:
+        return False
+    return error.info.get("invalid-field") == INVALID_FIELD_CONTAINER_ID

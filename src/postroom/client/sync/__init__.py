@@ -1,0 +1,22 @@
+"""The client without asyncio: every name of :mod:`postroom.client.aio`, without ``await``.
+
+Each connection has a thread of its own that serves it: heartbeats leave and messages come in while the
+application is busy.
+"""
+
+from postroom.client.modes import AcknowledgeMode
+from postroom.client.sync.consuming import MessageConsumer, QueueBrowser
+from postroom.client.sync.management import ManagementClient
+from postroom.client.sync.messaging import Connection, ConnectionFactory, Session
+from postroom.client.sync.producing import MessageProducer
+
+__all__ = [
+    "AcknowledgeMode",
+    "Connection",
+    "ConnectionFactory",
+    "ManagementClient",
+    "MessageConsumer",
+    "MessageProducer",
+    "QueueBrowser",
+    "Session",
+]

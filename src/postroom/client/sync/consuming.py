@@ -1,0 +1,101 @@
+"""Receiving and browsing messages: the sync face.
+
+Generated from aio/consuming.py by tools/async_to_sync.py: change that, and run the tool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from postroom.client.aio import consuming as aio
+from postroom.client.message import Message
+from postroom.client.portal import Portal
+
+__all__ = ["MessageConsumer", "QueueBrowser"]
+
+
+class MessageConsumer:
+    """Receives messages from a queue. Made by :meth:`Session.create_consumer`."""
+
+    def __init__(self, portal: Portal, inner: aio.MessageConsumer) -> None:
+        self._portal = portal
+        self._inner = inner
+
+    @property
+    def address(self) -> str | None:
+        """The queue as the broker names it."""
+        return self._inner.address
+
+    @property
+    def is_closed(self) -> bool:
+        """True after ``close``, and when the broker or a broken connection ended it."""
+        return self._inner.is_closed
+
+    def receive(self, timeout_s: float | None = None) -> Message | None:
+        """The next message, or None when none came in ``timeout_s`` seconds (None: wait as long as it
+        takes).
+        """
+        return self._portal.call(self._inner.receive(timeout_s))
+
+    def receive_no_wait(self) -> Message | None:
+        """A message that waits at the broker now, or None when it says that there is none."""
+        return self._portal.call(self._inner.receive_no_wait())
+
+    def accept(self, message: Message) -> None:
+        """The message is done: it leaves the queue."""
+        self._portal.call(self._inner.accept(message))
+
+    def release(self, message: Message) -> None:
+        """Give the message back as if it had never left; its counts stay."""
+        self._portal.call(self._inner.release(message))
+
+    def reject(self, message: Message, condition: str | None = None, description: str | None = None) -> None:
+        """The message is no good: the broker moves it to the dead letters, with the reason."""
+        self._portal.call(self._inner.reject(message, condition, description))
+
+    def modify(
+        self,
+        message: Message,
+        *,
+        failed: bool = True,
+        undeliverable_here: bool = False,
+        annotations: Mapping[str, object] | None = None,
+    ) -> None:
+        """Give the message back: ``failed`` counts as an attempt, ``undeliverable_here`` keeps it from this
+        consumer, ``annotations`` are merged into its message annotations.
+        """
+        self._portal.call(
+            self._inner.modify(
+                message, failed=failed, undeliverable_here=undeliverable_here, annotations=annotations
+            )
+        )
+
+    def close(self) -> None:
+        """Close the consumer; see :meth:`Session.close` for what becomes of its messages."""
+        if self._portal.is_running:
+            self._portal.call(self._inner.close())
+
+
+class QueueBrowser:
+    """Looks at the messages of a queue, in order: ``for message in browser``.
+
+    Made by :meth:`Session.create_browser`.
+    """
+
+    def __init__(self, portal: Portal, inner: aio.QueueBrowser) -> None:
+        self._portal = portal
+        self._inner = inner
+
+    def __iter__(self) -> QueueBrowser:
+        return self
+
+    def __next__(self) -> Message:
+        try:
+            return self._portal.call(self._inner.__anext__())
+        except StopAsyncIteration:
+            raise StopIteration from None
+
+    def close(self) -> None:
+        """Close the browser."""
+        if self._portal.is_running:
+            self._portal.call(self._inner.close())

@@ -1,0 +1,102 @@
+"""A real broker process for the tests: started, killed, started again on the same data and port."""
+
+from __future__ import annotations
+
+import re
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+
+START_S = 30.0
+STOP_S = 30.0
+READY = re.compile(r"listening on (?:amqp://)?(\S+):(\d+)")
+
+
+def free_port() -> int:
+    """A port that nobody listened on a moment ago; a restarted broker has to come back to the same one."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class BrokerProcess:
+    """``postroom serve`` on loopback, with its data in ``folder``."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.folder = folder
+        self.host = "127.0.0.1"
+        self.port = free_port()
+        self._arguments = arguments
+        self._log = folder.with_suffix(".log")
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        """Start it and wait for the line that says that it is ready."""
+        command = [
+            sys.executable, "-m", "postroom.cli", "serve", "--data", str(self.folder),
+            "--listen", f"{self.host}:{self.port}", *self._arguments,
+        ]  # fmt: skip
+        with self._log.open("a") as log:
+            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        self._await_ready()
+
+    def _await_ready(self) -> None:
+        assert self._process is not None and self._process.stdout is not None
+        said: list[str] = []
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            end = time.monotonic() + START_S
+            while selector.select(max(end - time.monotonic(), 0)):
+                line = self._process.stdout.readline()
+                said.append(line)
+                if READY.search(line):
+                    return
+                if not line:
+                    break
+        raise RuntimeError(f"the broker is not ready; it said {said}; its log: {self._log.read_text()[-4000:]}")
+
+    def kill(self) -> None:
+        """SIGKILL: nothing is flushed, nobody is told."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """SIGTERM, and wait for the orderly end."""
+        self._end(signal.SIGTERM)
+
+    def _end(self, number: signal.Signals) -> None:
+        if self._process is None:
+            return
+        self._process.send_signal(number)
+        self._process.wait(STOP_S)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        self._process = None
+
+    def restart_after_kill(self) -> None:
+        """Crash and come back."""
+        self.kill()
+        self.start()
+
+    def __enter__(self) -> BrokerProcess:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+
+    @property
+    def address(self) -> dict[str, str | int]:
+        """The fields of a driver's ``connect``."""
+        return {"host": self.host, "port": self.port}
+
+    @property
+    def url(self) -> str:
+        return f"amqp://{self.host}:{self.port}"

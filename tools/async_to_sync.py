@@ -1,0 +1,290 @@
+"""Generates the sync face of the client from its asyncio face.
+
+    python tools/async_to_sync.py            write src/postroom/client/sync/*.py
+    python tools/async_to_sync.py --check    exit 1, with the difference, when they are something else
+
+Each public class of ``postroom.client.aio`` becomes a class of the same name in the file of the same name,
+with the same methods and arguments; each method runs its asyncio twin in the connection's own thread
+(``client/portal.py``) and waits for it. Methods that begin with an underscore are left out.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+ASYNC = ROOT / "src" / "postroom" / "client" / "aio"
+SYNC = ROOT / "src" / "postroom" / "client" / "sync"
+PACKAGE = "postroom.client"
+FILES = ("producing", "consuming", "management", "messaging")
+
+FACTORY = "ConnectionFactory"
+"""The one class that applications make by themselves, and that opens the thread."""
+OPENS = (FACTORY, "create_connection")
+CLOSES = ("Connection", "close")
+RENAMED = {
+    "__aenter__": "__enter__",
+    "__aexit__": "__exit__",
+    "__aiter__": "__iter__",
+    "__anext__": "__next__",
+}
+WORDS = (
+    ("async with await ", "with "),
+    ("async with", "with"),
+    ("async for", "for"),
+    ("await ", ""),
+    (f"{PACKAGE}.aio", f"{PACKAGE}.sync"),
+)
+HEADER = '''"""{summary}
+
+Generated from aio/{name}.py by tools/async_to_sync.py: change that, and run the tool.
+"""
+
+from __future__ import annotations
+
+'''
+
+
+Method = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass
+class Source:
+    """One file of the asyncio face."""
+
+    name: str
+    tree: ast.Module
+    origins: dict[str, str] = field(default_factory=dict)
+    """Where each name comes from: its module."""
+    classes: list[ast.ClassDef] = field(default_factory=list)
+    """Those to be generated: public, and with a coroutine."""
+
+
+def read_source(name: str) -> Source:
+    """Parse a file and find its names and classes."""
+    tree = ast.parse((ASYNC / f"{name}.py").read_text())
+    source = Source(name, tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            source.origins.update({alias.asname or alias.name: node.module for alias in node.names})
+    for node in tree.body:
+        for defined in names_defined(node):
+            source.origins[defined] = f"{PACKAGE}.aio.{name}"
+    source.classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and is_generated(node)]
+    return source
+
+
+def names_defined(node: ast.stmt) -> list[str]:
+    """The names that a statement of a module defines."""
+    if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        return [node.name]
+    if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+        return [node.target.id]
+    return []
+
+
+def is_generated(node: ast.ClassDef) -> bool:
+    """Whether a class has a twin: it is public and something in it waits."""
+    return not node.name.startswith("_") and any(isinstance(item, ast.AsyncFunctionDef) for item in node.body)
+
+
+class Generator:
+    """Writes one file of the sync face."""
+
+    def __init__(self, source: Source, homes: dict[str, str]) -> None:
+        self.source = source
+        self.homes = homes
+        """The file in which each generated class is."""
+        self.used: set[str] = set()
+
+    def file(self) -> str:
+        """The whole text, not yet formatted."""
+        classes = [self.class_(node) for node in self.source.classes]
+        summary = sync_words((ast.get_docstring(self.source.tree) or "").split("\n")[0]).replace(
+            "asyncio", "sync"
+        )
+        header = HEADER.format(summary=summary, name=self.source.name)
+        return header + self.imports() + "\n\n" + "\n\n".join(classes)
+
+    def imports(self) -> str:
+        lines = [
+            f"from {PACKAGE}.aio import {self.source.name} as aio",
+            f"from {PACKAGE}.portal import Portal",
+        ]
+        own = {node.name for node in self.source.classes}
+        for name in sorted(self.used - own):
+            if name in self.homes:
+                lines.append(f"from {PACKAGE}.sync.{self.homes[name]} import {name}")
+            elif name in self.source.origins:
+                lines.append(f"from {self.source.origins[name]} import {name}")
+        exported = ", ".join(f'"{name}"' for name in sorted(own))
+        return "\n".join(lines) + f"\n\n__all__ = [{exported}]\n"
+
+    def class_(self, node: ast.ClassDef) -> str:
+        methods = [self.init(node)]
+        methods += [self.method(node, item) for item in methods_of(node) if is_public(item)]
+        return f"class {node.name}:\n{docstring(node, 4)}\n" + "\n".join(methods)
+
+    def init(self, node: ast.ClassDef) -> str:
+        if node.name == FACTORY:
+            original = next(item for item in methods_of(node) if item.name == "__init__")
+            head = self.head(original)
+            return f"{head}\n        self._inner = aio.{FACTORY}({call_arguments(original)})\n"
+        return (
+            f"    def __init__(self, portal: Portal, inner: aio.{node.name}) -> None:\n"
+            "        self._portal = portal\n"
+            "        self._inner = inner\n"
+        )
+
+    def head(self, node: Method) -> str:
+        """The ``def`` line, with the same arguments."""
+        for part in [node.args, node.returns]:
+            if part is not None:
+                self.used |= {found.id for found in ast.walk(part) if isinstance(found, ast.Name)}
+        returns = f" -> {ast.unparse(node.returns)}" if node.returns is not None else ""
+        return f"    def {RENAMED.get(node.name, node.name)}({ast.unparse(node.args)}){returns}:"
+
+    def method(self, owner: ast.ClassDef, node: Method) -> str:
+        lines = [f"    @{ast.unparse(decorator)}" for decorator in node.decorator_list]
+        lines.append(self.head(node))
+        text = docstring(node, 8)
+        if text:
+            lines.append(text)
+        lines += [f"        {line}" for line in self.body(owner.name, node)]
+        return "\n".join(lines) + "\n"
+
+    def body(self, owner: str, node: Method) -> list[str]:
+        if not isinstance(node, ast.AsyncFunctionDef):
+            return [f"return self._inner.{node.name}"] if node.decorator_list else ["return self"]
+        if node.name == "__aenter__":
+            return ["return self"]
+        if node.name == "__aexit__":
+            return ["self.close()"]
+        call = f"self._inner.{node.name}({call_arguments(node)})"
+        if (owner, node.name) == OPENS:
+            return [
+                f"portal, inner = Portal.open(self._inner.{node.name})",
+                "return Connection(portal, inner)",
+            ]
+        if node.name == "close":
+            return closing(owner, call)
+        if node.name == "__anext__":
+            return [
+                "try:",
+                f"    return self._portal.call({call})",
+                "except StopAsyncIteration:",
+                "    raise StopIteration from None",
+            ]
+        return [self.result(node, f"self._portal.call({call})")]
+
+    def result(self, node: ast.AsyncFunctionDef, call: str) -> str:
+        returns = ast.unparse(node.returns) if node.returns is not None else "None"
+        if returns in self.homes:
+            return f"return {returns}(self._portal, {call})"
+        return call if returns == "None" else f"return {call}"
+
+
+def closing(owner: str, call: str) -> list[str]:
+    """``close`` of a connection ends its thread; after that, closing anything again does nothing."""
+    lines = ["if self._portal.is_running:"]
+    if (owner, "close") == CLOSES:
+        return [
+            *lines,
+            "    try:",
+            f"        self._portal.call({call})",
+            "    finally:",
+            "        self._portal.stop()",
+        ]
+    return [*lines, f"    self._portal.call({call})"]
+
+
+def methods_of(node: ast.ClassDef) -> list[Method]:
+    return [item for item in node.body if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+def is_public(node: Method) -> bool:
+    return node.name in RENAMED or not node.name.startswith("_")
+
+
+def call_arguments(node: Method) -> str:
+    """The arguments handed on as they came."""
+    positional = [
+        argument.arg for argument in [*node.args.posonlyargs, *node.args.args] if argument.arg != "self"
+    ]
+    return ", ".join(positional + [f"{argument.arg}={argument.arg}" for argument in node.args.kwonlyargs])
+
+
+def docstring(node: ast.ClassDef | Method, indent: int) -> str:
+    """The docstring, of a face without await, at its indentation."""
+    found = ast.get_docstring(node, clean=True)
+    if found is None:
+        return ""
+    margin = " " * indent
+    lines = sync_words(found).split("\n")
+    if len(lines) == 1:
+        return f'{margin}"""{lines[0]}"""'
+    rest = "\n".join(f"{margin}{line}".rstrip() for line in lines[1:])
+    return f'{margin}"""{lines[0]}\n{rest}\n{margin}"""'
+
+
+def sync_words(text: str) -> str:
+    for asynchronous, plain in WORDS:
+        text = text.replace(asynchronous, plain)
+    return text
+
+
+OWN_IMPORTS = 'lint.isort.known-first-party = ["postroom"]'
+"""Told to ruff, which else looks for the files, some of which may not be written yet."""
+
+
+def formatted(text: str, path: Path) -> str:
+    """As ruff would have it: sorted imports, wrapped lines."""
+    ruff = [sys.executable, "-m", "ruff"]
+    sort = ["check", "--select", "I", "--config", OWN_IMPORTS, "--fix", "--quiet"]
+    for command in (sort, ["format", "--quiet"]):
+        done = subprocess.run(
+            [*ruff, *command, "--stdin-filename", str(path), "-"],
+            input=text,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        text = done.stdout
+    return text
+
+
+def generate() -> dict[Path, str]:
+    """All files of the sync face."""
+    sources = [read_source(name) for name in FILES]
+    homes = {node.name: source.name for source in sources for node in source.classes}
+    texts = {SYNC / f"{source.name}.py": Generator(source, homes).file() for source in sources}
+    return {path: formatted(text, path) for path, text in texts.items()}
+
+
+def main(arguments: list[str]) -> int:
+    drifted = False
+    for path, text in generate().items():
+        present = path.read_text() if path.exists() else ""
+        if arguments == ["--check"]:
+            if text != present:
+                drifted = True
+                sys.stderr.writelines(
+                    difflib.unified_diff(
+                        present.splitlines(True), text.splitlines(True), str(path), "as generated"
+                    )
+                )
+        else:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+    if drifted:
+        print("the sync face has drifted from the asyncio face: run tools/async_to_sync.py", file=sys.stderr)
+    return int(drifted)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
