@@ -75,12 +75,14 @@ class Rows:
     """Rows as columns of one length, named in ``ROW_FIELDS`` (times in µs, states and kinds as codes).
 
     ``ordinal`` counts the rows of one record from 0. ``arrivals`` holds the arrival record of each row, or is
-    None where the rows are changes; ``names`` is the heap that the arrivals' ids lie in.
+    None where the rows are changes; ``transitions`` likewise the ENTRY_EVENT record, None for arrivals and
+    groups. ``names`` is the heap that their ids and details lie in.
     """
 
     columns: dict[str, Array]
     ordinal: Array
     arrivals: Array | None
+    transitions: Array | None
     names: npt.NDArray[np.uint8]
 
     def __len__(self) -> int:
@@ -117,7 +119,7 @@ def expand(chunk: Chunk, sets: RoutingSets) -> Iterator[Rows]:
 def entry_rows(transitions: Array, names: npt.NDArray[np.uint8]) -> Rows:
     """ENTRY_EVENT records as rows: they are rows already."""
     columns = {name: transitions[name] for name in ROW_FIELDS}
-    return Rows(columns, np.zeros(len(transitions), np.uint32), None, names)
+    return Rows(columns, np.zeros(len(transitions), np.uint32), None, transitions, names)
 
 
 # --- arrivals -------------------------------------------------------------------------------------
@@ -167,7 +169,7 @@ def _arrival_rows(arrivals: Array, queue: Array, ordinal: Array, names: npt.NDAr
         "delivery_delta": zero,
         "failure_delta": zero,
     }
-    return Rows(columns, ordinal, arrivals, names)
+    return Rows(columns, ordinal, arrivals, None, names)
 
 
 def _repeat(counts: Array) -> tuple[Array, Array]:
@@ -284,7 +286,7 @@ def _group_rows(
     record, group = records[groups.record[range_of]], groups.groups[groups.group[range_of]]
     columns = {name: (group if name in GROUP_FIELDS else record)[name] for name in ROW_FIELDS}
     columns["serial"] = (groups.first[range_of] + number).astype(np.uint64)
-    return Rows(columns, (ordinals[range_of] + number).astype(np.uint32), None, names)
+    return Rows(columns, (ordinals[range_of] + number).astype(np.uint32), None, None, names)
 
 
 def _gather(heap: npt.NDArray[np.uint8], at: Array, dtype: np.dtype[Any]) -> Array:

@@ -154,6 +154,16 @@ def _sent(rows: Rows, place: Place) -> pa.Array:
     return pa.array((rows["flags"] & TransitionFlag.SENT) != 0)
 
 
+def _reason(rows: Rows, place: Place) -> pa.Array:
+    """The JSON that a rejection or dead-letter event carries; null elsewhere."""
+    told = None if rows.transitions is None else rows.transitions["detail_len"] > 0
+    if rows.transitions is None or told is None or not told.any():
+        return pa.nulls(len(rows), pa.string())
+    records = rows.transitions[told]
+    texts = utf8(heap_strings(rows.names, records["detail_offset"], records["detail_len"], pa.binary()))
+    return pc.replace_with_mask(pa.nulls(len(rows), pa.string()), pa.array(told), texts)
+
+
 def _names_of(attribute: str, field: str) -> Build:
     def build(rows: Rows, place: Place) -> pa.Array:
         source = rows.columns[field] if field in rows.columns else _arrivals(rows)[field]
@@ -314,6 +324,7 @@ COLUMNS: Final[tuple[Column, ...]] = (
     Column("delivery_delta", pa.int32(), "Added to the delivery count", _row("delivery_delta", _int)),
     Column("failure_delta", pa.int32(), "Added to the failure count", _row("failure_delta", _int)),
     Column("sent", pa.bool_(), "The delivery had been on the wire", _sent),
+    Column("reason", pa.string(), "Why, as JSON (condition, description), where one was given", _reason),
     _arrival(
         "producer_id",
         pa.int64(),

@@ -1,0 +1,184 @@
+"""`postroom ledger verify | dump | stats`: a look at a ledger, offline or beside the broker that writes it.
+
+They take no lock and change nothing. Exit code 1: there is no ledger, or it can't be read; 3: `verify` found
+damage.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from postroom.ledger.dump import Filter, Line, dump, iso
+from postroom.ledger.errors import LedgerError
+from postroom.ledger.stats import LedgerStats, stats
+from postroom.ledger.verify import Verification, verify
+
+EXIT_DAMAGED: Final = 3
+
+data_option = click.option(
+    "--data",
+    "folder",
+    type=click.Path(path_type=Path),
+    default=Path("postroom-data"),
+    show_default=True,
+    metavar="FOLDER",
+    help="The broker's data folder.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="JSON, for scripts.")
+
+
+@click.group()
+def ledger() -> None:
+    """The record of every message: check it, list it, count it. Works beside a running broker."""
+
+
+@ledger.command("verify")
+@data_option
+@json_option
+@click.option("--bodies", is_flag=True, help="Read every stored body too and compare its CRC.")
+def verify_command(folder: Path, as_json: bool, bodies: bool) -> None:
+    """Check files, seals, chains, CRCs, positions and every record; exit code 3 if anything is damaged."""
+    with _one_line_errors(), _progress("files", not as_json) as progress:
+        result = verify(folder, bodies, progress)
+    if as_json:
+        click.echo(json.dumps(asdict(result) | {"is_whole": result.is_whole}, indent=2))
+    else:
+        _show_verification(result)
+    if not result.is_whole:
+        sys.exit(EXIT_DAMAGED)
+
+
+def _show_verification(result: Verification) -> None:
+    for finding in result.findings:
+        click.echo(f"{'error' if finding.is_error else 'note '}  {finding.where}: {finding.what}")
+    bodies = f", {result.bodies_checked:,} bodies" if result.bodies_checked else ""
+    errors = sum(finding.is_error for finding in result.findings)
+    verdict = "whole" if result.is_whole else f"damaged: {errors} error{'s' if errors > 1 else ''}"
+    click.echo(f"{result.files} files, {result.records:,} records{bodies}: {verdict}")
+
+
+@ledger.command("stats")
+@data_option
+@json_option
+def stats_command(folder: Path, as_json: bool) -> None:
+    """What each queue holds and what became of the rest; files, bytes, epochs."""
+    with _one_line_errors(), _progress("records", not as_json) as progress:
+        counted = stats(folder, progress)
+    if as_json:
+        more = {"size_bytes": counted.size_bytes, "is_complete": counted.is_complete}
+        click.echo(json.dumps(asdict(counted) | more, indent=2))
+    else:
+        _show_stats(counted)
+
+
+def _show_stats(counted: LedgerStats) -> None:
+    console = Console()
+    table = Table("queue", "arrivals", "held", "by state", "ended", box=None, pad_edge=False)
+    for queue in counted.queues:
+        table.add_row(
+            queue.queue,
+            f"{queue.arrivals:,}",
+            f"{queue.held:,}",
+            _pairs(queue.states),
+            _pairs(queue.outcomes),
+        )
+    console.print(table)
+    files = Table("file", "bytes", "epoch", "positions", box=None, pad_edge=False)
+    for file in counted.files:
+        positions = f"{file.first_position:,}–{file.last_position:,}" if file.epoch else ""
+        files.add_row(file.name, f"{file.size_bytes:,}", str(file.epoch or ""), positions)
+    console.print(files)
+    if not counted.is_complete:
+        click.echo(f"History begins at position {counted.first_position:,}; what is older is not counted.")
+    click.echo(
+        f"Ledger {counted.ledger_id}: {counted.records:,} records, {counted.size_bytes:,} bytes,"
+        f" epochs {', '.join(map(str, counted.epochs))}, durable through position {counted.durable_through:,}"
+        + (f", from {iso(counted.first_time_us)} to {iso(counted.last_time_us)}" if counted.records else "")
+    )
+
+
+def _pairs(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {number:,}" for name, number in counts.items())
+
+
+@ledger.command("dump")
+@data_option
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option(
+    "--from", "first", type=click.IntRange(min=1), metavar="POSITION", help="The first position to show."
+)
+@click.option(
+    "--to", "last", type=click.IntRange(min=1), metavar="POSITION", help="The last position to show."
+)
+@click.option("--queue", metavar="NAME", help="Only what happens on this queue.")
+@click.option("--serial", type=click.IntRange(min=1), help="Only the message with this serial.")
+@click.option(
+    "--undecided",
+    is_flag=True,
+    help="Also what is written and not known to be synced: for a broker that is dead.",
+)
+def dump_command(
+    folder: Path,
+    as_json: bool,
+    first: int | None,
+    last: int | None,
+    queue: str | None,
+    serial: int | None,
+    undecided: bool,
+) -> None:
+    """Every event, one a line."""
+    show: Callable[[Line], str] = _json_line if as_json else _text_line
+    with _one_line_errors():
+        for line in dump(folder, Filter(first, last, queue, serial), undecided):
+            click.echo(show(line))
+
+
+def _json_line(line: Line) -> str:
+    return json.dumps(line, ensure_ascii=False)
+
+
+def _text_line(line: Line) -> str:
+    rest = dict(line)
+    head = f"{rest.pop('position'):>10}  {rest.pop('time')}"
+    if "record" in rest:
+        return f"{head}  {rest.pop('record')}  {_fields(rest)}"
+    change = f"{rest.pop('from')} → {rest.pop('to')}"
+    return f"{head}  {rest.pop('queue')}/{rest.pop('serial')}  {rest.pop('event')}: {change}  {_fields(rest)}"
+
+
+def _fields(fields: dict[str, Any]) -> str:
+    return " ".join(f"{name}={value}" for name, value in fields.items())
+
+
+# --- errors and progress ----------------------------------------------------------------------------
+
+
+@contextmanager
+def _one_line_errors() -> Iterator[None]:
+    """What a ledger refuses, as one line and exit code 1."""
+    try:
+        yield
+    except (LedgerError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+@contextmanager
+def _progress(unit: str, is_shown: bool) -> Iterator[Callable[[int, int], None] | None]:
+    """A bar on standard error while work goes on, where a person is looking."""
+    console = Console(stderr=True)
+    if not (is_shown and console.is_terminal):
+        yield None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(unit)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

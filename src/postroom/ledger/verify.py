@@ -1,0 +1,349 @@
+"""Is this ledger whole? Everything that can be checked from the outside, all findings at once, nothing
+changed.
+
+Reading (`reader`) stops at the first damage; this goes on and tells all of it: the seals from file to file,
+the chain of blocks, every CRC, that positions are dense and times never go back, that every record can be
+spelled out, and on demand the CRC of every body.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Final
+from zlib import crc32
+
+import numpy as np
+
+from postroom.ledger.block import BODY_TRAILER_BYTES
+from postroom.ledger.cases import TailVerdict
+from postroom.ledger.definitions import Definitions, is_definition
+from postroom.ledger.disk import Disk
+from postroom.ledger.errors import LedgerCorrupt
+from postroom.ledger.expand import Chunk, ExpandError, expand
+from postroom.ledger.files import Listing, bodies_name, events_name, journal_name, packed_name
+from postroom.ledger.headers import Seal, crc_matches
+from postroom.ledger.image import EventsImage, build_image, load_image
+from postroom.ledger.layout import PACKED_HEADER, PACKED_MAGIC, PACKED_ROW_DTYPE, Array
+from postroom.ledger.reader import LedgerReader
+from postroom.ledger.records import ArrivalFlag, RecordType
+from postroom.ledger.scan import (
+    Scan,
+    arrivals_of,
+    bodies_intact,
+    chunk_list_bytes,
+    piece_intact,
+    scan_journal,
+)
+from postroom.ledger.segments import SegmentReader, folder_of, walk_journal
+from postroom.model.codes import DelayCause, Event, HolderKind, Outcome, State
+
+Progress = Callable[[int, int], None]
+"""Called with (files done, files in all)."""
+
+LAST_CODE: Final = {
+    "from_state": max(State),
+    "to_state": max(State),
+    "holder_kind": max(HolderKind),
+    "event": max(Event),
+    "outcome": max(Outcome),
+    "causes": sum(DelayCause),
+}
+"""The highest value that each coded field may have in this version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is wrong, or worth a note. `where` is a file, or a file and a position in it."""
+
+    is_error: bool
+    where: str
+    what: str
+
+
+@dataclass(slots=True)
+class Verification:
+    """What was checked and what was found."""
+
+    folder: str
+    ledger_id: str = ""
+    first_position: int = 0
+    durable_through: int = 0
+    files: int = 0
+    records: int = 0
+    bodies_checked: int = 0
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no finding is an error."""
+        return not any(finding.is_error for finding in self.findings)
+
+    def error(self, where: str, what: str) -> None:
+        self.findings.append(Finding(True, where, what))
+
+    def note(self, where: str, what: str) -> None:
+        self.findings.append(Finding(False, where, what))
+
+
+def verify(folder: Path, bodies: bool = False, progress: Progress | None = None) -> Verification:
+    """Check a ledger. Raises ``NoLedger``; everything else that is wrong is a finding.
+
+    With `bodies` every stored body is read and its CRC compared. Beside a running broker a file may go
+    between two looks; what has gone is not checked.
+    """
+    result = Verification(str(folder))
+    seals = _check_chain(folder, result)
+    with folder_of(folder) as disk:
+        listing = Listing(disk.names())
+        checks = _checks(disk, listing, seals, bodies, result)
+        for done, (name, check) in enumerate(checks):
+            _guarded(disk, name, check, result)
+            if progress is not None:
+                progress(done + 1, len(checks))
+        for name in listing.unfinished:
+            result.note(name, "unfinished; the broker removes it at its next start")
+    return result
+
+
+def _check_chain(folder: Path, result: Verification) -> dict[int, Seal | None]:
+    """The look that every reader takes: what it refuses is a finding. Returns the seals of the files in
+    force."""
+    try:
+        reader = LedgerReader(folder)
+    except LedgerCorrupt as error:
+        result.error(Path(error.file).name, f"byte {error.offset}: {error.reason}")
+        return {}
+    result.ledger_id = str(reader.ledger_id)
+    result.first_position, result.durable_through = reader.first_position, reader.durable_through
+    if reader.first_position > 1:
+        result.note(
+            str(folder), f"history begins at position {reader.first_position}: older files were dropped"
+        )
+    if reader.undecided_records:
+        what = f"{reader.undecided_records} records after {reader.durable_through} may not be synced yet"
+        result.note(reader.segments[-1].name, what)
+    return {segment.number: segment.seal for segment in reader.segments}
+
+
+Check = Callable[[], None]
+
+
+def _checks(
+    disk: Disk, listing: Listing, seals: dict[int, Seal | None], bodies: bool, result: Verification
+) -> list[tuple[str, Check]]:
+    """One check a file, in the order of the files."""
+    checks: list[tuple[str, Check]] = []
+    for number in listing.events:
+        checks.append((events_name(number), partial(_check_events, disk, number, result)))
+    for number in listing.journal:
+        if number not in seals and seals:
+            result.note(
+                journal_name(number), "not in force: it was never begun, or another history replaced it"
+            )
+            continue
+        check = partial(_check_journal, disk, number, seals.get(number), bodies, result)
+        checks.append((journal_name(number), check))
+    if bodies:
+        for number in listing.bodies:
+            checks.append(
+                (bodies_name(number), partial(_check_bodies, disk, number, seals.get(number), result))
+            )
+        for packed in listing.packed:
+            checks.append((packed_name(packed), partial(_check_packed, disk, packed_name(packed), result)))
+    return checks
+
+
+def _guarded(disk: Disk, name: str, check: Check, result: Verification) -> None:
+    """A check whose refusals become findings, so that the next file is checked all the same."""
+    try:
+        check()
+        result.files += 1
+    except LedgerCorrupt as error:
+        finding = Finding(True, Path(error.file).name, f"byte {error.offset}: {error.reason}")
+        if finding not in result.findings:
+            result.findings.append(finding)
+    except FileNotFoundError:
+        result.note(name, "gone since the folder was listed: a broker is at work beside this")
+    except OSError as error:
+        result.error(name, f"can't be read: {error.strerror}")
+
+
+# --- records ----------------------------------------------------------------------------------------
+
+
+def _check_events(disk: Disk, number: int, result: Verification) -> None:
+    _check_records(events_name(number), load_image(disk, number, check=True), result)
+
+
+def _check_journal(disk: Disk, number: int, seal: Seal | None, bodies: bool, result: Verification) -> None:
+    scan, data = walk_journal(disk, number, seal)
+    name = journal_name(number)
+    if scan.verdict in (TailVerdict.CUT_TORN, TailVerdict.VOID_AFTER_SEAL):
+        kind = (
+            "a torn block, never acknowledged"
+            if scan.verdict is TailVerdict.CUT_TORN
+            else "void, behind the seal"
+        )
+        result.note(name, f"{len(data) - scan.end} bytes from byte {scan.end}: {kind}")
+    _check_records(name, build_image(scan, data), result)
+    if bodies:
+        _check_body_heaps(name, scan, data, result)
+
+
+def _check_records(name: str, image: EventsImage, result: Verification) -> None:
+    """Everything about the records of one file, but their CRCs, which the caller has compared."""
+    before = len(result.findings)
+    positions = _merged_positions(image)
+    result.records += len(positions)
+    expected = np.arange(image.first_position, image.first_position + len(positions), dtype=np.uint64)
+    if len(positions) != image.last_position - image.first_position + 1 or (positions != expected).any():
+        wrong = (
+            int(expected[np.argmax(positions != expected)])
+            if (positions != expected).any()
+            else image.last_position
+        )
+        result.error(name, f"positions are not dense: {wrong} is missing or out of order")
+        return
+    _check_times(name, image, result)
+    _check_codes(name, image, result)
+    _check_definitions(name, image, result)
+    if len(result.findings) == before:
+        _check_rows(name, image, result)
+
+
+def _merged_positions(image: EventsImage) -> Array:
+    positions = np.concatenate([image.arrivals["position"], image.own_transitions()["position"]])
+    positions.sort()
+    return positions
+
+
+def _check_times(name: str, image: EventsImage, result: Verification) -> None:
+    """Times never go back, in the order of positions."""
+    own = image.own_transitions()
+    positions = np.concatenate([image.arrivals["position"], own["position"]])
+    times = np.concatenate([image.arrivals["time_us"], own["time_us"]])[np.argsort(positions)]
+    back = np.flatnonzero(times[1:] < times[:-1])
+    if len(back):
+        result.error(
+            name,
+            f"position {image.first_position + int(back[0]) + 1}: its time is before that of the one before",
+        )
+
+
+def _check_codes(name: str, image: EventsImage, result: Verification) -> None:
+    """No state, event, holder or outcome is beyond what this version knows."""
+    for records in (image.arrivals, image.own_transitions()):
+        for code, last in LAST_CODE.items():
+            if code not in (records.dtype.names or ()):
+                continue
+            wrong = np.flatnonzero(records[code] > last)
+            if len(wrong):
+                one = records[int(wrong[0])]
+                result.error(
+                    name, f"position {one['position']}: {code} {one[code]} is unknown to this version"
+                )
+    kinds = image.own_transitions()["type"]
+    wrong = np.flatnonzero((kinds < min(RecordType)) | (kinds > max(RecordType)))
+    if len(wrong):
+        one = image.own_transitions()[int(wrong[0])]
+        result.error(
+            name, f"position {one['position']}: record type {one['type']} is unknown to this version"
+        )
+
+
+def _check_definitions(name: str, image: EventsImage, result: Verification) -> None:
+    """Every definition's detail lies in the heap and is what it should be."""
+    transitions = image.transitions[is_definition(image.transitions)]
+    names = np.frombuffer(image.names, np.uint8)
+    end = transitions["detail_offset"].astype(np.int64) + transitions["detail_len"]
+    wrong = np.flatnonzero(end > len(names))
+    if len(wrong):
+        result.error(
+            name, f"position {transitions['position'][wrong[0]]}: its detail lies outside the names heap"
+        )
+        return
+    definitions = Definitions(transitions, names)
+    try:
+        _ = (
+            definitions.queue_names,
+            definitions.producer_names,
+            definitions.holder_names,
+            definitions.routing_sets,
+        )
+    except (ValueError, KeyError) as error:
+        result.error(name, f"a definition can't be read: {error!r}")
+
+
+def _check_rows(name: str, image: EventsImage, result: Verification) -> None:
+    """Every record can be spelled out into entries, and no entry is older than its message or from the
+    future."""
+    segment = SegmentReader(image)
+    sets = segment.definitions(image.last_position).routing_sets
+    try:
+        for chunk in segment.chunks(image.first_position, image.last_position):
+            _check_ids(name, chunk, result)
+            for rows in expand(chunk, sets):
+                wrong = np.flatnonzero((rows["serial"] == 0) | (rows["serial"] > rows["position"]))
+                if len(wrong):
+                    result.error(name, f"position {rows['position'][wrong[0]]}: its serial is not before it")
+                    return
+    except ExpandError as error:
+        result.error(name, str(error))
+
+
+def _check_ids(name: str, chunk: Chunk, result: Verification) -> None:
+    """The ids of arrivals lie in the names heap."""
+    for id_name in ("message_id", "correlation_id", "group_id"):
+        end = chunk.arrivals[f"{id_name}_offset"].astype(np.int64) + chunk.arrivals[f"{id_name}_len"]
+        wrong = np.flatnonzero(end > len(chunk.names))
+        if len(wrong):
+            position = chunk.arrivals["position"][wrong[0]]
+            result.error(name, f"position {position}: its {id_name} lies outside the names heap")
+
+
+# --- bodies -----------------------------------------------------------------------------------------
+
+
+def _check_bodies(disk: Disk, number: int, seal: Seal | None, result: Verification) -> None:
+    """A .bodies file is the journal that it was."""
+    name = bodies_name(number)
+    data = memoryview(disk.open(name).view())
+    scan = scan_journal(disk.describe(name), data, seal)
+    if scan is None:
+        raise LedgerCorrupt(disk.describe(name), 0, "no valid header with a dictionary")
+    _check_body_heaps(name, scan, data, result)
+
+
+def _check_body_heaps(name: str, scan: Scan, data: memoryview, result: Verification) -> None:
+    for block in scan.blocks:
+        result.bodies_checked += int(
+            np.count_nonzero(arrivals_of(data, block)["flags"] & ArrivalFlag.BODY_STORED)
+        )
+        if not bodies_intact(data, block):
+            first, last = block.header.first_position, block.header.next_position() - 1
+            result.error(name, f"byte {block.offset}: a body of positions {first} to {last} is damaged")
+
+
+def _check_packed(disk: Disk, name: str, result: Verification) -> None:
+    """Every piece of a packed file: a body or a chunk with its CRC, or the list of a body's chunks."""
+    data = memoryview(disk.open(name).view())
+    head = bytes(data[: PACKED_HEADER.size_bytes])
+    if len(head) < PACKED_HEADER.size_bytes or not crc_matches(head):
+        raise LedgerCorrupt(disk.describe(name), 0, "no valid header of a packed file")
+    f = dict(
+        zip((field for field, _ in PACKED_HEADER.fields), PACKED_HEADER.struct.unpack(head), strict=True)
+    )
+    start, size = f["index_offset"], f["index_count"] * PACKED_ROW_DTYPE.itemsize
+    if (
+        f["magic"] != PACKED_MAGIC
+        or start + size > len(data)
+        or crc32(data[start : start + size]) != f["index_crc"]
+    ):
+        raise LedgerCorrupt(disk.describe(name), start, "the index of the packed file is damaged")
+    index = np.frombuffer(data, PACKED_ROW_DTYPE, f["index_count"], start)
+    for key, offset, length in zip(*(index[c].tolist() for c in ("key", "offset", "length")), strict=True):
+        result.bodies_checked += 1
+        is_piece = piece_intact(data, offset, length - BODY_TRAILER_BYTES)
+        if not is_piece and chunk_list_bytes(data, offset) != length:
+            result.error(name, f"byte {offset}: the body of position {key} is damaged")
