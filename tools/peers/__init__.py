@@ -1,7 +1,7 @@
 """Foreign brokers as real processes on loopback, and our own beside them, for benchmarks and tests.
 
-`install.sh` fetches the foreign ones into ``.tools/``. Each broker is a context manager that starts on free ports
-with a data folder of its own and leaves nothing running.
+`install.sh` fetches the foreign ones into ``.tools/``. Each broker is a context manager that starts on free
+ports with a data folder of its own and leaves nothing running.
 """
 
 from tools.peers.artemis import Artemis

@@ -97,7 +97,7 @@ class RabbitMQ(Broker):
         }
 
     def helpers(self) -> list[subprocess.Popen[bytes]]:
-        """Erlang's port mapper, ours and on loopback, instead of the daemon that Erlang would leave behind."""
+        """Erlang's port mapper, ours and on loopback, not the daemon that Erlang would leave behind."""
         epmd = sorted(self.erlang.glob("erts-*/bin/epmd"))[-1]
         command = [str(epmd), "-address", LOOPBACK, "-port", str(self.epmd_port)]
         quiet = subprocess.DEVNULL

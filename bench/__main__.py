@@ -1,0 +1,168 @@
+"""``python -m bench``: see ``--help``."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tools.peers import BrokerFailed
+from tools.peers.broker import ROOT
+
+from bench import loadtool, machine, memory, scale, syncs, tables, traffic
+from bench.contenders import CONTENDERS, Contender
+from bench.say import say
+
+SECTIONS = ("rates", "latency", "syncs", "memory", "recovery", "decode")
+OUT = ROOT / "bench/out"
+DOCUMENTED = ROOT / "docs/reference/benchmarks.inc"
+SYNC_RUN_MESSAGES = 50_000
+
+
+@dataclass
+class Run:
+    """Everything that one run has found."""
+
+    machine: dict[str, str]
+    client: dict[str, object]
+    traffic: dict[str, traffic.Measured] = field(default_factory=dict)
+    waiting: memory.Waiting | None = None
+    recovery: dict[str, str] = field(default_factory=dict)
+    decode: dict[str, str] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+
+    def markdown(self) -> str:
+        """The run as the page shows it."""
+        parts = [f"### Machine and client\n\n{tables.facts({**self.machine, **_texts(self.client)})}"]
+        if self.traffic:
+            parts.append(f"### Versions and settings\n\n{tables.versions(self.traffic)}")
+            parts.append(f"### Rates\n\n{tables.rates(self.traffic)}")
+            parts.append(f"### Latency\n\n{tables.latency(self.traffic)}")
+        if self.waiting:
+            parts.append(f"### Memory and restart\n\n{tables.waiting(self.waiting)}")
+        for title, values in (("Recovery", self.recovery), ("Decoding", self.decode)):
+            if values:
+                parts.append(f"### {title}\n\n{tables.facts(values)}")
+        if self.failures:
+            parts.append("### Failed\n\n" + "".join(f"- {failure}\n" for failure in self.failures))
+        return "\n".join(parts)
+
+
+def _texts(values: dict[str, object]) -> dict[str, str]:
+    return {key.replace("_", " "): str(value) for key, value in values.items()}
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """The options of one run."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small sizes, two rounds: minutes, not an hour")
+    parser.add_argument("--sections", default=",".join(SECTIONS), help=f"of {', '.join(SECTIONS)}")
+    keys = ", ".join(contender.key for contender in CONTENDERS)
+    parser.add_argument("--contenders", default="", help=f"of {keys} (default: all)")
+    parser.add_argument("--rounds", type=int, help="interleaved rounds (5; quick: 2)")
+    parser.add_argument("--messages", type=int, help="messages in each timed run (200,000; quick: 50,000)")
+    parser.add_argument(
+        "--waiting", type=int, help="messages of the memory section (10,000,000; quick: 1,000,000)"
+    )
+    parser.add_argument("--document", action="store_true", help=f"also write {DOCUMENTED.relative_to(ROOT)}")
+    return parser.parse_args(arguments)
+
+
+def _chosen(names: str, known: list[str], what: str) -> list[str]:
+    wanted = [name for name in names.split(",") if name]
+    unknown = [name for name in wanted if name not in known]
+    if unknown:
+        sys.exit(f"bench: no {what} called {', '.join(unknown)}; there are {', '.join(known)}")
+    return wanted or known
+
+
+def _sizes(options: argparse.Namespace) -> traffic.Sizes:
+    messages = options.messages or (50_000 if options.quick else 200_000)
+    rounds = options.rounds or (2 if options.quick else 5)
+    return traffic.Sizes(messages=messages, rounds=rounds, warm_up_s=2.0 if options.quick else 4.0)
+
+
+def _count_syncs(contenders: list[Contender], run: Run) -> None:
+    if not syncs.available():
+        run.failures.append("messages a sync: strace is not installed")
+        return
+    for contender in contenders:
+        say(f"counting syncs: {contender.key}")
+        for label, value in syncs.messages_per_sync(contender, SYNC_RUN_MESSAGES).items():
+            run.traffic.setdefault(label, traffic.Measured()).add("messages_per_sync", value)
+
+
+def measure(options: argparse.Namespace, run: Run) -> None:
+    """Runs the chosen sections; one that fails is named in the table and doesn't end the others."""
+    sections = set(_chosen(options.sections, list(SECTIONS), "section"))
+    keys = _chosen(options.contenders, [contender.key for contender in CONTENDERS], "contender")
+    contenders = [contender for contender in CONTENDERS if contender.key in keys]
+    waiting = options.waiting or (1_000_000 if options.quick else 10_000_000)
+
+    def traffic_section() -> None:
+        traffic.measure(contenders, _sizes(options), sections, run.traffic)
+
+    def memory_section() -> None:
+        run.waiting = memory.measure(waiting)
+
+    def recovery_section() -> None:
+        run.recovery = scale.recovery(options.quick)
+
+    def decode_section() -> None:
+        run.decode = scale.decode(options.quick)
+
+    steps = [
+        (bool(sections & {"rates", "latency"}), "rates and latency", traffic_section),
+        ("syncs" in sections, "syncs", lambda: _count_syncs(contenders, run)),
+        ("memory" in sections, "memory", memory_section),
+        ("recovery" in sections, "recovery", recovery_section),
+        ("decode" in sections, "decode", decode_section),
+    ]
+    for wanted, name, step in steps:
+        if wanted:
+            say(f"section {name}")
+            _guarded(name, step, run)
+
+
+def _guarded(name: str, step: Any, run: Run) -> None:
+    try:
+        step()
+    except (loadtool.LoadFailed, BrokerFailed, scale.ScaleFailed) as failed:
+        say(f"{name} failed: {failed}")
+        run.failures.append(f"{name}: {str(failed).splitlines()[0]}")
+
+
+def save(run: Run, document: bool) -> None:
+    """Writes results.json and table.md, and the documentation's table where asked."""
+    OUT.mkdir(parents=True, exist_ok=True)
+    (OUT / "results.json").write_text(json.dumps(dataclasses.asdict(run), indent=1) + "\n")
+    (OUT / "table.md").write_text(run.markdown())
+    if document:
+        DOCUMENTED.write_text(run.markdown())
+
+
+def main() -> int:
+    """Measures, prints the tables, saves them; exit code 1 when a section failed."""
+    options = parse(sys.argv[1:])
+    sizes = _sizes(options)
+    client = {
+        **dataclasses.asdict(sizes),
+        "delivery": "at least once, durable",
+        "day": time.strftime("%Y-%m-%d"),
+    }
+    run = Run(machine.describe(), client)
+    loadtool.build()
+    measure(options, run)
+    save(run, options.document)
+    print(run.markdown())
+    say(f"saved in {Path(OUT).relative_to(ROOT)}")
+    return 1 if run.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

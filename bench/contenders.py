@@ -1,0 +1,65 @@
+"""Who is measured: each broker with its settings, and the queues that stand for the rows of the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tools.peers import Artemis, Broker, Postroom, RabbitMQ
+from tools.peers.postroom import COMPILED, INTERPRETED
+
+RABBIT_BEST_CONFIG: dict[str, str] = {}
+RABBIT_BEST_ENVIRONMENT: dict[str, str] = {}
+RABBIT_BEST_CLASSIC: dict[str, str] = {}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the tables: a queue of a contender, and a second one for what runs beside it."""
+
+    label: str
+    queue: str
+    beside: str
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One broker process and the rows that it serves, measured one after another."""
+
+    key: str
+    start: Callable[[Path], Broker]
+    rows: list[Row] = field(default_factory=list)
+
+
+def _rabbit(folder: Path) -> Broker:
+    queues = {f"{kind}-beside": {"x-queue-type": kind} for kind in ("quorum", "classic")}
+    return RabbitMQ(folder, queues=queues)
+
+
+def _rabbit_best(folder: Path) -> Broker:
+    classic = {"x-queue-type": "classic", **RABBIT_BEST_CLASSIC}
+    queues = {"quorum-beside": {"x-queue-type": "quorum"}, "classic": classic, "classic-beside": classic}
+    return RabbitMQ(folder, config=RABBIT_BEST_CONFIG, environment=RABBIT_BEST_ENVIRONMENT, queues=queues)
+
+
+def _rabbit_rows(suffix: str = "") -> list[Row]:
+    return [Row(f"RabbitMQ {kind}{suffix}", kind, f"{kind}-beside") for kind in ("quorum", "classic")]
+
+
+def _artemis(journal: str) -> Callable[[Path], Broker]:
+    return lambda folder: Artemis(folder, journal=journal, queues=("bench", "beside"))
+
+
+CONTENDERS = [
+    Contender("postroom", lambda folder: Postroom(folder, COMPILED), [Row("Postroom", "bench", "beside")]),
+    Contender(
+        "interpreted",
+        lambda folder: Postroom(folder, INTERPRETED),
+        [Row("Postroom interpreted", "bench", "beside")],
+    ),
+    Contender("rabbitmq", _rabbit, _rabbit_rows()),
+    Contender("rabbitmq-best", _rabbit_best, _rabbit_rows(", tuned")),
+    Contender("artemis", _artemis("ASYNCIO"), [Row("Artemis ASYNCIO", "bench", "beside")]),
+    Contender("artemis-nio", _artemis("NIO"), [Row("Artemis NIO", "bench", "beside")]),
+]

@@ -1,0 +1,94 @@
+"""The load client: building it, running it, reading its report."""
+
+from __future__ import annotations
+
+import functools
+import json
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.peers.broker import LOOPBACK, ROOT, Broker, find_installed
+
+SOURCES = ROOT / "bench/loadclient"
+BINARY = ROOT / "build/loadclient"
+PATIENCE_S = 30
+COMPILE_OPTIONS = ("-std=gnu11", "-O2", "-Wall", "-Wextra")
+
+
+class LoadFailed(Exception):
+    """The load client ended with an error, or with lost, doubled or foreign messages."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What one run of the load client said."""
+
+    sent: int
+    accepted: int
+    refused: int
+    received: int
+    missing: int
+    duplicates: int
+    foreign: int
+    out_of_order: int
+    seconds: float
+    rate: float
+    cpu_seconds: float
+    latency_us: dict[str, float]
+    error: str | None
+
+
+@functools.cache
+def build() -> Path:
+    """Compiles the load client where its sources are newer than it, and returns its path."""
+    sources = sorted(SOURCES.glob("*.[ch]"))
+    if BINARY.exists() and BINARY.stat().st_mtime > max(source.stat().st_mtime for source in sources):
+        return BINARY
+    header = find_installed("usr/include/proton/engine.h")
+    library = find_installed("usr/lib/*-linux-gnu/libqpid-proton-core.so.[0-9]*")
+    BINARY.parent.mkdir(parents=True, exist_ok=True)
+    command = ["cc", *COMPILE_OPTIONS, f"-I{header.parents[1]}", "-o", str(BINARY)]
+    command += [str(source) for source in sources if source.suffix == ".c"]
+    command += [str(library), f"-Wl,-rpath,{library.parent}", "-lm"]
+    subprocess.run(command, check=True)
+    return BINARY
+
+
+def command_line(broker: Broker, mode: str, queue: str, **options: object) -> list[str]:
+    """The load client's command; `options` are its long options with underscores (True for a flag)."""
+    command = [str(build()), mode, "--host", LOOPBACK, "--port", str(broker.port)]
+    command += ["--send-address", broker.send_address(queue)]
+    command += ["--receive-address", broker.receive_address(queue), "--patience", str(PATIENCE_S)]
+    for name, value in options.items():
+        command.append("--" + name.replace("_", "-"))
+        if value is not True:
+            command.append(str(value))
+    return command
+
+
+def read_report(output: str, errors: str) -> Report:
+    """Reads a report; raises LoadFailed when the run wasn't clean."""
+    try:
+        said = json.loads(output)
+    except ValueError:
+        raise LoadFailed(f"the load client said {output!r} and {errors!r}") from None
+    report = Report(**{name: said[name] for name in Report.__dataclass_fields__})
+    if report.error or report.refused or report.missing or report.duplicates or report.foreign:
+        raise LoadFailed(f"{said['mode']}: {output.strip()}")
+    return report
+
+
+def run(broker: Broker, mode: str, queue: str, **options: object) -> Report:
+    """Runs the load client to its end."""
+    done = subprocess.run(command_line(broker, mode, queue, **options), capture_output=True, text=True)
+    try:
+        return read_report(done.stdout, done.stderr)
+    except LoadFailed as failed:
+        raise LoadFailed(f"{broker.name}: {failed}; its log ends:\n{broker.log_tail(5)}") from None
+
+
+def start(broker: Broker, mode: str, queue: str, **options: object) -> subprocess.Popen[str]:
+    """Starts the load client in the background; give its output to `read_report` after `communicate`."""
+    command = command_line(broker, mode, queue, **options)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -1,0 +1,11 @@
+"""Progress for people, on standard error; results go to standard output and to files."""
+
+import sys
+import time
+
+_BEGUN = time.monotonic()
+
+
+def say(text: str) -> None:
+    """One line with the time since the start."""
+    print(f"[{time.monotonic() - _BEGUN:7.1f} s] {text}", file=sys.stderr, flush=True)

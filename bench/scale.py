@@ -1,0 +1,32 @@
+"""Recovery and decoding: the ledger's own benchmarks, run as the programs that they are."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+from tools.peers.broker import ROOT
+
+
+class ScaleFailed(Exception):
+    """A benchmark program ended with an error."""
+
+
+def _run(program: str, *arguments: str) -> dict[str, str]:
+    command = [sys.executable, str(ROOT / "bench" / program), "--json", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise ScaleFailed(f"{program} failed: {(done.stderr or done.stdout).strip().splitlines()[-1:]}")
+    said = json.loads(done.stdout.strip().splitlines()[-1])
+    return {str(key).replace("_", " "): str(value) for key, value in said.items()}
+
+
+def recovery(quick: bool) -> dict[str, str]:
+    """How fast a ledger's events are folded into a broker's state."""
+    return _run("ledger_scale.py", *(["--quick"] if quick else []))
+
+
+def decode(quick: bool) -> dict[str, str]:
+    """How fast `.events` files become Arrow tables."""
+    return _run("reader_bench.py", *(["--quick"] if quick else []))

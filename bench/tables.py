@@ -1,0 +1,102 @@
+"""Results as Markdown: medians with the interval seen, and ratios beside them."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable
+
+from bench.floor import LABEL as FLOOR
+from bench.memory import Waiting
+from bench.traffic import Measured
+
+REFERENCE = "RabbitMQ quorum"
+"""Whose median the ratios are to."""
+
+
+def markdown_table(header: list[str], rows: Iterable[list[str]]) -> str:
+    """A table with its numbers to the right."""
+    lines = ["| " + " | ".join(header) + " |", "|---|" + "---:|" * (len(header) - 1)]
+    lines += ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def whole(value: float) -> str:
+    """A rate: 12,345."""
+    return f"{value:,.0f}"
+
+
+def spread(values: list[float], show: Callable[[float], str] = whole) -> str:
+    """Median and, for several values, the smallest and largest."""
+    if not values:
+        return "–"
+    middle = show(statistics.median(values))
+    return middle if len(values) == 1 else f"{middle} ({show(min(values))}–{show(max(values))})"
+
+
+def _ratio(values: list[float], reference: list[float]) -> str:
+    if not values or not reference:
+        return "–"
+    return f"{statistics.median(values) / statistics.median(reference):.2f}"
+
+
+def rates(results: dict[str, Measured]) -> str:
+    """Messages a second in, out and both at once, each with its ratio to the reference."""
+    reference = results.get(REFERENCE, Measured())
+    header = ["messages a second", "enqueue", "×", "dequeue", "×", "both at once", "×", "messages a sync"]
+    rows = []
+    for label, measured in results.items():
+        row = [label]
+        for name in ("enqueue", "dequeue", "both"):
+            values = measured.values.get(name, [])
+            row += [spread(values), _ratio(values, reference.values.get(name, []))]
+        rows.append([*row, spread(measured.values.get("messages_per_sync", []))])
+    note = f"× is the ratio to {REFERENCE}, of medians. `{FLOOR}` syncs after every record.\n"
+    return markdown_table(header, rows) + "\n" + note
+
+
+def latency(results: dict[str, Measured]) -> str:
+    """One message in flight, idle and beside a saturating sender."""
+    header = [
+        "accepted after, µs",
+        "idle p50",
+        "idle p99",
+        "beside p50",
+        "beside p99",
+        "messages/s of the other",
+    ]
+    names = ("ping_p50_us", "ping_p99_us", "beside_p50_us", "beside_p99_us", "beside_flood_rate")
+    rows = [[label, *(spread(m.values.get(name, [])) for name in names)] for label, m in results.items()]
+    return markdown_table(header, rows)
+
+
+def waiting(seen: Waiting) -> str:
+    """Memory and restart with many messages waiting."""
+    share = seen.messages // 1_000_000
+    rows = [
+        ["peak RssAnon while filling", f"{seen.peak_filling / 2**20:,.0f} MiB"],
+        ["enqueue on an empty queue", f"{spread(seen.empty_rates)} /s"],
+        ["enqueue, the whole filling", f"{whole(seen.fill_rate)} /s"],
+        ["enqueue on the full queue", f"{spread(seen.full_rates)} /s"],
+        ["full / empty", f"{seen.full_over_empty:.2f}"],
+        ["ledger on disk", f"{seen.ledger_bytes / 2**20:,.0f} MiB"],
+        ["clean stop", f"{seen.stop_s:.1f} s"],
+    ]
+    for end, (seconds, peak) in seen.restarts.items():
+        rows.append([f"start to first delivery after {end}", f"{seconds:.1f} s"])
+        rows.append([f"peak RssAnon of that start ({end})", f"{peak / 2**20:,.0f} MiB"])
+    return markdown_table([f"{share or seen.messages} million waiting" if share else "waiting", "seen"], rows)
+
+
+def versions(results: dict[str, Measured]) -> str:
+    """Who was measured, and what was set apart from defaults."""
+    rows = [
+        [label, m.version, ", ".join(f"{key} = {value}" for key, value in m.settings.items()) or "defaults"]
+        for label, m in results.items()
+        if m.version
+    ]
+    return markdown_table(["", "version", "settings"], rows)
+
+
+def facts(values: dict[str, str]) -> str:
+    """A two-column table."""
+    return markdown_table(["", ""], ([key, value] for key, value in values.items()))

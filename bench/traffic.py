@@ -1,0 +1,129 @@
+"""Rates and latencies of all contenders in interleaved rounds: each starts each broker anew, without data."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tools.peers import Broker
+
+from bench import floor, loadtool
+from bench.contenders import Contender, Row
+from bench.say import say
+
+IDLE_PINGS = 2000
+BESIDE_S = 4.0
+BESIDE_LEAD_S = 1.0
+"""The saturating sender starts this much before the synchronous one, and ends as much later."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much traffic a run makes."""
+
+    messages: int = 200_000
+    """In each timed run of `enqueue`, `dequeue` and `both`."""
+    rounds: int = 5
+    warm_up_s: float = 4.0
+    body_bytes: int = 1024
+    window: int = 1000
+
+
+@dataclass
+class Measured:
+    """What one row has shown: a list by measurement, one value a round."""
+
+    values: dict[str, list[float]] = field(default_factory=dict)
+    version: str = ""
+    settings: dict[str, str] = field(default_factory=dict)
+
+    def add(self, name: str, value: float) -> None:
+        """One more value of a measurement."""
+        self.values.setdefault(name, []).append(value)
+
+
+def measure(
+    contenders: list[Contender], sizes: Sizes, sections: set[str], results: dict[str, Measured]
+) -> None:
+    """All rounds; fills `results` by row label, the floor among them."""
+    for number in range(1, sizes.rounds + 1):
+        _measure_floor(results.setdefault(floor.LABEL, Measured()))
+        for contender in contenders:
+            say(f"round {number} of {sizes.rounds}: {contender.key}")
+            with tempfile.TemporaryDirectory(prefix="bench-") as name:
+                _measure_contender(contender, Path(name), sizes, sections, results)
+
+
+def _measure_floor(measured: Measured) -> None:
+    with tempfile.TemporaryDirectory(prefix="bench-") as name:
+        found = floor.measure(Path(name))
+    measured.add("enqueue", found.rate)
+    measured.add("ping_p50_us", found.p50_us)
+    measured.add("ping_p99_us", found.p99_us)
+
+
+def _measure_contender(
+    contender: Contender, folder: Path, sizes: Sizes, sections: set[str], results: dict[str, Measured]
+) -> None:
+    with contender.start(folder) as broker:
+        for row in contender.rows:
+            measured = results.setdefault(
+                row.label, Measured(version=broker.version(), settings=broker.settings())
+            )
+            traffic = _Traffic(broker, row, sizes, measured)
+            traffic.warm_up()
+            if "rates" in sections:
+                traffic.rates()
+            if "latency" in sections:
+                traffic.latency()
+
+
+class _Traffic:
+    """The timed runs of one row in one round."""
+
+    def __init__(self, broker: Broker, row: Row, sizes: Sizes, measured: Measured) -> None:
+        self.broker, self.row, self.sizes, self.measured = broker, row, sizes, measured
+        self.common: dict[str, object] = {"body_bytes": sizes.body_bytes, "window": sizes.window}
+
+    def warm_up(self) -> None:
+        """Just-in-time compilers, caches and files get their time, alike for all."""
+        loadtool.run(
+            self.broker, "both", self.row.queue, messages=0, seconds=self.sizes.warm_up_s, **self.common
+        )
+
+    def rates(self) -> None:
+        """In, out, and both at once."""
+        for name, mode in (("enqueue", "send"), ("dequeue", "receive"), ("both", "both")):
+            report = loadtool.run(
+                self.broker, mode, self.row.queue, messages=self.sizes.messages, **self.common
+            )
+            self.measured.add(name, report.rate)
+
+    def latency(self) -> None:
+        """One message in flight on an idle broker, then beside a saturating sender to another queue."""
+        self._ping("ping", messages=IDLE_PINGS)
+        seconds = BESIDE_S + 2 * BESIDE_LEAD_S
+        flood = loadtool.start(
+            self.broker, "send", self.row.beside, messages=0, seconds=seconds, **self.common
+        )
+        try:
+            self._wait_for_flood(flood)
+            self._ping("beside", messages=0, seconds=BESIDE_S)
+            output, errors = flood.communicate()
+        finally:
+            flood.kill()
+        self.measured.add("beside_flood_rate", loadtool.read_report(output, errors).rate)
+
+    def _wait_for_flood(self, flood: subprocess.Popen[str]) -> None:
+        try:
+            flood.wait(BESIDE_LEAD_S)
+        except subprocess.TimeoutExpired:
+            return
+        loadtool.read_report(*flood.communicate())
+
+    def _ping(self, name: str, **limits: object) -> None:
+        report = loadtool.run(self.broker, "ping", self.row.queue, body_bytes=self.sizes.body_bytes, **limits)
+        self.measured.add(f"{name}_p50_us", report.latency_us["p50"])
+        self.measured.add(f"{name}_p99_us", report.latency_us["p99"])
