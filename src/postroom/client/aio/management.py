@@ -21,6 +21,7 @@ from postroom.client.message import Message
 __all__ = ["ManagementClient"]
 
 MANAGEMENT_NODE: Final = "$management"
+QUERY_PAGE_ROWS: Final = 1_000
 
 
 class ManagementClient:
@@ -102,10 +103,14 @@ class ManagementClient:
 
     async def query(self, kind: str, attribute_names: Sequence[str] = ()) -> list[dict[str, object]]:
         """All things of type ``kind``, with the attributes named (none named: all)."""
-        reply = await self.request(
-            "QUERY", body={"attributeNames": list(attribute_names)}, properties={"entityType": kind}
-        )
-        return rows_of_query(reply)
+        found: list[dict[str, object]] = []
+        while True:
+            page = {"entityType": kind, "offset": len(found), "count": QUERY_PAGE_ROWS}
+            body = {"attributeNames": list(attribute_names)}
+            rows = rows_of_query(await self.request("QUERY", body=body, properties=page))
+            found += rows
+            if len(rows) < QUERY_PAGE_ROWS:
+                return found
 
     async def close(self) -> None:
         """Close the links to the management node."""
