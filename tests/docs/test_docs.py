@@ -1,0 +1,39 @@
+"""The documentation builds without a warning, and what README names exists."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_documentation_builds_without_warnings(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-W",
+        "--keep-going",
+        "-q",
+        "-b",
+        "html",
+        "docs",
+        str(tmp_path),
+    ]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110)
+    assert done.returncode == 0, done.stderr
+
+
+def test_links_of_readme_and_contributing_lead_somewhere() -> None:
+    for page in ("README.md", "CONTRIBUTING.md"):
+        targets = re.findall(r"\]\(([^)#]+)", (ROOT / page).read_text())
+        missing = [t for t in targets if not t.startswith("http") and not (ROOT / t).exists()]
+        assert not missing, f"{page} links to {missing}"
+
+
+def test_make_targets_named_in_readme_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    named = set(re.findall(r"`?make ([a-z-]+)", (ROOT / "README.md").read_text()))
+    missing = [target for target in named if not re.search(rf"^{target}:", makefile, re.M)]
+    assert not missing

@@ -1,0 +1,194 @@
+"""A disk in memory that loses and tears what was not synced.
+
+It keeps two versions of everything: what a running process sees, and what would be there after a power cut. A crash
+decides, by the seed, for each unsynced write which of its sectors reached the platter, and for the folder how many of the
+unsynced names did. It implements ``postroom.ledger.disk.Disk``.
+"""
+
+from collections.abc import Sequence
+from random import Random
+
+from postroom.ledger.disk import Bytes
+
+SECTOR_BYTES = 512
+
+
+class SimFile:
+    """One file: its bytes now, its bytes on the platter, and the writes between them."""
+
+    def __init__(self, disk: "SimDisk") -> None:
+        self._disk = disk
+        self.now = bytearray()
+        self.platter = bytearray()
+        self.unsynced: list[tuple[int, bytes]] = []
+
+    def write_at(self, offset: int, parts: Sequence[Bytes]) -> None:
+        self._disk.check_alive("write")
+        data = b"".join(bytes(part) for part in parts)
+        _overlay(self.now, offset, data)
+        self.unsynced.append((offset, data))
+        self._disk.operations += 1
+
+    def sync(self) -> None:
+        self._disk.check_alive("sync")
+        self._disk.operations += 1
+        if self._disk.skip_syncs:
+            return
+        for offset, data in self.unsynced:
+            _overlay(self.platter, offset, data)
+        self.unsynced.clear()
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        return bytes(self.now[offset : offset + size])
+
+    def view(self) -> bytes:
+        return bytes(self.now)
+
+    def size_bytes(self) -> int:
+        return len(self.now)
+
+    def reserve(self, offset: int, size: int) -> None:
+        """Space never runs out here."""
+
+    def release_reserve(self) -> None:
+        """Nothing was set aside."""
+
+    def fileno(self) -> int:
+        return -1
+
+    def close(self) -> None:
+        """Files are closed by the crash or by nobody; nothing depends on it."""
+
+    def lose_power(self, random: Random) -> None:
+        """What the next process finds: synced bytes, and of the rest whatever sectors made it."""
+        for offset, data in self.unsynced:
+            self._settle(offset, data, random)
+        self.unsynced.clear()
+        self.now = bytearray(self.platter)
+
+    def _settle(self, offset: int, data: bytes, random: Random) -> None:
+        fate = random.randrange(4)
+        if fate == 0:
+            return
+        if fate == 1:
+            _overlay(self.platter, offset, data)
+        elif fate == 2:
+            _overlay(self.platter, offset, data[: random.randrange(len(data) + 1)])
+        else:
+            for start in range(0, len(data), SECTOR_BYTES):
+                if random.random() < 0.5:
+                    _overlay(self.platter, offset + start, data[start : start + SECTOR_BYTES])
+
+
+def _overlay(target: bytearray, offset: int, data: bytes) -> None:
+    if len(target) < offset:
+        target.extend(bytes(offset - len(target)))
+    target[offset : offset + len(data)] = data
+
+
+class PowerLost(Exception):
+    """The process reached for the disk after its crash: it must have stopped by then."""
+
+
+class SimDisk:
+    """A folder of such files. `crash` cuts the power; `reopened` is the disk that the next process finds."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, SimFile] = {}
+        self.platter_names: dict[str, SimFile] = {}
+        self.unsynced_names: list[tuple[str, str, SimFile | None]] = []
+        self.operations = 0
+        self.crash_at_operation: int | None = None
+        self.skip_syncs = False
+        """A planted bug: syncs are answered and not done."""
+        self.dead = False
+
+    def check_alive(self, what: str) -> None:
+        """Raises PowerLost if the power is gone, or goes now."""
+        if self.crash_at_operation is not None and self.operations >= self.crash_at_operation:
+            self.dead = True
+        if self.dead:
+            raise PowerLost(what)
+
+    def describe(self, name: str) -> str:
+        return f"simulated/{name}"
+
+    def create(self, name: str) -> SimFile:
+        self.check_alive("create")
+        self.operations += 1
+        file = self.files[name] = SimFile(self)
+        self.unsynced_names.append(("create", name, file))
+        return file
+
+    def open(self, name: str) -> SimFile:
+        if name not in self.files:
+            raise FileNotFoundError(name)
+        return self.files[name]
+
+    def rename(self, old: str, new: str) -> None:
+        self.check_alive("rename")
+        self.operations += 1
+        self.files[new] = self.files.pop(old)
+        self.unsynced_names.append(("rename", f"{old}\0{new}", self.files[new]))
+
+    def remove(self, name: str) -> None:
+        self.check_alive("remove")
+        self.operations += 1
+        if self.files.pop(name, None) is None:
+            raise FileNotFoundError(name)
+        self.unsynced_names.append(("remove", name, None))
+
+    def names(self) -> list[str]:
+        return sorted(self.files)
+
+    def sync_names(self) -> None:
+        self.check_alive("sync_names")
+        self.operations += 1
+        if not self.skip_syncs:
+            self.platter_names = dict(self.files)
+            self.unsynced_names.clear()
+
+    def sync_fileno(self) -> int:
+        return -1
+
+    def lock(self, standby: bool) -> None:
+        """One process at a time: the simulation never starts two."""
+
+    def unlock(self) -> None:
+        """See `lock`."""
+
+    def crash(self, random: Random) -> "SimDisk":
+        """Cut the power; returns the disk as the next process finds it."""
+        self.dead = True
+        survived = SimDisk()
+        names = dict(self.platter_names)
+        for kind, name, file in self.unsynced_names[: random.randrange(len(self.unsynced_names) + 1)]:
+            _replay_name(names, kind, name, file)
+        for name in sorted(names):
+            names[name].lose_power(random)
+        return survived.adopt(names)
+
+    def copy(self) -> "SimDisk":
+        """The same bytes on a disk of its own, everything synced: to recover twice from one state."""
+        names = {}
+        for name, file in self.files.items():
+            names[name] = twin = SimFile(self)
+            twin.now, twin.platter = bytearray(file.now), bytearray(file.now)
+        return SimDisk().adopt(names)
+
+    def adopt(self, names: dict[str, SimFile]) -> "SimDisk":
+        for file in names.values():
+            file._disk = self
+        self.files, self.platter_names = names, dict(names)
+        return self
+
+
+def _replay_name(names: dict[str, SimFile], kind: str, name: str, file: SimFile | None) -> None:
+    if kind == "create" and file is not None:
+        names[name] = file
+    elif kind == "remove":
+        names.pop(name, None)
+    elif kind == "rename":
+        old, new = name.split("\0")
+        if old in names:
+            names[new] = names.pop(old)

@@ -1,0 +1,188 @@
+"""What must be true of every message, whatever happened: the promises of the design, kept beside the broker.
+
+The oracle hears what clients did and what they were told, and nothing of how the broker works. Each message has an id of its own in
+its body. A `Broken` promise names the message and what was seen.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class Broken(AssertionError):
+    """A promise was broken."""
+
+
+class Answer(Enum):
+    """What the sender of a message knows."""
+
+    UNKNOWN = "unknown"
+    ACCEPTED = "accepted"
+    REFUSED = "refused"
+    ROLLED_BACK = "rolled back"
+
+
+@dataclass
+class Fate:
+    """Everything the clients know of one message."""
+
+    id: int
+    queue: str
+    stream: tuple[str, int]
+    """Producer and priority: order is promised within it and the queue."""
+    durable: bool
+    expiry_us: int
+    unit: "Unit | None"
+    answer: Answer = Answer.UNKNOWN
+    accepted_in_life: int = 0
+    deliveries: int = 0
+    settled_by: str = ""
+    """The outcome that a consumer gave and the broker has answered, or "" while none."""
+    given: set[str] = field(default_factory=set)
+    """Outcomes that consumers gave, answered or not."""
+    lost_possible: bool = False
+    order_perturbed: bool = False
+
+
+@dataclass
+class Unit:
+    """A transaction: its messages stand or fall together."""
+
+    decision: str = "open"
+    """open, committing, committed, rolled back, unknown"""
+    sent: list[Fate] = field(default_factory=list)
+    received: list[Fate] = field(default_factory=list)
+
+
+class Oracle:
+    """Judges one run."""
+
+    def __init__(self, dead_letter_queue: str) -> None:
+        self.fates: dict[int, Fate] = {}
+        self.life = 1
+        """Counts the broker's processes: each crash ends one."""
+        self.dead_letter_queue = dead_letter_queue
+        self._newest: dict[tuple[str, str, tuple[str, int]], int] = {}
+        self.checks = 0
+
+    def sent(
+        self, queue: str, stream: tuple[str, int], durable: bool, expiry_us: int, unit: Unit | None
+    ) -> Fate:
+        fate = Fate(len(self.fates) + 1, queue, stream, durable, expiry_us, unit)
+        self.fates[fate.id] = fate
+        if unit is not None:
+            unit.sent.append(fate)
+        return fate
+
+    def answered(self, fate: Fate, answer: Answer) -> None:
+        fate.answer = answer
+        fate.accepted_in_life = self.life
+
+    def delivered(self, id: int, queue: str, count: int, consumer: str) -> Fate:
+        """``consumer`` was given message ``id`` with this delivery count."""
+        self.checks += 1
+        fate = self.fates.get(id)
+        if fate is None:
+            raise Broken(f"message {id} was delivered from {queue} and never sent")
+        if queue not in (fate.queue, self.dead_letter_queue):
+            raise Broken(f"message {id} was sent to {fate.queue} and delivered from {queue}")
+        self._check_not_over(fate, queue)
+        if fate.unit is not None and fate.unit.decision in ("open", "rolled back"):
+            raise Broken(f"message {id} was delivered though its transaction is {fate.unit.decision}")
+        if queue == fate.queue:
+            self._check_order(fate, count, consumer)
+            fate.deliveries += 1
+        return fate
+
+    def _check_not_over(self, fate: Fate, queue: str) -> None:
+        over = fate.settled_by in ("accepted", "pre-settled")
+        if over or (fate.settled_by == "rejected" and queue == fate.queue):
+            raise Broken(f"message {fate.id} was delivered again though {fate.settled_by} had been answered")
+        if fate.answer in (Answer.REFUSED, Answer.ROLLED_BACK):
+            raise Broken(f"message {fate.id} was delivered though it was {fate.answer.value}")
+
+    def _check_order(self, fate: Fate, count: int, consumer: str) -> None:
+        if fate.deliveries or count or fate.order_perturbed or fate.unit is not None:
+            return
+        key = (consumer, fate.queue, fate.stream)
+        newest = self._newest.get(key, 0)
+        if fate.id < newest:
+            raise Broken(f"message {fate.id} of {key} came for the first time after message {newest}")
+        self._newest[key] = fate.id
+
+    def gave(self, fate: Fate, outcome: str) -> None:
+        fate.given.add(outcome)
+
+    def settled(self, fate: Fate, outcome: str) -> None:
+        """The broker has answered a consumer's outcome: it holds from now on."""
+        fate.settled_by = outcome
+
+    def consumer_gone(self, queue: str) -> None:
+        """What was on its way to it goes back unseen, so it may come after newer ones."""
+        for fate in self.fates.values():
+            if fate.queue == queue and not fate.deliveries:
+                fate.order_perturbed = True
+
+    def crashed(self) -> None:
+        """The broker's process is gone: what was unanswered stays unknown, non-persistent messages may be lost."""
+        self.life += 1
+        self._newest.clear()
+        for fate in self.fates.values():
+            fate.order_perturbed = True
+            if not fate.durable:
+                fate.lost_possible = True
+            if fate.unit is not None and fate.unit.decision in ("open", "committing"):
+                self._end_unit(fate.unit)
+
+    def _end_unit(self, unit: Unit) -> None:
+        if unit.decision == "open":
+            unit.decision = "rolled back"
+            for fate in unit.sent:
+                fate.answer = Answer.ROLLED_BACK
+        else:
+            unit.decision = "unknown"
+
+    def decided(self, unit: Unit, committed: bool) -> None:
+        """The coordinator has answered."""
+        unit.decision = "committed" if committed else "rolled back"
+        for fate in unit.sent:
+            self.answered(fate, Answer.ACCEPTED if committed else Answer.ROLLED_BACK)
+        if committed:
+            for fate in unit.received:
+                self.settled(fate, "accepted")
+
+    def final(self, remaining: dict[str, list[int]], now_us: int) -> None:
+        """Everything that was left on the queues has been read: does it add up?"""
+        places: dict[int, list[str]] = {}
+        for queue, ids in remaining.items():
+            for id in ids:
+                places.setdefault(id, []).append(queue)
+        for fate in self.fates.values():
+            self._check_final(fate, places.pop(fate.id, []), now_us)
+        if places:
+            raise Broken(f"messages {sorted(places)[:5]} are on queues and were never sent")
+        for unit in {id(f.unit): f.unit for f in self.fates.values() if f.unit is not None}.values():
+            _check_unit(unit, remaining)
+
+    def _check_final(self, fate: Fate, places: list[str], now_us: int) -> None:
+        self.checks += 1
+        if len(places) > 1:
+            raise Broken(f"message {fate.id} is on {places}: it was made twice")
+        if fate.answer is not Answer.ACCEPTED or places:
+            return
+        excused = fate.given or fate.lost_possible or (fate.expiry_us and now_us >= fate.expiry_us)
+        if not excused:
+            raise Broken(
+                f"message {fate.id} was accepted for {fate.queue} in life {fate.accepted_in_life} and is lost"
+            )
+        if fate.settled_by == "rejected" and not fate.lost_possible:
+            raise Broken(f"message {fate.id} was rejected and is not on {self.dead_letter_queue}")
+
+
+def _check_unit(unit: Unit, remaining: dict[str, list[int]]) -> None:
+    """All or nothing, also where nobody knows which."""
+    if unit.decision != "unknown":
+        return
+    left = {id for ids in remaining.values() for id in ids}
+    seen = [f.id in left or f.deliveries > 0 for f in unit.sent if f.durable and not f.expiry_us]
+    if any(seen) and not all(seen):
+        raise Broken(f"of the transaction's messages {[f.id for f in unit.sent]} only some are there: {seen}")

@@ -1,0 +1,329 @@
+"""One run: a broker, its clients and its disk under a seeded scheduler and a virtual clock.
+
+Everything that a real process does in its own time (reading a socket, finishing a sync, sealing a file, losing power) is a step that
+the scheduler may take next. Crashes are placed at the commit points: after a block was handed to the writer, after it became
+durable, and at a random operation of the disk inside maintenance or start-up.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+from postroom.ledger.ledger import Ledger
+
+from postroom.amqp.outcomes import ACCEPTED
+from postroom.ledger.disk import Bytes, DiskFile
+from postroom.ledger.options import LedgerOptions
+from postroom.manager.manager import QueueManager
+from postroom.manager.options import ManagerOptions, QueueDefinition
+from postroom.server.broker import Broker
+from postroom.server.config import Config
+from tests.simulation.actors import Actor, Consumer, Producer, Transactor
+from tests.simulation.disk import PowerLost, SimDisk
+from tests.simulation.oracle import Broken, Oracle
+
+START_US = 1_800_000_000_000_000
+DEAD_LETTERS = "dead-letters"
+DRAIN_ROUNDS = 20_000
+
+
+class SimWriter:
+    """Writes at once, syncs when the scheduler says so."""
+
+    completion_fd = -1
+
+    def __init__(self, disk: SimDisk) -> None:
+        self.disk = disk
+        self.job: tuple[DiskFile, bool] | None = None
+
+    def submit(self, file: DiskFile, offset: int, parts: list[Bytes], sync_names: bool) -> None:
+        file.write_at(offset, parts)
+        self.job = (file, sync_names)
+
+    def complete(self) -> bool:
+        self.wait()
+        return True
+
+    def wait(self) -> None:
+        assert self.job is not None
+        file, sync_names = self.job
+        self.job = None
+        file.sync()
+        if sync_names:
+            self.disk.sync_names()
+
+    def close(self) -> None:
+        self.job = None
+
+
+class World:
+    """The scheduler of one seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.random = Random(seed)
+        self.oracle = Oracle(DEAD_LETTERS)
+        self.now_us = START_US
+        self.queues = [f"q{n}" for n in range(self.random.randrange(1, 4))]
+        self.disk = SimDisk()
+        self.actors: list[Actor] = []
+        self.actors_made = 0
+        self.crashes = 0
+        self.log: list[str] = []
+        self.options = self._swarm_options()
+        self.weights = [self.random.choice((0, 1, 1, 4)) for _ in range(4)]
+        self.maintenance_weight = self.random.choice((0, 1, 5))
+        self.crash_chance = self.random.choice((0.0, 0.02, 0.1))
+        self.boot()
+
+    def _swarm_options(self) -> LedgerOptions:
+        random = self.random
+        return LedgerOptions(
+            journal_file_bytes=random.choice((1 << 16, 1 << 16, 1 << 18)),
+            reserve_bytes=0,
+            retention_bytes=random.choice((0, 0, 1 << 17, 1 << 30)),
+            compact_below=random.choice((0.5, 0.9, 1.0)),
+            carry_below=random.choice((0.5, 1.0)),
+        )
+
+    def boot(self) -> None:
+        """Start the broker's process on whatever the disk holds; a crash may hit the start too."""
+        while True:
+            if self.crashes and self.random.random() < 0.2:
+                self.disk.crash_at_operation = self.disk.operations + self.random.randrange(1, 12)
+            try:
+                self._start()
+                break
+            except PowerLost:
+                self.note("power lost at start")
+                self.crashes += 1
+                self.oracle.crashed()
+                self.disk = self.disk.crash(self.random)
+        self.disk.crash_at_operation = None
+
+    def _start(self) -> None:
+        self.writer = SimWriter(self.disk)
+        self.ledger = Ledger.open(
+            Path("simulated"),
+            self.options,
+            self.now_us,
+            disk=self.disk,
+            writer=self.writer,
+            maintenance="manual",
+        )
+        self.manager = QueueManager(ManagerOptions(), self.ledger.builder)
+        self.manager.restore(self.ledger.recovered, self.now_us)
+        for name in (*self.queues, DEAD_LETTERS):
+            if name not in self.manager.queues:
+                dead = DEAD_LETTERS if name != DEAD_LETTERS else ""
+                self.manager.create_queue(QueueDefinition(name=name, dead_letter_queue=dead), self.now_us)
+        self.names = 0
+        self.broker = Broker(Config(), self.ledger, self.manager, self._new_name)
+        self.actors = []
+
+    def _new_name(self) -> str:
+        self.names += 1
+        return f"name-{self.names}"
+
+    def note(self, what: str) -> None:
+        self.log.append(what)
+
+    # The steps.
+
+    def run(self, steps: int) -> None:
+        """Take so many steps, then read everything that is left and let the oracle judge."""
+        try:
+            for _ in range(steps):
+                self.step()
+            self.finish()
+        except PowerLost:
+            self.crash("inside the broker")
+            self.finish()
+
+    def step(self) -> None:
+        """Whatever happens next."""
+        choices: list[tuple[int, Callable[[], None]]] = [
+            (8, self.carry),
+            (4, self.act),
+            (4, self.end_turn),
+            (6, self.complete),
+            (3, self.fetch),
+            (1, self.connect),
+            (self.maintenance_weight, self.maintain),
+            (self.weights[0], self.pass_time),
+            (1 if self.weights[1] else 0, self.cut),
+        ]
+        total = [weight for weight, _ in choices]
+        action = self.random.choices([action for _, action in choices], total)[0]
+        try:
+            action()
+        except PowerLost:
+            self.crash("inside the broker")
+
+    def act(self) -> None:
+        if self.actors:
+            actor = self.random.choice(self.actors)
+            actor.act()
+            actor.collect()
+
+    def carry(self) -> None:
+        if not self.actors:
+            return
+        actor = self.random.choice(self.actors)
+        actor.collect()
+        size = self.random.choice((1 << 20, 1 << 20, 700, 60, 9))
+        if self.random.random() < 0.5:
+            actor.carry_to_broker(size)
+        else:
+            actor.carry_to_client(size)
+        if actor.binding.finished:
+            self.drop(actor)
+
+    def end_turn(self) -> None:
+        in_flight = self.writer.job is not None
+        self.broker.end_turn(self.now_us)
+        if not in_flight and self.writer.job is not None and self.random.random() < self.crash_chance:
+            self.crash("after a write, before its sync")
+
+    def complete(self) -> None:
+        if self.writer.job is None:
+            return
+        self.broker.completed(self.now_us)
+        if self.random.random() < self.crash_chance:
+            self.crash("after a sync")
+
+    def fetch(self) -> None:
+        while self.broker.fetches:
+            fetch = self.broker.fetches.pop(0)
+            self.broker.fetched(fetch, self.ledger.read_bodies(fetch.wanted), self.now_us)
+
+    def connect(self) -> None:
+        if len(self.actors) >= 6:
+            return
+        binding = self.broker.connect("simulated", True, self.now_us, self.now_us)
+        assert binding is not None
+        kind = self.random.choice((Producer, Producer, Consumer, Consumer, Transactor))
+        self.actors_made += 1
+        self.actors.append(kind(self, f"a{self.actors_made}", binding))
+
+    def cut(self) -> None:
+        if self.actors:
+            self.drop(self.random.choice(self.actors))
+
+    def drop(self, actor: Actor) -> None:
+        actor.binding.lost(self.now_us)
+        actor.gone()
+        self.actors.remove(actor)
+
+    def pass_time(self) -> None:
+        self.now_us += self.random.choice((1_000, 20_000, 600_000))
+        self.broker.on_time(self.now_us)
+
+    def maintain(self) -> None:
+        if self.random.random() < self.crash_chance:
+            self.disk.crash_at_operation = self.disk.operations + self.random.randrange(0, 6)
+        try:
+            self.ledger.maintenance_step()
+        finally:
+            self.disk.crash_at_operation = None
+
+    def crash(self, where: str) -> None:
+        """The process and everything unsynced is gone; the next one starts."""
+        self.note(f"crash {where}")
+        self.crashes += 1
+        for actor in self.actors:
+            actor.gone()
+        self.oracle.crashed()
+        self.disk = self.disk.crash(self.random)
+        self.boot()
+
+    # The end.
+
+    def finish(self) -> None:
+        """Cut every connection, let the disk catch up, check recovery, read what is left."""
+        for actor in list(self.actors):
+            self.drop(actor)
+        self.settle()
+        self.check_recovery()
+        remaining = {name: self.read_all(name) for name in (*self.queues, DEAD_LETTERS)}
+        self.oracle.final(remaining, self.now_us)
+        self.check_statistics()
+
+    def settle(self) -> None:
+        """Turns and syncs until nothing is left to do."""
+        for _ in range(DRAIN_ROUNDS):
+            self.fetch()
+            self.broker.end_turn(self.now_us)
+            if self.writer.job is not None:
+                self.broker.completed(self.now_us)
+            elif self.broker.idle() and not self.broker.fetches:
+                return
+        raise Broken("the broker does not come to rest")
+
+    def check_recovery(self) -> None:
+        """recover∘recover = recover, on copies of the disk as it is."""
+        first_disk = self.disk.copy()
+        first = self._recovered(first_disk)
+        second = self._recovered(first_disk.copy())
+        if first != second:
+            raise Broken(f"recovering twice gives another state: {first} and then {second}")
+
+    def _recovered(self, disk: SimDisk) -> list[object]:
+        ledger = Ledger.open(
+            Path("copy"), self.options, self.now_us, disk=disk, writer=SimWriter(disk), maintenance="manual"
+        )
+        found = ledger.recovered
+        return [
+            [(queue, bytes(packed)) for queue, packed in found.backlog],
+            sorted(repr(vars(row)) if hasattr(row, "__dict__") else repr(row) for row in found.explicit),
+            [(queue, int(state), list(map(int, serials))) for queue, state, serials in found.lost],
+        ]
+
+    def read_all(self, queue: str) -> list[int]:
+        """Consume everything from a queue, each message once."""
+        binding = self.broker.connect("simulated", True, self.now_us, self.now_us)
+        assert binding is not None
+        self.actors_made += 1
+        reader = Reader(self, f"reader{self.actors_made}", binding, queue)
+        quiet = 0
+        while quiet < 50:
+            before = len(reader.ids)
+            reader.act()
+            reader.collect()
+            reader.carry_to_broker(1 << 24)
+            self.settle()
+            reader.collect()
+            reader.carry_to_client(1 << 24)
+            self.now_us += 50_000
+            self.broker.on_time(self.now_us)
+            quiet = quiet + 1 if len(reader.ids) == before else 0
+        self.drop_reader(reader)
+        return reader.ids
+
+    def drop_reader(self, reader: "Reader") -> None:
+        reader.binding.lost(self.now_us)
+        self.settle()
+
+    def check_statistics(self) -> None:
+        """Everything was read, so the counters of what is held must be back at nothing."""
+        for name in (*self.queues, DEAD_LETTERS):
+            statistics = self.manager.queues[name].statistics
+            held = (statistics.current, statistics.pending)
+            if held != (0, 0):
+                raise Broken(f"queue {name} is empty and counts (current, pending) = {held}")
+
+
+class Reader(Consumer):
+    """Reads a queue to its end, accepting everything."""
+
+    def __init__(self, world: World, name: str, binding: object, queue: str) -> None:
+        super().__init__(world, name, binding, queue)  # type: ignore[arg-type]
+        self.ids: list[int] = []
+
+    def act(self) -> None:
+        if self.link.attached and self.link.credit < 100:
+            self.link.flow(200)
+        for delivery_id in list(self.held):
+            fate = self.held.pop(delivery_id)
+            self.link.settle(delivery_id, delivery_id, ACCEPTED, settled=not self.second)
+            self.ids.append(fate.id)
