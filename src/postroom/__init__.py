@@ -1,1 +1,5 @@
 """Postroom: a message broker that accounts for every message."""
+
+from typing import Final
+
+__version__: Final = "0.1.0"

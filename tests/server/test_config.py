@@ -48,7 +48,7 @@ BAD_FILES = {
         "limits.foo",
         "unknown",
     ),
-    "log level": ("[log]\nlevel = 'loud'\n", 2, "log.level", "matching regex"),
+    "log level": ("[log]\nlevel = 'loud'\n", 2, "log.level", "Invalid enum value 'loud'"),
     "table for a value": ("[data]\nx = 1\n", 1, "data", "Expected `str`, got `object`"),
     "value for a table": ("limits = 3\n", 1, "limits", "Expected `object`, got `int`"),
 }

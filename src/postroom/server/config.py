@@ -6,7 +6,7 @@ and line.
 
 import ipaddress
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from msgspec import Meta, Struct, field
 
@@ -21,7 +21,7 @@ RESERVED_PREFIXES: Final = ("$", "postroom.")
 Positive = Annotated[int, Meta(ge=1)]
 NotNegative = Annotated[int, Meta(ge=0)]
 Name = Annotated[str, Meta(min_length=1, max_length=255)]
-Priority = Annotated[int, Meta(ge=0, le=9)]
+Limit = Annotated[int, Meta(ge=-1)]
 
 
 class PlacedError(ValueError):
@@ -122,7 +122,7 @@ class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Messages given to one link that have not yet left through its socket, whatever its credit."""
     suspended_links: NotNegative = 10_000
     """Links that may be gone and resumable at one time."""
-    suspended_timeout_s: NotNegative = 86_400
+    suspended_timeout_s: Annotated[int, Meta(ge=0, le=3600)] = 3600
     """Longest time that a terminus is kept for a link that is gone."""
 
 
@@ -137,32 +137,47 @@ class AutoCreateConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 class LogConfig(Struct, frozen=True, forbid_unknown_fields=True):
     json: bool = False
-    level: Annotated[str, Meta(pattern="^(debug|info|warning|error)$")] = "info"
+    level: Literal["debug", "info", "warning", "error"] = "info"
 
 
 class LedgerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """What the ledger may use; see the ledger's reference for the meaning of each."""
 
-    journal_file_bytes: Annotated[int, Meta(ge=8 << 20)] = 256 << 20
-    retention_s: NotNegative = 7 * 86_400
-    retention_bytes: NotNegative = 64 << 30
+    journal_file_bytes: Annotated[int, Meta(ge=1 << 20, le=1 << 30)] = 256 << 20
+    reserve_bytes: NotNegative = 64 << 20
+    """Set aside ahead of the writing place; when the disk can't give it, new messages are refused."""
+    retention_bytes: NotNegative = 16 << 30
+    """History above this goes, oldest first."""
+    retention_s: NotNegative = 0
+    """History older than this goes too; 0 no limit by age."""
+    standby: bool = False
+    """Wait for the folder's lock instead of failing where another process has it."""
 
 
 class QueueConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """One queue that is made at the start unless it exists; one that exists takes these settings."""
 
     name: Name
-    max_messages: NotNegative = 0
-    """Messages held at most; 0 no bound."""
-    max_bytes: NotNegative = 0
-    max_consumers: NotNegative = 0
-    exclusive: bool = False
-    max_redeliveries: Annotated[int, Meta(ge=-1)] = -1
+    access: Literal["shared", "exclusive"] = "shared"
+    """"exclusive": one consumer at a time, the others stand by."""
+    standby: bool = True
+    """With exclusive access: whether others may attach and wait; otherwise they are refused."""
+    max_consumers: Positive = 1000
+    max_messages: Limit = -1
+    """Held at most, in flight included; -1 no limit."""
+    max_bytes: Limit = -1
+    max_message_bytes: Limit = -1
+    max_ttl_ms: Limit = -1
+    """A message expires at the latest so long after its arrival."""
+    redelivery_limit: Limit = -1
+    """Failures after which a message is still delivered again; above, it goes to the dead-letter queue."""
     redelivery_delay_ms: NotNegative = 0
+    lost_link_counts: bool = False
+    """Whether a delivery that came back by a broken link is charged to the redelivery limit."""
     dead_letter_queue: str = ""
-    default_priority: Priority = 4
-    max_ttl_ms: NotNegative = 0
-    count_lost_links: bool = False
+    """Where rejected messages and those over the limit go; empty: they are discarded."""
+    expiry_queue: str = ""
+    """Where expired messages go; empty: nowhere."""
 
     def __post_init__(self) -> None:
         if is_reserved(self.name):

@@ -1,0 +1,37 @@
+"""The command group that everything else hangs on. Each command's module is imported when it is called for."""
+
+import importlib
+from typing import Final
+
+import click
+
+COMMANDS: Final = {
+    "serve": ("postroom.cli.serve", "serve"),
+    "queue": ("postroom.cli.queue", "queue"),
+    "put": ("postroom.cli.put", "put"),
+    "get": ("postroom.cli.get", "get"),
+    "browse": ("postroom.cli.get", "browse"),
+    "user": ("postroom.cli.user", "user"),
+    "ledger": ("postroom.cli.ledger", "ledger"),
+}
+
+
+class LazyGroup(click.Group):
+    """Imports a command's module on first use, so that `postroom put` does not wait for numpy."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        place = COMMANDS.get(cmd_name)
+        if place is None:
+            return None
+        command = getattr(importlib.import_module(place[0]), place[1])
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="postroom", prog_name="postroom")
+def main() -> None:
+    """A message broker that accounts for every message."""

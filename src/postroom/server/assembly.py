@@ -1,0 +1,47 @@
+"""The configuration in the queue manager's terms."""
+
+from dataclasses import asdict
+from typing import Final
+
+import msgspec
+
+from postroom.manager.errors import ManagerError
+from postroom.manager.manager import QueueManager
+from postroom.manager.options import ManagerOptions, QueueDefinition
+from postroom.server.config import Config, QueueConfig
+from postroom.server.exits import Exit, StartError
+
+SUSPEND_SLACK_S: Final = 60
+"""The server decides when a suspended link ends; the queue manager's own bound lies so much behind."""
+
+
+def manager_options(config: Config) -> ManagerOptions:
+    """The queue manager's bounds as the configuration has them."""
+    auto, limits = config.auto_create, config.limits
+    return ManagerOptions(
+        auto_create=auto.enabled,
+        max_auto_created_queues=auto.max_queues,
+        auto_created_idle_ms=auto.idle_s * 1000,
+        max_message_bytes=limits.max_message_bytes,
+        max_suspended_links=limits.suspended_links,
+        max_suspend_ms=(limits.suspended_timeout_s + SUSPEND_SLACK_S) * 1000,
+    )
+
+
+def queue_definition(queue: QueueConfig) -> QueueDefinition:
+    """A queue of the configuration file, as the queue manager defines it."""
+    return QueueDefinition(**msgspec.structs.asdict(queue))
+
+
+def define_queues(config: Config, manager: QueueManager, now_us: int) -> None:
+    """Make the queues of the configuration; those that exist take its settings. Raises `StartError`."""
+    for queue in config.queue:
+        definition = queue_definition(queue)
+        try:
+            existing = manager.queues.get(queue.name)
+            if existing is None:
+                manager.create_queue(definition, now_us)
+            elif asdict(existing.definition) != asdict(definition):
+                manager.update_queue(definition, now_us)
+        except ManagerError as error:
+            raise StartError(Exit.CONFIGURATION, f"queue {queue.name!r}: {error.description}") from error

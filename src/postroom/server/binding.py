@@ -1,0 +1,343 @@
+"""One connection as the broker sees it: the engine's events on one side, the queue manager on the other.
+
+Nothing here touches a socket: `receive` takes bytes, `data_to_send` gives them.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from postroom import __version__
+from postroom.amqp.composite import Error
+from postroom.amqp.connection import Connection
+from postroom.amqp.delivery import Delivery as WireDelivery
+from postroom.amqp.errors import CONNECTION_FORCED, INTERNAL_ERROR, INVALID_FIELD, LINK_STOLEN
+from postroom.amqp.events import (
+    Closed,
+    CreditChanged,
+    DispositionReceived,
+    Event,
+    LinkAttached,
+    LinkDetached,
+    Opened,
+    ProtocolFailed,
+    SaslInitReceived,
+    SenderDispositionReceived,
+    SessionEnded,
+    TransferReceived,
+)
+from postroom.amqp.link import Link
+from postroom.amqp.options import ConnectionOptions
+from postroom.amqp.sasl import ANONYMOUS, PLAIN
+from postroom.amqp.types import Symbol
+from postroom.server.attach import bind_link
+from postroom.server.bound import BoundLink
+from postroom.server.config import LimitsConfig
+from postroom.server.logs import LOGGER_NAME, log
+from postroom.server.registry import Gone
+
+if TYPE_CHECKING:
+    from postroom.manager.transaction import Transaction
+    from postroom.server.broker import Broker
+
+SOLE_CONNECTION: Final = "sole-connection-for-container"
+OFFERED_CAPABILITIES: Final = ["ANONYMOUS-RELAY", "DELAYED_DELIVERY", SOLE_CONNECTION]
+ANONYMOUS_USER: Final = "anonymous"
+
+
+class ConnectionBinding:
+    """The server's end of one connection."""
+
+    def __init__(
+        self, broker: "Broker", remote: str, anonymous: bool, monotonic_us: int, now_us: int
+    ) -> None:
+        self.broker: Final = broker
+        self.remote: Final = remote
+        self.engine: Final = Connection(_options(broker, anonymous), monotonic_us)
+        self.user = ANONYMOUS_USER
+        self.container_id = ""
+        self.writable = True
+        """False while the socket's output buffer is over its bound."""
+        self.failed = False
+        self.opened_us: Final = now_us
+        self.links: Final[dict[Link, BoundLink]] = {}
+        self.transactions: Final[dict[bytes, Transaction]] = {}
+        self._anonymous: Final = anonymous
+        self._how = Gone.CLOSED
+        """How links end whose session ends: CLOSED means by the session's or connection's own orderly end."""
+        self._ended: Final[list[LinkDetached]] = []
+        self._refill: Final[dict[BoundLink, None]] = {}
+        self._now_us = now_us
+        self._handlers: Final[dict[type[Event], Callable[..., None]]] = {
+            TransferReceived: self._on_transfer,
+            DispositionReceived: self._on_disposition,
+            CreditChanged: self._on_credit,
+            SenderDispositionReceived: self._on_sender_disposition,
+            LinkAttached: self._on_attach,
+            LinkDetached: self._on_detach,
+            SessionEnded: self._on_session_end,
+            Opened: self._on_open,
+            SaslInitReceived: self._on_sasl_init,
+            Closed: self._on_close,
+            ProtocolFailed: self._on_failure,
+        }
+
+    # For the owner of the socket.
+
+    def receive(self, data: bytes, monotonic_us: int, now_us: int) -> int:
+        """Bytes have come; the number of events that they made."""
+        events = self.engine.receive_data(data, monotonic_us)
+        self.handle(events, now_us)
+        return len(events)
+
+    def on_time(self, monotonic_us: int, now_us: int) -> None:
+        """A deadline of the connection (heartbeat, idle time-out, handshake) has come."""
+        self.handle(self.engine.on_time(monotonic_us), now_us)
+
+    def next_deadline_us(self) -> int:
+        """When `on_time` is wanted, monotonic clock."""
+        return self.engine.next_deadline_us()
+
+    @property
+    def finished(self) -> bool:
+        """Everything is said: the socket is to be closed once it has taken what is to be sent."""
+        return self.failed or self.engine.finished
+
+    def data_to_send(self) -> bytes:
+        """Everything that is to go out now."""
+        return self.engine.data_to_send()
+
+    def lost(self, now_us: int) -> None:
+        """The socket is gone, with or without a close before."""
+        self._how = Gone.CONNECTION_LOST
+        self.handle(self.engine.connection_lost(), now_us)
+        self._end(now_us)
+        self.broker.connections.discard(self)
+        self.broker.touched.pop(self, None)
+        log(logging.INFO, "connection-ended", remote=self.remote, container=self.container_id)
+
+    def set_writable(self, writable: bool, now_us: int) -> None:
+        """The socket's output buffer has passed its bound, or has room again."""
+        self.writable = writable
+        for bound in self.links.values():
+            bound.set_writable(now_us)
+
+    def close(self, condition: str = CONNECTION_FORCED, description: str = "the broker is stopping") -> None:
+        """Close from this side; the peer's answer ends the connection."""
+        self.engine.close(Error(condition, description))
+        self.touch()
+
+    # For the links.
+
+    def touch(self) -> None:
+        """There may be something to send."""
+        self.broker.touched[self] = None
+
+    def wrote(self, bound: BoundLink) -> None:
+        """``bound`` has sent a delivery, and may have room for more."""
+        self._refill[bound] = None
+        self.broker.touched[self] = None
+
+    def refill(self, now_us: int) -> None:
+        """Give links that have sent something new credit with the queue manager, where they have room."""
+        if self._refill:
+            bounds = list(self._refill)
+            self._refill.clear()
+            for bound in bounds:
+                bound.refill(now_us)
+
+    def transaction(self, txn_id: bytes) -> "Transaction | None":
+        """The open transaction of that id; None where this connection has none."""
+        return self.transactions.get(txn_id)
+
+    def forget_link(self, link: Link) -> None:
+        """``link`` is bound to nothing any more, from this side."""
+        bound = self.links.pop(link, None)
+        link.context = None
+        if bound is not None:
+            self._refill.pop(bound, None)
+            self.broker.registry.forget(bound)
+
+    # Events.
+
+    def handle(self, events: list[Event], now_us: int) -> None:
+        """Carry out what the engine has found. A defect of ours ends this connection and no other."""
+        self._now_us = now_us
+        self.broker.touched[self] = None
+        if events and type(events[-1]) is ProtocolFailed:
+            self._how = Gone.CONNECTION_LOST
+        handlers = self._handlers
+        try:
+            for event in events:
+                handler = handlers.get(type(event))
+                if handler is not None:
+                    handler(event)
+        except Exception:
+            self._fail()
+
+    def _fail(self) -> None:
+        log(logging.ERROR, "internal-error", remote=self.remote, container=self.container_id)
+        logging.getLogger(LOGGER_NAME).exception("traceback")
+        self.engine.close(Error(INTERNAL_ERROR, "the broker failed on this connection; see its log"))
+        self.failed = True
+
+    def _on_transfer(self, event: TransferReceived) -> None:
+        bound = event.link.context
+        if isinstance(bound, BoundLink):
+            bound.transfer(event, self._now_us)
+
+    def _on_disposition(self, event: DispositionReceived) -> None:
+        deliveries = event.deliveries
+        first_link = deliveries[0].link
+        if all(delivery.link is first_link for delivery in deliveries):
+            self._dispose(first_link, deliveries, event)
+            return
+        by_link: dict[Link, list[WireDelivery]] = {}
+        for delivery in deliveries:
+            by_link.setdefault(delivery.link, []).append(delivery)
+        for link, some in by_link.items():
+            self._dispose(link, some, event)
+
+    def _dispose(self, link: Link, deliveries: list[WireDelivery], event: DispositionReceived) -> None:
+        bound = link.context
+        if isinstance(bound, BoundLink):
+            bound.disposed(deliveries, event.state, event.settled, self._now_us)
+
+    def _on_sender_disposition(self, event: SenderDispositionReceived) -> None:
+        bound = event.link.context
+        if isinstance(bound, BoundLink) and event.settled:
+            bound.sender_settled(event.delivery_ids)
+
+    def _on_credit(self, event: CreditChanged) -> None:
+        bound = event.link.context
+        if isinstance(bound, BoundLink):
+            bound.credit_changed(self._now_us)
+
+    def _on_attach(self, event: LinkAttached) -> None:
+        bind_link(self, event.link, event.attach, self._now_us)
+
+    def _on_detach(self, event: LinkDetached) -> None:
+        link = event.link
+        if event.local and event.error is None:
+            self._ended.append(event)  # with its session, whose end is the next event to come
+            return
+        stolen = event.error is not None and event.error.condition == LINK_STOLEN
+        closed = event.closed or (event.local and not stolen)
+        self._link_gone(link, event.unsettled, Gone.CLOSED if closed else Gone.DETACHED)
+        if not event.local:
+            link.detach(closed=event.closed)
+
+    def _on_session_end(self, event: SessionEnded) -> None:
+        for detached in self._ended:
+            how = Gone.SESSION_ENDED if self._how == Gone.CLOSED else self._how
+            self._link_gone(detached.link, detached.unsettled, how)
+        self._ended.clear()
+        self.broker.registry.session_ended(event.session, self._now_us)
+
+    def _link_gone(self, link: Link, unsettled: list[WireDelivery], how: Gone) -> None:
+        bound = self.links.pop(link, None)
+        link.context = None
+        if bound is not None:
+            self._refill.pop(bound, None)
+            self.broker.registry.gone(bound, link, unsettled, how, self._now_us)
+
+    def take_link_away(self, bound: BoundLink, now_us: int) -> None:
+        """The link of ``bound`` is being attached on another connection of the same container."""
+        link = bound.attached_link
+        self._now_us = now_us
+        self._link_gone(link, link.session.unsettled_of(link), Gone.DETACHED)
+        link.steal()
+        self.touch()
+
+    def _on_open(self, event: Opened) -> None:
+        self.container_id = event.open.container_id
+        sole = SOLE_CONNECTION in event.open.desired_capabilities
+        clash = sole and self.broker.registry.container_in_use(self.container_id, self)
+        self.engine.open(
+            offered_capabilities=OFFERED_CAPABILITIES,
+            properties=_open_properties(clash),
+        )
+        if clash:
+            self._refuse_clash()
+        self.broker.registry.opened(self)
+        log(
+            logging.INFO,
+            "connection-opened",
+            remote=self.remote,
+            container=self.container_id,
+            user=self.user,
+        )
+
+    def _refuse_clash(self) -> None:
+        """The way that clients of JMS expect (container ids are their client ids)."""
+        info: dict[object, object] = {Symbol("invalid-field"): Symbol("container-id")}
+        what = f"container-id {self.container_id!r} is in use by another connection"
+        self.engine.close(Error(INVALID_FIELD, what, info))
+
+    def _on_close(self, event: Closed) -> None:
+        self._end(self._now_us)
+
+    def _on_failure(self, event: ProtocolFailed) -> None:
+        log(
+            logging.WARNING,
+            "protocol-violation",
+            remote=self.remote,
+            container=self.container_id,
+            condition=event.error.condition,
+            description=event.error.description,
+        )
+        self._end(self._now_us)
+
+    def _end(self, now_us: int) -> None:
+        """The connection is over: its transactions are rolled back, its container id is free."""
+        for transaction in self.transactions.values():
+            self.broker.manager.rollback(transaction, now_us)
+        self.transactions.clear()
+        self.broker.registry.connection_ended(self, now_us)
+
+    # SASL.
+
+    def _on_sasl_init(self, event: SaslInitReceived) -> None:
+        if event.mechanism == ANONYMOUS and self._anonymous:
+            self.handle(self.engine.sasl_accept(), self._now_us)
+        elif event.mechanism == PLAIN and event.authorize_as in ("", event.username):
+            self.broker.want_login(self, event.username, event.password)
+        else:
+            self._reject_login(event.username, event.mechanism)
+
+    def login_decided(self, user: str, accepted: bool, now_us: int) -> None:
+        """The answer to a `Login`."""
+        self._now_us = now_us
+        if accepted:
+            self.user = user
+            self.handle(self.engine.sasl_accept(), now_us)
+        else:
+            self._reject_login(user, PLAIN)
+
+    def _reject_login(self, user: str, mechanism: str) -> None:
+        log(logging.WARNING, "login-refused", remote=self.remote, user=user, mechanism=mechanism)
+        self.handle(self.engine.sasl_reject(), self._now_us)
+
+
+def _options(broker: "Broker", anonymous: bool) -> ConnectionOptions:
+    limits: LimitsConfig = broker.config.limits
+    return ConnectionOptions(
+        server=True,
+        container_id=broker.config.container_id,
+        sasl_mechanisms=[ANONYMOUS, PLAIN] if anonymous else [PLAIN],
+        sasl_required=not anonymous,
+        max_frame_size_bytes=limits.max_frame_bytes,
+        max_sessions=limits.max_sessions,
+        idle_timeout_ms=limits.idle_timeout_ms,
+        handshake_timeout_ms=limits.open_timeout_ms,
+        max_links=limits.max_links,
+        incoming_window_frames=limits.incoming_window_frames,
+        max_message_size_bytes=limits.max_message_bytes,
+    )
+
+
+def _open_properties(clash: bool) -> dict[object, object]:
+    properties: dict[object, object] = {Symbol("product"): "postroom", Symbol("version"): __version__}
+    if clash:
+        properties[Symbol("amqp:connection-establishment-failed")] = True
+    return properties

@@ -1,0 +1,102 @@
+"""The base of everything that hangs on a link: what the connection and the broker may ask of it."""
+
+from typing import TYPE_CHECKING
+
+from postroom.amqp.delivery import Delivery as WireDelivery
+from postroom.amqp.events import TransferReceived
+from postroom.amqp.link import Link
+from postroom.amqp.outcomes import DeliveryState
+from postroom.amqp.termini import EXPIRY_SESSION_END
+from postroom.manager.effects import Delivery, Sink
+
+if TYPE_CHECKING:
+    from postroom.server.binding import ConnectionBinding
+
+
+class BoundLink(Sink):
+    """One attached link and what it is bound to. Methods that a kind of link can't be asked for raise."""
+
+    def __init__(self, binding: "ConnectionBinding", link: Link) -> None:
+        super().__init__()
+        self.binding = binding
+        self.attached_link = link
+        self.address = ""
+        """The queue or node that it is bound to."""
+        self.key: tuple[str, str, bool] | None = None
+        """(container id, link name, role of this end) while the registry knows it."""
+        self.expiry_policy = EXPIRY_SESSION_END
+        self.timeout_s = 0
+        """How long its terminus is kept once it is gone and the policy's event has come."""
+
+    # Events of the engine.
+
+    def transfer(self, event: TransferReceived, now_us: int) -> None:
+        """A frame of a message has come."""
+        raise NotImplementedError
+
+    def disposed(
+        self, deliveries: list[WireDelivery], state: DeliveryState | None, settled: bool, now_us: int
+    ) -> None:
+        """The client says what becomes of these deliveries."""
+        raise NotImplementedError
+
+    def sender_settled(self, delivery_ids: list[int]) -> None:
+        """The client, as sender, has forgotten these deliveries."""
+
+    def credit_changed(self, now_us: int) -> None:
+        """What the link may send has changed."""
+
+    def set_writable(self, now_us: int) -> None:
+        """The socket takes output again, or takes no more (``binding.writable``)."""
+
+    def refill(self, now_us: int) -> None:
+        """Deliveries have left: there may be room for more."""
+
+    def confirmed(self, now_us: int) -> None:
+        """The attach has been answered."""
+
+    def unsettled_map(self) -> dict[bytes, DeliveryState | None] | None:
+        """This end's unsettled deliveries by tag, for the answer to an attach that resumes; None: it is
+        new.
+        """
+        return None
+
+    # Effects of the broker.
+
+    def accepted(self, first: int, last: int) -> None:
+        """The messages with tokens ``first`` to ``last`` are stored."""
+        raise NotImplementedError
+
+    def rejected(self, token: int, condition: str, description: str) -> None:
+        """The message ``token`` was refused."""
+        raise NotImplementedError
+
+    def deliver(self, delivery: Delivery, now_us: int) -> None:
+        """Send this entry."""
+        raise NotImplementedError
+
+    def settled(self, first: int, last: int) -> None:
+        """The outcomes for ``first`` to ``last`` are applied."""
+        raise NotImplementedError
+
+    def drained(self) -> None:
+        """All credit is used up or given back."""
+        raise NotImplementedError
+
+    def ended(self, condition: str, description: str) -> None:
+        """The queue manager has ended what this link was bound to."""
+        raise NotImplementedError
+
+    # End.
+
+    def suspend(self, unsettled: list[WireDelivery], timeout_us: int, now_us: int) -> bool:
+        """The link is gone but its terminus stays; False where this kind of link keeps nothing."""
+        return False
+
+    def steal(self, now_us: int) -> None:
+        """The same link is being attached on another connection: leave this one, keep the terminus."""
+        self.binding.take_link_away(self, now_us)
+
+    def close(self, lost: bool, now_us: int) -> None:
+        """The link is gone for good; ``lost``: because its connection broke."""
+        raise NotImplementedError

@@ -1,0 +1,215 @@
+"""The broker without its sockets: connections' bindings, the queue manager and the ledger, tied by group
+commit.
+
+Pure but for the ledger's own writer: time comes in as an argument, bytes go in and out of
+`ConnectionBinding`, reads of bodies and checks of passwords are asked for and answered later. The service
+puts it on an event loop; the simulation drives it with a virtual clock.
+
+The rule that everything here serves: an effect (answer, delivery, reply) leaves only when every record that
+was written before it is durable. Each turn's effects are kept with the position they wait for.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from postroom.ledger.block import BlockBuilder
+from postroom.manager.effects import Effects, Fetch, Sink
+from postroom.manager.manager import QueueManager
+from postroom.server.binding import ConnectionBinding
+from postroom.server.bound import BoundLink
+from postroom.server.config import Config
+from postroom.server.dynamic import DynamicNodes
+from postroom.server.logs import log
+from postroom.server.management import Management
+from postroom.server.registry import Registry
+
+
+class LedgerFace(Protocol):
+    """What the broker needs of the ledger."""
+
+    @property
+    def builder(self) -> BlockBuilder: ...
+
+    @property
+    def space_low(self) -> bool: ...
+
+    def submit(self) -> bool: ...
+
+    def complete(self) -> int: ...
+
+
+class Login:
+    """A name and password to be checked off the loop; answer with ``binding.login_decided``."""
+
+    def __init__(self, binding: ConnectionBinding, user: str, password: str) -> None:
+        self.binding: Final = binding
+        self.user: Final = user
+        self.password: Final = password
+
+
+class Waiting:
+    """What one turn wants done, and the position that must be durable before it is."""
+
+    def __init__(self, position: int, effects: Effects, after: list[Callable[[int], None]]) -> None:
+        self.position: Final = position
+        self.effects: Final = effects
+        self.after: Final = after
+
+
+class Broker:
+    """One queue manager with its ledger and its connections."""
+
+    def __init__(
+        self, config: Config, ledger: LedgerFace, manager: QueueManager, new_name: Callable[[], str]
+    ) -> None:
+        """``new_name`` gives a name that no one else has or guesses, for dynamic nodes."""
+        self.config: Final = config
+        self.ledger: Final = ledger
+        self.manager: Final = manager
+        self.new_name: Final = new_name
+        self.registry: Final = Registry(config.limits)
+        self.dynamic: Final = DynamicNodes(manager, new_name, self._links_of)
+        self.management: Final = Management(self)
+        self.connections: Final[set[ConnectionBinding]] = set()
+        self.touched: Final[dict[ConnectionBinding, None]] = {}
+        """Connections that may have something to send."""
+        self.fetches: Final[list[Fetch]] = []
+        """Bodies to be read; answer each with `fetched`."""
+        self.logins: Final[list[Login]] = []
+        self.durable_through = ledger.builder.next_position - 1
+        self.stopping = False
+        self.wants_turn = False
+        """What was released may have made new work: have a turn soon."""
+        self._waiting: Final[deque[Waiting]] = deque()
+        self._after: list[Callable[[int], None]] = []
+        self._in_flight = False
+        self._in_flight_bytes = 0
+        self._transactions = 0
+
+    def connect(
+        self, remote: str, anonymous: bool, monotonic_us: int, now_us: int
+    ) -> ConnectionBinding | None:
+        """A binding for a connection from ``remote``; None when there are too many or the broker is
+        stopping.
+        """
+        if self.stopping or len(self.connections) >= self.config.limits.max_connections:
+            log(logging.WARNING, "connection-refused", remote=remote, connections=len(self.connections))
+            return None
+        binding = ConnectionBinding(self, remote, anonymous, monotonic_us, now_us)
+        self.connections.add(binding)
+        self.touched[binding] = None
+        return binding
+
+    def unsynced_bytes(self) -> int:
+        """Written by the queue manager and not yet durable."""
+        return self.ledger.builder.waiting_bytes() + self._in_flight_bytes
+
+    def after_durable(self, action: Callable[[int], None]) -> None:
+        """Call ``action`` with the time once everything written so far, this turn included, is durable."""
+        self._after.append(action)
+
+    def end_turn(self, now_us: int) -> None:
+        """The turn's records go to the ledger, or wait for the block in flight; what needs no wait is
+        done."""
+        self.wants_turn = False
+        self._gather()
+        if not self._in_flight:
+            self._submit()
+        self._release(now_us)
+
+    def completed(self, now_us: int) -> None:
+        """The ledger has said that its block is durable: send the next one off, release what waited.
+
+        Raises the ledger's `LedgerFailed` when the block could not be written; nothing is released then.
+        """
+        self.durable_through = self.ledger.complete()
+        self._in_flight = False
+        self._in_flight_bytes = 0
+        self.manager.durable(self.durable_through, now_us)
+        self.end_turn(now_us)
+
+    def on_time(self, now_us: int) -> None:
+        """What is due by now: the queue manager's timers, suspended links that run out."""
+        self.manager.on_time(now_us)
+        self.registry.on_time(now_us)
+        self.dynamic.on_time(now_us)
+
+    def next_deadline_us(self) -> int:
+        """When `on_time` wants to be called, wall clock; 0 never."""
+        deadlines = [
+            due for due in (self.manager.next_deadline_us(), self.registry.next_deadline_us()) if due
+        ]
+        return min(deadlines, default=0)
+
+    def fetched(self, fetch: Fetch, bodies: list[bytes], now_us: int) -> None:
+        """The bodies that ``fetch`` asked for."""
+        self.manager.fetched(fetch.entries, bodies, now_us)
+
+    def want_login(self, binding: ConnectionBinding, user: str, password: str) -> None:
+        """Have a password checked off the loop."""
+        self.logins.append(Login(binding, user, password))
+
+    def next_transaction_number(self) -> int:
+        """A number that no transaction of this run has had."""
+        self._transactions += 1
+        return self._transactions
+
+    def idle(self) -> bool:
+        """Whether nothing waits for the disk."""
+        return not self._in_flight and not self._waiting and self.ledger.builder.empty()
+
+    def _gather(self) -> None:
+        effects = self.manager.take_effects()
+        if effects.fetches:
+            self.fetches.extend(effects.fetches)
+        if self._after or not effects.empty():
+            position = self.ledger.builder.next_position - 1
+            self._waiting.append(Waiting(position, effects, self._after))
+            self._after = []
+
+    def _submit(self) -> None:
+        builder = self.ledger.builder
+        waiting_bytes = builder.waiting_bytes()
+        self._in_flight = self.ledger.submit()
+        self._in_flight_bytes = waiting_bytes - builder.waiting_bytes() if self._in_flight else 0
+
+    def _release(self, now_us: int) -> None:
+        waiting, durable_through = self._waiting, self.durable_through
+        while waiting and waiting[0].position <= durable_through:
+            turn = waiting.popleft()
+            self._carry_out(turn.effects, now_us)
+            for action in turn.after:
+                action(now_us)
+            self.wants_turn = True
+        for binding in self.touched:
+            binding.refill(now_us)
+
+    def _carry_out(self, effects: Effects, now_us: int) -> None:
+        for run in effects.accepted:
+            _bound(run.sink).accepted(run.first, run.last)
+        for refusal in effects.rejected:
+            _bound(refusal.sink).rejected(refusal.token, refusal.condition, refusal.description)
+        for run in effects.settled:
+            _bound(run.sink).settled(run.first, run.last)
+        for delivery in effects.deliveries:
+            consumer = delivery.consumer
+            if not consumer.closed and not consumer.suspended:
+                _bound(consumer.sink).deliver(delivery, now_us)
+        for consumer in effects.drained:
+            _bound(consumer.sink).drained()
+        for detach in effects.detached:
+            _bound(detach.consumer.sink).ended(detach.condition, detach.description)
+
+    def _links_of(self, queue: str) -> int:
+        """How many links are attached to ``queue``."""
+        return sum(
+            1 for binding in self.connections for bound in binding.links.values() if bound.address == queue
+        )
+
+
+def _bound(sink: Sink) -> BoundLink:
+    """Every sink that the broker gives out is a `BoundLink`."""
+    assert isinstance(sink, BoundLink)
+    return sink

@@ -1,0 +1,127 @@
+"""The transaction coordinator: declare and discharge of local transactions (part 4, section 4.3 and 4.5)."""
+
+from typing import TYPE_CHECKING, Final
+
+from postroom.amqp.composite import Error
+from postroom.amqp.errors import (
+    NOT_ALLOWED,
+    NOT_IMPLEMENTED,
+    TRANSACTION_ROLLBACK,
+    TRANSACTION_UNKNOWN_ID,
+    AmqpError,
+)
+from postroom.amqp.events import TransferReceived
+from postroom.amqp.outcomes import ACCEPTED, Declare, Declared, DeliveryState, Discharge, Rejected
+from postroom.amqp.performatives import Attach, Coordinator, Source
+from postroom.amqp.receiver import ReceiverLink
+from postroom.manager.errors import ManagerError, TransactionRolledBack
+from postroom.server.bound import BoundLink
+from postroom.server.requests import read_coordinator_request
+
+if TYPE_CHECKING:
+    from postroom.server.binding import ConnectionBinding
+
+LOCAL_TRANSACTIONS: Final = "amqp:local-transactions"
+MULTIPLE_PER_SESSION: Final = "amqp:multi-txns-per-ssn"
+MULTIPLE_SESSIONS: Final = "amqp:multi-ssns-per-txn"
+COORDINATOR_CREDIT: Final = 100
+MAX_REQUEST_BYTES: Final = 4096
+"""A declare or discharge is a few bytes."""
+REJECTED_OUTCOME: Final = "amqp:rejected:list"
+TXN_ID_BYTES: Final = 8
+
+
+def granted_coordinator(asked: Coordinator) -> Coordinator:
+    """The coordinator as it is: what it can do, whatever was asked."""
+    return Coordinator(capabilities=[LOCAL_TRANSACTIONS, MULTIPLE_PER_SESSION, MULTIPLE_SESSIONS])
+
+
+class CoordinatorLink(BoundLink):
+    """A control link: it owns the transactions that it has declared, and rolls them back when it closes."""
+
+    def __init__(self, binding: "ConnectionBinding", link: ReceiverLink, attach: Attach) -> None:
+        super().__init__(binding, link)
+        self.link: Final = link
+        self._may_reject: Final = _may_reject(attach.source)
+        self._declared: Final[set[bytes]] = set()
+        self._parts: list[bytes] = []
+
+    def confirmed(self, now_us: int) -> None:
+        self.link.flow(COORDINATOR_CREDIT)
+
+    def transfer(self, event: TransferReceived, now_us: int) -> None:
+        if event.aborted:
+            self._parts.clear()
+            return
+        self._parts.append(event.payload)
+        if event.more and sum(map(len, self._parts)) <= MAX_REQUEST_BYTES:
+            return
+        request, self._parts = b"".join(self._parts), []
+        if event.settled or event.more:
+            what = "larger than any request" if event.more else "pre-settled: its answer would be lost"
+            self._detach(AmqpError(NOT_ALLOWED, f"a declare or discharge that is {what}"), now_us)
+            return
+        try:
+            self._do(request, event.delivery_id, now_us)
+        except (AmqpError, ManagerError) as error:
+            self._fail(event.delivery_id, error, now_us)
+
+    def _do(self, request: bytes, delivery_id: int, now_us: int) -> None:
+        body = read_coordinator_request(request)
+        if isinstance(body, Declare):
+            if body.global_id is not None:
+                raise AmqpError(NOT_IMPLEMENTED, "declare with a global-id: only local transactions are here")
+            self._answer(delivery_id, Declared(self._declare(now_us)))
+        else:
+            self._discharge(body, now_us)
+            self.binding.broker.after_durable(lambda _: self._answer(delivery_id, ACCEPTED))
+
+    def _declare(self, now_us: int) -> bytes:
+        txn_id = self.binding.broker.next_transaction_number().to_bytes(TXN_ID_BYTES, "big")
+        self.binding.transactions[txn_id] = self.binding.broker.manager.begin(now_us)
+        self._declared.add(txn_id)
+        return txn_id
+
+    def _discharge(self, discharge: Discharge, now_us: int) -> None:
+        txn_id = bytes(discharge.txn_id)
+        transaction = self.binding.transactions.get(txn_id) if txn_id in self._declared else None
+        if transaction is None:
+            raise AmqpError(TRANSACTION_UNKNOWN_ID, f"there is no transaction {txn_id.hex()} on this link")
+        del self.binding.transactions[txn_id]
+        self._declared.discard(txn_id)
+        if discharge.fail:
+            self.binding.broker.manager.rollback(transaction, now_us)
+        else:
+            self.binding.broker.manager.commit(transaction, now_us)
+
+    def _fail(self, delivery_id: int, error: AmqpError | ManagerError, now_us: int) -> None:
+        """Rejected where the client knows that outcome, else the link is detached (section 4.3)."""
+        if not self._may_reject:
+            self._detach(error, now_us)
+            return
+        condition = TRANSACTION_ROLLBACK if isinstance(error, TransactionRolledBack) else error.condition
+        state = Rejected(Error(condition, error.description))
+        self.binding.broker.after_durable(lambda _: self._answer(delivery_id, state))
+
+    def _detach(self, error: AmqpError | ManagerError, now_us: int) -> None:
+        self.close(False, now_us)
+        self.link.detach(closed=True, error=Error(error.condition, error.description))
+        self.binding.forget_link(self.link)
+        self.binding.touch()
+
+    def _answer(self, delivery_id: int, state: DeliveryState) -> None:
+        self.link.settle(delivery_id, delivery_id, state)
+        if self.link.attached and self.link.credit * 2 <= COORDINATOR_CREDIT:
+            self.link.flow(COORDINATOR_CREDIT)
+        self.binding.touch()
+
+    def close(self, lost: bool, now_us: int) -> None:
+        for txn_id in self._declared:
+            transaction = self.binding.transactions.pop(txn_id, None)
+            if transaction is not None:
+                self.binding.broker.manager.rollback(transaction, now_us)
+        self._declared.clear()
+
+
+def _may_reject(source: Source | None) -> bool:
+    return source is None or not source.outcomes or REJECTED_OUTCOME in source.outcomes

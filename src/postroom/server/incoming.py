@@ -1,0 +1,381 @@
+"""A link on which a client sends: to one queue, or (anonymous terminus) to the queue that each message
+names.
+
+Credit comes back only with the answer, so a sender is as far ahead of the disk as
+`LimitsConfig.link_credit` says. Bodies over `CHUNK_BODY_BYTES` go to the ledger while they arrive.
+"""
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from postroom.amqp.composite import Error
+from postroom.amqp.delivery import Delivery as WireDelivery
+from postroom.amqp.errors import (
+    INVALID_FIELD,
+    NOT_FOUND,
+    NOT_IMPLEMENTED,
+    RESOURCE_LIMIT_EXCEEDED,
+    TRANSACTION_UNKNOWN_ID,
+    AmqpError,
+    DecodeError,
+)
+from postroom.amqp.events import TransferReceived
+from postroom.amqp.messaging import scan_head, to_address
+from postroom.amqp.outcomes import ACCEPTED, DeliveryState, Rejected, TransactionalState
+from postroom.amqp.performatives import RCV_SECOND, Attach, Target
+from postroom.amqp.receiver import ReceiverLink
+from postroom.amqp.termini import EXPIRY_NEVER
+from postroom.ledger.records import CHUNK_BODY_BYTES
+from postroom.manager.consumer import Producer
+from postroom.manager.effects import PRESETTLED
+from postroom.manager.errors import ManagerError
+from postroom.manager.queue import Queue
+from postroom.model.message import MessageHead
+from postroom.server.bound import BoundLink
+from postroom.server.logs import log
+
+if TYPE_CHECKING:
+    from postroom.manager.manager import Upload
+    from postroom.manager.transaction import Transaction
+    from postroom.server.binding import ConnectionBinding
+
+MAX_HEAD_BYTES: Final = 1 << 20
+"""Header, annotations, properties and application properties of a message that is streamed; more is
+refused.
+"""
+
+
+class Arriving:
+    """A message of which some frames have come."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+        self.size_bytes = 0
+        self.head: MessageHead | None = None
+        """Set when the upload has begun: what is before it has gone to the ledger."""
+        self.queue: Queue | None = None
+        self.upload: Upload | None = None
+        self.refusal: AmqpError | ManagerError | None = None
+
+    def add(self, payload: bytes) -> None:
+        self.parts.append(payload)
+        self.size_bytes += len(payload)
+
+    def take(self) -> bytes:
+        """What has been collected since the last time."""
+        data = b"".join(self.parts)
+        self.parts.clear()
+        self.size_bytes = 0
+        return data
+
+
+class IncomingLink(BoundLink):
+    """Between one `ReceiverLink` and the queue manager; ``queue`` None is the anonymous terminus."""
+
+    def __init__(
+        self, binding: "ConnectionBinding", link: ReceiverLink, queue: Queue | None, attach: Attach
+    ) -> None:
+        super().__init__(binding, link)
+        self.link = link
+        self.queue = queue
+        self.address = "" if queue is None else queue.name
+        self.dynamic = ""
+        """The queue that was made for this link, "" where it wasn't."""
+        self._broker = binding.broker
+        self._manager = binding.broker.manager
+        self._producer: Producer | None = self._manager.open_producer(
+            link.name, binding.container_id, binding.user
+        )
+        self._credit_limit = binding.broker.config.limits.link_credit
+        self._unanswered = 0
+        self._arriving: Arriving | None = None
+        self._transaction_ids: dict[int, bytes] = {}
+        """Delivery id → transaction of those that were sent in one and are not answered."""
+        self._suspended = False
+        self._tags: dict[int, bytes] = {}
+        """Delivery id → tag of what is unsettled; kept only where the terminus outlives the link."""
+        self._outcomes: dict[bytes, DeliveryState | None] = {}
+        """By tag: outcomes that the client hasn't settled; the unsettled map while the link is suspended."""
+        self._theirs: dict[bytes, DeliveryState | None] = {}
+        self._take_terminus(attach)
+
+    def _take_terminus(self, attach: Attach) -> None:
+        self._answers_settled = self.link.rcv_settle_mode != RCV_SECOND
+        target = attach.target
+        if isinstance(target, Target):
+            self.expiry_policy = target.expiry_policy
+            self.timeout_s = target.timeout
+        self._keeps = self.timeout_s > 0 or self.expiry_policy == EXPIRY_NEVER
+
+    def confirmed(self, now_us: int) -> None:
+        self._suspended = False
+        self.grant()
+
+    # Credit.
+
+    def grant(self) -> None:
+        """Credit up to the limit, less what has no answer yet; said only when it is worth a frame."""
+        if self.link.attached:
+            credit = self._credit_limit - self._unanswered
+            if credit - self.link.credit >= (self._credit_limit + 1) // 2:
+                self.link.flow(credit)
+                self.binding.touch()
+
+    # Messages.
+
+    def transfer(self, event: TransferReceived, now_us: int) -> None:
+        """One transfer frame."""
+        if self._keeps and not event.settled and self._resumed(event):
+            return
+        if event.first and not event.more and not event.aborted:
+            token = PRESETTLED if event.settled else event.delivery_id
+            self._receive(event, event.payload, token, now_us)
+        else:
+            self._transfer_part(event, now_us)
+        if event.settled and self.link.credit * 2 < self._credit_limit:
+            self.grant()
+
+    def _receive(self, event: TransferReceived, payload: bytes, token: int, now_us: int) -> None:
+        if token != PRESETTLED:
+            self._unanswered += 1
+        producer = self._producer
+        if producer is None:
+            return
+        try:
+            head = self._check(event, scan_head(payload))
+            queue = self.queue or self._addressed(payload, head)
+            transaction = self._transaction(event.state, token) if event.state is not None else None
+            self._manager.put(
+                producer,
+                queue,
+                head,
+                payload[head.bare_offset :],
+                self,
+                token,
+                now_us,
+                *_given(transaction),
+            )
+        except (AmqpError, ManagerError) as error:
+            self._refuse(token, error.condition, error.description)
+
+    def _check(self, event: TransferReceived, head: MessageHead) -> MessageHead:
+        """Refuse what no queue takes now; raises `AmqpError`."""
+        if event.message_format != 0:
+            raise AmqpError(
+                NOT_IMPLEMENTED, f"message format {event.message_format} is not kept here; send format 0"
+            )
+        if self._broker.ledger.space_low:
+            raise AmqpError(RESOURCE_LIMIT_EXCEEDED, "the broker's disk is nearly full: send again later")
+        return head
+
+    def _addressed(self, payload: bytes, head: MessageHead) -> Queue:
+        """Anonymous terminus: the queue of the message's ``to``."""
+        address = to_address(payload, head)
+        if not address:
+            raise AmqpError(INVALID_FIELD, "a message to the anonymous terminus needs `to` in its properties")
+        queue = self._manager.queues.get(address)
+        if queue is None:
+            raise AmqpError(NOT_FOUND, f"there is no queue {address!r}, the message's `to`")
+        return queue
+
+    def _transaction(self, state: DeliveryState, token: int) -> "Transaction | None":
+        if not isinstance(state, TransactionalState):
+            return None
+        transaction = self.binding.transaction(state.txn_id)
+        if transaction is None:
+            raise AmqpError(
+                TRANSACTION_UNKNOWN_ID, f"there is no transaction {state.txn_id.hex()} on this connection"
+            )
+        if token != PRESETTLED:
+            self._transaction_ids[token] = state.txn_id
+        return transaction
+
+    # Messages of many frames.
+
+    def _transfer_part(self, event: TransferReceived, now_us: int) -> None:
+        if event.aborted:
+            self._drop_arriving()
+            return
+        arriving = self._arriving
+        if arriving is None:
+            arriving = self._arriving = Arriving()
+        arriving.add(event.payload)
+        if event.more:
+            if arriving.size_bytes > CHUNK_BODY_BYTES:
+                self._stream(event, arriving, now_us)
+            return
+        self._arriving = None
+        token = PRESETTLED if event.settled else event.delivery_id
+        if arriving.head is None and arriving.refusal is None:
+            self._receive(event, arriving.take(), token, now_us)
+        else:
+            self._finish(event, arriving, token, now_us)
+
+    def _stream(self, event: TransferReceived, arriving: Arriving, now_us: int) -> None:
+        """Pass on what has been collected; the first time, find the head in it."""
+        data = arriving.take()
+        if arriving.refusal is not None:
+            return
+        try:
+            if arriving.head is None:
+                data = self._begin_upload(event, arriving, data)
+            if arriving.upload is not None and data:
+                self._manager.upload_chunk(arriving.upload, data, now_us)
+        except (AmqpError, ManagerError) as error:
+            self._doom(arriving, error)
+
+    def _begin_upload(self, event: TransferReceived, arriving: Arriving, data: bytes) -> bytes:
+        """Open the upload; what is to be written of ``data``, or b"" where the head needs more frames."""
+        try:
+            head = scan_head(data, complete=False)
+        except DecodeError:
+            if len(data) > MAX_HEAD_BYTES:
+                raise
+            arriving.add(data)
+            return b""
+        arriving.head = self._check(event, head)
+        arriving.queue = self.queue or self._addressed(data, head)
+        if self._producer is not None:
+            arriving.upload = self._manager.begin_upload(self._producer)
+        return data[head.bare_offset :]
+
+    def _finish(self, event: TransferReceived, arriving: Arriving, token: int, now_us: int) -> None:
+        """The last frame of a message that went to the ledger as it came (or was refused on the way)."""
+        if token != PRESETTLED:
+            self._unanswered += 1
+        self._stream(event, arriving, now_us)
+        head, queue, upload = arriving.head, arriving.queue, arriving.upload
+        if arriving.refusal is not None:
+            self._refuse(token, arriving.refusal.condition, arriving.refusal.description)
+        elif head is not None and queue is not None and upload is not None:
+            try:
+                transaction = self._transaction(event.state, token) if event.state is not None else None
+                self._manager.finish_upload(upload, queue, head, self, token, now_us, transaction)
+            except (AmqpError, ManagerError) as error:
+                self._manager.abort_upload(upload)
+                self._refuse(token, error.condition, error.description)
+
+    def _doom(self, arriving: Arriving, error: AmqpError | ManagerError) -> None:
+        """The message will be refused when its last frame has come; the rest of it is not kept."""
+        upload, arriving.upload = arriving.upload, None
+        arriving.refusal = error
+        if upload is not None:
+            self._manager.abort_upload(upload)
+
+    def _drop_arriving(self) -> None:
+        arriving, self._arriving = self._arriving, None
+        if arriving is not None and arriving.upload is not None:
+            self._manager.abort_upload(arriving.upload)
+
+    # Answers.
+
+    def accepted(self, first: int, last: int) -> None:
+        self._unanswered -= last - first + 1
+        if self._transaction_ids:
+            for token in range(first, last + 1):
+                txn_id = self._transaction_ids.pop(token, None)
+                outcome = ACCEPTED if txn_id is None else TransactionalState(txn_id, ACCEPTED)
+                self._answer(token, token, outcome)
+        else:
+            self._answer(first, last, ACCEPTED)
+        self.grant()
+
+    def rejected(self, token: int, condition: str, description: str) -> None:
+        self._unanswered -= 1
+        self._transaction_ids.pop(token, None)
+        self._answer(token, token, Rejected(Error(condition, description)))
+        self.grant()
+
+    def _refuse(self, token: int, condition: str, description: str) -> None:
+        """Refused before it came to the queue manager; answered in its turn, after those before it."""
+        if token == PRESETTLED:
+            log(logging.WARNING, "presettled-message-refused", link=self.link.name, reason=description)
+        else:
+            self._broker.after_durable(lambda _: self.rejected(token, condition, description))
+
+    def _answer(self, first: int, last: int, state: DeliveryState) -> None:
+        if self._keeps:
+            self._note_outcome(first, last, state)
+        if not self._suspended:
+            self.link.settle(first, last, state, self._answers_settled)
+            self.binding.touch()
+
+    # Suspension.
+
+    def _note_outcome(self, first: int, last: int, state: DeliveryState) -> None:
+        """What is answered is settled here, unless the client has the last word or isn't there to hear it."""
+        for token in range(first, last + 1):
+            tag = self._tags.get(token)
+            if tag is not None and (self._suspended or not self._answers_settled):
+                self._outcomes[tag] = state
+            elif tag is not None:
+                del self._tags[token]
+
+    def sender_settled(self, delivery_ids: list[int]) -> None:
+        for delivery_id in delivery_ids:
+            tag = self._tags.pop(delivery_id, None)
+            if tag is not None:
+                self._outcomes.pop(tag, None)
+
+    def suspend(self, unsettled: list[WireDelivery], timeout_us: int, now_us: int) -> bool:
+        if self._producer is None or not self._keeps:
+            return False
+        if not self._suspended:
+            self._suspended = True
+            self._drop_arriving()
+            self._outcomes = {tag: self._outcomes.get(tag) for tag in self._tags.values()}
+        return True
+
+    def may_resume(self, attach: Attach) -> bool:
+        """Whether the client's attach takes this link up, rather than beginning anew under its name."""
+        target = attach.target
+        same = isinstance(target, Target) and (target.address or "") == self.address and not target.dynamic
+        return self._producer is not None and attach.unsettled is not None and same
+
+    def resume(self, binding: "ConnectionBinding", link: ReceiverLink, attach: Attach) -> None:
+        """The link is attached again, on ``link``. What the client doesn't know any more is forgotten here
+        too.
+        """
+        self.binding = binding
+        self.link = link
+        self.attached_link = link
+        self._take_terminus(attach)
+        self._theirs = attach.unsettled or {}
+
+    def unsettled_map(self) -> dict[bytes, DeliveryState | None] | None:
+        if not self._suspended:
+            return None
+        self._outcomes = {tag: state for tag, state in self._outcomes.items() if tag in self._theirs}
+        self._tags.clear()
+        self._unanswered = 0
+        return dict(self._outcomes)
+
+    def _resumed(self, event: TransferReceived) -> bool:
+        """Note the tag of a new delivery; whether this is an old one, of which the outcome is known
+        already.
+        """
+        if event.resume and event.tag in self._outcomes:
+            if not event.more:
+                state = self._outcomes.pop(event.tag) or ACCEPTED
+                self.link.settle(event.delivery_id, event.delivery_id, state, True)
+                self.grant()
+            return True
+        if event.aborted:
+            self._tags.pop(event.delivery_id, None)
+        elif event.first:
+            self._tags[event.delivery_id] = event.tag
+        return False
+
+    # End.
+
+    def close(self, lost: bool, now_us: int) -> None:
+        self._drop_arriving()
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            self._manager.close_producer(producer)
+        if self.address:
+            self._broker.dynamic.link_closed(self.address, bool(self.dynamic), now_us)
+
+
+def _given(transaction: "Transaction | None") -> "tuple[()] | tuple[Transaction]":
+    return () if transaction is None else (transaction,)

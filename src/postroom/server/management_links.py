@@ -1,0 +1,166 @@
+"""The links of the management node: requests come in on one, answers go out on another, or to a queue."""
+
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from postroom.amqp.composite import Error
+from postroom.amqp.errors import LINK_MESSAGE_SIZE_EXCEEDED, AmqpError
+from postroom.amqp.events import TransferReceived
+from postroom.amqp.messaging import scan_head
+from postroom.amqp.outcomes import ACCEPTED, DeliveryState, Rejected
+from postroom.amqp.performatives import RCV_SECOND, SND_SETTLED, Attach, Target
+from postroom.amqp.receiver import ReceiverLink
+from postroom.amqp.sender import SenderLink
+from postroom.manager.effects import PRESETTLED
+from postroom.server.bound import BoundLink
+from postroom.server.logs import log
+from postroom.server.management import Request
+from postroom.server.requests import RequestMessage, read_request, write_response
+
+if TYPE_CHECKING:
+    from postroom.amqp.delivery import Delivery as WireDelivery
+    from postroom.server.binding import ConnectionBinding
+
+MANAGEMENT_ADDRESS: Final = "$management"
+REQUEST_CREDIT: Final = 100
+MAX_REQUEST_BYTES: Final = 1 << 20
+MAX_WAITING_REPLIES: Final = 1000
+"""Answers that wait for credit on one link; the oldest goes when there is one more."""
+TAG_BYTES: Final = 8
+
+
+class RequestLink(BoundLink):
+    """A client sends requests to the management node."""
+
+    def __init__(self, binding: "ConnectionBinding", link: ReceiverLink) -> None:
+        super().__init__(binding, link)
+        self.link: Final = link
+        self.address = MANAGEMENT_ADDRESS
+        self._producer = binding.broker.manager.open_producer(link.name, binding.container_id, binding.user)
+        self._answers_settled: Final = link.rcv_settle_mode != RCV_SECOND
+        self._parts: list[bytes] = []
+        self._size_bytes = 0
+
+    def confirmed(self, now_us: int) -> None:
+        self.link.flow(REQUEST_CREDIT)
+
+    def transfer(self, event: TransferReceived, now_us: int) -> None:
+        self._size_bytes += len(event.payload)
+        if self._size_bytes <= MAX_REQUEST_BYTES:
+            self._parts.append(event.payload)
+        if event.more:
+            return
+        payload, self._parts = b"".join(self._parts), []
+        too_large, self._size_bytes = self._size_bytes > MAX_REQUEST_BYTES, 0
+        if event.aborted:
+            return
+        state: DeliveryState = ACCEPTED
+        try:
+            if too_large:
+                what = f"a management request is at most {MAX_REQUEST_BYTES} bytes"
+                raise AmqpError(LINK_MESSAGE_SIZE_EXCEEDED, what)
+            self._perform(read_request(payload), now_us)
+        except AmqpError as error:
+            state = Rejected(Error(error.condition, error.description))
+        if not event.settled:
+            delivery_id = event.delivery_id
+            self.binding.broker.after_durable(lambda _: self._answer(delivery_id, state))
+
+    def _answer(self, delivery_id: int, state: DeliveryState) -> None:
+        self.link.settle(delivery_id, delivery_id, state, self._answers_settled)
+        if self.link.attached and self.link.credit * 2 <= REQUEST_CREDIT:
+            self.link.flow(REQUEST_CREDIT)
+        self.binding.touch()
+
+    def _perform(self, message: RequestMessage, now_us: int) -> None:
+        request = Request(message.properties, message.body)
+        response = self.binding.broker.management.perform(request, now_us)
+        log(
+            logging.INFO if request.operation in ("CREATE", "UPDATE", "DELETE", "PURGE") else logging.DEBUG,
+            "management",
+            user=self.binding.user,
+            operation=request.operation,
+            type=request.type,
+            name=request.name,
+            status=response.status,
+            description=response.description,
+        )
+        properties: dict[str, object] = {
+            "statusCode": response.status,
+            "statusDescription": response.description,
+        }
+        if response.condition:
+            properties["errorCondition"] = response.condition
+        if response.count >= 0:
+            properties["count"] = response.count
+        payload = write_response(message.reply_to, message.correlation_id, properties, response.body)
+        self.binding.broker.after_durable(lambda later_us: self._reply(message.reply_to, payload, later_us))
+
+    def _reply(self, reply_to: str, payload: bytes, now_us: int) -> None:
+        """Over the requester's own link for ``reply_to``, else to the queue of that name."""
+        link = self._reply_link(reply_to)
+        if link is not None:
+            link.send(payload)
+            return
+        manager = self.binding.broker.manager
+        queue = manager.queues.get(reply_to)
+        if queue is None:
+            log(
+                logging.WARNING,
+                "management-reply-undeliverable",
+                reply_to=reply_to,
+                remote=self.binding.remote,
+            )
+            return
+        manager.put(self._producer, queue, scan_head(payload), payload, self, PRESETTLED, now_us)
+
+    def _reply_link(self, reply_to: str) -> "ReplyLink | None":
+        links = [bound for bound in self.binding.links.values() if isinstance(bound, ReplyLink)]
+        for link in links:
+            if link.reply_address == reply_to:
+                return link
+        return links[0] if links and reply_to in ("", MANAGEMENT_ADDRESS) else None
+
+    def close(self, lost: bool, now_us: int) -> None:
+        self.binding.broker.manager.close_producer(self._producer)
+
+
+class ReplyLink(BoundLink):
+    """A client receives the answers of the management node; its target's address is the reply-to it uses."""
+
+    def __init__(self, binding: "ConnectionBinding", link: SenderLink, attach: Attach) -> None:
+        super().__init__(binding, link)
+        self.link: Final = link
+        self.address = MANAGEMENT_ADDRESS
+        target = attach.target
+        self.reply_address: Final = (target.address or "") if isinstance(target, Target) else ""
+        self._settled: Final = link.snd_settle_mode == SND_SETTLED
+        self._waiting: Final[deque[bytes]] = deque(maxlen=MAX_WAITING_REPLIES)
+        self._next_tag = 0
+
+    def send(self, payload: bytes) -> None:
+        """Send an answer, now or when there is credit."""
+        self._waiting.append(payload)
+        self.credit_changed(0)
+
+    def credit_changed(self, now_us: int) -> None:
+        while self._waiting and self.link.usable_credit() > 0:
+            tag = self._next_tag.to_bytes(TAG_BYTES, "big")
+            self._next_tag += 1
+            self.link.send(self._waiting.popleft(), tag, self._settled)
+        if self.link.drain:
+            self.link.drained()
+        self.binding.touch()
+
+    def disposed(
+        self, deliveries: "list[WireDelivery]", state: DeliveryState | None, settled: bool, now_us: int
+    ) -> None:
+        """Whatever the client says of an answer, it is done with."""
+        if not settled:
+            for delivery in deliveries:
+                self.link.settle(delivery.id, delivery.id, state)
+            self.binding.touch()
+
+    def close(self, lost: bool, now_us: int) -> None:
+        self._waiting.clear()

@@ -1,0 +1,352 @@
+"""A link on which a client receives: consumer of a queue, or browser of it.
+
+Credit: the queue manager is told what the link may take now, less what it has already given and what has
+not left yet, and never more than about `AHEAD_BYTES` of messages, so that one slow reader holds no memory
+to speak of.
+"""
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from postroom.amqp.composite import Error
+from postroom.amqp.delivery import Delivery as WireDelivery
+from postroom.amqp.outcomes import (
+    RELEASED,
+    Accepted,
+    DeliveryState,
+    Modified,
+    Received,
+    Rejected,
+    Released,
+    TransactionalState,
+)
+from postroom.amqp.performatives import SND_SETTLED, SND_UNSETTLED, Attach, Source
+from postroom.amqp.sender import SenderLink
+from postroom.manager.consumer import Consumer
+from postroom.manager.effects import PRESETTLED, Delivery
+from postroom.manager.entry import Entry
+from postroom.manager.errors import ManagerError
+from postroom.manager.options import ConsumerOptions
+from postroom.server.bound import BoundLink
+from postroom.server.headers import message_payload
+from postroom.server.logs import log
+
+if TYPE_CHECKING:
+    from postroom.manager.transaction import Transaction
+    from postroom.server.binding import ConnectionBinding
+
+AHEAD_BYTES: Final = 4 << 20
+"""Messages given to one link and not yet sent, at about their size."""
+FIRST_AVERAGE_BYTES: Final = 16 << 10
+"""Taken as the size of a message before the first has been seen."""
+EXCLUSIVE_PROPERTY: Final = "exclusive"
+"""Link property (boolean): nobody else may consume from the queue while this link does."""
+TAG_BYTES: Final = 4
+TAG_MASK: Final = 0xFFFF_FFFF
+
+
+class Resumed:
+    """A delivery of a suspended link that the client knows of, with the state that it has for it."""
+
+    def __init__(self, tag: bytes, entry: Entry, state: DeliveryState | None) -> None:
+        self.tag: Final = tag
+        self.entry: Final = entry
+        self.state: Final = state
+
+
+class OutgoingLink(BoundLink):
+    """Between one `SenderLink` and one consumer."""
+
+    def __init__(self, binding: "ConnectionBinding", link: SenderLink, browse: bool, address: str) -> None:
+        super().__init__(binding, link)
+        self.link = link
+        self.address = address
+        self.browse: Final = browse
+        self.consumer: Consumer | None = None
+        """None before it is opened and after it is closed."""
+        self.dynamic = ""
+        """The queue that was made for this link, "" where it wasn't."""
+        self.presettled = False
+        self._default_outcome: DeliveryState = RELEASED
+        self._suspended = False
+        self._kept: dict[bytes, Entry] = {}
+        """Suspended: what was sent and not settled, by delivery tag."""
+        self._resuming: list[Resumed] = []
+        """Resumed: deliveries that the client knows of, to be taken up as credit comes; the last first."""
+        self._theirs: dict[bytes, DeliveryState | None] = {}
+        self._next_tag = 0
+        self._sent = 0
+        self._average_bytes = FIRST_AVERAGE_BYTES
+        self._most_ahead = binding.broker.config.limits.deliveries_ahead
+        self._manager = binding.broker.manager
+
+    def open(self, granted: Source, attach: Attach, now_us: int) -> None:
+        """Open the consumer. Raises `ManagerError` where the queue refuses it."""
+        self._take_modes(granted)
+        properties = attach.properties or {}
+        options = ConsumerOptions(
+            browse=self.browse,
+            exclusive=properties.get(EXCLUSIVE_PROPERTY) is True,
+            presettled=self.presettled,
+            name=self.link.name,
+            container=self.binding.container_id,
+            user=self.binding.user,
+        )
+        queue = self._manager.queue(self.address)
+        self.consumer = self._manager.open_consumer(queue, self, options, now_us)
+
+    def _take_modes(self, granted: Source) -> None:
+        mode = self.link.snd_settle_mode
+        self.presettled = mode == SND_SETTLED or (self.browse and mode != SND_UNSETTLED)
+        self._default_outcome = granted.default_outcome or RELEASED
+        self.expiry_policy = granted.expiry_policy
+        self.timeout_s = granted.timeout
+
+    def confirmed(self, now_us: int) -> None:
+        if self._suspended:
+            self._take_up(now_us)
+        self.credit_changed(now_us)
+
+    # Credit.
+
+    def credit_changed(self, now_us: int) -> None:
+        while self._resuming and self.link.credit > 0:
+            self._send_resumed(self._resuming.pop(), now_us)
+        self.update_credit(now_us)
+
+    def set_writable(self, now_us: int) -> None:
+        self.update_credit(now_us)
+
+    def refill(self, now_us: int) -> None:
+        consumer = self.consumer
+        if consumer is not None and consumer.credit * 2 < min(self._limit_ahead(), self.link.credit):
+            self.update_credit(now_us)
+
+    def update_credit(self, now_us: int) -> None:
+        """Tell the queue manager how many more messages this link can take."""
+        consumer = self.consumer
+        if consumer is None or self._suspended:
+            return
+        ahead = consumer.assigned - self._sent
+        room = self._limit_ahead() if self.binding.writable else 0
+        credit = max(0, min(self.link.usable_credit(), room) - ahead)
+        self._manager.set_credit(consumer, credit, self.link.drain, now_us)
+
+    def _limit_ahead(self) -> int:
+        return max(1, min(self._most_ahead, AHEAD_BYTES // self._average_bytes))
+
+    # Deliveries.
+
+    def deliver(self, delivery: Delivery, now_us: int) -> None:
+        self._sent += 1
+        link = self.link
+        entry = delivery.entry
+        payload = message_payload(delivery, now_us)
+        size_bytes = len(payload)
+        self._average_bytes += (size_bytes - self._average_bytes) // 8
+        if link.credit <= 0 or 0 < link.max_message_size_bytes < size_bytes:
+            self._give_back(delivery, link.credit > 0, now_us)
+            return
+        tag = self._next_tag.to_bytes(TAG_BYTES, "big")
+        self._next_tag = (self._next_tag + 1) & TAG_MASK
+        link.send(payload, tag, self.presettled, 0, None, None if delivery.copied else entry)
+        self.binding.wrote(self)
+
+    def _give_back(self, delivery: Delivery, too_large: bool, now_us: int) -> None:
+        """The peer has taken its credit back meanwhile, or doesn't take messages so large."""
+        if delivery.copied or self.consumer is None:
+            return
+        if too_large:
+            log(
+                logging.WARNING,
+                "message-too-large-for-link",
+                link=self.link.name,
+                serial=delivery.entry.serial,
+            )
+        self._settle_safely(
+            Modified(undeliverable_here=True) if too_large else Released(), delivery.entry, now_us
+        )
+
+    # Outcomes.
+
+    def disposed(
+        self, deliveries: list[WireDelivery], state: DeliveryState | None, settled: bool, now_us: int
+    ) -> None:
+        """The client says what becomes of ``deliveries``; where it hasn't settled, it is answered when
+        durable.
+        """
+        consumer = self.consumer
+        if consumer is None or isinstance(state, Received) or (state is None and not settled):
+            return
+        if self.browse:
+            self._answer_copies(deliveries, state, settled)
+            return
+        transaction = None
+        if isinstance(state, TransactionalState):
+            transaction = self.binding.transaction(state.txn_id)
+            state = state.outcome
+        for delivery in deliveries:
+            entry = delivery.context
+            if isinstance(entry, Entry):
+                token = PRESETTLED if settled else int(delivery.id)
+                self._apply(consumer, state or self._default_outcome, entry, now_us, token, transaction)
+
+    def _apply(
+        self,
+        consumer: Consumer,
+        state: DeliveryState,
+        entry: Entry,
+        now_us: int,
+        token: int,
+        transaction: "Transaction | None",
+    ) -> None:
+        try:
+            if isinstance(state, Accepted):
+                self._manager.accept(consumer, entry, now_us, token, *_given(transaction))
+            elif isinstance(state, Released):
+                self._manager.release(consumer, entry, now_us, token, *_given(transaction))
+            elif isinstance(state, Modified):
+                self._modify(consumer, state, entry, now_us, token, transaction)
+            elif isinstance(state, Rejected):
+                error = state.error or Error("", "")
+                description = error.description or ""
+                self._manager.reject(
+                    consumer, entry, error.condition, description, now_us, token, *_given(transaction)
+                )
+        except ManagerError as error:
+            self._too_late(error, token)
+
+    def _modify(
+        self,
+        consumer: Consumer,
+        state: Modified,
+        entry: Entry,
+        now_us: int,
+        token: int,
+        transaction: "Transaction | None",
+    ) -> None:
+        changes = {str(key): value for key, value in (state.message_annotations or {}).items()} or None
+        failed, not_here = state.delivery_failed, state.undeliverable_here
+        self._manager.modify(consumer, entry, failed, not_here, changes, now_us, token, *_given(transaction))
+
+    def _too_late(self, error: ManagerError, token: int) -> None:
+        """The entry is not this consumer's any more (it expired, was deleted, the link was suspended)."""
+        log(logging.DEBUG, "outcome-without-effect", link=self.link.name, reason=error.description)
+        if token != PRESETTLED:
+            self.binding.broker.after_durable(lambda _: self.settled(token, token))
+
+    def _settle_safely(self, state: DeliveryState, entry: Entry, now_us: int) -> None:
+        if self.consumer is not None:
+            self._apply(self.consumer, state, entry, now_us, PRESETTLED, None)
+
+    def _answer_copies(
+        self, deliveries: list[WireDelivery], state: DeliveryState | None, settled: bool
+    ) -> None:
+        """A browser's outcomes change nothing; a browser that waits for an answer gets it."""
+        if not settled:
+            for delivery in deliveries:
+                self.link.settle(delivery.id, delivery.id, state)
+            self.binding.touch()
+
+    def settled(self, first: int, last: int) -> None:
+        self.link.settle(first, last)
+        self.binding.touch()
+
+    # Ends.
+
+    def drained(self) -> None:
+        self.link.drained()
+        self.binding.touch()
+
+    def ended(self, condition: str, description: str) -> None:
+        self.consumer = None
+        self.link.detach(closed=True, error=Error(condition, description))
+        self.binding.forget_link(self.link)
+        self.binding.touch()
+
+    # Suspension.
+
+    def suspend(self, unsettled: list[WireDelivery], timeout_us: int, now_us: int) -> bool:
+        if self.consumer is None or self.browse:
+            return False
+        if not self._suspended:
+            if not self._manager.suspend_consumer(self.consumer, timeout_us, now_us):
+                return False
+            self._suspended = True
+            self._kept = {each.tag: each.context for each in unsettled if isinstance(each.context, Entry)}
+        return True
+
+    def may_resume(self, attach: Attach) -> bool:
+        """Whether the client's attach takes this link up, rather than beginning anew under its name."""
+        source = attach.source
+        same = source is None or (source.address == self.address and not source.dynamic)
+        return self.consumer is not None and attach.unsettled is not None and same
+
+    def resume(
+        self,
+        binding: "ConnectionBinding",
+        link: SenderLink,
+        granted: Source,
+        theirs: dict[bytes, DeliveryState | None],
+    ) -> None:
+        """The link is attached again, on ``link``; ``theirs`` is the client's unsettled map.
+
+        What was held is taken up when the attach is answered: by then every effect of the time before has
+        passed.
+        """
+        self.binding = binding
+        self.link = link
+        self.attached_link = link
+        self._take_modes(granted)
+        self._theirs = theirs
+
+    def unsettled_map(self) -> dict[bytes, DeliveryState | None] | None:
+        return dict.fromkeys(self._kept) if self._suspended else None
+
+    def _take_up(self, now_us: int) -> None:
+        """Deliveries that the client doesn't know go back; the others are resumed."""
+        consumer = self.consumer
+        self._suspended = False
+        kept, self._kept = self._kept, {}
+        if consumer is None:
+            return
+        held = self._manager.resume_consumer(consumer, self, now_us)
+        self._sent = consumer.assigned
+        sent = set(kept.values())
+        for tag, entry in kept.items():
+            if tag in self._theirs:
+                self._resuming.append(Resumed(tag, entry, self._theirs[tag]))
+        known = {resumed.entry for resumed in self._resuming}
+        for entry in held:
+            if entry not in known:
+                self._give_up(entry, entry in sent, now_us)
+        self._resuming.reverse()
+
+    def _send_resumed(self, resumed: Resumed, now_us: int) -> None:
+        """Part 2, section 2.6.13: an outcome that the client has reached is taken; else the delivery is
+        aborted.
+
+        An aborted one goes back to its place in the queue, and comes again as a new delivery.
+        """
+        link = self.link
+        if isinstance(resumed.state, (Accepted, Released, Rejected, Modified)):
+            link.send(b"", resumed.tag, False, 0, resumed.state, resumed.entry, False, True)
+        else:
+            link.abort(link.send(b"", resumed.tag, False, 0, None, None, True, True))
+            self._give_up(resumed.entry, True, now_us)
+        self.binding.touch()
+
+    def _give_up(self, entry: Entry, was_sent: bool, now_us: int) -> None:
+        if self.consumer is not None and entry.owner is self.consumer:
+            self._settle_safely(Modified(delivery_failed=True) if was_sent else RELEASED, entry, now_us)
+
+    def close(self, lost: bool, now_us: int) -> None:
+        """The link is gone for good: what it holds goes back to the queue."""
+        consumer, self.consumer = self.consumer, None
+        if consumer is not None:
+            self._manager.close_consumer(consumer, now_us, lost)
+        self.binding.broker.dynamic.link_closed(self.address, bool(self.dynamic), now_us)
+
+
+def _given(transaction: "Transaction | None") -> "tuple[()] | tuple[Transaction]":
+    return () if transaction is None else (transaction,)

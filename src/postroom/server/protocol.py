@@ -1,0 +1,165 @@
+"""One accepted socket: bytes in to its inbox, bytes out of its binding, timers, and the two kinds of back
+pressure.
+"""
+
+import asyncio
+from collections import deque
+from typing import Protocol, cast
+
+from postroom.amqp.options import NEVER_US
+from postroom.server.binding import ConnectionBinding
+from postroom.server.clock import monotonic_us, wall_us
+from postroom.server.config import LimitsConfig
+from postroom.server.turns import Turns
+
+
+class Owner(Protocol):
+    """What a socket needs of the service that accepted it."""
+
+    @property
+    def limits(self) -> LimitsConfig: ...
+
+    @property
+    def turns(self) -> Turns: ...
+
+    def connect(self, connection: "SocketConnection") -> ConnectionBinding | None:
+        """A binding for a new connection; None when there are too many."""
+
+    def forget(self, binding: ConnectionBinding) -> None:
+        """The socket of ``binding`` is gone."""
+
+
+class SocketConnection(asyncio.Protocol):
+    """Between one transport and one `ConnectionBinding`."""
+
+    def __init__(self, owner: Owner, loop: asyncio.AbstractEventLoop, anonymous: bool) -> None:
+        self.anonymous = anonymous
+        self.remote = "?"
+        self._owner = owner
+        self._loop = loop
+        self._transport: asyncio.Transport | None = None
+        self._binding: ConnectionBinding | None = None
+        self._inbox: deque[bytes] = deque()
+        self._inbox_bytes = 0
+        self._offset = 0
+        self._paused = False
+        self._ended = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due_us = 0
+
+    # From the transport.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        peer = transport.get_extra_info("peername")
+        self.remote = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer)
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's has all of it, but is no subclass
+        self._transport.set_write_buffer_limits(high=self._owner.limits.output_bytes)
+        self._binding = self._owner.connect(self)
+        if self._binding is None:
+            self._transport.abort()
+        else:
+            self.arm_timer()
+
+    def data_received(self, data: bytes) -> None:
+        if self._ended:
+            return
+        was_empty = not self._inbox
+        self._inbox.append(data)
+        self._inbox_bytes += len(data)
+        if self._inbox_bytes >= self._owner.limits.inbox_bytes and self._transport is not None:
+            self._paused = True
+            self._transport.pause_reading()
+        if was_empty:
+            self._owner.turns.wake(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._ended = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._binding is not None:
+            self._binding.lost(wall_us())
+            self._owner.forget(self._binding)
+            self._owner.turns.schedule()
+
+    def pause_writing(self) -> None:
+        if self._binding is not None:
+            self._binding.set_writable(False, wall_us())
+            self._owner.turns.schedule()
+
+    def resume_writing(self) -> None:
+        if self._binding is not None:
+            self._binding.set_writable(True, wall_us())
+            self._owner.turns.schedule()
+
+    # From the turns.
+
+    def has_work(self) -> bool:
+        return bool(self._inbox)
+
+    def work(self, limit_bytes: int) -> int:
+        """Give the binding up to ``limit_bytes`` of what has arrived; the number of events that made."""
+        if self._binding is None or self._ended:
+            self._inbox.clear()
+            return 0
+        events = self._binding.receive(self._take(limit_bytes), monotonic_us(), wall_us())
+        if self._paused and self._inbox_bytes * 2 < self._owner.limits.inbox_bytes:
+            self._resume_reading()
+        return events
+
+    def flush(self) -> None:
+        """Send what the binding has to say, in one write; close the socket when it has said the last."""
+        if self._transport is None or self._binding is None:
+            return
+        data = self._binding.data_to_send()
+        if data:
+            self._transport.write(data)
+        if self._binding.finished and not self._ended:
+            self._ended = True
+            self._transport.close()
+        else:
+            self.arm_timer()
+
+    def abort(self) -> None:
+        """Cut the socket at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def arm_timer(self) -> None:
+        """Have the binding called when its next deadline comes; one that only moved away needs no new
+        timer.
+        """
+        if self._binding is None or self._ended:
+            return
+        due_us = self._binding.next_deadline_us()
+        if due_us == NEVER_US or (self._timer is not None and self._timer_due_us <= due_us):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_due_us = due_us
+        self._timer = self._loop.call_later(max(0, due_us - monotonic_us()) / 1e6, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        if self._binding is not None:
+            self._binding.on_time(monotonic_us(), wall_us())
+            self._owner.turns.schedule()
+            self.arm_timer()
+
+    def _take(self, limit_bytes: int) -> bytes:
+        data = self._inbox[0]
+        left = len(data) - self._offset
+        if left <= limit_bytes:
+            piece = data[self._offset :] if self._offset else data
+            self._inbox.popleft()
+            self._offset = 0
+        else:
+            piece = data[self._offset : self._offset + limit_bytes]
+            self._offset += limit_bytes
+        self._inbox_bytes -= len(piece)
+        return piece
+
+    def _resume_reading(self) -> None:
+        self._paused = False
+        if self._transport is not None:
+            self._transport.resume_reading()

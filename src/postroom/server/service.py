@@ -1,0 +1,242 @@
+"""The broker on an event loop: listeners, turns, the commit's completion, timers, reads and logins off the
+loop.
+"""
+
+import asyncio
+import contextlib
+import functools
+import logging
+import ssl
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, Protocol
+
+from postroom.ledger.errors import LedgerFailed
+from postroom.manager.effects import Fetch
+from postroom.server.binding import ConnectionBinding
+from postroom.server.broker import Broker, LedgerFace, Login
+from postroom.server.clock import monotonic_us, wall_us
+from postroom.server.config import Config, ListenConfig
+from postroom.server.exits import Exit, StartError
+from postroom.server.logs import log
+from postroom.server.passwords import hash_password, verify_password
+from postroom.server.protocol import SocketConnection
+from postroom.server.turns import Turns
+
+STOP_GRACE_S: Final = 2.0
+"""Time that clients have to answer our close when the broker stops."""
+READ_THREADS: Final = 2
+LISTEN_BACKLOG: Final = 512
+MAX_TIMER_S: Final = 3600.0
+
+
+class ServiceLedger(LedgerFace, Protocol):
+    """What the service needs of the ledger beside what the broker needs."""
+
+    @property
+    def completion_fd(self) -> int: ...
+
+    def read_bodies(self, wanted: list[tuple[int, int, int]]) -> list[bytes]: ...
+
+
+class Service:
+    """One broker with its sockets."""
+
+    def __init__(
+        self, config: Config, ledger: ServiceLedger, broker: Broker, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self.limits: Final = config.limits
+        self.turns: Final = Turns(loop, self)
+        self.failure: BaseException | None = None
+        """Why the service ended by itself: the ledger's failure."""
+        self.ended: Final = asyncio.Event()
+        """Set when the service must end, by request or by failure."""
+        self._done: Final = asyncio.Event()
+        self._config = config
+        self._ledger = ledger
+        self._broker = broker
+        self._loop = loop
+        self._servers: list[asyncio.Server] = []
+        self._sockets: dict[ConnectionBinding, SocketConnection] = {}
+        self._pool = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="postroom-read")
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due_us = 0
+        self._no_user = hash_password("")
+        """Checked for names that don't exist, so that the time taken doesn't tell."""
+
+    # Start and stop.
+
+    async def start(self) -> None:
+        """Listen. Raises `StartError` for an address that can't be had."""
+        self._loop.add_reader(self._ledger.completion_fd, self._on_completion)
+        for listen in self._config.listen:
+            self._servers.append(await self._listen(listen))
+        self.turns.schedule()
+
+    def addresses(self) -> list[str]:
+        """What is listened on, with the ports that the system chose."""
+        found = []
+        for server in self._servers:
+            for each in server.sockets:
+                host, port = each.getsockname()[:2]
+                found.append(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+        return found
+
+    async def stop(self) -> None:
+        """Take no more connections, close those that are, make everything durable."""
+        self._broker.stopping = True
+        for server in self._servers:
+            server.close()
+        for binding in list(self._sockets):
+            binding.close()
+        self._settle_up()
+        await self._wait_until_done(STOP_GRACE_S)
+        for connection in list(self._sockets.values()):
+            connection.abort()
+        await self._wait_until_done(STOP_GRACE_S)
+        self._loop.remove_reader(self._ledger.completion_fd)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._pool.shutdown()
+
+    async def _wait_until_done(self, limit_s: float) -> None:
+        """Until no connection is left and nothing waits for the disk."""
+        self._check_done()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._done.wait(), limit_s)
+
+    def _check_done(self) -> None:
+        if self._broker.stopping and not self._sockets and self._broker.idle():
+            self._done.set()
+
+    async def _listen(self, listen: ListenConfig) -> asyncio.Server:
+        def accepted() -> SocketConnection:
+            return SocketConnection(self, self._loop, listen.allows_anonymous)
+
+        try:
+            context = _tls_context(listen)
+            return await self._loop.create_server(
+                accepted, listen.host, listen.port, ssl=context, backlog=LISTEN_BACKLOG
+            )
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise StartError(Exit.ADDRESS, f"can't listen on {listen.address}: {reason}") from error
+
+    # Connections.
+
+    def connect(self, connection: SocketConnection) -> ConnectionBinding | None:
+        binding = self._broker.connect(connection.remote, connection.anonymous, monotonic_us(), wall_us())
+        if binding is not None:
+            self._sockets[binding] = connection
+        return binding
+
+    def forget(self, binding: ConnectionBinding) -> None:
+        self._sockets.pop(binding, None)
+
+    # Turns.
+
+    def may_take_in(self) -> bool:
+        return self._broker.unsynced_bytes() < self.limits.unsynced_bytes and self.failure is None
+
+    def end_turn(self) -> None:
+        if self.failure is None:
+            self._broker.end_turn(wall_us())
+            self._settle_up()
+
+    def _on_completion(self) -> None:
+        """The block in flight is durable, or could not be written."""
+        try:
+            self._broker.completed(wall_us())
+        except LedgerFailed as error:
+            self._fail(error)
+            return
+        self._settle_up()
+        self.turns.go_on()
+
+    def _settle_up(self) -> None:
+        """After effects were released: send, read, check, and be called again in time."""
+        broker = self._broker
+        while broker.touched:
+            binding, _ = broker.touched.popitem()
+            connection = self._sockets.get(binding)
+            if connection is not None:
+                connection.flush()
+        if broker.fetches:
+            self._read_bodies()
+        if broker.logins:
+            self._check_logins()
+        if broker.wants_turn:
+            self.turns.schedule()
+        if broker.stopping:
+            self._check_done()
+        self._arm_timer()
+
+    # Off the loop.
+
+    def _read_bodies(self) -> None:
+        fetches = self._broker.fetches[:]
+        self._broker.fetches.clear()
+        for fetch in fetches:
+            reading = self._loop.run_in_executor(self._pool, self._ledger.read_bodies, fetch.wanted)
+            reading.add_done_callback(functools.partial(self._have_read, fetch))
+
+    def _have_read(self, fetch: Fetch, reading: "asyncio.Future[list[bytes]]") -> None:
+        if self.failure is not None or reading.cancelled():
+            return
+        error = reading.exception()
+        if error is not None:
+            self._fail(error)
+            return
+        self._broker.fetched(fetch, reading.result(), wall_us())
+        self.turns.schedule()
+
+    def _check_logins(self) -> None:
+        logins = self._broker.logins[:]
+        self._broker.logins.clear()
+        for login in logins:
+            stored = self._config.users.get(login.user, self._no_user)
+            checking = self._loop.run_in_executor(self._pool, verify_password, login.password, stored)
+            checking.add_done_callback(functools.partial(self._have_checked, login))
+
+    def _have_checked(self, login: Login, checking: "asyncio.Future[bool]") -> None:
+        if login.binding in self._sockets and not checking.cancelled():
+            known = login.user in self._config.users
+            login.binding.login_decided(login.user, known and checking.result(), wall_us())
+            self.turns.schedule()
+
+    # Timers.
+
+    def _arm_timer(self) -> None:
+        due_us = self._broker.next_deadline_us()
+        if due_us == 0 or (self._timer is not None and self._timer_due_us <= due_us):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_due_us = due_us
+        delay_s = min(max(0, due_us - wall_us()) / 1e6, MAX_TIMER_S)
+        self._timer = self._loop.call_later(delay_s, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        if self.failure is None:
+            self._broker.on_time(wall_us())
+            self.turns.schedule()
+
+    def _fail(self, error: BaseException) -> None:
+        """The ledger has failed: nothing that waits is released, nothing more is taken in."""
+        self.failure = error
+        log(logging.CRITICAL, "ledger-failed", reason=str(error))
+        self.ended.set()
+
+
+def _tls_context(listen: ListenConfig) -> ssl.SSLContext | None:
+    """Raises `StartError` where certificate or key can't be used."""
+    if listen.tls_certificate is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(listen.tls_certificate, listen.tls_key)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        what = f"listener {listen.address}: certificate {listen.tls_certificate} can't be used: {reason}"
+        raise StartError(Exit.CONFIGURATION, what) from error
+    return context

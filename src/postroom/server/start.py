@@ -1,0 +1,89 @@
+"""From a configuration to a running broker, and from a signal to its orderly end."""
+
+import asyncio
+import logging
+import signal
+import uuid
+
+import msgspec
+import uvloop
+
+from postroom import __version__
+from postroom._build import compiled
+from postroom.ledger.errors import LedgerError, LedgerLocked
+from postroom.ledger.ledger import Ledger
+from postroom.ledger.options import LedgerOptions
+from postroom.manager.manager import QueueManager
+from postroom.server.assembly import define_queues, manager_options
+from postroom.server.broker import Broker
+from postroom.server.clock import wall_us
+from postroom.server.config import Config
+from postroom.server.exits import Exit, StartError
+from postroom.server.logs import log
+from postroom.server.service import Service
+
+
+def serve(config: Config) -> Exit:
+    """Run a broker until it is told to stop (SIGTERM, SIGINT) or its ledger fails. Raises `StartError`."""
+    return uvloop.run(_serve(config))
+
+
+def open_ledger(config: Config) -> Ledger:
+    """Open the data folder and recover. Raises `StartError`."""
+    options = LedgerOptions(**msgspec.structs.asdict(config.ledger))
+    try:
+        return Ledger.open(config.data_folder, options, wall_us())
+    except LedgerLocked as error:
+        raise StartError(Exit.LOCKED, str(error)) from error
+    except LedgerError as error:
+        raise StartError(Exit.LEDGER_REFUSED, str(error)) from error
+    except OSError as error:
+        what = f"data folder {config.data_folder}: {error.strerror or error}"
+        raise StartError(Exit.LEDGER_REFUSED, what) from error
+
+
+def make_broker(config: Config, ledger: Ledger) -> Broker:
+    """The queue manager as it was, the queues of the configuration, and everything of that durable."""
+    now_us = wall_us()
+    manager = QueueManager(manager_options(config), ledger.builder)
+    manager.restore(ledger.recovered, now_us)
+    broker = Broker(config, ledger, manager, lambda: uuid.uuid4().hex)
+    left_over = broker.dynamic.delete_left_over(now_us)
+    define_queues(config, manager, now_us)
+    while ledger.submit():
+        broker.durable_through = ledger.wait()
+    log(logging.INFO, "recovered", queues=len(manager.queues), dynamic_queues_deleted=left_over)
+    return broker
+
+
+async def _serve(config: Config) -> Exit:
+    ledger = open_ledger(config)
+    try:
+        return await _run(config, ledger)
+    finally:
+        ledger.close()
+
+
+async def _run(config: Config, ledger: Ledger) -> Exit:
+    loop = asyncio.get_running_loop()
+    service = Service(config, ledger, make_broker(config, ledger), loop)
+    await service.start()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, service.ended.set)
+    log(
+        logging.INFO,
+        "started",
+        version=__version__,
+        build="compiled" if compiled() else "interpreted",
+        listen=",".join(service.addresses()),
+        data=config.data_folder,
+        ledger=ledger.ledger_id,
+        epoch=ledger.epoch,
+    )
+    await service.ended.wait()
+    if service.failure is not None:
+        return Exit.LEDGER_FAILED
+    log(logging.INFO, "stopping")
+    await service.stop()
+    log(logging.INFO, "stopped")
+    return Exit.STOPPED

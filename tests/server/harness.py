@@ -1,0 +1,101 @@
+"""A broker on a free port of this machine, in a thread of the test's process."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import TypeVar
+
+import uvloop
+from tests.server.memory_ledger import MemoryLedger
+
+from postroom.manager.manager import QueueManager
+from postroom.server.broker import Broker
+from postroom.server.config import Config, ListenConfig, LimitsConfig, QueueConfig
+from postroom.server.service import Service
+from postroom.server.assembly import define_queues, manager_options
+
+T = TypeVar("T")
+TIMEOUT_S = 20.0
+
+
+def test_config(queues: tuple[str, ...] = (), **changes: object) -> Config:
+    """A configuration that listens on any free port."""
+    settings: dict[str, object] = {
+        "listen": [ListenConfig(address="127.0.0.1:0")],
+        "queue": [QueueConfig(name=name) for name in queues],
+        "limits": LimitsConfig(idle_timeout_ms=10_000),
+    }
+    settings.update(changes)
+    return Config(**settings)  # type: ignore[arg-type]
+
+
+class BrokerThread:
+    """Runs a `Service` over a ledger in memory; a context manager."""
+
+    def __init__(self, config: Config | None = None, ledger: MemoryLedger | None = None) -> None:
+        self.config = config or test_config()
+        self.ledger = ledger or MemoryLedger()
+        self.address = ""
+        self.broker: Broker | None = None
+        self.failure: BaseException | None = None
+        self._ready = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._service: Service | None = None
+        self._thread = threading.Thread(target=self._run, name="broker", daemon=True)
+
+    @property
+    def url(self) -> str:
+        return f"amqp://{self.address}"
+
+    @property
+    def port(self) -> int:
+        return int(self.address.rpartition(":")[2])
+
+    def call(self, question: Callable[[Broker], T]) -> T:
+        """Ask the broker something, on its own thread."""
+
+        async def ask() -> T:
+            assert self.broker is not None
+            return question(self.broker)
+
+        assert self._loop is not None
+        return asyncio.run_coroutine_threadsafe(ask(), self._loop).result(TIMEOUT_S)
+
+    def __enter__(self) -> "BrokerThread":
+        self._thread.start()
+        if not self._ready.wait(TIMEOUT_S) or self.failure is not None:
+            raise AssertionError(f"the broker did not start: {self.failure}")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._loop is not None and self._service is not None:
+            self._loop.call_soon_threadsafe(self._service.ended.set)
+        self._thread.join(TIMEOUT_S)
+        assert not self._thread.is_alive(), "the broker did not stop"
+        self.ledger.close()
+        if self.failure is not None:
+            raise self.failure
+
+    def _run(self) -> None:
+        try:
+            uvloop.run(self._serve())
+        except BaseException as error:
+            self.failure = error
+        finally:
+            self._ready.set()
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        manager = QueueManager(manager_options(self.config), self.ledger.builder)
+        names = (f"node-{number}" for number in range(1_000_000))
+        self.broker = Broker(self.config, self.ledger, manager, lambda: next(names))
+        define_queues(self.config, manager, 1)
+        self._service = Service(self.config, self.ledger, self.broker, self._loop)
+        await self._service.start()
+        self.address = self._service.addresses()[0]
+        self._ready.set()
+        await self._service.ended.wait()
+        await self._service.stop()

@@ -1,0 +1,52 @@
+"""A ledger in memory with the real ledger's face: blocks are durable as soon as they are asked for, or when told.
+
+For tests of the server's own rules; everything about disks is tested with the real one.
+"""
+
+import os
+
+from postroom.ledger.block import BlockBuilder, SealedParts
+
+
+class MemoryLedger:
+    """Keeps every block. With ``held`` set, a block becomes durable only by `let_go`."""
+
+    def __init__(self, held: bool = False) -> None:
+        self.builder = BlockBuilder()
+        self.space_low = False
+        self.held = held
+        self.completion_fd = os.eventfd(0, os.EFD_NONBLOCK)
+        self.blocks: list[SealedParts] = []
+        self._in_flight: SealedParts | None = None
+
+    def submit(self) -> bool:
+        parts = self.builder.take() if self._in_flight is None else None
+        if parts is None:
+            return False
+        self._in_flight = parts
+        if not self.held:
+            self.let_go()
+        return True
+
+    def let_go(self) -> None:
+        """The block in flight is durable now."""
+        os.eventfd_write(self.completion_fd, 1)
+
+    def complete(self) -> int:
+        os.eventfd_read(self.completion_fd)
+        parts, self._in_flight = self._in_flight, None
+        assert parts is not None
+        self.blocks.append(parts)
+        return parts.last_position
+
+    def read_bodies(self, wanted: list[tuple[int, int, int]]) -> list[bytes]:
+        return [self._body(serial, offset, length) for serial, offset, length in wanted]
+
+    def _body(self, serial: int, offset: int, length: int) -> bytes:
+        for parts in self.blocks:
+            if parts.first_position <= serial <= parts.last_position:
+                return parts.bodies[offset : offset + length]
+        raise KeyError(serial)
+
+    def close(self) -> None:
+        os.close(self.completion_fd)
