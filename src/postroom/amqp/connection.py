@@ -242,8 +242,10 @@ class Connection:
     ) -> None:
         """Send our open; a client may do so at once, before the handshake is through.
 
-        Raises UsageError when it has been sent.
+        Nothing happens when the connection has gone meanwhile. Raises UsageError when it has been sent.
         """
+        if self._failed or self.local_state == CLOSED:
+            return
         if self.local_state != UNOPENED:
             raise UsageError("the connection has been opened already")
         options = self.options
@@ -348,6 +350,9 @@ class Connection:
                 violation.session.fail(Error(violation.condition, violation.description))
             except AmqpError as violation:
                 self._fail(Error(violation.condition, violation.description))
+        for session in self.wire.shrunk:
+            session.renew_window()
+        self.wire.shrunk.clear()
 
     def _read_frames(self) -> None:
         decoder = self._decoder

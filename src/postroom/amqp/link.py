@@ -67,6 +67,11 @@ class Link:
         """Both ends are attached."""
         return self.local_state == OPEN and self.remote_state == OPEN
 
+    @property
+    def gone(self) -> bool:
+        """This end is detached, or its session has ended: nothing more can be said on the link."""
+        return self.local_state == CLOSED or self.session.local_state == CLOSED
+
     def table_row(self) -> i64:
         """The row of ``states.LINK_TABLE``."""
         if self.local_state == CLOSED and self.remote_state == OPEN:
@@ -95,8 +100,11 @@ class Link:
         link is resumed. Credit that came with the peer's attach counts from now on: look at
         ``usable_credit()``.
 
-        Raises UsageError when there is nothing to answer (any more).
+        Nothing happens when the link has gone meanwhile (its end is an event that is still to be read). Raises
+        UsageError when there is nothing to answer, or it has been answered.
         """
+        if self.gone:
+            return
         peer = self.peer_attach
         if peer is None or self.local_state != UNOPENED:
             raise UsageError(f"link {self.name!r} has no attach to answer")
@@ -121,6 +129,8 @@ class Link:
     def refuse_attach(self, error: Error) -> None:
         """Answer the peer's attach with no terminus, and detach at once with ``error`` (part 2, section
         2.6.3)."""
+        if self.gone:
+            return
         peer = self.peer_attach
         if peer is None:
             raise UsageError(f"link {self.name!r} has no attach to refuse")
@@ -191,13 +201,22 @@ class Link:
         self.report_detached(False, error, True)
         self.detach(closed=error.condition != LINK_STOLEN, error=error)
 
-    def steal(self) -> None:
-        """The same container has attached the link elsewhere: detach this end of it.
-
-        The terminus goes with the later one, so this is a detach and no close (part 2, section 2.6.1).
-        """
+    def stolen(self) -> None:
+        """The peer has attached the link elsewhere on this connection (part 2, section 2.6.1)."""
         if self.local_state != CLOSED:
-            self.fail(Error(LINK_STOLEN, f"link {self.name!r} has been attached elsewhere"))
+            self.fail(self._stolen_error())
+
+    def steal(self) -> None:
+        """The same container has attached the link on another connection, which only the application can know.
+
+        The terminus goes on there, so this end is detached, not closed. No event comes of it: the caller does
+        what it does at LinkDetached.
+        """
+        self.reported = True
+        self.detach(closed=False, error=self._stolen_error())
+
+    def _stolen_error(self) -> Error:
+        return Error(LINK_STOLEN, f"link {self.name!r} has been attached elsewhere")
 
     def on_detach(self, detach: Detach) -> None:
         """The peer's end detaches."""

@@ -49,8 +49,10 @@ class ReceiverLink(Link):
 
         ``drain``: it is to use or return them at once; the event Drained says when it has.
 
-        Raises UsageError when the link isn't attached here.
+        Nothing happens when the link has gone meanwhile. Raises UsageError before it is attached here.
         """
+        if self.gone:
+            return
         if self.local_state != OPEN:
             raise UsageError(f"link {self.name!r} is not attached")
         self.credit = credit

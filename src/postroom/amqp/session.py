@@ -322,7 +322,7 @@ class Session:
             if old.remote_state == UNOPENED and old.session is self:
                 return old, False
             if old.remote_state != CLOSED:
-                old.steal()
+                old.stolen()
         link: Link = (
             ReceiverLink(self, attach.name) if attach.role == SENDER else SenderLink(self, attach.name)
         )
@@ -385,6 +385,11 @@ class Session:
         flow.echo = echo
         write_flow(self.wire.writer, self.channel, flow)
 
+    def renew_window(self) -> None:
+        """Once for each batch of bytes: the peer may use up what it was told, not what it can't know of yet."""
+        if self.incoming_window <= self._low_window and self.local_state == OPEN:
+            self.send_flow()
+
     def on_flow(self, flow: Flow) -> None:
         """The peer's windows, and its end of a link where it names one."""
         self.next_incoming_id = flow.next_outgoing_id
@@ -420,6 +425,8 @@ class Session:
                 f"transfer {self.next_incoming_id} on channel {self.remote_channel} came with the window shut",
             )
         self.incoming_window -= 1
+        if self.incoming_window == self._low_window:
+            self.wire.shrunk.append(self)
         self.next_incoming_id = (self.next_incoming_id + 1) & 0xFFFF_FFFF
         link = self._remote_link(transfer.handle)
         if link is None or link.local_state == CLOSED:
@@ -430,8 +437,6 @@ class Session:
             raise LinkViolation(
                 link, NOT_ALLOWED, f"transfer on link {link.name!r}, of which the peer is the receiver"
             )
-        if self.incoming_window <= self._low_window:
-            self.send_flow()
 
     def _discard_transfer(self, handle: i64, link: Link | None) -> None:
         """A transfer for a link that this end has detached: it was under way, unless there are too many."""

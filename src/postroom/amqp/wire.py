@@ -22,6 +22,7 @@ from postroom.amqp.violations import UsageError
 
 if TYPE_CHECKING:
     from postroom.amqp.link import Link
+    from postroom.amqp.session import Session
 
 
 @final
@@ -34,6 +35,8 @@ class Wire:
         self.events: list[Event] = []
         self.links: dict[tuple[str, bool], Link] = {}
         """Attached links by name and local role: what link stealing looks at."""
+        self.shrunk: list[Session] = []
+        """Sessions of which half of the incoming window has been used since it was renewed."""
         self.peer_max_frame_bytes: i64 = MIN_MAX_FRAME_BYTES
         self.max_payload_bytes: i64 = MIN_MAX_FRAME_BYTES - TRANSFER_OVERHEAD_BYTES
         """What surely fits into one transfer frame."""
