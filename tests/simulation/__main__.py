@@ -1,4 +1,4 @@
-"""Any number of seeds: ``python -m tests.simulation --seeds 1000``; one again: ``python -m tests.simulation --seed 17``."""
+"""Any number of seeds: ``python -m tests.simulation --seeds 1000``; one again: ``… --seed 17``."""
 
 import argparse
 import logging
@@ -13,40 +13,50 @@ STEPS = 1200
 def run_seed(seed: int, steps: int = STEPS) -> World:
     """Run one seed to its end; raises whatever broke."""
     logging.disable(logging.CRITICAL)
-    world = World(seed)
-    world.run(steps)
+    try:
+        world = World(seed)
+        world.run(steps)
+    finally:
+        logging.disable(logging.NOTSET)
     return world
+
+
+def failed(seed: int, steps: int) -> bool:
+    """Run one seed; say what broke and how to see it again."""
+    try:
+        world = run_seed(seed, steps)
+    except Exception:
+        traceback.print_exc()
+        print(f"seed {seed} failed; replay it with: python -m tests.simulation --seed {seed} --steps {steps}")
+        return True
+    totals["crashes"] += world.crashes
+    totals["promises checked"] += world.oracle.checks
+    return False
+
+
+totals = {"crashes": 0, "promises checked": 0}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seeds", type=int, default=300, help="how many, from --first")
     parser.add_argument("--first", type=int, default=1)
-    parser.add_argument("--seed", type=int, help="run only this one and show what happened")
+    parser.add_argument("--seed", type=int, help="run only this one")
+    parser.add_argument("--stop", action="store_true", help="at the first seed that fails")
     parser.add_argument("--steps", type=int, default=STEPS)
     arguments = parser.parse_args()
-    seeds = (
-        [arguments.seed]
-        if arguments.seed is not None
-        else range(arguments.first, arguments.first + arguments.seeds)
-    )
-    failed = crashes = checks = 0
+    seeds = range(arguments.first, arguments.first + arguments.seeds)
+    if arguments.seed is not None:
+        seeds = range(arguments.seed, arguments.seed + 1)
+    done = failures = 0
     for seed in seeds:
-        try:
-            world = run_seed(seed, arguments.steps)
-        except Exception:
-            failed += 1
-            traceback.print_exc()
-            print(
-                f"seed {seed} failed; replay it with: python -m tests.simulation --seed {seed} --steps {arguments.steps}"
-            )
-        else:
-            crashes += world.crashes
-            checks += world.oracle.checks
-    print(
-        f"{len(seeds) - failed} seeds passed, {failed} failed; {crashes} crashes, {checks} promises checked"
-    )
-    return 1 if failed else 0
+        done += 1
+        failures += failed(seed, arguments.steps)
+        if failures and arguments.stop:
+            break
+    print(f"{done - failures} passed, {failures} failed")
+    print(", ".join(f"{number} {what}" for what, number in totals.items()))
+    return 1 if failures else 0
 
 
 if __name__ == "__main__":

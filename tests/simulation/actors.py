@@ -1,6 +1,7 @@
 """The clients of a simulation: real AMQP engines with a few lines of behaviour each.
 
-An actor owns one connection. Its bytes travel through two pipes that the world carries in pieces of its own choosing, or cuts.
+An actor owns one connection. Its bytes travel through two pipes that the world carries in pieces of its own
+choosing, or cuts.
 """
 
 from random import Random

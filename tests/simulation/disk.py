@@ -1,8 +1,8 @@
 """A disk in memory that loses and tears what was not synced.
 
-It keeps two versions of everything: what a running process sees, and what would be there after a power cut. A crash
-decides, by the seed, for each unsynced write which of its sectors reached the platter, and for the folder how many of the
-unsynced names did. It implements ``postroom.ledger.disk.Disk``.
+It keeps two versions of everything: what a running process sees, and what would be there after a power cut.
+A crash decides, by the seed, for each unsynced write which of its sectors reached the platter, and for the
+folder how many of the unsynced names did. It implements ``postroom.ledger.disk.Disk``.
 """
 
 from collections.abc import Sequence

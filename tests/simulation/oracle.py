@@ -1,7 +1,7 @@
 """What must be true of every message, whatever happened: the promises of the design, kept beside the broker.
 
-The oracle hears what clients did and what they were told, and nothing of how the broker works. Each message has an id of its own in
-its body. A `Broken` promise names the message and what was seen.
+The oracle hears what clients did and what they were told, and nothing of how the broker works. Each message
+has an id of its own in its body. A `Broken` promise names the message and what was seen.
 """
 
 from dataclasses import dataclass, field
@@ -123,7 +123,7 @@ class Oracle:
                 fate.order_perturbed = True
 
     def crashed(self) -> None:
-        """The broker's process is gone: what was unanswered stays unknown, non-persistent messages may be lost."""
+        """The process is gone: what was unanswered stays unknown, non-persistent messages may be lost."""
         self.life += 1
         self._newest.clear()
         for fate in self.fates.values():

@@ -1,8 +1,9 @@
 """One run: a broker, its clients and its disk under a seeded scheduler and a virtual clock.
 
-Everything that a real process does in its own time (reading a socket, finishing a sync, sealing a file, losing power) is a step that
-the scheduler may take next. Crashes are placed at the commit points: after a block was handed to the writer, after it became
-durable, and at a random operation of the disk inside maintenance or start-up.
+Everything that a real process does in its own time (reading a socket, finishing a sync, sealing a file,
+losing power) is a step that the scheduler may take next. Crashes are placed at the commit points: after a block was
+handed to the writer, after it became durable, and at a random operation of the disk inside maintenance or
+start-up.
 """
 
 from collections.abc import Callable
@@ -103,14 +104,7 @@ class World:
 
     def _start(self) -> None:
         self.writer = SimWriter(self.disk)
-        self.ledger = Ledger.open(
-            Path("simulated"),
-            self.options,
-            self.now_us,
-            disk=self.disk,
-            writer=self.writer,
-            maintenance="manual",
-        )
+        self.ledger = self._open(self.disk, self.writer)
         self.manager = QueueManager(ManagerOptions(), self.ledger.builder)
         self.manager.restore(self.ledger.recovered, self.now_us)
         for name in (*self.queues, DEAD_LETTERS):
@@ -120,6 +114,10 @@ class World:
         self.names = 0
         self.broker = Broker(Config(), self.ledger, self.manager, self._new_name)
         self.actors = []
+
+    def _open(self, disk: SimDisk, writer: SimWriter) -> Ledger:
+        folder = Path("simulated")
+        return Ledger.open(folder, self.options, self.now_us, disk=disk, writer=writer, maintenance="manual")
 
     def _new_name(self) -> str:
         self.names += 1
@@ -269,10 +267,7 @@ class World:
             raise Broken(f"recovering twice gives another state: {first} and then {second}")
 
     def _recovered(self, disk: SimDisk) -> list[object]:
-        ledger = Ledger.open(
-            Path("copy"), self.options, self.now_us, disk=disk, writer=SimWriter(disk), maintenance="manual"
-        )
-        found = ledger.recovered
+        found = self._open(disk, SimWriter(disk)).recovered
         return [
             [(queue, bytes(packed)) for queue, packed in found.backlog],
             sorted(repr(vars(row)) if hasattr(row, "__dict__") else repr(row) for row in found.explicit),
