@@ -12,6 +12,7 @@ from postroom.manager.core import Core
 from postroom.manager.errors import QueueInUse
 from postroom.manager.placing import ended, take_out
 from postroom.manager.queue import Queue
+from postroom.manager.ranges import runs
 from postroom.manager.statistics import CURRENT
 from postroom.manager.transitions import step
 from postroom.model import numbers as n
@@ -107,19 +108,3 @@ def _end_chunk(core: Core, queue: Queue, chunk: Chunk, event: int) -> int:
         group = Group(int(queue.id), n.AVAILABLE, n.DELETED, outcome, 0, 0, 0, runs(serials))
         core.ledger.record(_GROUP_EVENT, 0, queue.id, 0, 0, event, encode_groups([group]))
     return len(serials)
-
-
-def runs(serials: list[int]) -> list[tuple[int, int]]:
-    """Ascending serials as exact ranges: every integer in a range is one of them."""
-    found: list[tuple[int, int]] = []
-    first = last = 0
-    for serial in sorted(serials):
-        if serial == last + 1 and first:
-            last = serial
-            continue
-        if first:
-            found.append((first, last))
-        first = last = serial
-    if first:
-        found.append((first, last))
-    return found

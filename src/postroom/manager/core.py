@@ -13,6 +13,7 @@ from postroom.manager.consumer import Consumer, Producer
 from postroom.manager.effects import Effects
 from postroom.manager.options import ManagerOptions
 from postroom.manager.queue import Queue
+from postroom.manager.transaction import Transaction
 
 NEVER_TOLD: Final = 0x7FFF_FFFF_FFFF_FFFF
 """`Core.durable_through` of a queue manager whose host doesn't say: everything counts as durable."""
@@ -54,6 +55,8 @@ class Core:
         self.woken: list[Queue] = []
         """Queues on which this command has made something available; dispatched before it ends."""
         self.waiting_for_durable: list[Queue] = []
+        self.transactions: dict[int, Transaction] = {}
+        """The open ones by id, oldest first."""
         self._alarms: list[tuple[int, int]] = []
 
         # Options that the hot path reads, as plain numbers.

@@ -29,6 +29,7 @@ class Entry:
         "body_offset",
         "body_serial",
         "causes",
+        "counted",
         "delivery_count",
         "due_us",
         "excluded",
@@ -83,6 +84,7 @@ class Entry:
         self.failure_count: i64 = 0
         self.releases: i64 = 0  # times in a row that it has been released
         self.fetching = False
+        self.counted = False  # among the live entries of the queue manager
         self.annotations: dict[str, object] | None = None
         self.excluded: list[i64] | None = None  # consumers it may not go to again
 

@@ -104,8 +104,6 @@ def _scan_chunk(core: Core, queue: Queue, backlog: Backlog, chunk: Chunk, left: 
         if soonest != 0 and soonest <= core.now_us and left > 0:
             for index in chunk.expired_in(zone, core.now_us, left):
                 entry = backlog.object_at(chunk, index)
-                if index not in chunk.objects:
-                    core.live_entries += 1
                 backlog.bury(chunk, index)
                 expire(core, entry)
                 left -= 1

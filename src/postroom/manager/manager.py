@@ -12,15 +12,28 @@ from typing import final
 from mypy_extensions import i64
 
 from postroom.ledger.block import BlockBuilder
-from postroom.manager import administration, browse, consumers, dispatch, expiry, queues, returning, settling
+from postroom.manager import (
+    administration,
+    browse,
+    consumers,
+    dispatch,
+    expiry,
+    queues,
+    returning,
+    settling,
+    transactions,
+)
 from postroom.manager.consumer import Consumer, Producer
 from postroom.manager.core import Core
 from postroom.manager.effects import Effects, Rejected, Sink
 from postroom.manager.entry import Entry
+from postroom.manager.errors import ManagerError
 from postroom.manager.memory import keep_body
 from postroom.manager.options import ConsumerOptions, ManagerOptions, QueueDefinition
 from postroom.manager.putting import refusal, store
 from postroom.manager.queue import Queue
+from postroom.manager.transaction import Transaction
+from postroom.manager.upload import Upload, abort, add_chunk
 from postroom.model import numbers as n
 from postroom.model.message import MessageHead
 
@@ -53,6 +66,16 @@ class QueueManager:
         """
         self.core.begin(now_us)
         return queues.create(self.core, definition)
+
+    def update_queue(self, definition: QueueDefinition, now_us: i64) -> Queue:
+        """Give the queue of that name another definition. Raises QueueNotFound, DefinitionInvalid,
+        QueueInUse.
+
+        Limits hold for what arrives afterwards; nothing is evicted. Access can change only without
+        consumers.
+        """
+        self.core.begin(now_us)
+        return queues.update(self.core, definition)
 
     def delete_queue(self, name: str, if_unused: bool, if_empty: bool, now_us: i64) -> int:
         """Delete a queue with what is on it; returns how many entries that ended. Raises QueueNotFound,
@@ -90,27 +113,91 @@ class QueueManager:
         sink: Sink,
         token: i64,
         now_us: i64,
+        transaction: Transaction | None = None,
     ) -> None:
         """Put a message: ``body`` is its sections without header and delivery-annotations.
 
         Answered by effect, once durable: accepted, or rejected with condition and description; no answer for
         token −1 (pre-settled).
         """
+        self.core.begin(now_us)
+        self._put(producer, queue, head, body, None, len(body), sink, token, transaction)
+
+    def begin_upload(self, producer: Producer) -> Upload:
+        """A body over ``CHUNK_BODY_BYTES`` is about to arrive in pieces."""
+        return Upload(producer)
+
+    def upload_chunk(self, upload: Upload, data: bytes, now_us: i64) -> None:
+        """Its next bytes (without header and delivery-annotations); raises MessageTooLarge, NotAllowed."""
+        self.core.begin(now_us)
+        add_chunk(self.core, upload, data)
+        self.core.ledger.boundary()
+
+    def finish_upload(
+        self,
+        upload: Upload,
+        queue: Queue,
+        head: MessageHead,
+        sink: Sink,
+        token: i64,
+        now_us: i64,
+        transaction: Transaction | None = None,
+    ) -> None:
+        """It is whole: put it, answered as by `put`."""
+        self.core.begin(now_us)
+        body = None if upload.chunks else b""
+        taken = self._put(
+            upload.producer,
+            queue,
+            head,
+            body,
+            None if body is not None else upload,
+            upload.size_bytes,
+            sink,
+            token,
+            transaction,
+        )
+        if not taken:
+            abort(self.core, upload)
+        upload.over = True
+
+    def abort_upload(self, upload: Upload) -> None:
+        """It will not be finished; nothing is left of it."""
+        abort(self.core, upload)
+
+    def _put(
+        self,
+        producer: Producer,
+        queue: Queue,
+        head: MessageHead,
+        body: bytes | None,
+        upload: Upload | None,
+        size: i64,
+        sink: Sink,
+        token: i64,
+        transaction: Transaction | None,
+    ) -> bool:
+        """Put, or refuse by effect; whether it was taken."""
         core = self.core
-        core.begin(now_us)
         if queue.deleted:
             queue = queues.find_or_create(core, queue.name)
-        refused = refusal(core, queue, len(body), head.durable)
+        refused = refusal(core, queue, size, head.durable)
+        if refused is None and transaction is not None:
+            refused = _put_provisionally(core, transaction, producer, queue, head, body, upload)
+        elif refused is None:
+            store(core, producer, queue, head, body, upload)
+        elif transaction is not None and token < 0:
+            transaction.failed = "a pre-settled message in it was refused: " + refused[1]
         if refused is not None:
             if token >= 0:
                 core.effects.rejected.append(Rejected(sink, token, refused[0], refused[1]))
-            return
-        store(core, producer, queue, head, body)
+            return False
         if token >= 0:
             core.effects.accept(sink, token)
         if queue.ready or queue.browsers:
             dispatch.dispatch(core, queue)
         self._finish()
+        return True
 
     # -- consuming
 
@@ -127,16 +214,41 @@ class QueueManager:
         consumers.set_credit(self.core, consumer, credit, drain)
         self._finish()
 
-    def accept(self, consumer: Consumer, entry: Entry, now_us: i64, token: i64 = -1) -> None:
-        """The consumer confirms; raises NotHeld."""
+    def accept(
+        self,
+        consumer: Consumer,
+        entry: Entry,
+        now_us: i64,
+        token: i64 = -1,
+        transaction: Transaction | None = None,
+    ) -> None:
+        """The consumer confirms; raises NotHeld.
+
+        For this and the next three: with a transaction the outcome takes effect with its commit (raises
+        TransactionUnknown, TransactionRolledBack, LimitExceeded too). ``token`` −1 says that the receiver has
+        settled already; otherwise it is answered when durable.
+        """
         self.core.begin(now_us)
-        settling.accept(self.core, consumer, entry)
+        if transaction is None:
+            settling.accept(self.core, consumer, entry)
+        else:
+            transactions.dispose(self.core, transaction, consumer, entry, n.EVENT_CONFIRM, token < 0)
         self._settled(consumer, token)
 
-    def release(self, consumer: Consumer, entry: Entry, now_us: i64, token: i64 = -1) -> None:
-        """Back to its place, counts unchanged; raises NotHeld."""
+    def release(
+        self,
+        consumer: Consumer,
+        entry: Entry,
+        now_us: i64,
+        token: i64 = -1,
+        transaction: Transaction | None = None,
+    ) -> None:
+        """Back to its place, counts unchanged."""
         self.core.begin(now_us)
-        settling.release(self.core, consumer, entry)
+        if transaction is None:
+            settling.release(self.core, consumer, entry)
+        else:
+            transactions.dispose(self.core, transaction, consumer, entry, n.EVENT_RELEASE, token < 0)
         self._settled(consumer, token)
 
     def modify(
@@ -148,14 +260,21 @@ class QueueManager:
         annotations: dict[str, object] | None,
         now_us: i64,
         token: i64 = -1,
+        transaction: Transaction | None = None,
     ) -> None:
         """Back to its place; ``failed`` raises both counts, ``undeliverable_here`` keeps it from this
         consumer.
 
-        Raises NotHeld, LimitExceeded.
+        ``annotations`` are merged into the message's for later deliveries. Raises LimitExceeded.
         """
         self.core.begin(now_us)
-        settling.modify(self.core, consumer, entry, failed, undeliverable_here, annotations)
+        if transaction is None:
+            settling.modify(self.core, consumer, entry, failed, undeliverable_here, annotations)
+        else:
+            event = n.EVENT_FAIL if failed else n.EVENT_RELEASE
+            receipt = transactions.dispose(self.core, transaction, consumer, entry, event, token < 0)
+            receipt.not_here = undeliverable_here
+            receipt.annotations = annotations
         self._settled(consumer, token)
 
     def reject(
@@ -166,10 +285,17 @@ class QueueManager:
         description: str,
         now_us: i64,
         token: i64 = -1,
+        transaction: Transaction | None = None,
     ) -> None:
-        """To the dead-letter queue with this error, or discarded; raises NotHeld."""
+        """To the dead-letter queue with this error, or discarded."""
         self.core.begin(now_us)
-        settling.reject(self.core, consumer, entry, condition, description)
+        if transaction is None:
+            settling.reject(self.core, consumer, entry, condition, description)
+        else:
+            event = n.EVENT_DEAD_LETTER
+            receipt = transactions.dispose(self.core, transaction, consumer, entry, event, token < 0)
+            receipt.condition = condition
+            receipt.description = description
         self._settled(consumer, token)
 
     def close_consumer(self, consumer: Consumer, now_us: i64, lost: bool) -> None:
@@ -190,6 +316,31 @@ class QueueManager:
         """Its link is back, as ``sink``: returns what it still holds, in order. Raises NotAllowed."""
         self.core.begin(now_us)
         return consumers.resume_consumer(self.core, consumer, sink)
+
+    # -- transactions
+
+    def begin(self, now_us: i64) -> Transaction:
+        """Open a local transaction; raises LimitExceeded."""
+        self.core.begin(now_us)
+        return transactions.begin(self.core)
+
+    def commit(self, transaction: Transaction, now_us: i64) -> None:
+        """Decide for it, atomically. Raises TransactionRolledBack (it has been), TransactionUnknown."""
+        self.core.begin(now_us)
+        try:
+            transactions.commit(self.core, transaction)
+        finally:
+            self._finish()
+
+    def rollback(self, transaction: Transaction, now_us: i64) -> None:
+        """Decide against it; no effect if it has been decided.
+
+        Deliveries that their receivers have settled return to their places; others stay with the receiver
+        until disposed of, detached or lost.
+        """
+        self.core.begin(now_us)
+        transactions.rollback(self.core, transaction)
+        self._finish()
 
     # -- bodies, time, effects
 
@@ -230,6 +381,7 @@ class QueueManager:
                 expiry.scan(core, queue)
                 administration.remove_if_idle(core, queue)
                 self._finish()
+        transactions.time_out(core)
         left = core.pending
         core.pending = []
         for queue in left:
@@ -242,7 +394,11 @@ class QueueManager:
         core = self.core
         if core.pending:
             return core.now_us
-        return core.next_alarm_us()
+        alarm_us = core.next_alarm_us()
+        timeout_us = transactions.next_timeout_us(core)
+        if alarm_us == 0 or (timeout_us != 0 and timeout_us < alarm_us):
+            return timeout_us
+        return alarm_us
 
     def take_effects(self) -> Effects:
         """What is to be done when everything written so far is durable; a new turn begins."""
@@ -269,6 +425,23 @@ class QueueManager:
                 if not queue.deleted:
                     dispatch.dispatch(core, queue)
         core.ledger.boundary()
+
+
+def _put_provisionally(
+    core: Core,
+    transaction: Transaction,
+    producer: Producer,
+    queue: Queue,
+    head: MessageHead,
+    body: bytes | None,
+    upload: Upload | None,
+) -> tuple[str, str] | None:
+    """Put within a transaction; why not, as (condition, description)."""
+    try:
+        transactions.put(core, transaction, producer, queue, head, body, upload)
+    except ManagerError as error:
+        return error.condition, error.description
+    return None
 
 
 def _take_bodies(core: Core, entries: list[Entry], bodies: list[bytes]) -> None:

@@ -15,6 +15,7 @@ def stored(entry: Entry) -> bool:
 
 def admit(core: Core, entry: Entry) -> None:
     """A new object: count it, and keep its body only if the cache has room or the ledger hasn't got it."""
+    entry.counted = True
     core.live_entries += 1
     if not stored(entry):
         core.volatile_bytes += entry.body_len + ENTRY_OVERHEAD_BYTES
@@ -34,7 +35,9 @@ def drop_body(core: Core, entry: Entry) -> None:
 
 def forget(core: Core, entry: Entry) -> None:
     """The entry has ended, or lives on in packed form."""
-    core.live_entries -= 1
+    if entry.counted:
+        entry.counted = False
+        core.live_entries -= 1
     if not stored(entry):
         core.volatile_bytes -= entry.body_len + ENTRY_OVERHEAD_BYTES
     elif entry.body is not None:

@@ -30,6 +30,21 @@ def add_new(core: Core, queue: Queue, entry: Entry) -> None:
         watch_expiry(core, queue, entry.expiry_us)
 
 
+def add_committed(core: Core, queue: Queue, entry: Entry) -> None:
+    """An object that becomes available by a commit, behind all others. It may be packed: use it no more."""
+    band = queue.bands[entry.priority]
+    if stored(entry) and must_pack(core, band.live_count(), band.backlog.count):
+        band.backlog.append_entry(entry, False)
+        forget(core, entry)
+    elif band.backlog.count > 0:
+        band.backlog.append_entry(entry, True)
+    else:
+        band.push(entry)
+        note_unbodied(queue, entry)
+    if entry.expiry_us != 0:
+        watch_expiry(core, queue, entry.expiry_us)
+
+
 def add_again(core: Core, queue: Queue, entry: Entry) -> None:
     """An object that was held or delayed is available (again), at its place."""
     queue.bands[entry.priority].give_back(entry)
@@ -53,10 +68,11 @@ def take_out(queue: Queue, entry: Entry) -> None:
 def refill(core: Core, queue: Queue, band: Band) -> None:
     """Make objects of the next packed entries when few are left."""
     backlog = band.backlog
-    if backlog.count == 0 or band.live_count() >= REFILL_BELOW:
+    if backlog.count == 0 or len(band.live) - band.head >= REFILL_BELOW:
         return
     for entry in backlog.take(core.options.fetch_entries):
-        if stored(entry) and entry.annotations is None:
+        if not entry.counted:
+            entry.counted = True
             core.live_entries += 1
         band.push(entry)
         note_unbodied(queue, entry)

@@ -9,11 +9,12 @@ from postroom.manager.consumer import Producer
 from postroom.manager.core import Core
 from postroom.manager.entry import ENTRY_OVERHEAD_BYTES, Entry
 from postroom.manager.expiry import expire_available, expired
-from postroom.manager.memory import must_pack
+from postroom.manager.memory import admit, must_pack
 from postroom.manager.placing import add_new, watch_expiry
 from postroom.manager.queue import Queue
 from postroom.manager.returning import delay
 from postroom.manager.statistics import CURRENT, UNBORN
+from postroom.manager.upload import Upload
 from postroom.model import numbers as n
 from postroom.model.message import MessageHead
 
@@ -82,40 +83,83 @@ def expiry_of(core: Core, queue: Queue, head: MessageHead) -> i64:
     return soonest
 
 
-def store(core: Core, producer: Producer, queue: Queue, head: MessageHead, body: bytes) -> i64:
-    """Put a whole message on ``queue``, nothing held; returns its serial. The caller has asked `refusal`."""
+def due_of(core: Core, head: MessageHead) -> i64:
+    """When the message is to be born, if that is still to come; 0 at once."""
     due_us = head.delivery_time_ms * 1000
-    if due_us > core.now_us:
-        return _store_unborn(core, producer, queue, head, body, due_us)
+    by_delay = core.now_us + head.delivery_delay_ms * 1000
+    if by_delay > due_us:
+        due_us = by_delay
+    return due_us if due_us > core.now_us else 0
+
+
+def store(
+    core: Core, producer: Producer, queue: Queue, head: MessageHead, body: bytes | None, upload: Upload | None
+) -> None:
+    """Put a whole message, ``body`` or else ``upload``, nothing held. The caller has asked `refusal`."""
+    if head.delivery_time_ms != 0 or head.delivery_delay_ms != 0:
+        due_us = due_of(core, head)
+        if due_us != 0:
+            _store_unborn(core, producer, queue, head, body, upload, due_us)
+            return
     expiry_us = expiry_of(core, queue, head)
     priority = head.priority if head.priority <= 9 else 9
-    durable = head.durable
-    flags: i64 = n.FLAG_DURABLE | n.FLAG_BODY_STORED if durable else 0
-    size: i64 = len(body)
-    serial = write_arrival(
-        core, producer, queue, head, body, n.AVAILABLE, n.EVENT_PUT, 0, 0, 0, priority, flags, expiry_us, 0
+    flags = _flags(head, upload)
+    serial = _arrival(
+        core,
+        producer,
+        queue,
+        head,
+        body,
+        upload,
+        n.AVAILABLE,
+        n.EVENT_PUT,
+        0,
+        0,
+        0,
+        priority,
+        flags,
+        expiry_us,
+        0,
     )
+    size: i64 = len(body) if body is not None else upload_size(upload)
     queue.statistics.arrive(CURRENT, size)
+    offset = core.ledger.last_body_offset
     band = queue.bands[priority]
-    if durable and must_pack(core, band.live_count(), band.backlog.count):
-        band.backlog.append(serial, serial, expiry_us, core.ledger.last_body_offset, size, flags)
+    if flags & n.FLAG_BODY_STORED != 0 and must_pack(core, band.live_count(), band.backlog.count):
+        band.backlog.append(serial, serial, expiry_us, offset, size, flags)
         if expiry_us != 0:
             watch_expiry(core, queue, expiry_us)
-        return serial
-    offset = core.ledger.last_body_offset
+        return
     add_new(core, queue, Entry(queue, serial, priority, flags, expiry_us, serial, offset, size, body))
-    return serial
+
+
+def upload_size(upload: Upload | None) -> i64:
+    return upload.size_bytes if upload is not None else 0
+
+
+def _flags(head: MessageHead, upload: Upload | None) -> i64:
+    """A body that came in chunks is stored even if it isn't persistent: it was written before that was
+    known."""
+    flags: i64 = n.FLAG_DURABLE | n.FLAG_BODY_STORED if head.durable else 0
+    if upload is not None:
+        flags |= n.FLAG_BODY_STORED | n.FLAG_BODY_CHUNKED
+    return flags
 
 
 def _store_unborn(
-    core: Core, producer: Producer, queue: Queue, head: MessageHead, body: bytes, due_us: i64
-) -> i64:
+    core: Core,
+    producer: Producer,
+    queue: Queue,
+    head: MessageHead,
+    body: bytes | None,
+    upload: Upload | None,
+    due_us: i64,
+) -> None:
     """Put a message that is to be delivered later."""
-    entry = new_entry(core, producer, queue, head, body, n.DELAYED, n.EVENT_PUT, 0, 0, None, due_us)
-    entry.causes = n.UNBORN
+    entry = new_entry(core, producer, queue, head, body, upload, n.DELAYED, n.EVENT_PUT, 0, 0, None, due_us)
     queue.statistics.arrive(UNBORN, entry.body_len)
+    admit(core, entry)
     delay(core, entry)
-    return entry.serial
 
 
 def new_entry(
@@ -123,7 +167,8 @@ def new_entry(
     producer: Producer,
     queue: Queue,
     head: MessageHead,
-    body: bytes,
+    body: bytes | None,
+    upload: Upload | None,
     state: i64,
     event: i64,
     holder_kind: i64,
@@ -131,18 +176,18 @@ def new_entry(
     owner: object | None,
     due_us: i64,
 ) -> Entry:
-    """Write an arrival that is not available yet; the entry is an object without place. Counters are the
-    caller's."""
+    """Write an arrival that is not available yet: an object without place. Counters are the caller's."""
     expiry_us = expiry_of(core, queue, head)
     priority = head.priority if head.priority <= 9 else 9
-    flags: i64 = n.FLAG_DURABLE | n.FLAG_BODY_STORED if head.durable else 0
+    flags = _flags(head, upload)
     causes: i64 = n.UNBORN if due_us != 0 else 0
-    serial = write_arrival(
+    serial = _arrival(
         core,
         producer,
         queue,
         head,
         body,
+        upload,
         state,
         event,
         holder_kind,
@@ -153,24 +198,27 @@ def new_entry(
         expiry_us,
         due_us,
     )
+    size: i64 = len(body) if body is not None else upload_size(upload)
     offset = core.ledger.last_body_offset
-    entry = Entry(queue, serial, priority, flags, expiry_us, serial, offset, len(body), body)
+    entry = Entry(queue, serial, priority, flags, expiry_us, serial, offset, size, body)
     entry.state = state
     entry.holder_kind = holder_kind
     entry.holder = holder
     entry.owner = owner
+    entry.causes = causes
     entry.due_us = due_us
     entry.held_since = serial
     entry.place = 0
     return entry
 
 
-def write_arrival(
+def _arrival(
     core: Core,
     producer: Producer,
     queue: Queue,
     head: MessageHead,
-    body: bytes,
+    body: bytes | None,
+    upload: Upload | None,
     state: i64,
     event: i64,
     holder_kind: i64,
@@ -184,8 +232,17 @@ def write_arrival(
     """The arrival record; the body goes with it only if it is to be stored."""
     if not producer.recorded:
         core.record_producer(producer)
-    stored = flags & n.FLAG_BODY_STORED != 0
     queue.active_us = core.now_us
+    chunks: list[int] | None = None
+    crc: i64 = 0
+    size: i64 = 0
+    if upload is not None:
+        chunks = upload.chunks
+        crc = upload.crc
+        size = upload.size_bytes
+    elif body is not None:
+        crc = crc32(body)
+        size = len(body)
     return core.ledger.arrival(
         queue.id,
         state,
@@ -200,8 +257,8 @@ def write_arrival(
         due_us,
         head.creation_us,
         0,
-        body if stored else None,
-        crc32(body),
+        body if flags & n.FLAG_BODY_STORED != 0 else None,
+        crc,
         head.message_id,
         head.message_id_type,
         head.correlation_id,
@@ -209,9 +266,9 @@ def write_arrival(
         head.group_id,
         head.group_sequence,
         0,
-        len(body),
+        size,
         0,
         0,
-        None,
+        chunks,
         0,
     )

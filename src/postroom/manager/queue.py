@@ -21,20 +21,9 @@ class Queue:
     def __init__(self, id: i64, definition: QueueDefinition, max_message_bytes: i64) -> None:
         self.id: i64 = id
         self.name = definition.name
-        self.definition = definition
         self.statistics = Statistics()
         self.deleted = False
-        self.exclusive = definition.access == ACCESS_EXCLUSIVE
-        self.max_messages: i64 = definition.max_messages
-        self.max_bytes: i64 = definition.max_bytes
-        self.max_message_bytes: i64 = max_message_bytes
-        own = definition.max_message_bytes
-        if 0 <= own < max_message_bytes:
-            self.max_message_bytes = own
-        self.max_ttl_us: i64 = definition.max_ttl_ms * 1000 if definition.max_ttl_ms >= 0 else -1
-        self.redelivery_limit: i64 = definition.redelivery_limit
-        self.redelivery_delay_us: i64 = definition.redelivery_delay_ms * 1000
-        self.lost_link_counts = definition.lost_link_counts
+        self.define(definition, max_message_bytes)
 
         self.bands: list[Band] = [Band(self, priority) for priority in range(PRIORITIES)]
         self.delayed = DelayedEntries()
@@ -68,6 +57,19 @@ class Queue:
         """When the queue wants to be looked at next; 0 never."""
         self.active_us: i64 = 0
         """Last use by a client, for the removal of idle auto-created queues."""
+
+    def define(self, definition: QueueDefinition, max_message_bytes: i64) -> None:
+        """Take over a definition; its limits as plain numbers for the hot path."""
+        self.definition = definition
+        self.exclusive = definition.access == ACCESS_EXCLUSIVE
+        self.max_messages: i64 = definition.max_messages
+        self.max_bytes: i64 = definition.max_bytes
+        own: i64 = definition.max_message_bytes
+        self.max_message_bytes: i64 = own if 0 <= own < max_message_bytes else max_message_bytes
+        self.max_ttl_us: i64 = definition.max_ttl_ms * 1000 if definition.max_ttl_ms >= 0 else -1
+        self.redelivery_limit: i64 = definition.redelivery_limit
+        self.redelivery_delay_us: i64 = definition.redelivery_delay_ms * 1000
+        self.lost_link_counts = definition.lost_link_counts
 
     def top_band(self) -> Band | None:
         """The highest priority on which something is available."""

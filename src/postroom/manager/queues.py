@@ -6,7 +6,7 @@ from typing import Final
 
 from postroom.ledger.records import RecordType
 from postroom.manager.core import Core
-from postroom.manager.errors import LimitExceeded, NameNotAllowed, QueueExists, QueueNotFound
+from postroom.manager.errors import LimitExceeded, NameNotAllowed, QueueExists, QueueInUse, QueueNotFound
 from postroom.manager.options import RESERVED_PREFIX, QueueDefinition
 from postroom.manager.queue import Queue
 
@@ -56,11 +56,30 @@ def create(core: Core, definition: QueueDefinition) -> Queue:
             "(max_queues)"
         )
     queue = register(core, int(core.next_queue_id), definition)
-    detail = json.dumps(definition.to_record(), ensure_ascii=False).encode()
-    core.ledger.record(_QUEUE_DEFINED, 0, queue.id, 0, 0, 0, detail)
+    _write(core, queue)
     if definition.auto_created:
         core.set_alarm(queue, core.now_us + core.options.auto_created_idle_ms * 1000)
     return queue
+
+
+def update(core: Core, definition: QueueDefinition) -> Queue:
+    """Give the queue of that name another definition. Raises QueueNotFound, DefinitionInvalid, QueueInUse."""
+    queue = find(core, definition.name)
+    definition.check()
+    if definition.access != queue.definition.access and queue.consumers:
+        raise QueueInUse(
+            f"queue {queue.name!r} has {len(queue.consumers)} consumers: its access can't change now"
+        )
+    if definition != queue.definition:
+        core.auto_created += int(definition.auto_created) - int(queue.definition.auto_created)
+        queue.define(definition, core.options.max_message_bytes)
+        _write(core, queue)
+    return queue
+
+
+def _write(core: Core, queue: Queue) -> None:
+    detail = json.dumps(queue.definition.to_record(), ensure_ascii=False).encode()
+    core.ledger.record(_QUEUE_DEFINED, 0, queue.id, 0, 0, 0, detail)
 
 
 def register(core: Core, id: int, definition: QueueDefinition) -> Queue:

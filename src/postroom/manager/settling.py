@@ -56,7 +56,7 @@ def modify(
 ) -> None:
     check_held(consumer, entry)
     if undeliverable_here:
-        _exclude(core, consumer, entry)
+        exclude(core, consumer, entry)
     let_go(core, consumer, entry)
     if annotations:
         entry.annotations = {**(entry.annotations or {}), **annotations}
@@ -87,7 +87,7 @@ def _back_off(core: Core, consumer: Consumer, times: i64) -> None:
     core.set_alarm(consumer.queue, consumer.backoff_us)
 
 
-def _exclude(core: Core, consumer: Consumer, entry: Entry) -> None:
+def exclude(core: Core, consumer: Consumer, entry: Entry) -> None:
     """``entry`` may not come to ``consumer`` again."""
     if consumer.excluded >= core.options.max_excluded_per_consumer:
         raise LimitExceeded(

@@ -21,7 +21,7 @@ _IF_QUEUE_SAYS: Final = 3
 assert (_IF_SENT, _ONE_MORE, _IF_QUEUE_SAYS) == (Count.IF_SENT, Count.ONE_MORE, Count.IF_QUEUE_SAYS)
 
 
-class IllegalTransition(AssertionError):
+class IllegalTransition(Exception):
     """The queue manager asked for a move that the life cycle doesn't have: a defect, never a client's
     fault."""
 
@@ -139,6 +139,27 @@ def confirm(core: Core, entry: Entry) -> None:
     )
     queue.statistics.end(UNACKNOWLEDGED, 1, entry.body_len)
     entry.state = n.DELETED
+    entry.holder_kind = 0
+    entry.holder = 0
+    entry.owner = None
+
+
+def decide(entry: Entry, event: i64, causes: i64) -> None:
+    """Move an entry that its transaction's decision record has told of: nothing more is written."""
+    cell = (entry.state * _HOLDERS + entry.holder_kind) * _EVENTS + event
+    to: i64 = TO_STATE[cell]
+    if to >= STILL:
+        raise IllegalTransition(f"entry {entry.serial} in state {entry.state}: no move for {event}")
+    if to == TO_READY:
+        to = n.DELAYED if causes != 0 else n.AVAILABLE
+    before = slot_of(entry.state, entry.holder_kind, entry.causes)
+    statistics = entry.queue.statistics
+    if to == n.DELETED:
+        statistics.end(before, OUTCOME[cell], entry.body_len)
+    else:
+        statistics.move(before, slot_of(to, 0, causes), entry.body_len)
+    entry.state = to
+    entry.causes = causes
     entry.holder_kind = 0
     entry.holder = 0
     entry.owner = None

@@ -1,0 +1,250 @@
+"""Local transactions: provisional puts and receipts, and one record that decides them all."""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from postroom.ledger.block import Group, encode_groups
+from postroom.ledger.records import RecordType
+from postroom.manager.consumer import Consumer, Producer
+from postroom.manager.core import Core
+from postroom.manager.deadletter import dead_letter
+from postroom.manager.entry import Entry
+from postroom.manager.errors import LimitExceeded, TransactionRolledBack, TransactionUnknown
+from postroom.manager.memory import admit
+from postroom.manager.placing import add_committed, ended
+from postroom.manager.putting import due_of, new_entry
+from postroom.manager.queue import Queue
+from postroom.manager.ranges import runs
+from postroom.manager.returning import come_back, delay
+from postroom.manager.settling import check_held, exclude, let_go
+from postroom.manager.statistics import UNCOMMITTED_PUT
+from postroom.manager.transaction import Receipt, Transaction
+from postroom.manager.transitions import decide, step
+from postroom.manager.upload import Upload
+from postroom.model import numbers as n
+from postroom.model.codes import Outcome
+from postroom.model.message import MessageHead
+
+_DECISION: Final = int(RecordType.DECISION)
+_CONSUMED: Final = int(Outcome.CONSUMED)
+_ROLLED_BACK: Final = int(Outcome.ROLLED_BACK)
+
+
+def begin(core: Core) -> Transaction:
+    """Open a transaction; raises LimitExceeded."""
+    if len(core.transactions) >= core.options.max_transactions:
+        raise LimitExceeded(
+            f"{core.options.max_transactions} open transactions are the limit (max_transactions)"
+        )
+    transaction = Transaction(core.new_holder_id(), core.now_us)
+    core.transactions[int(transaction.id)] = transaction
+    return transaction
+
+
+def check_open(transaction: Transaction) -> None:
+    """Raise TransactionRolledBack or TransactionUnknown unless it can take more."""
+    if transaction.failed:
+        raise TransactionRolledBack(f"transaction {transaction.id}: {transaction.failed}")
+    if transaction.decided:
+        raise TransactionUnknown(f"transaction {transaction.id} has been decided already")
+
+
+def make_room(core: Core, transaction: Transaction) -> None:
+    """Raise unless one more entry fits; one too many leaves nothing but rollback."""
+    check_open(transaction)
+    limit = core.options.max_transaction_entries
+    if len(transaction.puts) + len(transaction.receipts) >= limit:
+        transaction.failed = f"more than {limit} messages in one transaction (max_transaction_entries)"
+        raise LimitExceeded(transaction.failed)
+    if not transaction.recorded:
+        transaction.recorded = True
+        core.record_holder(transaction.id, transaction.kind, b"")
+
+
+def put(
+    core: Core,
+    transaction: Transaction,
+    producer: Producer,
+    queue: Queue,
+    head: MessageHead,
+    body: bytes | None,
+    upload: Upload | None,
+) -> None:
+    """Put provisionally: invisible until the commit. Raises as `make_room`."""
+    make_room(core, transaction)
+    entry = new_entry(
+        core,
+        producer,
+        queue,
+        head,
+        body,
+        upload,
+        n.PUT_UNCONFIRMED,
+        n.EVENT_PUT_HELD,
+        transaction.kind,
+        transaction.id,
+        transaction,
+        due_of(core, head),
+    )
+    queue.statistics.arrive(UNCOMMITTED_PUT, entry.body_len)
+    queue.held.add(entry)
+    admit(core, entry)
+    transaction.puts.append(entry)
+
+
+def dispose(
+    core: Core, transaction: Transaction, consumer: Consumer, entry: Entry, event: i64, settled: bool
+) -> Receipt:
+    """The consumer's outcome for ``entry`` takes effect with the commit. Raises as `make_room`, and
+    NotHeld."""
+    check_held(consumer, entry)
+    make_room(core, transaction)
+    step(core, entry, n.EVENT_ASSIGN, transaction.kind, transaction.id, transaction, 0)
+    let_go(core, consumer, entry)
+    entry.queue.held.add(entry)
+    receipt = Receipt(consumer, entry, event, settled)
+    transaction.receipts.append(receipt)
+    return receipt
+
+
+def commit(core: Core, transaction: Transaction) -> None:
+    """Decide for it, by one record; raises TransactionRolledBack (having rolled back) or
+    TransactionUnknown."""
+    if transaction.failed and not transaction.decided:
+        rollback(core, transaction)
+    check_open(transaction)
+    _close(core, transaction)
+    groups = _groups_of_puts(core, transaction.puts)
+    taken = [receipt.entry for receipt in transaction.receipts if receipt.event == n.EVENT_CONFIRM]
+    groups += _groups(taken, n.GET_UNCONFIRMED, n.DELETED, _CONSUMED)
+    if groups:
+        position = _record(core, transaction, n.EVENT_CONFIRM, groups)
+        _make_available(core, transaction.puts, position)
+        for entry in taken:
+            entry.queue.held.discard(entry)
+            decide(entry, n.EVENT_CONFIRM, 0)
+            ended(core, entry)
+    for receipt in transaction.receipts:
+        if receipt.event != n.EVENT_CONFIRM:
+            _apply(core, receipt)
+    _closed(core, transaction)
+
+
+def rollback(core: Core, transaction: Transaction) -> None:
+    """Decide against it. Deliveries that their receivers have settled return; others stay with the
+    receiver."""
+    if transaction.decided:
+        return
+    _close(core, transaction)
+    groups = _groups(transaction.puts, n.PUT_UNCONFIRMED, n.DELETED, _ROLLED_BACK)
+    if groups:
+        _record(core, transaction, n.EVENT_UNDO, groups)
+        for entry in transaction.puts:
+            entry.queue.held.discard(entry)
+            decide(entry, n.EVENT_UNDO, 0)
+            ended(core, entry)
+    for receipt in transaction.receipts:
+        _undo(core, receipt)
+        core.ledger.boundary()
+    _closed(core, transaction)
+
+
+def time_out(core: Core) -> None:
+    """Roll back transactions that have been open too long."""
+    due_us = next_timeout_us(core)
+    while due_us != 0 and due_us <= core.now_us:
+        transaction = next(iter(core.transactions.values()))
+        rollback(core, transaction)
+        transaction.failed = f"rolled back after {core.options.transaction_timeout_ms} ms (time-out)"
+        due_us = next_timeout_us(core)
+
+
+def next_timeout_us(core: Core) -> i64:
+    """When the oldest open transaction runs out; 0 never."""
+    if not core.transactions or core.options.transaction_timeout_ms == 0:
+        return 0
+    return next(iter(core.transactions.values())).begun_us + core.options.transaction_timeout_ms * 1000
+
+
+def _close(core: Core, transaction: Transaction) -> None:
+    transaction.decided = True
+    del core.transactions[int(transaction.id)]
+
+
+def _closed(core: Core, transaction: Transaction) -> None:
+    if transaction.recorded:
+        core.record_holder_closed(transaction.id, transaction.kind)
+    transaction.puts = []
+    transaction.receipts = []
+
+
+def _record(core: Core, transaction: Transaction, event: i64, groups: list[Group]) -> i64:
+    return core.ledger.record(_DECISION, 0, 0, transaction.id, transaction.kind, event, encode_groups(groups))
+
+
+def _groups_of_puts(core: Core, puts: list[Entry]) -> list[Group]:
+    """Available from now on, or still to be born."""
+    for entry in puts:
+        if entry.causes != 0 and entry.due_us <= core.now_us:
+            entry.causes = 0
+    born = [entry for entry in puts if entry.causes == 0]
+    unborn = [entry for entry in puts if entry.causes != 0]
+    groups = _groups(born, n.PUT_UNCONFIRMED, n.AVAILABLE, 0)
+    return groups + _groups(unborn, n.PUT_UNCONFIRMED, n.DELAYED, 0)
+
+
+def _groups(entries: list[Entry], from_state: int, to_state: int, outcome: int) -> list[Group]:
+    """One group for each queue, queues and serials in order."""
+    by_queue: dict[int, list[int]] = {}
+    for entry in entries:
+        by_queue.setdefault(int(entry.queue.id), []).append(int(entry.serial))
+    causes = n.UNBORN if to_state == n.DELAYED else 0
+    return [
+        Group(queue, from_state, to_state, outcome, causes, 0, 0, runs(by_queue[queue]))
+        for queue in sorted(by_queue)
+    ]
+
+
+def _make_available(core: Core, puts: list[Entry], position: i64) -> None:
+    """Places follow the decision record: its position, and the rank in its groups."""
+    ordinal: i64 = 0
+    for entry in sorted(puts, key=_by_group):
+        entry.queue.held.discard(entry)
+        decide(entry, n.EVENT_CONFIRM, entry.causes)
+        if entry.causes != 0:
+            delay(core, entry)
+            continue
+        entry.place = position
+        entry.ordinal = ordinal
+        ordinal += 1
+        core.woken.append(entry.queue)
+        add_committed(core, entry.queue, entry)
+
+
+def _by_group(entry: Entry) -> tuple[bool, int, int]:
+    return (entry.causes != 0, entry.queue.id, entry.serial)
+
+
+def _apply(core: Core, receipt: Receipt) -> None:
+    """An outcome other than accepted, now that the transaction is committed."""
+    entry = receipt.entry
+    entry.queue.held.discard(entry)
+    if receipt.event == n.EVENT_DEAD_LETTER:
+        dead_letter(core, entry, receipt.condition, receipt.description)
+        return
+    if receipt.not_here and not receipt.consumer.closed:
+        exclude(core, receipt.consumer, entry)
+    if receipt.annotations:
+        entry.annotations = {**(entry.annotations or {}), **receipt.annotations}
+    come_back(core, entry, receipt.event, receipt.event == n.EVENT_FAIL)
+
+
+def _undo(core: Core, receipt: Receipt) -> None:
+    entry, consumer = receipt.entry, receipt.consumer
+    entry.queue.held.discard(entry)
+    if receipt.settled or consumer.closed or consumer.suspended:
+        come_back(core, entry, n.EVENT_UNDO, True)
+    else:
+        step(core, entry, n.EVENT_RESUME, n.CONSUMER, consumer.id, consumer, 0)
+        consumer.held.add(entry)

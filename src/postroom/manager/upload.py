@@ -1,0 +1,48 @@
+"""Bodies too large for one piece: written to the ledger as they arrive, an entry only when they are whole."""
+
+from typing import final
+from zlib import crc32
+
+from mypy_extensions import i64
+
+from postroom.manager.consumer import Producer
+from postroom.manager.core import Core
+from postroom.manager.errors import MessageTooLarge, NotAllowed
+
+
+@final
+class Upload:
+    """A body that is arriving. After a crash, or an abort, nothing is left of it."""
+
+    def __init__(self, producer: Producer) -> None:
+        self.producer = producer
+        self.chunks: list[int] = []
+        """Positions of its chunk records; the first is its id."""
+        self.size_bytes: i64 = 0
+        self.crc: i64 = 0
+        self.over = False
+
+
+def add_chunk(core: Core, upload: Upload, data: bytes) -> None:
+    """The next bytes of the body; raises MessageTooLarge when it passes the queue manager's limit,
+    NotAllowed."""
+    if upload.over:
+        raise NotAllowed("this upload has been finished or aborted")
+    size = upload.size_bytes + len(data)
+    if size > core.options.max_message_bytes:
+        raise MessageTooLarge(
+            f"message of more than {size} bytes; the queue manager takes {core.options.max_message_bytes}"
+        )
+    if not data:
+        return
+    first = upload.chunks[0] if upload.chunks else 0
+    upload.chunks.append(int(core.ledger.body_chunk(first, data)))
+    upload.size_bytes = size
+    upload.crc = crc32(data, upload.crc)
+
+
+def abort(core: Core, upload: Upload) -> None:
+    """The body will not be finished: its chunks are dead."""
+    if not upload.over and upload.chunks:
+        core.ledger.abort_upload(upload.chunks[0])
+    upload.over = True
