@@ -59,25 +59,32 @@ class SimFile:
     def close(self) -> None:
         """Files are closed by the crash or by nobody; nothing depends on it."""
 
-    def lose_power(self, random: Random) -> None:
+    def survivor(self, disk: "SimDisk", random: Random) -> "SimFile":
         """What the next process finds: synced bytes, and of the rest whatever sectors made it."""
+        platter = bytearray(self.platter)
         for offset, data in self.unsynced:
-            self._settle(offset, data, random)
-        self.unsynced.clear()
-        self.now = bytearray(self.platter)
+            _settle(platter, offset, data, random)
+        return SimFile.holding(disk, platter)
 
-    def _settle(self, offset: int, data: bytes, random: Random) -> None:
-        fate = random.randrange(4)
-        if fate == 0:
-            return
-        if fate == 1:
-            _overlay(self.platter, offset, data)
-        elif fate == 2:
-            _overlay(self.platter, offset, data[: random.randrange(len(data) + 1)])
-        else:
-            for start in range(0, len(data), SECTOR_BYTES):
-                if random.random() < 0.5:
-                    _overlay(self.platter, offset + start, data[start : start + SECTOR_BYTES])
+    @staticmethod
+    def holding(disk: "SimDisk", content: bytearray) -> "SimFile":
+        """A file with this content, all of it durable."""
+        file = SimFile(disk)
+        file.now, file.platter = bytearray(content), bytearray(content)
+        return file
+
+
+def _settle(platter: bytearray, offset: int, data: bytes, random: Random) -> None:
+    """Which sectors of an unsynced write reached the platter."""
+    fate = random.randrange(4)
+    if fate == 1:
+        _overlay(platter, offset, data)
+    elif fate == 2:
+        _overlay(platter, offset, data[: random.randrange(len(data) + 1)])
+    elif fate == 3:
+        for start in range(0, len(data), SECTOR_BYTES):
+            if random.random() < 0.5:
+                _overlay(platter, offset + start, data[start : start + SECTOR_BYTES])
 
 
 def _overlay(target: bytearray, offset: int, data: bytes) -> None:
@@ -160,25 +167,19 @@ class SimDisk:
     def crash(self, random: Random) -> "SimDisk":
         """Cut the power; returns the disk as the next process finds it."""
         self.dead = True
-        survived = SimDisk()
         names = dict(self.platter_names)
         for kind, name, file in self.unsynced_names[: random.randrange(len(self.unsynced_names) + 1)]:
             _replay_name(names, kind, name, file)
-        for name in sorted(names):
-            names[name].lose_power(random)
-        return survived.adopt(names)
+        survived = SimDisk()
+        return survived.adopt({name: names[name].survivor(survived, random) for name in sorted(names)})
 
     def copy(self) -> "SimDisk":
         """The same bytes on a disk of its own, everything synced: to recover twice from one state."""
-        names = {}
-        for name, file in self.files.items():
-            names[name] = twin = SimFile(self)
-            twin.now, twin.platter = bytearray(file.now), bytearray(file.now)
-        return SimDisk().adopt(names)
+        twin = SimDisk()
+        return twin.adopt({name: SimFile.holding(twin, file.now) for name, file in self.files.items()})
 
     def adopt(self, names: dict[str, SimFile]) -> "SimDisk":
-        for file in names.values():
-            file._disk = self
+        """Hold these files, their names durable."""
         self.files, self.platter_names = names, dict(names)
         return self
 

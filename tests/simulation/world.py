@@ -1,9 +1,9 @@
 """One run: a broker, its clients and its disk under a seeded scheduler and a virtual clock.
 
 Everything that a real process does in its own time (reading a socket, finishing a sync, sealing a file,
-losing power) is a step that the scheduler may take next. Crashes are placed at the commit points: after a block was
-handed to the writer, after it became durable, and at a random operation of the disk inside maintenance or
-start-up.
+losing power) is a step that the scheduler may take next. Crashes are placed at the commit points: after a
+block was handed to the writer, after it became durable, and at a random operation of the disk inside
+maintenance or start-up.
 """
 
 from collections.abc import Callable
