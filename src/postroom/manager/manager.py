@@ -7,7 +7,7 @@ durable. Commands raise a subclass of `ManagerError` when they are refused, exce
 by effect like acceptance.
 """
 
-from typing import final
+from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64
 
@@ -19,6 +19,7 @@ from postroom.manager import (
     dispatch,
     expiry,
     queues,
+    restore,
     returning,
     settling,
     transactions,
@@ -37,6 +38,9 @@ from postroom.manager.upload import Upload, abort, add_chunk
 from postroom.model import numbers as n
 from postroom.model.message import MessageHead
 
+if TYPE_CHECKING:
+    from postroom.ledger.recovered import Recovered
+
 
 @final
 class QueueManager:
@@ -47,6 +51,15 @@ class QueueManager:
         self.options = options
         self.queues = self.core.queues
         """By name."""
+
+    def restore(self, recovered: "Recovered", now_us: i64) -> None:
+        """Take over what the ledger recovered; once, before anything else.
+
+        Writes what the restart changes: held entries as the holder table says, messages lost.
+        """
+        self.core.begin(now_us)
+        restore.restore(self.core, recovered)
+        self._finish()
 
     # -- queues
 

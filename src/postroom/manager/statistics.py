@@ -111,6 +111,13 @@ class Statistics:
             self.high_bytes = self.depth_bytes
         self._add(slot, 1, size)
 
+    def restore_many(self, count: i64, size: i64) -> None:
+        """``count`` available entries of ``size`` bytes together were there before the start."""
+        self.depth += count
+        self.depth_bytes += size
+        self.current += count
+        self.current_bytes += size
+
     def move(self, before: i64, after: i64, size: i64) -> None:
         """An entry that goes on living changes its slot."""
         if before != after:

@@ -1,0 +1,182 @@
+"""Starting from what the ledger recovered: queues, their backlog without making objects, and who lost
+what.
+
+The holder table decides about held entries (`model.holders`); each change is an event of its own in the
+ledger.
+"""
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from postroom.ledger.block import Group, encode_groups
+from postroom.ledger.records import RecordType
+from postroom.manager import administration, queues
+from postroom.manager.backlog import ZONE_ENTRIES
+from postroom.manager.core import Core
+from postroom.manager.entry import Entry, by_place
+from postroom.manager.memory import admit, note_unbodied
+from postroom.manager.options import QueueDefinition
+from postroom.manager.placing import ended, watch_expiry
+from postroom.manager.queue import Queue
+from postroom.manager.ranges import runs
+from postroom.manager.returning import delay
+from postroom.manager.statistics import slot_of
+from postroom.manager.transitions import allowed, step
+from postroom.model import numbers as n
+from postroom.model.codes import HolderKind, Outcome
+from postroom.model.packed import CHUNK_ENTRIES, PACKED_BYTES, PACKED_FIELDS
+
+if TYPE_CHECKING:
+    from postroom.ledger.recovered import EntryRow, HolderRow, Recovered
+
+_GROUP_EVENT: Final = int(RecordType.GROUP_EVENT)
+_PRODUCER_CLOSED: Final = int(RecordType.PRODUCER_CLOSED)
+_LOST: Final = int(Outcome.LOST)
+_PACKED: Final = np.dtype(PACKED_FIELDS)
+
+_GONE_WITH_THE_PROCESS: Final = frozenset(
+    {
+        HolderKind.CONSUMER,
+        HolderKind.SUSPENDED_LINK,
+        HolderKind.LOCAL_TRANSACTION,
+        HolderKind.XA_BRANCH,
+    }
+)
+"""Holders that a restart ends; the others are kept."""
+
+
+def restore(core: Core, recovered: "Recovered") -> None:
+    """Take over what was recovered, and write what the restart itself changes."""
+    for queue_id, record in recovered.queues:
+        queues.register(core, queue_id, QueueDefinition.from_record(record))
+    core.next_queue_id = max(core.next_queue_id, recovered.next_queue_id)
+    core.next_holder_id = max(core.next_holder_id, recovered.next_holder_id)
+    for queue_id, packed in recovered.backlog:
+        _add_packed(core.queues_by_id[queue_id], packed)
+    _lose(core, recovered.lost)
+    _take_back(core, recovered.explicit)
+    _close(core, recovered.holders, recovered.producers)
+    for queue in list(core.queues.values()):
+        _begin_again(core, queue)
+
+
+def _begin_again(core: Core, queue: Queue) -> None:
+    """Alarms, peaks, and the end of temporary queues."""
+    if queue.definition.temporary and not queue.held:
+        administration.delete(core, queue, False, False)
+        return
+    for band in queue.bands:
+        if band.backlog.count > 0:
+            watch = band.backlog.min_expiry_us()
+            if watch != 0:
+                watch_expiry(core, queue, watch)
+    queue.statistics.reset()
+    if queue.definition.auto_created:
+        core.set_alarm(queue, core.now_us + core.options.auto_created_idle_ms * 1000)
+
+
+def _add_packed(queue: Queue, packed: bytes) -> None:
+    """A piece of the backlog: of one priority as recovery makes it, of several if need be."""
+    rows = np.frombuffer(packed, _PACKED)
+    priorities = rows["priority"]
+    if int(priorities.min()) != int(priorities.max()):
+        for priority in sorted(set(priorities.tolist()), reverse=True):
+            _add_packed(queue, rows[priorities == priority].tobytes())
+        return
+    if len(rows) > CHUNK_ENTRIES:
+        for at in range(0, len(packed), CHUNK_ENTRIES * PACKED_BYTES):
+            _add_packed(queue, packed[at : at + CHUNK_ENTRIES * PACKED_BYTES])
+        return
+    backlog = queue.bands[int(priorities[0])].backlog
+    backlog.add_chunk(packed, len(rows), _zones(rows["expiry_us"]), {}, b"")
+    backlog.count += len(rows)
+    queue.statistics.restore_many(len(rows), int(rows["body_len"].sum()))
+
+
+def _zones(expiries_us: Any) -> list[int]:
+    """The earliest expiry of each zone; empty if nothing expires."""
+    if not expiries_us.any():
+        return []
+    never = np.iinfo(np.int64).max
+    times = np.where(expiries_us == 0, never, expiries_us)
+    soonest = np.minimum.reduceat(times, np.arange(0, len(times), ZONE_ENTRIES))
+    return [0 if time_us == never else int(time_us) for time_us in soonest.tolist()]
+
+
+def _lose(core: Core, lost: list[tuple[int, int, Any]]) -> None:
+    """Messages that were not stored are gone: said so, a piece at a time."""
+    for queue_id, state, serials in lost:
+        listed = [int(serial) for serial in serials]
+        core.queues_by_id[queue_id].statistics.ended[_LOST] += len(listed)
+        for at in range(0, len(listed), CHUNK_ENTRIES):
+            ranges = runs(listed[at : at + CHUNK_ENTRIES])
+            group = Group(queue_id, state, n.DELETED, _LOST, 0, 0, 0, ranges)
+            core.ledger.record(_GROUP_EVENT, 0, queue_id, 0, 0, n.EVENT_RESTART, encode_groups([group]))
+            core.ledger.boundary()
+
+
+def _take_back(core: Core, rows: "list[EntryRow]") -> None:
+    """Entries that are not plain: each as its state and holder have it."""
+    for row in rows:
+        _take_back_one(core, core.queues_by_id[row.queue], row)
+        core.ledger.boundary()
+    for queue in core.queues.values():
+        for band in queue.bands:
+            band.returned.sort(key=by_place, reverse=True)
+
+
+def _take_back_one(core: Core, queue: Queue, row: "EntryRow") -> None:
+    entry = _entry(queue, row)
+    queue.statistics.restore(slot_of(entry.state, entry.holder_kind, entry.causes), entry.body_len)
+    admit(core, entry)
+    if entry.holder_kind != 0:
+        if not allowed(entry, n.EVENT_RESTART):
+            queue.held.add(entry)
+            return
+        step(core, entry, n.EVENT_RESTART, 0, 0, None, 0)
+        if row.noted == n.EVENT_DELETE and entry.state == n.AVAILABLE:
+            step(core, entry, n.EVENT_DELETE, 0, 0, None, 0)
+    if entry.state == n.DELETED:
+        ended(core, entry)
+    elif entry.state == n.DELAYED:
+        delay(core, entry)
+    else:
+        queue.bands[entry.priority].returned.append(entry)  # sorted when all are there
+        note_unbodied(queue, entry)
+        if entry.expiry_us != 0:
+            watch_expiry(core, queue, entry.expiry_us)
+
+
+def _entry(queue: Queue, row: "EntryRow") -> Entry:
+    entry = Entry(
+        queue,
+        row.serial,
+        row.priority,
+        row.flags,
+        row.expiry_us,
+        row.body_serial,
+        row.body_offset,
+        row.body_len,
+        None,
+    )
+    entry.state = row.state
+    entry.holder_kind = row.holder_kind
+    entry.holder = row.holder
+    entry.place = row.place_position
+    entry.ordinal = row.place_ordinal
+    entry.causes = row.causes
+    entry.due_us = row.due_us
+    entry.delivery_count = row.delivery_count
+    entry.failure_count = row.failure_count
+    return entry
+
+
+def _close(core: Core, holders: "list[HolderRow]", producers: list[tuple[int, dict[str, Any]]]) -> None:
+    """Say of everybody whom the restart has ended that he is gone."""
+    for holder in holders:
+        if holder.holder_kind in _GONE_WITH_THE_PROCESS:
+            core.record_holder_closed(holder.holder, holder.holder_kind)
+    for producer_id, _ in producers:
+        core.ledger.record(_PRODUCER_CLOSED, 0, 0, producer_id, 0, 0, b"")
+    core.ledger.boundary()
