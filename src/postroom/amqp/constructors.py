@@ -69,8 +69,11 @@ MAX_ZERO_WIDTH_ELEMENTS: Final = 4096
 """Array items that take no bytes (null, true, uint0, …) in one value: the only ones that no size bounds."""
 
 MAX_NUMERIC_KEYS: Final = 1024
-"""Keys other than strings, symbols and binaries that a decoded map may have and still be a dict. Their hashes
-can be made to collide, which makes a dict's time quadratic; a map with more of them becomes a PairMap."""
+"""Keys that are numbers which a decoded map may have and still be a dict; other keys that are no text count
+for more.
+
+Their hashes can be made to collide, which makes a dict's time quadratic; a map with more becomes a PairMap.
+"""
 
 TYPE_OF_CONSTRUCTOR: Final = {
     NULL: AmqpType.NULL,

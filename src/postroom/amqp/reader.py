@@ -38,6 +38,12 @@ _LOW_32: Final = 0xFFFF_FFFF
 _LOW_16: Final = 0xFFFF
 _MAX_ULONG: Final = 0xFFFF_FFFF_FFFF_FFFF
 _MAX_CODE_POINT: Final = 0x10FFFF
+_KEY_WEIGHT: Final = 16
+"""For how many numbers a key counts that is neither number nor text: comparing it takes that much longer."""
+
+
+def _is_number(key: object) -> bool:
+    return isinstance(key, int | float)
 
 
 @final
@@ -342,7 +348,7 @@ class Reader:
             value = self.value()
             pairs.append((key, value))
             if not isinstance(key, str | bytes):
-                numeric_keys += 1
+                numeric_keys += 1 if _is_number(key) else _KEY_WEIGHT
             fits = fits and numeric_keys <= c.MAX_NUMERIC_KEYS and self._fits(result, key)
             if fits:
                 result[key] = value
