@@ -59,7 +59,9 @@ class BrokerProcess:
                     return
                 if not line:
                     break
-        raise RuntimeError(f"the broker is not ready; it said {said}; its log: {self._log.read_text()[-4000:]}")
+        raise RuntimeError(
+            f"the broker is not ready; it said {said}; its log: {self._log.read_text()[-4000:]}"
+        )
 
     def kill(self) -> None:
         """SIGKILL: nothing is flushed, nobody is told."""

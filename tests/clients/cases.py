@@ -18,8 +18,8 @@ class Case:
 
     @property
     def body(self) -> dict[str, Any]:
-        """The value as a message body: alone if it is a whole body to every client (Qpid JMS has bodies of few types), else in
-        a list.
+        """The value as a message body: alone if it is a whole body to every client (Qpid JMS has bodies of
+        few types), else in a list.
         """
         ((kind, _),) = self.typed.items()
         return {"value": self.typed if kind in WHOLE_BODIES else {"list": [self.typed]}}
@@ -45,12 +45,18 @@ def double_hex(value: float) -> str:
 def integer_cases() -> list[Case]:
     """The ends of every range, zero, and the edges of the short encodings."""
     ranges = {
-        "ubyte": (0, 255), "ushort": (0, 65_535), "uint": (0, 1, 255, 256, 2**32 - 1),
-        "ulong": (0, 1, 255, 256, 2**53 + 1, 2**64 - 1), "byte": (-128, 127), "short": (-32_768, 32_767),
+        "ubyte": (0, 255),
+        "ushort": (0, 65_535),
+        "uint": (0, 1, 255, 256, 2**32 - 1),
+        "ulong": (0, 1, 255, 256, 2**53 + 1, 2**64 - 1),
+        "byte": (-128, 127),
+        "short": (-32_768, 32_767),
         "int": (-(2**31), -129, -128, 0, 127, 128, 2**31 - 1),
         "long": (-(2**63), -(2**53) - 1, -129, -128, 0, 127, 128, 2**63 - 1),
-    }  # fmt: skip
-    return [Case(f"{kind} {value}", {kind: str(value)}) for kind, values in ranges.items() for value in values]
+    }
+    return [
+        Case(f"{kind} {value}", {kind: str(value)}) for kind, values in ranges.items() for value in values
+    ]
 
 
 SCALARS = [
@@ -87,22 +93,46 @@ CONTAINERS = [
     Case("empty list", {"list": []}),
     Case("list of lists", {"list": [{"list": [{"int": "1"}, {"null": True}]}, {"list": []}]}),
     Case("empty map", {"map": []}),
-    Case("map", {"map": [[{"string": "a"}, {"int": "1"}], [{"string": "b"}, {"list": [{"boolean": False}]}]]}),
-    Case("map with keys of several types", {"map": [
-        [{"symbol": "s"}, {"null": True}], [{"ulong": "7"}, {"string": "seven"}], [{"int": "-7"}, {"binary": "07"}],
-    ]}),
-    # A second descriptor hides the first in rhea's writer, so the described value is inside of a list there, as everywhere.
-    Case("described", {"described": [{"symbol": "postroom:point:list"}, {"list": [{"int": "3"}, {"int": "4"}]}]}),
+    Case(
+        "map", {"map": [[{"string": "a"}, {"int": "1"}], [{"string": "b"}, {"list": [{"boolean": False}]}]]}
+    ),
+    Case(
+        "map with keys of several types",
+        {
+            "map": [
+                [{"symbol": "s"}, {"null": True}],
+                [{"ulong": "7"}, {"string": "seven"}],
+                [{"int": "-7"}, {"binary": "07"}],
+            ]
+        },
+    ),
+    # In rhea's writer the section's descriptor hides that of a described body: it goes inside of a list.
+    Case(
+        "described",
+        {"described": [{"symbol": "postroom:point:list"}, {"list": [{"int": "3"}, {"int": "4"}]}]},
+    ),
     Case("described by a number", {"described": [{"ulong": str(2**40)}, {"string": "value"}]}),
-]  # fmt: skip
+]
 
 ARRAY_ITEMS: dict[str, list[Any]] = {
-    "boolean": [True, False], "ubyte": ["0", "255"], "ushort": ["65535"], "uint": ["0", "4294967295"],
-    "ulong": ["0", "18446744073709551615"], "byte": ["-128", "127"], "short": ["-32768"], "int": ["1", "-2147483648"],
-    "long": ["1", "-9223372036854775808"], "float": [float_hex(1.5)], "double": [double_hex(-2.5)],
-    "char": [str(ord("é"))], "timestamp": ["1700000000123"], "uuid": ["00112233-4455-6677-8899-aabbccddeeff"],
-    "binary": ["00ff", ""], "string": ["a", "世界"], "symbol": ["x", "y"],
-}  # fmt: skip
+    "boolean": [True, False],
+    "ubyte": ["0", "255"],
+    "ushort": ["65535"],
+    "uint": ["0", "4294967295"],
+    "ulong": ["0", "18446744073709551615"],
+    "byte": ["-128", "127"],
+    "short": ["-32768"],
+    "int": ["1", "-2147483648"],
+    "long": ["1", "-9223372036854775808"],
+    "float": [float_hex(1.5)],
+    "double": [double_hex(-2.5)],
+    "char": [str(ord("é"))],
+    "timestamp": ["1700000000123"],
+    "uuid": ["00112233-4455-6677-8899-aabbccddeeff"],
+    "binary": ["00ff", ""],
+    "string": ["a", "世界"],
+    "symbol": ["x", "y"],
+}
 ARRAYS = [
     Case(f"array of {kind}", {"array": {"type": kind, "items": [{kind: item} for item in items]}})
     for kind, items in ARRAY_ITEMS.items()
@@ -113,11 +143,16 @@ CASES = [*SCALARS, *CONTAINERS, *ARRAYS]
 # Application properties hold simple types only (part 3, section 3.2.5); Qpid JMS sets those that Java has.
 JMS_PROPERTY_TYPES = ("boolean", "byte", "short", "int", "long", "float", "double", "string")
 PROPERTY_CASES = [
-    case if next(iter(case.typed)) in JMS_PROPERTY_TYPES else Case(case.name, case.typed, case.not_sent_by | JMS, case.not_seen_by)
+    case
+    if next(iter(case.typed)) in JMS_PROPERTY_TYPES
+    else Case(case.name, case.typed, case.not_sent_by | JMS, case.not_seen_by)
     for case in SCALARS
     if case.name != "null"
 ]
 
 IDS: list[dict[str, Any]] = [
-    {"string": "order-7"}, {"ulong": "18446744073709551615"}, {"uuid": "00112233-4455-6677-8899-aabbccddeeff"}, {"binary": "00ff80"},
-]  # fmt: skip
+    {"string": "order-7"},
+    {"ulong": "18446744073709551615"},
+    {"uuid": "00112233-4455-6677-8899-aabbccddeeff"},
+    {"binary": "00ff80"},
+]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 from tests.clients.broker import BrokerProcess
 from tests.clients.driver import COMMANDS, Client, make_ready
 

@@ -43,7 +43,10 @@ class Client:
     def __init__(self, name: str) -> None:
         self.name = name
         self._process = subprocess.Popen(
-            COMMANDS[name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": python_path()}
+            COMMANDS[name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": python_path()},
         )
         self._unread = b""
 
@@ -91,7 +94,9 @@ class Client:
 
     def send(self, address: str, *messages: dict[str, Any], **fields: Any) -> list[dict[str, Any]]:
         """Send; the outcomes."""
-        outcomes: list[dict[str, Any]] = self("send", address=address, messages=list(messages), **fields)["outcomes"]
+        outcomes: list[dict[str, Any]] = self("send", address=address, messages=list(messages), **fields)[
+            "outcomes"
+        ]
         return outcomes
 
     def send_accepted(self, address: str, *messages: dict[str, Any]) -> None:

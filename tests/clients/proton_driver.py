@@ -27,14 +27,14 @@ INTEGERS: dict[str, type] = {
     "long": int,
     "timestamp": proton.timestamp,
 }
+ARRAY_TYPE_NAMES = (
+    "null boolean ubyte ushort uint ulong byte short int long float double char timestamp uuid binary"
+    " string symbol list map"
+)
+PROTON_NAMES = {"boolean": "BOOL"}
 ARRAY_TYPES = {
-    "null": proton.Data.NULL, "boolean": proton.Data.BOOL, "ubyte": proton.Data.UBYTE, "ushort": proton.Data.USHORT,
-    "uint": proton.Data.UINT, "ulong": proton.Data.ULONG, "byte": proton.Data.BYTE, "short": proton.Data.SHORT,
-    "int": proton.Data.INT, "long": proton.Data.LONG, "float": proton.Data.FLOAT, "double": proton.Data.DOUBLE,
-    "char": proton.Data.CHAR, "timestamp": proton.Data.TIMESTAMP, "uuid": proton.Data.UUID,
-    "binary": proton.Data.BINARY, "string": proton.Data.STRING, "symbol": proton.Data.SYMBOL,
-    "list": proton.Data.LIST, "map": proton.Data.MAP,
-}  # fmt: skip
+    name: getattr(proton.Data, PROTON_NAMES.get(name, name.upper())) for name in ARRAY_TYPE_NAMES.split()
+}
 ARRAY_NAMES = {code: name for name, code in ARRAY_TYPES.items()}
 OUTCOMES = {
     proton.Delivery.ACCEPTED: "accepted", proton.Delivery.REJECTED: "rejected",
@@ -51,7 +51,7 @@ class DriverError(Exception):
         self.description = description
 
 
-# Typed values ---------------------------------------------------------------------------------------------------------
+# --- Typed values
 
 
 def to_proton(typed: dict[str, Any]) -> Any:
@@ -120,7 +120,7 @@ def from_proton(value: Any) -> dict[str, Any]:
     raise DriverError("NotExpressible", f"no typed form of {type(value).__name__}")
 
 
-# Messages -------------------------------------------------------------------------------------------------------------
+# --- Messages
 
 PLAIN_FIELDS = {
     "durable": "durable", "priority": "priority", "delivery_count": "delivery_count",
@@ -211,7 +211,7 @@ def body_to_json(message: proton.Message) -> dict[str, Any]:
     return {"value": from_proton(message.body)}
 
 
-# The client -----------------------------------------------------------------------------------------------------------
+# --- The client
 
 
 def new_name() -> str:

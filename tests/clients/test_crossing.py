@@ -1,4 +1,6 @@
-"""A sender of one client and a receiver of another; crashes of clients; the broker's restart under each client."""
+"""A sender of one client and a receiver of another; crashes of clients; the broker's restart under each
+client.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,11 @@ pytestmark = [pytest.mark.sockets, pytest.mark.peer]
 
 @pytest.mark.parametrize("name", CLIENT_NAMES)
 def test_a_killed_client_leaves_its_messages_to_others(
-    name: str, broker: BrokerProcess, connected: Callable[[str], Client], new_client: Callable[[str], Client], queue: str
+    name: str,
+    broker: BrokerProcess,
+    connected: Callable[[str], Client],
+    new_client: Callable[[str], Client],
+    queue: str,
 ) -> None:
     """One message accepted before the crash is gone; the one received after that is not."""
     connected("proton").send_accepted(queue, text("done"), text("left"))

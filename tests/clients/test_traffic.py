@@ -49,7 +49,10 @@ def test_a_non_persistent_message_says_so(client: Client, queue: str) -> None:
 
 
 def test_settled_messages_arrive_without_an_outcome(client: Client, queue: str) -> None:
-    assert client.send(queue, text("a"), text("b"), settled=True) == [{"state": "settled"}, {"state": "settled"}]
+    assert client.send(queue, text("a"), text("b"), settled=True) == [
+        {"state": "settled"},
+        {"state": "settled"},
+    ]
     assert texts(client.receive(queue, 2)) == ["a", "b"]
 
 
@@ -104,12 +107,16 @@ def test_unsettled_messages_of_a_closed_link_come_back(client: Client, queue: st
 
 
 def test_higher_priorities_first(client: Client, queue: str) -> None:
-    client.send_accepted(queue, *({**text(f"p{priority}"), "priority": priority} for priority in (0, 9, 4, 7)))
+    client.send_accepted(
+        queue, *({**text(f"p{priority}"), "priority": priority} for priority in (0, 9, 4, 7))
+    )
     assert texts(client.receive(queue, 4)) == ["p9", "p7", "p4", "p0"]
 
 
 @pytest.mark.parametrize("name", ["proton", "rhea", "postroom"])
-def test_settle_mode_second_waits_for_the_broker(name: str, connected: Callable[[str], Client], queue: str) -> None:
+def test_settle_mode_second_waits_for_the_broker(
+    name: str, connected: Callable[[str], Client], queue: str
+) -> None:
     """Qpid JMS has no receiver settle mode second."""
     client = connected(name)
     client.send_accepted(queue, text("a"), text("b"))

@@ -1,4 +1,4 @@
-"""Every AMQP type that both clients of a pair can express survives the way through the broker between them."""
+"""Every AMQP type that both clients of a pair can express survives the way between them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def unordered(typed: Any) -> Any:
     """A typed value with the pairs of its maps in one order."""
     if isinstance(typed, dict):
         return {
-            key: sorted(unordered(value), key=repr) if key == "map" else unordered(value) for key, value in typed.items()
+            key: sorted(unordered(value), key=repr) if key == "map" else unordered(value)
+            for key, value in typed.items()
         }
     if isinstance(typed, list):
         return [unordered(item) for item in typed]
@@ -45,7 +46,9 @@ def test_every_type_survives_as_a_body(
     messages = connected(receiver).receive(queue, len(cases))
     told = dict(zip((case.name for case in cases), (message["body"] for message in messages), strict=True))
     changed = {
-        case.name: (case.body, told[case.name]) for case in cases if not received_as_sent(case.body, told[case.name])
+        case.name: (case.body, told[case.name])
+        for case in cases
+        if not received_as_sent(case.body, told[case.name])
     }
     assert changed == {}
 
@@ -81,8 +84,12 @@ def test_every_kind_of_message_id_survives(
 
 
 @pytest.mark.parametrize(("sender", "receiver"), PAIRS)
-def test_data_bodies_survive(sender: str, receiver: str, connected: Callable[[str], Client], queue: str) -> None:
-    connected(sender).send_accepted(queue, {"body": {"data": {"hex": "00ff80"}}}, {"body": {"data": {"hex": ""}}})
+def test_data_bodies_survive(
+    sender: str, receiver: str, connected: Callable[[str], Client], queue: str
+) -> None:
+    connected(sender).send_accepted(
+        queue, {"body": {"data": {"hex": "00ff80"}}}, {"body": {"data": {"hex": ""}}}
+    )
     messages = connected(receiver).receive(queue, 2)
     assert [message["body"]["data"]["hex"] for message in messages] == ["00ff80", ""]
 
@@ -91,7 +98,9 @@ SEQUENCE_CLIENTS = [name for name in CLIENT_NAMES if name != "qpid_jms"]
 
 
 @pytest.mark.parametrize(("sender", "receiver"), itertools.product(SEQUENCE_CLIENTS, SEQUENCE_CLIENTS))
-def test_sequence_bodies_survive(sender: str, receiver: str, connected: Callable[[str], Client], queue: str) -> None:
+def test_sequence_bodies_survive(
+    sender: str, receiver: str, connected: Callable[[str], Client], queue: str
+) -> None:
     body = {"sequence": [{"int": "-1"}, {"string": "two"}, {"list": [{"ulong": "3"}]}]}
     connected(sender).send_accepted(queue, {"body": body})
     (message,) = connected(receiver).receive(queue)

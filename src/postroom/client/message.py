@@ -103,6 +103,8 @@ def encode_message(message: Message, destination: str | None) -> bytes:
 
     Raises MessageFormatException for a value that AMQP has no type for.
     """
+    if message.ttl_ms is not None and message.ttl_ms < 0:
+        raise MessageFormatException(f"ttl_ms of a message is {message.ttl_ms}; it is 0 or more, or None")
     whole = sections.Message(
         header=sections.Header(durable=message.durable, priority=message.priority, ttl=message.ttl_ms),
         delivery_annotations=_symbolic(message.delivery_annotations),

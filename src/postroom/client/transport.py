@@ -34,6 +34,8 @@ US_A_SECOND: Final = 1_000_000
 NS_A_US: Final = 1_000
 
 
+ESTABLISHMENT_FAILED: Final = "amqp:connection-establishment-failed"
+"""Property of an open that a close will follow."""
 ENDS: Final = (events.Closed, events.ProtocolFailed)
 
 
@@ -243,8 +245,10 @@ class Transport(asyncio.Protocol):
             self.abort()
 
     def _on_opened(self, event: events.Opened) -> None:
+        """A broker that refuses the connection says so here, and closes with the reason: wait for that."""
         self.broker = event.open
-        if not self._opened.done():
+        refused = (event.open.properties or {}).get(ESTABLISHMENT_FAILED) is True
+        if not refused and not self._opened.done():
             self._opened.set_result(event.open)
 
     def _on_closed(self, event: events.Closed) -> None:

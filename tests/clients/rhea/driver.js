@@ -31,7 +31,7 @@ codec.decode = function (buffer) {
     return message;
 };
 
-// Typed values --------------------------------------------------------------------------------------------------------
+// --- Typed values
 
 function integer64(text, write) {
     const buffer = Buffer.alloc(8);
@@ -160,7 +160,7 @@ function plainFromRhea(typed) {
     return { [name]: convert(typed.value) };
 }
 
-// Messages ------------------------------------------------------------------------------------------------------------
+// --- Messages
 
 const SAME_NAME = [
     'durable', 'priority', 'delivery_count', 'first_acquirer', 'to', 'subject', 'reply_to', 'content_type',
@@ -262,7 +262,7 @@ function toldBody(found) {
     return { value: plainFromRhea(found[VALUE]) };
 }
 
-// The client ----------------------------------------------------------------------------------------------------------
+// --- The client
 
 const container = rhea.create_container();
 let connection;

@@ -107,7 +107,6 @@ class ConnectionFactory:
         except BaseException:
             transport.abort()
             raise
-        # A broker that refuses a connection opens it first, then closes it (part 2, section 2.4.1).
         return transport
 
     def _options(self) -> ConnectionOptions:

@@ -1,0 +1,162 @@
+"""Connecting, signing in, closing, and being cut off."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+
+import pytest
+
+from postroom.amqp.performatives import Error
+from postroom.client import (
+    AcknowledgeMode,
+    ConnectionLostException,
+    IllegalStateException,
+    InvalidClientIDException,
+    JMSException,
+    JMSSecurityException,
+    JMSTimeoutException,
+    sync,
+)
+from postroom.client.aio import ConnectionFactory
+from tests.client.fake_broker import FakeBroker, asynchronous
+
+
+@asynchronous
+async def test_a_connection_knows_both_ends() -> None:
+    async with FakeBroker() as broker, await broker.connect(client_id="me") as connection:
+        assert (connection.client_id, connection.broker_container_id) == ("me", "fake")
+        assert broker.opened[0].open.container_id == "me"
+
+
+@asynchronous
+async def test_without_a_client_id_one_is_made() -> None:
+    async with FakeBroker() as broker, await broker.connect() as first, await broker.connect() as second:
+        assert first.client_id != second.client_id
+
+
+@asynchronous
+async def test_signing_in_with_a_password() -> None:
+    async with FakeBroker() as broker:
+        broker.users = {"ann": "s@fe"}
+        url = broker.url.replace("amqp://", "amqp://ann:s%40fe@")
+        async with await ConnectionFactory(url).create_connection() as connection:
+            assert connection.broker_container_id == "fake"
+
+
+@pytest.mark.parametrize("user", ["", "ann:wrong@", "bob:x@"])
+@asynchronous
+async def test_a_wrong_password_is_a_security_exception(user: str) -> None:
+    async with FakeBroker() as broker:
+        broker.users = {"ann": "right"}
+        with pytest.raises(JMSSecurityException) as raised:
+            await ConnectionFactory(broker.url.replace("amqp://", f"amqp://{user}")).create_connection()
+        assert "wrong" not in str(raised.value)
+
+
+@asynchronous
+async def test_nobody_listens() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with pytest.raises(ConnectionLostException, match=f"amqp://127.0.0.1:{port}"):
+        await ConnectionFactory(f"amqp://127.0.0.1:{port}").create_connection()
+
+
+@asynchronous
+async def test_a_server_that_never_answers_times_out() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        factory = ConnectionFactory(f"amqp://127.0.0.1:{port}", connect_timeout_s=0.05)
+        with pytest.raises(JMSTimeoutException):
+            await factory.create_connection()
+
+
+class Greeter(asyncio.Protocol):
+    """Speaks first, and something else."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        transport.close()
+
+
+@asynchronous
+async def test_a_server_that_speaks_something_else_is_told_apart() -> None:
+    server = await asyncio.get_running_loop().create_server(Greeter, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(ConnectionLostException):
+            await ConnectionFactory(f"amqp://127.0.0.1:{port}").create_connection()
+
+
+@asynchronous
+async def test_a_container_id_in_use_is_an_invalid_client_id() -> None:
+    async with FakeBroker() as broker:
+        broker.refuse_open = Error("amqp:invalid-field", "in use", {"invalid-field": "container-id"})
+        with pytest.raises(InvalidClientIDException):
+            await broker.connect(client_id="taken")
+
+
+@asynchronous
+async def test_everything_after_close_is_an_illegal_state() -> None:
+    async with FakeBroker() as broker:
+        connection = await broker.connect()
+        session = await connection.create_session()
+        producer = await session.create_producer("q")
+        await connection.close()
+        await connection.close()
+        with pytest.raises(IllegalStateException):
+            await connection.create_session()
+        with pytest.raises(IllegalStateException):
+            await session.create_consumer("q")
+        with pytest.raises(IllegalStateException):
+            await producer.send("late")
+
+
+@asynchronous
+async def test_a_broken_connection_fails_those_who_wait() -> None:
+    async with FakeBroker() as broker:
+        broker.outcome = None
+        connection = await broker.connect()
+        session = await connection.create_session()
+        producer = await session.create_producer("q")
+        consumer = await session.create_consumer("other")
+        waiting = [asyncio.ensure_future(producer.send("a")), asyncio.ensure_future(consumer.receive())]
+        await broker.until(lambda: len(broker.received) == 1)
+        broker.connections[0].drop()
+        for ended in await asyncio.gather(*waiting, return_exceptions=True):
+            assert isinstance(ended, ConnectionLostException)
+        with pytest.raises(ConnectionLostException):
+            await connection.create_session()
+        await connection.close()
+
+
+@asynchronous
+async def test_a_close_by_the_broker_gives_its_reason() -> None:
+    async with FakeBroker() as broker:
+        connection = await broker.connect()
+        consumer = await (await connection.create_session()).create_consumer("q")
+        waiting = asyncio.ensure_future(consumer.receive())
+        await broker.until(lambda: bool(broker.credits))
+        broker.connections[0].engine.close(Error("amqp:connection:forced", "going down"))
+        broker.connections[0].flush()
+        with pytest.raises(ConnectionLostException, match="going down"):
+            await waiting
+        await connection.close()
+
+
+@asynchronous
+async def test_an_unknown_session_mode_is_refused() -> None:
+    async with FakeBroker() as broker, await broker.connect() as connection:
+        with pytest.raises(JMSException, match="invalid session mode"):
+            await connection.create_session(7)  # type: ignore[arg-type]
+        assert (await connection.create_session()).acknowledge_mode is AcknowledgeMode.AUTO
+
+
+def test_a_failed_connect_leaves_no_thread() -> None:
+    before = threading.active_count()
+    with pytest.raises(ConnectionLostException):
+        sync.ConnectionFactory("amqp://127.0.0.1:1").create_connection()
+    assert threading.active_count() == before

@@ -1,0 +1,191 @@
+"""Sending: outcomes and their exceptions, credit, settled messages, producers without a queue."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from postroom.amqp.outcomes import DeliveryState, Modified, Rejected, Released
+from postroom.amqp.performatives import Error
+from postroom.client import (
+    InvalidDestinationException,
+    JMSException,
+    JMSSecurityException,
+    JMSTimeoutException,
+    Message,
+    MessageModifiedException,
+    MessageRejectedException,
+    MessageReleasedException,
+    ResourceAllocationException,
+    TransactionRolledBackException,
+)
+from postroom.client.aio import MessageProducer
+from postroom.client.message import decode_message
+from tests.client.fake_broker import FakeBroker, asynchronous
+
+
+async def producer_for(broker: FakeBroker, queue: str | None = "q", **options: object) -> MessageProducer:
+    connection = await broker.connect(request_timeout_s=options.pop("request_timeout_s", 10.0))
+    session = await connection.create_session()
+    return await session.create_producer(queue, settled=bool(options.get("settled")))
+
+
+@asynchronous
+async def test_a_message_arrives_and_send_waits_for_its_outcome() -> None:
+    async with FakeBroker() as broker:
+        producer = await producer_for(broker)
+        await producer.send(Message("hello", properties={"n": 1}))
+        ((address, payload, settled),) = broker.received
+        assert (address, settled, producer.queue) == ("q", False, "q")
+        message = decode_message(payload)
+        assert (message.body, message.properties, message.destination) == ("hello", {"n": 1}, "q")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "expected"),
+    [
+        (Rejected(Error("amqp:not-found", "gone")), InvalidDestinationException),
+        (Rejected(Error("amqp:resource-limit-exceeded", "full")), ResourceAllocationException),
+        (Rejected(Error("amqp:unauthorized-access", "no")), JMSSecurityException),
+        (Rejected(Error("amqp:transaction:rollback", "no")), TransactionRolledBackException),
+        (Rejected(Error("amqp:precondition-failed", "no")), MessageRejectedException),
+        (Rejected(), MessageRejectedException),
+        (Released(), MessageReleasedException),
+        (Modified(True, False), MessageModifiedException),
+    ],
+)
+@asynchronous
+async def test_each_outcome_has_its_exception(outcome: DeliveryState, expected: type[JMSException]) -> None:
+    async with FakeBroker() as broker:
+        broker.outcome = outcome
+        producer = await producer_for(broker)
+        with pytest.raises(JMSException) as raised:
+            await producer.send("a")
+        assert type(raised.value) is expected
+        if isinstance(outcome, Rejected) and outcome.error is not None:
+            assert raised.value.condition == outcome.error.condition
+            assert str(outcome.error.description) in raised.value.description
+
+
+@asynchronous
+async def test_a_refused_producer_gives_the_reason() -> None:
+    async with FakeBroker() as broker:
+        broker.refused["q"] = Error("amqp:not-found", "no queue q")
+        with pytest.raises(InvalidDestinationException, match="no queue q"):
+            await producer_for(broker)
+
+
+@asynchronous
+async def test_a_producer_that_the_broker_closes_fails_its_sends() -> None:
+    async with FakeBroker() as broker:
+        broker.outcome = None
+        producer = await producer_for(broker)
+        sending = asyncio.ensure_future(producer.send("a"))
+        await broker.until(lambda: len(broker.received) == 1)
+        broker.attached[0].link.detach(error=Error("amqp:resource-deleted", "queue deleted"))
+        broker.connections[0].flush()
+        with pytest.raises(InvalidDestinationException, match="queue deleted"):
+            await sending
+        with pytest.raises(InvalidDestinationException, match="queue deleted"):
+            await producer.send("b")
+
+
+@asynchronous
+async def test_send_waits_for_credit() -> None:
+    async with FakeBroker() as broker:
+        broker.credit = 0
+        producer = await producer_for(broker)
+        sending = [asyncio.ensure_future(producer.send(text)) for text in "abc"]
+        link = broker.attached[0].link
+        link.flow(2)  # type: ignore[attr-defined]
+        broker.connections[0].flush()
+        await broker.until(lambda: len(broker.received) == 2)
+        link.flow(1)  # type: ignore[attr-defined]
+        broker.connections[0].flush()
+        await asyncio.gather(*sending)
+        assert [decode_message(payload).body for _, payload, _ in broker.received] == ["a", "b", "c"]
+
+
+@asynchronous
+async def test_no_credit_in_time_is_a_timeout() -> None:
+    async with FakeBroker() as broker:
+        broker.credit = 0
+        producer = await producer_for(broker, request_timeout_s=0.05)
+        with pytest.raises(JMSTimeoutException, match="credit"):
+            await producer.send("a")
+        assert broker.received == []
+
+
+@asynchronous
+async def test_no_outcome_in_time_is_a_timeout() -> None:
+    async with FakeBroker() as broker:
+        broker.outcome = None
+        producer = await producer_for(broker, request_timeout_s=0.05)
+        with pytest.raises(JMSTimeoutException, match="send to the producer for q"):
+            await producer.send("a")
+
+
+@asynchronous
+async def test_settled_messages_wait_for_nothing() -> None:
+    async with FakeBroker() as broker:
+        broker.outcome = None
+        producer = await producer_for(broker, settled=True)
+        assert await producer.send_all(["a", b"b"]) == 2
+        await producer.close()
+        assert [settled for _, _, settled in broker.received] == [True, True]
+
+
+@asynchronous
+async def test_send_all_sends_before_the_outcomes_come() -> None:
+    async with FakeBroker() as broker:
+        producer = await producer_for(broker)
+        count = 3 * broker.credit
+        link_flow = broker.on_message
+
+        def renew(address: str | None, payload: bytes) -> None:
+            link_flow(address, payload)
+            broker.attached[0].link.flow(broker.credit)  # type: ignore[attr-defined]
+
+        broker.on_message = renew
+        assert await producer.send_all(Message(number) for number in range(count)) == count
+        assert [decode_message(payload).body for _, payload, _ in broker.received] == list(range(count))
+
+
+@asynchronous
+async def test_send_all_raises_the_first_that_was_refused() -> None:
+    async with FakeBroker() as broker:
+        broker.outcome = Rejected(Error("amqp:resource-limit-exceeded", "full"))
+        producer = await producer_for(broker)
+        with pytest.raises(ResourceAllocationException):
+            await producer.send_all(["a", "b"])
+
+
+@asynchronous
+async def test_a_large_message_goes_in_many_frames() -> None:
+    async with FakeBroker() as broker:
+        broker.max_frame_size_bytes = 1024
+        producer = await producer_for(broker)
+        body = bytes(range(256)) * 400
+        await producer.send(body)
+        assert decode_message(broker.received[0][1]).body == body
+
+
+@asynchronous
+async def test_a_producer_without_a_queue_needs_a_destination() -> None:
+    async with FakeBroker() as broker:
+        producer = await producer_for(broker, None)
+        with pytest.raises(JMSException, match="destination"):
+            await producer.send("a")
+        await producer.send("a", destination="one")
+        await producer.send(Message("b", destination="two"))
+        assert [decode_message(payload).destination for _, payload, _ in broker.received] == ["one", "two"]
+        assert broker.attached[0].attach.target is not None
+
+
+@asynchronous
+async def test_a_producer_for_a_queue_sends_nowhere_else() -> None:
+    async with FakeBroker() as broker:
+        producer = await producer_for(broker)
+        with pytest.raises(JMSException, match="can't send to other"):
+            await producer.send("a", destination="other")
