@@ -36,6 +36,9 @@ MAX_READ_BYTES: Final = 8 << 20
 MAX_LOOKUPS: Final = 5
 """How often a reader looks again for a file that was replaced under it."""
 
+MAX_POSITION: Final = (1 << 64) - 1
+"""Where a file ends of which that isn't known: another file begins where it matters."""
+
 _OFFSET_MASK: Final = CHUNKED_OFFSET - 1
 
 
@@ -70,18 +73,16 @@ class BodyFile(Protocol):
 class JournalBodies:
     """A journal file while it is written, or until it is sealed: its table is in memory."""
 
-    def __init__(
-        self, name: Callable[[], str], file: DiskFile, number: int, first: int, table: BlockTable
-    ) -> None:
+    def __init__(self, name: str, file: DiskFile, number: int, first: int, table: BlockTable) -> None:
         self.first_position = first
-        self.last_position = (1 << 64) - 1
+        self.last_position = MAX_POSITION
         self.first_file = self.last_file = number
         self.table = table
         self._name = name
         self._file = file
 
     def name(self) -> str:
-        return self._name()
+        return self._name
 
     def places(self, wants: list[Want]) -> list[tuple[int, int]]:
         found = []
@@ -114,7 +115,7 @@ class SealedBodies:
             if events_name(self.first_file) in self._disk.names():
                 self._table = load_image(self._disk, self.first_file, check=False).blocks
             else:
-                self._table = scan_block_table(self._disk, self.first_file, self.last_position)
+                self._table = scan_block_table(self._disk, self.first_file)
         return self._table
 
     def places(self, wants: list[Want]) -> list[tuple[int, int]]:
@@ -168,23 +169,22 @@ class PackedBodies:
         return self._disk.open(self.name())
 
 
-def scan_block_table(disk: Disk, number: int, last_position: int) -> Array:
-    """The block table of a `.bodies` file from its block headers."""
+def scan_block_table(disk: Disk, number: int) -> Array:
+    """The block table of a `.bodies` file from its block headers, void blocks behind its seal included."""
     name = bodies_name(number)
     file = disk.open(name)
     header = decode_file_header(file.read_at(0, FILE_HEADER_BYTES))
     if header is None:
         raise LedgerCorrupt(disk.describe(name), 0, "the header is damaged")
     rows: list[tuple[int, int, int, int]] = []
-    offset, reached = FILE_HEADER_BYTES, header.first_position - 1
-    while reached < last_position:
-        block = decode_block_header(file.read_at(offset, BLOCK_HEADER_BYTES))
-        if block is None:
-            raise LedgerCorrupt(disk.describe(name), offset, "a block header is damaged")
+    offset, expected = FILE_HEADER_BYTES, header.first_position
+    while (block := decode_block_header(file.read_at(offset, BLOCK_HEADER_BYTES))) is not None:
+        if block[2:5] != header.identity() or block.first_position != expected:
+            break
         if _holds_records(block):
             heap = offset + BLOCK_HEADER_BYTES + block.records_bytes()
             rows.append((block.first_position, heap, block.bodies_bytes, 0))
-            reached = block.next_position() - 1
+        expected = block.next_position()
         offset += block.block_bytes()
     return np.array(rows, BLOCK_ROW_DTYPE)
 

@@ -5,7 +5,7 @@ class LedgerError(Exception):
     """Any failure of the ledger."""
 
 
-class LedgerLocked(LedgerError):  # noqa: N818
+class LedgerLocked(LedgerError):
     """Another process owns the folder; `pid` is its process id, 0 if unknown."""
 
     def __init__(self, folder: str, pid: int) -> None:
@@ -16,7 +16,7 @@ class LedgerLocked(LedgerError):  # noqa: N818
         self.pid = pid
 
 
-class LedgerCorrupt(LedgerError):  # noqa: N818
+class LedgerCorrupt(LedgerError):
     """Stored bytes contradict themselves; nothing was changed. `file` and `offset` say where."""
 
     def __init__(self, file: str, offset: int, reason: str) -> None:
@@ -29,5 +29,5 @@ class LedgerCorrupt(LedgerError):  # noqa: N818
         self.reason = reason
 
 
-class LedgerFailed(LedgerError):  # noqa: N818
+class LedgerFailed(LedgerError):
     """A write or sync failed. Never retried: the process must end, and recovery decides what was written."""

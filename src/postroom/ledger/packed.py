@@ -1,4 +1,4 @@
-"""Packed files: the live bodies of sealed files, rewritten without the dead. See ``FORMAT.md``, "Packed bodies"."""
+"""Packed files: live bodies of sealed files, rewritten without the dead. ``FORMAT.md``, "Packed bodies"."""
 
 from collections.abc import Iterable
 from typing import Final, NamedTuple
@@ -100,7 +100,8 @@ def load_packed_span(disk: Disk, name: PackedName, ledger_id: bytes) -> PackedSp
 def load_packed_index(disk: Disk, name: PackedName, span: PackedSpan) -> Array:
     """The index, by key. Raises LedgerCorrupt."""
     size = span.index_count * PACKED_ROW_DTYPE.itemsize
-    raw = disk.open(packed_name(name)).read_at(span.index_offset, size)
+    data = memoryview(disk.open(packed_name(name)).view())
+    raw = data[span.index_offset : span.index_offset + size]
     if len(raw) != size or crc32(raw) != span.index_crc:
         raise LedgerCorrupt(disk.describe(packed_name(name)), span.index_offset, "the index is damaged")
     return np.frombuffer(raw, PACKED_ROW_DTYPE)

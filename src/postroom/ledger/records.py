@@ -1,6 +1,6 @@
 """The fixed-width records of the ledger, declared once: `struct` for the writer, a numpy dtype for readers.
 
-Everything is little-endian. `FORMAT.md` beside this file explains every field; this module is what it explains.
+Everything is little-endian. `FORMAT.md` beside this file explains every field.
 """
 
 import struct
@@ -54,8 +54,8 @@ class RecordType(IntEnum):
     """holder is the producer's id; detail is JSON (name, container, user)."""
     PRODUCER_CLOSED = 11
     BODY_CHUNK = 12
-    """Part of a large body: serial is the upload's id (position of its first chunk); detail lies in the *bodies* heap.
-    With event UNDO and no detail: the upload is aborted and its chunks are dead."""
+    """Part of a large body: serial is the upload's id (position of its first chunk); detail lies in the *bodies*
+    heap. With event UNDO and no detail: the upload is aborted and its chunks are dead."""
     EPOCH_OPENED = 13
     """First record of an epoch; detail is JSON (broker version, reason)."""
     CHECKPOINT_WRITTEN = 14
@@ -71,7 +71,7 @@ class ArrivalFlag(IntFlag):
     BODY_STORED = 2
     """The body is in the ledger, its own or a shared one (not so for non-persistent messages)."""
     BODY_CHUNKED = 4
-    """The body lies in BODY_CHUNK records; at body_offset (with CHUNKED_OFFSET set) is the list of its chunks."""
+    """The body lies in BODY_CHUNK records; their list is at body_offset (with CHUNKED_OFFSET set)."""
     BODY_SHARED = 8
     """A move, dead letter or replay: the body is that of body_serial."""
     ADVERSE = 16
@@ -188,12 +188,12 @@ GROUP: Final = Layout(
 """One kind of change in a GROUP_EVENT or DECISION; the detail is a run of (GROUP, RANGE…)."""
 
 RANGE: Final = Layout(16, [("first_serial", "Q"), ("last_serial", "Q")])
-"""Serials from first to last, both included. A range is exact: every integer in it is the serial of one entry of the
-group's queue that makes this change, so that a reader expands it without looking at any other record. A group's ranges
-ascend; large changes may be told by several GROUP_EVENT records."""
+"""Serials from first to last, both included. A range is exact: every integer in it is the serial of one entry
+of the group's queue that makes this change, so that a reader expands it without looking at any other record.
+A group's ranges ascend; large changes may be told by several GROUP_EVENT records."""
 
 SET_BASE: Final = 0x8000_0000
-"""Routing-set ids from here on are defined by ROUTING_SET_DEFINED; smaller ones are the queue of that id alone."""
+"""Routing-set ids from here on are defined by ROUTING_SET_DEFINED; smaller ones are the one queue of that id."""
 
 MAX_BLOCK_BYTES: Final = 4 << 20
 CHUNK_BODY_BYTES: Final = 256 << 10

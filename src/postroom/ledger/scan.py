@@ -157,12 +157,17 @@ def find_successor(data: memoryview, offset: int, identity: Identity, position: 
     )
 
 
-def has_second_block(data: memoryview, ledger_id: bytes, file_number: int) -> bool:
-    """Whether a file without a valid head holds two data blocks: then its head had once been durable."""
+def has_second_block(data: memoryview, ledger_id: bytes | None, file_number: int) -> bool:
+    """Whether a file without a valid head holds two data blocks: then its head had once been durable.
+
+    `ledger_id` None: of whatever ledger (nothing tells which it was).
+    """
     found = [
         header
         for header in _headers_behind(bytes(data))
-        if header.ledger_id == ledger_id and header.file_number == file_number and not header.is_dictionary()
+        if ledger_id in (None, header.ledger_id)
+        and header.file_number == file_number
+        and not header.is_dictionary()
     ]
     return len(found) > 1
 

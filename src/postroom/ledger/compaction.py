@@ -1,0 +1,176 @@
+"""Which files of bodies have become sparse, and rewriting them without their dead.
+
+Bodies only: no event is written, and no position changes. What is live is taken from the fold of a durable
+checkpoint, so a body that dies later is merely kept a while longer.
+"""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from postroom.ledger.block import (
+    BODY_TRAILER_BYTES,
+    CHUNK_LIST_HEADER_BYTES,
+    CHUNK_REFERENCE_BYTES,
+    CHUNKED_OFFSET,
+)
+from postroom.ledger.bodies import BodyFile, BodyStore, JournalBodies, PackedBodies, SealedBodies, Want
+from postroom.ledger.disk import Disk
+from postroom.ledger.files import PackedName
+from postroom.ledger.fold import is_stored
+from postroom.ledger.layout import Array
+from postroom.ledger.options import LedgerOptions
+from postroom.ledger.packed import Piece, load_packed_span, write_packed
+from postroom.ledger.state import CARRIED_FILE, Arrivals, FoldState
+
+MERGE_RATIO: Final = 2
+"""A neighbour joins a rewrite if it is at most this many times as large as what is rewritten anyway."""
+
+_WANT_DTYPE: Final = np.dtype([("key", "<u8"), ("offset", "<u4"), ("size", "<u4")])
+
+
+class Run(NamedTuple):
+    """Neighbouring files to be rewritten as one (or dropped, if nothing in them is live)."""
+
+    files: list[BodyFile]
+    wants: list[Want]
+
+
+class LiveBodies:
+    """The live pieces of a fold's state, by position; computed once for a whole round of compaction."""
+
+    def __init__(self, state: FoldState, source: Arrivals, store: BodyStore) -> None:
+        self._state = state
+        self._source = source
+        self._store = store
+        self._explicit = _explicit_wants(state)
+
+    def within(self, first: int, last: int) -> Array:
+        """(key, offset, size) of the live pieces of positions first to last; chunk lists have size 0."""
+        pieces = [self._explicit]
+        numbers = {span.number for span in self._state.needs if _overlap(span[1:], first, last)}
+        by_file: dict[int, list[Array]] = {}
+        for (file_number, _), indexes in self._state.plain.items():
+            if file_number in numbers or file_number == CARRIED_FILE:
+                by_file.setdefault(file_number, []).append(indexes)
+        for file_number, parts in by_file.items():
+            indexes = np.unique(np.concatenate(parts)) if len(parts) > 1 else parts[0]
+            pieces.append(_arrival_wants(self._source(file_number)[indexes]))
+        pieces.append(_chunk_wants(self._state))
+        wants = np.concatenate(pieces)
+        wants = wants[(wants["key"] >= first) & (wants["key"] <= last)]
+        return wants[np.unique(wants["key"], return_index=True)[1]]
+
+    def resolved(self, wants: Array) -> list[Want]:
+        """As wants of real sizes: those of chunk lists are looked up."""
+        found = []
+        for key, offset, size in wants.tolist():
+            if size == 0:
+                offset &= CHUNKED_OFFSET - 1
+                count = len(self._store.chunk_list(key, offset))
+                size = CHUNK_LIST_HEADER_BYTES + count * CHUNK_REFERENCE_BYTES
+            found.append(Want(key, offset, size))
+        return found
+
+
+def _overlap(span: tuple[int, int], first: int, last: int) -> bool:
+    return span[0] <= last and first <= span[1]
+
+
+def _wants(keys: Array, offsets: Array, lengths: Array) -> Array:
+    wants = np.empty(len(keys), _WANT_DTYPE)
+    chunked = (offsets & CHUNKED_OFFSET) != 0
+    wants["key"], wants["offset"] = keys, offsets
+    wants["size"] = np.where(chunked, 0, lengths + np.uint32(BODY_TRAILER_BYTES))
+    return wants
+
+
+def _explicit_wants(state: FoldState) -> Array:
+    rows = state.explicit[is_stored(state.explicit["arrival_flags"])]
+    return _wants(rows["body_serial"], rows["body_offset"], rows["body_len"])
+
+
+def _arrival_wants(arrivals: Array) -> Array:
+    rows = arrivals[is_stored(arrivals["flags"])]
+    return _wants(rows["position"], rows["body_offset"], rows["body_len"])
+
+
+def _chunk_wants(state: FoldState) -> Array:
+    return _wants(state.chunks["position"], state.chunks["offset"], state.chunks["length"])
+
+
+def plan(
+    store: BodyStore, live: LiveBodies, through: int, options: LedgerOptions, skip: "dict[str, int]"
+) -> Run | None:
+    """The next run worth rewriting among the sealed files up to position `through`; None if there is none.
+
+    `skip` remembers, by name, the live bytes of files that were found dense or have been looked at.
+    """
+    files = [file for file in store.files() if not isinstance(file, JournalBodies)]
+    for at, file in enumerate(files):
+        end = files[at + 1].first_position - 1 if at + 1 < len(files) else file.last_position
+        last = min(file.last_position, end)
+        if file.first_position > through or last > through or file.name() in skip:
+            continue
+        wants = live.within(file.first_position, last)
+        size = int(wants["size"].sum())
+        skip[file.name()] = size
+        if size == 0 and not len(wants):
+            return Run([file], [])
+        if size < options.compact_below * heap_bytes(file):
+            return _extend(files, at, size, wants, live, skip, options)
+    return None
+
+
+def _extend(
+    files: list[BodyFile],
+    at: int,
+    size: int,
+    wants: Array,
+    live: LiveBodies,
+    known: "dict[str, int]",
+    options: LedgerOptions,
+) -> Run:
+    """Take in the files before, as long as they are small against what is rewritten anyway."""
+    taken, pieces = [files[at]], [wants]
+    for file in reversed(files[:at]):
+        before = known.get(file.name(), heap_bytes(file))
+        if not isinstance(file, PackedBodies) or before > MERGE_RATIO * size:
+            break
+        if size + before > options.journal_file_bytes:
+            break
+        own = live.within(file.first_position, file.last_position)
+        taken.insert(0, file)
+        pieces.insert(0, own)
+        size += int(own["size"].sum())
+    return Run(taken, live.resolved(np.concatenate(pieces)))
+
+
+def heap_bytes(file: BodyFile) -> int:
+    """How many bytes of bodies a file holds, live or dead."""
+    if isinstance(file, PackedBodies):
+        return int(file.index()["length"].sum())
+    if isinstance(file, SealedBodies):
+        return int(file.table()["bodies_bytes"].sum())
+    return 0
+
+
+def rewrite(disk: Disk, ledger_id: bytes, run: Run) -> PackedBodies:
+    """Write the run's live pieces to a packed file, durable under its name. The old files are still there."""
+    first, last = run.files[0], run.files[-1]
+    generation = 1 + max(
+        (file.packed.generation for file in run.files if isinstance(file, PackedBodies)), default=0
+    )
+    name = PackedName(first.first_file, last.last_file, generation)
+    positions = (first.first_position, last.last_position)
+    write_packed(disk, name, ledger_id, positions, _pieces(run))
+    return PackedBodies(disk, name, load_packed_span(disk, name, ledger_id))
+
+
+def _pieces(run: Run) -> Iterator[Piece]:
+    for file in run.files:
+        wants = [want for want in run.wants if file.first_position <= want.key <= file.last_position]
+        data = memoryview(file.open().view())
+        for want, (start, _) in zip(wants, file.places(wants), strict=True):
+            yield Piece(want.key, bytes(data[start : start + want.size]))

@@ -1,0 +1,240 @@
+"""The ledger: opened, written a block at a time, read for bodies, kept small in the background."""
+
+import errno
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+from uuid import UUID
+
+from postroom.ledger.block import BlockBuilder, SealedParts
+from postroom.ledger.bodies import BodyStore, JournalBodies
+from postroom.ledger.dictionary import Dictionary
+from postroom.ledger.disk import Disk, RealDisk
+from postroom.ledger.errors import LedgerFailed
+from postroom.ledger.files import Listing, journal_name
+from postroom.ledger.headers import FileHeader, new_id
+from postroom.ledger.image import EventsImage
+from postroom.ledger.journal import Job, Journal
+from postroom.ledger.maintenance import Maintenance
+from postroom.ledger.options import LedgerOptions
+from postroom.ledger.records import RecordType
+from postroom.ledger.recovered import Recovered, recovered_from
+from postroom.ledger.recovery import Found, Images, recover
+from postroom.ledger.writer import Writer, new_writer
+
+T = TypeVar("T")
+
+
+class Ledger:
+    """One process' hold of a ledger folder. All methods but `read_bodies` belong to one thread."""
+
+    ledger_id: UUID
+    epoch: int
+    recovered: Recovered
+    builder: BlockBuilder
+
+    def __init__(
+        self, disk: Disk, options: LedgerOptions, found: Found, writer: Writer, header: FileHeader
+    ) -> None:
+        self.ledger_id = UUID(bytes=header.ledger_id)
+        self.epoch = header.epoch
+        self._disk = disk
+        self._writer = writer
+        self._lock = threading.Lock()
+        self._job: Job | None = None
+        self._failed = False
+        dictionary: Dictionary = found.state.dictionary.copy()
+        self.builder = BlockBuilder(header.first_position, header.time_us)
+        self._journal = Journal(disk, options, header, dictionary)
+        self._store = BodyStore(disk, self._in_memory, options.read_gap_bytes)
+        self._store.replace([], found.bodies)
+        self._maintenance = Maintenance(disk, options, self._store, header.ledger_id)
+        self._learn_file()
+
+    @classmethod
+    def open(
+        cls,
+        folder: Path,
+        options: LedgerOptions,
+        now_us: int,
+        *,
+        disk: Disk | None = None,
+        writer: Writer | None = None,
+        maintenance: str = "thread",
+    ) -> "Ledger":
+        """Own the folder, recover, begin a new epoch (durably), and start the background work.
+
+        `maintenance` is "thread", or "manual": then nothing happens but in `maintenance_step`.
+        Raises LedgerLocked, LedgerCorrupt, or OSError.
+        """
+        disk = disk if disk is not None else RealDisk(folder)
+        disk.lock(options.standby)
+        try:
+            found = recover(disk)
+            header = _new_epoch(found, now_us)
+            ledger = cls(disk, options, found, writer or new_writer(disk), header)
+            ledger._begin(found, now_us)
+        except BaseException:
+            disk.unlock()
+            raise
+        if maintenance == "thread":
+            ledger._maintenance.start()
+        return ledger
+
+    @property
+    def completion_fd(self) -> int:
+        """Readable when the block in flight is durable (or has failed)."""
+        return self._writer.completion_fd
+
+    @property
+    def durable_through(self) -> int:
+        """The last position known durable."""
+        return self._journal.durable_through
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether a block is being written."""
+        return self._job is not None
+
+    @property
+    def space_low(self) -> bool:
+        """The disk gave no more reserve: new puts must be refused, what frees space goes on."""
+        return self._journal.space_low
+
+    @property
+    def maintenance_error(self) -> Exception | None:
+        """Why the background work has stopped, if it has."""
+        return self._maintenance.error
+
+    def submit(self) -> bool:
+        """Hand the builder's oldest block to the writer unless one is in flight; whether that was done."""
+        return self._job is None and self._submit(None)
+
+    def mark_idle(self) -> bool:
+        """Tell readers beside the broker, by a block without records, that the last block is durable."""
+        if self._job is not None or not self.builder.empty() or not self._journal.owes_marker():
+            return False
+        at = self.builder.next_position
+        return self._submit(SealedParts(at, at - 1, self.builder.time_us, b"", b"", b"", b"", []))
+
+    def complete(self) -> int:
+        """Call when `completion_fd` is readable; returns the last durable position. Raises LedgerFailed."""
+        if self._job is not None and self._guarded(self._writer.complete):
+            self._written(self._job)
+        return self._journal.durable_through
+
+    def wait(self) -> int:
+        """Until the block in flight is durable; returns the last durable position. Raises LedgerFailed."""
+        if self._job is not None:
+            self._guarded(self._writer.wait)
+            self._written(self._job)
+        return self._journal.durable_through
+
+    def flush(self) -> int:
+        """Write everything that the builder holds and wait for it (tools, tests, the end)."""
+        self.wait()
+        while self.submit():
+            self.wait()
+        return self._journal.durable_through
+
+    def read_bodies(self, wanted: list[tuple[int, int, int]]) -> list[bytes]:
+        """Bodies by (body_serial, body_offset, body_len), in that order; any thread. Raises LedgerCorrupt."""
+        return self._store.read(wanted)
+
+    def maintenance_step(self) -> bool:
+        """With ``maintenance="manual"``: do one piece of background work; whether there was any."""
+        return self._maintenance.step()
+
+    def close(self) -> None:
+        """Write what is left, say that it is durable, stop the background work, give up the folder."""
+        if not self._failed:
+            self.flush()
+            if self.mark_idle():
+                self.wait()
+        self._maintenance.stop()
+        self._writer.close()
+        self._disk.unlock()
+
+    def _begin(self, found: Found, now_us: int) -> None:
+        """Make the new epoch durable; only then may the files before it be sealed."""
+        self.builder.set_time(now_us)
+        self.builder.record(RecordType.EPOCH_OPENED, 0, 0, 0, 0, 0, b"")
+        self.flush()
+        listing = Listing(self._disk.names())
+        self._maintenance.begin(listing.events, found.checkpoints)
+        images = found.images or Images(self._disk, found.state)
+        for image in found.unsealed.values():
+            self._seal_old(image, images)
+        self.recovered = recovered_from(found.state, images.arrivals)
+        self.recovered.report = found.report
+        self.recovered.next_position = self.builder.next_position
+
+    def _seal_old(self, image: EventsImage, images: Images) -> None:
+        """Seal a journal of an earlier epoch; without space for it, it stays in memory and is tried again."""
+        try:
+            images.add(self._maintenance.seal_image(image))
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            self._maintenance.roll(image.file_number, image.seal())
+
+    def _submit(self, parts: SealedParts | None) -> bool:
+        if self._failed:
+            raise LedgerFailed("the ledger has failed before; the process must end")
+        before = self._journal.seal()
+        with self._lock:
+            parts = parts if parts is not None else self.builder.take()
+            if parts is None:
+                return False
+            job = self._guarded(lambda: self._journal.append(parts))
+            self._job = job
+        if job.file_number != before.file_number:
+            self._learn_file()
+            self._maintenance.roll(before.file_number, before)
+        self._writer.submit(job.file, job.offset, job.parts, job.sync_names)
+        return True
+
+    def _written(self, job: Job) -> None:
+        self._journal.written(job)
+        self._job = None
+
+    def _guarded(self, action: Callable[[], T]) -> T:
+        try:
+            return action()
+        except OSError as error:
+            self._failed = True
+            raise LedgerFailed(f"the journal can't be written: {error}; the process must end") from error
+        except LedgerFailed:
+            self._failed = True
+            raise
+
+    def _learn_file(self) -> None:
+        """The active file is where the bodies of the coming blocks will lie."""
+        journal = self._journal
+        number, first = journal.identity.file_number, journal.header.first_position
+        name = journal_name(number)
+        self._store.replace([], [JournalBodies(name, journal.file, number, first, journal.table)])
+
+    def _in_memory(self, position: int) -> bytes | None:
+        with self._lock:
+            heap = self.builder.bodies_at(position)
+            if heap is None and self._job is not None:
+                parts = self._job.parts_of
+                if parts.first_position <= position <= parts.last_position:
+                    return parts.bodies
+            return heap
+
+
+def _new_epoch(found: Found, now_us: int) -> FileHeader:
+    """The head of the file that every start begins; it seals the newest one before."""
+    return FileHeader(
+        ledger_id=found.ledger_id or new_id(),
+        epoch=found.epoch + 1,
+        epoch_id=new_id(),
+        file_number=found.file_number + 1,
+        first_position=found.state.position + 1,
+        time_us=max(now_us, found.state.time_us),
+        seal=found.seal,
+        crc=0,
+    )

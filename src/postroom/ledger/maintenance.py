@@ -1,0 +1,270 @@
+"""What the ledger does beside the broker: sealing, checkpoints, compaction, letting history go.
+
+Each `Maintenance.step` is one piece of work that leaves the folder in a state from which recovery goes on,
+whenever the process ends. A thread runs the steps, or the owner does (``maintenance="manual"``).
+"""
+
+import errno
+import logging
+import threading
+import time
+from typing import Final, NamedTuple
+
+from postroom.ledger.bodies import BodyFile, BodyStore, JournalBodies, SealedBodies
+from postroom.ledger.carry import carry, forget_unneeded, live_count
+from postroom.ledger.checkpoint import load_checkpoint, write_checkpoint
+from postroom.ledger.compaction import LiveBodies, Run, plan, rewrite
+from postroom.ledger.disk import Disk
+from postroom.ledger.errors import LedgerCorrupt
+from postroom.ledger.files import bodies_name, checkpoint_name, events_name, journal_name
+from postroom.ledger.fold import fold_image, prune_chunks
+from postroom.ledger.headers import Seal
+from postroom.ledger.image import EventsImage, build_image, encode_image, load_image, write_durably
+from postroom.ledger.options import LedgerOptions
+from postroom.ledger.recovery import Images
+from postroom.ledger.scan import scan_journal
+from postroom.ledger.state import FileSpan, FoldState
+
+KEPT_CHECKPOINTS: Final = 2
+"""The newest, and the one before in case it is damaged."""
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class Pending(NamedTuple):
+    """A journal that has a successor and is to be sealed."""
+
+    number: int
+    seal: Seal
+
+
+class Sealed(NamedTuple):
+    """An events file of the history."""
+
+    span: FileSpan
+    size_bytes: int
+    last_time_us: int
+
+
+class Kept(NamedTuple):
+    """A durable checkpoint and what depends on it."""
+
+    position: int
+    file_number: int
+    needs: frozenset[int]
+    size_bytes: int
+
+
+class Round(NamedTuple):
+    """A fold whose checkpoint is durable, for as long as its compaction goes on."""
+
+    state: FoldState
+    images: Images
+    live: LiveBodies
+
+
+class Maintenance:
+    """The ledger's background work, for one runner; `roll` and `stop` may be called by other threads."""
+
+    def __init__(self, disk: Disk, options: LedgerOptions, store: BodyStore, ledger_id: bytes) -> None:
+        self._disk = disk
+        self._options = options
+        self._store = store
+        self._ledger_id = ledger_id
+        self._pending: list[Pending] = []
+        self._history: list[Sealed] = []
+        self._checkpoints: list[Kept] = []
+        self._round: Round | None = None
+        self._skip: dict[str, int] = {}
+        self._wake = threading.Event()
+        self._stopping = False
+        self._thread: threading.Thread | None = None
+        self.error: Exception | None = None
+        """Why maintenance stopped; the broker goes on, its files pile up."""
+
+    def begin(self, history: list[int], checkpoints: list[int]) -> None:
+        """Take up the folder as recovery found it: sealed files and valid checkpoints."""
+        for number in history:
+            self._remember(load_image(self._disk, number, check=False))
+        for position in checkpoints:
+            try:
+                state = load_checkpoint(self._disk, position, self._ledger_id)
+            except LedgerCorrupt:
+                continue
+            self._keep(state, self._disk.open(checkpoint_name(position)).size_bytes())
+
+    def roll(self, number: int, seal: Seal) -> None:
+        """A journal has a successor: it can be sealed."""
+        self._pending.append(Pending(number, seal))
+        self._wake.set()
+
+    def start(self) -> None:
+        """Run the steps in a thread of their own."""
+        self._thread = threading.Thread(target=self._run, name="ledger-maintenance", daemon=True)
+        self._wake.set()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Let the step that runs end, and no other begin."""
+        self._stopping = True
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopping:
+            self._wake.wait()
+            self._wake.clear()
+            try:
+                while not self._stopping and self.step():
+                    pass
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    self._give_up(error)
+                    return
+                _LOG.warning("ledger maintenance waits for space: %s", error)
+            except Exception as error:
+                self._give_up(error)
+                return
+
+    def _give_up(self, error: Exception) -> None:
+        self.error = error
+        _LOG.error("ledger maintenance has stopped, files will pile up: %s", error, exc_info=error)
+
+    def step(self) -> bool:
+        """Do the next piece of work; whether there was any."""
+        if self._pending:
+            self._seal(self._pending[0])
+            self._pending.pop(0)
+            return True
+        if self._checkpoint_due():
+            self._make_checkpoint()
+            return True
+        if self._round is not None:
+            self._compact(self._round)
+            return True
+        return self._remove_one()
+
+    def _seal(self, pending: Pending) -> None:
+        name = journal_name(pending.number)
+        data = memoryview(self._disk.open(name).view())
+        scan = scan_journal(self._disk.describe(name), data, pending.seal)
+        if scan is None:
+            raise LedgerCorrupt(self._disk.describe(name), 0, "the file's header or dictionary is damaged")
+        self.seal_image(build_image(scan, data))
+
+    def seal_image(self, image: EventsImage) -> EventsImage:
+        """Turn a journal into `.events` and `.bodies`; returns the image as read back."""
+        number = image.file_number
+        write_durably(self._disk, events_name(number), encode_image(image))
+        self._disk.rename(journal_name(number), bodies_name(number))
+        self._disk.sync_names()
+        self._disk.trim(bodies_name(number))
+        old: list[BodyFile] = [
+            file
+            for file in self._store.files()
+            if isinstance(file, JournalBodies) and file.first_file == number
+        ]
+        sealed = SealedBodies(self._disk, number, image.first_position, image.last_position)
+        self._store.replace(old, [sealed])
+        mapped = load_image(self._disk, number, check=False)
+        self._remember(mapped)
+        return mapped
+
+    def _remember(self, image: EventsImage) -> None:
+        span = FileSpan(image.file_number, image.first_position, image.last_position)
+        size = self._disk.open(events_name(image.file_number)).size_bytes()
+        self._history.append(Sealed(span, size, image.last_time_us))
+
+    def _keep(self, state: FoldState, size_bytes: int) -> None:
+        needs = frozenset(span.number for span in state.needs)
+        self._checkpoints.append(Kept(state.position, state.file_number, needs, size_bytes))
+
+    def _checkpoint_due(self) -> bool:
+        """Whether more bytes of events came than the last checkpoint has: it at most doubles the writing."""
+        newest = self._checkpoints[-1] if self._checkpoints else Kept(0, 0, frozenset(), 0)
+        since = sum(one.size_bytes for one in self._history if one.span.number > newest.file_number)
+        return since > newest.size_bytes
+
+    def _make_checkpoint(self) -> None:
+        """The newest checkpoint and the files sealed since make the next."""
+        state = FoldState()
+        if self._checkpoints:
+            state = load_checkpoint(self._disk, self._checkpoints[-1].position, self._ledger_id)
+        images = Images(self._disk, state)
+        for number in sorted(one.span.number for one in self._history):
+            if number > state.file_number:
+                fold_image(state, images.image(number), images.arrivals)
+        forget_unneeded(state)
+        prune_chunks(state, images.arrivals)
+        self._retire(state, images)
+        self._keep(state, write_checkpoint(self._disk, state, self._ledger_id))
+        self._round = Round(state, images, LiveBodies(state, images.arrivals, self._store))
+        self._skip = {}
+
+    def _retire(self, state: FoldState, images: Images) -> None:
+        """Take over the live arrivals of sparse files that the bound on history wants gone."""
+        excess = self._excess(state.time_us)
+        needed = {span.number for span in state.needs}
+        retired = []
+        for one in excess:
+            image = images.image(one.span.number)
+            live = live_count(state, one.span.number)
+            if one.span.number in needed and live < self._options.carry_below * len(image.arrivals):
+                retired.append(image)
+        carry(state, retired)
+
+    def _excess(self, now_us: int) -> list[Sealed]:
+        """History beyond its bounds, oldest first."""
+        over = sum(one.size_bytes for one in self._history) - self._options.retention_bytes
+        horizon_us = now_us - self._options.retention_s * 1_000_000 if self._options.retention_s else 0
+        excess = []
+        for one in sorted(self._history):
+            if over <= 0 and one.last_time_us >= horizon_us:
+                break
+            excess.append(one)
+            over -= one.size_bytes
+        return excess
+
+    def _compact(self, round_: Round) -> None:
+        """One rewrite or removal; ends the round when there is no more."""
+        run = plan(self._store, round_.live, round_.state.position, self._options, self._skip)
+        if run is None:
+            self._round = None
+            return
+        new: list[BodyFile] = []
+        if run.wants:
+            new.append(rewrite(self._disk, self._ledger_id, run))
+            self._skip[new[0].name()] = sum(want.size for want in run.wants)
+        self._replace(run, new)
+
+    def _replace(self, run: Run, new: list[BodyFile]) -> None:
+        self._store.replace(run.files, new)
+        for file in run.files:
+            self._disk.remove(file.name())
+        self._disk.sync_names()
+
+    def _remove_one(self) -> bool:
+        """Remove a superseded checkpoint or an events file that no kept checkpoint needs."""
+        if len(self._checkpoints) > KEPT_CHECKPOINTS:
+            self._disk.remove(checkpoint_name(self._checkpoints[0].position))
+            self._checkpoints.pop(0)
+        else:
+            one = self._removable()
+            if one is None:
+                return False
+            self._disk.remove(events_name(one.span.number))
+            self._history.remove(one)
+        self._disk.sync_names()
+        return True
+
+    def _removable(self) -> Sealed | None:
+        if len(self._checkpoints) < KEPT_CHECKPOINTS:
+            return None
+        covered = min(kept.file_number for kept in self._checkpoints)
+        needed = frozenset().union(*(kept.needs for kept in self._checkpoints))
+        now_us = max((one.last_time_us for one in self._history), default=time.time_ns() // 1000)
+        for one in self._excess(now_us):
+            if one.span.number <= covered and one.span.number not in needed:
+                return one
+        return None

@@ -1,0 +1,257 @@
+"""What recovery hands to the queue manager: the last state, in the shapes that the manager keeps."""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from postroom.ledger.changes import IS_HELD
+from postroom.ledger.dictionary import HOLDERS, PRODUCERS, QUEUES, SETS, Dictionary
+from postroom.ledger.fold import is_stored
+from postroom.ledger.layout import EXPLICIT_ROW, Array
+from postroom.ledger.records import ArrivalFlag
+from postroom.ledger.state import Arrivals, FoldState, rows_from_arrivals
+from postroom.model.codes import HolderKind, State
+from postroom.model.packed import CHUNK_ENTRIES, PACKED_FIELDS
+
+PACKED_DTYPE: Final = np.dtype(PACKED_FIELDS)
+_PRIORITY_SHIFT: Final = 8
+
+
+class EntryRow(NamedTuple):
+    """A live entry that isn't plain, as the ledger left it. Times in µs since 1970, 0 for none."""
+
+    serial: int
+    queue: int
+    holder: int
+    place_position: int
+    """0 while it has never been available."""
+    due_us: int
+    """End of the delay it is in; of an unborn one its birth."""
+    expiry_us: int
+    time_us: int
+    """When it arrived."""
+    body_serial: int
+    parent_serial: int
+    upload: int
+    place_ordinal: int
+    parent_queue: int
+    body_offset: int
+    body_len: int
+    body_crc: int
+    routing_set: int
+    delivery_count: int
+    failure_count: int
+    producer: int
+    message_format: int
+    flags: int
+    """ArrivalFlag."""
+    state: int
+    holder_kind: int
+    causes: int
+    priority: int
+    noted: int
+    """Event (EXPIRE, DELETE) that acts when the held entry returns; 0 for none."""
+    last_event: int
+    reserved: int
+
+
+class HolderRow(NamedTuple):
+    """A holder that was open at the end."""
+
+    holder: int
+    holder_kind: int
+    opened_position: int
+    detail: dict[str, Any]
+
+
+class TotalRow(NamedTuple):
+    """A queue's ledger totals, in entries; `ended` by Outcome. Queue 0: all queues that were deleted."""
+
+    queue: int
+    arrived: int
+    arrived_bytes: int
+    ended: list[int]
+
+
+@dataclass
+class RecoveryReport:
+    """What recovery met and did, for the log."""
+
+    files_folded: int = 0
+    records_folded: int = 0
+    checkpoint_position: int = 0
+    cut: list[str] = field(default_factory=list)
+    """Torn tails and void bytes that were passed over, and unfinished files that were removed."""
+
+
+@dataclass
+class Recovered:
+    """The state after the last durable record."""
+
+    next_position: int
+    next_queue_id: int
+    next_holder_id: int
+    next_set_id: int
+    time_us: int
+    queues: list[tuple[int, dict[str, Any]]]
+    backlog: list[tuple[int, bytes]]
+    """(queue, at most 64 Ki packed entries of one priority in place order); highest priority first."""
+    explicit: list[EntryRow]
+    """Every other live entry that is stored or that its holder decides about; by (serial, queue)."""
+    lost: list[tuple[int, int, Array]]
+    """(queue, from_state, ascending serials): not stored, and no transaction or branch decides about them."""
+    holders: list[HolderRow]
+    producers: list[tuple[int, dict[str, Any]]]
+    routing_sets: list[tuple[int, list[int]]]
+    totals: list[TotalRow]
+    report: RecoveryReport = field(default_factory=RecoveryReport)
+
+
+def recovered_from(state: FoldState, source: Arrivals) -> Recovered:
+    """Turn a fold's state into what the manager takes; the state's plain entries are used up."""
+    aside: list[Array] = []
+    backlog = list(_backlog(state, source, aside))
+    rows = np.concatenate([state.explicit, *aside]) if aside else state.explicit
+    rows = rows[np.lexsort((rows["queue"], rows["serial"]))]
+    lost = _is_lost(rows)
+    dictionary = state.dictionary
+    return Recovered(
+        next_position=state.position + 1,
+        next_queue_id=state.next_queue_id,
+        next_holder_id=state.next_holder_id,
+        next_set_id=state.next_set_id,
+        time_us=state.time_us,
+        queues=list(_details(dictionary, QUEUES)),
+        backlog=backlog,
+        explicit=[EntryRow._make(row) for row in rows[~lost].tolist()],
+        lost=list(_by_queue_and_state(rows[lost])),
+        holders=list(_holders(dictionary)),
+        producers=list(_details(dictionary, PRODUCERS)),
+        routing_sets=[
+            (set_id, np.frombuffer(record.detail, "<u4").tolist())
+            for set_id, record in sorted(dictionary.of_kind(SETS).items())
+        ],
+        totals=[
+            TotalRow(int(row["queue"]), int(row["arrived"]), int(row["arrived_bytes"]), row["ended"].tolist())
+            for row in state.totals
+        ],
+    )
+
+
+def _details(dictionary: Dictionary, kind: int) -> Iterator[tuple[int, dict[str, Any]]]:
+    for subject, record in sorted(dictionary.of_kind(kind).items()):
+        yield subject, json.loads(record.detail) if record.detail else {}
+
+
+def _holders(dictionary: Dictionary) -> Iterator[HolderRow]:
+    for holder, record in sorted(dictionary.of_kind(HOLDERS).items()):
+        detail = json.loads(record.detail) if record.detail else {}
+        yield HolderRow(holder, record.record[_HOLDER_KIND_AT], record.position, detail)
+
+
+_HOLDER_KIND_AT: Final = 51
+
+_DECIDERS: Final = (
+    int(HolderKind.LOCAL_TRANSACTION),
+    int(HolderKind.XA_BRANCH),
+    int(HolderKind.XA_PREPARED),
+)
+
+
+def _is_lost(rows: Array) -> Array:
+    """Not stored; except what an (un)prepared transaction put, and what a prepared branch got."""
+    decided = np.isin(rows["holder_kind"], _DECIDERS) & (rows["state"] == State.PUT_UNCONFIRMED)
+    prepared = IS_HELD[rows["state"]] & (rows["holder_kind"] == HolderKind.XA_PREPARED)
+    return np.asarray(~is_stored(rows["arrival_flags"]) & ~decided & ~prepared)
+
+
+def _by_queue_and_state(rows: Array) -> Iterator[tuple[int, int, Array]]:
+    pairs = np.unique(rows[["queue", "state"]])
+    for queue, state in pairs.tolist():
+        own = (rows["queue"] == queue) & (rows["state"] == state)
+        yield queue, state, rows["serial"][own]
+
+
+def _backlog(state: FoldState, source: Arrivals, aside: list[Array]) -> Iterator[tuple[int, bytes]]:
+    """Pieces of the plain entries by queue; those that aren't stored go to `aside` as explicit rows."""
+    by_queue: dict[int, list[int]] = {}
+    for file_number, queue in sorted(state.plain):
+        by_queue.setdefault(queue, []).append(file_number)
+    for queue, files in sorted(by_queue.items()):
+        columns: dict[int, _Column] = {}
+        for file_number in files:
+            arrivals = source(file_number)
+            indexes = state.plain.pop((file_number, queue))
+            for start in range(0, len(indexes), CHUNK_ENTRIES):
+                rows = arrivals[indexes[start : start + CHUNK_ENTRIES]]
+                stored = is_stored(rows["flags"])
+                if not stored.all():
+                    gone = rows[~stored]
+                    aside.append(rows_from_arrivals(gone, np.full(len(gone), queue, np.uint32)))
+                    rows = rows[stored]
+                _distribute(rows, columns)
+        for _, column in sorted(columns.items(), reverse=True):
+            yield from ((queue, piece) for piece in column.finish())
+
+
+def _distribute(rows: Array, columns: "dict[int, _Column]") -> None:
+    packed = _pack(rows)
+    for priority in np.unique(packed["priority"]).tolist():
+        column = columns.setdefault(priority, _Column())
+        column.add(packed[packed["priority"] == priority])
+
+
+def _pack(rows: Array) -> Array:
+    packed = np.zeros(len(rows), PACKED_DTYPE)
+    packed["serial"] = rows["position"]
+    packed["flags"] = rows["flags"] & _FLAG_MASK
+    for name in ("body_serial", "expiry_us", "body_offset", "body_len", "priority"):
+        packed[name] = rows[name]
+    return packed
+
+
+_FLAG_MASK: Final = int(~ArrivalFlag.NONE) & 0xFF
+
+
+class _Column:
+    """Packed entries of one queue and priority, gathered into full pieces."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._open: list[Array] = []
+        self._open_count = 0
+        self._last_serial = 0
+        self._ascending = True
+
+    def add(self, packed: Array) -> None:
+        self._ascending &= int(packed["serial"][0]) > self._last_serial
+        self._last_serial = int(packed["serial"][-1])
+        while len(packed):
+            room = CHUNK_ENTRIES - self._open_count
+            self._open.append(packed[:room])
+            self._open_count += len(packed[:room])
+            packed = packed[room:]
+            if self._open_count == CHUNK_ENTRIES:
+                self._close()
+
+    def _close(self) -> None:
+        self._pieces.append(b"".join(part.tobytes() for part in self._open))
+        self._open, self._open_count = [], 0
+
+    def finish(self) -> Iterable[bytes]:
+        """All pieces in order of serial."""
+        if self._open_count:
+            self._close()
+        if self._ascending:
+            return self._pieces
+        rows = np.frombuffer(b"".join(self._pieces), PACKED_DTYPE)
+        rows = rows[np.argsort(rows["serial"])]
+        return [rows[at : at + CHUNK_ENTRIES].tobytes() for at in range(0, len(rows), CHUNK_ENTRIES)]
+
+
+assert [name if name != "arrival_flags" else "flags" for name, _ in EXPLICIT_ROW.fields] == list(
+    EntryRow._fields
+), "EntryRow follows EXPLICIT_ROW"
