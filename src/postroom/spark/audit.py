@@ -25,7 +25,7 @@ RULES: Final = {
     "second arrival": "an entry arrives again",
     "event after end": "something happens to an entry that has ended",
     "broken sequence": "an event's from-state is not the state that the event before it led to",
-    "illegal transition": "no cell of the life cycle allows this from-state, holder, event, to-state and outcome",
+    "illegal transition": "no cell of the life cycle allows this event from this state to that",
     "time went back": "an event is older than the one before it",
     "missing child": "an entry was moved, and nothing arrived in its stead",
     "second child": "an entry was moved, and more than one message arrived in its stead",
@@ -44,7 +44,7 @@ MOVE_EVENTS: Final = {
     "redirect": "redirected",
     "return_to_sender": "returned_to_sender",
 }
-"""Arrival events of messages made in the stead of another entry, and the outcome which that entry must have."""
+"""Arrival events of messages made in the stead of another entry, and the outcome that entry must have."""
 
 
 def violations(events: DataFrame, entries: DataFrame, legal: DataFrame, first_position: int) -> DataFrame:
@@ -57,7 +57,7 @@ def violations(events: DataFrame, entries: DataFrame, legal: DataFrame, first_po
         sequence_violations(events, legal, first_position)
         .unionByName(child_violations(entries))
         .unionByName(loss_violations(entries))
-        .unionByName(balance_violations(conservation(events, entries)))
+        .unionByName(balance_violations(conservation(events, entries, first_position)))
     )
 
 
@@ -131,14 +131,15 @@ def child_violations(entries: DataFrame) -> DataFrame:
         "ledger_id",
         F.col("parent_serial").alias("serial"),
         F.col("parent_queue_id").alias("queue_id"),
-        F.lit(None).cast("string").alias("queue"),
+        F.col("queue"),
         _outcome_of_move().alias("outcome"),
         F.lit(None).cast("long").alias("last_position"),
         F.col("serial").alias("child"),
     )
+    parent_queue = F.when(F.col("last_position").isNotNull(), F.col("queue"))
     families = parents.unionByName(children).groupBy(*ENTRY_KEY, "outcome")
     counted = families.agg(
-        F.max("queue").alias("queue"),
+        F.coalesce(F.max(parent_queue), F.max("queue")).alias("queue"),
         F.max("last_position").alias("position"),
         F.count_distinct("child").alias("children"),
         F.min("child").alias("child"),
@@ -168,21 +169,21 @@ def _outcome_of_move() -> Column:
 
 
 def loss_violations(entries: DataFrame) -> DataFrame:
-    """Only a message that was not stored may be lost at a crash: that is a verdict of its own, no violation."""
+    """Only a message that was not stored may be lost at a crash: that is a verdict, no violation."""
     lost = entries.where((F.col("outcome") == "lost") & F.col("stored"))
     return lost.select(
         *_row(F.lit("stored message lost"), "last_position", F.lit("its body is in the ledger"))
     )
 
 
-def conservation(events: DataFrame, entries: DataFrame) -> DataFrame:
-    """Per queue: arrivals (and what is older than the history) = held + each outcome.
+def conservation(events: DataFrame, entries: DataFrame, first_position: int) -> DataFrame:
+    """Per queue: arrivals, and what is older than the history, are what is held and each outcome.
 
     ``difference`` is what does not come out even, ``verdict`` says it in words: balanced, unbalanced, or
     balanced with so many lost that were not persistent.
     """
     totals = queue_totals(events)
-    holdings = queue_holdings(entries).drop("queue")
+    holdings = queue_holdings(entries, first_position).drop("queue")
     ended = sum((F.col(name) for name in OUTCOMES), F.lit(0))
     difference = F.col("arrivals") + F.col("older_than_history") - F.col("held") - ended
     return totals.join(holdings, ["ledger_id", "queue_id"]).select(

@@ -23,7 +23,7 @@ from postroom.model.codes import DelayCause, Event, HolderKind, IdType, Outcome,
 Array = npt.NDArray[Any]
 
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
-STORED: Final = ArrivalFlag.BODY_STORED | ArrivalFlag.BODY_CHUNKED | ArrivalFlag.BODY_SHARED
+
 INLINE_BYTES: Final = 12
 """Strings up to this length live inside an Arrow string view; longer ones are a reference into a buffer."""
 
@@ -268,6 +268,11 @@ def _group_id(rows: Rows, place: Place) -> pa.Array:
     return id_text(rows.names, arrivals["group_id_offset"], length, kind)
 
 
+def _group_sequence(rows: Rows, place: Place) -> pa.Array:
+    arrivals = _arrivals(rows)
+    return pa.array(arrivals["group_sequence"].astype(np.int64), mask=arrivals["group_id_len"] == 0)
+
+
 # --- the table ------------------------------------------------------------------------------------
 
 
@@ -335,12 +340,17 @@ COLUMNS: Final[tuple[Column, ...]] = (
     _arrival("message_id", pa.string(), "AMQP message-id as text", _id_text("message_id")),
     _arrival("correlation_id", pa.string(), "AMQP correlation-id as text", _id_text("correlation_id")),
     _arrival("group_id", pa.string(), "AMQP group-id", _group_id),
-    _arrival("group_sequence", pa.int64(), "AMQP group-sequence", _of_arrival("group_sequence", _long)),
+    _arrival("group_sequence", pa.int64(), "AMQP group-sequence; null outside a group", _group_sequence),
     _arrival("priority", pa.int32(), "0 to 9", _of_arrival("priority", _int)),
     _arrival(
         "durable", pa.bool_(), "Persistence was asked for", _of_arrival("flags", _flag(ArrivalFlag.DURABLE))
     ),
-    _arrival("stored", pa.bool_(), "The body is in the ledger", _of_arrival("flags", _flag(STORED))),
+    _arrival(
+        "stored",
+        pa.bool_(),
+        "The body is in the ledger",
+        _of_arrival("flags", _flag(ArrivalFlag.BODY_STORED)),
+    ),
     _arrival(
         "adverse", pa.bool_(), "Put by the broker itself", _of_arrival("flags", _flag(ArrivalFlag.ADVERSE))
     ),

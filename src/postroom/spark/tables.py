@@ -185,8 +185,12 @@ def queue_totals(events: DataFrame) -> DataFrame:
     )
 
 
-def queue_holdings(entries: DataFrame) -> DataFrame:
-    """Per queue: what it holds, by where it is: available, delayed, held by someone, and all of it."""
+def queue_holdings(entries: DataFrame, first_position: int) -> DataFrame:
+    """Per queue: what it holds, by where it is: available, delayed, held by someone, and all of it.
+
+    ``older_than_history`` counts the entries, held or ended, that arrived before `first_position`, the oldest
+    in the history.
+    """
     state = F.col("state")
     return entries.groupBy("ledger_id", "queue_id").agg(
         F.max("queue").alias("queue"),
@@ -195,7 +199,7 @@ def queue_holdings(entries: DataFrame) -> DataFrame:
         F.count_if(state.isin(*HELD_STATES)).alias("unconfirmed"),
         F.count_if(state != "deleted").alias("held"),
         F.sum(F.when(state != "deleted", F.col("body_bytes")).otherwise(0)).alias("held_bytes"),
-        F.count_if(F.col("arrival_time").isNull()).alias("older_than_history"),
+        F.count_if(F.col("serial") < first_position).alias("older_than_history"),
     )
 
 

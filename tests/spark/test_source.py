@@ -1,0 +1,160 @@
+"""The source: what it gives is what the ledger says, in whatever pieces, and what it refuses."""
+
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from postroom.ledger.block import Group
+from postroom.ledger.reader import LedgerReader
+from postroom.model.codes import IdType
+from postroom.spark.columns import COLUMNS
+from postroom.spark.source import EVENTS_STRUCT, SourceOptionError, read_options, read_slice, slices
+from tests.ledger.making import CONSUMER, START_US, E, LedgerMaker, O, S
+from tests.spark.conftest import events_of
+
+pytestmark = pytest.mark.spark
+
+
+def _batch_rows(folder: Path, records: int = 1_000_000) -> list[dict[str, Any]]:
+    """All rows as the tasks would give them, without Spark, by (position, ordinal)."""
+    reader = LedgerReader(folder)
+    batches = [
+        batch
+        for slice in slices(reader.segments, 1, reader.durable_through, records)
+        for batch in read_slice(folder, slice, EVENTS_STRUCT)
+    ]
+    return sorted(
+        pa.Table.from_batches(batches).to_pylist(), key=lambda row: (row["position"], row["ordinal"])
+    )
+
+
+def _ledger(folder: Path) -> Path:
+    maker = LedgerMaker(folder)
+    a, b = maker.queue("a"), maker.queue("b")
+    maker.producer(5, "sender")
+    maker.put(
+        a,
+        message_id=b"first",
+        correlation_id=b"c" * 40,
+        group_id=b"g",
+        producer=5,
+        priority=9,
+        expiry_us=START_US + 5,
+    )
+    maker.put(
+        maker.routing_set(a, b),
+        durable=False,
+        body=None,
+        message_id=uuid.UUID(int=7).bytes,
+        id_type=IdType.UUID,
+    )
+    maker.next_file()
+    number = maker.put(b, message_id=b"\x01\x00", id_type=IdType.ULONG)
+    maker.fail(number, b)
+    maker.put(b, message_id=b"\xfe\x00", id_type=IdType.BINARY)
+    maker.put(b, message_id=b"bad \xff utf-8")
+    maker.next_file(new_epoch=True)
+    maker.group(E.PURGE, [Group(b, S.AVAILABLE, S.DELETED, O.PURGED, 0, 0, 0, [(number, number)])])
+    maker.finish()
+    maker.seal(1)
+    return folder
+
+
+def test_every_column_says_what_the_ledger_says(tmp_path: Path) -> None:
+    rows = _batch_rows(_ledger(tmp_path))
+    first, twice, second, number, acquired, failed, binary, bad, purged = rows
+    assert set(first) == {column.name for column in COLUMNS}
+    assert (first["queue"], first["event"], first["from_state"], first["to_state"]) == (
+        "a",
+        "put",
+        "start",
+        "available",
+    )
+    assert (first["message_id"], first["correlation_id"], first["group_id"]) == ("first", "c" * 40, "g")
+    assert (first["producer"], first["priority"], first["durable"], first["stored"]) == (
+        "app/sender",
+        9,
+        True,
+        True,
+    )
+    assert first["expiry"].timestamp() * 1e6 == START_US + 5
+    assert (twice["queue"], twice["ordinal"], second["queue"], second["ordinal"]) == ("a", 0, "b", 1)
+    assert twice["message_id"] == str(uuid.UUID(int=7))
+    assert (twice["durable"], twice["stored"], twice["expiry"], twice["group_sequence"]) == (
+        False,
+        False,
+        None,
+        None,
+    )
+    assert (number["message_id"], binary["message_id"], bad["message_id"]) == (
+        "256",
+        "fe00",
+        "bad \ufffd utf-8",
+    )
+    assert (acquired["holder_kind"], acquired["holder_id"], acquired["message_id"]) == (
+        "consumer",
+        CONSUMER,
+        None,
+    )
+    assert (failed["delivery_delta"], failed["failure_delta"], failed["outcome"]) == (1, 1, None)
+    assert (purged["epoch"], purged["outcome"], purged["serial"]) == (2, "purged", number["serial"])
+
+
+@pytest.mark.parametrize("records", [1, 2, 3, 7])
+def test_any_cut_into_slices_gives_the_same_rows(tmp_path: Path, records: int) -> None:
+    folder = _ledger(tmp_path)
+    assert _batch_rows(folder, records) == _batch_rows(folder)
+
+
+def test_spark_finds_the_source_and_gives_its_rows(spark: SparkSession, tmp_path: Path) -> None:
+    folder = _ledger(tmp_path)
+    table = events_of(spark, folder, partitionRecords=4)
+    got = [row.asDict() for row in table.orderBy("position", "ordinal").collect()]
+    expected = [
+        {
+            name: value.replace(tzinfo=None) if hasattr(value, "tzinfo") else value
+            for name, value in row.items()
+        }
+        for row in _batch_rows(folder)
+    ]
+    assert got == expected
+    assert table.rdd.getNumPartitions() == 5
+    assert table.schema["serial"].metadata["comment"].startswith("The message")
+
+
+def test_columns_and_positions_can_be_chosen(spark: SparkSession, tmp_path: Path) -> None:
+    folder = _ledger(tmp_path)
+    reader = spark.read.format("postroom").schema("position long, message_id string")
+    options = {"path": str(folder), "fromPosition": "5", "toPosition": "8"}
+    rows = reader.options(**options).load().orderBy("position").collect()
+    assert [tuple(row) for row in rows] == [(6, str(uuid.UUID(int=7)))] * 2 + [(7, "256"), (8, None)]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, '"path" is missing'),
+        ({"path": "x", "fromPosition": "0"}, '"fromPosition" must be a whole number from 1'),
+        ({"path": "x", "toPosition": "many"}, '"toPosition" must be a whole number from 1'),
+        ({"path": "x", "fromPosition": "9", "toPosition": "3"}, "toPosition 3 is below fromPosition 9"),
+        ({"path": "x", "partitionRecords": "-5"}, '"partitionRecords" must be a whole number from 1'),
+    ],
+)
+def test_a_bad_option_is_named(options: dict[str, str], message: str) -> None:
+    with pytest.raises(SourceOptionError, match=message):
+        read_options(options)
+
+
+def test_a_folder_without_a_ledger_and_an_unknown_column_are_told(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with pytest.raises(PySparkException, match="no ledger here"):
+        events_of(spark, tmp_path).collect()
+    reader = spark.read.format("postroom").schema("position long, colour string").option("path", "x")
+    with pytest.raises(PySparkException, match="no such columns in the events table: colour"):
+        reader.load().collect()
