@@ -1,4 +1,4 @@
-"""The command group that everything else hangs on. Each command's module is imported when it is called for."""
+"""The command group that everything else hangs on. A command's module is imported on first use."""
 
 import importlib
 from typing import Final

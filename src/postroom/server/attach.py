@@ -59,7 +59,7 @@ def bind_link(binding: "ConnectionBinding", link: Link, attach: Attach, now_us: 
     link.context = bound
     binding.links[link] = bound
     binding.broker.registry.attached(key, bound)
-    binding.broker.after_durable(lambda later_us: _confirm(binding, link, grant, later_us))
+    binding.broker.after_durable(binding, lambda later_us: _confirm(binding, link, grant, later_us))
 
 
 def _refuse(binding: "ConnectionBinding", link: Link, error: AmqpError | ManagerError) -> None:

@@ -173,13 +173,15 @@ class ConnectionBinding:
                 if handler is not None:
                     handler(event)
         except Exception:
-            self._fail()
+            self.fail()
 
-    def _fail(self) -> None:
+    def fail(self) -> None:
+        """A defect of ours, being handled: say so in the log, and close."""
         log(logging.ERROR, "internal-error", remote=self.remote, container=self.container_id)
         logging.getLogger(LOGGER_NAME).exception("traceback")
         self.engine.close(Error(INTERNAL_ERROR, "the broker failed on this connection; see its log"))
         self.failed = True
+        self.touch()
 
     def _on_transfer(self, event: TransferReceived) -> None:
         bound = event.link.context

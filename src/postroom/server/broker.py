@@ -15,15 +15,17 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from postroom.ledger.block import BlockBuilder
-from postroom.manager.effects import Effects, Fetch, Sink
+from postroom.manager.effects import Effects, Fetch
 from postroom.manager.manager import QueueManager
 from postroom.server.binding import ConnectionBinding
-from postroom.server.bound import BoundLink
 from postroom.server.config import Config
 from postroom.server.dynamic import DynamicNodes
 from postroom.server.logs import log
 from postroom.server.management import Management
 from postroom.server.registry import Registry
+from postroom.server.releasing import release
+
+After = tuple[ConnectionBinding, Callable[[int], None]]
 
 
 class LedgerFace(Protocol):
@@ -52,7 +54,7 @@ class Login:
 class Waiting:
     """What one turn wants done, and the position that must be durable before it is."""
 
-    def __init__(self, position: int, effects: Effects, after: list[Callable[[int], None]]) -> None:
+    def __init__(self, position: int, effects: Effects, after: list[After]) -> None:
         self.position: Final = position
         self.effects: Final = effects
         self.after: Final = after
@@ -83,7 +85,7 @@ class Broker:
         self.wants_turn = False
         """What was released may have made new work: have a turn soon."""
         self._waiting: Final[deque[Waiting]] = deque()
-        self._after: list[Callable[[int], None]] = []
+        self._after: list[After] = []
         self._in_flight = False
         self._in_flight_bytes = 0
         self._transactions = 0
@@ -106,9 +108,12 @@ class Broker:
         """Written by the queue manager and not yet durable."""
         return self.ledger.builder.waiting_bytes() + self._in_flight_bytes
 
-    def after_durable(self, action: Callable[[int], None]) -> None:
-        """Call ``action`` with the time once everything written so far, this turn included, is durable."""
-        self._after.append(action)
+    def after_durable(self, binding: ConnectionBinding, action: Callable[[int], None]) -> None:
+        """Call ``action`` with the time once everything written so far, this turn included, is durable.
+
+        A defect in it ends ``binding``.
+        """
+        self._after.append((binding, action))
 
     def end_turn(self, now_us: int) -> None:
         """The turn's records go to the ledger, or wait for the block in flight; what needs no wait is
@@ -179,37 +184,18 @@ class Broker:
         waiting, durable_through = self._waiting, self.durable_through
         while waiting and waiting[0].position <= durable_through:
             turn = waiting.popleft()
-            self._carry_out(turn.effects, now_us)
-            for action in turn.after:
-                action(now_us)
+            release(turn.effects, now_us)
+            for binding, action in turn.after:
+                try:
+                    action(now_us)
+                except Exception:
+                    binding.fail()
             self.wants_turn = True
         for binding in self.touched:
             binding.refill(now_us)
-
-    def _carry_out(self, effects: Effects, now_us: int) -> None:
-        for run in effects.accepted:
-            _bound(run.sink).accepted(run.first, run.last)
-        for refusal in effects.rejected:
-            _bound(refusal.sink).rejected(refusal.token, refusal.condition, refusal.description)
-        for run in effects.settled:
-            _bound(run.sink).settled(run.first, run.last)
-        for delivery in effects.deliveries:
-            consumer = delivery.consumer
-            if not consumer.closed and not consumer.suspended:
-                _bound(consumer.sink).deliver(delivery, now_us)
-        for consumer in effects.drained:
-            _bound(consumer.sink).drained()
-        for detach in effects.detached:
-            _bound(detach.consumer.sink).ended(detach.condition, detach.description)
 
     def _links_of(self, queue: str) -> int:
         """How many links are attached to ``queue``."""
         return sum(
             1 for binding in self.connections for bound in binding.links.values() if bound.address == queue
         )
-
-
-def _bound(sink: Sink) -> BoundLink:
-    """Every sink that the broker gives out is a `BoundLink`."""
-    assert isinstance(sink, BoundLink)
-    return sink

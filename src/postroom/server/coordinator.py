@@ -74,7 +74,7 @@ class CoordinatorLink(BoundLink):
             self._answer(delivery_id, Declared(self._declare(now_us)))
         else:
             self._discharge(body, now_us)
-            self.binding.broker.after_durable(lambda _: self._answer(delivery_id, ACCEPTED))
+            self.binding.broker.after_durable(self.binding, lambda _: self._answer(delivery_id, ACCEPTED))
 
     def _declare(self, now_us: int) -> bytes:
         txn_id = self.binding.broker.next_transaction_number().to_bytes(TXN_ID_BYTES, "big")
@@ -101,7 +101,7 @@ class CoordinatorLink(BoundLink):
             return
         condition = TRANSACTION_ROLLBACK if isinstance(error, TransactionRolledBack) else error.condition
         state = Rejected(Error(condition, error.description))
-        self.binding.broker.after_durable(lambda _: self._answer(delivery_id, state))
+        self.binding.broker.after_durable(self.binding, lambda _: self._answer(delivery_id, state))
 
     def _detach(self, error: AmqpError | ManagerError, now_us: int) -> None:
         self.close(False, now_us)

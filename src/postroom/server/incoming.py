@@ -291,7 +291,7 @@ class IncomingLink(BoundLink):
         if token == PRESETTLED:
             log(logging.WARNING, "presettled-message-refused", link=self.link.name, reason=description)
         else:
-            self._broker.after_durable(lambda _: self.rejected(token, condition, description))
+            self._broker.after_durable(self.binding, lambda _: self.rejected(token, condition, description))
 
     def _answer(self, first: int, last: int, state: DeliveryState) -> None:
         if self._keeps:

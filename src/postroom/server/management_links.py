@@ -65,7 +65,7 @@ class RequestLink(BoundLink):
             state = Rejected(Error(error.condition, error.description))
         if not event.settled:
             delivery_id = event.delivery_id
-            self.binding.broker.after_durable(lambda _: self._answer(delivery_id, state))
+            self.binding.broker.after_durable(self.binding, lambda _: self._answer(delivery_id, state))
 
     def _answer(self, delivery_id: int, state: DeliveryState) -> None:
         self.link.settle(delivery_id, delivery_id, state, self._answers_settled)
@@ -95,7 +95,9 @@ class RequestLink(BoundLink):
         if response.count >= 0:
             properties["count"] = response.count
         payload = write_response(message.reply_to, message.correlation_id, properties, response.body)
-        self.binding.broker.after_durable(lambda later_us: self._reply(message.reply_to, payload, later_us))
+        self.binding.broker.after_durable(
+            self.binding, lambda later_us: self._reply(message.reply_to, payload, later_us)
+        )
 
     def _reply(self, reply_to: str, payload: bytes, now_us: int) -> None:
         """Over the requester's own link for ``reply_to``, else to the queue of that name."""

@@ -233,7 +233,7 @@ class OutgoingLink(BoundLink):
         """The entry is not this consumer's any more (it expired, was deleted, the link was suspended)."""
         log(logging.DEBUG, "outcome-without-effect", link=self.link.name, reason=error.description)
         if token != PRESETTLED:
-            self.binding.broker.after_durable(lambda _: self.settled(token, token))
+            self.binding.broker.after_durable(self.binding, lambda _: self.settled(token, token))
 
     def _settle_safely(self, state: DeliveryState, entry: Entry, now_us: int) -> None:
         if self.consumer is not None:

@@ -10,14 +10,14 @@ import ssl
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
 
-from postroom.ledger.errors import LedgerFailed
+from postroom.ledger.errors import LedgerError
 from postroom.manager.effects import Fetch
 from postroom.server.binding import ConnectionBinding
 from postroom.server.broker import Broker, LedgerFace, Login
 from postroom.server.clock import monotonic_us, wall_us
 from postroom.server.config import Config, ListenConfig
 from postroom.server.exits import Exit, StartError
-from postroom.server.logs import log
+from postroom.server.logs import LOGGER_NAME, log
 from postroom.server.passwords import hash_password, verify_password
 from postroom.server.protocol import SocketConnection
 from postroom.server.turns import Turns
@@ -139,18 +139,20 @@ class Service:
 
     def end_turn(self) -> None:
         if self.failure is None:
-            self._broker.end_turn(wall_us())
-            self._settle_up()
+            try:
+                self._broker.end_turn(wall_us())
+                self._settle_up()
+            except Exception as error:
+                self._fail(error)
 
     def _on_completion(self) -> None:
         """The block in flight is durable, or could not be written."""
         try:
             self._broker.completed(wall_us())
-        except LedgerFailed as error:
+            self._settle_up()
+            self.turns.go_on()
+        except Exception as error:
             self._fail(error)
-            return
-        self._settle_up()
-        self.turns.go_on()
 
     def _settle_up(self) -> None:
         """After effects were released: send, read, check, and be called again in time."""
@@ -222,9 +224,12 @@ class Service:
             self.turns.schedule()
 
     def _fail(self, error: BaseException) -> None:
-        """The ledger has failed: nothing that waits is released, nothing more is taken in."""
+        """The ledger has failed, or we have: nothing that waits is released, nothing more is taken in."""
         self.failure = error
-        log(logging.CRITICAL, "ledger-failed", reason=str(error))
+        if isinstance(error, LedgerError):
+            log(logging.CRITICAL, "ledger-failed", reason=str(error))
+        else:
+            logging.getLogger(LOGGER_NAME).critical("internal-error", exc_info=error)
         self.ended.set()
 
 

@@ -82,7 +82,7 @@ async def _run(config: Config, ledger: Ledger) -> Exit:
     )
     await service.ended.wait()
     if service.failure is not None:
-        return Exit.LEDGER_FAILED
+        return Exit.LEDGER_FAILED if isinstance(service.failure, LedgerError) else Exit.FAILED
     log(logging.INFO, "stopping")
     await service.stop()
     log(logging.INFO, "stopped")

@@ -1,0 +1,105 @@
+"""`postroom get` and `postroom browse`: take messages from a queue, or look at them."""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import click
+from rich.progress import Progress
+from rich.table import Table
+
+from postroom.cli.show import as_json_line, as_text, body_bytes
+from postroom.cli.talk import EXIT_NOTHING, connected, json_option, notes, output, url_option
+from postroom.client import AcknowledgeMode, Message, MessageConsumer
+
+BODY_CHARS: Final = 60
+"""Of each body in a table."""
+PROGRESS_FROM: Final = 1000
+"""A progress bar is shown when so many messages are wanted and they don't go to the terminal."""
+
+
+@click.command()
+@click.argument("queue")
+@click.option(
+    "--count", "-n", default=1, show_default=True, type=click.IntRange(0), help="Take so many; 0: all."
+)
+@click.option(
+    "--wait-s", default=0.0, show_default=True, type=click.FloatRange(0), help="Wait so long for each."
+)
+@click.option(
+    "--folder", type=click.Path(path_type=Path, file_okay=False), help="Write each body to a file here."
+)
+@url_option
+@json_option
+def get(queue: str, count: int, wait_s: float, folder: Path | None, url: str, as_json: bool) -> None:
+    """Take messages from QUEUE and print their bodies.
+
+    A message is accepted when it has been printed or written; one that could not be stays on the queue.
+    """
+    taken = 0
+    with connected(url) as connection, connection.create_session(AcknowledgeMode.INDIVIDUAL) as session:
+        consumer = session.create_consumer(queue, prefetch=min(count, 100) or 100)
+        hidden = folder is None or count < PROGRESS_FROM or not notes.is_terminal
+        with Progress(console=notes, transient=True, disable=hidden) as progress:
+            task = progress.add_task("getting", total=count or None)
+            for message in _received(consumer, count, wait_s):
+                taken += 1
+                _put_out(message, as_json, folder, taken)
+                consumer.accept(message)
+                progress.update(task, completed=taken)
+    if taken == 0:
+        notes.print(f"there is no message on {queue}")
+        raise SystemExit(EXIT_NOTHING)
+
+
+@click.command()
+@click.argument("queue")
+@click.option(
+    "--count", "-n", default=0, show_default=True, type=click.IntRange(0), help="Show so many; 0: all."
+)
+@url_option
+@json_option
+def browse(queue: str, count: int, url: str, as_json: bool) -> None:
+    """Show the messages on QUEUE and leave them there."""
+    table = Table()
+    for head in ("message id", "priority", "deliveries", "bytes", "body"):
+        table.add_column(head, justify="right" if head in ("priority", "deliveries", "bytes") else "left")
+    with connected(url) as connection, connection.create_session() as session:
+        for message in itertools.islice(session.create_browser(queue), count or None):
+            if as_json:
+                click.echo(as_json_line(message))
+            else:
+                _add_row(table, message)
+    if not as_json:
+        output.print(table)
+
+
+def _received(consumer: MessageConsumer, count: int, wait_s: float) -> Iterator[Message]:
+    taken = 0
+    while count == 0 or taken < count:
+        message = consumer.receive(wait_s) if wait_s > 0 else consumer.receive_no_wait()
+        if message is None:
+            return
+        taken += 1
+        yield message
+
+
+def _put_out(message: Message, as_json: bool, folder: Path | None, number: int) -> None:
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{number:08d}").write_bytes(body_bytes(message))
+    elif as_json:
+        click.echo(as_json_line(message))
+    else:
+        click.echo(body_bytes(message))
+
+
+def _add_row(table: Table, message: Message) -> None:
+    table.add_row(
+        str(message.message_id or ""),
+        str(message.priority),
+        str(message.delivery_count),
+        f"{len(body_bytes(message)):,}",
+        as_text(message, BODY_CHARS),
+    )

@@ -1,0 +1,126 @@
+"""`postroom put`: send messages from the command line, files or standard input."""
+
+import itertools
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+import click
+from rich.progress import Progress
+
+from postroom.cli.talk import connected, json_option, notes, url_option
+from postroom.client import Message
+
+Sender = Callable[[list[Message]], int]
+
+BATCH: Final = 1000
+"""Messages sent between two looks at the progress bar."""
+
+
+@click.command()
+@click.argument("queue")
+@click.argument("bodies", nargs=-1)
+@click.option(
+    "files", "--file", "-f", multiple=True, type=click.Path(path_type=Path, exists=True, dir_okay=False)
+)
+@click.option("--lines", is_flag=True, help="Each line of standard input is a message.")
+@click.option(
+    "--count", "-n", default=1, show_default=True, type=click.IntRange(1), help="Send all so many times."
+)
+@click.option(
+    "settings", "--property", "-p", multiple=True, metavar="KEY=VALUE", help="An application property."
+)
+@click.option("--priority", type=click.IntRange(0, 9), default=4, show_default=True)
+@click.option("--ttl-ms", type=click.IntRange(1), help="Time to live; default: for ever.")
+@click.option("--not-durable", is_flag=True, help="Lost when the broker restarts.")
+@click.option("--subject")
+@click.option("--reply-to")
+@click.option("--correlation-id")
+@url_option
+@json_option
+def put(
+    queue: str,
+    bodies: tuple[str, ...],
+    files: tuple[Path, ...],
+    lines: bool,
+    count: int,
+    settings: tuple[str, ...],
+    priority: int,
+    ttl_ms: int | None,
+    not_durable: bool,
+    subject: str | None,
+    reply_to: str | None,
+    correlation_id: str | None,
+    url: str,
+    as_json: bool,
+) -> None:
+    """Send messages to QUEUE: each of BODIES, each file; else standard input as one.
+
+    Returns when the broker has made all of them durable.
+    """
+    properties: dict[str, object] = dict(_property(text) for text in settings)
+
+    def message(body: str | bytes) -> Message:
+        return Message(
+            body,
+            properties=dict(properties),
+            durable=not not_durable,
+            priority=priority,
+            ttl_ms=ttl_ms,
+            subject=subject,
+            reply_to=reply_to,
+            correlation_id=correlation_id,
+        )
+
+    given = _bodies(bodies, files, lines)
+    with connected(url) as connection, connection.create_session() as session:
+        producer = session.create_producer(queue)
+        sent = _send(
+            producer.send_all, (message(body) for body in _repeated(given, count)), _total(given, count)
+        )
+    click.echo(json.dumps({"sent": sent}) if as_json else f"sent {sent} to {queue}")
+
+
+def _send(send_all: Sender, messages: Iterator[Message], total: int | None) -> int:
+    sent = 0
+    with Progress(console=notes, transient=True, disable=not notes.is_terminal) as progress:
+        task = progress.add_task("sending", total=total)
+        while batch := list(itertools.islice(messages, BATCH)):
+            sent += send_all(batch)
+            progress.update(task, completed=sent)
+    return sent
+
+
+def _bodies(bodies: tuple[str, ...], files: tuple[Path, ...], lines: bool) -> Iterable[str | bytes]:
+    """What is to be sent; standard input where nothing else is given."""
+    if lines:
+        return (line.rstrip("\n") for line in sys.stdin)
+    if not bodies and not files:
+        return [_text_if_it_is(sys.stdin.buffer.read())]
+    return [*bodies, *(_text_if_it_is(file.read_bytes()) for file in files)]
+
+
+def _repeated(given: Iterable[str | bytes], count: int) -> Iterator[str | bytes]:
+    if count == 1:
+        return iter(given)
+    return itertools.chain.from_iterable(itertools.repeat(list(given), count))
+
+
+def _total(given: Iterable[str | bytes], count: int) -> int | None:
+    return len(given) * count if isinstance(given, list) else None
+
+
+def _text_if_it_is(data: bytes) -> str | bytes:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data
+
+
+def _property(text: str) -> tuple[str, object]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--property")
+    return key, value

@@ -1,0 +1,101 @@
+"""`postroom queue`: list, create, delete and purge the queues of a running broker."""
+
+import json
+from typing import Any, Final
+
+import click
+from rich.table import Table
+
+from postroom.cli.talk import connected, json_option, output, url_option
+from postroom.server.management import QUEUE_TYPE
+
+LISTED: Final = (
+    ("name", "queue"),
+    ("messages_current", "current"),
+    ("messages_pending", "pending"),
+    ("bytes_current", "bytes"),
+    ("consumers", "consumers"),
+    ("messages_received", "received"),
+    ("messages_consumed", "consumed"),
+)
+"""Attributes that the table shows, and the head of each column."""
+
+
+@click.group()
+def queue() -> None:
+    """Queues of a running broker."""
+
+
+@queue.command("list")
+@click.argument("prefix", default="")
+@url_option
+@json_option
+def list_queues(prefix: str, url: str, as_json: bool) -> None:
+    """List the queues, or those whose name begins with PREFIX."""
+    with connected(url) as connection:
+        found = connection.create_management().query(QUEUE_TYPE)
+    queues = [each for each in found if str(each["name"]).startswith(prefix)]
+    if as_json:
+        for each in queues:
+            click.echo(json.dumps(each, default=str))
+        return
+    table = Table()
+    for _, head in LISTED:
+        table.add_column(head, justify="left" if head == "queue" else "right")
+    for each in queues:
+        table.add_row(*(_shown(each.get(attribute)) for attribute, _ in LISTED))
+    output.print(table)
+
+
+@queue.command("create")
+@click.argument("name")
+@click.option(
+    "settings", "--set", multiple=True, metavar="KEY=VALUE", help="A setting, as in the configuration."
+)
+@url_option
+@json_option
+def create_queue(name: str, settings: tuple[str, ...], url: str, as_json: bool) -> None:
+    """Create the queue NAME."""
+    attributes = dict(_setting(text) for text in settings)
+    with connected(url) as connection:
+        created = connection.create_management().create(QUEUE_TYPE, name, attributes)
+    click.echo(json.dumps(created, default=str) if as_json else f"created {name}")
+
+
+@queue.command("delete")
+@click.argument("name")
+@click.option("--if-empty", is_flag=True, help="Only if no message is on it.")
+@click.option("--if-unused", is_flag=True, help="Only if nobody consumes from it.")
+@url_option
+def delete_queue(name: str, if_empty: bool, if_unused: bool, url: str) -> None:
+    """Delete the queue NAME and the messages on it."""
+    with connected(url) as connection:
+        management = connection.create_management()
+        management.delete(QUEUE_TYPE, name, {"if-empty": if_empty, "if-unused": if_unused})
+    click.echo(f"deleted {name}")
+
+
+@queue.command("purge")
+@click.argument("name")
+@url_option
+@json_option
+def purge_queue(name: str, url: str, as_json: bool) -> None:
+    """Remove the messages on the queue NAME that nobody holds."""
+    with connected(url) as connection:
+        reply = connection.create_management().request("PURGE", kind=QUEUE_TYPE, name=name)
+    purged = reply.attributes().get("purged")
+    click.echo(json.dumps({"purged": purged}) if as_json else f"purged {purged} messages from {name}")
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--set")
+    try:
+        return key, json.loads(value)
+    except json.JSONDecodeError:
+        return key, value
+
+
+def _shown(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)

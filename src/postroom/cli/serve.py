@@ -1,0 +1,56 @@
+"""`postroom serve`: run a broker."""
+
+from pathlib import Path
+
+import click
+import msgspec
+
+from postroom.server.config import Config, ListenConfig, PlacedError
+from postroom.server.config_file import ConfigError, load_config
+from postroom.server.exits import Exit, StartError
+from postroom.server.logs import set_up
+from postroom.server.start import serve as run
+
+
+@click.command()
+@click.option(
+    "--config", "config_file", type=click.Path(path_type=Path), help="A TOML file; default: none is needed."
+)
+@click.option("--listen", multiple=True, metavar="HOST:PORT", help="Listen here instead; may be given again.")
+@click.option("--data", metavar="FOLDER", help="Keep the ledger here instead.")
+@click.option("--json-logs", is_flag=True, help="Write logs as JSON.")
+def serve(config_file: Path | None, listen: tuple[str, ...], data: str | None, json_logs: bool) -> None:
+    """Run a broker until it is told to stop (SIGTERM, Ctrl-C).
+
+    Without any option: AMQP on 127.0.0.1:5672, data in ./postroom-data.
+    """
+    try:
+        config = _overridden(load_config(config_file) if config_file else Config(), listen, data)
+        set_up(config.log.json or json_logs, config.log.level)
+        code = run(config)
+    except ConfigError as error:
+        _fail(Exit.CONFIGURATION, str(error))
+    except StartError as error:
+        _fail(error.code, str(error))
+    else:
+        raise SystemExit(code)
+
+
+def _overridden(config: Config, listen: tuple[str, ...], data: str | None) -> Config:
+    if listen:
+        config = msgspec.structs.replace(config, listen=[_listener(address) for address in listen])
+    if data is not None:
+        config = msgspec.structs.replace(config, data=data)
+    return config
+
+
+def _listener(address: str) -> ListenConfig:
+    try:
+        return ListenConfig(address=address)
+    except PlacedError as error:
+        raise click.BadParameter(str(error), param_hint="--listen") from error
+
+
+def _fail(code: Exit, what: str) -> None:
+    click.echo(f"postroom: {' '.join(what.split())}", err=True)
+    raise SystemExit(code)

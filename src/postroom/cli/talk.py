@@ -1,0 +1,62 @@
+"""What the commands that talk to a running broker share: the connection, and errors in one line."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeVar
+
+import click
+from rich.console import Console
+
+from postroom.client import Connection, ConnectionFactory, JMSException
+
+DEFAULT_URL: Final = "amqp://127.0.0.1:5672"
+URL_VARIABLE: Final = "POSTROOM_URL"
+EXIT_BROKER: Final = 3
+"""The broker could not be reached, or refused the request."""
+EXIT_NOTHING: Final = 4
+"""There was no message to get."""
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+output: Final = Console(soft_wrap=True)
+notes: Final = Console(stderr=True)
+"""Progress and remarks: never mixed with what a script reads."""
+
+
+class BrokerError(click.ClickException):
+    """A request failed; printed as one line."""
+
+    exit_code = EXIT_BROKER
+
+    def format_message(self) -> str:
+        return " ".join(self.message.split())
+
+
+def url_option(command: Command) -> Command:
+    """The option ``--url``."""
+    return click.option(
+        "--url",
+        envvar=URL_VARIABLE,
+        default=DEFAULT_URL,
+        show_default=True,
+        help=f"The broker: amqp://[USER[:PASSWORD]@]HOST[:PORT]; also from {URL_VARIABLE}.",
+    )(command)
+
+
+def json_option(command: Command) -> Command:
+    """The option ``--json``."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line.")(command)
+
+
+@contextlib.contextmanager
+def connected(url: str) -> Iterator[Connection]:
+    """A connection to the broker; whatever the client raises inside becomes one line and an exit code."""
+    try:
+        factory = ConnectionFactory(url)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--url") from error
+    try:
+        with factory.create_connection() as connection:
+            yield connection
+    except JMSException as error:
+        raise BrokerError(str(error)) from error
