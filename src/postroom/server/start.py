@@ -10,9 +10,7 @@ import uvloop
 
 from postroom import __version__
 from postroom._build import compiled
-from postroom.ledger.errors import LedgerError, LedgerLocked
-from postroom.ledger.ledger import Ledger
-from postroom.ledger.options import LedgerOptions
+from postroom.ledger import Ledger, LedgerError, LedgerLocked, LedgerOptions
 from postroom.manager.manager import QueueManager
 from postroom.server.assembly import define_queues, manager_options
 from postroom.server.broker import Broker
@@ -50,8 +48,10 @@ def make_broker(config: Config, ledger: Ledger) -> Broker:
     broker = Broker(config, ledger, manager, lambda: uuid.uuid4().hex)
     left_over = broker.dynamic.delete_left_over(now_us)
     define_queues(config, manager, now_us)
-    while ledger.submit():
-        broker.durable_through = ledger.wait()
+    broker.durable_through = ledger.flush()
+    for line in ledger.recovered.report.cut:
+        log(logging.WARNING, "ledger-tail-cut", what=line)
+    del ledger.recovered  # millions of packed entries, of which the queue manager has its own copy
     log(logging.INFO, "recovered", queues=len(manager.queues), dynamic_queues_deleted=left_over)
     return broker
 
@@ -80,6 +80,9 @@ async def _run(config: Config, ledger: Ledger) -> Exit:
         ledger=ledger.ledger_id,
         epoch=ledger.epoch,
     )
+    for address in service.addresses():
+        # On standard output, for whoever started the process and waits for it; logs go to standard error.
+        print(f"listening on amqp://{address}", flush=True)
     await service.ended.wait()
     if service.failure is not None:
         return Exit.LEDGER_FAILED if isinstance(service.failure, LedgerError) else Exit.FAILED
