@@ -425,6 +425,18 @@ def test_credit_can_be_taken_back() -> None:
     assert link.usable_credit() == 0
 
 
+def test_what_was_under_way_when_credit_was_taken_back_is_taken() -> None:
+    """Part 2, section 2.6.10: stopping a link leaves transfers in flight, which are no violation."""
+    pair = Pair()
+    link, peer = pair.sending(2)
+    link.send(b"m", b"1", True)
+    peer.flow(0)
+    pair.pump()
+    assert len(of(pair.server_events, TransferReceived)) == 1
+    assert link.credit == peer.credit == 0
+    assert link.attached
+
+
 def test_credit_that_comes_with_the_attach_counts_once_it_is_answered() -> None:
     peer = RawPeer()
     peer.send(HEADER, OPEN, BEGIN)

@@ -6,8 +6,8 @@ import pytest
 from librt.strings import BytesWriter
 
 from postroom.amqp import errors
-from postroom.amqp.connection import Connection
 from postroom.amqp.composite import Error
+from postroom.amqp.connection import Connection
 from postroom.amqp.events import (
     Closed,
     LinkDetached,
@@ -273,7 +273,7 @@ def test_beginning_before_opening_is_misuse() -> None:
 
 def test_close_is_answered_and_both_are_finished() -> None:
     pair = Pair().open()
-    link, _ = pair.sending()
+    pair.sending()
     pair.client.close(Error(errors.CONNECTION_FORCED, "enough"))
     pair.client.close()
     pair.pump()

@@ -7,7 +7,8 @@ nothing of queues: server and client feed it bytes and the time, and both use th
 The engine's face is :class:`Connection` (``receive_data``, ``data_to_send``, ``on_time``), the sessions and
 links that it leads to, and the events of :mod:`postroom.amqp.events`. Performatives, termini and outcomes
 are in :mod:`postroom.amqp.performatives`, error conditions in :mod:`postroom.amqp.errors`, types in
-:mod:`postroom.amqp.types`."""
+:mod:`postroom.amqp.types`.
+"""
 
 from postroom.amqp.composite import Error
 from postroom.amqp.connection import Connection

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 NOT_SENT: Final = -1
 """The id of a delivery of which no frame has been written: ids are given in the order of first frames,
-without gaps."""
+without gaps.
+"""
 
 _COMPACT_AT: Final = 1024
 
@@ -29,7 +30,8 @@ _COMPACT_AT: Final = 1024
 @final
 class Backlog:
     """Payload in pieces, in order; a session's fast path goes past it while it is empty and the window
-    open."""
+    open.
+    """
 
     def __init__(
         self, wire: Wire, channel: i64, initial_outgoing_id: i64, outgoing: dict[int, Delivery]
@@ -48,7 +50,8 @@ class Backlog:
 
     def on_flow(self, next_incoming_id: int | None, incoming_window: i64) -> None:
         """The peer's window counts from what it had seen when it wrote; what is under way is taken off
-        (section 2.5.6)."""
+        (section 2.5.6).
+        """
         seen: i64 = self.initial_outgoing_id
         if next_incoming_id is not None:
             seen = next_incoming_id

@@ -4,7 +4,8 @@ Source: AMQP 1.0 part 2, section 2.4. The application (a server or a client) fee
 ``on_time``, acts on the events, calls the methods of connection, session and link, and writes what
 ``data_to_send`` gives it to the socket. Whatever a peer sends, ``receive_data`` raises nothing: a broken
 rule ends the link, the session or the connection with the condition that the specification names, and is
-reported as an event."""
+reported as an event.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +89,8 @@ _US_PER_MS: Final = 1000
 @final
 class Connection:
     """One end of a connection; ``context`` is the application's own. ``now_us`` is any clock that doesn't
-    go back."""
+    go back.
+    """
 
     def __init__(self, options: ConnectionOptions, now_us: i64) -> None:
         self.options = options
@@ -123,7 +125,8 @@ class Connection:
 
     def receive_data(self, data: bytes, now_us: i64) -> list[Event]:
         """Take bytes from the peer, in chunks of any size, and say what they mean. Never raises for what
-        the peer sent."""
+        the peer sent.
+        """
         self._now_us = now_us
         self._last_received_us = now_us
         if not self.finished:
@@ -145,7 +148,8 @@ class Connection:
 
     def _take_head(self) -> bytes:
         """Headers and SASL frames, then our open, then the rest, each only when what comes before it is
-        through."""
+        through.
+        """
         data = self._head.getvalue()
         self._head.truncate(0)
         if self._handshake.phase == Phase.DONE:
@@ -170,7 +174,8 @@ class Connection:
 
     def next_deadline_us(self) -> int:
         """When to call ``on_time`` at the latest; NEVER_US when time changes nothing. Look again after
-        every receive and send."""
+        every receive and send.
+        """
         if self.finished:
             return NEVER_US
         deadline = self._open_by_us
@@ -214,7 +219,8 @@ class Connection:
 
     def sasl_accept(self) -> list[Event]:
         """Let the client of SaslInitReceived in. Returns what its frames behind it mean, as
-        ``receive_data`` does."""
+        ``receive_data`` does.
+        """
         self._check_verdict()
         self._handshake.accept()
         self._process()
@@ -267,7 +273,8 @@ class Connection:
 
     def close(self, error: Error | None = None) -> None:
         """Send our close (after our open, if need be); the peer's comes as the event Closed. No-op when it
-        has been sent."""
+        has been sent.
+        """
         if self.local_state == CLOSED or self._failed:
             return
         if self._handshake.phase != Phase.DONE:
@@ -333,7 +340,8 @@ class Connection:
 
     def _process(self) -> None:
         """Read until bytes run out; a broken rule is answered where it belongs, and reading goes on if it
-        can."""
+        can.
+        """
         reading = True
         while reading and not self.finished:
             try:
@@ -356,7 +364,7 @@ class Connection:
 
     def _read_frames(self) -> None:
         decoder = self._decoder
-        while decoder.next():
+        while self.remote_state != CLOSED and decoder.next():
             if decoder.frame_type != FRAME_TYPE_AMQP:
                 raise ConnectionViolation(CONNECTION_FRAMING_ERROR, "a SASL frame came after the SASL layer")
             if decoder.is_empty:

@@ -1,7 +1,8 @@
 """The deliveries of one session that are not settled, in both directions, and what either end says of them.
 
 Source: AMQP 1.0 part 2, sections 2.6.12 and 2.7.6. Delivery ids are one sequence for each direction of a
-session, whatever the link, so that one disposition can speak of many."""
+session, whatever the link, so that one disposition can speak of many.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +79,8 @@ class Deliveries:
 
     def on_disposition(self, disposition: Disposition) -> None:
         """The peer's word on deliveries; ids that mean nothing (any more) are passed over (part 2, section
-        2.6.12)."""
+        2.6.12).
+        """
         first = disposition.first
         last = disposition.last
         if serial_diff(last, first) < 0:

@@ -1,5 +1,6 @@
 """What comes before the first frame: protocol headers and the SASL layer (part 2, section 2.2; part 5,
-section 5.3)."""
+section 5.3).
+"""
 
 from __future__ import annotations
 
@@ -187,7 +188,8 @@ class Handshake:
 
     def _ask_application(self, response: bytes) -> None:
         """Hand what the client says of itself to the application; a malformed response is refused without
-        asking."""
+        asking.
+        """
         try:
             if self.mechanism == PLAIN:
                 plain = parse_plain(response)

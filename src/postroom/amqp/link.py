@@ -2,7 +2,8 @@
 
 A link has two ends that live on their own: ours, and the peer's as far as it has told us. Ours is a
 ``SenderLink`` (sender.py) or a ``ReceiverLink`` (receiver.py); this module holds what both do: attach,
-detach, steal."""
+detach, steal.
+"""
 
 from __future__ import annotations
 
@@ -100,7 +101,7 @@ class Link:
         link is resumed. Credit that came with the peer's attach counts from now on: look at
         ``usable_credit()``.
 
-        Nothing happens when the link has gone meanwhile (its end is an event that is still to be read). Raises
+        Nothing happens when the link has gone meanwhile (the event of its end is still to be read). Raises
         UsageError when there is nothing to answer, or it has been answered.
         """
         if self.gone:
@@ -128,7 +129,8 @@ class Link:
 
     def refuse_attach(self, error: Error) -> None:
         """Answer the peer's attach with no terminus, and detach at once with ``error`` (part 2, section
-        2.6.3)."""
+        2.6.3).
+        """
         if self.gone:
             return
         peer = self.peer_attach
@@ -185,7 +187,8 @@ class Link:
         """Detach this end, or answer the peer's detach. ``closed`` False suspends: the terminus stays.
 
         A peer that has closed is always answered with closed. Nothing happens when this end is detached
-        already; an attach that was never answered is answered first, since a detach needs a handle."""
+        already; an attach that was never answered is answered first, since a detach needs a handle.
+        """
         if self.local_state == CLOSED or self.session.local_state != OPEN:
             return
         if self.local_state == UNOPENED:
@@ -197,7 +200,8 @@ class Link:
 
     def fail(self, error: Error) -> None:
         """The peer broke a rule on this link, or it was attached elsewhere: detach it, and tell the
-        application."""
+        application.
+        """
         self.report_detached(False, error, True)
         self.detach(closed=error.condition != LINK_STOLEN, error=error)
 
@@ -207,7 +211,7 @@ class Link:
             self.fail(self._stolen_error())
 
     def steal(self) -> None:
-        """The same container has attached the link on another connection, which only the application can know.
+        """The same container has attached the link on another connection, as only the application knows.
 
         The terminus goes on there, so this end is detached, not closed. No event comes of it: the caller does
         what it does at LinkDetached.

@@ -78,7 +78,8 @@ class ConnectionOptions:
     """usable_credit() of a sender never exceeds this minus its unsettled deliveries."""
     max_errant_frames: int = 10_000
     """Frames that may still come for a link after it was detached with an error (they can be under way); one
-    more ends the session with amqp:session:errant-link."""
+    more ends the session with amqp:session:errant-link.
+    """
 
     @property
     def channel_max(self) -> int:

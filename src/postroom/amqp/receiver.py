@@ -33,6 +33,8 @@ class ReceiverLink(Link):
 
     def __init__(self, session: Session, name: str) -> None:
         super().__init__(session, name, RECEIVER)
+        self._granted: i64 = 0
+        """How many more messages may come: the credit, and what was under way when it was taken back."""
         self._arriving = False
         """A message has begun and not ended; what follows describes it."""
         self._id: i64 = 0
@@ -47,6 +49,8 @@ class ReceiverLink(Link):
     def flow(self, credit: i64, drain: bool = False, echo: bool = False) -> None:
         """Let the sender send ``credit`` messages from now on (not in addition).
 
+        Less than before takes credit back; what is under way may still come.
+
         ``drain``: it is to use or return them at once; the event Drained says when it has.
 
         Nothing happens when the link has gone meanwhile. Raises UsageError before it is attached here.
@@ -56,6 +60,8 @@ class ReceiverLink(Link):
         if self.local_state != OPEN:
             raise UsageError(f"link {self.name!r} is not attached")
         self.credit = credit
+        if credit > self._granted:
+            self._granted = credit
         self.drain = drain
         self.session.send_flow(self, echo)
 
@@ -74,7 +80,8 @@ class ReceiverLink(Link):
             given_back = serial_diff(count, self.delivery_count)
             if given_back > 0:
                 self.delivery_count = count
-                self.credit = self.credit - given_back if self.credit > given_back else 0
+                self.credit = max(self.credit - given_back, 0)
+                self._granted = max(self._granted - given_back, 0)
         if flow.available is not None:
             self.available = flow.available
         self.wire.events.append(FlowReceived(self))
@@ -142,12 +149,14 @@ class ReceiverLink(Link):
             raise self._bad_field(
                 f"has a delivery-tag of {len(tag)} bytes; at most {MAX_FAST_TAG_BYTES} are allowed"
             )
-        if self.credit <= 0:
+        if self._granted <= 0:
             raise LinkViolation(
                 self, LINK_TRANSFER_LIMIT_EXCEEDED, f"delivery {id} on link {self.name!r} came without credit"
             )
         self.session.deliveries.check_delivery_id(id)
-        self.credit -= 1
+        self._granted -= 1
+        if self.credit > 0:
+            self.credit -= 1
         self.delivery_count = (self.delivery_count + 1) & 0xFFFF_FFFF
         self._id = id
         self._tag = tag
@@ -162,7 +171,8 @@ class ReceiverLink(Link):
 
     def _set_mode(self, mode: i64) -> None:
         """A transfer may ask for less than the link's receiver-settle-mode, not for more (part 2, section
-        2.7.5)."""
+        2.7.5).
+        """
         if mode != RCV_FIRST and self.rcv_settle_mode == RCV_FIRST:
             raise LinkViolation(
                 self,

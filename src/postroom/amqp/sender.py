@@ -78,7 +78,8 @@ class SenderLink(Link):
 
         Raises UsageError when there is no credit, the link isn't attached, the settle mode forbids
         ``settled``, the tag is too long, the last message isn't ended, or (condition
-        link:message-size-exceeded) the peer wouldn't take it."""
+        link:message-size-exceeded) the peer wouldn't take it.
+        """
         if self.credit <= 0 or self.unfinished is not None or self.local_state != OPEN:
             raise self._no_send()
         if settled:
@@ -177,7 +178,8 @@ class SenderLink(Link):
 
     def drained(self) -> None:
         """Nothing more to send now: give back all credit of a drain, and say so. No-op when the peer
-        doesn't drain."""
+        doesn't drain.
+        """
         if not self.drain or self.local_state != OPEN:
             return
         if self.pieces_waiting > 0:

@@ -2,7 +2,8 @@
 
 Source: AMQP 1.0 part 2, section 2.5. The receiving half (what the peer's frames do) and the begin / end of
 a session are here; what waits for the peer's window is in backlog.py, links are in link.py, sender.py and
-receiver.py."""
+receiver.py.
+"""
 
 from __future__ import annotations
 
@@ -137,7 +138,8 @@ class Session:
 
     def end(self, error: Error | None = None) -> None:
         """End this side; the event SessionEnded comes with the peer's answer. No-op when it has ended
-        already."""
+        already.
+        """
         if self.local_state == OPEN:
             self.local_state = CLOSED
             self.wire.send_last(self.channel, End(error=error))
@@ -202,7 +204,8 @@ class Session:
         """Attach the sending end of a link called ``name``; the event LinkAttached brings the peer's answer.
 
         Raises UsageError when the session isn't open, no handle is free, or a link of that name is attached
-        here."""
+        here.
+        """
         link = SenderLink(self, name)
         attach = Attach(
             name=name,
@@ -348,7 +351,8 @@ class Session:
 
     def _check_link(self, column: i64, handle: i64, link: Link | None) -> bool:
         """Whether a frame for ``handle`` is to be acted on. Raises SessionViolation where the table refuses
-        it."""
+        it.
+        """
         verdict: i64 = LINK_TABLE[UNOPENED if link is None else link.table_row()][column]
         if verdict == IN_USE:
             raise SessionViolation(
@@ -366,7 +370,8 @@ class Session:
 
     def send_flow(self, link: Link | None = None, echo: bool = False, drained: bool = False) -> None:
         """Tell the peer this end's windows, and the state of ``link`` where one is given. It renews the
-        incoming window."""
+        incoming window.
+        """
         self.incoming_window = self.wire.options.incoming_window_frames
         flow = Flow(
             self.incoming_window, self.backlog.next_outgoing_id, self.wire.options.outgoing_window_frames
@@ -386,7 +391,7 @@ class Session:
         write_flow(self.wire.writer, self.channel, flow)
 
     def renew_window(self) -> None:
-        """Once for each batch of bytes: the peer may use up what it was told, not what it can't know of yet."""
+        """Called once a batch of bytes: what the peer can't know of yet, it can't have used."""
         if self.incoming_window <= self._low_window and self.local_state == OPEN:
             self.send_flow()
 
@@ -422,7 +427,7 @@ class Session:
             raise SessionViolation(
                 self,
                 SESSION_WINDOW_VIOLATION,
-                f"transfer {self.next_incoming_id} on channel {self.remote_channel} came with the window shut",
+                f"transfer {self.next_incoming_id} on channel {self.remote_channel} came with a shut window",
             )
         self.incoming_window -= 1
         if self.incoming_window == self._low_window:
