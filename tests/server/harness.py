@@ -1,19 +1,23 @@
 """A broker on a free port of this machine, in a thread of the test's process."""
 
 import asyncio
+import tempfile
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
+import msgspec
 import uvloop
-from tests.server.memory_ledger import MemoryLedger
 
 from postroom.manager.manager import QueueManager
-from postroom.server.broker import Broker
-from postroom.server.config import Config, ListenConfig, LimitsConfig, QueueConfig
-from postroom.server.service import Service
 from postroom.server.assembly import define_queues, manager_options
+from postroom.server.broker import Broker
+from postroom.server.config import Config, LimitsConfig, ListenConfig, QueueConfig
+from postroom.server.service import Service, ServiceLedger
+from postroom.server.start import make_broker, open_ledger
+from tests.server.memory_ledger import MemoryLedger
 
 T = TypeVar("T")
 TIMEOUT_S = 20.0
@@ -31,11 +35,17 @@ def test_config(queues: tuple[str, ...] = (), **changes: object) -> Config:
 
 
 class BrokerThread:
-    """Runs a `Service` over a ledger in memory; a context manager."""
+    """Runs a `Service` over a real ledger in a folder of its own, or one in memory; a context manager.
 
-    def __init__(self, config: Config | None = None, ledger: MemoryLedger | None = None) -> None:
+    With ``folder`` the ledger lies there, so that the next broker finds it.
+    """
+
+    def __init__(
+        self, config: Config | None = None, ledger: MemoryLedger | None = None, folder: Path | None = None
+    ) -> None:
         self.config = config or test_config()
-        self.ledger = ledger or MemoryLedger()
+        self._memory = ledger
+        self._folder = folder
         self.address = ""
         self.broker: Broker | None = None
         self.failure: BaseException | None = None
@@ -75,7 +85,6 @@ class BrokerThread:
             self._loop.call_soon_threadsafe(self._service.ended.set)
         self._thread.join(TIMEOUT_S)
         assert not self._thread.is_alive(), "the broker did not stop"
-        self.ledger.close()
         if self.failure is not None:
             raise self.failure
 
@@ -88,12 +97,26 @@ class BrokerThread:
             self._ready.set()
 
     async def _serve(self) -> None:
+        if self._memory is not None:
+            manager = QueueManager(manager_options(self.config), self._memory.builder)
+            names = (f"node-{number}" for number in range(1_000_000))
+            define_queues(self.config, manager, 1)
+            await self._run_service(
+                self._memory, Broker(self.config, self._memory, manager, lambda: next(names))
+            )
+            return
+        with tempfile.TemporaryDirectory() as temporary:
+            config = msgspec.structs.replace(self.config, data=str(self._folder or temporary))
+            ledger = open_ledger(config)
+            try:
+                await self._run_service(ledger, make_broker(config, ledger))
+            finally:
+                ledger.close()
+
+    async def _run_service(self, ledger: ServiceLedger, broker: Broker) -> None:
         self._loop = asyncio.get_running_loop()
-        manager = QueueManager(manager_options(self.config), self.ledger.builder)
-        names = (f"node-{number}" for number in range(1_000_000))
-        self.broker = Broker(self.config, self.ledger, manager, lambda: next(names))
-        define_queues(self.config, manager, 1)
-        self._service = Service(self.config, self.ledger, self.broker, self._loop)
+        self.broker = broker
+        self._service = Service(self.config, ledger, broker, self._loop)
         await self._service.start()
         self.address = self._service.addresses()[0]
         self._ready.set()

@@ -1,4 +1,4 @@
-"""A ledger in memory with the real ledger's face: blocks are durable as soon as they are asked for, or when told.
+"""A ledger in memory with the real ledger's face: blocks are durable at once, or when told.
 
 For tests of the server's own rules; everything about disks is tested with the real one.
 """
@@ -18,6 +18,13 @@ class MemoryLedger:
         self.completion_fd = os.eventfd(0, os.EFD_NONBLOCK)
         self.blocks: list[SealedParts] = []
         self._in_flight: SealedParts | None = None
+
+    @property
+    def in_flight(self) -> bool:
+        return self._in_flight is not None
+
+    def mark_idle(self) -> bool:
+        return False
 
     def submit(self) -> bool:
         parts = self.builder.take() if self._in_flight is None else None

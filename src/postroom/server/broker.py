@@ -37,7 +37,12 @@ class LedgerFace(Protocol):
     @property
     def space_low(self) -> bool: ...
 
+    @property
+    def in_flight(self) -> bool: ...
+
     def submit(self) -> bool: ...
+
+    def mark_idle(self) -> bool: ...
 
     def complete(self) -> int: ...
 
@@ -86,7 +91,6 @@ class Broker:
         """What was released may have made new work: have a turn soon."""
         self._waiting: Final[deque[Waiting]] = deque()
         self._after: list[After] = []
-        self._in_flight = False
         self._in_flight_bytes = 0
         self._transactions = 0
 
@@ -120,7 +124,7 @@ class Broker:
         done."""
         self.wants_turn = False
         self._gather()
-        if not self._in_flight:
+        if not self.ledger.in_flight:
             self._submit()
         self._release(now_us)
 
@@ -130,7 +134,8 @@ class Broker:
         Raises the ledger's `LedgerFailed` when the block could not be written; nothing is released then.
         """
         self.durable_through = self.ledger.complete()
-        self._in_flight = False
+        if self.ledger.in_flight:
+            return  # called too early
         self._in_flight_bytes = 0
         self.manager.durable(self.durable_through, now_us)
         self.end_turn(now_us)
@@ -163,7 +168,7 @@ class Broker:
 
     def idle(self) -> bool:
         """Whether nothing waits for the disk."""
-        return not self._in_flight and not self._waiting and self.ledger.builder.empty()
+        return not self.ledger.in_flight and not self._waiting and self.ledger.builder.empty()
 
     def _gather(self) -> None:
         effects = self.manager.take_effects()
@@ -177,8 +182,8 @@ class Broker:
     def _submit(self) -> None:
         builder = self.ledger.builder
         waiting_bytes = builder.waiting_bytes()
-        self._in_flight = self.ledger.submit()
-        self._in_flight_bytes = waiting_bytes - builder.waiting_bytes() if self._in_flight else 0
+        if self.ledger.submit():
+            self._in_flight_bytes = waiting_bytes - builder.waiting_bytes()
 
     def _release(self, now_us: int) -> None:
         waiting, durable_through = self._waiting, self.durable_through

@@ -53,7 +53,9 @@ class DynamicNodes:
     def create(self, properties: dict[object, object] | None, now_us: int) -> Queue:
         """A new queue. Raises `AmqpError` for a lifetime policy that is none."""
         policy = _policy(properties or {})
-        queue = self._manager.create_queue(QueueDefinition(name=DYNAMIC_PREFIX + self._new_name()), now_us)
+        queue = self._manager.create_queue(
+            QueueDefinition(name=DYNAMIC_PREFIX + self._new_name(), temporary=True), now_us
+        )
         self._policies[queue.name] = policy
         return queue
 

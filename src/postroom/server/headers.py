@@ -16,7 +16,8 @@ def message_payload(delivery: Delivery, now_us: int) -> bytes:
     """What goes over the wire: header, then the sections as stored."""
     body = delivery.body
     if delivery.annotations:
-        body = merge_annotations(body, dict(delivery.annotations))
+        changes: dict[object, object] = dict(delivery.annotations.items())
+        body = merge_annotations(body, changes)
     return _header(delivery, now_us) + body
 
 

@@ -35,8 +35,8 @@ from postroom.server.bound import BoundLink
 from postroom.server.logs import log
 
 if TYPE_CHECKING:
-    from postroom.manager.manager import Upload
     from postroom.manager.transaction import Transaction
+    from postroom.manager.upload import Upload
     from postroom.server.binding import ConnectionBinding
 
 MAX_HEAD_BYTES: Final = 1 << 20
@@ -153,7 +153,7 @@ class IncomingLink(BoundLink):
                 self,
                 token,
                 now_us,
-                *_given(transaction),
+                transaction,
             )
         except (AmqpError, ManagerError) as error:
             self._refuse(token, error.condition, error.description)
@@ -375,7 +375,3 @@ class IncomingLink(BoundLink):
             self._manager.close_producer(producer)
         if self.address:
             self._broker.dynamic.link_closed(self.address, bool(self.dynamic), now_us)
-
-
-def _given(transaction: "Transaction | None") -> "tuple[()] | tuple[Transaction]":
-    return () if transaction is None else (transaction,)

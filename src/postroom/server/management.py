@@ -67,7 +67,9 @@ _CONDITIONS: Final = {
     NOT_IMPLEMENTED: errors.NOT_IMPLEMENTED,
 }
 _DEFINABLE: Final = {
-    each.name: each.type for each in fields(QueueDefinition) if each.name not in ("name", "auto_created")
+    each.name: each.type
+    for each in fields(QueueDefinition)
+    if each.name not in ("name", "auto_created", "temporary")
 }
 _PYTHON_TYPES: Final[dict[object, type]] = {
     "int": int,

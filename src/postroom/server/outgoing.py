@@ -202,16 +202,16 @@ class OutgoingLink(BoundLink):
     ) -> None:
         try:
             if isinstance(state, Accepted):
-                self._manager.accept(consumer, entry, now_us, token, *_given(transaction))
+                self._manager.accept(consumer, entry, now_us, token, transaction)
             elif isinstance(state, Released):
-                self._manager.release(consumer, entry, now_us, token, *_given(transaction))
+                self._manager.release(consumer, entry, now_us, token, transaction)
             elif isinstance(state, Modified):
                 self._modify(consumer, state, entry, now_us, token, transaction)
             elif isinstance(state, Rejected):
                 error = state.error or Error("", "")
                 description = error.description or ""
                 self._manager.reject(
-                    consumer, entry, error.condition, description, now_us, token, *_given(transaction)
+                    consumer, entry, error.condition, description, now_us, token, transaction
                 )
         except ManagerError as error:
             self._too_late(error, token)
@@ -227,7 +227,7 @@ class OutgoingLink(BoundLink):
     ) -> None:
         changes = {str(key): value for key, value in (state.message_annotations or {}).items()} or None
         failed, not_here = state.delivery_failed, state.undeliverable_here
-        self._manager.modify(consumer, entry, failed, not_here, changes, now_us, token, *_given(transaction))
+        self._manager.modify(consumer, entry, failed, not_here, changes, now_us, token, transaction)
 
     def _too_late(self, error: ManagerError, token: int) -> None:
         """The entry is not this consumer's any more (it expired, was deleted, the link was suspended)."""
@@ -346,7 +346,3 @@ class OutgoingLink(BoundLink):
         if consumer is not None:
             self._manager.close_consumer(consumer, now_us, lost)
         self.binding.broker.dynamic.link_closed(self.address, bool(self.dynamic), now_us)
-
-
-def _given(transaction: "Transaction | None") -> "tuple[()] | tuple[Transaction]":
-    return () if transaction is None else (transaction,)

@@ -7,6 +7,7 @@ import contextlib
 import functools
 import logging
 import ssl
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
 
@@ -27,6 +28,8 @@ STOP_GRACE_S: Final = 2.0
 READ_THREADS: Final = 2
 LISTEN_BACKLOG: Final = 512
 MAX_TIMER_S: Final = 3600.0
+IDLE_S: Final = 0.05
+"""After so long without work the ledger writes that its last block is durable."""
 
 
 class ServiceLedger(LedgerFace, Protocol):
@@ -60,6 +63,7 @@ class Service:
         self._pool = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="postroom-read")
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due_us = 0
+        self._idle_timer: asyncio.TimerHandle | None = None
         self._no_user = hash_password("")
         """Checked for names that don't exist, so that the time taken doesn't tell."""
 
@@ -94,8 +98,9 @@ class Service:
             connection.abort()
         await self._wait_until_done(STOP_GRACE_S)
         self._loop.remove_reader(self._ledger.completion_fd)
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._idle_timer):
+            if timer is not None:
+                timer.cancel()
         self._pool.shutdown()
 
     async def _wait_until_done(self, limit_s: float) -> None:
@@ -138,21 +143,29 @@ class Service:
         return self._broker.unsynced_bytes() < self.limits.unsynced_bytes and self.failure is None
 
     def end_turn(self) -> None:
-        if self.failure is None:
-            try:
-                self._broker.end_turn(wall_us())
-                self._settle_up()
-            except Exception as error:
-                self._fail(error)
+        self._guarded(self._end_turn)
+
+    def _end_turn(self) -> None:
+        self._broker.end_turn(wall_us())
+        self._settle_up()
+
+    def _guarded(self, action: Callable[[], object]) -> None:
+        """What fails outside any one connection ends the service."""
+        if self.failure is not None:
+            return
+        try:
+            action()
+        except Exception as error:
+            self._fail(error)
 
     def _on_completion(self) -> None:
         """The block in flight is durable, or could not be written."""
-        try:
-            self._broker.completed(wall_us())
-            self._settle_up()
-            self.turns.go_on()
-        except Exception as error:
-            self._fail(error)
+        self._guarded(self._complete)
+
+    def _complete(self) -> None:
+        self._broker.completed(wall_us())
+        self._settle_up()
+        self.turns.go_on()
 
     def _settle_up(self) -> None:
         """After effects were released: send, read, check, and be called again in time."""
@@ -170,6 +183,8 @@ class Service:
             self.turns.schedule()
         if broker.stopping:
             self._check_done()
+        if self._idle_timer is None:
+            self._idle_timer = self._loop.call_later(IDLE_S, self._on_idle)
         self._arm_timer()
 
     # Off the loop.
@@ -217,11 +232,16 @@ class Service:
         delay_s = min(max(0, due_us - wall_us()) / 1e6, MAX_TIMER_S)
         self._timer = self._loop.call_later(delay_s, self._on_timer)
 
+    def _on_idle(self) -> None:
+        """Nothing has been written for a while: tell readers beside us that the last block is durable."""
+        self._idle_timer = None
+        if self.failure is None and self._broker.idle():
+            self._guarded(self._ledger.mark_idle)
+
     def _on_timer(self) -> None:
         self._timer = None
-        if self.failure is None:
-            self._broker.on_time(wall_us())
-            self.turns.schedule()
+        self._guarded(lambda: self._broker.on_time(wall_us()))
+        self.turns.schedule()
 
     def _fail(self, error: BaseException) -> None:
         """The ledger has failed, or we have: nothing that waits is released, nothing more is taken in."""
