@@ -15,6 +15,7 @@ from postroom.manager.manager import QueueManager
 from postroom.server.assembly import define_queues, manager_options
 from postroom.server.broker import Broker
 from postroom.server.config import Config, LimitsConfig, ListenConfig, QueueConfig
+from postroom.server.listeners import Listener
 from postroom.server.service import Service, ServiceLedger
 from postroom.server.start import make_broker, open_ledger
 from tests.server.memory_ledger import MemoryLedger
@@ -116,7 +117,8 @@ class BrokerThread:
     async def _run_service(self, ledger: ServiceLedger, broker: Broker) -> None:
         self._loop = asyncio.get_running_loop()
         self.broker = broker
-        self._service = Service(self.config, ledger, broker, self._loop)
+        listeners = [Listener(listen) for listen in self.config.listen]
+        self._service = Service(self.config, listeners, ledger, broker, self._loop)
         await self._service.start()
         self.address = self._service.addresses()[0]
         self._ready.set()

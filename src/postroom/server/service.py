@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import functools
 import logging
-import ssl
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
@@ -16,8 +15,8 @@ from postroom.manager.effects import Fetch
 from postroom.server.binding import ConnectionBinding
 from postroom.server.broker import Broker, LedgerFace, Login
 from postroom.server.clock import monotonic_us, wall_us
-from postroom.server.config import Config, ListenConfig
-from postroom.server.exits import Exit, StartError
+from postroom.server.config import Config
+from postroom.server.listeners import Listener, cannot_listen
 from postroom.server.logs import LOGGER_NAME, log
 from postroom.server.passwords import hash_password, verify_password
 from postroom.server.protocol import SocketConnection
@@ -45,7 +44,12 @@ class Service:
     """One broker with its sockets."""
 
     def __init__(
-        self, config: Config, ledger: ServiceLedger, broker: Broker, loop: asyncio.AbstractEventLoop
+        self,
+        config: Config,
+        listeners: list[Listener],
+        ledger: ServiceLedger,
+        broker: Broker,
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.limits: Final = config.limits
         self.turns: Final = Turns(loop, self)
@@ -58,6 +62,7 @@ class Service:
         self._ledger = ledger
         self._broker = broker
         self._loop = loop
+        self._listeners = listeners
         self._servers: list[asyncio.Server] = []
         self._sockets: dict[ConnectionBinding, SocketConnection] = {}
         self._pool = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="postroom-read")
@@ -70,10 +75,10 @@ class Service:
     # Start and stop.
 
     async def start(self) -> None:
-        """Listen. Raises `StartError` for an address that can't be had."""
+        """Take connections. Raises `StartError` for an address that can't be had."""
         self._loop.add_reader(self._ledger.completion_fd, self._on_completion)
-        for listen in self._config.listen:
-            self._servers.append(await self._listen(listen))
+        for listener in self._listeners:
+            await self._listen(listener)
         self.turns.schedule()
 
     def addresses(self) -> list[str]:
@@ -113,18 +118,18 @@ class Service:
         if self._broker.stopping and not self._sockets and self._broker.idle():
             self._done.set()
 
-    async def _listen(self, listen: ListenConfig) -> asyncio.Server:
+    async def _listen(self, listener: Listener) -> None:
         def accepted() -> SocketConnection:
-            return SocketConnection(self, self._loop, listen.allows_anonymous)
+            return SocketConnection(self, self._loop, listener.config.allows_anonymous)
 
-        try:
-            context = _tls_context(listen)
-            return await self._loop.create_server(
-                accepted, listen.host, listen.port, ssl=context, backlog=LISTEN_BACKLOG
-            )
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise StartError(Exit.ADDRESS, f"can't listen on {listen.address}: {reason}") from error
+        for bound in listener.sockets:
+            try:
+                server = await self._loop.create_server(
+                    accepted, sock=bound, ssl=listener.tls, backlog=LISTEN_BACKLOG
+                )
+            except OSError as error:
+                raise cannot_listen(listener.config, error) from error
+            self._servers.append(server)
 
     # Connections.
 
@@ -251,17 +256,3 @@ class Service:
         else:
             logging.getLogger(LOGGER_NAME).critical("internal-error", exc_info=error)
         self.ended.set()
-
-
-def _tls_context(listen: ListenConfig) -> ssl.SSLContext | None:
-    """Raises `StartError` where certificate or key can't be used."""
-    if listen.tls_certificate is None:
-        return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    try:
-        context.load_cert_chain(listen.tls_certificate, listen.tls_key)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        what = f"listener {listen.address}: certificate {listen.tls_certificate} can't be used: {reason}"
-        raise StartError(Exit.CONFIGURATION, what) from error
-    return context

@@ -17,6 +17,7 @@ from postroom.server.broker import Broker
 from postroom.server.clock import wall_us
 from postroom.server.config import Config
 from postroom.server.exits import Exit, StartError
+from postroom.server.listeners import Listener
 from postroom.server.logs import log
 from postroom.server.service import Service
 
@@ -57,16 +58,17 @@ def make_broker(config: Config, ledger: Ledger) -> Broker:
 
 
 async def _serve(config: Config) -> Exit:
+    listeners = [Listener(listen) for listen in config.listen]
     ledger = open_ledger(config)
     try:
-        return await _run(config, ledger)
+        return await _run(config, listeners, ledger)
     finally:
         ledger.close()
 
 
-async def _run(config: Config, ledger: Ledger) -> Exit:
+async def _run(config: Config, listeners: list[Listener], ledger: Ledger) -> Exit:
     loop = asyncio.get_running_loop()
-    service = Service(config, ledger, make_broker(config, ledger), loop)
+    service = Service(config, listeners, ledger, make_broker(config, ledger), loop)
     await service.start()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, service.ended.set)
