@@ -17,14 +17,13 @@ from postroom.amqp.fields import Fields, read_descriptor, read_symbol_map
 from postroom.amqp.reader import Reader
 from postroom.amqp.types import MAX_UBYTE, Symbol
 from postroom.amqp.writer import write_symbol_map
-from postroom.model.message import (
-    DEFAULT_PRIORITY,
-    ID_BINARY,
-    ID_STRING,
-    ID_ULONG,
-    ID_UUID,
-    MessageHead,
-)
+from postroom.model.codes import IdType
+from postroom.model.message import DEFAULT_PRIORITY, MessageHead
+
+_ID_STRING: Final = int(IdType.STRING)
+_ID_BINARY: Final = int(IdType.BINARY)
+_ID_UUID: Final = int(IdType.UUID)
+_ID_ULONG: Final = int(IdType.ULONG)
 
 DELIVERY_TIME: Final = Symbol("x-opt-delivery-time")
 """Message annotation: not to be delivered before, in milliseconds since 1970 (capability
@@ -118,7 +117,7 @@ def _scan_properties(r: Reader, head: MessageHead) -> None:
     head.expiry_us = _time_us(f, "absolute-expiry-time")
     head.creation_us = _time_us(f, "creation-time")
     if not f.absent():
-        if _id_type(r) != ID_STRING:
+        if _id_type(r) != _ID_STRING:
             raise r.fail("group-id: string expected")
         head.group_id = _id_bytes(r)
     head.group_sequence = f.uint_or("group-sequence", 0)
@@ -131,13 +130,13 @@ def _id_type(r: Reader) -> i64:
     r.need(1)
     code: i64 = r.data[r.pos]
     if code == c.STRING_8 or code == c.STRING_32:
-        return ID_STRING
+        return _ID_STRING
     if code == c.BINARY_8 or code == c.BINARY_32:
-        return ID_BINARY
+        return _ID_BINARY
     if code == c.UUID:
-        return ID_UUID
+        return _ID_UUID
     if code == c.ULONG or code == c.ULONG_8 or code == c.ULONG_0:
-        return ID_ULONG
+        return _ID_ULONG
     raise r.unexpected(code, "an id is a string, binary, uuid or ulong:")
 
 

@@ -4,13 +4,6 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-# How an id was encoded in AMQP; the numbers of ledger.records.IdType.
-ID_NONE: Final = 0
-ID_STRING: Final = 1
-ID_BINARY: Final = 2
-ID_UUID: Final = 3
-ID_ULONG: Final = 4
-
 DEFAULT_PRIORITY: Final = 4
 """AMQP 1.0 part 3, section 3.2.1."""
 
@@ -20,7 +13,7 @@ class MessageHead:
     """The head of one message, found in one pass over its sections without building them.
 
     Ids are the bytes of the AMQP value without its constructor (a ulong always as 8 bytes, big-endian), so
-    that equal ids have equal bytes; their ``…_type`` is one of the ID_ codes. Offsets are from the start of
+    that equal ids have equal bytes; their ``…_type`` is an IdType. Offsets are from the start of
     the payload that was scanned; a section that is absent has start = end.
     """
 
@@ -61,9 +54,9 @@ class MessageHead:
         self.delivery_time_ms: i64 = 0  # x-opt-delivery-time: since 1970; 0 none
         self.delivery_delay_ms: i64 = 0  # x-opt-delivery-delay: from the arrival on; 0 none
         self.message_id: bytes = b""
-        self.message_id_type: i64 = ID_NONE
+        self.message_id_type: i64 = 0  # IdType.NONE
         self.correlation_id: bytes = b""
-        self.correlation_id_type: i64 = ID_NONE
+        self.correlation_id_type: i64 = 0  # IdType.NONE
         self.group_id: bytes = b""  # UTF-8
         self.group_sequence: i64 = 0
         self.bare_offset: i64 = 0  # first byte after header and delivery-annotations

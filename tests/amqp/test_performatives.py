@@ -1,0 +1,295 @@
+"""The performatives, delivery states, termini and errors: fields, defaults, both kinds of descriptor."""
+
+import pytest
+from hypothesis import given
+
+from postroom.amqp import descriptors as d
+from postroom.amqp.codec import encode
+from postroom.amqp.composite import Composite
+from postroom.amqp.errors import DecodeError, EncodeError
+from postroom.amqp.field_writer import FieldWriter
+from postroom.amqp.outcomes import Declare, Discharge, decode_declare_or_discharge
+from postroom.amqp.performatives import (
+    ACCEPTED,
+    RECEIVER,
+    SENDER,
+    SND_MIXED,
+    Attach,
+    Begin,
+    Close,
+    Coordinator,
+    Detach,
+    Disposition,
+    End,
+    Error,
+    Flow,
+    Modified,
+    Open,
+    Performative,
+    Rejected,
+    Source,
+    Target,
+    TransactionalState,
+    Transfer,
+    decode_performative,
+    encode_performative,
+)
+from postroom.amqp.types import MAX_UINT, AmqpType, Array, Described, Symbol, UByte, UInt, ULong, UShort
+from tests.amqp.strategies import fields_of, performatives
+
+
+def performative(descriptor: int | str, fields: list[object]) -> bytes:
+    code: object = Symbol(descriptor) if isinstance(descriptor, str) else ULong(descriptor)
+    return encode(Described(code, fields))
+
+
+@given(performatives)
+def test_every_performative_comes_back(sent: Performative) -> None:
+    encoded = encode_performative(sent)
+    received, end = decode_performative(encoded)
+    assert end == len(encoded)
+    assert type(received) is type(sent)
+    assert fields_of(received) == fields_of(sent)
+
+
+EXAMPLES: list[tuple[Performative, str]] = [
+    (Open(container_id="c"), "005310c00401a10163"),
+    (
+        Open(container_id="c", hostname="h", max_frame_size=1024, channel_max=9, idle_timeout=30_000),
+        "005310c01405a10163a1016870000004006000097000007530",
+    ),
+    (Begin(next_outgoing_id=1, incoming_window=2, outgoing_window=3), "005311c0080440520152025203"),
+    (Flow(2048, 0, 2048), "005313c00d04407000000800437000000800"),
+    (Transfer(0, 1, b"\x01", 0, False), "005314c00905435201a001014342"),
+    (Disposition(RECEIVER, 1, 1, True, ACCEPTED), "005315c00a05415201404100532445"),
+    (Disposition(RECEIVER, 1, 2), "005315c006034152015202"),
+    (Detach(handle=0, closed=True), "005316c003024341"),
+    (End(), "00531745"),
+    (
+        Close(error=Error("amqp:internal-error")),
+        "005318c01c01" + "00531dc01601" + "a313" + b"amqp:internal-error".hex(),
+    ),
+]
+
+
+@pytest.mark.parametrize(("value", "encoded"), EXAMPLES)
+def test_bytes_on_the_wire(value: Performative, encoded: str) -> None:
+    assert encode_performative(value).hex() == encoded
+
+
+@pytest.mark.parametrize(
+    ("value", "count"),
+    [
+        (Transfer(0, more=True), 6),
+        (Transfer(0), 1),
+        (Flow(1, 2, 3, handle=5), 5),
+        (Attach(name="l", handle=0, role=SENDER, initial_delivery_count=0), 10),
+    ],
+)
+def test_trailing_absent_fields_are_not_sent(value: Performative, count: int) -> None:
+    assert encode_performative(value)[5] == count
+
+
+def test_absent_fields_read_as_their_defaults() -> None:
+    opened, _ = decode_performative(performative(d.OPEN, ["c"]))
+    assert opened == Open(container_id="c", max_frame_size=MAX_UINT, channel_max=65_535)
+    begun, _ = decode_performative(performative(d.BEGIN, [None, UInt(0), UInt(1), UInt(2)]))
+    assert begun == Begin(next_outgoing_id=0, incoming_window=1, outgoing_window=2, handle_max=MAX_UINT)
+    attached, _ = decode_performative(performative(d.ATTACH, ["l", UInt(0), True]))
+    assert attached == Attach(name="l", handle=0, role=RECEIVER, snd_settle_mode=SND_MIXED, rcv_settle_mode=0)
+    transfer, _ = decode_performative(performative(d.TRANSFER, [UInt(3)]))
+    assert fields_of(transfer) == fields_of(Transfer(3))
+    disposition, _ = decode_performative(performative(d.DISPOSITION, [True, UInt(3)]))
+    assert fields_of(disposition) == fields_of(Disposition(RECEIVER, 3, 3))
+    flow, _ = decode_performative(performative(d.FLOW, [None, UInt(1), UInt(2), UInt(3)]))
+    assert fields_of(flow) == fields_of(Flow(1, 2, 3))
+
+
+def test_nulls_read_as_absent_fields_even_beyond_the_last() -> None:
+    ended, _ = decode_performative(performative(d.END, [None, None]))
+    assert ended == End()
+    opened, _ = decode_performative(performative(d.OPEN, ["c", None, None, None]))
+    assert opened == Open(container_id="c")
+
+
+def test_one_symbol_stands_for_an_array_of_one() -> None:
+    fields: list[object] = ["c", None, None, None, None, None, None, Symbol("a")]
+    opened, _ = decode_performative(performative(d.OPEN, fields))
+    assert opened == Open(container_id="c", offered_capabilities=["a"])
+    fields[-1] = Array(AmqpType.SYMBOL, [])
+    opened, _ = decode_performative(performative(d.OPEN, fields))
+    assert opened == Open(container_id="c")
+
+
+@given(performatives)
+def test_symbolic_descriptors_are_read_too(sent: Performative) -> None:
+    encoded = encode_performative(sent)
+    symbol = f"amqp:{type(sent).__name__.lower()}:list"
+    received, _ = decode_performative(b"\x00" + encode(Symbol(symbol)) + encoded[3:])
+    assert fields_of(received) == fields_of(sent)
+
+
+def test_a_wide_descriptor_is_read_too() -> None:
+    assert decode_performative(bytes.fromhex("0080000000000000001745"))[0] == End()
+
+
+def test_termini_and_states_inside_an_attach() -> None:
+    attach = Attach(
+        name="l",
+        handle=7,
+        role=RECEIVER,
+        source=Source(
+            address="q", filter={Symbol("s"): Described(Symbol("apache.org:selector-filter:string"), "a=1")}
+        ),
+        target=Coordinator(capabilities=["amqp:local-transactions", "amqp:multi-txns-per-ssn"]),
+        unsettled={
+            b"1": None,
+            b"2": TransactionalState(b"t", Modified(True)),
+            b"3": Rejected(Error("amqp:x")),
+        },
+    )
+    assert decode_performative(encode_performative(attach))[0] == attach
+
+
+def test_a_target_is_told_from_a_coordinator() -> None:
+    for target in (Target(address="q"), Coordinator(), None):
+        attach = Attach(name="l", handle=0, role=SENDER, target=target)
+        assert decode_performative(encode_performative(attach))[0] == attach
+
+
+def test_codes_and_symbols_of_descriptors_agree() -> None:
+    names = {name: value for name, value in vars(d).items() if name.isupper() and isinstance(value, int)}
+    for symbol, code in d.CODE_OF_SYMBOL.items():
+        name = symbol.split(":")[1].upper().replace("-", "_")
+        assert names[name] == code, symbol
+    assert len(d.CODE_OF_SYMBOL) == len(names)
+
+
+@pytest.mark.parametrize("sent", [Declare(), Declare(b"xid"), Discharge(b"t"), Discharge(b"t", True)])
+def test_declare_and_discharge(sent: Declare | Discharge) -> None:
+    w = FieldWriter().content
+    sent.write(w)
+    assert decode_declare_or_discharge(b"\x00\x53\x77" + w.getvalue(), 3) == sent
+
+
+def test_a_coordinator_takes_nothing_else() -> None:
+    with pytest.raises(DecodeError, match="declare and discharge only"):
+        decode_declare_or_discharge(performative(d.ACCEPTED, []), 0)
+
+
+# --- what can't be sent
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (Transfer(2**32), "4294967296 is out of the range of uint"),
+        (Begin(remote_channel=70_000, next_outgoing_id=0, incoming_window=0, outgoing_window=0), "of ushort"),
+        (Attach(name="l", handle=0, role=True, snd_settle_mode=-1), "-1 is out of the range of ubyte"),
+        (Attach(name="l", handle=0, role=True, max_message_size=-1), "range of ulong"),
+        (Open(container_id="c", offered_capabilities=["é"]), "ASCII only"),
+        (Open(container_id="c", properties={1: 2}), "keys here are symbols, not int"),
+        (Open(container_id="c", properties={"a": object()}), "no AMQP encoding for object"),
+    ],
+)
+def test_fields_out_of_range_are_refused(value: Performative, text: str) -> None:
+    with pytest.raises(EncodeError, match=text):
+        encode_performative(value)
+
+
+def test_the_base_class_has_no_encoding() -> None:
+    with pytest.raises(NotImplementedError):
+        Composite().write(FieldWriter().content)
+
+
+# --- what can't be read
+
+
+@pytest.mark.parametrize(
+    ("encoded", "text"),
+    [
+        (performative(d.OPEN, []), "open: the mandatory field container-id is absent"),
+        (performative(d.OPEN, [None]), "open: the mandatory field container-id is absent"),
+        (performative(d.OPEN, [Symbol("c")]), "open: container-id: string expected, found constructor 0xa3"),
+        (performative(d.OPEN, ["c", None, ULong(512)]), "max-frame-size: uint expected"),
+        (performative(d.OPEN, ["c", None, None, UInt(5)]), "channel-max: ushort expected"),
+        (performative(d.OPEN, ["c"] + [None] * 6 + [["a"]]), "offered-capabilities: one symbol or an array"),
+        (performative(d.OPEN, ["c"] + [None] * 8 + [[]]), "properties: a map with symbols as keys expected"),
+        (performative(d.OPEN, ["c"] + [None] * 8 + [{1: 1}]), "properties: a key that is not a symbol"),
+        (performative(d.OPEN, ["c"] + [None] * 9 + [1]), "open: more fields than the type has"),
+        (performative(d.BEGIN, [UShort(1)]), "begin: the mandatory field next-outgoing-id is absent"),
+        (
+            performative(d.ATTACH, ["l", UInt(0), True, UByte(3)]),
+            "snd-settle-mode is 3, at most 2 is defined",
+        ),
+        (performative(d.ATTACH, ["l", UInt(0), True, None, UByte(2)]), "rcv-settle-mode is 2, at most 1"),
+        (performative(d.ATTACH, ["l", UInt(0), UInt(1)]), "role: boolean expected"),
+        (
+            performative(d.ATTACH, ["l", UInt(0), True, None, None, Described(ULong(d.TARGET), [])]),
+            "source: descriptor 0x29 is not that of a source",
+        ),
+        (
+            performative(d.ATTACH, ["l", UInt(0), True, None, None, None, Described(ULong(d.SOURCE), [])]),
+            "target: descriptor 0x28 is not that of a target or coordinator",
+        ),
+        (
+            performative(
+                d.ATTACH, ["l", UInt(0), True, None, None, Described(ULong(d.SOURCE), ["q", UInt(3)])]
+            ),
+            "durable is 3, at most 2 is defined",
+        ),
+        (
+            performative(
+                d.ATTACH,
+                ["l", UInt(0), True, None, None, Described(ULong(d.SOURCE), ["q", None, Symbol("soon")])],
+            ),
+            "expiry-policy is 'soon', not one of link-detach",
+        ),
+        (
+            performative(d.ATTACH, ["l", UInt(0), True, None, None, None, None, {"tag": None}]),
+            "unsettled: a key that is not a delivery-tag",
+        ),
+        (
+            performative(
+                d.ATTACH, ["l", UInt(0), True, None, None, None, None, {b"1": Described(ULong(1), [])}]
+            ),
+            "descriptor 0x1 is not that of a delivery state",
+        ),
+        (performative(d.DISPOSITION, [True]), "disposition: the mandatory field first is absent"),
+        (
+            performative(d.DISPOSITION, [True, UInt(0), None, None, Described(ULong(d.SOURCE), [])]),
+            "not that of a delivery state that may stand here",
+        ),
+        (
+            performative(
+                d.DISPOSITION,
+                [
+                    True,
+                    UInt(0),
+                    None,
+                    None,
+                    Described(
+                        ULong(d.TRANSACTIONAL_STATE),
+                        [b"t", Described(ULong(d.TRANSACTIONAL_STATE), [b"t"])],
+                    ),
+                ],
+            ),
+            "not that of a delivery state that may stand here",
+        ),
+        (performative(d.DETACH, [UInt(0), None, "broken"]), "a described value expected"),
+        (performative(d.DETACH, [UInt(0), None, Described(ULong(d.END), [])]), "is not that of an error"),
+        (
+            performative(d.END, [Described(ULong(d.ERROR), [])]),
+            "error: the mandatory field condition is absent",
+        ),
+        (performative(d.SASL_INIT, [Symbol("PLAIN")]), "descriptor 0x41 is not that of a performative"),
+        (performative("amqp:unknown:list", []), "an unknown descriptor"),
+        (encode(Described(ULong(2**63), [])), "an unknown descriptor"),
+        (encode(Described("amqp:open:list", [])), "an unknown descriptor"),
+        (encode(Described(ULong(d.OPEN), {})), "a list of fields expected"),
+        (encode([]), "a described value expected"),
+    ],
+)
+def test_malformed_performatives_are_refused(encoded: bytes, text: str) -> None:
+    with pytest.raises(DecodeError, match=text):
+        decode_performative(encoded)
