@@ -50,9 +50,6 @@ class SimFile:
     def reserve(self, offset: int, size: int) -> None:
         """Space never runs out here."""
 
-    def release_reserve(self) -> None:
-        """Nothing was set aside."""
-
     def fileno(self) -> int:
         return -1
 
@@ -144,6 +141,9 @@ class SimDisk:
         if self.files.pop(name, None) is None:
             raise FileNotFoundError(name)
         self.unsynced_names.append(("remove", name, None))
+
+    def trim(self, name: str) -> None:
+        """Nothing was set aside behind the file's end."""
 
     def names(self) -> list[str]:
         return sorted(self.files)

@@ -54,8 +54,8 @@ class RecordType(IntEnum):
     """holder is the producer's id; detail is JSON (name, container, user)."""
     PRODUCER_CLOSED = 11
     BODY_CHUNK = 12
-    """Part of a large body: serial is the upload's id (position of its first chunk); detail lies in the *bodies*
-    heap. With event UNDO and no detail: the upload is aborted and its chunks are dead."""
+    """Part of a large body: serial is the upload's id (position of its first chunk); detail lies in the
+    *bodies* heap. With event UNDO and no detail: the upload is aborted and its chunks are dead."""
     EPOCH_OPENED = 13
     """First record of an epoch; detail is JSON (broker version, reason)."""
     CHECKPOINT_WRITTEN = 14
@@ -193,7 +193,7 @@ of the group's queue that makes this change, so that a reader expands it without
 A group's ranges ascend; large changes may be told by several GROUP_EVENT records."""
 
 SET_BASE: Final = 0x8000_0000
-"""Routing-set ids from here on are defined by ROUTING_SET_DEFINED; smaller ones are the one queue of that id."""
+"""Routing-set ids from here on are defined by ROUTING_SET_DEFINED; smaller ones are one queue."""
 
 MAX_BLOCK_BYTES: Final = 4 << 20
 CHUNK_BODY_BYTES: Final = 256 << 10

@@ -86,6 +86,7 @@ def recover(disk: Disk) -> Found:
     """Bring the folder in order and fold its records. Raises LedgerCorrupt with the place of a damage."""
     listing = Listing(disk.names())
     found = Found(ledger_id=None)
+    disk.sync_names()  # what is seen now must not change its name at the next power cut
     for name in listing.unfinished:
         disk.remove(name)
         found.report.cut.append(f"{name}: unfinished, removed")
@@ -235,7 +236,9 @@ def _events_fact(disk: Disk, listing: Listing, number: int, covered: bool, found
 def _scan(disk: Disk, number: int, headers: dict[int, FileHeader], found: Found) -> Scan:
     name = journal_name(number)
     successor = headers.get(number + 1)
-    data = memoryview(disk.open(name).view())
+    file = disk.open(name)
+    file.sync()  # a block may have been written and not synced: what the next file's seal names must stay
+    data = memoryview(file.view())
     scan = scan_journal(disk.describe(name), data, successor.seal if successor is not None else None)
     if scan is None:
         raise LedgerCorrupt(disk.describe(name), 0, _HEAD_REASONS[HeadFact.DAMAGED])

@@ -1,0 +1,114 @@
+"""A power cut or a kill before every operation on the disk: nothing is lost, nothing comes back to life.
+
+One run of a workload with rollovers, seals, checkpoints, compaction and deletion; before each of its disk
+operations the folder is copied as a power cut would leave it (unsynced bytes lost or torn, unsynced names
+lost) and as a kill would (everything still in the cache), and recovered from.
+"""
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from postroom.ledger import Ledger, LedgerOptions
+from tests.ledger.test_fold import opened
+from tests.ledger.workload import Snapshot, Workload, assert_bodies, assert_recovered
+from tests.simulation.disk import SimDisk
+
+OPTIONS = LedgerOptions(journal_file_bytes=64 << 10, reserve_bytes=0, retention_bytes=0)
+STEPS = 700
+STEPS_PER_BLOCK = 25
+ROUNDS_BETWEEN = 4
+
+
+class CutDisk(SimDisk):
+    """Calls back before each operation that changes something."""
+
+    before: Callable[[str], None] | None = None
+
+    def check_alive(self, what: str) -> None:
+        super().check_alive(what)
+        if self.before is not None:
+            self.before(what)
+
+
+class Cutter:
+    """Recovers from a copy of the disk at every operation."""
+
+    def __init__(self, disk: CutDisk, seed: int) -> None:
+        self.disk = disk
+        self.random = Random(seed)
+        self.snapshots: dict[int, Snapshot] = {0: Snapshot()}
+        self.acknowledged = 0
+        self.cuts: dict[str, int] = {}
+
+    def cut(self, what: str) -> None:
+        self.cuts[what] = self.cuts.get(what, 0) + 1
+        survivor = self.disk.crash(self.random)
+        self.disk.dead = False
+        self.check(survivor)
+        if self.random.random() < 0.3:
+            self.check(self.disk.copy())
+
+    def check(self, survivor: SimDisk) -> None:
+        """Recover; finish whatever work was cut off; recover once more."""
+        ledger = opened(survivor, OPTIONS)
+        position = ledger.recovered.next_position - 2  # the new epoch wrote one record
+        assert position >= self.acknowledged, "an acknowledged block is gone"
+        snapshot = self.snapshots[position]
+        assert_recovered(ledger.recovered, snapshot)
+        assert_bodies(ledger, snapshot)
+        while ledger.maintenance_step():
+            pass
+        assert_bodies(ledger, snapshot)
+        again = opened(survivor.crash(self.random), OPTIONS)
+        assert_recovered(again.recovered, snapshot)
+        assert_bodies(again, snapshot)
+
+
+def commit(ledger: Ledger, work: Workload, cutter: Cutter) -> None:
+    cutter.snapshots = {cutter.acknowledged: cutter.snapshots[cutter.acknowledged]}
+    cutter.snapshots[ledger.builder.next_position - 1] = work.snapshot()
+    cutter.acknowledged = ledger.flush()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_cut_before_every_operation(seed: int) -> None:
+    disk = CutDisk()
+    ledger = opened(disk, OPTIONS)
+    cutter = Cutter(disk, seed)
+    work = Workload(ledger.builder, Random(seed))
+    work.define()
+    cutter.snapshots = {ledger.durable_through: Snapshot()}
+    cutter.acknowledged = ledger.durable_through
+    disk.before = cutter.cut
+    for step in range(1, STEPS):
+        work.step()
+        if step % STEPS_PER_BLOCK == 0:
+            commit(ledger, work, cutter)
+        if step % (STEPS_PER_BLOCK * ROUNDS_BETWEEN) == 0:
+            while ledger.maintenance_step():
+                pass
+    assert {"write", "sync", "rename", "remove", "create", "sync_names"} <= cutter.cuts.keys()
+
+
+def test_cut_while_starting() -> None:
+    """Recovery itself is cut off before each of its operations, and the next one finds the same."""
+    disk = CutDisk()
+    ledger = opened(disk, OPTIONS)
+    work = Workload(ledger.builder, Random(9))
+    work.define()
+    cutter = Cutter(disk, 9)
+    for _ in range(400):
+        work.step()
+    cutter.snapshots = {ledger.builder.next_position - 1: work.snapshot()}
+    ledger.flush()
+    for epoch in range(3):  # with every cut-off start more epochs without records may lie between
+        snapshot = next(iter(cutter.snapshots.values()))
+        cutter.snapshots = dict.fromkeys(range(2000), snapshot)
+        disk.before = cutter.cut
+        restarted = opened(disk, OPTIONS)
+        disk.before = None
+        assert restarted.epoch == epoch + 2
+        assert_recovered(restarted.recovered, snapshot)
+    assert cutter.cuts["write"] >= 3

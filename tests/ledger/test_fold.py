@@ -1,0 +1,87 @@
+"""Recovery equals the slow model, with or without checkpoints, after any history and restarts."""
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from postroom.ledger import Ledger, LedgerOptions
+from postroom.ledger.writer import InlineWriter
+from tests.ledger.workload import START_US, Workload, assert_bodies, assert_recovered
+from tests.simulation.disk import SimDisk
+
+SMALL = LedgerOptions(journal_file_bytes=64 << 10, reserve_bytes=0, retention_bytes=0)
+HISTORY = LedgerOptions(journal_file_bytes=64 << 10, reserve_bytes=0)
+
+
+def opened(disk: SimDisk, options: LedgerOptions) -> Ledger:
+    return Ledger.open(
+        Path("simulated"), options, START_US, disk=disk, writer=InlineWriter(disk), maintenance="manual"
+    )
+
+
+def run(ledger: Ledger, work: Workload, steps: int, maintenance: bool) -> None:
+    for step in range(steps):
+        work.step()
+        if step % 10 == 0:
+            ledger.flush()
+            if maintenance and step % 100 == 0:
+                while ledger.maintenance_step():
+                    pass
+    ledger.flush()
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("options", [SMALL, HISTORY], ids=["retention 0", "history"])
+@pytest.mark.parametrize("maintenance", [True, False], ids=["checkpoints", "full history"])
+def test_recovery_equals_model(seed: int, options: LedgerOptions, maintenance: bool) -> None:
+    disk = SimDisk()
+    ledger = opened(disk, options)
+    work = Workload(ledger.builder, Random(seed))
+    work.define()
+    for _ in range(3):
+        run(ledger, work, 700, maintenance)
+        snapshot = work.snapshot()
+        assert_bodies(ledger, snapshot)
+        disk = disk.copy()
+        ledger = opened(disk, options)
+        assert_recovered(ledger.recovered, snapshot)
+        assert_bodies(ledger, snapshot)
+        assert [queue for queue, _ in ledger.recovered.queues] == [1, 2, 3]
+        assert ledger.recovered.next_holder_id == work.next_holder
+        totals = {row.queue: row for row in ledger.recovered.totals}
+        assert {queue: totals[queue].arrived for queue in work.arrived} == work.arrived
+        for (queue, outcome), count in work.ended.items():
+            assert totals[queue].ended[outcome] == count
+        work.adopt(snapshot, ledger.builder)
+
+
+def test_checkpoints_give_what_the_whole_history_gives() -> None:
+    disk = SimDisk()
+    ledger = opened(disk, HISTORY)
+    work = Workload(ledger.builder, Random(42))
+    work.define()
+    run(ledger, work, 2500, maintenance=True)
+    whole = disk.copy()
+    checkpoints = [name for name in whole.names() if name.endswith(".checkpoint")]
+    assert checkpoints
+    for name in checkpoints:
+        whole.remove(name)
+    with_checkpoints = opened(disk.copy(), HISTORY).recovered
+    without = opened(whole, HISTORY).recovered
+    assert with_checkpoints.report.checkpoint_position > 0 == without.report.checkpoint_position
+    assert_recovered(with_checkpoints, work.snapshot())
+    assert_recovered(without, work.snapshot())
+    assert with_checkpoints.totals == without.totals
+    assert with_checkpoints.holders == without.holders
+
+
+def test_recovering_twice_gives_the_same() -> None:
+    disk = SimDisk()
+    ledger = opened(disk, SMALL)
+    work = Workload(ledger.builder, Random(7))
+    work.define()
+    run(ledger, work, 1500, maintenance=True)
+    for _ in range(3):
+        disk = disk.copy()
+        assert_recovered(opened(disk, SMALL).recovered, work.snapshot())
