@@ -241,6 +241,16 @@ class Backlog:
         self.chunks.append(Chunk(self._next_number, data, count, zones, objects, places))
         self._next_number += 1
 
+    def _tail_expiry_us(self) -> i64:
+        return earliest([*self._tail_zones, self._tail_zone_min]) if self._tail_expires else 0
+
+    def with_expired(self, now_us: i64) -> list[Chunk]:
+        """Chunks in which something has expired; the tail becomes one if it has."""
+        tail_us = self._tail_expiry_us()
+        if tail_us != 0 and tail_us <= now_us:
+            self._seal()
+        return [chunk for chunk in self.chunks if 0 < chunk.min_expiry_us <= now_us]
+
     def sealed(self) -> list[Chunk]:
         """All that waits, as chunks: the tail becomes one."""
         if self._tail_count > 0:
@@ -284,7 +294,7 @@ class Backlog:
 
     def min_expiry_us(self) -> i64:
         """Not later than the earliest expiry of any entry here; 0 if none expires."""
-        soonest = earliest([*self._tail_zones, self._tail_zone_min]) if self._tail_expires else i64(0)
+        soonest = self._tail_expiry_us()
         for chunk in self.chunks:
             if chunk.min_expiry_us != 0 and (soonest == 0 or chunk.min_expiry_us < soonest):
                 soonest = chunk.min_expiry_us

@@ -91,8 +91,8 @@ def _scan_backlog(core: Core, queue: Queue, backlog: Backlog, left: i64) -> i64:
     soonest = backlog.min_expiry_us()
     if soonest == 0 or soonest > core.now_us:
         return left
-    for chunk in backlog.sealed():
-        if left > 0 and chunk.min_expiry_us != 0 and chunk.min_expiry_us <= core.now_us:
+    for chunk in backlog.with_expired(core.now_us):
+        if left > 0:
             left = _scan_chunk(core, queue, backlog, chunk, left)
     backlog.drop_empty()
     return left

@@ -1,0 +1,225 @@
+"""A queue manager in a test: time is a number, the disk is a dictionary, and every record can be looked at."""
+
+from typing import Any
+
+import numpy as np
+
+from postroom.ledger.block import BlockBuilder
+from postroom.ledger.records import ARRIVAL, TRANSITION
+from postroom.manager.consumer import Consumer, Producer
+from postroom.manager.effects import Delivery, Effects, Sink
+from postroom.manager.entry import Entry
+from postroom.manager.manager import QueueManager
+from postroom.manager.options import ConsumerOptions, ManagerOptions, QueueDefinition
+from postroom.manager.queue import Queue
+from postroom.manager.transaction import Transaction
+from postroom.model.codes import Event, HolderKind, Outcome, State
+from postroom.model.message import MessageHead
+
+START_US = 1_700_000_000_000_000
+MS = 1000
+CHUNKED = 0x8000_0000
+
+ARRIVAL_DTYPE = np.dtype(ARRIVAL.numpy_fields())
+TRANSITION_DTYPE = np.dtype(TRANSITION.numpy_fields())
+
+
+class TestSink(Sink):
+    """Remembers what it was told."""
+
+    __test__ = False
+
+    def __init__(self, name: str = "") -> None:
+        super().__init__()
+        self.name = name
+        self.accepted: list[int] = []
+        self.settled: list[int] = []
+        self.rejected: list[tuple[int, str, str]] = []
+
+
+def a_head(
+    durable: bool = True, priority: int = 4, ttl_ms: int = -1, delay_ms: int = 0, due_ms: int = 0
+) -> MessageHead:
+    head = MessageHead()
+    head.durable = durable
+    head.priority = priority
+    head.ttl_ms = ttl_ms
+    head.delivery_delay_ms = delay_ms
+    head.delivery_time_ms = due_ms
+    return head
+
+
+class World:
+    """One queue manager; `turn` commits what was written and carries out the effects."""
+
+    def __init__(self, options: ManagerOptions | None = None) -> None:
+        self.options = options or ManagerOptions()
+        self.builder = BlockBuilder()
+        self.manager = QueueManager(self.options, self.builder)
+        self.now_us = START_US
+        self.bodies: dict[int, bytes] = {}
+        self.arrivals: list[Any] = []
+        self.transitions: list[Any] = []
+        self.details: list[bytes] = []
+        """Of the transitions, by index."""
+        self.delivered: list[Delivery] = []
+        self.drained: list[Consumer] = []
+        self.detached: list[tuple[Consumer, str]] = []
+        self.fetches = 0
+        self._chunks: dict[int, bytes] = {}
+        self._producer = self.manager.open_producer("sender", "test", "")
+        self._tokens = 0
+
+    # Shorthands.
+
+    def queue(self, name: str = "q", **definition: Any) -> Queue:
+        return self.manager.create_queue(QueueDefinition(name=name, **definition), self.now_us)
+
+    def put(
+        self,
+        queue: Queue,
+        body: bytes = b"body",
+        sink: TestSink | None = None,
+        transaction: Transaction | None = None,
+        producer: Producer | None = None,
+        **head: Any,
+    ) -> int:
+        """Put a message; returns its token."""
+        self._tokens += 1
+        self.manager.put(
+            producer or self._producer,
+            queue,
+            a_head(**head),
+            body,
+            sink or TestSink(),
+            self._tokens,
+            self.now_us,
+            transaction,
+        )
+        return self._tokens
+
+    def consumer(self, queue: Queue, credit: int = 0, **options: Any) -> Consumer:
+        consumer = self.manager.open_consumer(
+            queue, TestSink("consumer"), ConsumerOptions(**options), self.now_us
+        )
+        if credit:
+            self.manager.set_credit(consumer, credit, False, self.now_us)
+        return consumer
+
+    def credit(self, consumer: Consumer, credit: int, drain: bool = False) -> None:
+        self.manager.set_credit(consumer, credit, drain, self.now_us)
+
+    def accept(self, consumer: Consumer, entry: Entry, transaction: Transaction | None = None) -> None:
+        self.manager.accept(consumer, entry, self.now_us, -1, transaction)
+
+    def release(self, consumer: Consumer, entry: Entry) -> None:
+        self.manager.release(consumer, entry, self.now_us)
+
+    def fail(self, consumer: Consumer, entry: Entry, not_here: bool = False) -> None:
+        self.manager.modify(consumer, entry, True, not_here, None, self.now_us)
+
+    def close(self, consumer: Consumer, lost: bool = False) -> None:
+        self.manager.close_consumer(consumer, self.now_us, lost)
+
+    # Turns and time.
+
+    def turn(self, ms: int = 0) -> list[bytes]:
+        """Let ``ms`` pass, commit, carry out effects until nothing more comes; returns the bodies delivered."""
+        self.now_us += ms * MS
+        delivered: list[bytes] = []
+        for _ in range(10_000):
+            deadline_us = self.manager.next_deadline_us()
+            if deadline_us and deadline_us <= self.now_us:
+                self.manager.on_time(self.now_us)
+            effects = self.manager.take_effects()
+            wrote = self._commit()
+            if not wrote and effects.empty():
+                return delivered
+            delivered += self._carry_out(effects)
+        raise AssertionError("the turns don't come to an end")
+
+    def _commit(self) -> bool:
+        last = 0
+        while (parts := self.builder.take()) is not None:
+            last = parts.last_position
+            self._keep(parts)
+        if last:
+            self.manager.durable(last, self.now_us)
+        return bool(last)
+
+    def _keep(self, parts: Any) -> None:
+        transitions = np.frombuffer(parts.transitions, TRANSITION_DTYPE)
+        for row in transitions:
+            self.transitions.append(row)
+            detail = parts.names[row["detail_offset"] : row["detail_offset"] + row["detail_len"]]
+            if row["type"] == 12 and row["detail_len"]:
+                at = row["detail_offset"]
+                chunk = parts.bodies[at : at + row["detail_len"]]
+                self._chunks[row["serial"]] = self._chunks.get(row["serial"], b"") + chunk
+            self.details.append(detail)
+        for row in np.frombuffer(parts.arrivals, ARRIVAL_DTYPE):
+            self.arrivals.append(row)
+            serial, offset = int(row["position"]), int(row["body_offset"])
+            if row["body_serial"] == serial and row["flags"] & 2:
+                if offset & CHUNKED:
+                    self.bodies[serial] = self._chunks.pop(int(row["upload"]))
+                else:
+                    self.bodies[serial] = parts.bodies[offset : offset + int(row["body_len"])]
+
+    def _carry_out(self, effects: Effects) -> list[bytes]:
+        for fetch in effects.fetches:
+            self.fetches += 1
+            bodies = [self.bodies[serial][:size] for serial, _, size in fetch.wanted]
+            self.manager.fetched(fetch.entries, bodies, self.now_us)
+        for run in effects.accepted:
+            assert isinstance(run.sink, TestSink)
+            run.sink.accepted += range(run.first, run.last + 1)
+        for run in effects.settled:
+            assert isinstance(run.sink, TestSink)
+            run.sink.settled += range(run.first, run.last + 1)
+        for refused in effects.rejected:
+            assert isinstance(refused.sink, TestSink)
+            refused.sink.rejected.append((refused.token, refused.condition, refused.description))
+        sent = [delivery for delivery in effects.deliveries if not delivery.consumer.closed]
+        self.delivered += sent
+        self.drained += effects.drained
+        self.detached += [(gone.consumer, gone.condition) for gone in effects.detached]
+        return [delivery.body for delivery in sent]
+
+    # Looking.
+
+    def held(self, consumer: Consumer) -> list[Entry]:
+        return sorted(consumer.held, key=lambda entry: (-entry.priority, entry.place, entry.ordinal))
+
+    def last(self, body: bytes) -> Delivery:
+        """The latest delivery of that body."""
+        return next(delivery for delivery in reversed(self.delivered) if delivery.body == body)
+
+    def events(self, queue: Queue | None = None) -> list[tuple[str, str, str]]:
+        """Entry events so far as (event, to_state, outcome)."""
+        return [
+            (Event(row["event"]).name, State(row["to_state"]).name, Outcome(row["outcome"]).name)
+            for row in self.transitions
+            if row["type"] == 1 and (queue is None or row["queue"] == queue.id)
+        ]
+
+    def holder_events(self) -> list[tuple[int, str]]:
+        """(record type, holder kind) of what was opened and closed."""
+        return [
+            (int(row["type"]), HolderKind(row["holder_kind"]).name)
+            for row in self.transitions
+            if 8 <= row["type"] <= 11
+        ]
+
+
+def recount(queue: Queue) -> dict[str, int]:
+    """Depth by state, counted from what is really there: for comparison with the statistics."""
+    available = sum(int(band.count()) for band in queue.bands)
+    consumers = [entry for consumer in queue.consumers for entry in consumer.held]
+    held = [*consumers, *queue.held]
+    return {
+        "current": available,
+        "held": len(held),
+        "delayed": len(queue.delayed),
+        "held_bytes": sum(int(entry.body_len) for entry in held),
+    }
