@@ -7,6 +7,8 @@ choosing, or cuts.
 from random import Random
 from typing import Protocol
 
+from librt.strings import BytesWriter
+
 from postroom.amqp.connection import Connection
 from postroom.amqp.events import (
     DispositionReceived,
@@ -29,11 +31,12 @@ from postroom.amqp.outcomes import (
 )
 from postroom.amqp.performatives import Coordinator, Source, Target
 from postroom.amqp.receiver import ReceiverLink
-from postroom.amqp.sections import Data, Header, Message, Value, decode_message
+from postroom.amqp.sections import Data, Header, Message, decode_message
 from postroom.amqp.sender import SenderLink
 from postroom.server.binding import ConnectionBinding
 from tests.simulation.oracle import Answer, Fate, Oracle, Unit
 
+AMQP_VALUE_SECTION = b"\x00\x53\x77"
 RCV_SECOND = 1
 SND_SETTLED = 1
 MAX_UNSETTLED = 40
@@ -158,7 +161,7 @@ class Consumer(Actor):
         super().__init__(world, name, binding)
         self.queue = queue or world.random.choice(world.queues)
         self.second = world.random.random() < 0.5
-        self.presettled = not self.second and world.random.random() < 0.1
+        self.presettled = not (self.second or queue) and world.random.random() < 0.1
         self.link: ReceiverLink = self.session.attach_receiver(
             f"{name}-in",
             Source(address=self.queue),
@@ -174,9 +177,14 @@ class Consumer(Actor):
         if not self.link.attached:
             return
         if random.random() < 0.4 and len(self.held) < MAX_UNSETTLED:
-            self.link.flow(random.randrange(1, 10), drain=random.random() < 0.2)
+            self.ask(random.randrange(1, 30), random.random() < 0.2)
         elif self.held:
             self.settle_some()
+
+    def ask(self, credit: int, drain: bool) -> None:
+        if credit < self.link.credit:
+            self.world.oracle.deliveries_returned(self.queue, False)
+        self.link.flow(credit, drain=drain)
 
     def settle_some(self) -> None:
         random = self.world.random
@@ -228,7 +236,7 @@ class Consumer(Actor):
     def gone(self) -> None:
         for fate in self.held.values():
             fate.order_perturbed = True
-        self.world.oracle.consumer_gone(self.queue)
+        self.world.oracle.deliveries_returned(self.queue, self.presettled)
 
 
 class Transactor(Producer):
@@ -261,10 +269,12 @@ class Transactor(Producer):
             unit.decision = "rolling back"
             self.request(Discharge(self.txn_id, True), "roll back")
 
-    def request(self, body: object, context: str) -> None:
+    def request(self, body: Declare | Discharge, context: str) -> None:
         self.requests += 1
-        payload = Message(body=Value(body)).encode()
-        self.control.send(payload, self.requests.to_bytes(4, "big"), False, context=context)
+        payload = BytesWriter()
+        payload.write(AMQP_VALUE_SECTION)
+        body.write(payload)
+        self.control.send(payload.getvalue(), self.requests.to_bytes(4, "big"), False, context=context)
 
     def answered(self, context: object, state: DeliveryState | None) -> None:
         if context == "declare" and isinstance(state, Declared):

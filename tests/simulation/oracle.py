@@ -43,7 +43,7 @@ class Fate:
     order_perturbed: bool = False
 
 
-@dataclass
+@dataclass(eq=False)
 class Unit:
     """A transaction: its messages stand or fall together."""
 
@@ -116,11 +116,15 @@ class Oracle:
         """The broker has answered a consumer's outcome: it holds from now on."""
         fate.settled_by = outcome
 
-    def consumer_gone(self, queue: str) -> None:
-        """What was on its way to it goes back unseen, so it may come after newer ones."""
+    def deliveries_returned(self, queue: str, lost: bool) -> None:
+        """What was on its way to a consumer goes back unseen, so it may come after newer ones.
+
+        ``lost``: the consumer is gone and took pre-settled, so what was on its way is nowhere.
+        """
         for fate in self.fates.values():
-            if fate.queue == queue and not fate.deliveries:
+            if queue in (fate.queue, self.dead_letter_queue) and not fate.settled_by:
                 fate.order_perturbed = True
+                fate.lost_possible = fate.lost_possible or lost
 
     def crashed(self) -> None:
         """The process is gone: what was unanswered stays unknown, non-persistent messages may be lost."""
@@ -160,7 +164,7 @@ class Oracle:
             self._check_final(fate, places.pop(fate.id, []), now_us)
         if places:
             raise Broken(f"messages {sorted(places)[:5]} are on queues and were never sent")
-        for unit in {id(f.unit): f.unit for f in self.fates.values() if f.unit is not None}.values():
+        for unit in {fate.unit for fate in self.fates.values() if fate.unit is not None}:
             _check_unit(unit, remaining)
 
     def _check_final(self, fate: Fate, places: list[str], now_us: int) -> None:
@@ -183,6 +187,6 @@ def _check_unit(unit: Unit, remaining: dict[str, list[int]]) -> None:
     if unit.decision != "unknown":
         return
     left = {id for ids in remaining.values() for id in ids}
-    seen = [f.id in left or f.deliveries > 0 for f in unit.sent if f.durable and not f.expiry_us]
+    seen = [f.id in left or f.deliveries > 0 for f in unit.sent if not (f.lost_possible or f.expiry_us)]
     if any(seen) and not all(seen):
         raise Broken(f"of the transaction's messages {[f.id for f in unit.sent]} only some are there: {seen}")

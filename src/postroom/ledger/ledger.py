@@ -13,7 +13,7 @@ from postroom.ledger.dictionary import Dictionary
 from postroom.ledger.disk import Disk, RealDisk
 from postroom.ledger.errors import LedgerFailed
 from postroom.ledger.files import Listing, journal_name
-from postroom.ledger.headers import FileHeader, new_id
+from postroom.ledger.headers import FileHeader, Seal, new_id
 from postroom.ledger.image import EventsImage
 from postroom.ledger.journal import Job, Journal
 from postroom.ledger.maintenance import Maintenance
@@ -43,6 +43,8 @@ class Ledger:
         self._writer = writer
         self._lock = threading.Lock()
         self._job: Job | None = None
+        self._succeeded: Seal | None = None
+        """The end of the file before the active one, while the active one is not yet durable."""
         self._failed = False
         dictionary: Dictionary = found.state.dictionary.copy()
         self.builder = BlockBuilder(header.first_position, header.time_us)
@@ -191,13 +193,16 @@ class Ledger:
             self._job = job
         if job.file_number != before.file_number:
             self._learn_file()
-            self._maintenance.roll(before.file_number, before)
+            self._succeeded = before
         self._writer.submit(job.file, job.offset, job.parts, job.sync_names)
         return True
 
     def _written(self, job: Job) -> None:
         self._journal.written(job)
         self._job = None
+        if self._succeeded is not None:  # sealed only now: a journal must be left whatever happens to its successor
+            self._maintenance.roll(self._succeeded.file_number, self._succeeded)
+            self._succeeded = None
 
     def _guarded(self, action: Callable[[], T]) -> T:
         try:
