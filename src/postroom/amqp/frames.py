@@ -16,13 +16,15 @@ from mypy_extensions import i64
 from postroom.amqp import constructors as c
 from postroom.amqp import descriptors as d
 from postroom.amqp.composite import Performative
-from postroom.amqp.errors import FramingError, ProtocolHeaderError
+from postroom.amqp.errors import EncodeError, FramingError, ProtocolHeaderError
+from postroom.amqp.field_writer import in_range
 from postroom.amqp.outcomes import Accepted, DeliveryState
 from postroom.amqp.performatives import read_performative
 from postroom.amqp.reader import Reader
 from postroom.amqp.sasl import SaslFrame, read_sasl
 from postroom.amqp.scalars import write_u16, write_u32
 from postroom.amqp.transfers import Disposition, Flow, Transfer
+from postroom.amqp.types import MAX_UINT
 
 FRAME_HEADER_BYTES: Final = 8
 MIN_MAX_FRAME_BYTES: Final = 512
@@ -249,12 +251,13 @@ def write_sasl_frame(w: BytesWriter, body: SaslFrame) -> None:
 def _write_uint(w: BytesWriter, value: i64) -> None:
     if value == 0:
         w.append(c.UINT_0)
-    elif value < 256:
+    elif 0 < value < 256:
         w.append(c.UINT_8)
         w.append(value)
     else:
+        number = in_range(value, MAX_UINT, "uint")
         w.append(c.UINT)
-        write_u32(w, value)
+        write_u32(w, number)
 
 
 def _write_uint_or_null(w: BytesWriter, value: int | None) -> None:
@@ -297,6 +300,8 @@ def write_transfer(
     ``tag`` is at most MAX_FAST_TAG_BYTES long, which is also the specification's limit. What is not here
     (state, resume, aborted, the frames after a delivery's first) goes through :func:`write_frame`.
     """
+    if len(tag) > MAX_FAST_TAG_BYTES:
+        raise EncodeError(f"a delivery-tag of {len(tag)} bytes; at most {MAX_FAST_TAG_BYTES} are allowed")
     start = _begin_frame(w, FRAME_TYPE_AMQP, channel)
     place = _begin_list(w, d.TRANSFER, 6 if more else 5)
     _write_uint(w, handle)
@@ -346,25 +351,20 @@ def _write_disposition_fields(w: BytesWriter, role: bool, first: i64, last: i64,
 
 
 def write_flow(w: BytesWriter, channel: i64, flow: Flow) -> None:
-    """Appends a frame with a flow."""
-    if flow.properties is not None:
+    """Appends a frame with a flow; fast for one that speaks of a link and has no properties."""
+    if flow.handle is None or flow.properties is not None:
         return write_frame(w, channel, flow)
     start = _begin_frame(w, FRAME_TYPE_AMQP, channel)
-    place = _begin_list(w, d.FLOW, 4 if flow.handle is None and not flow.echo else 10)
+    place = _begin_list(w, d.FLOW, 10)
     _write_uint_or_null(w, flow.next_incoming_id)
     _write_uint(w, flow.incoming_window)
     _write_uint(w, flow.next_outgoing_id)
     _write_uint(w, flow.outgoing_window)
-    if flow.handle is not None or flow.echo:
-        _write_link_fields(w, flow)
-    _end_list(w, place)
-    return _end_frame(w, start)
-
-
-def _write_link_fields(w: BytesWriter, flow: Flow) -> None:
-    _write_uint_or_null(w, flow.handle)
+    _write_uint(w, flow.handle)
     _write_uint_or_null(w, flow.delivery_count)
     _write_uint_or_null(w, flow.link_credit)
     _write_uint_or_null(w, flow.available)
     w.append(c.TRUE if flow.drain else c.FALSE)
     w.append(c.TRUE if flow.echo else c.FALSE)
+    _end_list(w, place)
+    return _end_frame(w, start)
