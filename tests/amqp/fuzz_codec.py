@@ -22,6 +22,7 @@ from postroom.amqp.composite import Error
 from postroom.amqp.errors import DecodeError, FramingError, ProtocolHeaderError
 from postroom.amqp.frames import (
     AMQP_HEADER,
+    FRAME_TYPE_SASL,
     NO_PROTOCOL,
     SASL_HEADER,
     FrameDecoder,
@@ -151,10 +152,10 @@ def corpus() -> list[bytes]:
     stream.write(SASL_HEADER)
     for body in SASL:
         write_sasl_frame(stream, body)
-    stream.write(AMQP_HEADER)
+    frames = BytesWriter()
     for performative in PERFORMATIVES:
-        write_frame(stream, 1, performative, b"payload" if isinstance(performative, Transfer) else b"")
-    inputs.append(stream.getvalue())
+        write_frame(frames, 1, performative, b"payload" if isinstance(performative, Transfer) else b"")
+    inputs += [frames.getvalue(), stream.getvalue() + AMQP_HEADER + frames.getvalue()]
     inputs += [b"\0user\0password", b"\x00\x53\x32\xc0\x06\x02\xa0\x01t\x41", b"\x00\x53\x31\x45"]
     return inputs
 
@@ -216,14 +217,22 @@ def fuzz_stream(data: bytes) -> None:
     protocol = NO_PROTOCOL
     for start in range(0, len(data), step):
         decoder.feed(data[start : start + step])
+        protocol = _pull(decoder, protocol)
+
+
+def _pull(decoder: FrameDecoder, protocol: int) -> int:
+    """Reads all that is there; after a SASL outcome the next protocol header comes."""
+    while True:
         if protocol == NO_PROTOCOL:
             protocol = decoder.read_protocol_header()
-        while protocol != NO_PROTOCOL and decoder.next():
-            if decoder.frame_type == 1:
-                decoder.sasl_body()
-            elif not decoder.is_empty:
-                decoder.performative()
-                decoder.payload()
+        if protocol == NO_PROTOCOL or not decoder.next():
+            return protocol
+        if decoder.frame_type == FRAME_TYPE_SASL:
+            if isinstance(decoder.sasl_body(), SaslOutcome):
+                protocol = NO_PROTOCOL
+        elif not decoder.is_empty:
+            decoder.performative()
+            decoder.payload()
 
 
 def fuzz_frames(data: bytes) -> None:
