@@ -220,8 +220,11 @@ class BodyStore:
         return file is not None
 
     def read(self, wanted: list[tuple[int, int, int]]) -> list[bytes]:
-        """Bodies by (body_serial, body_offset, body_len), in that order. Raises LedgerCorrupt."""
-        found: list[bytes | None] = [None] * len(wanted)
+        """Bodies by (body_serial, body_offset, body_len), in that order; b"" where compaction took one away.
+
+        Only bodies of entries that have ended are taken away. Raises LedgerCorrupt where one is damaged.
+        """
+        found: list[bytes] = [b""] * len(wanted)
         plain: list[tuple[int, Want]] = []
         for row, (serial, offset, length) in enumerate(wanted):
             if offset & CHUNKED_OFFSET:
@@ -231,10 +234,10 @@ class BodyStore:
         pieces = self.read_pieces([want for _, want in plain])
         for (row, want), piece in zip(plain, pieces, strict=True):
             found[row] = self._checked(want, piece)
-        return [body for body in found if body is not None]
+        return found
 
     def read_pieces(self, wants: list[Want]) -> list[bytes]:
-        """Stretches of heaps, unchecked. Raises LedgerCorrupt where there is no such place."""
+        """Stretches of heaps, unchecked; b"" where no file has it any more."""
         pieces: list[bytes] = [b""] * len(wants)
         todo: list[int] = []
         for row, want in enumerate(wants):
@@ -247,12 +250,12 @@ class BodyStore:
             if not todo:
                 break
             todo = self._read_from_files(wants, todo, pieces)
-        if todo:
-            raise LedgerCorrupt(self._disk.describe(""), 0, f"no file holds the body of {wants[todo[0]].key}")
         return pieces
 
     def _read_chunked(self, serial: int, offset: int, length: int) -> bytes:
         chunks = self.chunk_list(serial, offset)
+        if not chunks:
+            return b""
         pieces = self.read_pieces([Want(key, at, size + BODY_TRAILER_BYTES) for key, at, size in chunks])
         checked = [self._checked(Want(*chunk), piece) for chunk, piece in zip(chunks, pieces, strict=True)]
         body = b"".join(checked)
@@ -261,8 +264,10 @@ class BodyStore:
         return body
 
     def chunk_list(self, serial: int, offset: int) -> list[tuple[int, int, int]]:
-        """(position, offset, bytes) of the chunks of a large body."""
+        """(position, offset, bytes) of the chunks of a large body; empty if it was taken away."""
         head = self.read_pieces([Want(serial, offset, CHUNK_LIST_HEADER_BYTES)])[0]
+        if not head:
+            return []
         count, crc = int.from_bytes(head[:4], "little"), int.from_bytes(head[4:8], "little")
         size = CHUNK_LIST_HEADER_BYTES + count * CHUNK_REFERENCE_BYTES
         references = self.read_pieces([Want(serial, offset, size)])[0][CHUNK_LIST_HEADER_BYTES:]
@@ -272,6 +277,8 @@ class BodyStore:
         return list(zip(rows["key"].tolist(), rows["offset"].tolist(), rows["size"].tolist(), strict=True))
 
     def _checked(self, want: Want, piece: bytes) -> bytes:
+        if not piece:
+            return b""
         body, trailer = piece[:-BODY_TRAILER_BYTES], piece[-BODY_TRAILER_BYTES:]
         if len(piece) < BODY_TRAILER_BYTES or crc32(body).to_bytes(BODY_TRAILER_BYTES, "little") != trailer:
             raise self._damaged(want.key, "its CRC is wrong")
@@ -315,9 +322,8 @@ class BodyStore:
             return False
         stretches = []
         for row, (start, size) in zip(rows, places, strict=True):
-            if start < 0:
-                raise LedgerCorrupt(self._disk.describe(file.name()), 0, f"no body of {wants[row].key} in it")
-            stretches.append((start, min(size, wants[row].size), row))
+            if start >= 0:
+                stretches.append((start, min(size, wants[row].size), row))
         stretches.sort()
         at = 0
         while at < len(stretches):

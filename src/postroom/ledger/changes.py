@@ -27,7 +27,10 @@ _GROUP_TYPES: Final = (int(RecordType.GROUP_EVENT), int(RecordType.DECISION))
 
 
 class Changes:
-    """Entry changes in order of (position, ordinal). Fields as in ``records.TRANSITION``."""
+    """Entry changes in order of (position, ordinal). Fields as in ``records.TRANSITION``.
+
+    Other records may lie among them: they name no entry that could be live (queue 0), so they change nothing.
+    """
 
     def __init__(self, rows: Array, ordinals: Array | None) -> None:
         self.rows = rows
@@ -43,7 +46,7 @@ class Changes:
 def change_batches(image: EventsImage) -> Iterator[Changes]:
     """All entry changes of a file in order, at most about BATCH_ROWS at a time."""
     transitions = image.own_transitions()
-    grouped = np.isin(transitions["type"], _GROUP_TYPES)
+    grouped = (image.own_types == _GROUP_TYPES[0]) | (image.own_types == _GROUP_TYPES[1])
     for start, end in _spans(transitions, grouped, image.names):
         batch = _changes(transitions[start:end], grouped[start:end], image.names)
         if len(batch.rows):
@@ -64,10 +67,9 @@ def _spans(transitions: Array, grouped: Array, names: memoryview) -> Iterator[tu
 
 
 def _changes(transitions: Array, grouped: Array, names: memoryview) -> Changes:
-    single = transitions["type"] == RecordType.ENTRY_EVENT
-    rows = transitions if single.all() else transitions[single]
     if not grouped.any():
-        return Changes(rows, None)
+        return Changes(transitions, None)
+    rows = transitions[~grouped]
     pieces, ordinals = [rows], [np.zeros(len(rows), np.uint32)]
     for record in transitions[grouped]:
         expanded = _expand(record, names)

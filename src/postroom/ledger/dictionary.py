@@ -77,10 +77,16 @@ class Dictionary:
         return SealedParts(first_position, first_position - 1, time_us, b"", transitions, details, b"", [])
 
 
-def records_from(transitions: Array, names: memoryview) -> Iterable[DictionaryRecord]:
-    """The dictionary records among `transitions`, in order, with details from the heap `names`."""
+def records_from(
+    transitions: Array, names: memoryview, types: Array | None = None
+) -> Iterable[DictionaryRecord]:
+    """The dictionary records among `transitions`, in order, with details from the heap `names`.
+
+    `types`: the type column, where the caller has it in one piece.
+    """
     low, high = DICTIONARY_TYPES
-    for row in transitions[(transitions["type"] >= low) & (transitions["type"] <= high)]:
+    types = transitions["type"] if types is None else types
+    for row in transitions[(types >= low) & (types <= high)]:
         start, length = int(row["detail_offset"]), int(row["detail_len"])
         detail = bytes(names[start : start + length])
         yield DictionaryRecord(int(row["type"]), int(row["position"]), row.tobytes(), detail)

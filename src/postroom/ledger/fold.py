@@ -20,6 +20,7 @@ from postroom.ledger.state import (
     FoldState,
     KeySpace,
     arrives_plain,
+    distinct,
     find,
     rows_are_plain,
     rows_from_arrivals,
@@ -46,7 +47,7 @@ def fold_image(state: FoldState, image: EventsImage, source: Arrivals) -> None:
 
 
 def _fold_dictionary(state: FoldState, image: EventsImage) -> None:
-    for record in records_from(image.own_transitions(), image.names):
+    for record in records_from(image.own_transitions(), image.names, image.own_types):
         subject = subject_id(record.record, record.type)
         if record.type in (QUEUES, RecordType.QUEUE_DELETED):
             state.next_queue_id = max(state.next_queue_id, subject + 1)
@@ -62,7 +63,7 @@ def _fold_dictionary(state: FoldState, image: EventsImage) -> None:
 def _fold_chunks(state: FoldState, image: EventsImage) -> None:
     """Chunks of uploads: added, ended with their message, or dead (aborted, or unfinished at a restart)."""
     transitions = image.own_transitions()
-    types = transitions["type"]
+    types = image.own_types
     if (types == RecordType.EPOCH_OPENED).any():
         state.chunks = state.chunks[state.chunks["serial"] != 0]
     records = transitions[types == RecordType.BODY_CHUNK]
@@ -115,8 +116,9 @@ def _add_entries(state: FoldState, image: EventsImage, indexes: Array, queues: A
 
 def _merge_plain(state: FoldState, file_number: int, indexes: Array, queues: Array) -> None:
     """Add indexes of one file to the plain entries of their queues."""
-    for queue in np.unique(queues).tolist():
-        own = indexes[queues == queue]
+    distinct_queues = distinct(queues).tolist()
+    for queue in distinct_queues:
+        own = indexes if len(distinct_queues) == 1 else indexes[queues == queue]
         old = state.plain.get((file_number, queue))
         joined = own if old is None else np.union1d(old, own)
         state.set_plain(file_number, queue, joined)
@@ -133,7 +135,7 @@ class _Keys:
     def __init__(self, batch: Changes, extra_queues: Array) -> None:
         rows = batch.rows
         serials, queues = np.ascontiguousarray(rows["serial"]), np.ascontiguousarray(rows["queue"])
-        self.space = KeySpace(np.concatenate([np.unique(queues), extra_queues]))
+        self.space = KeySpace(np.concatenate([distinct(queues), extra_queues]))
         keys = self.space.encode(serials, queues)
         self.order = np.argsort(keys, kind="stable")
         ordered = keys[self.order]
@@ -167,7 +169,7 @@ class _Keys:
 
 
 def _apply(state: FoldState, batch: Changes, source: Arrivals) -> None:
-    keys = _Keys(batch, np.unique(state.explicit["queue"]))
+    keys = _Keys(batch, distinct(state.explicit["queue"]))
     explicit_keys = keys.space.encode(state.explicit["serial"], state.explicit["queue"])
     in_explicit = find(explicit_keys, keys.keys)
     files = np.where(in_explicit >= 0, -1, state.file_of(keys.serials))
@@ -193,17 +195,32 @@ def _take_plain(state: FoldState, keys: _Keys, files: Array, source: Arrivals) -
         at = find(source(file_number)["position"], keys.serials[rows])
         rows, at = rows[at >= 0], at[at >= 0]
         queues = keys.queues[rows]
-        for queue in np.unique(queues).tolist():
+        for queue in distinct(queues).tolist():
             plain = state.plain.get((file_number, queue))
-            if plain is None:
-                continue
-            own = queues == queue
-            where = find(plain, at[own])
-            found[rows[own]] = np.where(where >= 0, at[own], -1)
-            stays = np.ones(len(plain), np.bool_)
-            stays[where[where >= 0]] = False
-            state.set_plain(file_number, queue, plain[stays])
+            if plain is not None:
+                own = queues == queue
+                stays, taken = _without(plain, at[own])
+                state.set_plain(file_number, queue, stays)
+                found[rows[own]] = np.where(taken, at[own], -1)
     return found
+
+
+def _without(plain: Array, indexes: Array) -> tuple[Array, Array]:
+    """The ascending `plain` without these indexes, and which of them it had."""
+    if len(indexes) < len(plain) // _FEW:
+        where = find(plain, indexes)
+        stays = np.ones(len(plain), np.bool_)
+        stays[where[where >= 0]] = False
+        return plain[stays], where >= 0
+    is_plain = np.zeros(max(int(plain[-1]), int(indexes.max())) + 1, np.bool_)
+    is_plain[plain] = True
+    taken = is_plain[indexes]
+    is_plain[indexes] = False
+    return np.flatnonzero(is_plain), taken
+
+
+_FEW: Final = 64
+"""Below this share of the whole a search is quicker than a table."""
 
 
 def _surviving_rows(
@@ -288,17 +305,19 @@ def _totals_rows(state: FoldState, queues: Array) -> Array:
 
 
 def _count_arrived(state: FoldState, queues: Array, body_bytes: Array) -> None:
-    seen, counts = np.unique(queues, return_counts=True)
+    seen = distinct(queues)
     rows = _totals_rows(state, seen)
-    state.totals["arrived"][rows] += counts.astype(np.uint64)
-    sums = np.bincount(np.searchsorted(seen, queues), weights=body_bytes)
+    at = np.searchsorted(seen, queues) if len(seen) > 1 else np.zeros(len(queues), np.int64)
+    state.totals["arrived"][rows] += np.bincount(at, minlength=len(seen)).astype(np.uint64)
+    sums = np.bincount(at, weights=body_bytes, minlength=len(seen))
     state.totals["arrived_bytes"][rows] += sums.astype(np.uint64)
 
 
 def _count_ended(state: FoldState, queues: Array, outcomes: Array) -> None:
-    seen, at = np.unique(queues, return_inverse=True)
+    seen = distinct(queues)
     if not len(seen):
         return
+    at = np.searchsorted(seen, queues)
     counts = np.bincount(at * OUTCOME_SLOTS + outcomes, minlength=len(seen) * OUTCOME_SLOTS)
     rows = _totals_rows(state, seen)
     state.totals["ended"][rows] += counts.reshape(len(seen), OUTCOME_SLOTS).astype(np.uint64)

@@ -51,6 +51,10 @@ class EventsImage:
     names: memoryview
     blocks: Array
 
+    def __post_init__(self) -> None:
+        self.own_types = np.ascontiguousarray(self.own_transitions()["type"])
+        """RecordType of each of the file's own transitions."""
+
     def own_transitions(self) -> Array:
         """Without the dictionary."""
         return self.transitions[self.dictionary_count :]

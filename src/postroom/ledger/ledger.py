@@ -141,7 +141,11 @@ class Ledger:
         return self._journal.durable_through
 
     def read_bodies(self, wanted: list[tuple[int, int, int]]) -> list[bytes]:
-        """Bodies by (body_serial, body_offset, body_len), in that order; any thread. Raises LedgerCorrupt."""
+        """Bodies by (body_serial, body_offset, body_len), in that order, in any thread.
+
+        b"" stands for a body that compaction took away: its entries had ended before. (A stored message is
+        never empty, so for a live entry b"" is corruption.) Raises LedgerCorrupt where a body is damaged.
+        """
         return self._store.read(wanted)
 
     def maintenance_step(self) -> bool:
@@ -200,7 +204,9 @@ class Ledger:
     def _written(self, job: Job) -> None:
         self._journal.written(job)
         self._job = None
-        if self._succeeded is not None:  # sealed only now: a journal must be left whatever happens to its successor
+        if (
+            self._succeeded is not None
+        ):  # sealed only now: a journal must be left whatever happens to its successor
             self._maintenance.roll(self._succeeded.file_number, self._succeeded)
             self._succeeded = None
 

@@ -88,15 +88,34 @@ class KeySpace:
     """(serial, queue) pairs as single sortable numbers, for the queues of one fold step."""
 
     def __init__(self, queues: Array) -> None:
-        self._queues = np.unique(queues)
-        self._bits = max(1, len(self._queues).bit_length())
+        self._queues = distinct(queues)
+        self._bits = len(self._queues).bit_length()
+        self._ranks: Array | None = None
+        if len(self._queues) and self._queues[-1] < _TABLE_LIMIT:
+            self._ranks = np.zeros(int(self._queues[-1]) + 1, np.uint64)
+            self._ranks[self._queues] = np.arange(len(self._queues))
 
     def encode(self, serials: Array, queues: Array) -> Array:
         """A number for each pair; pairs of a queue that this space doesn't know must not be asked for."""
         if len(serials) and int(serials.max()).bit_length() + self._bits > 64:
             raise LedgerError("positions and queues together need more than 64 bits")
-        rank = np.searchsorted(self._queues, queues).astype(np.uint64)
+        if self._ranks is not None:
+            rank = self._ranks[queues]
+        else:
+            rank = np.searchsorted(self._queues, queues).astype(np.uint64)
         return (serials.astype(np.uint64) << np.uint64(self._bits)) | rank
+
+
+def distinct(values: Array) -> Array:
+    """The different values, ascending; quick for small ones, which ids of queues are."""
+    if not len(values) or values.max() >= _TABLE_LIMIT:
+        return np.unique(values)
+    seen = np.zeros(int(values.max()) + 1, np.bool_)
+    seen[values] = True
+    return np.flatnonzero(seen).astype(values.dtype)
+
+
+_TABLE_LIMIT: Final = 1 << 22
 
 
 def find(sorted_keys: Array, wanted: Array) -> Array:
