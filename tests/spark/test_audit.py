@@ -12,7 +12,7 @@ from postroom.spark.relation import legal_rows, legal_transitions
 from tests.ledger.making import E, H, LedgerMaker, O, S
 from tests.spark.conftest import events_of
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 
 def _clean(maker: LedgerMaker) -> None:

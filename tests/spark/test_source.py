@@ -17,7 +17,7 @@ from postroom.spark.source import EVENTS_STRUCT, SourceOptionError, read_options
 from tests.ledger.making import CONSUMER, START_US, E, LedgerMaker, O, S
 from tests.spark.conftest import events_of
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 
 def _batch_rows(folder: Path, records: int = 1_000_000) -> list[dict[str, Any]]:

@@ -3,15 +3,29 @@
 import os
 import sys
 from pathlib import Path
+from typing import Final
 
 from pyspark.sql import SparkSession
 
-DRIVER_MEMORY = "1g"
+DRIVER_MEMORY: Final = "1g"
+
+QUIET: Final = """
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
+"""
+"""Spark's own log from its first line on: errors only."""
 
 
 def local_session(name: str, cores: int, scratch: Path) -> SparkSession:
     """A session on this machine, with its temporary files in `scratch`. Takes about five seconds."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the interpreter that has this package
+    quiet = scratch / "log4j2.properties"
+    quiet.write_text(QUIET)
     session = (
         SparkSession.builder.master(f"local[{cores}]")
         .appName(name)
@@ -24,7 +38,7 @@ def local_session(name: str, cores: int, scratch: Path) -> SparkSession:
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
         .config("spark.local.dir", str(scratch))
-        .config("spark.log.level", "ERROR")
+        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={quiet}")
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")

@@ -60,6 +60,7 @@ _FROM_LAST: Final = (
     "holder_kind",
     "holder_id",
     "due",
+    "reason",
 )
 
 
@@ -106,6 +107,7 @@ def _entry_columns() -> list[Column]:
         F.col("correlation_id"),
         F.col("last.to_state").alias("state"),
         F.when(ended, F.col("last.outcome")).alias("outcome"),
+        F.when(ended, F.col("last.reason")).alias("reason"),
         F.when(held, F.col("last.holder_kind")).alias("holder_kind"),
         F.when(held, F.col("last.holder_id")).alias("holder_id"),
         F.when(delayed, F.col("last.causes")).alias("delay_causes"),
@@ -146,6 +148,7 @@ ENTRY_COMMENTS: Final = {
     "correlation_id": "AMQP correlation-id as text",
     "state": "Where the entry is in its life",
     "outcome": "How it ended; null while it lives",
+    "reason": "Why it ended so, as JSON (condition, description), where one was given",
     "holder_kind": "Who must confirm, while someone must",
     "holder_id": "Which holder of that kind",
     "delay_causes": "Why it is delayed, as a+b",
@@ -268,10 +271,11 @@ queue)."""
 
 def undelivered(entries: DataFrame) -> DataFrame:
     """Per queue and reason: what did not reach a consumer, how many, when first and last."""
+    condition = F.get_json_object("reason", "$.condition")
     gone = entries.where(
         F.col("outcome").isNotNull() & ~F.col("outcome").isin("consumed", "moved", "forwarded")
     )
-    return gone.groupBy("queue", "outcome", F.col("last_event").alias("reason")).agg(
+    return gone.groupBy("queue", "outcome", F.coalesce(condition, F.col("last_event")).alias("reason")).agg(
         F.count("*").alias("entries"),
         F.max("failure_count").alias("most_failures"),
         F.min("ended_time").alias("first"),

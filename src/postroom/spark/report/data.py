@@ -1,4 +1,4 @@
-"""What the report shows, as plain data: small sums collected from the tables, so that drawing needs no Spark."""
+"""What the report shows, as plain data: small sums taken from the tables, so that drawing needs no Spark."""
 
 from dataclasses import dataclass
 from datetime import datetime

@@ -40,10 +40,15 @@ def count(value: float) -> str:
 
 
 def duration_ms(ms: float) -> str:
-    """Milliseconds for people: 4 ms, 2 s, 3 min, 5 h, 2 d."""
-    for limit, unit in ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s")):
+    """Milliseconds for people: 4 ms, 2 s, 3.5 min, 5 h, 2 d."""
+    for limit, unit in ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"), (1, "ms")):
         if ms >= limit:
-            return f"{ms / limit:.3g} {unit}"
+            value = ms / limit
+            return (
+                f"{value:.0f} {unit}"
+                if value >= 10 or abs(value - round(value)) < 0.05
+                else f"{value:.1f} {unit}"
+            )
     return f"{ms:.3g} ms"
 
 
@@ -87,7 +92,7 @@ def legend(names: Sequence[tuple[str, str]]) -> str:
     return f'<p class="legend">{"".join(items)}</p>'
 
 
-# --- stacked bars -----------------------------------------------------------------------------------------------
+# --- stacked bars ---------------------------------------------------------------------------------
 
 
 def stacked_bars(rows: Sequence[tuple[str, Sequence[tuple[str, str, int]]]], label: str) -> str:
@@ -115,11 +120,11 @@ def _stacked_bar(y: float, name: str, parts: Sequence[tuple[str, str, int]], sca
     return "".join(out)
 
 
-# --- lines over time --------------------------------------------------------------------------------------------
+# --- lines over time ------------------------------------------------------------------------------
 
 
 def lines(series: Sequence[tuple[str, Sequence[tuple[datetime, float]]]], label: str) -> str:
-    """Lines over one time axis; a step keeps its value until the next, as a queue keeps its messages."""
+    """Lines over one time axis; each value holds until the next, as a queue keeps its messages."""
     times = [t for _, points in series for t, _ in points]
     first, last = min(times), max(times)
     marks = ticks(max(v for _, points in series for _, v in points))
@@ -143,7 +148,8 @@ def _step_path(path: Sequence[tuple[float, float]], end_x: float, color: str, na
     steps = [f"M{n(path[0][0])} {n(path[0][1])}"]
     steps += [f"H{n(x)}V{n(y)}" for x, y in path[1:]]
     steps.append(f"H{n(end_x)}")
-    return f'<path d="{"".join(steps)}" class="line" style="stroke:var(--{color})"><title>{escape(name)}</title></path>'
+    style = f"stroke:var(--{color})"
+    return f'<path d="{"".join(steps)}" class="line" style="{style}"><title>{escape(name)}</title></path>'
 
 
 def _value_axis(plot: Box, marks: Sequence[float]) -> list[str]:
@@ -173,7 +179,7 @@ def _time_axis(plot: Box, first: datetime, last: datetime) -> list[str]:
     return out
 
 
-# --- histograms -------------------------------------------------------------------------------------------------
+# --- histograms -----------------------------------------------------------------------------------
 
 
 def histogram(buckets: dict[int, int], low: int, high: int, color: str, label: str) -> str:
@@ -201,6 +207,11 @@ def bucket_text(bucket: int) -> str:
     if bucket == 0:
         return "under 1 ms"
     return f"{duration_ms(_bucket_floor(bucket))} to {duration_ms(2.0**bucket)}"
+
+
+def bucket_end_text(bucket: int) -> str:
+    """The time that a bucket ends at."""
+    return duration_ms(2.0**bucket)
 
 
 def _bucket_floor(bucket: int) -> float:

@@ -1,0 +1,90 @@
+"""From the tables to the report's data: the only part of the report that runs Spark."""
+
+from typing import Final
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F  # noqa: N812
+
+from postroom.spark import tables
+from postroom.spark.report.data import (
+    DepthPoint,
+    DwellBucket,
+    Flow,
+    QueueSum,
+    ReportData,
+    Undelivered,
+    Violation,
+)
+
+WANTED_STEPS: Final = 120
+"""The picture over time has about so many steps."""
+STEPS_S: Final = (1, 2, 5, 10, 30, 60, 300, 900, 3600, 21_600, 86_400)
+MAX_VIOLATIONS: Final = 200
+"""So many are listed; all are counted."""
+
+
+def collect(
+    events: DataFrame, entries: DataFrame, conservation: DataFrame, violations: DataFrame
+) -> ReportData:
+    """What the page shows. The four tables are read several times: cache them."""
+    span = events.agg(
+        F.count("*").alias("events"),
+        F.max("ledger_id").alias("ledger_id"),
+        F.min("position").alias("first_position"),
+        F.max("position").alias("last_position"),
+        F.min("time").alias("first_time"),
+        F.max("time").alias("last_time"),
+    ).first()
+    assert span is not None
+    step_s = _step_s(span)
+    queues = [_queue_sum(row) for row in conservation.collect()]
+    violation_count = violations.count()
+    return ReportData(
+        ledger_id=span["ledger_id"] or "(empty)",
+        first_position=span["first_position"] or 0,
+        last_position=span["last_position"] or 0,
+        first_time=span["first_time"],
+        last_time=span["last_time"],
+        events=span["events"],
+        entries=sum(queue.held + sum(queue.outcomes.values()) for queue in queues),
+        step_s=step_s,
+        queues=queues,
+        flows=[Flow(**row.asDict()) for row in tables.flows(entries).collect()],
+        depth=[_depth_point(row) for row in tables.depth_over_time(events, step_s).collect()],
+        dwell=[DwellBucket(**row.asDict()) for row in tables.dwell_times(entries).collect()],
+        undelivered=[Undelivered(**row.asDict()) for row in tables.undelivered(entries).collect()],
+        violations=_first_violations(violations) if violation_count else [],
+        violation_count=violation_count,
+    )
+
+
+def _step_s(span: Row) -> int:
+    if span["first_time"] is None:
+        return STEPS_S[0]
+    seconds = (span["last_time"] - span["first_time"]).total_seconds()
+    return next((step for step in STEPS_S if seconds / step <= WANTED_STEPS), STEPS_S[-1])
+
+
+def _queue_sum(row: Row) -> QueueSum:
+    outcomes = {name: row[name] for name in tables.OUTCOMES}
+    return QueueSum(
+        row["queue"],
+        row["arrivals"],
+        row["older_than_history"],
+        row["held"],
+        outcomes,
+        row["difference"],
+        row["verdict"],
+    )
+
+
+def _depth_point(row: Row) -> DepthPoint:
+    return DepthPoint(row["queue"], row["step"], row["arrivals"], row["ends"], row["depth"])
+
+
+def _first_violations(violations: DataFrame) -> list[Violation]:
+    return [_violation(row) for row in violations.orderBy("rule", "position").limit(MAX_VIOLATIONS).collect()]
+
+
+def _violation(row: Row) -> Violation:
+    return Violation(row["rule"], row["queue"] or "", row["serial"], row["position"], row["detail"])
