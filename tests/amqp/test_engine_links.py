@@ -8,6 +8,7 @@ from postroom.amqp import errors
 from postroom.amqp.composite import Error
 from postroom.amqp.events import (
     CreditChanged,
+    DispositionReceived,
     Drained,
     FlowReceived,
     LinkAttached,
@@ -233,6 +234,31 @@ def test_a_large_unsettled_map_is_sent_in_part() -> None:
     assert told.unsettled.items() <= unsettled.items()
 
 
+def test_an_incomplete_map_lets_only_resumed_deliveries_pass() -> None:
+    pair = Pair()
+    link, _ = pair.sending(5, unsettled={b"1": None}, incomplete_unsettled=True)
+    with pytest.raises(UsageError, match="only resumed"):
+        link.send(b"m", b"t", False)
+    link.send(b"m", b"1", False, 0, None, None, False, True)
+
+
+def test_each_end_states_what_it_decides() -> None:
+    """The source and snd-settle-mode are the sender's to say, the target and rcv-settle-mode the receiver's."""
+    pair = Pair(by_hand=True)
+    pair.client.open()
+    session = pair.client.begin()
+    receiver = session.attach_receiver("r", Source(address="wish"), Target(address="mine"), rcv_settle_mode=1)
+    pair.pump()
+    pair.server.open()
+    sender = only(pair.server_events, LinkAttached).link
+    assert sender.source == Source(address="wish")
+    sender.accept_attach(Source(address="granted"), Target(address="no say"))
+    pair.pump()
+    for link in (receiver, sender):
+        assert (link.source, link.target) == (Source(address="granted"), Target(address="mine"))
+        assert (link.snd_settle_mode, link.rcv_settle_mode) == (2, 1)
+
+
 def test_an_attach_too_large_for_the_peer_is_misuse_and_harmless() -> None:
     pair = Pair(server=server_options(max_frame_size_bytes=512))
     session = pair.session()
@@ -308,7 +334,7 @@ def test_deliveries_of_a_detached_link_are_forgotten() -> None:
     deliveries = [peer.send(b"m", bytes([tag]), False) for tag in range(3)]
     pair.pump()
     link.settle(0, 0, ACCEPTED)
-    link.detach(closed=False)
+    link.detach()
     pair.pump()
     detached = only(pair.server_events, LinkDetached)
     assert detached.unsettled == deliveries[1:]
@@ -328,6 +354,46 @@ def test_dispositions_still_pass_between_the_peers_detach_and_ours() -> None:
     pair.pump()
     assert delivery.settled
     assert delivery.state == ACCEPTED
+
+
+def test_deliveries_of_a_suspended_link_live_on() -> None:
+    """Part 2, section 2.7.6: a disposition may speak of links that are no longer attached, unless closed."""
+    pair = Pair()
+    link, peer = pair.receiving(10)
+    first, second = [peer.send(b"m", bytes([tag]), False) for tag in range(2)]
+    pair.pump()
+    link.detach(closed=False)
+    pair.pump()
+    assert only(pair.server_events, LinkDetached).unsettled == [first, second]
+    peer.detach(closed=False)
+    pair.pump()
+    link.settle(0, 0, ACCEPTED)
+    pair.pump()
+    assert only(pair.server_events, DispositionReceived).deliveries == [first]
+    again = link.session.attach_receiver("to-client", Source(address="q"), Target())
+    pair.pump()
+    assert again.attached
+    link.settle(1, 1, ACCEPTED)
+    pair.pump()
+    assert len(of(pair.server_events, DispositionReceived)) == 1, (
+        "ids of then mean nothing to the link of now"
+    )
+    assert peer.session.deliveries.outgoing == link.session.deliveries.incoming == {}
+
+
+def test_the_name_of_a_suspended_link_is_kept_as_long_as_its_deliveries() -> None:
+    pair = Pair()
+    link, peer = pair.receiving(10)
+    peer.send(b"m", b"t", False)
+    pair.pump()
+    link.detach(closed=False)
+    pair.pump()
+    peer.detach(closed=False)
+    pair.pump()
+    assert list(pair.server.wire.links) == [("to-client", False)]
+    link.settle(0, 0, ACCEPTED)
+    pair.pump()
+    assert pair.server.wire.links == pair.client.wire.links == {}
 
 
 # --- stealing
@@ -351,7 +417,7 @@ def test_a_link_attached_again_is_stolen(same_session: bool) -> None:
     assert isinstance(events[1], LinkAttached)
     detach, answer = peer.answers()
     assert isinstance(detach, Detach)
-    assert not detach.closed
+    assert detach.closed
     assert isinstance(answer, Attach)
     assert peer.send(frame(Detach(handle=0))) == []
 
@@ -363,7 +429,7 @@ def test_the_server_steals_across_connections() -> None:
     peer.steal()
     pair.pump()
     told = only(pair.client_events, LinkDetached)
-    assert not told.closed
+    assert told.closed
     assert told.error is not None
     assert told.error.condition == errors.LINK_STOLEN
     link.detach()
@@ -507,6 +573,46 @@ def test_usable_credit_is_bounded_by_unsettled_deliveries_and_comes_back() -> No
     link.settle(1, 1, ACCEPTED)
     pair.pump()
     assert only(pair.server_events, CreditChanged).link.usable_credit() == 2
+
+
+def test_usable_credit_is_bounded_for_the_whole_session_too() -> None:
+    pair = Pair(server=server_options(max_outgoing_unsettled=4))
+    link, peer = pair.receiving(100)
+    other = link.session.attach_receiver("other", None, None)
+    other.flow(100)
+    pair.pump()
+    second = pair.server_link("other")
+    assert isinstance(second, SenderLink)
+    for tag in range(3):
+        peer.send(b"m", bytes([tag]), False)
+    assert (peer.usable_credit(), second.usable_credit()) == (1, 1)
+    pair.pump()
+    pair.forget_events()
+    link.settle(0, 1, ACCEPTED)
+    pair.pump()
+    assert {event.link: event.link.usable_credit() for event in of(pair.server_events, CreditChanged)} == {
+        peer: 3,
+        second: 3,
+    }
+
+
+def test_every_link_in_a_range_is_told_of_room() -> None:
+    pair = Pair(server=server_options(max_link_unsettled=2))
+    link, peer = pair.receiving(100)
+    other = link.session.attach_receiver("other", None, None)
+    other.flow(100)
+    pair.pump()
+    second = pair.server_link("other")
+    assert isinstance(second, SenderLink)
+    for sender in (peer, second):
+        for tag in range(2):
+            sender.send(b"m", bytes([tag]), False)
+        assert sender.usable_credit() == 0
+    pair.pump()
+    pair.forget_events()
+    link.session.deliveries.say(True, 0, 3, True, ACCEPTED)
+    pair.pump()
+    assert {event.link for event in of(pair.server_events, CreditChanged)} == {peer, second}
 
 
 def test_echo_is_answered_in_both_roles() -> None:

@@ -96,15 +96,6 @@ ENDING = [
     ),
 ]
 
-ENDING_WITH_CREDIT = [
-    ("no delivery-id", transfer(id=None), errors.INVALID_FIELD),
-    ("no delivery-tag", transfer(tag=None), errors.INVALID_FIELD),
-    ("delivery-tag too long", transfer(tag=b"t" * 33), errors.INVALID_FIELD),
-    ("delivery-id used before", transfer(1) + transfer(1), errors.INVALID_FIELD),
-    ("delivery-id behind", transfer(2) + transfer(1), errors.INVALID_FIELD),
-    ("another delivery inside one", transfer(1, more=True) + transfer(2), errors.INVALID_FIELD),
-]
-
 DETACHING_WITH_CREDIT = [
     (
         "transfers beyond credit",
@@ -129,6 +120,18 @@ DETACHING_WITH_CREDIT = [
     ),
     ("settled on an unsettled link", transfer(settled=True), {"snd_settle_mode": 0}, errors.INVALID_FIELD),
     ("receiver-settle-mode second not agreed on", transfer(rcv_settle_mode=1), {}, errors.INVALID_FIELD),
+    ("no delivery-id", transfer(id=None), {}, errors.INVALID_FIELD),
+    ("no delivery-tag", transfer(tag=None), {}, errors.INVALID_FIELD),
+    ("delivery-tag too long", transfer(tag=b"t" * 33), {}, errors.INVALID_FIELD),
+    ("delivery-id used before", transfer(1) + transfer(1), {}, errors.INVALID_FIELD),
+    ("delivery-id behind", transfer(2) + transfer(1), {}, errors.INVALID_FIELD),
+    ("another delivery inside one", transfer(1, more=True) + transfer(2), {}, errors.INVALID_FIELD),
+    (
+        "new delivery while the sender's unsettled map is incomplete",
+        transfer(),
+        {"unsettled": {b"1": None}, "incomplete_unsettled": True},
+        errors.NOT_ALLOWED,
+    ),
 ]
 
 
@@ -159,13 +162,6 @@ def test_costs_the_connection(what: str, sent: bytes, condition: str) -> None:
 def test_costs_the_session(what: str, sent: bytes, condition: str) -> None:
     peer = RawPeer()
     peer.send(SESSION)
-    check_session_ended(peer, sent, condition)
-
-
-@pytest.mark.parametrize(("what", "sent", "condition"), ENDING_WITH_CREDIT, ids=ids(ENDING_WITH_CREDIT))
-def test_a_transfer_costs_the_session(what: str, sent: bytes, condition: str) -> None:
-    peer = RawPeer()
-    attached(peer).flow(10)
     check_session_ended(peer, sent, condition)
 
 

@@ -149,6 +149,7 @@ class Backlog:
     def drop(self, link: Link) -> None:
         """Forget what waits of ``link``, which is detached."""
         if self.pieces:
+            link.unsettled_count -= len(self.unsent_of(link))
             waiting = self.pieces[self._head :]
             self.pieces = [piece for piece in waiting if piece.delivery.link is not link]
             self._head = 0

@@ -19,7 +19,7 @@ from postroom.amqp.outcomes import DeliveryState
 from postroom.amqp.performatives import RECEIVER, SENDER, Disposition
 from postroom.amqp.receiver import ReceiverLink
 from postroom.amqp.serial import serial_diff
-from postroom.amqp.states import OPEN
+from postroom.amqp.states import CLOSED, OPEN
 from postroom.amqp.violations import SessionViolation
 from postroom.amqp.wire import Wire
 
@@ -39,6 +39,8 @@ class Deliveries:
         """Ours, by id."""
         self.incoming: dict[int, ReceiverLink] = {}
         """The peer's, by id: the link that each came on."""
+        self.capped = False
+        """A link was told less credit than there is because of what is unsettled on the session."""
         self._expected_id: i64 = -1
 
     def clear(self) -> None:
@@ -48,13 +50,12 @@ class Deliveries:
 
     # --- the peer's deliveries
 
-    def check_delivery_id(self, id: i64) -> None:
-        """Delivery ids go up, one sequence for the session (part 2, section 2.6.12)."""
+    def is_next(self, id: i64) -> bool:
+        """Whether ``id`` goes on with the session's sequence of delivery ids; gaps do no harm."""
         if self._expected_id >= 0 and serial_diff(id, self._expected_id) < 0:
-            raise SessionViolation(
-                self.session, INVALID_FIELD, f"delivery-id {id} has been used; {self._expected_id} is next"
-            )
+            return False
         self._expected_id = (id + 1) & 0xFFFF_FFFF
+        return True
 
     def track_received(self, link: ReceiverLink, id: i64) -> None:
         """An unsettled delivery has begun to arrive."""
@@ -73,7 +74,14 @@ class Deliveries:
         if link is None:
             return False
         link.unsettled_count -= 1
+        if link.unsettled_count == 0 and link.local_state == CLOSED:
+            self._last_settled(link)
         return True
+
+    def _last_settled(self, link: Link) -> None:
+        """Nothing of a detached link lives on, so its name is free."""
+        if link.remote_state == CLOSED:
+            self.wire.forget(link)
 
     # --- dispositions
 
@@ -95,19 +103,23 @@ class Deliveries:
             self._on_sender_says(disposition)
 
     def _on_receiver_says(self, disposition: Disposition) -> None:
+        ids = present_ids(self.outgoing, disposition.first, disposition.last)
+        if not ids:
+            return
         deliveries: list[Delivery] = []
-        for id in present_ids(self.outgoing, disposition.first, disposition.last):
+        event = DispositionReceived(self.session, deliveries, disposition.state, disposition.settled)
+        self.wire.events.append(event)
+        for id in ids:
             delivery = self.outgoing[id]
             delivery.state = disposition.state
             deliveries.append(delivery)
             if disposition.settled:
                 self.settle_outgoing(delivery)
-        if deliveries:
-            self.wire.events.append(
-                DispositionReceived(self.session, deliveries, disposition.state, disposition.settled)
-            )
-            if disposition.settled:
-                deliveries[-1].link.report_room()
+                if delivery.link.capped:
+                    delivery.link.report_room()
+        if self.capped and len(self.outgoing) * 2 <= self.wire.options.max_outgoing_unsettled:
+            self.capped = False
+            self.session.report_room()
 
     def _on_sender_says(self, disposition: Disposition) -> None:
         event: SenderDispositionReceived | None = None
@@ -124,8 +136,11 @@ class Deliveries:
         """One of our deliveries is settled."""
         if not delivery.settled:
             delivery.settled = True
-            delivery.link.unsettled_count -= 1
+            link = delivery.link
+            link.unsettled_count -= 1
             self.outgoing.pop(delivery.id, None)
+            if link.unsettled_count == 0 and link.local_state == CLOSED:
+                self._last_settled(link)
 
     def settle_own(self, first: i64, last: i64) -> bool:
         """This end, as sender, settles; whether any of the range was unsettled."""
@@ -158,7 +173,7 @@ class Deliveries:
         return [delivery for delivery in self.outgoing.values() if delivery.link is link]
 
     def drop(self, link: Link) -> None:
-        """Forget the deliveries of ``link``, which is detached."""
+        """Forget the deliveries of ``link``, which is detached for good."""
         if link.unsettled_count == 0:
             return
         if link.role == SENDER:
@@ -168,3 +183,4 @@ class Deliveries:
             for id in [id for id, owner in self.incoming.items() if owner is link]:
                 del self.incoming[id]
         link.unsettled_count = 0
+        self._last_settled(link)

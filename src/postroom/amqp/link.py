@@ -50,12 +50,17 @@ class Link:
         """The peer's, with its properties, capabilities and unsettled map."""
         self.peer_closed = False
         """The peer's detach said closed: the answer must, too."""
+        self.dead = False
+        """Closed or failed on either end: its deliveries mean nothing any more. Without that they live on
+        while it is detached, and can be settled until the session ends (part 2, section 2.7.6)."""
         self.delivery_count: i64 = 0
         self.credit: i64 = 0
         self.available: i64 = 0
         """Sender: set by the application, told in flows. Receiver: what the sender last told."""
         self.drain = False
         self.unsettled_count: i64 = 0
+        self.incomplete = False
+        """An unsettled map was too large for its attach: only resumed deliveries may pass (section 2.7.3)."""
         self.max_message_size_bytes: i64 = 0
         """Receiver: enforced while a message arrives. Sender: the peer's. 0: no limit."""
         self.errant_frames: i64 = 0
@@ -152,11 +157,11 @@ class Link:
             attach.max_message_size = self.wire.options.max_message_size_bytes or None
         self.wire.write_attach(session.channel, attach)
         self.attach = attach
+        self.incomplete = self.incomplete or attach.incomplete_unsettled
         self.local_state = OPEN
-        self.snd_settle_mode = attach.snd_settle_mode
-        self.rcv_settle_mode = attach.rcv_settle_mode
-        self.source = attach.source
-        self.target = attach.target
+        self._state_own(attach)
+        if self.remote_state == UNOPENED:
+            self._state_others(attach)
         if self.role == RECEIVER:
             self.max_message_size_bytes = attach.max_message_size or 0
         else:
@@ -165,12 +170,12 @@ class Link:
     def on_attach(self, attach: Attach) -> None:
         """The peer's end attaches: as the first, or as the answer to ours."""
         self.peer_attach = attach
+        self.incomplete = self.incomplete or attach.incomplete_unsettled
         self.remote_handle = attach.handle
         self.remote_state = OPEN
-        self.source = attach.source
-        self.target = attach.target
-        self.snd_settle_mode = attach.snd_settle_mode
-        self.rcv_settle_mode = attach.rcv_settle_mode
+        self._state_others(attach)
+        if self.local_state == UNOPENED:
+            self._state_own(attach)
         if self.role == SENDER:
             self.max_message_size_bytes = attach.max_message_size or 0
         elif attach.initial_delivery_count is None:
@@ -180,6 +185,26 @@ class Link:
         else:
             # Credit granted before the answer came: the count starts only now.
             self.delivery_count = attach.initial_delivery_count
+
+    def _state_own(self, attach: Attach) -> None:
+        """What this end decides: a sender its source and settle mode, a receiver its target and settle mode
+        (part 2, section 2.6.3). Until it has, what the peer wishes.
+        """
+        if self.role == SENDER:
+            self.source = attach.source
+            self.snd_settle_mode = attach.snd_settle_mode
+        else:
+            self.target = attach.target
+            self.rcv_settle_mode = attach.rcv_settle_mode
+
+    def _state_others(self, attach: Attach) -> None:
+        """What the peer's end decides. Until it has, what this end wishes."""
+        if self.role == SENDER:
+            self.target = attach.target
+            self.rcv_settle_mode = attach.rcv_settle_mode
+        else:
+            self.source = attach.source
+            self.snd_settle_mode = attach.snd_settle_mode
 
     # --- detach
 
@@ -194,30 +219,36 @@ class Link:
         if self.local_state == UNOPENED:
             self.accept_attach(None, None)
         self.local_state = CLOSED
-        detach = Detach(handle=self.handle, closed=closed or self.peer_closed, error=error)
-        self.wire.send_last(self.session.channel, detach)
-        self._local_end()
+        closed = closed or self.peer_closed
+        self.dead = self.dead or closed or error is not None
+        self.wire.send_last(self.session.channel, Detach(handle=self.handle, closed=closed, error=error))
+        self.credit = 0
+        self._detached()
 
     def fail(self, error: Error) -> None:
         """The peer broke a rule on this link, or it was attached elsewhere: detach it, and tell the
         application.
         """
         self.report_detached(False, error, True)
-        self.detach(closed=error.condition != LINK_STOLEN, error=error)
+        self.detach(error=error)
 
-    def stolen(self) -> None:
-        """The peer has attached the link elsewhere on this connection (part 2, section 2.6.1)."""
-        if self.local_state != CLOSED:
+    def replaced(self) -> None:
+        """A later attach has the same name. Where this end is still attached, the link is stolen (part 2,
+        section 2.6.1); where it was detached, delivery ids of then mean nothing to the link of now (2.6.13).
+        """
+        self.dead = True
+        if self.local_state == CLOSED:
+            self.session.deliveries.drop(self)
+        elif self.remote_state != CLOSED:
             self.fail(self._stolen_error())
 
     def steal(self) -> None:
         """The same container has attached the link on another connection, as only the application knows.
 
-        The terminus goes on there, so this end is detached, not closed. No event comes of it: the caller does
-        what it does at LinkDetached.
+        No event comes of it: the caller does what it does at LinkDetached. The terminus goes on there.
         """
         self.reported = True
-        self.detach(closed=False, error=self._stolen_error())
+        self.detach(error=self._stolen_error())
 
     def _stolen_error(self) -> Error:
         return Error(LINK_STOLEN, f"link {self.name!r} has been attached elsewhere")
@@ -226,9 +257,9 @@ class Link:
         """The peer's end detaches."""
         self.remote_state = CLOSED
         self.peer_closed = detach.closed
+        self.dead = self.dead or detach.closed or detach.error is not None
         self.report_detached(detach.closed, detach.error, False)
-        if self.local_state == CLOSED:
-            self.session.forget_link(self)
+        self._detached()
 
     def report_detached(self, closed: bool, error: Error | None, local: bool) -> None:
         """Tell the application, once, that the link is detached."""
@@ -237,12 +268,14 @@ class Link:
             unsettled = self.session.unsettled_of(self)
             self.wire.events.append(LinkDetached(self, closed, error, local, unsettled))
 
-    def _local_end(self) -> None:
-        """This end is detached: its deliveries mean nothing any more on this session."""
-        self.credit = 0
-        self.session.drop_deliveries(self)
-        if self.remote_state == CLOSED:
-            self.session.forget_link(self)
+    def _detached(self) -> None:
+        """One end is detached. Dispositions still pass between the peer's detach and ours."""
+        if self.local_state == CLOSED:
+            self.session.backlog.drop(self)
+            if self.dead:
+                self.session.deliveries.drop(self)
+            if self.remote_state == CLOSED:
+                self.session.free_handle_of(self)
 
     def on_flow(self, flow: Flow) -> None:
         """The peer's state of the link."""

@@ -63,6 +63,8 @@ class ConnectionOptions:
     """Unsettled deliveries from the peer on one session; one more ends it with
     amqp:resource-limit-exceeded.
     """
+    max_outgoing_unsettled: int = 100_000
+    """Our unsettled deliveries on one session; usable_credit() never exceeds what is left of it."""
     max_buffered_bytes: int = 8 * 1024 * 1024
     """Payload kept on one session while the peer's window is shut; above it usable_credit() is 0."""
 

@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64
 
-from postroom.amqp.errors import INVALID_FIELD, LINK_MESSAGE_SIZE_EXCEEDED, LINK_TRANSFER_LIMIT_EXCEEDED
+from postroom.amqp.errors import (
+    INVALID_FIELD,
+    LINK_MESSAGE_SIZE_EXCEEDED,
+    LINK_TRANSFER_LIMIT_EXCEEDED,
+    NOT_ALLOWED,
+)
 from postroom.amqp.events import Drained, FlowReceived, TransferReceived
 from postroom.amqp.frames import MAX_FAST_TAG_BYTES
 from postroom.amqp.link import Link
@@ -21,7 +26,7 @@ from postroom.amqp.performatives import (
 )
 from postroom.amqp.serial import serial_diff
 from postroom.amqp.states import OPEN
-from postroom.amqp.violations import LinkViolation, SessionViolation, UsageError
+from postroom.amqp.violations import LinkViolation, UsageError
 
 if TYPE_CHECKING:
     from postroom.amqp.session import Session
@@ -153,7 +158,8 @@ class ReceiverLink(Link):
             raise LinkViolation(
                 self, LINK_TRANSFER_LIMIT_EXCEEDED, f"delivery {id} on link {self.name!r} came without credit"
             )
-        self.session.deliveries.check_delivery_id(id)
+        if not self.session.deliveries.is_next(id):
+            raise self._bad_field(f"has delivery-id {id}, which has been used")
         self._granted -= 1
         if self.credit > 0:
             self.credit -= 1
@@ -164,8 +170,16 @@ class ReceiverLink(Link):
         self._settled = False
         self._size_bytes = 0
         self._mode = self.rcv_settle_mode
-        if transfer.rcv_settle_mode is not None:
+        if transfer.rcv_settle_mode is not None and not transfer.settled:
             self._set_mode(transfer.rcv_settle_mode)
+        if self.available > 0:
+            self.available -= 1
+        if self.incomplete and not transfer.resume:
+            raise LinkViolation(
+                self,
+                NOT_ALLOWED,
+                f"delivery {id} is new; only resumed ones pass while an unsettled map is incomplete",
+            )
         self._resumed = transfer.resume
         self._ignored = transfer.resume and not self._known(tag)
 
@@ -186,8 +200,8 @@ class ReceiverLink(Link):
         attach = self.attach
         return attach is not None and attach.unsettled is not None and tag in attach.unsettled
 
-    def _bad_field(self, what: str) -> SessionViolation:
-        return SessionViolation(self.session, INVALID_FIELD, f"a transfer on link {self.name!r} {what}")
+    def _bad_field(self, what: str) -> LinkViolation:
+        return LinkViolation(self, INVALID_FIELD, f"a transfer on link {self.name!r} {what}")
 
     def _too_large(self) -> LinkViolation:
         return LinkViolation(

@@ -13,7 +13,7 @@ from postroom.amqp.events import CreditChanged
 from postroom.amqp.frames import MAX_FAST_TAG_BYTES, write_transfer
 from postroom.amqp.link import Link
 from postroom.amqp.outcomes import DeliveryState
-from postroom.amqp.performatives import SENDER, SND_SETTLED, SND_UNSETTLED, Flow
+from postroom.amqp.performatives import SENDER, SND_MIXED, SND_SETTLED, Flow
 from postroom.amqp.serial import serial_diff
 from postroom.amqp.states import OPEN
 from postroom.amqp.violations import UsageError
@@ -42,8 +42,14 @@ class SenderLink(Link):
         """
         if self.local_state != OPEN or self.remote_state != OPEN:
             return 0
-        room: i64 = self.wire.options.max_link_unsettled - self.unsettled_count
-        if self.session.backlog.bytes > self.wire.options.max_buffered_bytes:
+        options = self.wire.options
+        deliveries = self.session.deliveries
+        room: i64 = options.max_link_unsettled - self.unsettled_count
+        left: i64 = options.max_outgoing_unsettled - len(deliveries.outgoing)
+        if left < room:
+            room = left
+            deliveries.capped = self.credit > room
+        if self.session.backlog.bytes > options.max_buffered_bytes:
             room = 0
         if self.credit <= room:
             self.capped = False
@@ -80,20 +86,17 @@ class SenderLink(Link):
         ``settled``, the tag is too long, the last message isn't ended, or (condition
         link:message-size-exceeded) the peer wouldn't take it.
         """
-        if self.credit <= 0 or self.unfinished is not None or self.local_state != OPEN:
-            raise self._no_send()
-        if settled:
-            if self.snd_settle_mode == SND_UNSETTLED:
-                raise UsageError(
-                    f"link {self.name!r} is in snd-settle-mode unsettled; send with settled=False"
-                )
-        elif self.snd_settle_mode == SND_SETTLED:
-            raise UsageError(f"link {self.name!r} is in snd-settle-mode settled; send with settled=True")
         size: i64 = len(payload)
-        if size > self.max_message_size_bytes and self.max_message_size_bytes > 0:
-            raise self._too_large(size)
-        if len(tag) > MAX_FAST_TAG_BYTES:
-            raise UsageError(f"delivery tag of {len(tag)} bytes; at most {MAX_FAST_TAG_BYTES} are allowed")
+        if (
+            self.credit <= 0
+            or self.unfinished is not None
+            or self.local_state != OPEN
+            or (self.snd_settle_mode != SND_MIXED and settled != (self.snd_settle_mode == SND_SETTLED))
+            or (size > self.max_message_size_bytes and self.max_message_size_bytes > 0)
+            or len(tag) > MAX_FAST_TAG_BYTES
+            or (self.incomplete and not resume)
+        ):
+            raise self._refusal(size, tag, settled)
         backlog = self.session.backlog
         if state is not None:
             backlog.check_state(tag, state)
@@ -150,21 +153,26 @@ class SenderLink(Link):
                 f"delivery {delivery.id} of link {self.name!r} is not the one that is being sent"
             )
 
-    def _no_send(self) -> UsageError:
+    def _refusal(self, size: i64, tag: bytes, settled: bool) -> UsageError:
+        """Why :meth:`send` can't."""
+        name = f"link {self.name!r}"
         if self.unfinished is not None:
-            return UsageError(f"link {self.name!r}: delivery {self.unfinished.id} has to be ended first")
+            return UsageError(f"{name}: delivery {self.unfinished.id} has to be ended first")
         if self.local_state != OPEN:
-            return UsageError(f"link {self.name!r} is not attached")
-        return UsageError(
-            f"link {self.name!r} has no credit; wait for CreditChanged", LINK_TRANSFER_LIMIT_EXCEEDED
-        )
-
-    def _too_large(self, size: i64) -> UsageError:
-        return UsageError(
-            f"message of {size} bytes; the peer's max-message-size on link {self.name!r} is"
-            f" {self.max_message_size_bytes}",
-            LINK_MESSAGE_SIZE_EXCEEDED,
-        )
+            return UsageError(f"{name} is not attached")
+        if self.credit <= 0:
+            return UsageError(f"{name} has no credit; wait for CreditChanged", LINK_TRANSFER_LIMIT_EXCEEDED)
+        if self.snd_settle_mode != SND_MIXED and settled != (self.snd_settle_mode == SND_SETTLED):
+            mode = "unsettled" if settled else "settled"
+            return UsageError(f"{name} is in snd-settle-mode {mode}; send with settled={not settled}")
+        if len(tag) > MAX_FAST_TAG_BYTES:
+            return UsageError(f"delivery tag of {len(tag)} bytes; at most {MAX_FAST_TAG_BYTES} are allowed")
+        if size > self.max_message_size_bytes > 0:
+            return UsageError(
+                f"message of {size} bytes; on {name} the peer takes {self.max_message_size_bytes} at most",
+                LINK_MESSAGE_SIZE_EXCEEDED,
+            )
+        return UsageError(f"{name}: an unsettled map is incomplete, so only resumed deliveries may be sent")
 
     def settle(self, first: i64, last: i64, state: DeliveryState | None = None) -> None:
         """Settle deliveries ``first`` .. ``last`` from this end: the answer in receiver-settle-mode second.

@@ -162,7 +162,7 @@ class Session:
         self._reported = True
         for link in self.links():
             link.report_detached(False, error, True)
-            self.forget_link(link)
+            self.wire.forget(link)
         self.deliveries.clear()
         self.backlog.clear()
         self.wire.events.append(SessionEnded(self, error, local))
@@ -269,6 +269,8 @@ class Session:
         old = self.wire.links.get((link.name, link.role))
         if old is not None and (old.local_state != CLOSED or old.remote_state == UNOPENED):
             raise UsageError(f"a link {link.name!r} of this direction is attached already", NOT_ALLOWED)
+        if old is not None:
+            old.replaced()
         link.context = context
         link.handle = self._free_handle()
         if link.handle < 0:
@@ -293,13 +295,12 @@ class Session:
         self.local_links[link.handle] = link
         self.wire.links[(link.name, link.role)] = link
 
-    def forget_link(self, link: Link) -> None:
-        """Both ends have detached: handle and name are free again."""
+    def free_handle_of(self, link: Link) -> None:
+        """Both ends have detached: the handle is free again, and the name unless deliveries live on."""
         if self.local_links[link.handle] is link:
             self.local_links[link.handle] = None
-        key = (link.name, link.role)
-        if self.wire.links.get(key) is link:
-            del self.wire.links[key]
+        if link.unsettled_count == 0:
+            self.wire.forget(link)
 
     def on_attach(self, attach: Attach) -> None:
         """The peer attaches a link: its answer to ours, a new one, or one that it takes from elsewhere."""
@@ -324,8 +325,7 @@ class Session:
         if old is not None:
             if old.remote_state == UNOPENED and old.session is self:
                 return old, False
-            if old.remote_state != CLOSED:
-                old.stolen()
+            old.replaced()
         link: Link = (
             ReceiverLink(self, attach.name) if attach.role == SENDER else SenderLink(self, attach.name)
         )
@@ -415,9 +415,13 @@ class Session:
         """Send what the window allows; tell the application where there is room again."""
         self.backlog.flush()
         if self.backlog.bytes * 2 <= self.wire.options.max_buffered_bytes:
-            for link in self.local_links:
-                if link is not None:
-                    link.report_room()
+            self.report_room()
+
+    def report_room(self) -> None:
+        """A bound of the session is no longer near: tell the links that were given less credit for it."""
+        for link in self.local_links:
+            if link is not None:
+                link.report_room()
 
     # --- messages in
 
@@ -459,8 +463,3 @@ class Session:
         if link.role == RECEIVER:
             return []
         return self.deliveries.outgoing_of(link) + self.backlog.unsent_of(link)
-
-    def drop_deliveries(self, link: Link) -> None:
-        """``link`` is detached: none of its deliveries can be spoken of on this session any more."""
-        self.deliveries.drop(link)
-        self.backlog.drop(link)

@@ -34,7 +34,8 @@ class Wire:
         self.writer = BytesWriter()
         self.events: list[Event] = []
         self.links: dict[tuple[str, bool], Link] = {}
-        """Attached links by name and local role: what link stealing looks at."""
+        """Links by name and local role, until both ends are detached and nothing of them is unsettled: what
+        link stealing looks at."""
         self.shrunk: list[Session] = []
         """Sessions of which half of the incoming window has been used since it was renewed."""
         self.peer_max_frame_bytes: i64 = MIN_MAX_FRAME_BYTES
@@ -44,6 +45,12 @@ class Wire:
     def set_peer_max_frame(self, size_bytes: i64) -> None:
         self.peer_max_frame_bytes = size_bytes
         self.max_payload_bytes = size_bytes - TRANSFER_OVERHEAD_BYTES
+
+    def forget(self, link: Link) -> None:
+        """The name of ``link`` means it no longer."""
+        key = (link.name, link.role)
+        if self.links.get(key) is link:
+            del self.links[key]
 
     def take(self) -> bytes:
         """Everything written since the last call."""
