@@ -1,11 +1,11 @@
-"""A queue manager in a test: time is a number, the disk is a dictionary, and every record can be looked at."""
+"""A queue manager in a test: time is a number, the disk a dictionary, and every record can be looked at."""
 
 from typing import Any
 
 import numpy as np
 
 from postroom.ledger.block import BlockBuilder
-from postroom.ledger.records import ARRIVAL, TRANSITION
+from postroom.ledger.records import ARRIVAL, TRANSITION, RecordType
 from postroom.manager.consumer import Consumer, Producer
 from postroom.manager.effects import Delivery, Effects, Sink
 from postroom.manager.entry import Entry
@@ -148,15 +148,13 @@ class World:
         return bool(last)
 
     def _keep(self, parts: Any) -> None:
-        transitions = np.frombuffer(parts.transitions, TRANSITION_DTYPE)
-        for row in transitions:
+        for row in np.frombuffer(parts.transitions, TRANSITION_DTYPE):
+            at, size = int(row["detail_offset"]), int(row["detail_len"])
+            if row["type"] == RecordType.BODY_CHUNK and size:
+                upload = int(row["serial"])
+                self._chunks[upload] = self._chunks.get(upload, b"") + parts.bodies[at : at + size]
             self.transitions.append(row)
-            detail = parts.names[row["detail_offset"] : row["detail_offset"] + row["detail_len"]]
-            if row["type"] == 12 and row["detail_len"]:
-                at = row["detail_offset"]
-                chunk = parts.bodies[at : at + row["detail_len"]]
-                self._chunks[row["serial"]] = self._chunks.get(row["serial"], b"") + chunk
-            self.details.append(detail)
+            self.details.append(parts.names[at : at + size])
         for row in np.frombuffer(parts.arrivals, ARRIVAL_DTYPE):
             self.arrivals.append(row)
             serial, offset = int(row["position"]), int(row["body_offset"])
@@ -169,8 +167,7 @@ class World:
     def _carry_out(self, effects: Effects) -> list[bytes]:
         for fetch in effects.fetches:
             self.fetches += 1
-            bodies = [self.bodies[serial][:size] for serial, _, size in fetch.wanted]
-            self.manager.fetched(fetch.entries, bodies, self.now_us)
+            self.manager.fetched(fetch.entries, self._read(fetch.wanted), self.now_us)
         for run in effects.accepted:
             assert isinstance(run.sink, TestSink)
             run.sink.accepted += range(run.first, run.last + 1)
@@ -185,6 +182,9 @@ class World:
         self.drained += effects.drained
         self.detached += [(gone.consumer, gone.condition) for gone in effects.detached]
         return [delivery.body for delivery in sent]
+
+    def _read(self, wanted: list[tuple[int, int, int]]) -> list[bytes]:
+        return [self.bodies[serial][:size] for serial, _, size in wanted]
 
     # Looking.
 

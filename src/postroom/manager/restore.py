@@ -62,7 +62,7 @@ def restore(core: Core, recovered: "Recovered") -> None:
 
 
 def _begin_again(core: Core, queue: Queue) -> None:
-    """Alarms, peaks, and the end of temporary queues."""
+    """Alarms, and the end of temporary queues."""
     if queue.definition.temporary and not queue.held:
         administration.delete(core, queue, False, False)
         return
@@ -71,7 +71,6 @@ def _begin_again(core: Core, queue: Queue) -> None:
             watch = band.backlog.min_expiry_us()
             if watch != 0:
                 watch_expiry(core, queue, watch)
-    queue.statistics.reset()
     if queue.definition.auto_created:
         core.set_alarm(queue, core.now_us + core.options.auto_created_idle_ms * 1000)
 

@@ -117,6 +117,8 @@ class Statistics:
         self.depth_bytes += size
         self.current += count
         self.current_bytes += size
+        self.high = self.depth
+        self.high_bytes = self.depth_bytes
 
     def move(self, before: i64, after: i64, size: i64) -> None:
         """An entry that goes on living changes its slot."""

@@ -1,0 +1,50 @@
+"""A queue manager over the real ledger on a disk in memory, so that it can be started again."""
+
+from pathlib import Path
+
+from postroom.ledger import Ledger, LedgerOptions
+from postroom.ledger.writer import InlineWriter
+from postroom.manager.manager import QueueManager
+from postroom.manager.options import ManagerOptions
+from tests.manager.world import World
+from tests.simulation.disk import SimDisk
+
+
+class LedgerWorld(World):
+    """As `World`; records are not kept, since the ledger has them."""
+
+    def __init__(self, options: ManagerOptions | None = None) -> None:
+        super().__init__(options)
+        self.disk = SimDisk()
+        self._open()
+
+    def _open(self) -> None:
+        self.ledger = Ledger.open(
+            Path("simulated"),
+            LedgerOptions(journal_file_bytes=64 << 10, reserve_bytes=0),
+            self.now_us,
+            disk=self.disk,
+            writer=InlineWriter(self.disk),
+            maintenance="manual",
+        )
+        self.builder = self.ledger.builder
+        self.manager = QueueManager(self.options, self.builder)
+        self.manager.restore(self.ledger.recovered, self.now_us)
+        self._producer = self.manager.open_producer("sender", "test", "")
+
+    def restart(self) -> None:
+        """Start again from what is on the disk."""
+        self.ledger.flush()
+        self.disk = self.disk.copy()
+        self.delivered.clear()
+        self._open()
+
+    def _commit(self) -> bool:
+        wrote = not self.builder.empty()
+        position = self.ledger.flush()
+        if wrote:
+            self.manager.durable(position, self.now_us)
+        return wrote
+
+    def _read(self, wanted: list[tuple[int, int, int]]) -> list[bytes]:
+        return self.ledger.read_bodies(wanted)
