@@ -31,8 +31,8 @@ from postroom.client import (
 MS_A_SECOND = 1000
 
 INTEGERS: dict[str, type[int]] = {
-    "ubyte": types.UByte, "ushort": types.UShort, "uint": types.UInt, "ulong": types.ULong, "byte": types.Byte,
-    "short": types.Short, "int": types.Int, "long": int, "timestamp": types.Timestamp,
+    "ubyte": types.UByte, "ushort": types.UShort, "uint": types.UInt, "ulong": types.ULong,
+    "byte": types.Byte, "short": types.Short, "int": types.Int, "long": int, "timestamp": types.Timestamp,
 }  # fmt: skip
 
 

@@ -317,7 +317,7 @@ class Driver(MessagingHandler):
         self.container.start()
         self.connection = self.container.connect(
             f"amqp://{command['host']}:{command['port']}",
-            reconnect=Backoff(initial=POLL_S, max=POLL_S) if self.reconnect else False,
+            reconnect=Backoff(initial=POLL_S, max_delay=POLL_S) if self.reconnect else False,
             user=command.get("user"), password=command.get("password"),
         )  # fmt: skip
         self.wait(lambda: bool(self.connection.state & proton.Endpoint.REMOTE_ACTIVE), COMMAND_S)

@@ -33,7 +33,7 @@ def test_a_killed_client_leaves_its_messages_to_others(
     assert texts(connected("proton").receive(queue, 2)) == ["left"]
 
 
-@pytest.mark.parametrize("name", CLIENT_NAMES)
+@pytest.mark.parametrize("name", ["proton", "rhea", "qpid_jms"])
 def test_a_client_goes_on_after_the_broker_was_killed_and_restarted(
     name: str, own_broker: BrokerProcess, new_client: Callable[[str], Client]
 ) -> None:
@@ -46,10 +46,27 @@ def test_a_client_goes_on_after_the_broker_was_killed_and_restarted(
     assert texts(client.receive("q", 3)) == ["before", "after"]
 
 
-@pytest.mark.parametrize("name", CLIENT_NAMES)
+def test_our_client_says_that_the_broker_was_lost_and_connects_anew(
+    own_broker: BrokerProcess, new_client: Callable[[str], Client]
+) -> None:
+    """It doesn't reconnect by itself."""
+    client = new_client("postroom")
+    client("connect", **own_broker.address)
+    client.send_accepted("q", text("before"), {**text("light"), "durable": False})
+    own_broker.restart_after_kill()
+    with pytest.raises(ClientError) as raised:
+        client.send("q", text("lost"))
+    assert raised.value.kind == "ConnectionLostException"
+    client("connect", **own_broker.address)
+    client.send_accepted("q", text("after"))
+    assert texts(client.receive("q", 3)) == ["before", "after"]
+
+
+@pytest.mark.parametrize("name", ["qpid_jms", "postroom"])
 def test_two_connections_with_one_container_id_clash(
     name: str, broker: BrokerProcess, new_client: Callable[[str], Client]
 ) -> None:
+    """Where the client asks for that (capability sole-connection-for-container), as JMS wants it."""
     first, second = new_client(name), new_client(name)
     first("connect", **broker.address, container=f"clash-{name}")
     with pytest.raises(ClientError) as raised:

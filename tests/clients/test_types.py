@@ -97,7 +97,7 @@ def test_data_bodies_survive(
 SEQUENCE_CLIENTS = [name for name in CLIENT_NAMES if name != "qpid_jms"]
 
 
-@pytest.mark.parametrize(("sender", "receiver"), itertools.product(SEQUENCE_CLIENTS, SEQUENCE_CLIENTS))
+@pytest.mark.parametrize(("sender", "receiver"), list(itertools.product(SEQUENCE_CLIENTS, repeat=2)))
 def test_sequence_bodies_survive(
     sender: str, receiver: str, connected: Callable[[str], Client], queue: str
 ) -> None:

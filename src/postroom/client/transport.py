@@ -34,6 +34,8 @@ US_A_SECOND: Final = 1_000_000
 NS_A_US: Final = 1_000
 
 
+SOLE_CONNECTION: Final = "sole-connection-for-container"
+"""Capability: a container id belongs to one connection (AMQP Sole Connection Detection, section 2)."""
 ESTABLISHMENT_FAILED: Final = "amqp:connection-establishment-failed"
 """Property of an open that a close will follow."""
 ENDS: Final = (events.Closed, events.ProtocolFailed)
@@ -75,8 +77,10 @@ class LinkHandler:
 class Transport(asyncio.Protocol):
     """One connection, from connect to close."""
 
-    def __init__(self, options: ConnectionOptions) -> None:
+    def __init__(self, options: ConnectionOptions, alone: bool) -> None:
+        """``alone``: the broker shall refuse another connection with the same container id."""
         self.engine = Engine(options, now_us())
+        self._alone = alone
         self.failure: JMSException | None = None
         """Why nothing works any more; None while the connection is good."""
         self.broker: Open | None = None
@@ -113,7 +117,7 @@ class Transport(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._socket = transport
-        self.engine.open()
+        self.engine.open(desired_capabilities=[SOLE_CONNECTION] if self._alone else None)
         self.flush()
 
     def data_received(self, data: bytes) -> None:

@@ -322,6 +322,8 @@ async function senderTo(address, settled) {
     if (!settled && senders.has(address)) return senders.get(address);
     const sender = connection.open_sender({ target: { address }, snd_settle_mode: settled ? 1 : 0 });
     await until((resolve) => sender.once('sender_open', resolve), COMMAND_MS);
+    // A refusal is an attach with the detach right behind it: rhea reports the link open first.
+    if (sender.error) throw new DriverError(sender.error.condition, sender.error.description);
     if (!settled) senders.set(address, sender);
     return sender;
 }

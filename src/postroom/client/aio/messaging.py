@@ -58,7 +58,8 @@ SELECTOR_DESCRIPTOR: Final = Symbol("apache.org:selector-filter:string")
 class ConnectionFactory:
     """Makes connections to the broker at ``url``, ``amqp://[user[:password]@]host[:port]``.
 
-    ``client_id`` is the container id, chosen at random where it is None. Times are in seconds (None: no
+    ``client_id`` is the container id: the broker refuses a second connection with the same one. Where it is
+    None, one is made. Times are in seconds (None: no
     limit) and milliseconds, as their names say. Raises ValueError for a URL that is none.
     """
 
@@ -98,7 +99,9 @@ class ConnectionFactory:
         loop = asyncio.get_running_loop()
         try:
             _, transport = await loop.create_connection(
-                lambda: Transport(self._options()), self._url.host, self._url.port
+                lambda: Transport(self._options(), self._client_id is not None),
+                self._url.host,
+                self._url.port,
             )
         except OSError as error:
             raise ConnectionLostException(f"can't connect to {self._url}: {error}") from error

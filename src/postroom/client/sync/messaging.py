@@ -26,7 +26,8 @@ __all__ = ["Connection", "ConnectionFactory", "Session"]
 class ConnectionFactory:
     """Makes connections to the broker at ``url``, ``amqp://[user[:password]@]host[:port]``.
 
-    ``client_id`` is the container id, chosen at random where it is None. Times are in seconds (None: no
+    ``client_id`` is the container id: the broker refuses a second connection with the same one. Where it is
+    None, one is made. Times are in seconds (None: no
     limit) and milliseconds, as their names say. Raises ValueError for a URL that is none.
     """
 
