@@ -69,8 +69,6 @@ class ConnectionBinding:
         self._refill: Final[dict[BoundLink, None]] = {}
         self._now_us = now_us
         self._handlers: Final[dict[type[Event], Callable[..., None]]] = {
-            TransferReceived: self._on_transfer,
-            DispositionReceived: self._on_disposition,
             CreditChanged: self._on_credit,
             SenderDispositionReceived: self._on_sender_disposition,
             LinkAttached: self._on_attach,
@@ -166,12 +164,18 @@ class ConnectionBinding:
         self.broker.touched[self] = None
         if events and type(events[-1]) is ProtocolFailed:
             self._how = Gone.CONNECTION_LOST
-        handlers = self._handlers
         try:
             for event in events:
-                handler = handlers.get(type(event))
-                if handler is not None:
-                    handler(event)
+                if isinstance(event, TransferReceived):
+                    bound = event.link.context
+                    if isinstance(bound, BoundLink):
+                        bound.transfer(event, now_us)
+                elif isinstance(event, DispositionReceived):
+                    self._on_disposition(event)
+                else:
+                    handler = self._handlers.get(type(event))
+                    if handler is not None:
+                        handler(event)
         except Exception:
             self.fail()
 
@@ -182,11 +186,6 @@ class ConnectionBinding:
         self.engine.close(Error(INTERNAL_ERROR, "the broker failed on this connection; see its log"))
         self.failed = True
         self.touch()
-
-    def _on_transfer(self, event: TransferReceived) -> None:
-        bound = event.link.context
-        if isinstance(bound, BoundLink):
-            bound.transfer(event, self._now_us)
 
     def _on_disposition(self, event: DispositionReceived) -> None:
         deliveries = event.deliveries

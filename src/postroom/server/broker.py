@@ -87,6 +87,8 @@ class Broker:
         self.logins: Final[list[Login]] = []
         self.durable_through = ledger.builder.next_position - 1
         self.stopping = False
+        self.space_low = ledger.space_low
+        """The disk is nearly full: new messages are refused, everything else goes on."""
         self.wants_turn = False
         """What was released may have made new work: have a turn soon."""
         self._waiting: Final[deque[Waiting]] = deque()
@@ -123,6 +125,7 @@ class Broker:
         """The turn's records go to the ledger, or wait for the block in flight; what needs no wait is
         done."""
         self.wants_turn = False
+        self.space_low = self.ledger.space_low
         self._gather()
         if not self.ledger.in_flight:
             self._submit()

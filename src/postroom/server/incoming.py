@@ -127,11 +127,12 @@ class IncomingLink(BoundLink):
         """One transfer frame."""
         if self._keeps and not event.settled and self._resumed(event):
             return
-        if event.first and not event.more and not event.aborted:
-            token = PRESETTLED if event.settled else event.delivery_id
-            self._receive(event, event.payload, token, now_us)
-        else:
+        if event.more or not event.first or event.aborted:
             self._transfer_part(event, now_us)
+        elif event.settled:
+            self._receive(event, event.payload, PRESETTLED, now_us)
+        else:
+            self._receive(event, event.payload, event.delivery_id, now_us)
         if event.settled and self.link.credit * 2 < self._credit_limit:
             self.grant()
 
@@ -142,31 +143,23 @@ class IncomingLink(BoundLink):
         if producer is None:
             return
         try:
-            head = self._check(event, scan_head(payload))
+            head = scan_head(payload)
+            if event.message_format != 0 or self._broker.space_low:
+                self._refuse_all(event)
             queue = self.queue or self._addressed(payload, head)
-            transaction = self._transaction(event.state, token) if event.state is not None else None
-            self._manager.put(
-                producer,
-                queue,
-                head,
-                payload[head.bare_offset :],
-                self,
-                token,
-                now_us,
-                transaction,
-            )
+            transaction = None if event.state is None else self._transaction(event.state, token)
+            body = payload[head.bare_offset :]
+            self._manager.put(producer, queue, head, body, self, token, now_us, transaction)
         except (AmqpError, ManagerError) as error:
             self._refuse(token, error.condition, error.description)
 
-    def _check(self, event: TransferReceived, head: MessageHead) -> MessageHead:
-        """Refuse what no queue takes now; raises `AmqpError`."""
+    def _refuse_all(self, event: TransferReceived) -> None:
+        """No queue takes this now; raises `AmqpError`."""
         if event.message_format != 0:
             raise AmqpError(
                 NOT_IMPLEMENTED, f"message format {event.message_format} is not kept here; send format 0"
             )
-        if self._broker.ledger.space_low:
-            raise AmqpError(RESOURCE_LIMIT_EXCEEDED, "the broker's disk is nearly full: send again later")
-        return head
+        raise AmqpError(RESOURCE_LIMIT_EXCEEDED, "the broker's disk is nearly full: send again later")
 
     def _addressed(self, payload: bytes, head: MessageHead) -> Queue:
         """Anonymous terminus: the queue of the message's ``to``."""
@@ -233,7 +226,9 @@ class IncomingLink(BoundLink):
                 raise
             arriving.add(data)
             return b""
-        arriving.head = self._check(event, head)
+        if event.message_format != 0 or self._broker.space_low:
+            self._refuse_all(event)
+        arriving.head = head
         arriving.queue = self.queue or self._addressed(data, head)
         if self._producer is not None:
             arriving.upload = self._manager.begin_upload(self._producer)

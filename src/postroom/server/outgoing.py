@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from postroom.amqp.composite import Error
 from postroom.amqp.delivery import Delivery as WireDelivery
+from postroom.amqp.errors import TRANSACTION_UNKNOWN_ID
 from postroom.amqp.outcomes import (
     RELEASED,
     Accepted,
@@ -74,6 +75,8 @@ class OutgoingLink(BoundLink):
         self._resuming: list[Resumed] = []
         """Resumed: deliveries that the client knows of, to be taken up as credit comes; the last first."""
         self._theirs: dict[bytes, DeliveryState | None] = {}
+        self._used_up_at = 0
+        """Value of ``consumer.assigned`` at which the credit last given to the queue manager is used up."""
         self._next_tag = 0
         self._sent = 0
         self._average_bytes = FIRST_AVERAGE_BYTES
@@ -130,6 +133,7 @@ class OutgoingLink(BoundLink):
         ahead = consumer.assigned - self._sent
         room = self._limit_ahead() if self.binding.writable else 0
         credit = max(0, min(self.link.usable_credit(), room) - ahead)
+        self._used_up_at = consumer.assigned + credit
         self._manager.set_credit(consumer, credit, self.link.drain, now_us)
 
     def _limit_ahead(self) -> int:
@@ -184,12 +188,19 @@ class OutgoingLink(BoundLink):
         transaction = None
         if isinstance(state, TransactionalState):
             transaction = self.binding.transaction(state.txn_id)
+            if transaction is None:
+                self._unknown_transaction(state, now_us)
+                return
             state = state.outcome
         for delivery in deliveries:
             entry = delivery.context
             if isinstance(entry, Entry):
                 token = PRESETTLED if settled else int(delivery.id)
                 self._apply(consumer, state or self._default_outcome, entry, now_us, token, transaction)
+
+    def _unknown_transaction(self, state: TransactionalState, now_us: int) -> None:
+        self.close(False, now_us)
+        self.ended(TRANSACTION_UNKNOWN_ID, f"there is no transaction {state.txn_id.hex()} on this connection")
 
     def _apply(
         self,
@@ -255,6 +266,10 @@ class OutgoingLink(BoundLink):
     # Ends.
 
     def drained(self) -> None:
+        consumer = self.consumer
+        if consumer is not None and consumer.assigned >= self._used_up_at and self.link.credit > 0:
+            self.binding.wrote(self)  # it was given less credit than the link has: there may be more to send
+            return
         self.link.drained()
         self.binding.touch()
 
