@@ -189,7 +189,7 @@ def fuzz_message(data: bytes) -> None:
     try:
         head = scan_head(data)
     except DecodeError as error:
-        if "milliseconds" in str(error) or "descriptor" in str(error) or "nested" in str(error):
+        if "milliseconds" in str(error):  # the one thing that only the broker reads
             return
         raise AssertionError(f"a message to decode_message, not to scan_head: {error}") from error
     stored = data[head.bare_offset :]

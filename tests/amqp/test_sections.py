@@ -85,6 +85,8 @@ def test_symbolic_descriptors_are_read_too() -> None:
         (Message(application_properties={"a": Array(AmqpType.UINT, [])}), "only simple values"),
         (Message(message_annotations={1: 1}), "keys here are symbols, not int"),
         (Message(header=Header(priority=256)), "256 is out of the range of ubyte"),
+        (Message(header=Header(ttl=-1)), "-1 is out of the range of uint"),
+        (Message(properties=Properties(group_sequence=-1)), "-1 is out of the range of uint"),
         (Message(properties=Properties(message_id=-1)), "-1 is out of the range of ulong"),
         (Message(body=Value(object())), "no AMQP encoding"),
     ],

@@ -52,7 +52,7 @@ class FieldWriter:
         self.content.append(c.TRUE if value else c.FALSE)
         return self._keep()
 
-    def uint(self, value: int | None, default: int = -1) -> None:
+    def uint(self, value: int | None, default: int | None = None) -> None:
         """A uint; None and the default are left out."""
         if value is None or value == default:
             return self.null()
@@ -74,7 +74,7 @@ class FieldWriter:
         write_value(self.content, ULong(value))
         return self._keep()
 
-    def ushort(self, value: int | None, default: int = -1) -> None:
+    def ushort(self, value: int | None, default: int | None = None) -> None:
         """A ushort; None and the default are left out."""
         if value is None or value == default:
             return self.null()
@@ -83,7 +83,7 @@ class FieldWriter:
         write_u16(self.content, number)
         return self._keep()
 
-    def ubyte(self, value: int | None, default: int = -1) -> None:
+    def ubyte(self, value: int | None, default: int | None = None) -> None:
         """A ubyte; None and the default are left out."""
         if value is None or value == default:
             return self.null()

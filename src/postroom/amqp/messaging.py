@@ -323,7 +323,7 @@ def encode_header(
     f = FieldWriter()
     f.boolean(durable, False)
     f.ubyte(priority, DEFAULT_PRIORITY)
-    f.uint(ttl_ms, -1)
+    f.uint(None if ttl_ms < 0 else ttl_ms)
     f.boolean(first_acquirer, False)
     f.uint(delivery_count, 0)
     w = BytesWriter()

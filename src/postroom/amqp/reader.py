@@ -408,20 +408,14 @@ class Reader:
 
     def skip(self) -> None:
         """Passes over one value, checking that it ends where it says, not what is in it."""
+        depth = self.depth
         code = self.take_byte()
-        for _ in range(c.MAX_DEPTH):
-            if code != c.DESCRIBED:
-                return self._skip_of(code)
-            self.skip_descriptor()
+        while code == c.DESCRIBED:
+            self._enter()
+            self.skip()  # the descriptor, which may be any value
             code = self.take_byte()
-        raise self.fail(f"nested deeper than {c.MAX_DEPTH} levels")
-
-    def skip_descriptor(self) -> None:
-        """Passes over a descriptor: a ulong or symbol; others are reserved (part 1, section 1.5)."""
-        code = self.take_byte()
-        if code == c.DESCRIBED:
-            raise self.fail("a descriptor that is itself described")
         self._skip_of(code)
+        self.depth = depth
 
     def _skip_of(self, code: i64) -> None:
         width: i64 = c.WIDTHS[code]
