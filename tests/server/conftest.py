@@ -1,0 +1,29 @@
+"""One broker for a module's tests (each uses a queue of its own), and a Proton connection to it."""
+
+from collections.abc import Iterator
+
+import pytest
+from proton.utils import BlockingConnection
+
+from tests.server.harness import BrokerThread
+
+PROTON_TIMEOUT_S = 15
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[BrokerThread]:
+    with BrokerThread() as running:
+        yield running
+
+
+@pytest.fixture
+def connection(broker: BrokerThread) -> Iterator[BlockingConnection]:
+    opened = BlockingConnection(broker.url, timeout=PROTON_TIMEOUT_S)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def queue(request: pytest.FixtureRequest) -> str:
+    """A name that no other test uses."""
+    return str(request.node.name)
