@@ -7,7 +7,7 @@ import traceback
 
 from tests.simulation.world import World
 
-STEPS = 1200
+STEPS = 3000
 
 
 def run_seed(seed: int, steps: int = STEPS) -> World:

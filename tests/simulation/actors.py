@@ -182,7 +182,7 @@ class Consumer(Actor):
             self.settle_some()
 
     def ask(self, credit: int, drain: bool) -> None:
-        """Credit is taken back only in runs that don't judge order: what was on its way then returns unseen."""
+        """Credit is taken back only where order isn't judged: what was on its way then returns unseen."""
         if credit < self.link.credit and self.world.oracle.judges_order:
             credit = self.link.credit
         self.link.flow(credit, drain=drain)
@@ -209,6 +209,7 @@ class Consumer(Actor):
         fate = self.held.pop(delivery_id)
         if outcome in ("released", "modified"):
             fate.order_perturbed = True
+            fate.released = fate.released or outcome == "released"
         else:
             self.world.oracle.gave(fate, outcome)
         self.link.settle(delivery_id, delivery_id, state, settled=not self.second)

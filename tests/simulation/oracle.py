@@ -41,6 +41,8 @@ class Fate:
     """Outcomes that consumers gave, answered or not."""
     lost_possible: bool = False
     order_perturbed: bool = False
+    released: bool = False
+    """A consumer has released it: it may come again uncounted."""
 
 
 @dataclass(eq=False)
@@ -90,6 +92,8 @@ class Oracle:
         if fate.unit is not None and fate.unit.decision in ("open", "rolled back"):
             raise Broken(f"message {id} was delivered though its transaction is {fate.unit.decision}")
         if queue == fate.queue:
+            if fate.deliveries and count == 0 and not fate.released:
+                raise Broken(f"message {id} was delivered again with a delivery count of 0")
             self._check_order(fate, count, consumer)
             fate.deliveries += 1
         return fate

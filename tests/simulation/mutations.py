@@ -1,0 +1,124 @@
+"""The planted bugs, each a change of one place: the broker as if somebody had got it wrong."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """``old`` stands once in ``path`` of the package; ``new`` is the bug; ``seeds`` must suffice to find it."""
+
+    path: str
+    old: str
+    new: str
+    seeds: int = 300
+
+
+MUTATIONS: dict[str, Mutation] = {
+    "answer-before-the-sync": Mutation(
+        "server/broker.py",
+        "while waiting and waiting[0].position <= durable_through:",
+        "while waiting:",
+    ),
+    "record-checksum-ignored": Mutation(
+        "ledger/scan.py",
+        "if crc32(data[start : start + header.records_bytes()]) != header.records_crc:",
+        "if crc32(data[start : start + header.records_bytes()]) < 0:",
+    ),
+    "torn-bodies-accepted": Mutation(
+        "ledger/scan.py",
+        "return nothing_behind and not bodies_intact(data, block)",
+        "return False",
+    ),
+    "position-reused-after-restart": Mutation(
+        "ledger/ledger.py",
+        "first_position=found.state.position + 1,",
+        "first_position=found.state.position,",
+    ),
+    "confirm-recorded-as-return": Mutation(
+        "manager/transitions.py",
+        "        n.EVENT_CONFIRM,\n        n.GET_UNCONFIRMED,\n        n.DELETED,",
+        "        n.EVENT_RELEASE,\n        n.GET_UNCONFIRMED,\n        n.AVAILABLE,",
+    ),
+    "held-entries-forgotten-at-restart": Mutation(
+        "manager/restore.py",
+        "    for row in rows:\n        _take_back_one",
+        "    for row in [row for row in rows if row.holder_kind == 0]:\n        _take_back_one",
+    ),
+    "returns-to-the-end-of-the-queue": Mutation(
+        "manager/returning.py",
+        "        add_again(core, entry.queue, entry)\n        core.woken.append(entry.queue)",
+        "        entry.place = core.ledger.next_position\n        add_again(core, entry.queue, entry)\n"
+        "        core.woken.append(entry.queue)",
+    ),
+    "commit-record-without-the-last-put": Mutation(
+        "manager/transactions.py",
+        "groups = _groups_of_puts(core, transaction.puts)\n    taken",
+        "groups = _groups_of_puts(core, transaction.puts[:-1])\n    taken",
+    ),
+    "rollback-not-recorded": Mutation(
+        "manager/transactions.py",
+        "        _record(core, transaction, n.EVENT_UNDO, groups)",
+        "        _record(core, transaction, n.EVENT_UNDO, [])",
+    ),
+    "rolled-back-messages-made-available": Mutation(
+        "manager/transactions.py",
+        "groups = _groups(transaction.puts, n.PUT_UNCONFIRMED, n.DELETED, _ROLLED_BACK)",
+        "groups = _groups(transaction.puts, n.PUT_UNCONFIRMED, n.AVAILABLE, 0)",
+    ),
+    "rejected-message-has-no-child": Mutation(
+        "manager/deadletter.py",
+        "        make_child(core, entry, target, n.EVENT_DEAD_LETTER, told)\n",
+        "",
+    ),
+    "checkpoint-forgets-what-is-not-plain": Mutation(
+        "ledger/checkpoint.py",
+        '"explicit": _raw(state.explicit),',
+        '"explicit": _raw(state.explicit[:0]),',
+    ),
+    "compaction-drops-live-bodies": Mutation(
+        "ledger/compaction.py",
+        "        if size == 0 and not len(wants):",
+        "        if size < heap_bytes(file):",
+    ),
+    "live-events-file-removed": Mutation(
+        "ledger/maintenance.py",
+        "if one.span.number <= covered and one.span.number not in needed:",
+        "if one.span.number <= covered:",
+    ),
+    "folder-not-synced-after-a-new-file": Mutation(
+        "ledger/journal.py",
+        "            bool(self._head),\n",
+        "            False,\n",
+    ),
+    "events-file-renamed-unsynced": Mutation(
+        "ledger/image.py",
+        "    file.sync()\n    file.close()",
+        "    file.close()",
+    ),
+    "lost-link-keeps-its-messages": Mutation(
+        "manager/consumers.py",
+        "        come_back(core, entry, event, False)\n    consumer.held.clear()",
+        "        pass\n    consumer.held.clear()",
+    ),
+    "redelivered-without-a-count": Mutation(
+        "manager/transitions.py",
+        "    if rule == _IF_SENT:\n        return sent",
+        "    if rule == _IF_SENT:\n        return 0",
+    ),
+    "bodies-looked-up-one-block-off": Mutation(
+        "ledger/bodies.py",
+        'np.searchsorted(table["first_position"], keys, "right") - 1',
+        'np.searchsorted(table["first_position"], keys, "left") - 1',
+    ),
+    "seal-names-the-block-before": Mutation(
+        "ledger/journal.py",
+        "return Seal(self.identity.file_number, self.identity.epoch, self.last_position, self._last_crc)",
+        "return Seal(self.identity.file_number, self.identity.epoch, self.last_position - 1, self._last_crc)",
+    ),
+    "sealed-before-the-successor-is-durable": Mutation(
+        "ledger/ledger.py",
+        "            self._succeeded = before\n",
+        "            self._maintenance.roll(before.file_number, before)\n",
+        1500,
+    ),
+}

@@ -1,0 +1,42 @@
+"""The daily simulation: a few hundred seeds, and planted bugs that still have their places."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.__main__ import run_seed
+from tests.simulation.mutants import plant
+from tests.simulation.mutations import MUTATIONS
+
+SEEDS_PER_TEST = 30
+BATCHES = 10
+STEPS = 3000
+PACKAGE = Path(__file__).resolve().parents[2] / "src" / "postroom"
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_promises_hold_under_crashes_and_cut_links(batch: int) -> None:
+    crashes = checks = 0
+    for seed in range(1 + batch * SEEDS_PER_TEST, 1 + (batch + 1) * SEEDS_PER_TEST):
+        try:
+            world = run_seed(seed, STEPS)
+        except Exception as broken:
+            again = f"python -m tests.simulation --seed {seed} --steps {STEPS}"
+            raise AssertionError(f"seed {seed} failed; replay it with: {again}") from broken
+        crashes += world.crashes
+        checks += world.oracle.checks
+    assert crashes > SEEDS_PER_TEST, "too few crashes for the run to mean anything"
+    assert checks > SEEDS_PER_TEST * 100, "too little traffic for the run to mean anything"
+
+
+def test_there_are_enough_mutants() -> None:
+    assert len(MUTATIONS) >= 15
+
+
+@pytest.mark.parametrize("name", sorted(MUTATIONS))
+def test_each_mutant_still_has_its_place_in_the_source(name: str, tmp_path: Path) -> None:
+    path = tmp_path / MUTATIONS[name].path
+    path.parent.mkdir(parents=True)
+    path.write_text((PACKAGE / MUTATIONS[name].path).read_text())
+    plant(tmp_path, name)
+    assert path.read_text() != (PACKAGE / MUTATIONS[name].path).read_text()
