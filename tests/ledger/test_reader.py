@@ -218,7 +218,7 @@ def test_a_missing_file_between_others_is_named(tmp_path: Path) -> None:
     maker.put(queue)
     maker.finish()
     _journal(tmp_path, 2).unlink()
-    with pytest.raises(LedgerCorrupt, match=r"00000002\.events at byte 0: the file is missing"):
+    with pytest.raises(LedgerCorrupt, match=r"00000002\.events at byte 0: missing, though file 1 is there"):
         LedgerReader(tmp_path)
 
 

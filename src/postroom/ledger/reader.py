@@ -143,9 +143,11 @@ def _look(folder: Path, disk: Disk) -> _Look:
         segments.append(before.segment(seal))
         numbers = [number for number in numbers if number < seal.file_number]
         seal = before.sealed
-    if numbers and seal.file_number:
+    if numbers and not any(position >= seal.position for position in listing.checkpoints):
         where = disk.describe(events_name(seal.file_number))
-        raise LedgerCorrupt(where, 0, f"the file is missing, though older ones ({numbers[-1]}) are there")
+        raise LedgerCorrupt(
+            where, 0, f"missing, though file {numbers[-1]} is there and no checkpoint covers it"
+        )
     _check_neighbours(segments)
     return _Look(segments[::-1], newest.scan)
 

@@ -16,6 +16,7 @@ from postroom.spark.tables import (
     ENTRY_KEY,
     OUTCOMES,
     is_arrival,
+    is_carried,
     queue_holdings,
     queue_totals,
 )
@@ -73,7 +74,8 @@ def sequence_violations(events: DataFrame, legal: DataFrame, first_position: int
     order = Window.partitionBy(*ENTRY_KEY).orderBy("position", "ordinal")
     known = F.broadcast(legal.select(_transition().alias("transition"), F.lit(True).alias("is_legal")))
     checked = (
-        events.select(*ENTRY_KEY, "position", "ordinal", "queue", "time", *LEGAL_COLUMNS)
+        events.where(~is_carried())
+        .select(*ENTRY_KEY, "position", "ordinal", "queue", "time", *LEGAL_COLUMNS)
         .withColumn("before_state", F.lag("to_state").over(order))
         .withColumn("before_time", F.lag("time").over(order))
         .withColumn("transition", _transition())

@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 from rich.table import Table
 
+from postroom.ledger.carried import carried
 from postroom.ledger.errors import LedgerError
 from postroom.ledger.reader import LedgerReader
 from postroom.spark import audit, tables
@@ -60,16 +61,21 @@ class Tables:
     violations: DataFrame
 
 
-def build_tables(spark: SparkSession, data: Path, first_position: int, last_position: int) -> Tables:
-    """The tables of a ledger's positions first to last. Lazy: nothing is read before an action asks."""
+def build_tables(spark: SparkSession, data: Path, ledger: LedgerReader) -> Tables:
+    """The tables of what a look at a ledger found. Lazy: nothing is read before an action asks."""
+    first, last = ledger.first_position, ledger.durable_through
+    told = carried(data, ledger.ledger_id.bytes, first, last) if first > 1 else None
     reader = spark.read.format("postroom").option("path", str(data.resolve()))
-    events = reader.option("toPosition", str(max(last_position, 1))).load().persist()
-    entries = tables.entries(events).persist()
-    conservation = audit.conservation(events, entries, first_position).persist()
-    legal = legal_transitions(spark)
-    return Tables(
-        events, entries, conservation, audit.violations(events, entries, legal, first_position).persist()
+    events = (
+        reader.option("toPosition", str(max(last, 1)))
+        .option("carried", str(told is not None))
+        .load()
+        .persist()
     )
+    entries = tables.entries(events, told.position if told else 0).persist()
+    conservation = audit.conservation(events, entries, first).persist()
+    violations = audit.violations(events, entries, legal_transitions(spark), first).persist()
+    return Tables(events, entries, conservation, violations)
 
 
 def run(spark: SparkSession, data: Path, out: Path, say: Say) -> ReportData:
@@ -79,7 +85,7 @@ def run(spark: SparkSession, data: Path, out: Path, say: Say) -> ReportData:
         f"Ledger {ledger.ledger_id}: positions {ledger.first_position:,} to {ledger.durable_through:,}"
         f" in {len(ledger.segments)} files"
     )
-    made = build_tables(spark, data, ledger.first_position, ledger.durable_through)
+    made = build_tables(spark, data, ledger)
     for name, table in (
         ("entries", made.entries),
         ("conservation", made.conservation),
@@ -87,7 +93,9 @@ def run(spark: SparkSession, data: Path, out: Path, say: Say) -> ReportData:
     ):
         table.write.mode("overwrite").parquet(str((out / name).resolve()))
         say(f"Wrote {name}")
-    data_of_report = collect(made.events, made.entries, made.conservation, made.violations)
+    data_of_report = collect(
+        made.events, made.entries, made.conservation, made.violations, ledger.first_position
+    )
     report = out / "report.html"
     report.write_text(page(data_of_report), encoding="utf-8")
     _print_entries(made.entries)

@@ -17,6 +17,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
+from postroom.ledger.carried import carried
 from postroom.ledger.expand import expand
 from postroom.ledger.reader import LedgerReader
 from postroom.ledger.segments import Segment, open_segment
@@ -39,10 +40,18 @@ class Slice:
     last: int
 
 
+@dataclass(frozen=True, slots=True)
+class CarriedSlice:
+    """The entries older than the first segment, as the newest checkpoint tells of them."""
+
+    first_segment: Segment
+    last: int
+
+
 class SlicePartition(InputPartition):
     """A slice as Spark hands it to a task."""
 
-    def __init__(self, slice: Slice) -> None:
+    def __init__(self, slice: Slice | CarriedSlice) -> None:
         super().__init__(slice)
         self.slice = slice
 
@@ -51,8 +60,9 @@ class PostroomDataSource(DataSource):
     """The source named ``postroom``. Options:
 
     ``path``: the ledger's folder. ``fromPosition``, ``toPosition``: the range to read, both included, default
-    all that is durable. ``partitionRecords``: the most records a task reads, default 2,000,000. Giving
-    `.schema(...)` with some of the columns reads only those.
+    all that is durable. ``partitionRecords``: the most records a task reads, default 2,000,000. ``carried``:
+    true adds a row with event ``none`` for each live entry that is older than the history, default false.
+    Giving `.schema(...)` with some of the columns reads only those.
     """
 
     @classmethod
@@ -79,6 +89,7 @@ class ReadOptions:
     first: int
     last: int | None
     partition_records: int
+    carried: bool
 
 
 def read_options(options: Any) -> ReadOptions:
@@ -91,7 +102,14 @@ def read_options(options: Any) -> ReadOptions:
     if last is not None and last < first:
         raise SourceOptionError(f"toPosition {last} is below fromPosition {first}")
     records = _number(options, "partitionRecords", 1) or DEFAULT_PARTITION_RECORDS
-    return ReadOptions(Path(path.removeprefix("file:")), first, last, records)
+    return ReadOptions(Path(path.removeprefix("file:")), first, last, records, _flag(options, "carried"))
+
+
+def _flag(options: Any, name: str) -> bool:
+    text = options.get(name, "false").lower()
+    if text not in ("true", "false"):
+        raise SourceOptionError(f'option "{name}" is true or false, not {text!r}')
+    return bool(text == "true")
 
 
 def _number(options: Any, name: str, least: int) -> int | None:
@@ -115,11 +133,18 @@ class LedgerBatchReader(DataSourceReader):
         o = self._options
         ledger = LedgerReader(o.path)
         last = ledger.durable_through if o.last is None else min(o.last, ledger.durable_through)
-        return [SlicePartition(s) for s in slices(ledger.segments, o.first, last, o.partition_records)]
+        found: list[InputPartition] = [
+            SlicePartition(s) for s in slices(ledger.segments, o.first, last, o.partition_records)
+        ]
+        if o.carried and o.first <= ledger.first_position:
+            found.append(SlicePartition(CarriedSlice(ledger.segments[0], last)))
+        return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a slice."""
         assert isinstance(partition, SlicePartition)
+        if isinstance(partition.slice, CarriedSlice):
+            return read_carried(self._options.path, partition.slice, self._schema)
         return read_slice(self._options.path, partition.slice, self._schema)
 
 
@@ -147,6 +172,20 @@ def read_slice(folder: Path, slice: Slice, schema: StructType) -> Iterator[pa.Re
     for chunk in source.chunks(slice.first, slice.last):
         for rows in expand(chunk, definitions.routing_sets):
             yield batch(rows, place, arrow)
+
+
+def read_carried(folder: Path, slice: CarriedSlice, schema: StructType) -> Iterator[pa.RecordBatch]:
+    """A row for each entry that is older than the history and alive; none without a checkpoint that tells."""
+    segment = slice.first_segment
+    told = carried(folder, segment.ledger_id, segment.first_position, slice.last)
+    if told is None:
+        return
+    place = Place(
+        str(UUID(bytes=segment.ledger_id)), segment.epoch, Names(told.queue_names), Names({}), Names({})
+    )
+    for rows in told.blocks:
+        if len(rows):
+            yield batch(rows, place, to_arrow_schema(schema, timezone="UTC"))
 
 
 def _struct() -> StructType:

@@ -6,7 +6,7 @@ table is a fold that does not depend on the order or the partitioning of its inp
 
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 ENTRY_KEY: Final = ("ledger_id", "serial", "queue_id")
@@ -69,13 +69,20 @@ def is_arrival() -> Column:
     return F.col("from_state") == "start"
 
 
+def is_carried() -> Column:
+    """Whether a row is no event but tells where an entry older than the history was at the checkpoint."""
+    return F.col("event") == "none"
+
+
 def is_end() -> Column:
     """Whether an events row ends its entry."""
     return F.col("to_state") == "deleted"
 
 
-def entries(events: DataFrame) -> DataFrame:
+def entries(events: DataFrame, checkpoint_position: int = 0) -> DataFrame:
     """One row an entry: where the message stands on that queue and how it got there.
+
+    Where `events` has carried rows, `checkpoint_position` is the position that they tell of.
 
     Key: ledger_id, serial, queue_id. Each column declares how it merges: what the arrival told and names by
     max (there is one arrival), times by min, counts by sum, the state by the highest (position, ordinal).
@@ -83,15 +90,25 @@ def entries(events: DataFrame) -> DataFrame:
     grouped = events.groupBy(*ENTRY_KEY).agg(
         F.max("queue").alias("queue"),
         *(F.max(name).alias(name) for name in _FROM_ARRIVAL),
-        F.min(F.when(is_arrival(), F.col("time"))).alias("arrival_time"),
+        F.max(is_carried()).alias("is_carried"),
+        F.min(F.when(is_arrival() | is_carried(), F.col("time"))).alias("arrival_time"),
         F.min(F.when(is_arrival(), F.col("event"))).alias("arrival_event"),
         F.min(F.when(F.col("to_state") == "available", F.col("time"))).alias("first_available_time"),
-        F.sum("delivery_delta").alias("delivery_count"),
-        F.sum("failure_delta").alias("failure_count"),
-        F.count("*").alias("event_count"),
-        F.max(F.struct(*_FROM_LAST)).alias("last"),
+        _count("delivery_delta", checkpoint_position).alias("delivery_count"),
+        _count("failure_delta", checkpoint_position).alias("failure_count"),
+        F.count_if(~is_carried()).alias("event_count"),
+        F.max(F.struct((~is_carried()).alias("is_event"), *_FROM_LAST)).alias("last"),
     )
     return grouped.select(*_entry_columns())
+
+
+def _count(delta: str, checkpoint_position: int) -> Column:
+    """A count: what the checkpoint says and what came after it; or, for entries that it does not tell of,
+    all."""
+    is_late = F.col("position") > checkpoint_position
+    carried = F.max(F.when(is_carried(), F.col(delta)))
+    early = F.sum(F.when(~is_late & ~is_carried(), F.col(delta)).otherwise(0))
+    return F.coalesce(carried, early) + F.sum(F.when(is_late, F.col(delta)).otherwise(0))
 
 
 def _entry_columns() -> list[Column]:
@@ -113,8 +130,8 @@ def _entry_columns() -> list[Column]:
         F.when(delayed, F.col("last.causes")).alias("delay_causes"),
         F.when(delayed, F.col("last.due")).alias("due"),
         F.col("arrival_time"),
-        F.col("first_available_time"),
-        F.col("last.time").alias("last_event_time"),
+        F.when(~F.col("is_carried"), F.col("first_available_time")).alias("first_available_time"),
+        F.when(F.col("last.is_event"), F.col("last.time")).alias("last_event_time"),
         F.when(ended, F.col("last.time")).alias("ended_time"),
         F.col("delivery_count"),
         F.col("failure_count"),
@@ -133,7 +150,7 @@ def _entry_columns() -> list[Column]:
         F.col("parent_queue_id"),
         F.col("body_serial"),
         F.col("arrival_event"),
-        F.col("last.event").alias("last_event"),
+        F.when(F.col("last.is_event"), F.col("last.event")).alias("last_event"),
         F.col("last.position").alias("last_position"),
         F.col("event_count"),
     ]
@@ -154,8 +171,8 @@ ENTRY_COMMENTS: Final = {
     "delay_causes": "Why it is delayed, as a+b",
     "due": "When the delay ends",
     "arrival_time": "When it was put; null if that record is older than the ledger's history",
-    "first_available_time": "When it could first be got",
-    "last_event_time": "Time of its last event",
+    "first_available_time": "When it could first be got; null if that may be older than the history",
+    "last_event_time": "Time of its last event; null if that is older than the history",
     "ended_time": "When it ended",
     "delivery_count": "Deliveries that came back, other than released",
     "failure_count": "Failures charged to the redelivery limit",
@@ -174,8 +191,8 @@ ENTRY_COMMENTS: Final = {
     "parent_queue_id": "That entry's queue",
     "body_serial": "Whose body it shares; its own serial else",
     "arrival_event": "put, put_held, or what made it of its parent",
-    "last_event": "Its last event",
-    "last_position": "Position of that event",
+    "last_event": "Its last event; null if that is older than the history",
+    "last_position": "Position of that event, or of the checkpoint that tells of the entry",
     "event_count": "Events so far",
 }
 
@@ -206,21 +223,29 @@ def queue_holdings(entries: DataFrame, first_position: int) -> DataFrame:
     )
 
 
-def depth_over_time(events: DataFrame, step_s: int) -> DataFrame:
-    """Per queue and step of `step_s` seconds: arrivals, ends, and how many it held at the end of the step."""
-    from pyspark.sql import Window
+def depth_over_time(events: DataFrame, step_s: int, first_position: int = 1) -> DataFrame:
+    """Per queue and step of `step_s` seconds: arrivals, ends, and how many it held at the end of the step.
 
+    Entries that arrived before `first_position` were there from the beginning.
+    """
     stepped = F.window("time", f"{step_s} seconds")["start"].alias("step")
-    moved = events.groupBy("ledger_id", "queue", stepped).agg(
-        F.count_if(is_arrival()).alias("arrivals"), F.count_if(is_end()).alias("ends")
+    moved = (
+        events.where(~is_carried())
+        .groupBy("ledger_id", "queue", stepped)
+        .agg(F.count_if(is_arrival()).alias("arrivals"), F.count_if(is_end()).alias("ends"))
+    )
+    before = (
+        events.where(F.col("serial") < first_position)
+        .groupBy("ledger_id", "queue")
+        .agg(F.count_distinct("serial").alias("before"))
     )
     until_here = (
         Window.partitionBy("ledger_id", "queue").orderBy("step").rowsBetween(Window.unboundedPreceding, 0)
     )
-    change = F.col("arrivals") - F.col("ends")
-    return moved.select(
-        "ledger_id", "queue", "step", "arrivals", "ends", F.sum(change).over(until_here).alias("depth")
-    )
+    change = F.sum(F.col("arrivals") - F.col("ends")).over(until_here)
+    depth = (F.coalesce("before", F.lit(0)) + change).alias("depth")
+    joined = moved.join(F.broadcast(before), ["ledger_id", "queue"], "left")
+    return joined.select("ledger_id", "queue", "step", "arrivals", "ends", depth)
 
 
 def dwell_times(entries: DataFrame) -> DataFrame:

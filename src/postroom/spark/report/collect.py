@@ -24,24 +24,28 @@ MAX_VIOLATIONS: Final = 200
 
 
 def collect(
-    events: DataFrame, entries: DataFrame, conservation: DataFrame, violations: DataFrame
+    events: DataFrame, entries: DataFrame, conservation: DataFrame, violations: DataFrame, first_position: int
 ) -> ReportData:
-    """What the page shows. The four tables are read several times: cache them."""
-    span = events.agg(
-        F.count("*").alias("events"),
-        F.max("ledger_id").alias("ledger_id"),
-        F.min("position").alias("first_position"),
-        F.max("position").alias("last_position"),
-        F.min("time").alias("first_time"),
-        F.max("time").alias("last_time"),
-    ).first()
+    """What the page shows, of a history that begins at `first_position`. The four tables are read several
+    times: cache them."""
+    span = (
+        events.where(~tables.is_carried())
+        .agg(
+            F.count("*").alias("events"),
+            F.max("ledger_id").alias("ledger_id"),
+            F.max("position").alias("last_position"),
+            F.min("time").alias("first_time"),
+            F.max("time").alias("last_time"),
+        )
+        .first()
+    )
     assert span is not None
     step_s = _step_s(span)
     queues = [_queue_sum(row) for row in conservation.collect()]
     violation_count = violations.count()
     return ReportData(
         ledger_id=span["ledger_id"] or "(empty)",
-        first_position=span["first_position"] or 0,
+        first_position=first_position,
         last_position=span["last_position"] or 0,
         first_time=span["first_time"],
         last_time=span["last_time"],
@@ -50,7 +54,7 @@ def collect(
         step_s=step_s,
         queues=queues,
         flows=[Flow(**row.asDict()) for row in tables.flows(entries).collect()],
-        depth=[_depth_point(row) for row in tables.depth_over_time(events, step_s).collect()],
+        depth=[_depth_point(row) for row in tables.depth_over_time(events, step_s, first_position).collect()],
         dwell=[DwellBucket(**row.asDict()) for row in tables.dwell_times(entries).collect()],
         undelivered=[Undelivered(**row.asDict()) for row in tables.undelivered(entries).collect()],
         violations=_first_violations(violations) if violation_count else [],
