@@ -243,7 +243,7 @@ def test_an_incomplete_map_lets_only_resumed_deliveries_pass() -> None:
 
 
 def test_each_end_states_what_it_decides() -> None:
-    """The source and snd-settle-mode are the sender's to say, the target and rcv-settle-mode the receiver's."""
+    """The source and snd-settle-mode are the sender's to say, the rest the receiver's."""
     pair = Pair(by_hand=True)
     pair.client.open()
     session = pair.client.begin()

@@ -352,12 +352,12 @@ class Connection:
                 else:
                     self._read_frames()
                     reading = False
-            except LinkViolation as violation:
-                violation.link.fail(Error(violation.condition, violation.description))
-            except SessionViolation as violation:
-                violation.session.fail(Error(violation.condition, violation.description))
-            except AmqpError as violation:
-                self._fail(Error(violation.condition, violation.description))
+            except LinkViolation as on_link:
+                on_link.link.fail(Error(on_link.condition, on_link.description))
+            except SessionViolation as on_session:
+                on_session.session.fail(Error(on_session.condition, on_session.description))
+            except AmqpError as error:
+                self._fail(Error(error.condition, error.description))
         for session in self.wire.shrunk:
             session.renew_window()
         self.wire.shrunk.clear()
