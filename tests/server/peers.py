@@ -1,0 +1,152 @@
+"""Peers with full control of the wire: one sends raw frames, one drives the client's end of the engine."""
+
+import socket as socket_module
+import time
+from collections.abc import Callable
+from typing import Self, TypeVar
+
+from librt.strings import BytesWriter
+
+from postroom.amqp.connection import Connection
+from postroom.amqp.events import Event
+from postroom.amqp.frames import AMQP_HEADER, FrameDecoder, write_frame
+from postroom.amqp.options import ConnectionOptions
+from postroom.amqp.performatives import Begin, Close, Open, Performative
+from postroom.amqp.session import Session
+
+TIMEOUT_S = 15.0
+READ_BYTES = 65536
+E = TypeVar("E", bound=Event)
+P = TypeVar("P", bound=Performative)
+
+
+def frames(*performatives: Performative, channel: int = 0) -> bytes:
+    """These performatives as frames."""
+    writer = BytesWriter()
+    for performative in performatives:
+        write_frame(writer, channel, performative)
+    return writer.getvalue()
+
+
+OPENING = AMQP_HEADER + frames(Open(container_id="raw"))
+SESSION = OPENING + frames(Begin(next_outgoing_id=0, incoming_window=100, outgoing_window=100))
+
+
+class _Peer:
+    """A context manager that closes its socket."""
+
+    socket: socket_module.socket
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.cut()
+
+    def cut(self) -> None:
+        """Lose the connection without a word."""
+        self.socket.close()
+
+
+class RawPeer(_Peer):
+    """Sends what it is told to, and collects what comes back until the broker closes the socket."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket_module.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
+        self.received = b""
+
+    def send(self, data: bytes) -> Self:
+        self.socket.sendall(data)
+        return self
+
+    def read_to_the_end(self) -> bytes:
+        """Everything until the broker closes; raises TimeoutError where it doesn't."""
+        try:
+            while data := self.socket.recv(READ_BYTES):
+                self.received += data
+        except ConnectionResetError:
+            pass
+        self.socket.close()
+        return self.received
+
+    def wait_for(self, kind: type[P]) -> P:
+        """The first performative of this kind that the broker says."""
+        while True:
+            for said in self._decoded():
+                if isinstance(said, kind):
+                    return said
+            data = self.socket.recv(READ_BYTES)
+            assert data, f"the broker has closed without {kind.__name__}: {self._decoded()}"
+            self.received += data
+
+    def performatives(self) -> list[Performative]:
+        """What the broker said until it closed."""
+        self.read_to_the_end()
+        return self._decoded()
+
+    def _decoded(self) -> list[Performative]:
+        decoder = FrameDecoder(1 << 20)
+        decoder.feed(self.received)
+        decoder.read_protocol_header()
+        said = []
+        while decoder.next():
+            if not decoder.is_empty:
+                said.append(decoder.performative())
+        return said
+
+    def close_condition(self) -> str:
+        """The condition of the broker's close."""
+        closes = [each for each in self.performatives() if isinstance(each, Close)]
+        assert len(closes) == 1 and closes[0].error is not None, closes
+        return closes[0].error.condition
+
+
+class EnginePeer(_Peer):
+    """The client's end of the engine on a blocking socket; events pile up until they are asked for."""
+
+    def __init__(self, port: int, container_id: str = "peer", **options: object) -> None:
+        settings: dict[str, object] = {"sasl_mechanisms": [], "hostname": "localhost", **options}
+        self.engine = Connection(
+            ConnectionOptions(server=False, container_id=container_id, **settings),  # type: ignore[arg-type]
+            time.monotonic_ns() // 1000,
+        )
+        self.socket = socket_module.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
+        self.events: list[Event] = []
+
+    def open(self, **fields: object) -> Self:
+        self.engine.open(**fields)  # type: ignore[arg-type]
+        self.pump(lambda: self.engine.peer_open is not None)
+        return self
+
+    def session(self) -> Session:
+        if self.engine.peer_open is None:
+            self.open()
+        return self.engine.begin()
+
+    def flush(self) -> None:
+        data = self.engine.data_to_send()
+        if data:
+            self.socket.sendall(data)
+
+    def pump(self, done: Callable[[], bool]) -> None:
+        """Send and read until ``done`` says so; AssertionError when the broker closes first."""
+        self.flush()
+        while not done():
+            data = self.socket.recv(READ_BYTES)
+            if not data:
+                self.events += self.engine.connection_lost()
+                assert done(), f"the broker has closed: {self.events}"
+                return
+            self.events += self.engine.receive_data(data, time.monotonic_ns() // 1000)
+            self.flush()
+
+    def wait_for(self, kind: type[E], count: int = 1) -> E:
+        """The last of ``count`` events of this kind, of those that have come since the last `forget`."""
+        self.pump(lambda: len(self.of(kind)) >= count)
+        return self.of(kind)[count - 1]
+
+    def of(self, kind: type[E]) -> list[E]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def forget(self) -> None:
+        self.events.clear()
