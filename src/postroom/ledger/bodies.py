@@ -328,6 +328,9 @@ class BodyStore:
         at = 0
         while at < len(stretches):
             at = self._read_run(opened, stretches, at, pieces)
+        for start, size, row in stretches:
+            if len(pieces[row]) != size:
+                raise LedgerCorrupt(self._disk.describe(file.name()), start, "the file ends within a body")
         return True
 
     def _read_run(

@@ -7,6 +7,8 @@ _PLAIN: Final = re.compile(r"(\d{8})\.(journal|events|bodies)")
 _PACKED: Final = re.compile(r"(\d{8})-(\d{8})\.(\d{4,})\.packed")
 _CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint")
 TMP_SUFFIX: Final = ".tmp"
+VOID_SUFFIX: Final = ".void"
+"""A file whose first write can't be told from one that was never finished; left to people, ignored."""
 
 
 def journal_name(number: int) -> str:

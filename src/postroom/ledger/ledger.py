@@ -111,7 +111,7 @@ class Ledger:
 
     def submit(self) -> bool:
         """Hand the builder's oldest block to the writer unless one is in flight; whether that was done."""
-        return self._job is None and self._submit(None)
+        return (self._failed or self._job is None) and self._submit(None)
 
     def mark_idle(self) -> bool:
         """Tell readers beside the broker, by a block without records, that the last block is durable."""
@@ -167,8 +167,8 @@ class Ledger:
         self.builder.set_time(now_us)
         self.builder.record(RecordType.EPOCH_OPENED, 0, 0, 0, 0, 0, b"")
         self.flush()
-        listing = Listing(self._disk.names())
-        self._maintenance.begin(listing.events, found.checkpoints)
+        history = [number for number in Listing(self._disk.names()).events if number not in found.unsealed]
+        self._maintenance.begin(history, found.checkpoints)
         images = found.images or Images(self._disk, found.state)
         for image in found.unsealed.values():
             self._seal_old(image, images)

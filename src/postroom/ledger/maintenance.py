@@ -85,7 +85,10 @@ class Maintenance:
     def begin(self, history: list[int], checkpoints: list[int]) -> None:
         """Take up the folder as recovery found it: sealed files and valid checkpoints."""
         for number in history:
-            self._remember(load_image(self._disk, number, check=False))
+            try:
+                self._remember(load_image(self._disk, number, check=False))
+            except LedgerCorrupt as error:  # recovery needed nothing of it, or it would have refused
+                _LOG.warning("history is damaged and left alone: %s", error)
         for position in checkpoints:
             try:
                 state = load_checkpoint(self._disk, position, self._ledger_id)

@@ -23,7 +23,15 @@ from postroom.ledger.cases import (
 from postroom.ledger.checkpoint import load_checkpoint
 from postroom.ledger.disk import Disk
 from postroom.ledger.errors import LedgerCorrupt
-from postroom.ledger.files import Listing, PackedName, bodies_name, events_name, journal_name, packed_name
+from postroom.ledger.files import (
+    VOID_SUFFIX,
+    Listing,
+    PackedName,
+    bodies_name,
+    events_name,
+    journal_name,
+    packed_name,
+)
 from postroom.ledger.fold import fold_image, is_stored
 from postroom.ledger.headers import FILE_HEADER_BYTES, NO_SEAL, FileHeader, Seal, decode_file_header
 from postroom.ledger.image import EventsImage, build_image, load_image
@@ -31,7 +39,7 @@ from postroom.ledger.journal import BlockTable
 from postroom.ledger.layout import Array
 from postroom.ledger.packed import load_packed_span
 from postroom.ledger.recovered import RecoveryReport
-from postroom.ledger.scan import Scan, bodies_start, has_second_block, read_block, scan_journal
+from postroom.ledger.scan import Scan, bodies_start, count_blocks, read_block, scan_journal
 from postroom.ledger.state import CARRIED_FILE, FoldState
 
 
@@ -129,17 +137,25 @@ def _journal_headers(disk: Disk, listing: Listing, found: Found) -> dict[int, Fi
         if fact is HeadFact.GOOD and header is not None and not _has_dictionary(data, header):
             fact = HeadFact.DAMAGED
         newest = number == listing.journal[-1]
-        second = fact is HeadFact.DAMAGED and has_second_block(data, found.ledger_id, number)
+        second = fact is HeadFact.DAMAGED and count_blocks(data, found.ledger_id, number) > 1
         verdict = HEAD_CASES[fact, newest, second]
         if verdict is HeadVerdict.REFUSE:
             raise LedgerCorrupt(disk.describe(name), 0, _HEAD_REASONS[fact])
         if verdict is HeadVerdict.NEVER_BEGUN or header is None:
-            disk.remove(name)
+            found.report.cut.append(_set_aside(disk, name, data, found.ledger_id, number))
             listing.journal.remove(number)
-            found.report.cut.append(f"{name}: never begun, removed")
         else:
             previous = headers[number] = header
     return headers
+
+
+def _set_aside(disk: Disk, name: str, data: memoryview, ledger_id: bytes | None, number: int) -> str:
+    """Remove a file that was never begun; keep it under another name if a whole block is in it."""
+    if count_blocks(data, ledger_id, number):
+        disk.rename(name, name + VOID_SUFFIX)
+        return f"{name}: the head is damaged, void, renamed to {name}{VOID_SUFFIX}"
+    disk.remove(name)
+    return f"{name}: never begun, removed"
 
 
 def _head_fact(

@@ -157,19 +157,17 @@ def find_successor(data: memoryview, offset: int, identity: Identity, position: 
     )
 
 
-def has_second_block(data: memoryview, ledger_id: bytes | None, file_number: int) -> bool:
-    """Whether a file without a valid head holds two data blocks: then its head had once been durable.
+def count_blocks(data: memoryview, ledger_id: bytes | None, file_number: int) -> int:
+    """How many headers of data blocks lie in a file without a valid head; two: its head had been durable.
 
     `ledger_id` None: of whatever ledger (nothing tells which it was).
     """
-    found = [
-        header
-        for header in _headers_behind(bytes(data))
-        if ledger_id in (None, header.ledger_id)
+    return sum(
+        ledger_id in (None, header.ledger_id)
         and header.file_number == file_number
         and not header.is_dictionary()
-    ]
-    return len(found) > 1
+        for header in _headers_behind(bytes(data))
+    )
 
 
 def _headers_behind(haystack: bytes) -> Iterator[BlockHeader]:

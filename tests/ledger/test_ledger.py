@@ -1,0 +1,280 @@
+"""The ledger's face on a real folder: commit, lock, standby, space, failure, reading beside the writer."""
+
+import errno
+import multiprocessing
+import os
+import select
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from zlib import crc32
+
+import pytest
+
+from postroom.ledger import Ledger, LedgerFailed, LedgerLocked, LedgerOptions
+from postroom.ledger.disk import RealDisk
+from postroom.ledger.headers import decode_block_header
+from postroom.ledger.records import BLOCK_MAGIC
+from postroom.ledger.writer import InlineWriter
+from postroom.model.codes import Event, State
+from tests.ledger.test_fold import opened
+from tests.ledger.workload import START_US, Workload, assert_bodies, assert_recovered
+from tests.simulation.disk import SimDisk, SimFile
+
+SMALL = LedgerOptions(journal_file_bytes=64 << 10, reserve_bytes=1 << 16)
+
+
+def put(ledger: Ledger, body: bytes) -> tuple[int, int, int]:
+    head = (1, State.AVAILABLE, Event.PUT, 0, 0, 0, 4, 1, 0, 0, 0, 0, 0)
+    serial = ledger.builder.arrival(*head, body, crc32(body), b"", 0, b"", 0, b"", 0)
+    return serial, ledger.builder.last_body_offset, len(body)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    made = Ledger.open(tmp_path, SMALL, START_US)
+    yield made
+    made.close()
+
+
+def test_commit_signals_and_tells_the_position(ledger: Ledger) -> None:
+    before = ledger.durable_through
+    serial, _, _ = put(ledger, b"hello")
+    assert ledger.submit() and ledger.in_flight
+    put(ledger, b"second")
+    assert not ledger.submit(), "one block is in flight at a time"
+    assert select.select([ledger.completion_fd], [], [], 30)[0]
+    assert ledger.complete() == serial == before + 1
+    assert ledger.submit()
+    assert ledger.wait() == serial + 1
+    assert not ledger.submit(), "nothing is left"
+
+
+def test_bodies_are_read_wherever_they_are(ledger: Ledger) -> None:
+    in_file = put(ledger, b"in the file")
+    ledger.flush()
+    in_flight = put(ledger, b"in flight")
+    ledger.submit()
+    waiting = put(ledger, b"not submitted")
+    bodies = ledger.read_bodies([waiting, in_file, in_flight])
+    assert bodies == [b"not submitted", b"in the file", b"in flight"]
+
+
+def test_an_idle_ledger_says_once_that_its_end_is_durable(ledger: Ledger, tmp_path: Path) -> None:
+    put(ledger, b"last")
+    assert not ledger.mark_idle(), "there is something to commit"
+    ledger.flush()
+    assert ledger.mark_idle()
+    ledger.wait()
+    assert not ledger.mark_idle()
+    data = next(tmp_path.glob("*.journal")).read_bytes()
+    at = data.rindex(BLOCK_MAGIC.to_bytes(4, "little"))
+    header = decode_block_header(data[at:])
+    assert header is not None
+    assert header.durable_through == ledger.durable_through == header.first_position - 1
+
+
+def test_second_owner_is_told_the_first(ledger: Ledger, tmp_path: Path) -> None:
+    with pytest.raises(LedgerLocked, match=str(tmp_path)) as caught:
+        Ledger.open(tmp_path, SMALL, START_US)
+    assert caught.value.pid == os.getpid()
+
+
+def test_standby_takes_over(tmp_path: Path) -> None:
+    first = Ledger.open(tmp_path, SMALL, START_US)
+    body = put(first, b"handed over")
+    first.flush()
+    second: list[Ledger] = []
+    standby = LedgerOptions(journal_file_bytes=64 << 10, standby=True)
+    thread = threading.Thread(target=lambda: second.append(Ledger.open(tmp_path, standby, START_US)))
+    thread.start()
+    assert not second
+    first.close()
+    thread.join(30)
+    assert second[0].epoch == 2
+    assert second[0].read_bodies([body]) == [b"handed over"]
+    second[0].close()
+
+
+def _killed(folder: Path, ready: "multiprocessing.synchronize.Event") -> None:
+    ledger = Ledger.open(folder, SMALL, START_US)
+    for number in range(200):
+        put(ledger, b"%d" % number * 100)
+        if number % 10 == 9:
+            ledger.flush()
+    put(ledger, b"never committed")
+    ready.set()
+    threading.Event().wait()
+
+
+def test_a_killed_owner_leaves_what_was_durable(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    ready = context.Event()
+    process = context.Process(target=_killed, args=(tmp_path, ready))
+    process.start()
+    assert ready.wait(60)
+    process.kill()
+    process.join()
+    ledger = Ledger.open(tmp_path, SMALL, START_US)
+    assert sum(len(piece) // 40 for _, piece in ledger.recovered.backlog) == 200
+    ledger.close()
+
+
+class FullFile(SimFile):
+    """A file on a disk without space to reserve."""
+
+    def reserve(self, offset: int, size: int) -> None:
+        if isinstance(self._disk, FullDisk) and self._disk.full:
+            raise OSError(errno.ENOSPC, "no space")
+
+
+class FullDisk(SimDisk):
+    full = False
+
+    def create(self, name: str) -> SimFile:
+        super().create(name)
+        file = self.files[name] = FullFile(self)
+        self.unsynced_names[-1] = ("create", name, file)
+        return file
+
+
+def test_space_low_is_raised_and_taken_back() -> None:
+    disk = FullDisk()
+    options = LedgerOptions(journal_file_bytes=64 << 10, reserve_bytes=32 << 10)
+    ledger = Ledger.open(
+        Path("simulated"), options, START_US, disk=disk, writer=InlineWriter(disk), maintenance="manual"
+    )
+    assert not ledger.space_low
+    disk.full = True
+    while not ledger.space_low:
+        put(ledger, bytes(2000))
+        ledger.flush()
+    for _ in range(100):  # what frees space goes on, and no new file is begun without a reserve
+        put(ledger, bytes(2000))
+        ledger.flush()
+    assert [name for name in disk.names() if name.endswith(".journal")] == ["00000001.journal"]
+    disk.full = False
+    put(ledger, b"x")
+    ledger.flush()
+    assert not ledger.space_low
+    put(ledger, b"x")
+    ledger.flush()
+    assert "00000002.journal" in disk.names()
+
+
+class FailingFile(SimFile):
+    def sync(self) -> None:
+        if isinstance(self._disk, FailingDisk) and self._disk.failing:
+            raise OSError(errno.EIO, "the disk is broken")
+        super().sync()
+
+
+class FailingDisk(SimDisk):
+    failing = False
+
+    def create(self, name: str) -> SimFile:
+        super().create(name)
+        file = self.files[name] = FailingFile(self)
+        self.unsynced_names[-1] = ("create", name, file)
+        return file
+
+
+def test_a_failed_sync_is_fatal_and_never_retried() -> None:
+    disk = FailingDisk()
+    ledger = opened(disk, SMALL)
+    put(ledger, b"good")
+    durable = ledger.flush()
+    disk.failing = True
+    put(ledger, b"bad")
+    ledger.submit()
+    with pytest.raises(LedgerFailed, match="the disk is broken"):
+        ledger.complete()
+    disk.failing = False
+    put(ledger, b"later")
+    with pytest.raises(LedgerFailed):
+        ledger.submit()
+    assert ledger.durable_through == durable
+    ledger.close()
+
+
+def test_reading_beside_compaction_in_threads(tmp_path: Path) -> None:
+    """Readers in other threads see every live body while files are sealed, packed and removed."""
+    options = LedgerOptions(journal_file_bytes=64 << 10, reserve_bytes=0, retention_bytes=0)
+    ledger = Ledger.open(tmp_path, options, START_US)
+    kept = []
+    stop = threading.Event()
+    failures: list[Exception] = []
+
+    def read() -> None:
+        random = Random(3)
+        while not stop.is_set():
+            sample = random.sample(kept, min(len(kept), 20))
+            try:
+                bodies = ledger.read_bodies([place for place, _ in sample])
+                assert bodies == [body for _, body in sample]
+            except Exception as error:
+                failures.append(error)
+                return
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    random = Random(4)
+    for number in range(1500):
+        body = random.randbytes(300)
+        place = put(ledger, body)
+        if number % 50 == 0:
+            kept.append((place, body))
+        else:
+            end = (State.AVAILABLE, State.DELETED, 0, 0, 1, 0, 0, 0, 0, 0)
+            ledger.builder.entry_event(place[0], 1, Event.GET, *end)
+        if number % 10 == 0:
+            ledger.flush()
+    stop.set()
+    for reader in readers:
+        reader.join()
+    ledger.close()
+    assert failures == []
+    assert ledger.maintenance_error is None
+    assert list(tmp_path.glob("*.packed"))
+
+
+def test_real_folder_equals_model(tmp_path: Path) -> None:
+    random = Random(8)
+    snapshot = None
+    for _ in range(3):
+        ledger = Ledger.open(tmp_path, SMALL, START_US)
+        work = Workload(ledger.builder, random)
+        if snapshot is None:
+            work.define()
+        else:
+            assert_recovered(ledger.recovered, snapshot)
+            work.adopt(snapshot, ledger.builder)
+        for step in range(500):
+            work.step()
+            if step % 10 == 0:
+                ledger.flush()
+        ledger.flush()
+        snapshot = work.snapshot()
+        assert_bodies(ledger, snapshot)
+        ledger.close()
+
+
+def test_options_that_make_no_sense_are_refused() -> None:
+    for wrong in (
+        {"journal_file_bytes": 1000},
+        {"journal_file_bytes": 2 << 30},
+        {"reserve_bytes": -1},
+        {"retention_bytes": -1},
+        {"compact_below": 0.0},
+        {"carry_below": 1.5},
+    ):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            LedgerOptions(**wrong)  # type: ignore[arg-type]
+
+
+def test_the_folder_is_made(tmp_path: Path) -> None:
+    folder = tmp_path / "a" / "b"
+    Ledger.open(folder, SMALL, START_US).close()
+    assert RealDisk(folder).names() == ["00000001.journal", "lock"]

@@ -1,0 +1,125 @@
+"""The commit threads, native and Python: the same face, the same outcomes."""
+
+import errno
+import os
+import select
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from postroom.ledger import LedgerFailed
+from postroom.ledger.disk import Bytes, RealDisk
+from postroom.ledger.writer import InlineWriter, NativeWriter, ThreadWriter, Writer, native_available
+
+KINDS = [ThreadWriter, NativeWriter]
+
+
+@pytest.fixture(params=KINDS, ids=["thread", "native"])
+def writer(request: pytest.FixtureRequest, disk: RealDisk) -> Iterator[Writer]:
+    if request.param is NativeWriter and not native_available():
+        pytest.skip("the C writer isn't built: this is the interpreted run")
+    made = request.param(disk)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> RealDisk:
+    return RealDisk(tmp_path)
+
+
+def test_writes_all_parts_and_signals(writer: Writer, disk: RealDisk) -> None:
+    file = disk.create("file")
+    parts: list[Bytes] = [b"one", b"", bytearray(b"two"), memoryview(b"three")]
+    writer.submit(file, 0, parts, sync_names=True)
+    assert select.select([writer.completion_fd], [], [], 30)[0]
+    assert writer.complete()
+    assert not select.select([writer.completion_fd], [], [], 0)[0]
+    writer.submit(file, 11, [b"x" * 5_000_000], sync_names=False)
+    writer.wait()
+    assert file.read_at(0, 20) == b"onetwothreexxxxxxxxx"
+    assert file.size_bytes() == 11 + 5_000_000
+
+
+def test_one_job_after_the_other(writer: Writer, disk: RealDisk) -> None:
+    file = disk.create("file")
+    for number in range(50):
+        writer.submit(file, number, [b"%d" % (number % 10)], sync_names=False)
+        writer.wait()
+    assert file.read_at(0, 50) == b"0123456789" * 5
+
+
+def test_a_failure_is_told_once_asked_and_not_retried(writer: Writer, disk: RealDisk) -> None:
+    disk.create("file").write_at(0, [b"before"])
+    read_only = disk.open("file")
+    writer.submit(read_only, 0, [b"after"], sync_names=False)
+    assert select.select([writer.completion_fd], [], [], 30)[0]
+    with pytest.raises(LedgerFailed, match=f"errno {errno.EBADF}"):
+        writer.complete()
+    assert read_only.read_at(0, 9) == b"before"
+
+
+def test_close_lets_the_job_end(writer: Writer, disk: RealDisk) -> None:
+    file = disk.create("file")
+    writer.submit(file, 0, [b"y" * 1_000_000], sync_names=False)
+    writer.close()
+    assert file.size_bytes() == 1_000_000
+    writer.close()
+
+
+def test_native_writer_refuses_misuse(disk: RealDisk) -> None:
+    if not native_available():
+        pytest.skip("the C writer isn't built: this is the interpreted run")
+    writer = NativeWriter(disk)
+    file = disk.create("file")
+    with pytest.raises(RuntimeError):
+        writer.wait()
+    with pytest.raises(RuntimeError):
+        writer.submit(file, 0, [b"x"] * 513, sync_names=False)
+    with pytest.raises(TypeError):
+        writer.submit(file, 0, ["text"], sync_names=False)  # type: ignore[list-item]
+    writer.submit(file, 0, [b"x"], sync_names=False)
+    with pytest.raises(RuntimeError):
+        writer.submit(file, 0, [b"x"], sync_names=False)
+    writer.wait()
+    writer.close()
+
+
+def test_inline_writer_works_when_asked(disk: RealDisk) -> None:
+    writer = InlineWriter(disk)
+    file = disk.create("file")
+    writer.submit(file, 0, [b"abc"], sync_names=True)
+    assert file.size_bytes() == 0
+    assert writer.complete()
+    assert file.read_at(0, 9) == b"abc"
+    with pytest.raises(RuntimeError):
+        writer.wait()
+
+
+class ShortWrites:
+    """A system that writes a few bytes at a time."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._real = os.pwritev
+        monkeypatch.setattr(os, "pwritev", self.write)
+
+    def write(self, fd: int, buffers: Sequence[Bytes], offset: int) -> int:
+        return self._real(fd, [memoryview(buffers[0])[:3]], offset)
+
+
+def test_short_writes_are_continued(disk: RealDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = disk.create("file")
+    ShortWrites(monkeypatch)
+    file.write_at(5, [b"abcdefgh", b"", b"ijk"])
+    assert file.read_at(5, 20) == b"abcdefghijk"
+
+
+def test_reserve_keeps_the_size_and_trim_gives_it_back(disk: RealDisk) -> None:
+    file = disk.create("file")
+    file.write_at(0, [b"abc"])
+    file.reserve(3, 1 << 20)
+    assert file.size_bytes() == 3
+    disk.trim("file")
+    assert (disk.folder / "file").stat().st_blocks * 512 <= 64 << 10
+    assert file.read_at(0, 5) == b"abc"
