@@ -3,6 +3,7 @@
 import asyncio
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +15,7 @@ import uvloop
 from postroom.manager.manager import QueueManager
 from postroom.server.assembly import define_queues, manager_options
 from postroom.server.broker import Broker
+from postroom.server.clock import wall_us
 from postroom.server.config import Config, LimitsConfig, ListenConfig, QueueConfig
 from postroom.server.listeners import Listener
 from postroom.server.service import Service, ServiceLedger
@@ -24,7 +26,7 @@ T = TypeVar("T")
 TIMEOUT_S = 20.0
 
 
-def test_config(queues: tuple[str, ...] = (), **changes: object) -> Config:
+def make_config(queues: tuple[str, ...] = (), **changes: object) -> Config:
     """A configuration that listens on any free port."""
     settings: dict[str, object] = {
         "listen": [ListenConfig(address="127.0.0.1:0")],
@@ -44,7 +46,7 @@ class BrokerThread:
     def __init__(
         self, config: Config | None = None, ledger: MemoryLedger | None = None, folder: Path | None = None
     ) -> None:
-        self.config = config or test_config()
+        self.config = config or make_config()
         self._memory = ledger
         self._folder = folder
         self.address = ""
@@ -72,6 +74,24 @@ class BrokerThread:
 
         assert self._loop is not None
         return asyncio.run_coroutine_threadsafe(ask(), self._loop).result(TIMEOUT_S)
+
+    def turn(self, command: Callable[[Broker, int], object]) -> None:
+        """Give the broker a command, as a turn of its own."""
+
+        def act(broker: Broker) -> None:
+            command(broker, wall_us())
+            assert self._service is not None
+            self._service.turns.schedule()
+
+        self.call(act)
+
+    def wait_until(self, condition: Callable[[Broker], bool]) -> None:
+        """Ask again and again, each time after the loop has gone round; AssertionError when it takes too
+        long.
+        """
+        deadline = time.monotonic() + TIMEOUT_S
+        while not self.call(condition):
+            assert time.monotonic() < deadline, "the broker never came to that"
 
     def __enter__(self) -> "BrokerThread":
         self._thread.start()

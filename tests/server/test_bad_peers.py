@@ -109,18 +109,18 @@ def test_another_protocol_gets_our_header_and_no_more(broker: BrokerThread, head
 
 def test_a_connection_that_says_nothing_is_closed() -> None:
     from postroom.server.config import LimitsConfig
-    from tests.server.harness import test_config
+    from tests.server.harness import make_config
 
-    with BrokerThread(test_config(limits=LimitsConfig(open_timeout_ms=50))) as impatient:
+    with BrokerThread(make_config(limits=LimitsConfig(open_timeout_ms=50))) as impatient:
         RawPeer(impatient.port).read_to_the_end()
         RawPeer(impatient.port).send(AMQP_HEADER).read_to_the_end()
 
 
 def test_a_silent_peer_is_closed_and_a_heartbeat_keeps_one_open() -> None:
     from postroom.server.config import LimitsConfig
-    from tests.server.harness import test_config
+    from tests.server.harness import make_config
 
-    with BrokerThread(test_config(limits=LimitsConfig(idle_timeout_ms=200))) as impatient:
+    with BrokerThread(make_config(limits=LimitsConfig(idle_timeout_ms=200))) as impatient:
         assert RawPeer(impatient.port).send(OPENING).close_condition() == "amqp:resource-limit-exceeded"
         alive = BlockingConnection(impatient.url, timeout=15, heartbeat=1)
         sender = alive.create_sender("kept-open")
@@ -164,9 +164,9 @@ def test_nobody_else_notices(broker: BrokerThread, connection: BlockingConnectio
 
 def test_connections_beyond_the_bound_are_cut() -> None:
     from postroom.server.config import LimitsConfig
-    from tests.server.harness import test_config
+    from tests.server.harness import make_config
 
-    with BrokerThread(test_config(limits=LimitsConfig(max_connections=1))) as small:
+    with BrokerThread(make_config(limits=LimitsConfig(max_connections=1))) as small:
         first = BlockingConnection(small.url, timeout=15)
         assert RawPeer(small.port).send(OPENING).read_to_the_end() == b""
         first.create_sender("still-here").send(Message(body="x"))

@@ -276,9 +276,9 @@ def test_topics_are_refused(connection: BlockingConnection, queue: str) -> None:
 
 def test_a_large_message_over_the_limit_detaches_its_link_only(queue: str) -> None:
     from postroom.server.config import LimitsConfig
-    from tests.server.harness import test_config
+    from tests.server.harness import make_config
 
-    with BrokerThread(test_config(limits=LimitsConfig(max_message_bytes=100_000))) as small:
+    with BrokerThread(make_config(limits=LimitsConfig(max_message_bytes=100_000))) as small:
         connection = BlockingConnection(small.url, timeout=15)
         sender = connection.create_sender(queue)
         with pytest.raises(LinkDetached, match="amqp:link:message-size-exceeded"):
