@@ -87,7 +87,10 @@ def test_expired_messages_are_redirected_where_the_queue_says_so(world: World) -
 def test_unborn_messages_become_available_when_due(world: World, how: str) -> None:
     queue = world.queue()
     due_ms = world.now_us // 1000 + 50
-    world.put(queue, b"later", **({"delay_ms": 50} if how == "delay" else {"due_ms": due_ms}))
+    if how == "delay":
+        world.put(queue, b"later", delay_ms=50)
+    else:
+        world.put(queue, b"later", due_ms=due_ms)
     world.put(queue, b"now")
     world.consumer(queue, credit=5)
     assert world.turn(49) == [b"now"]

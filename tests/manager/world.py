@@ -124,7 +124,7 @@ class World:
     # Turns and time.
 
     def turn(self, ms: int = 0) -> list[bytes]:
-        """Let ``ms`` pass, commit, carry out effects until nothing more comes; returns the bodies delivered."""
+        """Let ``ms`` pass, then commit and carry out effects to the end; returns the bodies delivered."""
         self.now_us += ms * MS
         delivered: list[bytes] = []
         for _ in range(10_000):

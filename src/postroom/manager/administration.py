@@ -2,6 +2,8 @@
 
 from typing import Final
 
+import numpy as np
+
 from postroom.ledger.block import Group, encode_groups
 from postroom.ledger.records import RecordType
 from postroom.manager import queues
@@ -12,14 +14,14 @@ from postroom.manager.core import Core
 from postroom.manager.errors import QueueInUse
 from postroom.manager.placing import ended, take_out
 from postroom.manager.queue import Queue
-from postroom.manager.ranges import runs
-from postroom.manager.statistics import CURRENT
+from postroom.manager.ranges import runs_of_array
 from postroom.manager.transitions import step
 from postroom.model import numbers as n
 from postroom.model.codes import Outcome
-from postroom.model.packed import PackedEntry
+from postroom.model.packed import PACKED_FIELDS
 
 _GROUP_EVENT: Final = int(RecordType.GROUP_EVENT)
+_PACKED: Final = np.dtype(PACKED_FIELDS)
 _OUTCOMES: Final = {n.EVENT_PURGE: int(Outcome.PURGED), n.EVENT_DELETE: int(Outcome.DELETED)}
 
 
@@ -92,19 +94,17 @@ def _clear_backlog(core: Core, queue: Queue, backlog: Backlog, event: int) -> in
 
 
 def _end_chunk(core: Core, queue: Queue, chunk: Chunk, event: int) -> int:
-    scratch = PackedEntry()
-    serials: list[int] = []
-    outcome = _OUTCOMES[event]
-    index = chunk.head
-    while index < chunk.count:
-        if not chunk.is_dead(index):
-            scratch.read(chunk.data, index)
-            serials.append(int(scratch.serial))
-            queue.statistics.end(CURRENT, outcome, scratch.body_len)
-        index += 1
+    """End what waits in one chunk; looked at as columns, for there may be millions."""
+    rows = np.frombuffer(chunk.data, _PACKED)[chunk.head : chunk.count]
+    if chunk.dead is not None:
+        dead = np.unpackbits(np.frombuffer(chunk.dead, np.uint8), bitorder="little")
+        rows = rows[dead[chunk.head : chunk.count] == 0]
     for entry in chunk.objects.values():
         ended(core, entry)
-    if serials:
-        group = Group(int(queue.id), n.AVAILABLE, n.DELETED, outcome, 0, 0, 0, runs(serials))
+    if len(rows):
+        outcome = _OUTCOMES[event]
+        queue.statistics.end_many(outcome, len(rows), int(rows["body_len"].sum(dtype=np.int64)))
+        ranges = runs_of_array(rows["serial"])
+        group = Group(int(queue.id), n.AVAILABLE, n.DELETED, outcome, 0, 0, 0, ranges)
         core.ledger.record(_GROUP_EVENT, 0, queue.id, 0, 0, event, encode_groups([group]))
-    return len(serials)
+    return len(rows)

@@ -94,14 +94,47 @@ class Band:
 
     def waiting(self) -> list[Entry]:
         """Every object available here, in order."""
-        front = [entry for entry in self.live[self.head :] if entry is not None]
-        if not self.returned:
-            return front
+        return self.after(-1, 0, len(self.live) + len(self.returned))
+
+    def after(self, place: i64, ordinal: i64, limit: i64) -> list[Entry]:
+        """Up to ``limit`` objects behind a place, in order."""
+        back = self.returned
+        at = self._live_after(place, ordinal)
+        back_at = self._returned_after(place, ordinal)
         found: list[Entry] = []
-        at: i64 = 0
-        for entry in reversed(self.returned):
-            while at < len(front) and front[at].before(entry):
-                found.append(front[at])
+        while len(found) < limit:
+            entry = self.live[at] if at < len(self.live) else None
+            if back_at >= 0 and (entry is None or back[back_at].before(entry)):
+                found.append(back[back_at])
+                back_at -= 1
+            elif entry is not None:
+                found.append(entry)
                 at += 1
-            found.append(entry)
-        return found + front[at:]
+            else:
+                break
+        return found
+
+    def _live_after(self, place: i64, ordinal: i64) -> i64:
+        """Index of the first of `live` behind a place."""
+        low = self.head
+        high: i64 = len(self.live)
+        while low < high:
+            middle = (low + high) >> 1
+            entry = self.live[middle]
+            if entry is not None and entry.behind(place, ordinal):
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    def _returned_after(self, place: i64, ordinal: i64) -> i64:
+        """Index of the first of `returned` behind a place; −1 if none is. Later ones have lower indexes."""
+        low: i64 = 0
+        high: i64 = len(self.returned)
+        while low < high:
+            middle = (low + high) >> 1
+            if self.returned[middle].behind(place, ordinal):
+                low = middle + 1
+            else:
+                high = middle
+        return low - 1

@@ -34,12 +34,9 @@ class Cursor:
         self.fetching = False
 
     def passed(self, entry: Entry) -> bool:
-        """Whether this place is behind the cursor."""
+        """Whether the browser has seen this place, or one behind it."""
         priority = entry.priority
-        place: i64 = self.place[priority]
-        if entry.place != place:
-            return entry.place < place
-        return entry.ordinal <= self.ordinal[priority]
+        return not entry.behind(self.place[priority], self.ordinal[priority])
 
     def at(self, entry: Entry) -> None:
         """The cursor stands on ``entry`` now."""
@@ -112,16 +109,16 @@ class _Batch:
 
     def __init__(self, limit: i64, limit_bytes: i64) -> None:
         self.entries: list[Entry] = []
-        self._left = limit
+        self.left = limit
         self._bytes_left = limit_bytes
 
     def add(self, entry: Entry) -> None:
         self.entries.append(entry)
-        self._left -= 1
+        self.left -= 1
         self._bytes_left -= entry.body_len
 
     def full(self) -> bool:
-        return self._left <= 0 or self._bytes_left <= 0
+        return self.left <= 0 or self._bytes_left <= 0
 
 
 def _next_copies(core: Core, queue: Queue, cursor: Cursor, consumer: "Consumer") -> list[Entry]:
@@ -146,7 +143,8 @@ def _consider(core: Core, cursor: Cursor, batch: _Batch, entry: Entry) -> None:
 
 
 def _from_objects(core: Core, band: Band, cursor: Cursor, batch: _Batch) -> None:
-    for entry in band.waiting():
+    priority = band.priority
+    for entry in band.after(cursor.place[priority], cursor.ordinal[priority], batch.left):
         if batch.full():
             return
         _consider(core, cursor, batch, entry)

@@ -94,6 +94,12 @@ class Entry:
             return self.place < other.place
         return self.ordinal < other.ordinal
 
+    def behind(self, place: i64, ordinal: i64) -> bool:
+        """Whether this one stands behind that place."""
+        if self.place != place:
+            return self.place > place
+        return self.ordinal > ordinal
+
 
 def by_place(entry: Entry) -> tuple[int, int]:
     """Sort key for entries of one priority."""

@@ -26,7 +26,7 @@ def _missing(core: Core, queue: Queue, band: Band) -> list[Entry]:
     bytes_left: i64 = core.options.fetch_bytes
     wanted: list[Entry] = []
     ahead: i64 = 0
-    for entry in _front(band, limit):
+    for entry in band.after(-1, 0, limit):
         if entry.body is not None:
             ahead += 1
         elif not readable(core, entry):
@@ -40,13 +40,6 @@ def _missing(core: Core, queue: Queue, band: Band) -> list[Entry]:
             wanted.append(entry)
     queue.ahead = ahead
     return wanted
-
-
-def _front(band: Band, limit: i64) -> list[Entry]:
-    """The first ``limit`` objects, in order."""
-    if not band.returned:
-        return [entry for entry in band.live[band.head : band.head + limit] if entry is not None]
-    return band.waiting()[:limit]
 
 
 def readable(core: Core, entry: Entry) -> bool:

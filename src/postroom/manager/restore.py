@@ -19,7 +19,7 @@ from postroom.manager.memory import admit, note_unbodied
 from postroom.manager.options import QueueDefinition
 from postroom.manager.placing import ended, watch_expiry
 from postroom.manager.queue import Queue
-from postroom.manager.ranges import runs
+from postroom.manager.ranges import runs_of_array
 from postroom.manager.returning import delay
 from postroom.manager.statistics import slot_of
 from postroom.manager.transitions import allowed, step
@@ -106,10 +106,9 @@ def _zones(expiries_us: Any) -> list[int]:
 def _lose(core: Core, lost: list[tuple[int, int, Any]]) -> None:
     """Messages that were not stored are gone: said so, a piece at a time."""
     for queue_id, state, serials in lost:
-        listed = [int(serial) for serial in serials]
-        core.queues_by_id[queue_id].statistics.ended[_LOST] += len(listed)
-        for at in range(0, len(listed), CHUNK_ENTRIES):
-            ranges = runs(listed[at : at + CHUNK_ENTRIES])
+        core.queues_by_id[queue_id].statistics.ended[_LOST] += len(serials)
+        for at in range(0, len(serials), CHUNK_ENTRIES):
+            ranges = runs_of_array(serials[at : at + CHUNK_ENTRIES])
             group = Group(queue_id, state, n.DELETED, _LOST, 0, 0, 0, ranges)
             core.ledger.record(_GROUP_EVENT, 0, queue_id, 0, 0, n.EVENT_RESTART, encode_groups([group]))
             core.ledger.boundary()

@@ -136,6 +136,14 @@ class Statistics:
         else:
             self.ended[outcome] += 1
 
+    def end_many(self, outcome: i64, count: i64, size: i64) -> None:
+        """``count`` available entries of ``size`` bytes together end alike."""
+        self.current -= count
+        self.current_bytes -= size
+        self.depth -= count
+        self.depth_bytes -= size
+        self.ended[outcome] += count
+
     def _add(self, slot: i64, count: i64, size: i64) -> None:
         if slot == CURRENT:
             self.current += count

@@ -57,9 +57,9 @@ def _targets(move: Move) -> tuple[State, ...]:
 def relation() -> frozenset[Legal]:
     """Every legal event as the ledger records it: (from_state, holder_kind, event, to_state, outcome).
 
-    ``holder_kind`` is that of the record: who holds the entry after the event or, if nobody does, who held it
-    before. A noted event may be recorded with to_state = from_state. Two kinds of group record name no holder: LOST at a restart, and PURGE. For an arrival, from_state
-    is START.
+    ``holder_kind`` is that of the record: who holds the entry after the event or, if nobody does, who held
+    it before. A noted event may be recorded with to_state = from_state. Two kinds of group record name no
+    holder: LOST at a restart, and PURGE. For an arrival, from_state is START.
     """
     legal: set[Legal] = set()
     for state, holder in rows():
