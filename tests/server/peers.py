@@ -8,7 +8,7 @@ from typing import Self, TypeVar
 from librt.strings import BytesWriter
 
 from postroom.amqp.connection import Connection
-from postroom.amqp.events import Event
+from postroom.amqp.events import Event, SessionBegun
 from postroom.amqp.frames import AMQP_HEADER, FrameDecoder, write_frame
 from postroom.amqp.options import ConnectionOptions
 from postroom.amqp.performatives import Begin, Close, Open, Performative
@@ -139,6 +139,21 @@ class EnginePeer(_Peer):
                 return
             self.events += self.engine.receive_data(data, time.monotonic_ns() // 1000)
             self.flush()
+
+    def round_trip(self) -> None:
+        """Wait for the answer to a new session: what the broker had to say before it has come by then."""
+        session = self.engine.begin()
+        self.pump(lambda: any(event.session is session for event in self.of(SessionBegun)))
+
+    def push_until_refused(self) -> bytes:
+        """Write to the (non-blocking) socket until it takes no more; what is left over."""
+        data = self.engine.data_to_send()
+        try:
+            while data:
+                data = data[self.socket.send(data) :]
+        except BlockingIOError:
+            pass
+        return data
 
     def wait_for(self, kind: type[E], count: int = 1) -> E:
         """The last of ``count`` events of this kind, of those that have come since the last `forget`."""
