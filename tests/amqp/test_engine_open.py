@@ -157,6 +157,15 @@ def test_the_verdict_may_take_its_time_and_nothing_is_read_meanwhile() -> None:
         server.sasl_accept()
 
 
+def test_what_may_wait_for_the_verdict_is_bounded() -> None:
+    server = Connection(server_options(max_pipelined_bytes=100), 0)
+    server.receive_data(SASL_HEADER + sasl(SaslInit("ANONYMOUS")), 0)
+    assert server.receive_data(b"x" * 100, 0) == []
+    failed = only(server.receive_data(b"x", 0), ProtocolFailed)
+    assert failed.error.condition == errors.RESOURCE_LIMIT_EXCEEDED
+    assert server.finished
+
+
 def test_plain_without_initial_response_is_asked_for_it() -> None:
     server = Connection(server_options(sasl_mechanisms=["PLAIN"]), 0)
     server.receive_data(SASL_HEADER + sasl(SaslInit("PLAIN")), 0)
@@ -327,6 +336,17 @@ def test_heartbeats_at_half_of_the_peers_time_out() -> None:
     pair.server.on_time(start_us + 2_000_000)
     assert pair.server.data_to_send() == EMPTY_FRAME
     assert pair.server.next_deadline_us() == start_us + 4_000_000
+
+
+def test_a_blocked_socket_doesnt_make_time_spin() -> None:
+    """What was due is put off while something waits to be sent, so the next deadline lies ahead."""
+    pair = Pair(client_options(idle_timeout_ms=8000), server_options(idle_timeout_ms=0)).open()
+    due_us = pair.server.next_deadline_us()
+    for _ in range(3):
+        pair.server.on_time(due_us)
+        assert pair.server.next_deadline_us() > due_us
+        due_us = pair.server.next_deadline_us()
+    assert pair.server.data_to_send() == EMPTY_FRAME
 
 
 def test_what_is_sent_counts_as_a_heartbeat() -> None:

@@ -282,6 +282,14 @@ def test_more_links_than_the_peer_lets_us_answer() -> None:
     assert ended.error.condition == errors.RESOURCE_LIMIT_EXCEEDED
 
 
+def test_more_links_than_the_connection_may_have() -> None:
+    peer = RawPeer(server_options(max_connection_links=2))
+    peer.send(SESSION, attach_sender(0, "a"), attach_sender(1, "b"))
+    ended = only(peer.send(attach_sender(2, "c")), SessionEnded)
+    assert ended.error is not None
+    assert ended.error.condition == errors.RESOURCE_LIMIT_EXCEEDED
+
+
 def test_errors_are_cut_to_a_peer_with_small_frames() -> None:
     peer = RawPeer()
     name = "n" * 450

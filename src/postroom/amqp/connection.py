@@ -15,6 +15,7 @@ from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 from postroom.amqp.composite import Composite, Error
+from postroom.amqp.deadlines import Deadlines
 from postroom.amqp.errors import (
     CONNECTION_FRAMING_ERROR,
     ILLEGAL_STATE,
@@ -83,8 +84,6 @@ _COLUMNS: Final[dict[type[Composite], int]] = {
     Close: COLUMN_CLOSE,
 }
 
-_US_PER_MS: Final = 1000
-
 
 @final
 class Connection:
@@ -112,14 +111,7 @@ class Connection:
         self._remote_sessions: list[Session | None] = []
         """By the peer's channel."""
         self._channel_limit: i64 = options.max_sessions
-        self._now_us = now_us
-        self._last_sent_us = now_us
-        self._last_received_us = now_us
-        self._heartbeat_us: i64 = 0
-        self._silence_us: i64 = options.idle_timeout_ms * _US_PER_MS
-        self._open_by_us: i64 = NEVER_US
-        if options.handshake_timeout_ms > 0:
-            self._open_by_us = now_us + options.handshake_timeout_ms * _US_PER_MS
+        self._deadlines = Deadlines(options, now_us)
 
     # --- bytes and time
 
@@ -127,12 +119,20 @@ class Connection:
         """Take bytes from the peer, in chunks of any size, and say what they mean. Never raises for what
         the peer sent.
         """
-        self._now_us = now_us
-        self._last_received_us = now_us
+        self._deadlines.received(now_us)
         if not self.finished:
             self._decoder.feed(data)
-            self._process()
+            if self._handshake.phase == Phase.VERDICT:
+                self._check_pipelined()
+            else:
+                self._process()
         return self._take_events()
+
+    def _check_pipelined(self) -> None:
+        """Nothing is read until the application has decided about the client, so what waits is bounded."""
+        limit = self.options.max_pipelined_bytes
+        if self._decoder.buffered_bytes() > limit:
+            self._fail(Error(RESOURCE_LIMIT_EXCEEDED, f"more than {limit} bytes came behind the SASL init"))
 
     def data_to_send(self) -> bytes:
         """Everything that may be sent now, b"" if nothing. It counts as sent."""
@@ -143,7 +143,7 @@ class Connection:
         else:
             return b""
         if data:
-            self._last_sent_us = self._now_us
+            self._deadlines.last_sent_us = self._deadlines.now_us
         return data
 
     def _take_head(self) -> bytes:
@@ -176,38 +176,29 @@ class Connection:
         """When to call ``on_time`` at the latest; NEVER_US when time changes nothing. Look again after
         every receive and send.
         """
-        if self.finished:
-            return NEVER_US
-        deadline = self._open_by_us
-        if self.remote_state != UNOPENED and self._silence_us > 0:
-            deadline = min(deadline, self._last_received_us + self._silence_us)
-        if self._heartbeat_us > 0:
-            deadline = min(deadline, self._last_sent_us + self._heartbeat_us)
-        return deadline
+        return NEVER_US if self.finished else self._deadlines.next_us()
 
     def on_time(self, now_us: i64) -> list[Event]:
         """Let time pass: a heartbeat is written when one is due, a silent peer is given up."""
-        self._now_us = now_us
+        deadlines = self._deadlines
+        deadlines.now_us = now_us
         if self.finished:
             return self._take_events()
-        if now_us >= self._open_by_us:
+        if deadlines.open_is_overdue():
             self._fail(
                 Error(RESOURCE_LIMIT_EXCEEDED, f"no open within {self.options.handshake_timeout_ms} ms")
             )
-        elif (
-            self.remote_state != UNOPENED
-            and self._silence_us > 0
-            and now_us >= self._last_received_us + self._silence_us
-        ):
+        elif deadlines.peer_is_silent():
             self._fail(Error(RESOURCE_LIMIT_EXCEEDED, f"nothing came for {self.options.idle_timeout_ms} ms"))
-        elif (
-            self._heartbeat_us > 0
-            and self.local_state == OPEN
-            and now_us >= self._last_sent_us + self._heartbeat_us
-            and len(self.wire.writer) == 0
-        ):
-            write_empty_frame(self.wire.writer, 0)
+        elif deadlines.heartbeat_is_due():
+            self._heartbeat(now_us)
         return self._take_events()
+
+    def _heartbeat(self, now_us: i64) -> None:
+        """An empty frame is due, unless something waits to be sent already, or nothing may be (after close)."""
+        if self.local_state == OPEN and len(self.wire.writer) == 0:
+            write_empty_frame(self.wire.writer, 0)
+        self._deadlines.last_sent_us = now_us
 
     def _take_events(self) -> list[Event]:
         events = self.wire.events
@@ -408,7 +399,6 @@ class Connection:
 
     def _on_open(self, open: Open) -> None:
         self.remote_state = OPEN
-        self._open_by_us = NEVER_US
         self.peer_open = open
         if open.max_frame_size < MIN_MAX_FRAME_BYTES:
             raise ConnectionViolation(
@@ -417,14 +407,14 @@ class Connection:
             )
         self.wire.set_peer_max_frame(min(open.max_frame_size, self.options.max_frame_size_bytes))
         self._channel_limit = min(self.options.max_sessions, open.channel_max + 1)
-        if open.idle_timeout:
-            if open.idle_timeout < self.options.min_peer_idle_timeout_ms:
-                raise ConnectionViolation(
-                    NOT_ALLOWED,
-                    f"open with idle-time-out {open.idle_timeout} ms;"
-                    f" {self.options.min_peer_idle_timeout_ms} ms is the least that is served here",
-                )
-            self._heartbeat_us = open.idle_timeout * _US_PER_MS // 2
+        wanted_ms = open.idle_timeout or 0
+        if 0 < wanted_ms < self.options.min_peer_idle_timeout_ms:
+            raise ConnectionViolation(
+                NOT_ALLOWED,
+                f"open with idle-time-out {wanted_ms} ms; the least that is served here is"
+                f" {self.options.min_peer_idle_timeout_ms} ms",
+            )
+        self._deadlines.peer_opened(wanted_ms)
         self.wire.events.append(Opened(open))
 
     def _on_close(self, close: Close) -> None:

@@ -52,6 +52,11 @@ class ConnectionOptions:
     handshake_timeout_ms: int = 30_000
     """From the start to the peer's open. 0: no limit."""
 
+    max_pipelined_bytes: int = 256 * 1024
+    """Server: what a client may send behind its SASL init before the verdict."""
+    max_connection_links: int = 4096
+    """Links at a time on all sessions together."""
+
     # Session
     max_links: int = 1024
     """Links at a time on one session; advertised as handle-max = max_links − 1."""

@@ -87,15 +87,7 @@ class SenderLink(Link):
         link:message-size-exceeded) the peer wouldn't take it.
         """
         size: i64 = len(payload)
-        if (
-            self.credit <= 0
-            or self.unfinished is not None
-            or self.local_state != OPEN
-            or (self.snd_settle_mode != SND_MIXED and settled != (self.snd_settle_mode == SND_SETTLED))
-            or (size > self.max_message_size_bytes and self.max_message_size_bytes > 0)
-            or len(tag) > MAX_FAST_TAG_BYTES
-            or (self.incomplete and not resume)
-        ):
+        if not self._may_send(size, tag, settled, resume):
             raise self._refusal(size, tag, settled)
         backlog = self.session.backlog
         if state is not None:
@@ -130,6 +122,17 @@ class SenderLink(Link):
             payload,
         )
         return delivery
+
+    def _may_send(self, size: i64, tag: bytes, settled: bool, resume: bool) -> bool:
+        return (
+            self.credit > 0
+            and self.unfinished is None
+            and self.local_state == OPEN
+            and (self.snd_settle_mode == SND_MIXED or settled == (self.snd_settle_mode == SND_SETTLED))
+            and (size <= self.max_message_size_bytes or self.max_message_size_bytes == 0)
+            and len(tag) <= MAX_FAST_TAG_BYTES
+            and (resume or not self.incomplete)
+        )
 
     def append(self, delivery: Delivery, payload: bytes, more: bool) -> None:
         """Go on with a message that was begun with ``more``; ``more`` False ends it."""

@@ -93,7 +93,6 @@ class Session:
         self.next_incoming_id: i64 = 0
         self.incoming_window: i64 = options.incoming_window_frames
         self._low_window: i64 = options.incoming_window_frames // 2
-        self.peer_outgoing_window: i64 = 0
 
     def table_row(self) -> i64:
         """The row of ``states.SESSION_TABLE``."""
@@ -126,7 +125,6 @@ class Session:
         self.remote_channel = remote_channel
         self.remote_state = OPEN
         self.next_incoming_id = begin.next_outgoing_id
-        self.peer_outgoing_window = begin.outgoing_window
         self._handle_limit = min(self.wire.options.max_links, begin.handle_max + 1)
         self.backlog.peer_incoming_window = begin.incoming_window
         if self.local_state == CLOSED:
@@ -329,6 +327,12 @@ class Session:
         link: Link = (
             ReceiverLink(self, attach.name) if attach.role == SENDER else SenderLink(self, attach.name)
         )
+        if len(self.wire.links) >= self.wire.options.max_connection_links:
+            raise SessionViolation(
+                self,
+                RESOURCE_LIMIT_EXCEEDED,
+                f"more than {self.wire.options.max_connection_links} links on one connection",
+            )
         link.handle = self._free_handle()
         if link.handle < 0:
             raise SessionViolation(
@@ -398,7 +402,6 @@ class Session:
     def on_flow(self, flow: Flow) -> None:
         """The peer's windows, and its end of a link where it names one."""
         self.next_incoming_id = flow.next_outgoing_id
-        self.peer_outgoing_window = flow.outgoing_window
         self.backlog.on_flow(flow.next_incoming_id, flow.incoming_window)
         handle = flow.handle
         if handle is None:
