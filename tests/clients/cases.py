@@ -29,7 +29,7 @@ class Case:
         return sender not in self.not_sent_by and receiver not in self.not_seen_by
 
 
-WHOLE_BODIES = ("string", "list", "map", "array", "null")
+WHOLE_BODIES = ("string", "list", "map", "array")
 JMS = frozenset({"qpid_jms"})
 RHEA = frozenset({"rhea"})
 
@@ -48,7 +48,7 @@ def integer_cases() -> list[Case]:
         "ubyte": (0, 255),
         "ushort": (0, 65_535),
         "uint": (0, 1, 255, 256, 2**32 - 1),
-        "ulong": (0, 1, 255, 256, 2**53 + 1, 2**64 - 1),
+        "ulong": (0, 1, 255, 256, 2**64 - 1),
         "byte": (-128, 127),
         "short": (-32_768, 32_767),
         "int": (-(2**31), -129, -128, 0, 127, 128, 2**31 - 1),
@@ -64,6 +64,8 @@ SCALARS = [
     Case("true", {"boolean": True}),
     Case("false", {"boolean": False}),
     *integer_cases(),
+    # rhea keeps 8 bytes where a JavaScript number is too short, but begins with that 2³² too late.
+    Case("ulong beyond JavaScript's integers", {"ulong": str(2**53 + 1)}, not_seen_by=RHEA),
     Case("float", {"float": float_hex(-1.5)}),
     Case("float infinity", {"float": float_hex(float("inf"))}),
     Case("double", {"double": double_hex(0.1)}),

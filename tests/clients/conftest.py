@@ -30,10 +30,13 @@ def own_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 @pytest.fixture(scope="session")
 def connected(broker: BrokerProcess) -> Iterator[Callable[[str], Client]]:
-    """Gives the driver of a client by name, connected to the broker; started on first use."""
+    """Gives the driver of a client by name, connected; started on first use, and again after an error."""
     clients: dict[str, Client] = {}
 
     def get(name: str) -> Client:
+        if name in clients and clients[name].is_suspect:
+            with clients.pop(name):
+                pass
         if name not in clients:
             make_ready(name)
             clients[name] = Client(name)
@@ -43,7 +46,8 @@ def connected(broker: BrokerProcess) -> Iterator[Callable[[str], Client]]:
     yield get
     for client in clients.values():
         with client:
-            client("close")
+            if not client.is_suspect:
+                client("close")
 
 
 @pytest.fixture(params=CLIENT_NAMES)

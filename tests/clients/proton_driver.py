@@ -14,7 +14,7 @@ from proton.handlers import MessagingHandler
 from proton.reactor import AtLeastOnce, AtMostOnce, Backoff, Container, Copy, LinkOption
 
 POLL_S = 0.05
-COMMAND_S = 30.0
+COMMAND_S = 15.0
 
 INTEGERS: dict[str, type] = {
     "ubyte": proton.ubyte,

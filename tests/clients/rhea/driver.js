@@ -8,7 +8,7 @@ const rhea = require('rhea');
 const codec = require('rhea/lib/message.js');
 
 const types = rhea.types;
-const COMMAND_MS = 30000;
+const COMMAND_MS = 15000;
 const RECONNECT_MS = 50;
 const BROWSE_CREDIT = 10000;
 const PERIOD = 251;
@@ -259,6 +259,7 @@ function named(section) {
 function toldBody(found) {
     if (found[DATA]) return { data: toldData(found[DATA].value) };
     if (found[SEQUENCE]) return { sequence: found[SEQUENCE].value.map(fromRhea) };
+    if (!found[VALUE]) return { value: { null: true } };
     return { value: plainFromRhea(found[VALUE]) };
 }
 

@@ -25,7 +25,7 @@ import org.apache.qpid.jms.JmsConnectionFactory;
 /** Driver of Qpid JMS: commands and answers as in ../../README.md. */
 public final class Driver {
     static final ObjectMapper JSON = new ObjectMapper();
-    private static final long COMMAND_MS = 30_000;
+    private static final long COMMAND_MS = 15_000;
     private static final int DEFAULT_PRIORITY = 4;
     /** Qpid JMS's own session mode: each message is disposed of alone, with the outcome that a property names. */
     private static final int INDIVIDUAL_ACKNOWLEDGE = 101;
