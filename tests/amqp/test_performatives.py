@@ -1,13 +1,20 @@
 """The performatives, delivery states, termini and errors: fields, defaults, both kinds of descriptor."""
 
+import random
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
+from librt.strings import BytesWriter
 
 from postroom.amqp import descriptors as d
-from postroom.amqp.codec import encode
+from postroom.amqp import transfers as transfers_module
+from postroom.amqp.codec import decode_all, encode
 from postroom.amqp.composite import Composite
 from postroom.amqp.errors import DecodeError, EncodeError
 from postroom.amqp.field_writer import FieldWriter
+from postroom.amqp.frames import write_disposition, write_transfer
 from postroom.amqp.outcomes import Declare, Discharge, decode_declare_or_discharge
 from postroom.amqp.performatives import (
     ACCEPTED,
@@ -34,8 +41,10 @@ from postroom.amqp.performatives import (
     decode_performative,
     encode_performative,
 )
+from postroom.amqp.reader import Reader
 from postroom.amqp.types import MAX_UINT, AmqpType, Array, Described, Symbol, UByte, UInt, ULong, UShort
-from tests.amqp.strategies import fields_of, performatives
+from tests.amqp.fuzz_codec import make_input
+from tests.amqp.strategies import dispositions, fields_of, performatives, transfers, uints
 
 
 def performative(descriptor: int | str, fields: list[object]) -> bytes:
@@ -175,6 +184,68 @@ def test_declare_and_discharge(sent: Declare | Discharge) -> None:
 def test_a_coordinator_takes_nothing_else() -> None:
     with pytest.raises(DecodeError, match="declare and discharge only"):
         decode_declare_or_discharge(performative(d.ACCEPTED, []), 0)
+
+
+# --- the short ways of reading agree with the long one
+
+common_transfers = st.builds(
+    Transfer, uints, uints, st.binary(max_size=40), uints, st.none() | st.booleans(), st.booleans()
+)
+common_dispositions = st.builds(
+    Disposition, st.booleans(), uints, uints, st.booleans(), st.just(ACCEPTED), st.booleans()
+)
+
+
+@given(common_transfers | transfers, st.sampled_from(["", "42", "4040", "4040424242", "41", "5001"]))
+def test_transfers_read_the_short_way(sent: Transfer, more_fields: str) -> None:
+    encoded = encode_performative(sent)[3:]
+    extra = bytes.fromhex(more_fields)
+    fields = decode_all(encoded)
+    if len(encoded) < 240 and encoded[0] == 0xC0 and isinstance(fields, list) and len(fields) in (5, 6):
+        encoded = bytes([0xC0, encoded[1] + len(extra), len(fields) + len(extra)]) + encoded[3:] + extra
+    _agree(transfers_module._common_transfer, transfers_module._any_transfer, encoded)
+
+
+@given(common_dispositions | dispositions)
+def test_dispositions_read_the_short_way(sent: Disposition) -> None:
+    encoded = encode_performative(sent)[3:]
+    _agree(transfers_module._common_disposition, transfers_module._any_disposition, encoded)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_mutated_transfers_and_dispositions_agree(seed: int) -> None:
+    rng = random.Random(seed)
+    sent = [
+        Transfer(1, 2, b"tag", 0, False, True),
+        Transfer(300, 2, b"", 0),
+        Disposition(True, 1, 300, True, ACCEPTED),
+    ]
+    inputs = [encode_performative(performative)[3:] for performative in sent]
+    for _ in range(2000):
+        data = make_input(rng, inputs)
+        _agree(transfers_module._common_transfer, transfers_module._any_transfer, data)
+        _agree(transfers_module._common_disposition, transfers_module._any_disposition, data)
+
+
+def test_the_usual_forms_are_read_the_short_way() -> None:
+    w = BytesWriter()
+    write_transfer(w, 0, 1, 2, b"t", 0, False, False, b"payload")
+    write_disposition(w, 0, RECEIVER, 1, 300, True, ACCEPTED)
+    data = w.getvalue()
+    assert transfers_module._common_transfer(Reader(data, 11, len(data))) is not None
+    assert transfers_module._common_disposition(Reader(data, data[3] + 11, len(data))) is not None
+
+
+def _agree(
+    common: Callable[[Reader], Performative | None], every: Callable[[Reader], Performative], data: bytes
+) -> None:
+    short, long = Reader(data, 0, len(data)), Reader(data, 0, len(data))
+    found = common(short)
+    if found is None:
+        assert short.pos == 0
+        return
+    assert fields_of(found) == fields_of(every(long))
+    assert short.pos == long.pos
 
 
 # --- what can't be sent

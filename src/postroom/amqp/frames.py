@@ -23,7 +23,7 @@ from postroom.amqp.performatives import read_performative
 from postroom.amqp.reader import Reader
 from postroom.amqp.sasl import SaslFrame, read_sasl
 from postroom.amqp.scalars import write_u16, write_u32
-from postroom.amqp.transfers import Disposition, Flow, Transfer
+from postroom.amqp.transfers import ACCEPTED_BYTES, Disposition, Flow, Transfer
 from postroom.amqp.types import MAX_UINT
 
 FRAME_HEADER_BYTES: Final = 8
@@ -43,8 +43,6 @@ PROTOCOL_HEADER_BYTES: Final = 8
 AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
 TLS_HEADER: Final = b"AMQP\x02\x01\x00\x00"
 SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"
-
-_ACCEPTED: Final = b"\x00\x53\x24\x45"
 
 MAX_FAST_TAG_BYTES: Final = 32
 """The longest delivery-tag that the specification allows (part 2, section 2.8.7)."""
@@ -333,7 +331,7 @@ def write_disposition(
         place = _begin_list(w, d.DISPOSITION, 4 if state is None else 5)
         _write_disposition_fields(w, role, first, last, settled)
         if state is not None:
-            w.write(_ACCEPTED)
+            w.write(ACCEPTED_BYTES)
         _end_list(w, place)
     else:
         Disposition(role, first, last, settled, state).write(w)

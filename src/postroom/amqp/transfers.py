@@ -4,14 +4,15 @@
 
 from typing import Final, final
 
-from librt.strings import BytesWriter
+from librt.strings import BytesWriter, read_i32_be
 from mypy_extensions import i64
 
+from postroom.amqp import constructors as c
 from postroom.amqp import descriptors as d
 from postroom.amqp.composite import Performative
 from postroom.amqp.field_writer import FieldWriter
 from postroom.amqp.fields import Fields
-from postroom.amqp.outcomes import DeliveryState, read_optional_state
+from postroom.amqp.outcomes import ACCEPTED, DeliveryState, read_optional_state
 from postroom.amqp.reader import Reader
 
 # role (section 2.8.1).
@@ -24,6 +25,9 @@ SND_SETTLED: Final = 1
 SND_MIXED: Final = 2
 RCV_FIRST: Final = 0
 RCV_SECOND: Final = 1
+
+ACCEPTED_BYTES: Final = b"\x00\x53\x24\x45"
+"""The smallest encoding of the outcome accepted."""
 
 
 @final
@@ -151,6 +155,126 @@ class Disposition(Performative):
 
 def read_transfer(r: Reader) -> Transfer:
     """The fields of a transfer, its descriptor passed."""
+    common = _common_transfer(r)
+    return _any_transfer(r) if common is None else common
+
+
+def read_disposition(r: Reader) -> Disposition:
+    """The fields of a disposition, its descriptor passed."""
+    common = _common_disposition(r)
+    return _any_disposition(r) if common is None else common
+
+
+# --- the forms that most clients send
+#
+# Nothing is checked on the way. A read past the list's end shows at the end, as one past the bytes shows as
+# IndexError; then, and for every other form, None and the unmoved reader leave the matter to the general
+# functions, which know what to say of what is wrong.
+
+
+_RCV_SETTLE_MODE: Final = 6
+_STATE: Final = 7
+_TRANSFER_FIELDS: Final = 11
+
+
+def _uint_at(data: bytes, pos: i64) -> i64:
+    """The uint whose constructor is at ``pos``; -1 if there is none."""
+    code = data[pos]
+    if code == c.UINT_8:
+        return data[pos + 1]
+    if code == c.UINT_0:
+        return 0
+    if code == c.UINT:
+        signed: int = read_i32_be(data, pos + 1)
+        return signed if signed >= 0 else signed + 0x1_0000_0000
+    return -1
+
+
+def _short_list_end(r: Reader) -> i64:
+    """Where the list that begins here ends, if it has a one-byte size and lies within the reader's end; else
+    0.
+    """
+    pos = r.pos
+    if r.end - pos < 3 or r.data[pos] != c.LIST_8:
+        return 0
+    end = pos + 2 + r.data[pos + 1]
+    return end if end <= r.end else 0
+
+
+def _common_transfer(r: Reader) -> Transfer | None:
+    """Handle, delivery-id, a short tag, format, settled, perhaps more, and then nothing but null and
+    false.
+    """
+    end = _short_list_end(r)
+    if end == 0:
+        return None
+    data = r.data
+    pos = r.pos + 3
+    count: i64 = data[pos - 1]
+    if count < 5 or count > _TRANSFER_FIELDS:
+        return None
+    try:
+        handle = _uint_at(data, pos)
+        pos += 1 + c.WIDTHS[data[pos]]
+        delivery_id = _uint_at(data, pos)
+        pos += 1 + c.WIDTHS[data[pos]]
+        if data[pos] != c.BINARY_8:
+            return None
+        tag_start = pos + 2
+        pos = tag_start + data[pos + 1]
+        tag = data[tag_start:pos]
+        message_format = _uint_at(data, pos)
+        pos += 1 + c.WIDTHS[data[pos]]
+        settled = data[pos]
+        if handle < 0 or delivery_id < 0 or message_format < 0 or not c.NULL <= settled <= c.FALSE:
+            return None
+        more = count > 5 and data[pos + 1] == c.TRUE
+        pos += 2 if more else 1
+        for field in range(6 if more else 5, count):
+            code = data[pos]
+            if code != c.NULL and (code != c.FALSE or field in (_RCV_SETTLE_MODE, _STATE)):
+                return None
+            pos += 1
+    except IndexError:
+        return None
+    if pos != end:
+        return None
+    r.pos = pos
+    return Transfer(
+        handle, delivery_id, tag, message_format, None if settled == c.NULL else settled == c.TRUE, more
+    )
+
+
+def _common_disposition(r: Reader) -> Disposition | None:
+    """Role, first, perhaps last, settled, accepted."""
+    end = _short_list_end(r)
+    if end == 0:
+        return None
+    data = r.data
+    pos = r.pos + 3
+    if data[pos - 1] != 5:
+        return None
+    try:
+        role = data[pos]
+        first = _uint_at(data, pos + 1)
+        pos += 2 + c.WIDTHS[data[pos + 1]]
+        last = first if data[pos] == c.NULL else _uint_at(data, pos)
+        pos += 1 + c.WIDTHS[data[pos]]
+        settled = data[pos]
+    except IndexError:
+        return None
+    if (role != c.TRUE and role != c.FALSE) or (settled != c.TRUE and settled != c.FALSE):
+        return None
+    if first < 0 or last < 0 or pos + 1 + len(ACCEPTED_BYTES) != end or data[pos + 1 : end] != ACCEPTED_BYTES:
+        return None
+    r.pos = end
+    return Disposition(role == c.TRUE, first, last, settled == c.TRUE, ACCEPTED)
+
+
+# --- every form
+
+
+def _any_transfer(r: Reader) -> Transfer:
     f = Fields(r, "transfer")
     transfer = Transfer(
         f.uint("handle"),
@@ -169,8 +293,7 @@ def read_transfer(r: Reader) -> Transfer:
     return transfer
 
 
-def read_disposition(r: Reader) -> Disposition:
-    """The fields of a disposition, its descriptor passed."""
+def _any_disposition(r: Reader) -> Disposition:
     f = Fields(r, "disposition")
     role = f.boolean("role")
     first = f.uint("first")
