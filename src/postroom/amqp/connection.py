@@ -195,7 +195,7 @@ class Connection:
         return self._take_events()
 
     def _heartbeat(self, now_us: i64) -> None:
-        """An empty frame is due, unless something waits to be sent already, or nothing may be (after close)."""
+        """An empty frame is due, unless something waits to be sent, or nothing may be (after close)."""
         if self.local_state == OPEN and len(self.wire.writer) == 0:
             write_empty_frame(self.wire.writer, 0)
         self._deadlines.last_sent_us = now_us

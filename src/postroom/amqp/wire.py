@@ -4,7 +4,7 @@ name.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from librt.strings import BytesWriter
 from mypy_extensions import i64
@@ -23,6 +23,10 @@ from postroom.amqp.violations import UsageError
 if TYPE_CHECKING:
     from postroom.amqp.link import Link
     from postroom.amqp.session import Session
+
+
+MAX_KEPT_BUFFER_BYTES: Final = 256 * 1024
+"""A buffer is used again, which saves growing it, unless it has become larger than this."""
 
 
 @final
@@ -55,7 +59,10 @@ class Wire:
     def take(self) -> bytes:
         """Everything written since the last call."""
         data = self.writer.getvalue()
-        self.writer = BytesWriter()
+        if len(data) <= MAX_KEPT_BUFFER_BYTES:
+            self.writer.truncate(0)
+        else:
+            self.writer = BytesWriter()
         return data
 
     def send(self, channel: i64, performative: Performative) -> None:
