@@ -6,7 +6,7 @@ before. Within one `Effects` the order is: accepted, rejected, settled, deliveri
 ``fetches`` alone is carried out at once, since it reads only bodies that are already durable.
 """
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from postroom.manager.consumer import Consumer
     from postroom.manager.entry import Entry
 
-PRESETTLED: i64 = -1
+PRESETTLED: Final = -1
 """The token of a put or an outcome that wants no answer."""
 
 

@@ -1,5 +1,7 @@
 """Where available entries stand: adding, taking out, and what must be told of it."""
 
+from typing import Final
+
 from mypy_extensions import i64
 
 from postroom.manager.band import Band
@@ -8,7 +10,7 @@ from postroom.manager.entry import Entry
 from postroom.manager.memory import admit, forget, must_pack, note_unbodied, stored
 from postroom.manager.queue import Queue
 
-REFILL_BELOW: i64 = 256
+REFILL_BELOW: Final = 256
 
 
 def add_new(core: Core, queue: Queue, entry: Entry) -> None:
