@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tools.peers import Postroom
-from tools.peers.broker import LOOPBACK
+from tools.peers.broker import LOOPBACK, ROOT
 
 import postroom
 from tests.crash.history import History
@@ -58,4 +58,5 @@ def broker_in(folder: Path, source: Path, module: str = "postroom.cli") -> Postr
     """A broker whose journal files are small, so that sealing and checkpoints happen between the kills."""
     broker = Postroom(folder, source, module)
     broker.configuration = SMALL_FILES
+    broker.extra_paths = [ROOT]
     return broker

@@ -25,7 +25,7 @@ _LINE = re.compile(r"^(\d+)\s+(.*)$")
 _RESUMED = re.compile(r"^<\.\.\. (\w+) resumed>(.*)$")
 _CALL = re.compile(r"^(\w+)\((.*)\)\s+= (-?\d+|\?)")
 _STRING = re.compile(r'"((?:\\x[0-9a-f]{2})*)"(\.\.\.)?')
-_DESCRIPTOR = re.compile(r"^\d+<([^>]*(?:->[^>]*)?)>")
+_DESCRIPTOR = re.compile(r"^\d+<((?:->|[^>])*)>")
 _UNFINISHED = " <unfinished ...>"
 
 

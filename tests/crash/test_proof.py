@@ -96,6 +96,15 @@ def test_an_answer_before_the_confirm_is_on_disk_is_broken() -> None:
     assert [(promise.kind, promise.kept) for promise in early] == [("delivery", True), ("answer", False)]
 
 
+def test_connections_are_told_apart() -> None:
+    sent = b"AMQP\x00\x01\x00\x00" + frame(TRANSFER, [0, 0], b"xx" + marker(1))
+    halves = [read(sent[:20]), read(sent[20:])]
+    elsewhere = [line.replace("40000", "40001") for line in halves]
+    mixed = [halves[0], elsewhere[0], halves[1], elsewhere[1]]
+    both = [ACCEPT, ACCEPT.replace("40000", "40001")]
+    assert [promise.kept for promise in judged(*mixed, STORED, sync(), *both)] == [True, True]
+
+
 def test_a_sync_that_began_before_the_write_ended_does_not_count() -> None:
     begun, ended = STORED.rsplit("]", 1)[0] + "], 1, 4096 <unfinished ...>", "101 <... pwritev resumed>) = 21"
     overlapping = sync().replace("101", "102")

@@ -22,7 +22,7 @@ class Postroom(Broker):
 
     def __init__(self, folder: Path, source: Path = COMPILED, module: str = "postroom.cli") -> None:
         super().__init__(folder)
-        self.source = source
+        self.source = source.resolve()
         self.module = module
         self.extra_paths: list[Path] = []
         self.configuration: str | None = None
