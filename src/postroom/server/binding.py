@@ -39,6 +39,7 @@ from postroom.server.registry import Gone
 if TYPE_CHECKING:
     from postroom.manager.transaction import Transaction
     from postroom.server.broker import Broker
+    from postroom.server.outgoing import OutgoingLink
 
 SOLE_CONNECTION: Final = "sole-connection-for-container"
 OFFERED_CAPABILITIES: Final = ["ANONYMOUS-RELAY", "DELAYED_DELIVERY", SOLE_CONNECTION]
@@ -62,6 +63,8 @@ class ConnectionBinding:
         self.opened_us: Final = now_us
         self.links: Final[dict[Link, BoundLink]] = {}
         self.transactions: Final[dict[bytes, Transaction]] = {}
+        self.retired: Final[dict[Transaction, list[tuple[OutgoingLink, list[int]]]]] = {}
+        """Unsettled outcomes that wait for the end of their transaction."""
         self._anonymous: Final = anonymous
         self._how = Gone.CLOSED
         """How links end whose session ends: CLOSED means by the session's or connection's own orderly end."""
@@ -147,6 +150,11 @@ class ConnectionBinding:
     def transaction(self, txn_id: bytes) -> "Transaction | None":
         """The open transaction of that id; None where this connection has none."""
         return self.transactions.get(txn_id)
+
+    def decide_retired(self, transaction: "Transaction", committed: bool) -> None:
+        """``transaction`` is over: tell the links whose outcomes were in it."""
+        for outgoing, delivery_ids in self.retired.pop(transaction, []):
+            outgoing.decided(delivery_ids, committed)
 
     def forget_link(self, link: Link) -> None:
         """``link`` is bound to nothing any more, from this side."""

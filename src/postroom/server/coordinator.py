@@ -73,8 +73,7 @@ class CoordinatorLink(BoundLink):
                 raise AmqpError(NOT_IMPLEMENTED, "declare with a global-id: only local transactions are here")
             self._answer(delivery_id, Declared(self._declare(now_us)))
         else:
-            self._discharge(body, now_us)
-            self.binding.broker.after_durable(self.binding, lambda _: self._answer(delivery_id, ACCEPTED))
+            self._discharge(body, delivery_id, now_us)
 
     def _declare(self, now_us: int) -> bytes:
         txn_id = self.binding.broker.next_transaction_number().to_bytes(TXN_ID_BYTES, "big")
@@ -82,17 +81,24 @@ class CoordinatorLink(BoundLink):
         self._declared.add(txn_id)
         return txn_id
 
-    def _discharge(self, discharge: Discharge, now_us: int) -> None:
+    def _discharge(self, discharge: Discharge, delivery_id: int, now_us: int) -> None:
         txn_id = bytes(discharge.txn_id)
         transaction = self.binding.transactions.get(txn_id) if txn_id in self._declared else None
         if transaction is None:
             raise AmqpError(TRANSACTION_UNKNOWN_ID, f"there is no transaction {txn_id.hex()} on this link")
         del self.binding.transactions[txn_id]
         self._declared.discard(txn_id)
-        if discharge.fail:
-            self.binding.broker.manager.rollback(transaction, now_us)
-        else:
-            self.binding.broker.manager.commit(transaction, now_us)
+        manager, binding = self.binding.broker.manager, self.binding
+        committed = False
+        try:
+            if discharge.fail:
+                manager.rollback(transaction, now_us)
+            else:
+                manager.commit(transaction, now_us)
+                committed = True
+        finally:
+            binding.broker.after_durable(binding, lambda _: binding.decide_retired(transaction, committed))
+        binding.broker.after_durable(binding, lambda _: self._answer(delivery_id, ACCEPTED))
 
     def _fail(self, delivery_id: int, error: AmqpError | ManagerError, now_us: int) -> None:
         """Rejected where the client knows that outcome, else the link is detached (section 4.3)."""

@@ -69,6 +69,8 @@ class OutgoingLink(BoundLink):
         """The queue that was made for this link, "" where it wasn't."""
         self.presettled = False
         self._default_outcome: DeliveryState = RELEASED
+        self._held_answers: set[int] = set()
+        """Deliveries whose outcome is in a transaction that is open."""
         self._suspended = False
         self._kept: dict[bytes, Entry] = {}
         """Suspended: what was sent and not settled, by delivery tag."""
@@ -192,6 +194,8 @@ class OutgoingLink(BoundLink):
                 self._unknown_transaction(state, now_us)
                 return
             state = state.outcome
+            if not settled:
+                self._hold_answers(deliveries, transaction)
         for delivery in deliveries:
             entry = delivery.context
             if isinstance(entry, Entry):
@@ -260,8 +264,27 @@ class OutgoingLink(BoundLink):
             self.binding.touch()
 
     def settled(self, first: int, last: int) -> None:
-        self.link.settle(first, last)
+        if not self._held_answers:
+            self.link.settle(first, last)
+        else:
+            for delivery_id in range(first, last + 1):
+                if delivery_id not in self._held_answers:
+                    self.link.settle(delivery_id, delivery_id)
         self.binding.touch()
+
+    def _hold_answers(self, deliveries: list[WireDelivery], transaction: "Transaction") -> None:
+        """An outcome in a transaction is answered when it is committed (part 4, section 4.4.3)."""
+        ids = [int(delivery.id) for delivery in deliveries]
+        self._held_answers.update(ids)
+        self.binding.retired.setdefault(transaction, []).append((self, ids))
+
+    def decided(self, delivery_ids: list[int], committed: bool) -> None:
+        """Their transaction is over: committed, they are settled; else the client keeps them."""
+        self._held_answers.difference_update(delivery_ids)
+        if committed and self.consumer is not None:
+            for delivery_id in delivery_ids:
+                self.link.settle(delivery_id, delivery_id)
+            self.binding.touch()
 
     # Ends.
 

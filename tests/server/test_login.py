@@ -1,0 +1,114 @@
+"""Who may connect: ANONYMOUS, PLAIN, TLS."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from proton import ConnectionException, SSLDomain
+from proton.utils import BlockingConnection
+
+from postroom.amqp.frames import AMQP_HEADER
+from postroom.server.config import ListenConfig
+from postroom.server.exits import Exit, StartError
+from postroom.server.listeners import Listener
+from postroom.server.passwords import hash_password
+from tests.server.harness import BrokerThread, make_config
+from tests.server.peers import OPENING, EnginePeer, RawPeer
+
+pytestmark = pytest.mark.sockets
+
+ANN = {"ann": hash_password("sesame")}
+CLOSED_LISTENER = ListenConfig(address="127.0.0.1:0", anonymous=False)
+
+
+@pytest.fixture(scope="module")
+def closed_broker() -> Iterator[BrokerThread]:
+    with BrokerThread(make_config(listen=[CLOSED_LISTENER], users=ANN)) as running:
+        yield running
+
+
+def log_in(broker: BrokerThread, **options: str) -> BlockingConnection:
+    return BlockingConnection(broker.url, timeout=15, **options)
+
+
+def test_the_right_password(closed_broker: BrokerThread) -> None:
+    connection = BlockingConnection(
+        closed_broker.url, timeout=15, user="ann", password="sesame", allowed_mechs="PLAIN"
+    )
+    assert closed_broker.call(lambda b: [binding.user for binding in b.connections]) == ["ann"]
+    connection.close()
+
+
+@pytest.mark.parametrize(("user", "password"), [("ann", "Sesame"), ("ann", ""), ("bob", "sesame")])
+def test_a_wrong_password_or_user(closed_broker: BrokerThread, user: str, password: str) -> None:
+    with pytest.raises(ConnectionException, match="unauthorized"):
+        log_in(closed_broker, user=user, password=password, allowed_mechs="PLAIN")
+
+
+def test_anonymous_is_not_offered(closed_broker: BrokerThread) -> None:
+    with pytest.raises(ConnectionException, match="unauthorized"):
+        log_in(closed_broker, allowed_mechs="ANONYMOUS")
+
+
+def test_no_way_around_sasl(closed_broker: BrokerThread) -> None:
+    said = RawPeer(closed_broker.port).send(OPENING).read_to_the_end()
+    assert said[:8] == b"AMQP\x03\x01\x00\x00"
+    assert AMQP_HEADER not in said
+
+
+def test_a_mechanism_that_is_none(closed_broker: BrokerThread) -> None:
+    with pytest.raises(ConnectionException, match="unauthorized"):
+        BlockingConnection(
+            closed_broker.url, timeout=15, user="ann", password="x", allowed_mechs="SCRAM-SHA-1 PLAIN"
+        )
+
+
+def test_with_or_without_sasl_on_loopback(broker: BrokerThread) -> None:
+    log_in(broker, allowed_mechs="ANONYMOUS").close()
+    with EnginePeer(broker.port) as peer:
+        peer.open()
+
+
+def test_frames_behind_the_password_are_not_lost(closed_broker: BrokerThread) -> None:
+    with EnginePeer(closed_broker.port, sasl_mechanisms=["PLAIN"], username="ann", password="sesame") as peer:
+        peer.engine.open()
+        peer.engine.begin()
+        peer.pump(lambda: peer.engine.peer_open is not None)
+        peer.round_trip()
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tls")
+    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *subject]
+    files = ["-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem")]
+    subprocess.run([*command, *files], check=True, capture_output=True)
+    return folder
+
+
+def test_tls(certificate: Path) -> None:
+    listen = ListenConfig(
+        address="127.0.0.1:0",
+        tls_certificate=str(certificate / "cert.pem"),
+        tls_key=str(certificate / "key.pem"),
+    )
+    with BrokerThread(make_config(listen=[listen])) as broker:
+        domain = SSLDomain(SSLDomain.MODE_CLIENT)
+        domain.set_trusted_ca_db(str(certificate / "cert.pem"))
+        domain.set_peer_authentication(SSLDomain.VERIFY_PEER)
+        connection = BlockingConnection(f"amqps://localhost:{broker.port}", timeout=15, ssl_domain=domain)
+        connection.create_sender("over-tls")
+        connection.close()
+        assert RawPeer(broker.port).send(AMQP_HEADER).read_to_the_end()[:4] != b"AMQP"
+
+
+def test_a_certificate_that_is_none(tmp_path: Path) -> None:
+    file = tmp_path / "cert.pem"
+    with pytest.raises(StartError, match="No such file") as caught:
+        Listener(ListenConfig(address="127.0.0.1:0", tls_certificate=str(file)))
+    assert caught.value.code == Exit.CONFIGURATION
+    file.write_text("nonsense")
+    with pytest.raises(StartError, match="can't be used"):
+        Listener(ListenConfig(address="127.0.0.1:0", tls_certificate=str(file)))
