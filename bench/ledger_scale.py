@@ -36,6 +36,7 @@ TRANSACTION_MESSAGES = 100
 WINDOW = 10_000
 """Messages between arrival and confirmation."""
 
+BEHIND_PAUSE_S = 0.01
 RECORD_BYTES = 128
 QUICK_DIVISOR = 50
 FULL_MESSAGES = 10_000_000
@@ -90,6 +91,8 @@ class Writer:
                 if len(self.waiting) > WINDOW:
                     self.consume(self.waiting.popleft())
         self.ledger.wait()
+        while self.ledger.behind:
+            time.sleep(BEHIND_PAUSE_S)
         self.ledger.submit()
 
     def live_bytes(self) -> int:

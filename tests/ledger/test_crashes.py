@@ -69,6 +69,8 @@ class Cutter:
 def commit(ledger: Ledger, work: Workload, cutter: Cutter) -> None:
     cutter.snapshots = {cutter.acknowledged: cutter.snapshots[cutter.acknowledged]}
     cutter.snapshots[ledger.builder.next_position - 1] = work.snapshot()
+    ledger.submit()
+    ledger.maintenance_step()  # while the block, maybe a new file's first, is in flight
     cutter.acknowledged = ledger.flush()
 
 

@@ -15,6 +15,9 @@ from postroom.ledger.headers import FILE_HEADER_BYTES, FileHeader, Seal, encode_
 from postroom.ledger.layout import BLOCK_DICTIONARY
 from postroom.ledger.options import LedgerOptions
 
+EVENTS_GENERATIONS: Final = 2
+"""An `.events` file stays until two later checkpoints are durable, so there are two of them at least."""
+
 RESERVE_STEPS: Final = 4
 """The reserve is topped up when a fourth of it is used."""
 
@@ -80,6 +83,7 @@ class Journal:
         self._last_crc = header_crc_of(block)
         self._written_through = -1
         self._reserved_to = 0
+        self._records_bytes = 0
         self._reserve()
 
     def append(self, parts: SealedParts) -> Job:
@@ -99,6 +103,7 @@ class Journal:
             self._next_offset + size,
         )
         self._head = []
+        self._records_bytes += size
         self._next_offset = self._offset = self._next_offset + size + len(parts.bodies)
         self._last_crc = header_crc_of(head)
         self._written_through = self.durable_through
@@ -124,7 +129,8 @@ class Journal:
 
     def _is_full(self, block_bytes: int) -> bool:
         """While space is low the file goes on: a new one would have no reserve."""
-        over = self._next_offset + block_bytes > self._options.journal_file_bytes
+        total = self._next_offset + block_bytes + EVENTS_GENERATIONS * self._records_bytes
+        over = total > self._options.journal_file_bytes
         return over and not self._head and not self.space_low
 
     def _next_header(self, parts: SealedParts) -> FileHeader:

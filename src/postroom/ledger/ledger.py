@@ -105,6 +105,11 @@ class Ledger:
         return self._journal.space_low
 
     @property
+    def behind(self) -> bool:
+        """Writing outruns sealing and compaction: taking in less until this ends bounds the disk used."""
+        return self._maintenance.behind()
+
+    @property
     def maintenance_error(self) -> Exception | None:
         """Why the background work has stopped, if it has."""
         return self._maintenance.error
@@ -204,9 +209,8 @@ class Ledger:
     def _written(self, job: Job) -> None:
         self._journal.written(job)
         self._job = None
-        if (
-            self._succeeded is not None
-        ):  # sealed only now: a journal must be left whatever happens to its successor
+        if self._succeeded is not None:
+            # Sealed only now: a journal must be left whatever happens to its successor.
             self._maintenance.roll(self._succeeded.file_number, self._succeeded)
             self._succeeded = None
 

@@ -78,6 +78,8 @@ class Maintenance:
         self._skip: dict[str, int] = {}
         self._wake = threading.Event()
         self._stopping = False
+        self._working = False
+        """A journal is being sealed, or what follows from that is not done."""
         self._thread: threading.Thread | None = None
         self.error: Exception | None = None
         """Why maintenance stopped; the broker goes on, its files pile up."""
@@ -100,6 +102,10 @@ class Maintenance:
         """A journal has a successor: it can be sealed."""
         self._pending.append(Pending(number, seal))
         self._wake.set()
+
+    def behind(self) -> bool:
+        """Whether a journal waits while the one before isn't done with: writing outruns this."""
+        return len(self._pending) > 1 or (len(self._pending) == 1 and self._working)
 
     def start(self) -> None:
         """Run the steps in a thread of their own."""
@@ -135,18 +141,28 @@ class Maintenance:
         _LOG.error("ledger maintenance has stopped, files will pile up: %s", error, exc_info=error)
 
     def step(self) -> bool:
-        """Do the next piece of work; whether there was any."""
-        if self._pending:
-            self._seal(self._pending[0])
-            self._pending.pop(0)
-            return True
-        if self._checkpoint_due():
-            self._make_checkpoint()
+        """Do the next piece of work; whether there was any. A file is done with before the next is sealed."""
+        if self._remove_one():
             return True
         if self._round is not None:
             self._compact(self._round)
-            return True
-        return self._remove_one()
+        elif self._checkpoint_due():
+            self._make_checkpoint()
+        elif self._pending:
+            self._seal_next()
+        else:
+            self._working = False
+            return False
+        return True
+
+    def _seal_next(self) -> None:
+        pending = self._pending.pop(0)
+        self._working = True
+        try:
+            self._seal(pending)
+        except OSError:  # no space: tried again at the next file
+            self._pending.insert(0, pending)
+            raise
 
     def _seal(self, pending: Pending) -> None:
         name = journal_name(pending.number)
@@ -159,10 +175,10 @@ class Maintenance:
     def seal_image(self, image: EventsImage) -> EventsImage:
         """Turn a journal into `.events` and `.bodies`; returns the image as read back."""
         number = image.file_number
+        self._disk.trim(journal_name(number))
         write_durably(self._disk, events_name(number), encode_image(image))
         self._disk.rename(journal_name(number), bodies_name(number))
         self._disk.sync_names()
-        self._disk.trim(bodies_name(number))
         old: list[BodyFile] = [
             file
             for file in self._store.files()

@@ -11,7 +11,8 @@ class LedgerOptions:
     """How much the ledger writes ahead, keeps and rewrites."""
 
     journal_file_bytes: int = 256 * MIB
-    """A journal file is followed by the next when it would grow over this."""
+    """What a file may need of the disk: the journal, and twice the `.events` file that is made of it (see
+    `journal.EVENTS_GENERATIONS`). A journal is followed by the next when it would need more."""
 
     reserve_bytes: int = 64 * MIB
     """Space set aside ahead of the writing place; when the disk can't give it, `space_low` is raised."""
