@@ -1,0 +1,207 @@
+"""The real process: ready line, orderly stop, what it says when it can't start, what a kill leaves."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from proton import Message
+from proton.utils import BlockingConnection, SendException
+
+import postroom
+from postroom.server.exits import Exit
+
+pytestmark = pytest.mark.sockets
+
+READY = "listening on amqp://"
+
+
+class Process:
+    """`postroom serve` with a data folder."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.folder = folder
+        command = [sys.executable, "-m", "postroom.cli", "serve", "--data", str(folder / "data"), *options]
+        self.log = (folder / "log").open("w+")
+        environment = {**os.environ, "PYTHONPATH": str(Path(postroom.__file__).parents[1])}
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=self.log, text=True, cwd=folder, env=environment
+        )
+
+    def ready(self) -> str:
+        """Its URL, once it listens."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline().strip()
+        assert line.startswith(READY), self.said()
+        return line.removeprefix("listening on ")
+
+    def said(self) -> str:
+        """Its log so far."""
+        return (self.folder / "log").read_text()
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        """Its exit code after this signal."""
+        self.process.send_signal(number)
+        return self.wait()
+
+    def wait(self) -> int:
+        code = self.process.wait(30)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        self.log.close()
+        return code
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[list[Process]]:
+    started: list[Process] = []
+    yield started
+    for each in started:
+        each.end(signal.SIGKILL)
+
+
+def begin(start: list[Process], folder: Path, *options: str) -> Process:
+    folder.mkdir(exist_ok=True)
+    started = Process(folder, *options)
+    start.append(started)
+    return started
+
+
+def fails(start: list[Process], folder: Path, *options: str) -> tuple[int, str]:
+    """Exit code and the one line on standard error."""
+    failed = begin(start, folder, *options)
+    code = failed.wait()
+    lines = [line for line in failed.said().splitlines() if " INFO " not in line]
+    assert len(lines) == 1, failed.said()
+    return code, lines[0]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_orderly_stop(start: list[Process], tmp_path: Path, number: int) -> None:
+    broker = begin(start, tmp_path, "--listen", "127.0.0.1:0")
+    connection = BlockingConnection(broker.ready(), timeout=15)
+    connection.create_sender("q").send(Message(body="kept", durable=True))
+    assert broker.end(number) == Exit.STOPPED
+    assert "Traceback" not in broker.said()
+    with pytest.raises(Exception, match="amqp:connection:forced"):
+        connection.create_sender("q")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_messages_are_there_after_a_restart(start: list[Process], tmp_path: Path, number: int) -> None:
+    first = begin(start, tmp_path, "--listen", "127.0.0.1:0")
+    connection = BlockingConnection(first.ready(), timeout=15)
+    sender = connection.create_sender("q")
+    for body in ("one", "two"):
+        sender.send(Message(body=body, durable=True))
+    sender.send(Message(body="volatile", durable=False))
+    receiver = connection.create_receiver("q")
+    assert receiver.receive(timeout=15).body == "one"
+    first.end(number)
+    second = begin(start, tmp_path, "--listen", "127.0.0.1:0")
+    again = BlockingConnection(second.ready(), timeout=15)
+    receiver = again.create_receiver("q", credit=10)
+    bodies = []
+    for _ in range(2):
+        bodies.append(receiver.receive(timeout=15).body)
+        receiver.accept()
+    assert bodies == ["one", "two"]
+    with pytest.raises(Exception, match="timed out"):
+        receiver.receive(timeout=0.1)
+    again.close()
+    assert second.end() == Exit.STOPPED
+
+
+def test_two_listeners(start: list[Process], tmp_path: Path) -> None:
+    broker = begin(start, tmp_path, "--listen", "127.0.0.1:0", "--listen", "localhost:0")
+    BlockingConnection(broker.ready(), timeout=15).close()
+    BlockingConnection(broker.ready(), timeout=15).close()
+    assert broker.end() == Exit.STOPPED
+
+
+def test_queues_of_the_configuration(start: list[Process], tmp_path: Path) -> None:
+    config = tmp_path / "postroom.toml"
+    config.write_text("[[queue]]\nname = 'small'\nmax_messages = 1\n[auto_create]\nenabled = false\n")
+    broker = begin(start, tmp_path, "--config", str(config), "--listen", "127.0.0.1:0")
+    connection = BlockingConnection(broker.ready(), timeout=15)
+    sender = connection.create_sender("small")
+    sender.send(Message(body="x", durable=True))
+    with pytest.raises(SendException):
+        sender.send(Message(body="y", durable=True))
+    with pytest.raises(Exception, match="amqp:not-found"):
+        connection.create_sender("other")
+    connection.close()
+    assert broker.end() == Exit.STOPPED
+    config.write_text("[[queue]]\nname = 'small'\nmax_messages = 2\n")
+    again = begin(start, tmp_path, "--config", str(config), "--listen", "127.0.0.1:0")
+    connection = BlockingConnection(again.ready(), timeout=15)
+    connection.create_sender("small").send(Message(body="y", durable=True))
+    connection.close()
+
+
+def test_logs_as_json(start: list[Process], tmp_path: Path) -> None:
+    import json
+
+    broker = begin(start, tmp_path, "--json-logs", "--listen", "127.0.0.1:0")
+    broker.ready()
+    broker.end()
+    events = [json.loads(line) for line in broker.said().splitlines()]
+    assert {"recovered", "started", "stopping", "stopped"} <= {event["event"] for event in events}
+
+
+def test_a_port_that_is_taken_leaves_no_trace(start: list[Process], tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        code, line = fails(start, tmp_path, "--listen", address)
+    assert code == Exit.ADDRESS
+    assert line == f"postroom: can't listen on {address}: Address already in use"
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_folder_that_is_locked(start: list[Process], tmp_path: Path) -> None:
+    first = begin(start, tmp_path / "a", "--listen", "127.0.0.1:0", "--data", str(tmp_path / "shared"))
+    first.ready()
+    code, line = fails(start, tmp_path / "b", "--listen", "127.0.0.1:0", "--data", str(tmp_path / "shared"))
+    assert code == Exit.LOCKED
+    assert f"in use by process {first.process.pid}" in line
+
+
+def test_a_data_folder_that_is_a_file(start: list[Process], tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("")
+    code, line = fails(start, tmp_path, "--listen", "127.0.0.1:0")
+    assert code == Exit.LEDGER_REFUSED
+    assert str(tmp_path / "data") in line
+
+
+def test_a_damaged_ledger_is_refused(start: list[Process], tmp_path: Path) -> None:
+    broker = begin(start, tmp_path, "--listen", "127.0.0.1:0")
+    connection = BlockingConnection(broker.ready(), timeout=15)
+    sender = connection.create_sender("q")
+    for number in range(20):
+        sender.send(Message(body=number, durable=True))
+    connection.close()
+    broker.end(signal.SIGKILL)
+    journal = max((tmp_path / "data").glob("*.journal"))
+    data = bytearray(journal.read_bytes())
+    middle = data.rindex(b"PRB1", 0, data.rindex(b"PRB1", 0, data.rindex(b"PRB1"))) + 100
+    data[middle] ^= 0xFF
+    journal.write_bytes(data)
+    code, line = fails(start, tmp_path, "--listen", "127.0.0.1:0")
+    assert code == Exit.LEDGER_REFUSED
+    assert journal.name in line
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [("x = 1\n", "postroom.toml:1: x: unknown key"), ("\n[limits\n", "postroom.toml:2: Expected ']'")],
+)
+def test_a_bad_configuration(start: list[Process], tmp_path: Path, text: str, place: str) -> None:
+    config = tmp_path / "postroom.toml"
+    config.write_text(text)
+    code, line = fails(start, tmp_path, "--config", str(config))
+    assert code == Exit.CONFIGURATION
+    assert place in line
