@@ -19,7 +19,7 @@ from librt.strings import BytesWriter
 
 from postroom.amqp.codec import decode, encode
 from postroom.amqp.composite import Error
-from postroom.amqp.errors import DecodeError, FramingError, ProtocolHeaderError
+from postroom.amqp.errors import AmqpError, DecodeError, FramingError, ProtocolHeaderError
 from postroom.amqp.frames import (
     AMQP_HEADER,
     FRAME_TYPE_SASL,
@@ -199,9 +199,17 @@ def fuzz_message(data: bytes) -> None:
 
 
 def fuzz_head(data: bytes) -> None:
-    """The broker's view of a message, whole and broken off."""
+    """The broker's view of a message, whole and broken off; annotations can be merged into what it takes."""
     head = scan_head(data)
     to_address(data, head)
+    stored = data[head.bare_offset :]
+    try:
+        merged = merge_annotations(stored, {Symbol("x-opt-new"): [1], Symbol("x-opt-m"): None})
+        again = scan_head(merged)
+    except AmqpError as error:
+        raise AssertionError(f"annotations can't be merged into {stored.hex()}: {error}") from error
+    if merged[again.annotations_end :] != stored[max(head.annotations_end - head.bare_offset, 0) :]:
+        raise AssertionError(f"merging annotations changed what follows them in {stored.hex()}")
     scan_head(data[: head.body_start + 3], complete=len(data) == head.body_start)
 
 

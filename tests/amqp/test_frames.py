@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from librt.strings import BytesWriter
 
+from postroom.amqp.constructors import MAX_PERFORMATIVE_ELEMENTS
 from postroom.amqp.errors import (
     CONNECTION_FRAMING_ERROR,
     DecodeError,
@@ -35,7 +36,7 @@ from postroom.amqp.frames import (
     write_transfer,
 )
 from postroom.amqp.outcomes import DeliveryState
-from postroom.amqp.performatives import Disposition, End, Flow, Performative, Transfer
+from postroom.amqp.performatives import Disposition, End, Flow, Open, Performative, Transfer
 from postroom.amqp.sasl import SaslInit
 from tests.amqp.strategies import dispositions, fields_of, flows, performatives, uints, ushorts
 
@@ -184,6 +185,14 @@ def test_only_a_transfer_carries_a_payload() -> None:
     decoder = only_frame(frame(0, End(), b"x"))
     with pytest.raises(DecodeError, match="bytes left over after a performative that carries no payload"):
         decoder.performative()
+
+
+def test_the_elements_of_a_performative_are_bounded() -> None:
+    within: list[object] = [None] * (MAX_PERFORMATIVE_ELEMENTS - 20)
+    only_frame(frame(0, Open(container_id="c", properties={"a": within}))).performative()
+    beyond: list[object] = [None] * MAX_PERFORMATIVE_ELEMENTS
+    with pytest.raises(DecodeError, match="open: too many elements in one value"):
+        only_frame(frame(0, Open(container_id="c", properties={"a": beyond}))).performative()
 
 
 def test_nothing_follows_a_sasl_body() -> None:

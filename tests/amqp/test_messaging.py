@@ -236,6 +236,35 @@ def test_merged_annotations_replace_those_of_the_same_key(
     assert merged.endswith(message.encode())
 
 
+@pytest.mark.parametrize(
+    ("key", "kept"),
+    [
+        ("a303", b""),  # a symbol
+        ("b300000003", b""),  # with a size of four bytes
+        ("a103", b""),  # a string, as some clients send
+        ("a003", b"\x55\x07"),  # a binary is another key
+    ],
+)
+def test_a_key_is_found_whatever_its_encoding(key: str, kept: bytes) -> None:
+    pair = bytes.fromhex(key) + b"x-a" + b"\x55\x07"
+    stored = b"\x00\x53\x72\xc1" + bytes([len(pair) + 1, 2]) + pair + DATA
+    merged = merge_annotations(stored, {Symbol("x-a"): 9})
+    assert merged.count(b"x-a\x55\x09") == 1
+    assert merged.count(b"x-a\x55\x07") == (1 if kept else 0)
+    assert merged.endswith(DATA)
+
+
+def test_values_that_stay_are_copied_as_they_are() -> None:
+    odd = b"\xa3\x01b\x70\x00\x00\x00\x01"  # a uint wider than need be
+    garbage = b"\xa3\x01c\xc0\x03\x7f\xff\xff"  # nobody has looked into this list
+    content = odd + garbage + b"\xa3\x01a\x41"
+    stored = b"\x00\x53\x72\xc1" + bytes([len(content) + 1, 6]) + content + DATA
+    scan_head(stored)
+    assert merge_annotations(stored, {"a": False, "d": None}) == (
+        b"\x00\x53\x72\xc1" + bytes([len(content) + 5, 8]) + content[:-1] + b"\x42\xa3\x01d\x40" + DATA
+    )
+
+
 def test_merging_nothing_changes_nothing() -> None:
     assert merge_annotations(DATA, {}) == DATA
 

@@ -287,6 +287,7 @@ def test_the_base_class_has_no_encoding() -> None:
         (performative(d.OPEN, ["c"] + [None] * 6 + [["a"]]), "offered-capabilities: one symbol or an array"),
         (performative(d.OPEN, ["c"] + [None] * 8 + [[]]), "properties: a map with symbols as keys expected"),
         (performative(d.OPEN, ["c"] + [None] * 8 + [{1: 1}]), "properties: a key that is not a symbol"),
+        (performative(d.OPEN, ["c"] + [None] * 8 + [{"é": 1}]), "properties: a key that is not a symbol"),
         (performative(d.OPEN, ["c"] + [None] * 9 + [1]), "open: more fields than the type has"),
         (performative(d.BEGIN, [UShort(1)]), "begin: the mandatory field next-outgoing-id is absent"),
         (

@@ -65,6 +65,9 @@ MAX_DEPTH: Final = 64
 MAX_ELEMENTS: Final = 1 << 20
 """Values in all the lists, maps and arrays of one decoded value together."""
 
+MAX_PERFORMATIVE_ELEMENTS: Final = 1 << 16
+"""The same in one performative."""
+
 MAX_ZERO_WIDTH_ELEMENTS: Final = 4096
 """Array items that take no bytes (null, true, uint0, …) in one value: the only ones that no size bounds."""
 

@@ -327,6 +327,6 @@ def read_symbol_map(r: Reader, what: str) -> dict[object, object]:
     if not isinstance(value, dict):
         raise r.fail(f"{what}: a map with symbols as keys expected")
     for key in value:
-        if not isinstance(key, str | ULong):
+        if not isinstance(key, str | ULong) or (isinstance(key, str) and not key.isascii()):
             raise r.fail(f"{what}: a key that is not a symbol")
     return value

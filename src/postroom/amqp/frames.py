@@ -161,7 +161,9 @@ class FrameDecoder:
             raise FramingError(f"frame type {self.frame_type} is unknown")
         channel: i64 = data[pos + 6]
         self.channel = channel << 8 | data[pos + 7]
-        self._reader = Reader(data, pos + offset, pos + size)
+        reader = Reader(data, pos + offset, pos + size)
+        reader.elements_left = c.MAX_PERFORMATIVE_ELEMENTS
+        self._reader = reader
         self.is_empty = offset == size
         self._pos = pos + size
         return True

@@ -11,12 +11,13 @@ from mypy_extensions import i64
 
 from postroom.amqp import constructors as c
 from postroom.amqp import descriptors as d
+from postroom.amqp.codec import encode
 from postroom.amqp.errors import RESOURCE_LIMIT_EXCEEDED, DecodeError
 from postroom.amqp.field_writer import FieldWriter
 from postroom.amqp.fields import Fields, read_descriptor, read_symbol_map
 from postroom.amqp.reader import Reader
 from postroom.amqp.types import MAX_UBYTE, Symbol
-from postroom.amqp.writer import write_symbol_map
+from postroom.amqp.writer import write_container, write_value
 from postroom.model.codes import IdType
 from postroom.model.message import DEFAULT_PRIORITY, MessageHead
 
@@ -243,25 +244,67 @@ def merge_annotations(stored: bytes, patch: dict[object, object]) -> bytes:
     """The stored sections with message annotations added or replaced, as modified asks for (part 3, section
     3.4.5).
 
-    ``stored`` are the bytes from ``bare_offset`` on; keys of ``patch`` are symbols (a str will do) or ulongs.
+    ``stored`` are the bytes from ``bare_offset`` on of a message that :func:`scan_head` has taken: then this
+    raises nothing. What stays is copied as it is, not decoded. Keys of ``patch`` are symbols (a str will do)
+    or ulongs.
     """
     if not patch:
         return stored
+    left = {_patch_key(key): value for key, value in patch.items()}
+    content = BytesWriter()
+    count: i64 = 0
     r = Reader(stored, 0, len(stored))
     r.context = "message"
-    merged: dict[object, object] = {}
-    rest: i64 = 0
     if stored and read_descriptor(r) == d.MESSAGE_ANNOTATIONS:
-        merged = read_symbol_map(r, "message-annotations")
-        rest = r.pos
-    merged.update(patch)
+        count = _copy_annotations(r, content, left)
+    else:
+        r.pos = 0
+    for key, value in left.items():
+        content.write(key)
+        write_value(content, value)
     w = BytesWriter()
     w.append(c.DESCRIBED)
     w.append(c.ULONG_8)
     w.append(d.MESSAGE_ANNOTATIONS)
-    write_symbol_map(w, merged)
-    w.write(stored[rest:])
+    write_container(w, c.MAP_8, count + 2 * len(left), content.getvalue())
+    w.write(stored[r.pos :])
     return w.getvalue()
+
+
+def _patch_key(key: object) -> bytes:
+    return encode(Symbol(key) if isinstance(key, str) else key)
+
+
+def _copy_annotations(r: Reader, content: BytesWriter, patch: dict[bytes, object]) -> i64:
+    """Copies the map that comes next, with the values of ``patch`` for its keys, which are taken out of
+    ``patch``.
+
+    Returns how many keys and values were written.
+    """
+    outer_end = r.end
+    count = r.open_compound(r.take_byte())
+    for _ in range(count >> 1):
+        start = r.pos
+        r.skip()
+        key = _smallest_key(r.data[start : r.pos])
+        value_start = r.pos
+        r.skip()
+        content.write(key)
+        if key in patch:
+            write_value(content, patch.pop(key))
+        else:
+            content.write(r.data[value_start : r.pos])
+    r.close_compound(outer_end)
+    return count
+
+
+def _smallest_key(key: bytes) -> bytes:
+    """A key in the encoding that :func:`_patch_key` gives it, so that equal symbols have equal bytes."""
+    if key[0] == c.SYMBOL_32 and key[1:4] == b"\0\0\0":
+        return bytes([c.SYMBOL_8]) + key[4:]
+    if key[0] == c.STRING_8:
+        return bytes([c.SYMBOL_8]) + key[1:]
+    return key
 
 
 # --- body

@@ -121,7 +121,7 @@ class Reader:
     def _spend(self, count: i64) -> None:
         self.elements_left -= count
         if self.elements_left < 0:
-            raise self.fail(f"more than {c.MAX_ELEMENTS} elements in one value")
+            raise self.fail("too many elements in one value")
 
     # --- any value
 
