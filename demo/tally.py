@@ -1,0 +1,33 @@
+"""What the clients say that they did, queue by queue: to be held against what the ledger says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+
+@dataclass
+class Tally:
+    """Counts by queue and fate. A fate is an outcome of the ledger, or ``held``."""
+
+    fates: dict[str, Counter[str]] = field(default_factory=dict)
+
+    def add(self, queue: str, fate: str, count: int = 1) -> None:
+        """``count`` messages of ``queue`` met ``fate``."""
+        self.fates.setdefault(queue, Counter())[fate] += count
+
+    def of(self, queue: str) -> dict[str, int]:
+        """The fates of one queue, without zeros."""
+        return {fate: count for fate, count in self.fates.get(queue, Counter()).items() if count}
+
+
+def from_entries(table: Path) -> Tally:
+    """The same counts from the ``entries`` table that the Spark job wrote."""
+    tally = Tally()
+    columns = pq.read_table(table, columns=["queue", "outcome"]).to_pydict()
+    for queue, outcome in zip(columns["queue"], columns["outcome"], strict=True):
+        tally.add(queue, outcome or "held")
+    return tally
