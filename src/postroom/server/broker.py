@@ -90,7 +90,7 @@ class Broker:
         self.space_low = ledger.space_low
         """The disk is nearly full: new messages are refused, everything else goes on."""
         self.wants_turn = False
-        """What was released may have made new work: have a turn soon."""
+        """There is more to release that needs no wait: have a turn soon."""
         self._waiting: Final[deque[Waiting]] = deque()
         self._after: list[After] = []
         self._in_flight_bytes = 0
@@ -122,14 +122,13 @@ class Broker:
         self._after.append((binding, action))
 
     def end_turn(self, now_us: int) -> None:
-        """The turn's records go to the ledger, or wait for the block in flight; what needs no wait is
-        done."""
-        self.wants_turn = False
+        """The turn's records go to the ledger, or wait for the block in flight; what needs no wait is done."""
         self.space_low = self.ledger.space_low
-        self._gather()
-        if not self.ledger.in_flight:
-            self._submit()
-        self._release(now_us)
+        self._commit()
+        self.wants_turn = False
+        if self._release(now_us):
+            self._commit()  # what the released effects have made: more credit, more deliveries
+            self.wants_turn = bool(self._waiting) and self._waiting[0].position <= self.durable_through
 
     def completed(self, now_us: int) -> None:
         """The ledger has said that its block is durable: send the next one off, release what waited.
@@ -173,6 +172,11 @@ class Broker:
         """Whether nothing waits for the disk."""
         return not self.ledger.in_flight and not self._waiting and self.ledger.builder.empty()
 
+    def _commit(self) -> None:
+        self._gather()
+        if not self.ledger.in_flight:
+            self._submit()
+
     def _gather(self) -> None:
         effects = self.manager.take_effects()
         if effects.fetches:
@@ -188,8 +192,11 @@ class Broker:
         if self.ledger.submit():
             self._in_flight_bytes = waiting_bytes - builder.waiting_bytes()
 
-    def _release(self, now_us: int) -> None:
+    def _release(self, now_us: int) -> bool:
+        """Carry out what waited for what is durable now; whether there was anything."""
         waiting, durable_through = self._waiting, self.durable_through
+        if not waiting or waiting[0].position > durable_through:
+            return False
         while waiting and waiting[0].position <= durable_through:
             turn = waiting.popleft()
             release(turn.effects, now_us)
@@ -198,9 +205,9 @@ class Broker:
                     action(now_us)
                 except Exception:
                     binding.fail()
-            self.wants_turn = True
-        for binding in self.touched:
+        for binding in list(self.touched):
             binding.refill(now_us)
+        return True
 
     def _links_of(self, queue: str) -> int:
         """How many links are attached to ``queue``."""
