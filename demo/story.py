@@ -253,10 +253,10 @@ class Story:
         twice = {message_id for message_id, count in received.items() if count > 1}
         self.say(
             f"the {len(unanswered):,} without an answer were sent again; {sum(received.values()):,} messages"
-            f" consumed: {len(missing)} of the accepted are missing, {len(twice & accepted)} of them came twice"
+            f" consumed: {len(missing)} of the accepted are missing, {len(twice & accepted)} came twice"
         )
         self.say(
-            f"({len(twice):,} of the unanswered had been stored before the kill, so came twice,"
+            f"({len(twice):,} of the unanswered had been stored before the kill and came twice,"
             " with the same message id)"
         )
         if missing or twice & accepted:

@@ -1,0 +1,61 @@
+"""The programs of the how-to page do what it says: each is cut out and run against a real broker."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.clients.broker import BrokerProcess
+from tests.clients.driver import HERE, ROOT, make_ready, python_path
+
+pytestmark = [pytest.mark.sockets, pytest.mark.peer]
+PAGE = ROOT / "docs" / "howto" / "connect-clients.md"
+PROGRAM = re.compile(r"^## ([^\n]+)\n.*?^```(python|javascript|java)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PROGRAMS = {title: (language, text) for title, language, text in PROGRAM.findall(PAGE.read_text())}
+RUN_S = 60
+
+
+def command_for(language: str, text: str, folder: Path) -> list[str]:
+    """Write the program down and say how to run it."""
+    if language == "python":
+        return [sys.executable, "-c", text]
+    if language == "javascript":
+        make_ready("rhea")
+        return ["node", "-e", text]
+    make_ready("qpid_jms")
+    source = folder / "Greetings.java"
+    source.write_text(text)
+    return ["java", "-cp", f"{HERE}/qpid-jms/target/lib/*", str(source)]
+
+
+@pytest.mark.parametrize("title", PROGRAMS)
+def test_a_program_of_the_page_works(title: str, broker: BrokerProcess, queue: str, tmp_path: Path) -> None:
+    language, text = PROGRAMS[title]
+    text = (
+        text.replace("5672", str(broker.port))
+        .replace("'greetings'", f"'{queue}'")
+        .replace('"greetings"', f'"{queue}"')
+    )
+    environment = {
+        **os.environ,
+        "PYTHONPATH": python_path(),
+        "NODE_PATH": str(HERE / "rhea" / "node_modules"),
+    }
+    done = subprocess.run(
+        command_for(language, text, tmp_path),
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=RUN_S,
+    )
+    assert done.stdout.splitlines() == ["waiting: hello", "received: hello"], done.stderr
+
+
+def test_the_page_has_a_program_for_each_client() -> None:
+    assert [language for language, _ in PROGRAMS.values()] == ["python", "python", "javascript", "java"]
