@@ -289,7 +289,7 @@ def test_close_is_answered_and_both_are_finished() -> None:
     events = pair.take_server_events()
     assert [type(event) for event in events] == [LinkDetached, SessionEnded, Closed]
     detached = only(events, LinkDetached)
-    assert (detached.local, detached.closed) == (True, False)
+    assert (detached.local, detached.closed, detached.with_session) == (True, False, True)
     closed = only(events, Closed)
     assert closed.error == Error(errors.CONNECTION_FORCED, "enough")
     assert pair.client.finished

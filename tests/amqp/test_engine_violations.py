@@ -220,7 +220,7 @@ def test_transfer_before_the_attach_is_answered() -> None:
 def check_link_detached(peer: RawPeer, sent: bytes, condition: str) -> None:
     events = peer.send(sent)
     detached = only(events, LinkDetached)
-    assert detached.local
+    assert (detached.local, detached.closed, detached.with_session) == (True, True, False)
     assert detached.error is not None
     assert detached.error.condition == condition
     detach = peer.answers()[-1]

@@ -124,20 +124,28 @@ class LinkAttached(Event):
 
 @final
 class LinkDetached(Event):
-    """A link is detached; ``closed`` False leaves its terminus (suspended), to be resumed by a later attach.
+    """A link is detached; ``closed`` False leaves its terminus (suspended, stolen, or its session ended).
 
-    ``local``: the engine detached it (violation, stolen, its session or connection ended), there is nothing
-    to answer. Otherwise the peer did, and the answer is ``link.detach()``. ``unsettled`` of a sender are the
-    deliveries of which the peer's last word is open.
+    ``local``: there is nothing to answer, since the engine detached it (violation: closed; stolen: not
+    closed), or (``with_session``) its session or connection has ended, for ``error`` if any. Otherwise the
+    peer did, and the answer is ``link.detach()``. ``unsettled`` of a sender are the deliveries of which the
+    peer's last word is open.
     """
 
     def __init__(
-        self, link: Link, closed: bool, error: Error | None, local: bool, unsettled: list[Delivery]
+        self,
+        link: Link,
+        closed: bool,
+        error: Error | None,
+        local: bool,
+        with_session: bool,
+        unsettled: list[Delivery],
     ) -> None:
         self.link = link
         self.closed = closed
         self.error = error
         self.local = local
+        self.with_session = with_session
         self.unsettled = unsettled
 
 

@@ -229,7 +229,7 @@ class Link:
         """The peer broke a rule on this link, or it was attached elsewhere: detach it, and tell the
         application.
         """
-        self.report_detached(False, error, True)
+        self.report_detached(error.condition != LINK_STOLEN, error, True, False)
         self.detach(error=error)
 
     def replaced(self) -> None:
@@ -258,15 +258,15 @@ class Link:
         self.remote_state = CLOSED
         self.peer_closed = detach.closed
         self.dead = self.dead or detach.closed or detach.error is not None
-        self.report_detached(detach.closed, detach.error, False)
+        self.report_detached(detach.closed, detach.error, False, False)
         self._detached()
 
-    def report_detached(self, closed: bool, error: Error | None, local: bool) -> None:
+    def report_detached(self, closed: bool, error: Error | None, local: bool, with_session: bool) -> None:
         """Tell the application, once, that the link is detached."""
         if not self.reported:
             self.reported = True
             unsettled = self.session.unsettled_of(self)
-            self.wire.events.append(LinkDetached(self, closed, error, local, unsettled))
+            self.wire.events.append(LinkDetached(self, closed, error, local, with_session, unsettled))
 
     def _detached(self) -> None:
         """One end is detached. Dispositions still pass between the peer's detach and ours."""

@@ -159,7 +159,7 @@ class Session:
             return
         self._reported = True
         for link in self.links():
-            link.report_detached(False, error, True)
+            link.report_detached(False, error, True, True)
             self.wire.forget(link)
         self.deliveries.clear()
         self.backlog.clear()

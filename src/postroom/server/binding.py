@@ -11,7 +11,7 @@ from postroom import __version__
 from postroom.amqp.composite import Error
 from postroom.amqp.connection import Connection
 from postroom.amqp.delivery import Delivery as WireDelivery
-from postroom.amqp.errors import CONNECTION_FORCED, INTERNAL_ERROR, INVALID_FIELD, LINK_STOLEN
+from postroom.amqp.errors import CONNECTION_FORCED, INTERNAL_ERROR, INVALID_FIELD
 from postroom.amqp.events import (
     Closed,
     CreditChanged,
@@ -227,12 +227,10 @@ class ConnectionBinding:
 
     def _on_detach(self, event: LinkDetached) -> None:
         link = event.link
-        if event.local and event.error is None:
+        if event.with_session:
             self._ended.append(event)  # with its session, whose end is the next event to come
             return
-        stolen = event.error is not None and event.error.condition == LINK_STOLEN
-        closed = event.closed or (event.local and not stolen)
-        self._link_gone(link, event.unsettled, Gone.CLOSED if closed else Gone.DETACHED)
+        self._link_gone(link, event.unsettled, Gone.CLOSED if event.closed else Gone.DETACHED)
         if not event.local:
             link.detach(closed=event.closed)
 
