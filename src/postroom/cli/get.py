@@ -64,7 +64,8 @@ def browse(queue: str, count: int, url: str, as_json: bool) -> None:
     """Show the messages on QUEUE and leave them there."""
     table = Table()
     for head in ("message id", "priority", "deliveries", "bytes", "body"):
-        table.add_column(head, justify="right" if head in ("priority", "deliveries", "bytes") else "left")
+        numbers = head in ("priority", "deliveries", "bytes")
+        table.add_column(head, justify="right" if numbers else "left", overflow="fold")
     with connected(url) as connection, connection.create_session() as session:
         for message in itertools.islice(session.create_browser(queue), count or None):
             if as_json:

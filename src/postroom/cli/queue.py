@@ -28,20 +28,23 @@ def queue() -> None:
 
 @queue.command("list")
 @click.argument("prefix", default="")
+@click.option("--all", "every", is_flag=True, help="Dynamic queues of clients too.")
 @url_option
 @json_option
-def list_queues(prefix: str, url: str, as_json: bool) -> None:
+def list_queues(prefix: str, every: bool, url: str, as_json: bool) -> None:
     """List the queues, or those whose name begins with PREFIX."""
     with connected(url) as connection:
         found = connection.create_management().query(QUEUE_TYPE)
-    queues = [each for each in found if str(each["name"]).startswith(prefix)]
+    queues = [
+        each for each in found if str(each["name"]).startswith(prefix) and (every or not each["dynamic"])
+    ]
     if as_json:
         for each in queues:
             click.echo(json.dumps(each, default=str))
         return
     table = Table()
     for _, head in LISTED:
-        table.add_column(head, justify="left" if head == "queue" else "right")
+        table.add_column(head, justify="left" if head == "queue" else "right", overflow="fold")
     for each in queues:
         table.add_row(*(_shown(each.get(attribute)) for attribute, _ in LISTED))
     output.print(table)

@@ -122,7 +122,7 @@ class Broker:
         self._after.append((binding, action))
 
     def end_turn(self, now_us: int) -> None:
-        """The turn's records go to the ledger, or wait for the block in flight; what needs no wait is done."""
+        """The turn's records go to the ledger, or wait for the block in flight; effects that can leave do."""
         self.space_low = self.ledger.space_low
         self._commit()
         self.wants_turn = False

@@ -1,0 +1,161 @@
+"""The command line against a running broker: queues, put, get, browse; and what it says when something is
+wrong.
+"""
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from postroom import __version__
+from postroom.cli import main
+from postroom.server.passwords import verify_password
+from tests.server.harness import BrokerThread
+
+pytestmark = pytest.mark.sockets
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[BrokerThread]:
+    with BrokerThread() as running:
+        yield running
+
+
+class Shell:
+    """Runs commands with the broker's URL in the environment."""
+
+    def __init__(self, url: str) -> None:
+        self.runner = CliRunner(env={"POSTROOM_URL": url})
+
+    def run(self, *arguments: str, stdin: str | bytes | None = None) -> Result:
+        return self.runner.invoke(main, list(arguments), input=stdin)
+
+    def ok(self, *arguments: str, stdin: str | bytes | None = None) -> str:
+        result = self.run(*arguments, stdin=stdin)
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    def json(self, *arguments: str) -> list[dict[str, object]]:
+        return [json.loads(line) for line in self.ok(*arguments, "--json").splitlines()]
+
+
+@pytest.fixture
+def shell(broker: BrokerThread) -> Shell:
+    return Shell(broker.url)
+
+
+@pytest.fixture
+def queue(request: pytest.FixtureRequest) -> str:
+    return str(request.node.name)
+
+
+def test_queues_are_created_listed_purged_deleted(shell: Shell, queue: str) -> None:
+    shell.ok("queue", "create", queue, "--set", "max_messages=10", "--set", "dead_letter_queue=dead")
+    (listed,) = shell.json("queue", "list", queue)
+    assert (listed["name"], listed["max_messages"], listed["dead_letter_queue"]) == (queue, 10, "dead")
+    shell.ok("put", queue, "a", "b")
+    assert "purged 2 messages" in shell.ok("queue", "purge", queue)
+    assert "current" in shell.ok("queue", "list", queue)
+    shell.ok("queue", "delete", queue)
+    assert shell.json("queue", "list", queue) == []
+
+
+def test_delete_only_if_empty(shell: Shell, queue: str) -> None:
+    shell.ok("put", queue, "a")
+    result = shell.run("queue", "delete", queue, "--if-empty")
+    assert result.exit_code == 3
+    assert "amqp:precondition-failed" in result.stderr
+
+
+def test_put_and_get_in_order(shell: Shell, queue: str) -> None:
+    assert shell.ok("put", queue, "one", "two") == f"sent 2 to {queue}\n"
+    shell.ok("put", queue, stdin="three")
+    assert shell.ok("get", queue, "-n", "0") == "one\ntwo\nthree\n"
+    result = shell.run("get", queue)
+    assert (result.exit_code, result.stdout) == (4, "")
+    assert "there is no message" in result.stderr
+
+
+def test_lines_of_standard_input(shell: Shell, queue: str) -> None:
+    shell.ok("put", queue, "--lines", stdin="a\nb\n\nc\n")
+    assert [message["body"] for message in shell.json("get", queue, "-n", "10")] == ["a", "b", "", "c"]
+
+
+def test_files_in_and_out(shell: Shell, queue: str, tmp_path: Path) -> None:
+    data = bytes(range(256)) * 2000
+    (tmp_path / "in").write_bytes(data)
+    shell.ok("put", queue, "--file", str(tmp_path / "in"))
+    shell.ok("get", queue, "--folder", str(tmp_path / "out"))
+    assert (tmp_path / "out" / "00000001").read_bytes() == data
+
+
+def test_a_body_that_is_no_text_is_shown_in_base64(shell: Shell, queue: str) -> None:
+    shell.ok("put", queue, stdin=b"\xff\xfe")
+    (message,) = shell.json("browse", queue)
+    assert base64.b64decode(str(message["body_base64"])) == b"\xff\xfe"
+
+
+def test_everything_that_put_can_say(shell: Shell, queue: str) -> None:
+    headers = ["--priority", "7", "--ttl-ms", "60000", "--subject", "s", "--reply-to", "r"]
+    shell.ok("put", queue, "x", *headers, "--correlation-id", "c", "-p", "k=v", "--not-durable")
+    (message,) = shell.json("get", queue)
+    assert message["priority"] == 7
+    assert (message["subject"], message["reply_to"], message["correlation_id"]) == ("s", "r", "c")
+    assert (message["durable"], message["properties"]) == (False, {"k": "v"})
+
+
+def test_many(shell: Shell, queue: str) -> None:
+    assert shell.json("put", queue, "x", "-n", "2500") == [{"sent": 2500}]
+    assert len(shell.json("get", queue, "-n", "2000")) == 2000
+    assert len(shell.json("browse", queue)) == 500
+    assert len(shell.json("browse", queue, "-n", "3")) == 3
+
+
+def test_browse_shows_a_table(shell: Shell, queue: str) -> None:
+    shell.ok("put", queue, "hello")
+    shown = shell.ok("browse", queue)
+    assert "priority" in shown and "hello" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "what"),
+    [
+        (["queue", "delete", "no-such"], 3, "there is no queue 'no-such'"),
+        (["queue", "purge", "no-such"], 3, "there is no queue 'no-such'"),
+        (["queue", "create", "$x"], 3, "reserved"),
+        (["queue", "create", "q-bad", "--set", "max_messages=many"], 3, "must be of type int"),
+        (["queue", "create", "q-bad", "--set", "colour=red"], 3, "no attribute 'colour'"),
+        (["queue", "create", "q-bad", "--set", "max_messages=-7"], 3, "max_messages"),
+        (["queue", "create", "q-bad", "--set", "max_messages"], 2, "is not KEY=VALUE"),
+        (["put", "$x", "y"], 3, "amqp:not-found"),
+        (["put", "q-bad", "y", "-p", "k"], 2, "is not KEY=VALUE"),
+        (["put", "q-bad", "--file", "/no/such/file"], 2, "does not exist"),
+        (["put", "q-bad", "y", "--priority", "10"], 2, "0<=x<=9"),
+        (["queue", "list", "--url", "amqp://127.0.0.1:1"], 3, "can't connect"),
+        (["queue", "list", "--url", "http://x"], 2, "scheme 'http'"),
+        (["queue", "list", "--url", "amqp://h:x"], 2, "port"),
+        (["nonsense"], 2, "No such command"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(shell: Shell, arguments: list[str], code: int, what: str) -> None:
+    result = shell.run(*arguments)
+    assert result.exit_code == code, result.output
+    assert what in result.stderr.splitlines()[-1]
+    assert "Traceback" not in result.output
+
+
+def test_a_password_hash(shell: Shell) -> None:
+    assert verify_password("sesame", shell.ok("user", "hash", "--stdin", stdin="sesame\n").strip())
+    asked = shell.ok("user", "hash", stdin="sesame\nsesame\n")
+    assert verify_password("sesame", asked.splitlines()[-1])
+    assert shell.run("user", "hash", "--stdin", stdin="\n").exit_code == 1
+
+
+def test_help_and_version(shell: Shell) -> None:
+    assert __version__ in shell.ok("--version")
+    for command in ("serve", "queue", "put", "get", "browse", "user", "ledger"):
+        assert command in shell.ok("--help")
+        assert "Usage" in shell.ok(command, "--help")
