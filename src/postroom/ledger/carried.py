@@ -51,7 +51,7 @@ def newest_checkpoint(disk: Disk, ledger_id: bytes) -> FoldState | None:
 
 
 def carried(folder: Path, ledger_id: bytes, first_position: int, last_position: int) -> Carried | None:
-    """What a checkpoint tells of entries older than `first_position`; None where no checkpoint lies in the range.
+    """What a checkpoint tells of entries older than `first_position`; None where none lies in the range.
 
     Raises ``LedgerCorrupt`` if a file that the checkpoint needs is missing.
     """

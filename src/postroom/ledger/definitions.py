@@ -33,6 +33,14 @@ class Definitions:
         self._transitions: Final = transitions
         self._names: Final = names
 
+    def and_those_of(self, transitions: Array) -> "Definitions":
+        """These and what is defined among the transitions that follow, from the same heap; itself if nothing
+        is."""
+        if not len(transitions) or transitions["type"].max() < RecordType.QUEUE_DEFINED:
+            return self
+        more = transitions[is_definition(transitions)]
+        return Definitions(np.concatenate([self._transitions, more]), self._names) if len(more) else self
+
     def details(self, kind: RecordType) -> Iterator[tuple[int, bytes]]:
         """(id, detail) of every definition of a kind, oldest first; a later one replaces it."""
         chosen = self._transitions[self._transitions["type"] == kind]

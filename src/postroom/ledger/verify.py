@@ -11,17 +11,26 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Final
+from uuid import UUID
 from zlib import crc32
 
 import numpy as np
 
 from postroom.ledger.block import BODY_TRAILER_BYTES
 from postroom.ledger.cases import TailVerdict
+from postroom.ledger.checkpoint import load_checkpoint
 from postroom.ledger.definitions import Definitions, is_definition
 from postroom.ledger.disk import Disk
 from postroom.ledger.errors import LedgerCorrupt
 from postroom.ledger.expand import Chunk, ExpandError, expand
-from postroom.ledger.files import Listing, bodies_name, events_name, journal_name, packed_name
+from postroom.ledger.files import (
+    Listing,
+    bodies_name,
+    checkpoint_name,
+    events_name,
+    journal_name,
+    packed_name,
+)
 from postroom.ledger.headers import Seal, crc_matches
 from postroom.ledger.image import EventsImage, build_image, load_image
 from postroom.ledger.layout import PACKED_HEADER, PACKED_MAGIC, PACKED_ROW_DTYPE, Array
@@ -144,6 +153,8 @@ def _checks(
             continue
         check = partial(_check_journal, disk, number, seals.get(number), bodies, result)
         checks.append((journal_name(number), check))
+    for position in listing.checkpoints:
+        checks.append((checkpoint_name(position), partial(_check_checkpoint, disk, position, result)))
     if bodies:
         for number in listing.bodies:
             checks.append(
@@ -300,6 +311,14 @@ def _check_ids(name: str, chunk: Chunk, result: Verification) -> None:
         if len(wrong):
             position = chunk.arrivals["position"][wrong[0]]
             result.error(name, f"position {position}: its {id_name} lies outside the names heap")
+
+
+def _check_checkpoint(disk: Disk, position: int, result: Verification) -> None:
+    """Header, directory and sections by their CRCs; and that it is of this ledger's past."""
+    state = load_checkpoint(disk, position, UUID(result.ledger_id).bytes if result.ledger_id else None)
+    if result.ledger_id and state.position > result.durable_through:
+        what = f"covers position {position}, but the files end at {result.durable_through}"
+        result.error(checkpoint_name(position), what)
 
 
 # --- bodies -----------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ whole entry.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -29,20 +30,34 @@ INLINE_BYTES: Final = 12
 
 
 class Names:
-    """Names by id for a column of ids: a dense table, since ids are small numbers counted from 1."""
+    """Texts by number for a column of small numbers: codes, or ids counted from 1. A dense table."""
 
-    def __init__(self, names: Mapping[int, str]) -> None:
+    def __init__(self, names: Mapping[int, str | None]) -> None:
         table: list[str | None] = [None] * (max(names, default=0) + 1)
         for number, name in names.items():
             table[number] = name
         self._table = pa.array(table, pa.string())
 
-    def of(self, ids: Array) -> pa.Array:
-        """The names of many ids; null for an id that has none."""
-        if len(ids) == 0 or int(ids.max()) < len(self._table):
-            return self._table.take(pa.array(np.ascontiguousarray(ids)))
-        known = ids < len(self._table)
-        return self._table.take(pa.array(np.where(known, ids, 0), mask=~known))
+    def of(self, numbers: Array) -> pa.Array:
+        """The texts of many numbers; null for a number that has none."""
+        numbers = np.ascontiguousarray(numbers)
+        if len(numbers) == 0:
+            return pa.nulls(0, pa.string())
+        highest = int(numbers.max())
+        if highest == int(numbers.min()):  # mostly so: a run of arrivals, a column that is seldom used
+            return _repeated(
+                self._table[highest].as_py() if highest < len(self._table) else None, len(numbers)
+            )
+        if highest < len(self._table):
+            return self._table.take(pa.array(numbers))
+        known = numbers < len(self._table)
+        return self._table.take(pa.array(np.where(known, numbers, 0), mask=~known))
+
+
+@lru_cache(maxsize=64)
+def _repeated(text: str | None, count: int) -> pa.Array:
+    """One text many times; arrays never change, so the next block of that length shares it."""
+    return pa.repeat(pa.scalar(text, pa.string()), count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +68,6 @@ class Place:
     epoch: int
     queues: Names
     producers: Names
-    holders: Names
 
 
 Build = Callable[[Rows, Place], pa.Array]
@@ -86,8 +100,12 @@ def _array(column: Column, rows: Rows, place: Place) -> pa.Array:
 # --- builders -------------------------------------------------------------------------------------
 
 
-def _constant(attribute: str, kind: pa.DataType) -> Build:
-    return lambda rows, place: pa.repeat(pa.scalar(getattr(place, attribute), kind), len(rows))
+def _ledger_id(rows: Rows, place: Place) -> pa.Array:
+    return _repeated(place.ledger_id, len(rows))
+
+
+def _epoch(rows: Rows, place: Place) -> pa.Array:
+    return pa.array(np.full(len(rows), place.epoch, np.int32))
 
 
 def _long(values: Array) -> pa.Array:
@@ -95,7 +113,11 @@ def _long(values: Array) -> pa.Array:
 
 
 def _long_or_null(values: Array) -> pa.Array:
-    return pa.array(values.astype(np.int64), mask=values == 0)
+    """Numbers of which 0 means none."""
+    plain = values.astype(np.int64)
+    if not plain.any():
+        return pa.nulls(len(plain), pa.int64())
+    return pa.array(plain, mask=plain == 0) if not plain.all() else pa.array(plain)
 
 
 def _time(values: Array) -> pa.Array:
@@ -104,7 +126,7 @@ def _time(values: Array) -> pa.Array:
 
 
 def _time_or_null(values: Array) -> pa.Array:
-    return pa.array(values.astype(np.int64), pa.int64(), mask=values == 0).cast(TIMESTAMP)
+    return _long_or_null(values).view(TIMESTAMP)
 
 
 def _row(field: str, convert: Callable[[Array], pa.Array]) -> Build:
@@ -128,12 +150,7 @@ def _flag(mask: int) -> Callable[[Array], pa.Array]:
 
 
 def _code_names(codes: type[IntEnum], none: str | None) -> Callable[[Array], pa.Array]:
-    table = pa.array([none if code.value == 0 else code.name.lower() for code in codes], pa.string())
-
-    def convert(values: Array) -> pa.Array:
-        return table.take(pa.array(np.ascontiguousarray(values)))
-
-    return convert
+    return Names({code.value: none if code.value == 0 else code.name.lower() for code in codes}).of
 
 
 def flag_names(flags: type[IntFlag], value: int) -> str | None:
@@ -141,11 +158,7 @@ def flag_names(flags: type[IntFlag], value: int) -> str | None:
     return "+".join(str(flag.name).lower() for flag in flags if flag and value & flag) or None
 
 
-_CAUSES: Final = pa.array([flag_names(DelayCause, value) for value in range(256)], pa.string())
-
-
-def _causes(values: Array) -> pa.Array:
-    return _CAUSES.take(pa.array(np.ascontiguousarray(values)))
+_CAUSES: Final = Names({value: flag_names(DelayCause, value) for value in range(256)})
 
 
 def _sent(rows: Rows, place: Place) -> pa.Array:
@@ -217,11 +230,12 @@ def id_text(heap: npt.NDArray[np.uint8], at: Array, length: Array, kind: Array) 
 
     Null where there is none. Bytes that should be UTF-8 and are not show the replacement character.
     """
-    kinds = np.unique(kind)
-    if len(kinds) == 1 and kinds[0] == IdType.STRING:
+    if (kind == IdType.STRING).all():
         return utf8(heap_strings(heap, at, length, pa.binary()))
     text = pa.nulls(len(kind), pa.string())
-    for one in kinds:
+    if not kind.any():
+        return text
+    for one in np.unique(kind):
         if one == IdType.NONE:
             continue
         mask = kind == one
@@ -281,12 +295,12 @@ def _arrival(name: str, kind: pa.DataType, comment: str, build: Build) -> Column
 
 
 COLUMNS: Final[tuple[Column, ...]] = (
-    Column("ledger_id", pa.string(), "The ledger's own id (UUID)", _constant("ledger_id", pa.string())),
+    Column("ledger_id", pa.string(), "The ledger's own id (UUID)", _ledger_id),
     Column(
         "epoch",
         pa.int32(),
         "The broker run that wrote the record, counted from 1",
-        _constant("epoch", pa.int32()),
+        _epoch,
     ),
     Column(
         "position", pa.int64(), "The record's position: dense, from 1, never reused", _row("position", _long)
@@ -320,7 +334,7 @@ COLUMNS: Final[tuple[Column, ...]] = (
         "How the entry ended; null unless it did",
         _row("outcome", _code_names(Outcome, None)),
     ),
-    Column("causes", pa.string(), "Why it is delayed after the event, as a+b", _row("causes", _causes)),
+    Column("causes", pa.string(), "Why it is delayed after the event, as a+b", _row("causes", _CAUSES.of)),
     Column(
         "holder_kind", pa.string(), "Who must confirm", _row("holder_kind", _code_names(HolderKind, None))
     ),

@@ -18,13 +18,14 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from postroom.ledger.carried import carried
+from postroom.ledger.definitions import Definitions
 from postroom.ledger.expand import expand
 from postroom.ledger.reader import LedgerReader
 from postroom.ledger.segments import Segment, open_segment
 from postroom.spark.columns import COLUMN_BY_NAME, COLUMNS, Names, Place, batch
 
-DEFAULT_PARTITION_RECORDS: Final = 2_000_000
-"""A file with more records than this is read by several tasks."""
+DEFAULT_PARTITION_RECORDS: Final = 1_000_000
+"""A task reads at most so many records: a part of a large file, or several small files."""
 
 
 class SourceOptionError(ValueError):
@@ -49,18 +50,18 @@ class CarriedSlice:
 
 
 class SlicePartition(InputPartition):
-    """A slice as Spark hands it to a task."""
+    """What one task reads, one after the other."""
 
-    def __init__(self, slice: Slice | CarriedSlice) -> None:
-        super().__init__(slice)
-        self.slice = slice
+    def __init__(self, slices: list[Slice | CarriedSlice]) -> None:
+        super().__init__(slices)
+        self.slices = slices
 
 
 class PostroomDataSource(DataSource):
     """The source named ``postroom``. Options:
 
     ``path``: the ledger's folder. ``fromPosition``, ``toPosition``: the range to read, both included, default
-    all that is durable. ``partitionRecords``: the most records a task reads, default 2,000,000. ``carried``:
+    all that is durable. ``partitionRecords``: the most records a task reads, default 1,000,000. ``carried``:
     true adds a row with event ``none`` for each live entry that is older than the history, default false.
     Giving `.schema(...)` with some of the columns reads only those.
     """
@@ -133,19 +134,20 @@ class LedgerBatchReader(DataSourceReader):
         o = self._options
         ledger = LedgerReader(o.path)
         last = ledger.durable_through if o.last is None else min(o.last, ledger.durable_through)
-        found: list[InputPartition] = [
-            SlicePartition(s) for s in slices(ledger.segments, o.first, last, o.partition_records)
-        ]
+        found: list[InputPartition] = []
         if o.carried and o.first <= ledger.first_position:
-            found.append(SlicePartition(CarriedSlice(ledger.segments[0], last)))
-        return found
+            found.append(SlicePartition([CarriedSlice(ledger.segments[0], last)]))
+        cut = slices(ledger.segments, o.first, last, o.partition_records)
+        return found + [SlicePartition(list(some)) for some in together(cut, o.partition_records)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a slice."""
+        """The rows of a partition's slices."""
         assert isinstance(partition, SlicePartition)
-        if isinstance(partition.slice, CarriedSlice):
-            return read_carried(self._options.path, partition.slice, self._schema)
-        return read_slice(self._options.path, partition.slice, self._schema)
+        for slice in partition.slices:
+            if isinstance(slice, CarriedSlice):
+                yield from read_carried(self._options.path, slice, self._schema)
+            else:
+                yield from read_slice(self._options.path, slice, self._schema)
 
 
 def slices(segments: list[Segment], first: int, last: int, records: int) -> Iterator[Slice]:
@@ -156,22 +158,40 @@ def slices(segments: list[Segment], first: int, last: int, records: int) -> Iter
             yield Slice(segment, start, min(start + records - 1, high))
 
 
+def together(cut: Iterator[Slice], records: int) -> Iterator[list[Slice]]:
+    """Neighbouring slices put together as long as they have at most `records` positions."""
+    some: list[Slice] = []
+    for slice in cut:
+        if some and slice.last - some[0].first >= records:
+            yield some
+            some = []
+        some.append(slice)
+    if some:
+        yield some
+
+
 def read_slice(folder: Path, slice: Slice, schema: StructType) -> Iterator[pa.RecordBatch]:
     """Record batches of a slice's rows, in the schema's columns."""
     arrow = to_arrow_schema(schema, timezone="UTC")
     segment = slice.segment
     source = open_segment(folder, segment)
-    definitions = source.definitions(slice.last)
-    place = Place(
+    known = source.definitions(slice.first - 1)
+    place = _place(segment, known)
+    for chunk in source.chunks(slice.first, slice.last):
+        more = known.and_those_of(chunk.transitions)
+        if more is not known:
+            known, place = more, _place(segment, more)
+        for rows in expand(chunk, known.routing_sets):
+            yield batch(rows, place, arrow)
+
+
+def _place(segment: Segment, known: Definitions) -> Place:
+    return Place(
         str(UUID(bytes=segment.ledger_id)),
         segment.epoch,
-        Names(definitions.queue_names),
-        Names(definitions.producer_names),
-        Names(definitions.holder_names),
+        Names(known.queue_names),
+        Names(known.producer_names),
     )
-    for chunk in source.chunks(slice.first, slice.last):
-        for rows in expand(chunk, definitions.routing_sets):
-            yield batch(rows, place, arrow)
 
 
 def read_carried(folder: Path, slice: CarriedSlice, schema: StructType) -> Iterator[pa.RecordBatch]:
@@ -180,9 +200,7 @@ def read_carried(folder: Path, slice: CarriedSlice, schema: StructType) -> Itera
     told = carried(folder, segment.ledger_id, segment.first_position, slice.last)
     if told is None:
         return
-    place = Place(
-        str(UUID(bytes=segment.ledger_id)), segment.epoch, Names(told.queue_names), Names({}), Names({})
-    )
+    place = Place(str(UUID(bytes=segment.ledger_id)), segment.epoch, Names(told.queue_names), Names({}))
     for rows in told.blocks:
         if len(rows):
             yield batch(rows, place, to_arrow_schema(schema, timezone="UTC"))

@@ -1,0 +1,164 @@
+"""How fast a ledger is read: .events files decoded to Arrow, in one process, with nothing else going on.
+
+    python bench/reader_bench.py [--messages 1000000] [--rounds 5]
+
+Writes an .events file of that many messages (random 36-byte ids; put, acquire, confirm: three events each) to
+a temporary folder, then decodes it through the same code as a Spark task: all columns, ten columns, and the
+record arrays alone. The file is read once before, so that the page cache is warm. Prints medians of the
+rounds, in events per second of processor time and of wall time.
+"""
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from postroom.ledger.disk import RealDisk
+from postroom.ledger.files import events_name
+from postroom.ledger.headers import NO_SEAL
+from postroom.ledger.image import EventsImage, encode_image, write_durably
+from postroom.ledger.layout import ARRIVAL_DTYPE, BLOCK_ROW_DTYPE, TRANSITION_DTYPE, Array
+from postroom.ledger.reader import LedgerReader
+from postroom.ledger.records import ArrivalFlag, RecordType
+from postroom.ledger.segments import open_segment
+from postroom.model.codes import Event, HolderKind, IdType, Outcome, State
+from postroom.spark.source import DEFAULT_PARTITION_RECORDS, EVENTS_STRUCT, read_slice, slices
+
+ID_BYTES = 36
+QUEUES = 10
+TEN_COLUMNS = (
+    "position",
+    "ordinal",
+    "serial",
+    "queue_id",
+    "time",
+    "event",
+    "from_state",
+    "to_state",
+    "outcome",
+    "message_id",
+)
+
+
+def write_events_file(folder: Path, messages: int) -> int:
+    """One .events file; returns how many events it holds."""
+    rng = np.random.default_rng(7)
+    names = rng.integers(ord("a"), ord("z"), messages * ID_BYTES, dtype=np.uint8)
+    queues = (rng.integers(0, QUEUES, messages) + 1).astype(np.uint32)
+    arrivals, transitions = _arrivals(messages, queues), _transitions(messages, queues)
+    dictionary, details = _dictionary(messages * ID_BYTES)
+    heap = memoryview(names.tobytes() + details)
+    image = EventsImage(
+        UUID(int=1).bytes, 1, b"e" * 16, 1, 1, 3 * messages, 0, 0, NO_SEAL, 0, len(dictionary),
+        np.concatenate([dictionary, transitions]), arrivals, heap, np.zeros(0, BLOCK_ROW_DTYPE),
+    )  # fmt: skip
+    disk = RealDisk(folder)
+    write_durably(disk, events_name(1), encode_image(image))
+    disk.unlock()
+    return 3 * messages
+
+
+def _arrivals(messages: int, queues: Array) -> Array:
+    arrivals = np.zeros(messages, ARRIVAL_DTYPE)
+    numbers = np.arange(messages)
+    arrivals["position"] = arrivals["body_serial"] = 3 * numbers + 1
+    arrivals["time_us"] = 1_790_000_000_000_000 + 3 * numbers
+    arrivals["routing_set"] = queues
+    arrivals["to_state"], arrivals["event"], arrivals["priority"] = State.AVAILABLE, Event.PUT, 4
+    arrivals["flags"] = ArrivalFlag.DURABLE | ArrivalFlag.BODY_STORED
+    arrivals["body_len"] = 1000
+    arrivals["message_id_offset"], arrivals["message_id_len"] = numbers * ID_BYTES, ID_BYTES
+    arrivals["message_id_type"] = IdType.STRING
+    return arrivals
+
+
+def _transitions(messages: int, queues: Array) -> Array:
+    transitions = np.zeros(2 * messages, TRANSITION_DTYPE)
+    numbers = np.repeat(np.arange(messages), 2)
+    second = np.arange(2 * messages) % 2 == 1
+    transitions["position"] = 3 * numbers + 2 + second
+    transitions["serial"] = 3 * numbers + 1
+    transitions["time_us"] = 1_790_000_000_000_000 + 3 * numbers + 1 + second
+    transitions["queue"] = np.repeat(queues, 2)
+    transitions["holder"], transitions["holder_kind"] = 7, HolderKind.CONSUMER
+    transitions["type"] = RecordType.ENTRY_EVENT
+    transitions["event"] = np.where(second, Event.CONFIRM, Event.ACQUIRE)
+    transitions["from_state"] = np.where(second, State.GET_UNCONFIRMED, State.AVAILABLE)
+    transitions["to_state"] = np.where(second, State.DELETED, State.GET_UNCONFIRMED)
+    transitions["outcome"] = np.where(second, Outcome.CONSUMED, Outcome.NONE)
+    return transitions
+
+
+def _dictionary(offset: int) -> tuple[Array, bytes]:
+    details = [b'{"name": "queue.%d"}' % number for number in range(1, QUEUES + 1)]
+    records = np.zeros(QUEUES, TRANSITION_DTYPE)
+    records["type"] = RecordType.QUEUE_DEFINED
+    records["queue"] = np.arange(1, QUEUES + 1)
+    records["detail_len"] = [len(detail) for detail in details]
+    records["detail_offset"] = offset + np.cumsum(records["detail_len"]) - records["detail_len"]
+    return records, b"".join(details)
+
+
+def decode(folder: Path, columns: tuple[str, ...]) -> int:
+    """All rows as record batches of these columns; returns how many."""
+    schema = StructType([EVENTS_STRUCT[name] for name in columns])
+    reader = LedgerReader(folder)
+    cut = slices(reader.segments, 1, reader.durable_through, DEFAULT_PARTITION_RECORDS)
+    return sum(batch.num_rows for piece in cut for batch in read_slice(folder, piece, schema))
+
+
+def touch(folder: Path) -> int:
+    """The record arrays in chunks, one field of each looked at; returns how many records."""
+    reader = LedgerReader(folder)
+    records = 0
+    for segment in reader.segments:
+        for chunk in open_segment(folder, segment).chunks(segment.first_position, segment.last_position):
+            records += chunk.record_count + 0 * int(chunk.transitions["position"].max(initial=0))
+    return records
+
+
+def measure(work: Callable[[], int], rounds: int) -> tuple[float, float]:
+    """Median events per second of processor time and of wall time."""
+    work()
+    by_cpu, by_wall = [], []
+    for _ in range(rounds):
+        cpu, wall = time.process_time(), time.perf_counter()
+        events = work()
+        by_cpu.append(events / (time.process_time() - cpu))
+        by_wall.append(events / (time.perf_counter() - wall))
+    return statistics.median(by_cpu), statistics.median(by_wall)
+
+
+def main() -> None:
+    """Build, measure, print."""
+    command = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    command.add_argument("--messages", type=int, default=1_000_000)
+    command.add_argument("--rounds", type=int, default=5)
+    options = command.parse_args()
+    pa.set_cpu_count(1)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        events = write_events_file(folder, options.messages)
+        size = (folder / events_name(1)).stat().st_size
+        print(f"{events:,} events, {size:,} bytes, one process, median of {options.rounds}")
+        print(f"{'decode .events to Arrow':<34}{'M events/s of CPU':>20}{'of wall time':>16}")
+        for name, work in (
+            (f"all {len(EVENTS_STRUCT)} columns", lambda: decode(folder, tuple(EVENTS_STRUCT.names))),
+            (f"{len(TEN_COLUMNS)} columns with message id", lambda: decode(folder, TEN_COLUMNS)),
+            ("record arrays only", lambda: touch(folder)),
+        ):
+            cpu, wall = measure(work, options.rounds)
+            print(f"{name:<34}{cpu / 1e6:>20.1f}{wall / 1e6:>16.1f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
