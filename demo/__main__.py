@@ -17,6 +17,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from demo import lives
 from demo.broker import Broker
 from demo.story import Story
 from demo.tally import Tally, from_entries
@@ -25,6 +26,7 @@ from postroom.client import ConnectionFactory, Message
 OUT = Path(__file__).resolve().parent / "out"
 EXIT_DIFFERENT = 4
 PIPED_WIDTH = 130
+BEAT_S = 1.0
 
 
 @contextmanager
@@ -37,7 +39,7 @@ def heartbeat(url: str) -> Iterator[None]:
             session = connection.create_session()
             producer = session.create_producer("heartbeat")
             consumer = session.create_consumer("heartbeat", prefetch=0)
-            while not over.wait(0.05):
+            while not over.wait(BEAT_S):
                 producer.send(Message("beat"))
                 consumer.receive_no_wait()
 
@@ -100,6 +102,7 @@ def main() -> int:
         broker.stop()
     if code:
         return code
+    console.print(lives.table(OUT / "tables" / "entries"))
     agree = compare(story.tally, from_entries(OUT / "tables" / "entries"), console)
     console.print(f"\nThe report with pictures: {OUT / 'tables' / 'report.html'}")
     console.print(f"Look around yourself: postroom ledger stats {broker.data}")
