@@ -1,7 +1,7 @@
-"""Builds the hot modules with mypyc and the ledger's writer from C; everything else is declared in pyproject.toml.
+"""Builds the hot modules with mypyc and the ledger's writer from C; pyproject.toml declares everything else.
 
-The same source runs interpreted. Without a C compiler the extensions are left out and said so: Postroom then works,
-more slowly. ``POSTROOM_COMPILE=0`` leaves them out on purpose.
+The same source runs interpreted. Without a C compiler the extensions are left out and said so: Postroom then
+works, more slowly. ``POSTROOM_COMPILE=0`` leaves them out on purpose.
 """
 
 import os
@@ -13,7 +13,15 @@ from pathlib import Path
 from setuptools import Extension, setup
 
 HOT_FOLDERS = ("amqp", "model", "manager", "channel")
-HOT_MODULES = ("ledger/records.py", "ledger/block.py")
+HOT_MODULES = (
+    "ledger/records.py",
+    "ledger/block.py",
+    *(
+        f"server/{name}.py"
+        for name in ("attach", "binding", "bound", "broker", "coordinator", "dynamic", "headers", "incoming")
+    ),
+    *(f"server/{name}.py" for name in ("management_links", "outgoing", "registry", "releasing", "terminus")),
+)
 SOURCE = Path("src/postroom")
 
 
@@ -39,7 +47,9 @@ def extensions() -> list[Extension]:
         return []
     from mypyc.build import mypycify
 
-    writer = Extension("postroom.ledger._writer", [str(SOURCE / "ledger/_writer.c")], extra_compile_args=["-O2"])
+    writer = Extension(
+        "postroom.ledger._writer", [str(SOURCE / "ledger/_writer.c")], extra_compile_args=["-O2"]
+    )
     return [*mypycify(hot_modules(), opt_level="3", group_name="hot"), writer]
 
 
