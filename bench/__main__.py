@@ -42,6 +42,7 @@ class Run:
         if self.traffic:
             parts.append(f"### Versions and settings\n\n{tables.versions(self.traffic)}")
             parts.append(f"### Rates\n\n{tables.rates(self.traffic)}")
+            parts.append(f"### Processor time\n\n{tables.processor(self.traffic)}")
             parts.append(f"### Latency\n\n{tables.latency(self.traffic)}")
         if self.waiting:
             parts.append(f"### Memory and restart\n\n{tables.waiting(self.waiting)}")

@@ -9,9 +9,9 @@ from pathlib import Path
 from tools.peers import Artemis, Broker, Postroom, RabbitMQ
 from tools.peers.postroom import COMPILED, INTERPRETED
 
-RABBIT_BEST_CONFIG: dict[str, str] = {}
-RABBIT_BEST_ENVIRONMENT: dict[str, str] = {}
-RABBIT_BEST_CLASSIC: dict[str, str] = {}
+RABBIT_TUNED_CONFIG: dict[str, str] = {}
+RABBIT_TUNED_ENVIRONMENT: dict[str, str] = {}
+RABBIT_TUNED_CLASSIC: dict[str, str] = {}
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ def _rabbit(folder: Path) -> Broker:
     return RabbitMQ(folder, queues=queues)
 
 
-def _rabbit_best(folder: Path) -> Broker:
-    classic = {"x-queue-type": "classic", **RABBIT_BEST_CLASSIC}
+def _rabbit_tuned(folder: Path) -> Broker:
+    classic = {"x-queue-type": "classic", **RABBIT_TUNED_CLASSIC}
     queues = {"quorum-beside": {"x-queue-type": "quorum"}, "classic": classic, "classic-beside": classic}
-    return RabbitMQ(folder, config=RABBIT_BEST_CONFIG, environment=RABBIT_BEST_ENVIRONMENT, queues=queues)
+    return RabbitMQ(folder, config=RABBIT_TUNED_CONFIG, environment=RABBIT_TUNED_ENVIRONMENT, queues=queues)
 
 
 def _rabbit_rows(suffix: str = "") -> list[Row]:
@@ -59,7 +59,7 @@ CONTENDERS = [
         [Row("Postroom interpreted", "bench", "beside")],
     ),
     Contender("rabbitmq", _rabbit, _rabbit_rows()),
-    Contender("rabbitmq-best", _rabbit_best, _rabbit_rows(", tuned")),
+    Contender("rabbitmq-tuned", _rabbit_tuned, _rabbit_rows(", tuned")),
     Contender("artemis", _artemis("ASYNCIO"), [Row("Artemis ASYNCIO", "bench", "beside")]),
     Contender("artemis-nio", _artemis("NIO"), [Row("Artemis NIO", "bench", "beside")]),
 ]

@@ -25,6 +25,11 @@ def whole(value: float) -> str:
     return f"{value:,.0f}"
 
 
+def tenths(value: float) -> str:
+    """A small figure: 4.7."""
+    return f"{value:.1f}"
+
+
 def spread(values: list[float], show: Callable[[float], str] = whole) -> str:
     """Median and, for several values, the smallest and largest."""
     if not values:
@@ -52,6 +57,18 @@ def rates(results: dict[str, Measured]) -> str:
         rows.append([*row, spread(measured.values.get("messages_per_sync", []))])
     note = f"× is the ratio to {REFERENCE}, of medians. `{FLOOR}` syncs after every record.\n"
     return markdown_table(header, rows) + "\n" + note
+
+
+def processor(results: dict[str, Measured]) -> str:
+    """Processor time of the broker a message."""
+    header = ["broker CPU, µs a message", "enqueue", "dequeue", "both at once"]
+    names = ("enqueue_cpu_us", "dequeue_cpu_us", "both_cpu_us")
+    rows = [
+        [label, *(spread(measured.values.get(name, []), tenths) for name in names)]
+        for label, measured in results.items()
+        if label != FLOOR
+    ]
+    return markdown_table(header, rows)
 
 
 def latency(results: dict[str, Measured]) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tools.peers import Broker
 
-from bench import floor, loadtool
+from bench import floor, loadtool, processor
 from bench.contenders import Contender, Row
 from bench.say import say
 
@@ -96,10 +96,13 @@ class _Traffic:
     def rates(self) -> None:
         """In, out, and both at once."""
         for name, mode in (("enqueue", "send"), ("dequeue", "receive"), ("both", "both")):
+            used = processor.seconds_of(self.broker.pid)
             report = loadtool.run(
                 self.broker, mode, self.row.queue, messages=self.sizes.messages, **self.common
             )
+            used = processor.seconds_of(self.broker.pid) - used
             self.measured.add(name, report.rate)
+            self.measured.add(f"{name}_cpu_us", used * 1e6 / self.sizes.messages)
 
     def latency(self) -> None:
         """One message in flight on an idle broker, then beside a saturating sender to another queue."""

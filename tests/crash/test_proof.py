@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from proton import Data, Described, ulong
 
@@ -24,7 +26,7 @@ def on_file(name: str) -> str:
     return f"7<{escaped(name.encode())}>"
 
 
-def frame(code: int, fields: list[object], payload: bytes = b"") -> bytes:
+def frame(code: int, fields: list[Any], payload: bytes = b"") -> bytes:
     """An AMQP frame on channel 0."""
     data = Data()
     data.put_py_described(Described(ulong(code), fields))
