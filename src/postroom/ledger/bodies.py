@@ -33,6 +33,9 @@ from postroom.ledger.packed import PackedSpan, load_packed_index
 MAX_READ_BYTES: Final = 8 << 20
 """One read takes at most this much, unless a single piece is larger."""
 
+KEPT_TABLE_BYTES: Final = 1 << 20
+"""A sealed file's block table that is larger (very small blocks) is mapped again for each batch of reads."""
+
 MAX_LOOKUPS: Final = 5
 """How often a reader looks again for a file that was replaced under it."""
 
@@ -111,12 +114,16 @@ class SealedBodies:
 
     def table(self) -> Array:
         """From the events file if there is one, else from the block headers."""
-        if self._table is None:
-            if events_name(self.first_file) in self._disk.names():
-                self._table = load_image(self._disk, self.first_file, check=False).blocks
-            else:
-                self._table = scan_block_table(self._disk, self.first_file)
-        return self._table
+        if self._table is not None:
+            return self._table
+        if events_name(self.first_file) not in self._disk.names():
+            self._table = scan_block_table(self._disk, self.first_file)
+            return self._table
+        table = load_image(self._disk, self.first_file, check=False).blocks
+        if table.nbytes <= KEPT_TABLE_BYTES:
+            # A copy: a view would keep the events file's space after retention has removed it.
+            self._table = table.copy()
+        return table
 
     def places(self, wants: list[Want]) -> list[tuple[int, int]]:
         table = self.table()

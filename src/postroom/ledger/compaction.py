@@ -45,6 +45,17 @@ class LiveBodies:
         self._source = source
         self._store = store
         self._explicit = _explicit_wants(state)
+        spans = {span.number: span[1:] for span in state.needs}
+        self._plain_counts = [
+            (spans[number], len(indexes)) for (number, _), indexes in state.plain.items() if number in spans
+        ]
+        carried = [
+            state.carried["position"][indexes]
+            for (number, _), indexes in state.plain.items()
+            if number == CARRIED_FILE
+        ]
+        parts = [self._explicit["key"], state.chunks["position"], *carried]
+        self._positions = np.sort(np.concatenate(parts))
 
     def within(self, first: int, last: int) -> Array:
         """(key, offset, size) of the live pieces of positions first to last; chunk lists have size 0."""
@@ -61,6 +72,13 @@ class LiveBodies:
         wants = np.concatenate(pieces)
         wants = wants[(wants["key"] >= first) & (wants["key"] <= last)]
         return wants[np.unique(wants["key"], return_index=True)[1]]
+
+    def count_within(self, first: int, last: int) -> int:
+        """How many live references there are to bodies of positions first to last; quick."""
+        low, high = np.searchsorted(self._positions, [first, last + 1])
+        return int(high - low) + sum(
+            count for span, count in self._plain_counts if _overlap(span, first, last)
+        )
 
     def resolved(self, wants: Array) -> list[Want]:
         """As wants of real sizes: those of chunk lists are looked up."""
@@ -100,51 +118,69 @@ def _chunk_wants(state: FoldState) -> Array:
     return _wants(state.chunks["position"], state.chunks["offset"], state.chunks["length"])
 
 
+class Looked(NamedTuple):
+    """What a file was found to hold."""
+
+    live_count: int
+    live_bytes: int
+
+
 def plan(
-    store: BodyStore, live: LiveBodies, through: int, options: LedgerOptions, skip: "dict[str, int]"
+    store: BodyStore, live: LiveBodies, through: int, options: LedgerOptions, known: dict[str, Looked]
 ) -> Run | None:
     """The next run worth rewriting among the sealed files up to position `through`; None if there is none.
 
-    `skip` remembers, by name, the live bytes of files that were found dense or have been looked at.
+    `known` remembers, by name, what files were found to hold: only where something has died since is looked
+    at again, so that a round costs what has changed and not what waits.
     """
     files = [file for file in store.files() if not isinstance(file, JournalBodies)]
     for at, file in enumerate(files):
-        end = files[at + 1].first_position - 1 if at + 1 < len(files) else file.last_position
-        last = min(file.last_position, end)
-        if file.first_position > through or last > through or file.name() in skip:
+        if file.last_position > through:
             continue
-        wants = live.within(file.first_position, last)
+        count = live.count_within(file.first_position, file.last_position)
+        before = known.get(file.name())
+        if before is not None and before.live_count == count:
+            continue
+        wants = live.within(file.first_position, file.last_position)
         size = int(wants["size"].sum())
-        skip[file.name()] = size
-        if size == 0 and not len(wants):
+        known[file.name()] = Looked(count, size)
+        if not len(wants):
             return Run([file], [])
         if size < options.compact_below * heap_bytes(file):
-            return _extend(files, at, size, wants, live, skip, options)
+            return _extend(files[:at], file, wants, live, known, options)
     return None
 
 
 def _extend(
-    files: list[BodyFile],
-    at: int,
-    size: int,
+    before: list[BodyFile],
+    file: BodyFile,
     wants: Array,
     live: LiveBodies,
-    known: "dict[str, int]",
+    known: dict[str, Looked],
     options: LedgerOptions,
 ) -> Run:
-    """Take in the files before, as long as they are small against what is rewritten anyway."""
-    taken, pieces = [files[at]], [wants]
-    for file in reversed(files[:at]):
-        before = known.get(file.name(), heap_bytes(file))
-        if not isinstance(file, PackedBodies) or before > MERGE_RATIO * size:
+    """Take in the packed files before, as long as they are small against what is rewritten anyway."""
+    taken, pieces, size = [file], [wants], int(wants["size"].sum())
+    for neighbour in reversed(before):
+        looked = known.get(neighbour.name())
+        own_bytes = looked.live_bytes if looked is not None else heap_bytes(neighbour)
+        if not isinstance(neighbour, PackedBodies) or own_bytes > MERGE_RATIO * size:
             break
-        if size + before > options.journal_file_bytes:
+        if size + own_bytes > options.journal_file_bytes:
             break
-        own = live.within(file.first_position, file.last_position)
-        taken.insert(0, file)
+        own = live.within(neighbour.first_position, neighbour.last_position)
+        taken.insert(0, neighbour)
         pieces.insert(0, own)
         size += int(own["size"].sum())
     return Run(taken, live.resolved(np.concatenate(pieces)))
+
+
+def note_rewritten(run: Run, file: BodyFile, live: LiveBodies, known: dict[str, Looked]) -> None:
+    """What the file made of a run holds."""
+    for old in run.files:
+        known.pop(old.name(), None)
+    count = live.count_within(file.first_position, file.last_position)
+    known[file.name()] = Looked(count, sum(want.size for want in run.wants))
 
 
 def heap_bytes(file: BodyFile) -> int:

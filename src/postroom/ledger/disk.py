@@ -6,6 +6,7 @@ bytes written are readable at once by everyone, and durable after `DiskFile.sync
 removed) are durable after `Disk.sync_names`.
 """
 
+import ctypes
 import errno
 import fcntl
 import mmap
@@ -219,6 +220,9 @@ class RealDisk:
             self._folder_fd = -1
 
 
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
 def _owner_pid(fd: int) -> int:
     text = os.pread(fd, 32, 0).strip()
     return int(text) if text.isdigit() else 0
@@ -226,10 +230,7 @@ def _owner_pid(fd: int) -> int:
 
 def _fallocate_keep_size(fd: int, offset: int, size: int) -> None:
     """fallocate(2) with FALLOC_FL_KEEP_SIZE, which Python's os module doesn't offer."""
-    import ctypes
-
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.fallocate(fd, 1, ctypes.c_int64(offset), ctypes.c_int64(size)) != 0:
+    if _LIBC.fallocate(fd, 1, ctypes.c_int64(offset), ctypes.c_int64(size)) != 0:
         code = ctypes.get_errno()
         if code not in (errno.EOPNOTSUPP, errno.ENOSYS):
             raise OSError(code, os.strerror(code))

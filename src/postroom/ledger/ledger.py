@@ -1,12 +1,14 @@
 """The ledger: opened, written a block at a time, read for bodies, kept small in the background."""
 
 import errno
+import json
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 from uuid import UUID
 
+from postroom import __version__
 from postroom.ledger.block import BlockBuilder, SealedParts
 from postroom.ledger.bodies import BodyStore, JournalBodies
 from postroom.ledger.dictionary import Dictionary
@@ -24,6 +26,9 @@ from postroom.ledger.recovery import Found, Images, recover
 from postroom.ledger.writer import Writer, new_writer
 
 T = TypeVar("T")
+
+MAX_REPORTED: Final = 20
+"""Lines of recovery's report that the record of the new epoch keeps."""
 
 
 class Ledger:
@@ -75,9 +80,12 @@ class Ledger:
         try:
             found = recover(disk)
             header = _new_epoch(found, now_us)
-            ledger = cls(disk, options, found, writer or new_writer(disk), header)
+            writer = writer or new_writer(disk)
+            ledger = cls(disk, options, found, writer, header)
             ledger._begin(found, now_us)
         except BaseException:
+            if writer is not None:
+                writer.close()
             disk.unlock()
             raise
         if maintenance == "thread":
@@ -170,7 +178,8 @@ class Ledger:
     def _begin(self, found: Found, now_us: int) -> None:
         """Make the new epoch durable; only then may the files before it be sealed."""
         self.builder.set_time(now_us)
-        self.builder.record(RecordType.EPOCH_OPENED, 0, 0, 0, 0, 0, b"")
+        opened = {"broker": __version__, "passed_over": found.report.cut[:MAX_REPORTED]}
+        self.builder.record(RecordType.EPOCH_OPENED, 0, 0, 0, 0, 0, json.dumps(opened).encode())
         self.flush()
         history = [number for number in Listing(self._disk.names()).events if number not in found.unsealed]
         self._maintenance.begin(history, found.checkpoints)

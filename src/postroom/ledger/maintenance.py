@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from postroom.ledger.bodies import BodyFile, BodyStore, JournalBodies, SealedBodies
 from postroom.ledger.carry import carry, forget_unneeded, live_count
 from postroom.ledger.checkpoint import load_checkpoint, write_checkpoint
-from postroom.ledger.compaction import LiveBodies, Run, plan, rewrite
+from postroom.ledger.compaction import LiveBodies, Looked, Run, note_rewritten, plan, rewrite
 from postroom.ledger.disk import Disk
 from postroom.ledger.errors import LedgerCorrupt
 from postroom.ledger.files import bodies_name, checkpoint_name, events_name, journal_name
@@ -75,7 +75,7 @@ class Maintenance:
         self._history: list[Sealed] = []
         self._checkpoints: list[Kept] = []
         self._round: Round | None = None
-        self._skip: dict[str, int] = {}
+        self._looked: dict[str, Looked] = {}
         self._wake = threading.Event()
         self._stopping = False
         self._working = False
@@ -219,7 +219,6 @@ class Maintenance:
         self._retire(state, images)
         self._keep(state, write_checkpoint(self._disk, state, self._ledger_id))
         self._round = Round(state, images, LiveBodies(state, images.arrivals, self._store))
-        self._skip = {}
 
     def _retire(self, state: FoldState, images: Images) -> None:
         """Take over the live arrivals of sparse files that the bound on history wants gone."""
@@ -247,14 +246,14 @@ class Maintenance:
 
     def _compact(self, round_: Round) -> None:
         """One rewrite or removal; ends the round when there is no more."""
-        run = plan(self._store, round_.live, round_.state.position, self._options, self._skip)
+        run = plan(self._store, round_.live, round_.state.position, self._options, self._looked)
         if run is None:
             self._round = None
             return
         new: list[BodyFile] = []
         if run.wants:
             new.append(rewrite(self._disk, self._ledger_id, run))
-            self._skip[new[0].name()] = sum(want.size for want in run.wants)
+            note_rewritten(run, new[0], round_.live, self._looked)
         self._replace(run, new)
 
     def _replace(self, run: Run, new: list[BodyFile]) -> None:

@@ -57,7 +57,7 @@ class RecordType(IntEnum):
     """Part of a large body: serial is the upload's id (position of its first chunk); detail lies in the
     *bodies* heap. With event UNDO and no detail: the upload is aborted and its chunks are dead."""
     EPOCH_OPENED = 13
-    """First record of an epoch; detail is JSON (broker version, reason)."""
+    """First record of an epoch; detail is JSON (broker version, what recovery passed over)."""
     CHECKPOINT_WRITTEN = 14
     """serial is the position the checkpoint covers."""
     ALARM = 15
