@@ -216,6 +216,37 @@ async def test_close_gives_back_what_was_not_settled() -> None:
 
 
 @asynchronous
+async def test_closing_the_connection_does_so_too() -> None:
+    async with FakeBroker() as broker:
+        connection = await broker.connect()
+        broker.put("q", *texts("seen", "unseen"))
+        consumer = await (await connection.create_session(AcknowledgeMode.INDIVIDUAL)).create_consumer("q")
+        assert await bodies(consumer, 1) == ["seen"]
+        await broker.until(lambda: not broker.messages["q"])
+        await connection.close()
+        told = {place: state for places, state, _ in broker.dispositions for place in places}
+        assert told == {0: Modified(delivery_failed=True), 1: Released()}
+
+
+@asynchronous
+async def test_a_message_for_one_who_gave_up_goes_to_the_next() -> None:
+    async with FakeBroker() as broker:
+        consumer = await consumer_of(broker)
+        given_up, patient = (asyncio.ensure_future(consumer.receive()) for _ in range(2))
+        await broker.until(lambda: bool(broker.credits))
+        inner = consumer._receiving._wake_one
+
+        def wake_one() -> None:
+            inner()
+            given_up.cancel()
+
+        consumer._receiving._wake_one = wake_one  # type: ignore[method-assign]
+        broker.put("q", *texts("a"))
+        message = await patient
+        assert message is not None and message.body == "a" and given_up.cancelled()
+
+
+@asynchronous
 async def test_closing_a_session_closes_its_consumers() -> None:
     async with FakeBroker() as broker:
         async with await session_of(broker) as session:

@@ -9,6 +9,7 @@ import pytest
 from postroom.amqp.outcomes import DeliveryState, Modified, Rejected, Released
 from postroom.amqp.performatives import Error
 from postroom.client import (
+    IllegalStateException,
     InvalidDestinationException,
     JMSException,
     JMSSecurityException,
@@ -189,3 +190,65 @@ async def test_a_producer_for_a_queue_sends_nowhere_else() -> None:
         producer = await producer_for(broker)
         with pytest.raises(JMSException, match="can't send to other"):
             await producer.send("a", destination="other")
+
+
+@asynchronous
+async def test_credit_goes_to_those_who_waited_longest() -> None:
+    """Also when a new sender comes in the moment between the credit's arrival and the waiting one's turn."""
+    async with FakeBroker() as broker:
+        broker.credit = 0
+        producer = await producer_for(broker)
+        first = asyncio.ensure_future(producer.send("first"))
+        await asyncio.sleep(0)
+        broker.attached[0].link.flow(1)  # type: ignore[attr-defined]
+        broker.connections[0].flush()
+        late: list[asyncio.Future[None]] = []
+        inner = producer._sending.on_credit
+
+        def on_credit() -> None:
+            inner()
+            if not late:
+                late.append(asyncio.ensure_future(producer.send("late")))
+
+        producer._sending.on_credit = on_credit  # type: ignore[method-assign]
+        await first
+        broker.attached[0].link.flow(1)  # type: ignore[attr-defined]
+        broker.connections[0].flush()
+        await late[0]
+        assert [decode_message(payload).body for _, payload, _ in broker.received] == ["first", "late"]
+
+
+@asynchronous
+async def test_credit_of_one_who_gave_up_goes_to_the_next() -> None:
+    async with FakeBroker() as broker:
+        broker.credit = 0
+        producer = await producer_for(broker)
+        given_up = asyncio.ensure_future(producer.send("given up"))
+        patient = asyncio.ensure_future(producer.send("patient"))
+        await asyncio.sleep(0)
+        inner = producer._sending.on_credit
+
+        def on_credit() -> None:
+            inner()
+            given_up.cancel()
+
+        producer._sending.on_credit = on_credit  # type: ignore[method-assign]
+        broker.attached[0].link.flow(1)  # type: ignore[attr-defined]
+        broker.connections[0].flush()
+        await patient
+        assert given_up.cancelled()
+        assert [decode_message(payload).body for _, payload, _ in broker.received] == ["patient"]
+
+
+@asynchronous
+async def test_a_session_closes_its_producers() -> None:
+    async with FakeBroker() as broker:
+        session = await (await broker.connect()).create_session()
+        producer = await session.create_producer("q")
+        await session.close()
+        await session.close()
+        assert producer.is_closed and session.is_closed
+        with pytest.raises(IllegalStateException, match="the producer for q is closed"):
+            await producer.send("late")
+        with pytest.raises(IllegalStateException, match="the session is closed"):
+            await session.create_producer("q")

@@ -99,6 +99,11 @@ def fail_all(waiting: deque[asyncio.Future[Any]], failure: JMSException) -> None
     waiting.clear()
 
 
+def was_woken(future: asyncio.Future[None]) -> bool:
+    """Whether the one who waited was given what it waited for, even if it has given up in the same moment."""
+    return future.done() and not future.cancelled() and future.exception() is None
+
+
 class Sending(Attachment):
     """Messages to the broker."""
 
@@ -107,6 +112,8 @@ class Sending(Attachment):
         self._sender = link
         self._next_tag = 0
         self._for_credit: deque[asyncio.Future[None]] = deque()
+        self._promised = 0
+        """Those who waited for credit, have been told that there is some, and haven't sent yet."""
         self._for_outcome: dict[asyncio.Future[DeliveryState | None], None] = {}
 
     async def send(
@@ -134,7 +141,7 @@ class Sending(Attachment):
     async def _credit(self, timeout_s: float | None) -> None:
         """Wait for credit, first come first served."""
         self.check()
-        if self._sender.usable_credit() > 0 and not self._for_credit:
+        if self._free_credit() > 0 and not self._for_credit:
             return
         future: asyncio.Future[None] = self.transport.future()
         self._for_credit.append(future)
@@ -143,16 +150,23 @@ class Sending(Attachment):
         finally:
             if future in self._for_credit:
                 self._for_credit.remove(future)
+            if was_woken(future):
+                self._promised -= 1
+                self.transport.loop.call_soon(self.on_credit)  # for others, should this one have given up
+
+    def _free_credit(self) -> int:
+        """Credit that nobody has been promised."""
+        return self._sender.usable_credit() - self._promised
 
     def on_credit(self) -> None:
-        granted = self._sender.usable_credit()
-        while granted > 0 and self._for_credit:
+        while self._for_credit and self._free_credit() > 0:
             future = self._for_credit.popleft()
             if not future.done():
+                self._promised += 1
                 future.set_result(None)
-                granted -= 1
-        if self._sender.drain and not self._for_credit:
+        if self._sender.drain and not self._for_credit and not self._promised:
             self._sender.drained()
+            self.transport.flush_soon()
 
     def _is_granted(self) -> bool:
         return self._sender.target is not None
@@ -247,7 +261,12 @@ class Receiving(Attachment):
                 return message
             future: asyncio.Future[None] = self.transport.future()
             self._for_message.append(future)
-            await future
+            try:
+                await future
+            except asyncio.CancelledError:
+                if was_woken(future):
+                    self._wake_one()
+                raise
 
     def _take(self) -> Incoming | None:
         if not self._buffer:
@@ -272,6 +291,10 @@ class Receiving(Attachment):
         payload = b"".join(self._parts)
         self._parts.clear()
         self._buffer.append(Incoming(event.delivery_id, payload, event.settled))
+        self._wake_one()
+
+    def _wake_one(self) -> None:
+        """Tell one of those who wait that there is a message."""
         while self._for_message:
             future = self._for_message.popleft()
             if not future.done():

@@ -137,6 +137,11 @@ class QueueBrowser:
         self._receiving = receiving
         self._request_timeout_s = request_timeout_s
 
+    @property
+    def is_closed(self) -> bool:
+        """True after ``close``, and when the broker or a broken connection ended it."""
+        return self._receiving.failure is not None
+
     def __aiter__(self) -> QueueBrowser:
         return self
 

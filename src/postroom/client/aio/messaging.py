@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from types import TracebackType
-from typing import Final
+from typing import Final, TypeVar
 
 from postroom.amqp.options import ConnectionOptions
 from postroom.amqp.performatives import RCV_FIRST, RCV_SECOND, SND_MIXED, SND_SETTLED, SND_UNSETTLED
@@ -53,6 +53,9 @@ EXCLUSIVE_PROPERTY: Final = Symbol("exclusive")
 """Link property: this consumer wants the queue for itself."""
 SELECTOR_FILTER: Final = "jms-selector"
 SELECTOR_DESCRIPTOR: Final = Symbol("apache.org:selector-filter:string")
+
+
+P = TypeVar("P", MessageProducer, QueueBrowser)
 
 
 class ConnectionFactory:
@@ -132,6 +135,7 @@ class Connection:
     def __init__(self, transport: Transport, request_timeout_s: float | None) -> None:
         self._transport = transport
         self._request_timeout_s = request_timeout_s
+        self._sessions: list[Session] = []
 
     async def __aenter__(self) -> Connection:
         return self
@@ -158,7 +162,10 @@ class Connection:
         except ValueError:
             raise JMSException(f"invalid session mode {acknowledge_mode!r}") from None
         engine = await self._transport.begin(self._request_timeout_s)
-        return Session(self._transport, engine, mode, self._request_timeout_s)
+        session = Session(self._transport, engine, mode, self._request_timeout_s)
+        self._sessions = [known for known in self._sessions if not known.is_closed]
+        self._sessions.append(session)
+        return session
 
     async def create_management(self) -> ManagementClient:
         """A client of the broker's management node."""
@@ -170,8 +177,14 @@ class Connection:
         )
 
     async def close(self) -> None:
-        """Close the connection. Messages that were prefetched or not acknowledged go back to their queues."""
-        await self._transport.close(self._request_timeout_s)
+        """Close the connection, its sessions first; see :meth:`Session.close` for what becomes of
+        messages.
+        """
+        try:
+            for session in self._sessions:
+                await session.close()
+        finally:
+            await self._transport.close(self._request_timeout_s)
 
 
 class Session:
@@ -190,7 +203,9 @@ class Session:
         self._engine = engine
         self._mode = mode
         self._request_timeout_s = request_timeout_s
+        self._is_closed = False
         self._consumers: list[MessageConsumer] = []
+        self._others: list[MessageProducer | QueueBrowser] = []
 
     async def __aenter__(self) -> Session:
         return self
@@ -205,13 +220,18 @@ class Session:
         """The mode that the session was created with."""
         return self._mode
 
+    @property
+    def is_closed(self) -> bool:
+        """True after ``close``, and when the connection is over."""
+        return self._is_closed or self._transport.failure is not None
+
     async def create_producer(self, queue: str | None = None, *, settled: bool = False) -> MessageProducer:
         """A producer for ``queue``; None for one whose messages name their own destination (ANONYMOUS-RELAY).
 
         ``settled``: at most once, no outcome is waited for. Raises InvalidDestinationException,
         JMSSecurityException, ResourceAllocationException as the broker answers.
         """
-        self._transport.check()
+        self._check()
         link = self._engine.attach_sender(
             link_name(queue),
             Source(),
@@ -220,7 +240,7 @@ class Session:
         )
         sending = Sending(self._transport, link, f"the producer for {queue or 'any queue'}")
         await sending.attach(self._request_timeout_s)
-        return MessageProducer(sending, queue, settled, self._request_timeout_s)
+        return self._kept(MessageProducer(sending, queue, settled, self._request_timeout_s))
 
     async def create_consumer(
         self,
@@ -259,7 +279,7 @@ class Session:
             capabilities=[QUEUE_CAPABILITY],
         )
         receiving = await self._receiving(source, f"the browser of {queue}")
-        return QueueBrowser(receiving, self._request_timeout_s)
+        return self._kept(QueueBrowser(receiving, self._request_timeout_s))
 
     async def create_reply_consumer(self) -> MessageConsumer:
         """A consumer of a queue of its own, which the broker names (``address``) and deletes with the
@@ -268,6 +288,12 @@ class Session:
         source = Source(dynamic=True, capabilities=[TEMPORARY_QUEUE_CAPABILITY])
         receiving = await self._receiving(source, "the consumer of replies", prefetch=DEFAULT_PREFETCH)
         return self._consumer(receiving, False)
+
+    def _kept(self, made: P) -> P:
+        """Remember what is to be closed with the session."""
+        self._others = [known for known in self._others if not known.is_closed]
+        self._others.append(made)
+        return made
 
     def _consumer(self, receiving: Receiving, settle_second: bool) -> MessageConsumer:
         consumer = MessageConsumer(receiving, self._mode, settle_second, self._request_timeout_s)
@@ -284,7 +310,7 @@ class Session:
         settle_second: bool = False,
         exclusive: bool = False,
     ) -> Receiving:
-        self._transport.check()
+        self._check()
         link = self._engine.attach_receiver(
             link_name(source.address),
             source,
@@ -303,6 +329,11 @@ class Session:
             return SND_SETTLED
         return SND_MIXED if source.distribution_mode == DISTRIBUTION_COPY else SND_UNSETTLED
 
+    def _check(self) -> None:
+        self._transport.check()
+        if self._is_closed:
+            raise IllegalStateException("the session is closed")
+
     async def acknowledge(self) -> None:
         """Accept everything that the session's consumers have received so far (mode CLIENT)."""
         if self._mode != AcknowledgeMode.CLIENT:
@@ -318,9 +349,10 @@ class Session:
         What was received and not acknowledged goes back with delivery-failed, what was only prefetched goes
         back as if it had never left.
         """
-        if self._transport.failure is None:
-            for consumer in self._consumers:
-                await consumer.close()
+        if not self.is_closed:
+            self._is_closed = True
+            for opened in (*self._consumers, *self._others):
+                await opened.close()
             self._engine.end()
             self._transport.flush_soon()
 

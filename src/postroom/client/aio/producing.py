@@ -36,6 +36,11 @@ class MessageProducer:
         """Where its messages go; None: where each of them says."""
         return self._queue
 
+    @property
+    def is_closed(self) -> bool:
+        """True after ``close``, and when the broker or a broken connection ended it."""
+        return self._sending.failure is not None
+
     async def send(self, message: Message | str | bytes, *, destination: str | None = None) -> None:
         """Send and wait until the broker has taken responsibility: a persistent message is on its disk then.
 

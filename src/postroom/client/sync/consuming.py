@@ -86,6 +86,11 @@ class QueueBrowser:
         self._portal = portal
         self._inner = inner
 
+    @property
+    def is_closed(self) -> bool:
+        """True after ``close``, and when the broker or a broken connection ended it."""
+        return self._inner.is_closed
+
     def __iter__(self) -> QueueBrowser:
         return self
 

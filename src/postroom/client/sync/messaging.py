@@ -94,7 +94,9 @@ class Connection:
         return ManagementClient(self._portal, self._portal.call(self._inner.create_management()))
 
     def close(self) -> None:
-        """Close the connection. Messages that were prefetched or not acknowledged go back to their queues."""
+        """Close the connection, its sessions first; see :meth:`Session.close` for what becomes of
+        messages.
+        """
         if self._portal.is_running:
             try:
                 self._portal.call(self._inner.close())
@@ -123,6 +125,11 @@ class Session:
     def acknowledge_mode(self) -> AcknowledgeMode:
         """The mode that the session was created with."""
         return self._inner.acknowledge_mode
+
+    @property
+    def is_closed(self) -> bool:
+        """True after ``close``, and when the connection is over."""
+        return self._inner.is_closed
 
     def create_producer(self, queue: str | None = None, *, settled: bool = False) -> MessageProducer:
         """A producer for ``queue``; None for one whose messages name their own destination (ANONYMOUS-RELAY).
