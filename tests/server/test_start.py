@@ -1,6 +1,7 @@
 """The real process: ready line, orderly stop, what it says when it can't start, what a kill leaves."""
 
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -9,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from proton import Message
+from proton import ConnectionException, Message
 from proton.utils import BlockingConnection, SendException
 
 import postroom
@@ -193,6 +194,24 @@ def test_a_damaged_ledger_is_refused(start: list[Process], tmp_path: Path) -> No
     code, line = fails(start, tmp_path, "--listen", "127.0.0.1:0")
     assert code == Exit.LEDGER_REFUSED
     assert journal.name in line
+
+
+def test_a_failed_write_ends_the_broker_and_nothing_is_answered(start: list[Process], tmp_path: Path) -> None:
+    broker = begin(start, tmp_path, "--listen", "127.0.0.1:0")
+    connection = BlockingConnection(broker.ready(), timeout=15)
+    sender = connection.create_sender("q")
+    sender.send(Message(body="safe", durable=True))
+    resource.prlimit(broker.process.pid, resource.RLIMIT_FSIZE, (1024, 1024))
+    delivery = sender.link.send(Message(body=bytes(2000), durable=True))
+    with pytest.raises(ConnectionException):
+        connection.wait(lambda: delivery.settled, timeout=15)
+    assert broker.wait() == Exit.LEDGER_FAILED
+    assert "ledger-failed" in broker.said()
+    again = begin(start, tmp_path, "--listen", "127.0.0.1:0")
+    connection = BlockingConnection(again.ready(), timeout=15)
+    receiver = connection.create_receiver("q")
+    assert receiver.receive(timeout=15).body == "safe"
+    connection.close()
 
 
 @pytest.mark.parametrize(

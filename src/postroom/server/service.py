@@ -37,6 +37,9 @@ class ServiceLedger(LedgerFace, Protocol):
     @property
     def completion_fd(self) -> int: ...
 
+    @property
+    def maintenance_error(self) -> Exception | None: ...
+
     def read_bodies(self, wanted: list[tuple[int, int, int]]) -> list[bytes]: ...
 
 
@@ -68,6 +71,7 @@ class Service:
         self._pool = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="postroom-read")
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due_us = 0
+        self._maintenance_reported = False
         self._idle_timer: asyncio.TimerHandle | None = None
         self._no_user = hash_password("")
         """Checked for names that don't exist, so that the time taken doesn't tell."""
@@ -240,8 +244,15 @@ class Service:
     def _on_idle(self) -> None:
         """Nothing has been written for a while: tell readers beside us that the last block is durable."""
         self._idle_timer = None
+        self._watch_maintenance()
         if self.failure is None and self._broker.idle():
             self._guarded(self._ledger.mark_idle)
+
+    def _watch_maintenance(self) -> None:
+        error = self._ledger.maintenance_error
+        if error is not None and not self._maintenance_reported:
+            self._maintenance_reported = True
+            log(logging.ERROR, "ledger-maintenance-stopped", reason=str(error))
 
     def _on_timer(self) -> None:
         self._timer = None

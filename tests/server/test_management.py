@@ -1,0 +1,169 @@
+"""The management node over the wire: every operation, and every request that is refused."""
+
+from collections.abc import Iterator
+
+import pytest
+from proton import Delivery, Message
+from proton.utils import BlockingConnection, BlockingReceiver, BlockingSender
+
+from postroom.server.config import AutoCreateConfig
+from tests.server.harness import BrokerThread, make_config
+
+pytestmark = pytest.mark.sockets
+
+QUEUE = "postroom.queue"
+
+
+class Manager:
+    """Asks over one link and gets its answers over another."""
+
+    def __init__(self, connection: BlockingConnection) -> None:
+        self.connection = connection
+        self.replies: BlockingReceiver = connection.create_receiver("$management", name="replies", credit=10)
+        self.requests: BlockingSender = connection.create_sender("$management")
+
+    def ask(self, operation: str, body: object = None, **properties: object) -> Message:
+        said = {"operation": operation, **{key.replace("_", "-"): value for key, value in properties.items()}}
+        self.requests.send(Message(id="m-1", reply_to="$management", properties=said, body=body))
+        reply = self.replies.receive(timeout=15)
+        self.replies.accept()
+        assert reply.correlation_id == "m-1"
+        return reply
+
+    def status(self, operation: str, body: object = None, **properties: object) -> int:
+        return int(self.ask(operation, body, **properties).properties["statusCode"])
+
+
+@pytest.fixture
+def manager(connection: BlockingConnection) -> Manager:
+    return Manager(connection)
+
+
+def test_a_queue_from_birth_to_end(manager: Manager, queue: str) -> None:
+    created = manager.ask("CREATE", {"max_messages": 5}, type=QUEUE, name=queue)
+    assert created.properties["statusCode"] == 201
+    assert created.body["max_messages"] == 5
+    sender = manager.connection.create_sender(queue)
+    sender.send(Message(body="x", durable=True))
+    read = manager.ask("READ", type=QUEUE, name=queue).body
+    assert (read["messages_current"], read["messages_pending"], read["messages_received"]) == (1, 0, 1)
+    updated = manager.ask("UPDATE", {"redelivery_limit": 3}, type=QUEUE, name=queue).body
+    assert (updated["redelivery_limit"], updated["max_messages"]) == (3, 5)
+    assert manager.ask("PURGE", type=QUEUE, name=queue).body == {"purged": 1}
+    assert manager.status("DELETE", type=QUEUE, name=queue) == 204
+    assert manager.status("READ", type=QUEUE, name=queue) == 404
+
+
+def test_query_names_its_columns(manager: Manager, queue: str) -> None:
+    for number in range(3):
+        manager.ask("CREATE", type=QUEUE, name=f"{queue}-{number}")
+    wanted = {"attributeNames": ["name", "max_messages", "nonsense"]}
+    reply = manager.ask("QUERY", wanted, entityType=QUEUE)
+    assert reply.body["attributeNames"] == ["name", "max_messages", "nonsense"]
+    assert [f"{queue}-0", -1, None] in reply.body["results"]
+    assert reply.properties["count"] == len(reply.body["results"])
+    page = manager.ask("QUERY", wanted, entityType=QUEUE, offset=1, count=1)
+    assert page.body["results"] == reply.body["results"][1:2]
+
+
+def test_connections_and_the_broker(broker: BrokerThread, manager: Manager) -> None:
+    reply = manager.ask("QUERY", entityType="postroom.connection")
+    names = dict(zip(reply.body["attributeNames"], reply.body["results"][0], strict=True))
+    assert names["container_id"] == manager.connection.conn.container
+    assert manager.status("READ", type="postroom.connection", name=names["name"]) == 200
+    described = manager.ask("READ", type="postroom.broker", name="broker").body
+    assert described["connections"] >= 1
+    assert described["durable_through"] > 0
+
+
+def test_what_it_can_do(manager: Manager) -> None:
+    assert set(manager.ask("GET-TYPES").body) == {QUEUE, "postroom.connection", "postroom.broker"}
+    assert "PURGE" in manager.ask("GET-OPERATIONS", entityType=QUEUE).body[QUEUE]
+    assert "container_id" in manager.ask("GET-ATTRIBUTES").body["postroom.connection"]
+    assert manager.status("GET-MGMT-NODES") == 200
+
+
+BAD_REQUESTS: dict[str, tuple[str, object, dict[str, object], int]] = {
+    "no type": ("CREATE", {}, {"name": "q"}, 501),
+    "an unknown type": ("CREATE", {}, {"type": "postroom.topic", "name": "q"}, 501),
+    "an unknown operation": ("EXPLODE", {}, {"type": QUEUE, "name": "q"}, 501),
+    "an operation of another type": ("PURGE", {}, {"type": "postroom.broker"}, 501),
+    "no operation": ("", {}, {"type": QUEUE}, 400),
+    "no name": ("CREATE", {}, {"type": QUEUE}, 400),
+    "no name to read": ("READ", {}, {"type": QUEUE}, 400),
+    "a name too long": ("CREATE", {}, {"type": QUEUE, "name": "x" * 300}, 400),
+    "a name with a line break": ("CREATE", {}, {"type": QUEUE, "name": "a\nb"}, 400),
+    "a reserved name": ("CREATE", {}, {"type": QUEUE, "name": "$x"}, 403),
+    "an unknown attribute": ("CREATE", {"colour": "red"}, {"type": QUEUE, "name": "q"}, 400),
+    "an attribute of the wrong type": ("CREATE", {"max_messages": "5"}, {"type": QUEUE, "name": "q"}, 400),
+    "a boolean for a number": ("CREATE", {"max_messages": True}, {"type": QUEUE, "name": "q"}, 400),
+    "an attribute out of bounds": ("CREATE", {"max_messages": -9}, {"type": QUEUE, "name": "q"}, 400),
+    "an access that is none": ("CREATE", {"access": "open"}, {"type": QUEUE, "name": "q"}, 400),
+    "a body that is no map": ("CREATE", ["max_messages"], {"type": QUEUE, "name": "q"}, 400),
+    "a queue that isn't there": ("DELETE", {}, {"type": QUEUE, "name": "no-such"}, 404),
+    "a connection that isn't there": ("READ", {}, {"type": "postroom.connection", "name": "no-such"}, 404),
+    "an entity type that is none": ("QUERY", {}, {"entityType": "postroom.topic"}, 400),
+    "attribute names that are no list": ("QUERY", {"attributeNames": 3}, {"entityType": QUEUE}, 400),
+    "an offset below 0": ("QUERY", {}, {"offset": -1}, 400),
+    "a count that is no number": ("QUERY", {}, {"count": "all"}, 400),
+}
+
+
+@pytest.mark.parametrize("case", BAD_REQUESTS)
+def test_a_bad_request_gets_its_status(manager: Manager, case: str) -> None:
+    operation, body, properties, status = BAD_REQUESTS[case]
+    reply = manager.ask(operation, body, **properties)
+    assert reply.properties["statusCode"] == status
+    assert reply.properties["statusDescription"]
+    assert reply.properties["errorCondition"].startswith("amqp:")
+
+
+def test_what_exists_is_not_created_again(manager: Manager, queue: str) -> None:
+    assert manager.status("CREATE", type=QUEUE, name=queue) == 201
+    assert manager.status("CREATE", type=QUEUE, name=queue) == 409
+
+
+def test_conditions_of_delete(manager: Manager, queue: str) -> None:
+    manager.connection.create_sender(queue).send(Message(body="x", durable=True))
+    consumer = manager.connection.create_receiver(queue, credit=0)
+    assert manager.status("DELETE", type=QUEUE, name=queue, if_empty=True) == 409
+    assert manager.status("DELETE", type=QUEUE, name=queue, if_unused=True) == 409
+    consumer.close()
+    assert manager.status("DELETE", type=QUEUE, name=queue, if_unused=True) == 204
+
+
+def test_a_reply_may_go_to_a_queue(manager: Manager, queue: str) -> None:
+    replies = manager.connection.create_receiver(queue)
+    request = Message(id="m-2", reply_to=queue, properties={"operation": "GET-TYPES"})
+    manager.requests.send(request)
+    assert replies.receive(timeout=15).correlation_id == "m-2"
+    replies.accept()
+
+
+def test_a_reply_to_that_leads_nowhere_harms_nobody(manager: Manager) -> None:
+    manager.requests.send(Message(reply_to="no-such-queue", properties={"operation": "GET-TYPES"}))
+    assert manager.status("GET-TYPES") == 200
+
+
+def test_a_request_too_large_is_rejected(manager: Manager) -> None:
+    delivery = manager.requests.link.send(Message(body=bytes(2 << 20)))
+    manager.connection.wait(lambda: delivery.settled, timeout=15)
+    assert delivery.remote_state == Delivery.REJECTED
+    assert delivery.remote.condition.name == "amqp:link:message-size-exceeded"
+    assert manager.status("GET-TYPES") == 200
+
+
+@pytest.fixture
+def narrow() -> Iterator[BrokerThread]:
+    with BrokerThread(make_config(auto_create=AutoCreateConfig(max_queues=2))) as running:
+        yield running
+
+
+def test_auto_created_queues_are_limited(narrow: BrokerThread) -> None:
+    connection = BlockingConnection(narrow.url, timeout=15)
+    connection.create_sender("one")
+    connection.create_sender("two")
+    with pytest.raises(Exception, match="amqp:resource-limit-exceeded"):
+        connection.create_sender("three")
+    connection.create_sender("two", name="another link")
+    connection.close()
