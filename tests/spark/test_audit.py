@@ -64,14 +64,18 @@ def clean(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Data
     return events_of(spark, maker.finish()).cache()
 
 
-def _by_queue(table: DataFrame) -> dict[str, Row]:
-    return {row["queue"]: row for row in table.collect()}
+def _audit(spark: SparkSession, events: DataFrame, first_position: int) -> tuple[list[Row], list[Row]]:
+    """(violations, conservation)."""
+    entries = tables.entries(events).persist()
+    sums = audit.conservation(events, entries, first_position).persist()
+    found = audit.violations(events, entries, sums, legal_transitions(spark), first_position)
+    return found.collect(), sums.collect()
 
 
 def test_a_clean_ledger_has_no_violation_and_balances(spark: SparkSession, clean: DataFrame) -> None:
-    entries = tables.entries(clean)
-    assert audit.violations(clean, entries, legal_transitions(spark), 1).collect() == []
-    sums = _by_queue(audit.conservation(clean, entries, 1))
+    found, conservation = _audit(spark, clean, 1)
+    assert found == []
+    sums = {row["queue"]: row for row in conservation}
     orders, archive = sums["orders"], sums["archive"]
     assert (orders["arrivals"], orders["held"], orders["consumed"]) == (13, 1, 10)
     assert (orders["dead_lettered"], orders["expired"], orders["difference"]) == (1, 1, 0)
@@ -172,7 +176,7 @@ def test_each_planted_fault_is_found_where_it_is(spark: SparkSession, tmp_path: 
     for name, (plant, _) in FAULTS.items():
         plant(maker, maker.queue(name))
     events = events_of(spark, maker.finish()).cache()
-    found = audit.violations(events, tables.entries(events), legal_transitions(spark), 1).collect()
+    found, _ = _audit(spark, events, 1)
     rules: dict[str, set[str]] = {}
     for row in found:
         rules.setdefault(row["queue"], set()).add(row["rule"])
@@ -182,10 +186,9 @@ def test_each_planted_fault_is_found_where_it_is(spark: SparkSession, tmp_path: 
 
 def test_entries_older_than_the_history_are_no_violation(spark: SparkSession, clean: DataFrame) -> None:
     later = clean.where("position > 30")
-    entries = tables.entries(later)
-    found = audit.violations(later, entries, legal_transitions(spark), 31).collect()
+    found, conservation = _audit(spark, later, 31)
     assert found == []
-    verdicts = {row["verdict"] for row in audit.conservation(later, entries, 31).collect()}
+    verdicts = {row["verdict"] for row in conservation}
     assert "balanced; what is older than the history was not seen arriving" in verdicts
 
 

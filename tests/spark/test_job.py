@@ -1,47 +1,58 @@
 """The job as people run it: exit codes, tables on disk, what it prints."""
 
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from pyspark.sql import SparkSession
 
 from postroom.spark import job
 from tests.ledger.making import LedgerMaker
+from tests.spark.test_report import DATA
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 
-def _made(folder: Path, faulty: bool) -> Path:
+def _faulty(folder: Path) -> Path:
     maker = LedgerMaker(folder)
     queue = maker.queue("orders")
     maker.put(queue, message_id=b"waiting")
     done = maker.put(queue, message_id=b"done")
     maker.consume(done, queue)
-    if faulty:
-        maker.confirm(done, queue)
+    maker.confirm(done, queue)
     return maker.finish()
 
 
-@pytest.mark.parametrize("faulty", [False, True])
 def test_a_run_writes_tables_and_report_and_prints_the_audit(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], faulty: bool
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    data = _made(tmp_path / "data", faulty)
     said: list[str] = []
-    report = job.run(spark, data, tmp_path, said.append)
+    report = job.run(spark, _faulty(tmp_path / "data"), tmp_path, said.append)
     printed = capsys.readouterr().out
-    assert report.is_clean is not faulty
+    assert not report.is_clean
     entries = {row["message_id"]: row for row in spark.read.parquet(str(tmp_path / "entries")).collect()}
     assert (entries["waiting"]["state"], entries["done"]["outcome"]) == ("available", "consumed")
     assert spark.read.parquet(str(tmp_path / "conservation")).count() == 1
     violations = spark.read.parquet(str(tmp_path / "violations")).collect()
-    assert {row["rule"] for row in violations} == (
-        {"event after end", "unbalanced queue"} if faulty else set()
-    )
+    assert {row["rule"] for row in violations} == {"event after end", "unbalanced queue"}
     assert "orders" in (tmp_path / "report.html").read_text()
-    assert ("violation: event after end: orders/" in printed) is faulty
-    assert ("every message is accounted for" in printed) is not faulty
+    assert "violation: event after end: orders/" in printed
+    assert "every message is accounted for" not in printed
     assert said[0].startswith("Ledger ")
+
+
+@pytest.mark.parametrize(("violations", "code"), [(0, 0), (2, job.EXIT_VIOLATIONS)])
+def test_the_exit_code_is_the_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, violations: int, code: int
+) -> None:
+    stopped: list[bool] = []
+    session = SimpleNamespace(stop=lambda: stopped.append(True))
+    monkeypatch.setattr(job, "local_session", lambda *_: session)
+    monkeypatch.setattr(job, "run", lambda *_: replace(DATA, violation_count=violations))
+    arguments = ["--data", str(_faulty(tmp_path / "data")), "--out", str(tmp_path / "out")]
+    assert job.main(arguments) == code
+    assert stopped == [True]
 
 
 def test_a_folder_without_a_ledger_is_one_line_and_a_code(

@@ -48,17 +48,20 @@ MOVE_EVENTS: Final = {
 """Arrival events of messages made in the stead of another entry, and the outcome that entry must have."""
 
 
-def violations(events: DataFrame, entries: DataFrame, legal: DataFrame, first_position: int) -> DataFrame:
+def violations(
+    events: DataFrame, entries: DataFrame, sums: DataFrame, legal: DataFrame, first_position: int
+) -> DataFrame:
     """Every breach of every rule, one row each: rule, ledger_id, queue_id, queue, serial, position, detail.
 
-    `legal` is the relation of the broker's own transition table (see `relation.legal_transitions`),
-    `first_position` the oldest position that the events reach back to.
+    `sums` is the `conservation` of the same events and entries, `legal` the relation of the broker's own
+    transition table (see `relation.legal_transitions`), `first_position` the oldest position that the events
+    reach back to.
     """
     return (
         sequence_violations(events, legal, first_position)
         .unionByName(child_violations(entries))
         .unionByName(loss_violations(entries))
-        .unionByName(balance_violations(conservation(events, entries, first_position)))
+        .unionByName(balance_violations(sums))
     )
 
 

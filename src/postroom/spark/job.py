@@ -74,7 +74,7 @@ def build_tables(spark: SparkSession, data: Path, ledger: LedgerReader) -> Table
     )
     entries = tables.entries(events, told.position if told else 0).persist()
     conservation = audit.conservation(events, entries, first).persist()
-    violations = audit.violations(events, entries, legal_transitions(spark), first).persist()
+    violations = audit.violations(events, entries, conservation, legal_transitions(spark), first).persist()
     return Tables(events, entries, conservation, violations)
 
 
