@@ -20,6 +20,8 @@ from postroom.client.aio import Connection as ClientConnection
 from postroom.client.aio import ConnectionFactory
 
 CREDIT = 100
+EMPTY_FRAME = b"\0\0\0\x08\x02\0\0\0"
+"""A heartbeat (part 2, section 2.4.5)."""
 
 
 def asynchronous(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
@@ -53,6 +55,8 @@ class FakeBroker:
         self.on_message: Callable[[str | None, bytes], None] = lambda address, payload: None
         self.max_frame_size_bytes = 64 * 1024
         self.answer_settled = True
+        self.idle_timeout_ms = 60_000
+        """Half of it is what the client is told; the fake broker itself is never impatient."""
 
         self.received: list[tuple[str | None, bytes, bool]] = []
         """Address, payload, settled."""
@@ -61,6 +65,7 @@ class FakeBroker:
         """What consumers offered, flow by flow."""
         self.dispositions: list[tuple[list[int], DeliveryState | None, bool]] = []
         """Positions of the messages (in order of sending), state, settled."""
+        self.heartbeats = 0
         self.opened: list[events.Opened] = []
         self.connections: list[Peer] = []
         self.changed = asyncio.Event()
@@ -118,6 +123,7 @@ class Peer(asyncio.Protocol):
                 container_id="fake",
                 sasl_mechanisms=[ANONYMOUS, PLAIN],
                 max_frame_size_bytes=broker.max_frame_size_bytes,
+                idle_timeout_ms=broker.idle_timeout_ms,
             ),
             now_us(),
         )
@@ -132,6 +138,7 @@ class Peer(asyncio.Protocol):
         self.socket = transport
 
     def data_received(self, data: bytes) -> None:
+        self.broker.heartbeats += data == EMPTY_FRAME
         self.handle(self.engine.receive_data(data, now_us()))
         self.flush()
         self.broker.changed.set()

@@ -148,6 +148,38 @@ async def test_a_close_by_the_broker_gives_its_reason() -> None:
 
 
 @asynchronous
+async def test_an_idle_client_sends_heartbeats() -> None:
+    async with FakeBroker() as broker:
+        broker.idle_timeout_ms = 200
+        async with await broker.connect():
+            await broker.until(lambda: broker.heartbeats >= 3)
+
+
+@asynchronous
+async def test_a_silent_broker_is_given_up() -> None:
+    """The fake broker sends no heartbeats."""
+    async with FakeBroker() as broker:
+        connection = await broker.connect(idle_timeout_ms=100)
+        consumer = await (await connection.create_session()).create_consumer("q")
+        with pytest.raises(ConnectionLostException, match="nothing came"):
+            await consumer.receive()
+
+
+@asynchronous
+async def test_a_broker_that_breaks_the_protocol_is_given_up() -> None:
+    async with FakeBroker() as broker:
+        connection = await broker.connect()
+        consumer = await (await connection.create_session()).create_consumer("q")
+        waiting = asyncio.ensure_future(consumer.receive())
+        await broker.until(lambda: bool(broker.credits))
+        socket_of_broker = broker.connections[0].socket
+        assert socket_of_broker is not None
+        socket_of_broker.write(b"\0\0\0\x04 not a frame")
+        with pytest.raises(ConnectionLostException, match="the connection failed"):
+            await waiting
+
+
+@asynchronous
 async def test_an_unknown_session_mode_is_refused() -> None:
     async with FakeBroker() as broker, await broker.connect() as connection:
         with pytest.raises(JMSException, match="invalid session mode"):

@@ -260,7 +260,9 @@ class Transport(asyncio.Protocol):
         self._hang_up()
 
     def _on_protocol_failed(self, event: events.ProtocolFailed) -> None:
-        self._fail(from_error(event.error, "the connection failed", ConnectionLostException))
+        """The broker broke a rule, or was silent too long; the engine has closed the connection."""
+        error = event.error
+        self._fail(ConnectionLostException(f"the connection failed: {error.description}", error.condition))
         self._hang_up()
 
     def _hang_up(self) -> None:
