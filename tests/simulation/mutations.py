@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Mutation:
-    """``old`` stands once in ``path`` of the package; ``new`` is the bug; ``seeds`` must suffice to find it."""
+    """``old`` stands once in ``path`` of the package, ``new`` is the bug, ``seeds`` suffice to find it."""
 
     path: str
     old: str
@@ -77,7 +77,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "compaction-drops-live-bodies": Mutation(
         "ledger/compaction.py",
-        "        if size == 0 and not len(wants):",
+        "        if not len(wants):",
         "        if size < heap_bytes(file):",
     ),
     "live-events-file-removed": Mutation(
