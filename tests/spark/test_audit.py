@@ -198,3 +198,7 @@ def test_the_relation_is_the_brokers_own_table() -> None:
     assert ("get_unconfirmed", "get_unconfirmed", "consumer", "expire", None) in legal  # noted
     assert ("available", "deleted", None, "confirm", "consumed") not in legal
     assert not any(row[0] == "deleted" for row in legal)
+
+
+def test_the_entries_table_has_the_columns_that_are_declared(clean: DataFrame) -> None:
+    assert tables.entries(clean).columns == list(tables.ENTRY_COMMENTS)
