@@ -1,0 +1,240 @@
+"""verify, stats and dump: on whole ledgers they agree with what was written, damage they name."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from postroom.cli.ledger import EXIT_DAMAGED, ledger
+from postroom.ledger.block import Group
+from postroom.ledger.dump import Filter, dump
+from postroom.ledger.layout import EVENTS_HEADER
+from postroom.ledger.records import RecordType
+from postroom.ledger.stats import stats
+from postroom.ledger.verify import verify
+from tests.ledger.making import E, LedgerMaker, O, S
+
+
+def _whole(folder: Path) -> LedgerMaker:
+    """Three files (one sealed, the last of a second epoch), two queues, every kind of record."""
+    maker = LedgerMaker(folder)
+    orders, other = maker.queue("orders"), maker.queue("other")
+    maker.producer(3, "shop")
+    first = maker.put(orders, message_id=b"m1", producer=3)
+    maker.consume(first, orders)
+    both = maker.put(maker.routing_set(orders, other), message_id=b"m2")
+    maker.commit()
+    maker.put(orders)
+    maker.next_file()
+    purged = Group(other, S.AVAILABLE, S.DELETED, O.PURGED, 0, 0, 0, [(both, both)])
+    maker.group(E.PURGE, [purged])
+    maker.commit()
+    maker.fail(both, orders)
+    maker.next_file(new_epoch=True)
+    maker.put(other)
+    maker.finish()
+    maker.seal(1)
+    return maker
+
+
+def test_a_whole_ledger_is_whole(tmp_path: Path) -> None:
+    _whole(tmp_path)
+    done: list[tuple[int, int]] = []
+    result = verify(tmp_path, bodies=True, progress=lambda n, of: done.append((n, of)))
+    assert (result.is_whole, result.findings) == (True, [])
+    assert (result.records, result.durable_through, result.bodies_checked) == (13, 13, 4)
+    assert done[-1] == (4, 4)  # .events, .bodies, two journals
+
+
+def test_stats_count_by_queue_state_and_outcome(tmp_path: Path) -> None:
+    _whole(tmp_path)
+    counted = stats(tmp_path)
+    by_name = {queue.queue: queue for queue in counted.queues}
+    orders, other = by_name["orders"], by_name["other"]
+    assert (orders.arrivals, orders.arrived_bytes) == (3, 15)
+    assert (orders.states, orders.outcomes) == ({"available": 2}, {"consumed": 1})
+    assert (other.states, other.outcomes, other.held) == ({"available": 1}, {"purged": 1}, 1)
+    assert (counted.records, counted.rows, counted.epochs) == (13, 10, [1, 2])
+    assert counted.is_complete
+    assert [file.name for file in counted.files] == [
+        "00000001.bodies",
+        "00000001.events",
+        "00000002.journal",
+        "00000003.journal",
+    ]
+    assert counted.size_bytes == sum(path.stat().st_size for path in tmp_path.iterdir())
+
+
+def test_dump_gives_every_row_in_order(tmp_path: Path) -> None:
+    _whole(tmp_path)
+    lines = list(dump(tmp_path, Filter()))
+    assert [line["position"] for line in lines] == [1, 2, 3, 4, 5, 6, 7, 8, 8, 9, 10, 11, 12, 13]
+    assert lines[0]["record"] == "queue_defined"
+    assert lines[3]["message_id"] == "m1"
+    assert lines[3]["producer"] == "app/shop"
+    assert [(line["queue"], line.get("ordinal", 0)) for line in lines[7:9]] == [("orders", 0), ("other", 1)]
+    assert lines[10]["outcome"] == "purged"
+    assert (lines[12]["event"], lines[12]["failure_delta"]) == ("fail", 1)
+    json.dumps(lines)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "positions"),
+    [
+        (Filter(first=12), [12, 13]),
+        (Filter(last=2), [1, 2]),
+        (Filter(queue="other"), [8, 10, 13]),
+        (Filter(serial=4), [4, 5, 6]),
+        (Filter(serial=8, queue="orders"), [8, 11, 12]),
+        (Filter(queue="nobody's"), []),
+    ],
+)
+def test_dump_filters(tmp_path: Path, wanted: Filter, positions: list[int]) -> None:
+    _whole(tmp_path)
+    assert [line["position"] for line in dump(tmp_path, wanted)] == positions
+
+
+def _flip(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+
+
+def _in_events_section(folder: Path) -> None:
+    _flip(folder / "00000001.events", EVENTS_HEADER.size_bytes + 10)
+
+
+def _in_events_header(folder: Path) -> None:
+    _flip(folder / "00000001.events", 50)
+
+
+def _in_a_body(folder: Path) -> None:
+    path = folder / "00000001.bodies"
+    _flip(path, path.read_bytes().index(b"hello"))
+
+
+def _in_a_journal_block(folder: Path) -> None:
+    path = folder / "00000002.journal"
+    _flip(path, path.stat().st_size - 150)
+
+
+def _without_a_file(folder: Path) -> None:
+    (folder / "00000002.journal").unlink()
+
+
+def _with_a_broken_checkpoint(folder: Path) -> None:
+    (folder / f"{5:020d}.checkpoint").write_bytes(b"x" * 300)
+
+
+@pytest.mark.parametrize(
+    ("damage", "where", "what"),
+    [
+        (_in_events_section, "00000001.events", "a section"),
+        (_in_events_header, "00000001.events", "the header is damaged"),
+        (_in_a_body, "00000001.bodies", "a body of positions"),
+        (_in_a_journal_block, "00000002.journal", "damaged"),
+        (_without_a_file, "00000002.events", "missing"),
+        (_with_a_broken_checkpoint, "00000000000000000005.checkpoint", "header or directory is damaged"),
+    ],
+)
+def test_each_damage_is_found_and_named(
+    tmp_path: Path, damage: Callable[[Path], None], where: str, what: str
+) -> None:
+    _whole(tmp_path)
+    damage(tmp_path)
+    result = verify(tmp_path, bodies=True)
+    assert not result.is_whole
+    assert any(f.is_error and f.where == where and what in f.what for f in result.findings), result.findings
+
+
+def _undefined_set(maker: LedgerMaker) -> None:
+    maker.put(0x8000_0099)
+
+
+def _group_from_the_future(maker: LedgerMaker) -> None:
+    maker.group(E.PURGE, [Group(1, S.AVAILABLE, S.DELETED, O.PURGED, 0, 0, 0, [(1, 500)])])
+
+
+def _serial_from_the_future(maker: LedgerMaker) -> None:
+    maker.acquire(500, 1)
+
+
+def _unknown_state(maker: LedgerMaker) -> None:
+    maker.change(1, 1, E.GET, 99, S.DELETED)
+
+
+def _unknown_type(maker: LedgerMaker) -> None:
+    maker.builder.record(77, 0, 0, 0, 0, 0, b"")
+
+
+def _no_json(maker: LedgerMaker) -> None:
+    maker.builder.record(RecordType.QUEUE_DEFINED, 0, 9, 0, 0, 0, b"{not json")
+
+
+@pytest.mark.parametrize(
+    ("write", "what"),
+    [
+        (_undefined_set, "routing set 0x80000099 is not defined"),
+        (_group_from_the_future, "a range reaches its own position"),
+        (_serial_from_the_future, "position 2: its serial is not before it"),
+        (_unknown_state, "position 2: from_state 99 is unknown to this version"),
+        (_unknown_type, "position 2: record type 77 is unknown to this version"),
+        (_no_json, "a definition can't be read"),
+    ],
+)
+def test_a_record_that_makes_no_sense_is_named_with_its_position(
+    tmp_path: Path, write: Callable[[LedgerMaker], None], what: str
+) -> None:
+    maker = LedgerMaker(tmp_path)
+    maker.queue("q")
+    write(maker)
+    maker.finish()
+    (finding,) = verify(tmp_path).findings
+    assert finding.is_error
+    assert what in finding.what
+
+
+def test_what_is_no_damage_is_a_note(tmp_path: Path) -> None:
+    maker = _whole(tmp_path)
+    with (tmp_path / "00000003.journal").open("ab") as file:
+        file.write(b"half a block")
+    (tmp_path / "00000004.events.tmp").write_bytes(b"")
+    result = verify(maker.folder)
+    assert result.is_whole
+    notes = {finding.where: finding.what for finding in result.findings}
+    assert "a torn block, never acknowledged" in notes["00000003.journal"]
+    assert notes["00000004.events.tmp"].startswith("unfinished")
+
+
+def _run(*arguments: str) -> tuple[int, str, str]:
+    result = CliRunner().invoke(ledger, arguments)
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_the_commands_print_for_people_and_for_scripts(tmp_path: Path) -> None:
+    _whole(tmp_path)
+    data = ("--data", str(tmp_path))
+    assert _run("verify", *data, "--bodies") == (0, "4 files, 13 records, 4 bodies: whole\n", "")
+    code, out, _ = _run("stats", *data)
+    assert code == 0
+    assert "orders" in out
+    assert "durable through position 13" in out
+    assert json.loads(_run("stats", *data, "--json")[1])["records"] == 13
+    code, out, _ = _run("dump", *data, "--serial", "4")
+    assert out.splitlines()[1].split()[2:7] == ["orders/4", "acquire:", "available", "→", "get_unconfirmed"]
+    assert json.loads(_run("dump", *data, "--json", "--from", "13")[1])["queue"] == "other"
+
+
+def test_damage_and_absence_have_codes_of_their_own(tmp_path: Path) -> None:
+    _whole(tmp_path)
+    _in_events_section(tmp_path)
+    code, out, _ = _run("verify", "--data", str(tmp_path))
+    assert code == EXIT_DAMAGED
+    assert out.splitlines()[0].startswith("error  00000001.events: byte")
+    assert out.splitlines()[-1].endswith("damaged: 1 error")
+    for command in ("verify", "stats", "dump"):
+        code, out, err = _run(command, "--data", str(tmp_path / "nowhere"))
+        assert (code, out, err.count("\n")) == (1, "", 1)
+        assert "no ledger here" in err
