@@ -16,6 +16,7 @@ from postroom.client import (
     InvalidDestinationException,
     JMSException,
     Message,
+    MessageFormatException,
     ResourceAllocationException,
 )
 from postroom.client.aio import MessageConsumer, Session
@@ -142,6 +143,33 @@ async def test_an_outcome_is_said_once() -> None:
             await consumer.release(message)
         with pytest.raises(IllegalStateException):
             await consumer.accept(Message("made here"))
+
+
+@asynchronous
+async def test_a_message_of_another_consumer_is_refused() -> None:
+    """Even where both have the same delivery id, as on two sessions."""
+    async with FakeBroker() as broker:
+        broker.put("q", *texts("a"))
+        broker.put("r", *texts("b"))
+        ours = await (await session_of(broker)).create_consumer("q")
+        theirs = await (await session_of(broker)).create_consumer("r")
+        mine, other = await ours.receive(10), await theirs.receive(10)
+        assert mine is not None and other is not None and mine.delivery_id == other.delivery_id
+        with pytest.raises(IllegalStateException):
+            await ours.accept(other)
+        await ours.accept(mine)
+
+
+@asynchronous
+async def test_bytes_that_are_no_message_are_not_sent_here_again() -> None:
+    async with FakeBroker() as broker:
+        broker.put("q", b"no message", *texts("good"))
+        consumer = await (await session_of(broker)).create_consumer("q")
+        with pytest.raises(MessageFormatException):
+            await consumer.receive(10)
+        assert await bodies(consumer, 1) == ["good"]
+        await broker.until(lambda: bool(broker.dispositions))
+        assert broker.dispositions[0] == ([0], Modified(True, True), True)
 
 
 @asynchronous

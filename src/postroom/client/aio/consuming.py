@@ -8,7 +8,7 @@ from typing import Final
 from postroom.amqp.outcomes import ACCEPTED, RELEASED, DeliveryState, Modified, Rejected
 from postroom.amqp.performatives import Error
 from postroom.amqp.types import Symbol
-from postroom.client.exceptions import IllegalStateException
+from postroom.client.exceptions import IllegalStateException, MessageFormatException
 from postroom.client.links import Incoming, Receiving
 from postroom.client.message import Message, decode_message
 from postroom.client.modes import AcknowledgeMode
@@ -32,7 +32,7 @@ class MessageConsumer:
         self._mode = mode
         self._settle_second = settle_second
         self._request_timeout_s = request_timeout_s
-        self._received: dict[int, Incoming] = {}
+        self._received: dict[int, tuple[Incoming, Message]] = {}
         """Taken by the application and without an outcome, by delivery id."""
 
     @property
@@ -58,8 +58,13 @@ class MessageConsumer:
     async def _given(self, incoming: Incoming | None) -> Message | None:
         if incoming is None:
             return None
-        message = decode_message(incoming.payload, incoming.delivery_id)
-        self._received[incoming.delivery_id] = incoming
+        try:
+            message = decode_message(incoming.payload, incoming.delivery_id)
+        except MessageFormatException:
+            # As Qpid JMS does: it failed, and would fail here again.
+            self._receiving.settle(incoming, Modified(delivery_failed=True, undeliverable_here=True))
+            raise
+        self._received[incoming.delivery_id] = (incoming, message)
         if self._mode in (AcknowledgeMode.AUTO, AcknowledgeMode.DUPS_OK):
             await self.accept(message)
         elif incoming.settled:
@@ -99,9 +104,10 @@ class MessageConsumer:
         await self._settle(message, Modified(failed, undeliverable_here, changed))
 
     async def _settle(self, message: Message, state: DeliveryState) -> None:
-        incoming = self._received.pop(message.delivery_id, None)
-        if incoming is None:
+        incoming, received = self._received.get(message.delivery_id, (None, None))
+        if incoming is None or received is not message:
             raise IllegalStateException("the message has its outcome already, or is not of this consumer")
+        del self._received[message.delivery_id]
         if self._settle_second:
             await self._receiving.settle_second(incoming, state, self._request_timeout_s)
         else:
@@ -110,7 +116,7 @@ class MessageConsumer:
     async def _acknowledge_received(self) -> None:
         """Accept everything received from this consumer and without an outcome."""
         received, self._received = self._received, {}
-        for incoming in received.values():
+        for incoming, _ in received.values():
             if self._settle_second:
                 await self._receiving.settle_second(incoming, ACCEPTED, self._request_timeout_s)
             else:
@@ -121,7 +127,7 @@ class MessageConsumer:
         if not self.is_closed:
             for incoming in self._receiving.unseen():
                 self._receiving.settle(incoming, RELEASED)
-            for incoming in self._received.values():
+            for incoming, _ in self._received.values():
                 self._receiving.settle(incoming, Modified(delivery_failed=True))
             self._received.clear()
             await self._receiving.detach(self._request_timeout_s)
