@@ -5,7 +5,9 @@ from proton import Delivery, Endpoint, Message
 from proton.reactor import AtLeastOnce, AtMostOnce, Copy, LinkOption
 from proton.utils import BlockingConnection, BlockingReceiver, LinkDetached, SendException
 
+from postroom.amqp.performatives import Source, Target
 from tests.server.harness import BrokerThread
+from tests.server.peers import EnginePeer
 
 pytestmark = pytest.mark.sockets
 
@@ -286,6 +288,25 @@ def test_a_large_message_over_the_limit_detaches_its_link_only(queue: str) -> No
         put(connection, queue, 1)
         assert sender.link.state & Endpoint.REMOTE_CLOSED
         connection.close()
+
+
+def test_a_consumer_that_does_not_read_is_given_little_and_harms_nobody(
+    broker: BrokerThread, connection: BlockingConnection, queue: str
+) -> None:
+    sender = connection.create_sender(queue)
+    for _ in range(60):
+        sender.send(Message(body=bytes(500_000), durable=True))
+    with EnginePeer(broker.port) as lazy:
+        session = lazy.open().session()
+        link = session.attach_receiver("lazy", Source(address=queue), Target(), snd_settle_mode=1)
+        lazy.pump(lambda: link.attached)
+        link.flow(1_000_000)
+        lazy.flush()
+        broker.wait_until(lambda b: b.manager.queues[queue].statistics.depth < 60)
+        put(connection, queue + "-other", 50)
+        receiver = connection.create_receiver(queue + "-other")
+        assert [take(receiver) for _ in range(50)] == list(range(50))
+        assert depth(broker, queue) > 20
 
 
 def management(connection: BlockingConnection, operation: str, name: str, body: dict[str, object]) -> Message:

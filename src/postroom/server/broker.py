@@ -140,6 +140,8 @@ class Broker:
             return  # called too early
         self._in_flight_bytes = 0
         self.manager.durable(self.durable_through, now_us)
+        if 0 < self.next_deadline_us() <= now_us:
+            self.on_time(now_us)  # what the bounds of the last block have left undone, for instance
         self.end_turn(now_us)
 
     def on_time(self, now_us: int) -> None:
@@ -173,18 +175,23 @@ class Broker:
         return not self.ledger.in_flight and not self._waiting and self.ledger.builder.empty()
 
     def _commit(self) -> None:
-        self._gather()
-        if not self.ledger.in_flight:
-            self._submit()
-
-    def _gather(self) -> None:
+        """Send a block off unless one is in flight: the queue manager's bounds of a turn hold for a block."""
+        if self.ledger.in_flight:
+            self._take_fetches(self.manager.core.effects)
+            return
         effects = self.manager.take_effects()
-        if effects.fetches:
-            self.fetches.extend(effects.fetches)
+        self._take_fetches(effects)
         if self._after or not effects.empty():
             position = self.ledger.builder.next_position - 1
             self._waiting.append(Waiting(position, effects, self._after))
             self._after = []
+        self._submit()
+
+    def _take_fetches(self, effects: Effects) -> None:
+        """Reading bodies waits for nothing."""
+        if effects.fetches:
+            self.fetches.extend(effects.fetches)
+            effects.fetches.clear()
 
     def _submit(self) -> None:
         builder = self.ledger.builder

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 AHEAD_BYTES: Final = 4 << 20
 """Messages given to one link and not yet sent, at about their size."""
-FIRST_AVERAGE_BYTES: Final = 16 << 10
+FIRST_AVERAGE_BYTES: Final = 64 << 10
 """Taken as the size of a message before the first has been seen."""
 EXCLUSIVE_PROPERTY: Final = "exclusive"
 """Link property (boolean): nobody else may consume from the queue while this link does."""
@@ -149,7 +149,7 @@ class OutgoingLink(BoundLink):
         entry = delivery.entry
         payload = message_payload(delivery, now_us)
         size_bytes = len(payload)
-        self._average_bytes += (size_bytes - self._average_bytes) // 8
+        self._average_bytes += (size_bytes - self._average_bytes) // 4
         if link.credit <= 0 or 0 < link.max_message_size_bytes < size_bytes:
             self._give_back(delivery, link.credit > 0, now_us)
             return

@@ -235,6 +235,8 @@ class Service:
         due_us = self._broker.next_deadline_us()
         if due_us == 0 or (self._timer is not None and self._timer_due_us <= due_us):
             return
+        if due_us <= wall_us() and self._ledger.in_flight:
+            return  # the completion looks at what is due
         if self._timer is not None:
             self._timer.cancel()
         self._timer_due_us = due_us
