@@ -9,6 +9,7 @@ rounds, in events per second of processor time and of wall time.
 """
 
 import argparse
+import json
 import statistics
 import tempfile
 import time
@@ -143,21 +144,38 @@ def main() -> None:
     )
     command.add_argument("--messages", type=int, default=1_000_000)
     command.add_argument("--rounds", type=int, default=5)
+    command.add_argument("--quick", action="store_true", help="100,000 messages, 3 rounds")
+    command.add_argument("--json", action="store_true", help="one flat JSON object as the last line")
     options = command.parse_args()
+    messages, rounds = (100_000, 3) if options.quick else (options.messages, options.rounds)
     pa.set_cpu_count(1)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        events = write_events_file(folder, options.messages)
+        events = write_events_file(folder, messages)
         size = (folder / events_name(1)).stat().st_size
-        print(f"{events:,} events, {size:,} bytes, one process, median of {options.rounds}")
+        print(f"{events:,} events, {size:,} bytes, one process, median of {rounds}")
         print(f"{'decode .events to Arrow':<34}{'M events/s of CPU':>20}{'of wall time':>16}")
-        for name, work in (
-            (f"all {len(EVENTS_STRUCT)} columns", lambda: decode(folder, tuple(EVENTS_STRUCT.names))),
-            (f"{len(TEN_COLUMNS)} columns with message id", lambda: decode(folder, TEN_COLUMNS)),
-            ("record arrays only", lambda: touch(folder)),
-        ):
-            cpu, wall = measure(work, options.rounds)
+        measured: dict[str, int] = {"decode_events": events}
+        for name, key, work in _works(folder):
+            cpu, wall = measure(work, rounds)
             print(f"{name:<34}{cpu / 1e6:>20.1f}{wall / 1e6:>16.1f}", flush=True)
+            measured[f"{key}_events_per_cpu_s"], measured[f"{key}_events_per_s"] = round(cpu), round(wall)
+    if options.json:
+        print(json.dumps(measured))
+
+
+def _works(folder: Path) -> list[tuple[str, str, Callable[[], int]]]:
+    """(name for people, name in JSON, what to do)."""
+    every = tuple(EVENTS_STRUCT.names)
+    return [
+        (f"all {len(every)} columns", "decode_all_columns", lambda: decode(folder, every)),
+        (
+            f"{len(TEN_COLUMNS)} columns with message id",
+            "decode_ten_columns",
+            lambda: decode(folder, TEN_COLUMNS),
+        ),
+        ("record arrays only", "record_arrays", lambda: touch(folder)),
+    ]
 
 
 if __name__ == "__main__":
