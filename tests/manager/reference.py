@@ -142,7 +142,9 @@ class Reference:
                 message.transaction = None
                 message.state = UNBORN
                 if message.due_us <= self.now_us:
-                    message.state, message.order = AVAILABLE, self.next_rank()
+                    self._judge(place, message)
+                elif message.expired(self.now_us):
+                    self.end(place, message, Outcome.EXPIRED)
         for place in self.places.values():
             for message in self.of(place, transaction, GOT_IN_TRANSACTION):
                 self.settle(place, message, message.verb)

@@ -4,7 +4,6 @@ from typing import Final
 
 import numpy as np
 
-from postroom.ledger.block import Group, encode_groups
 from postroom.ledger.records import RecordType
 from postroom.manager import queues
 from postroom.manager.backlog import Backlog, Chunk
@@ -14,7 +13,7 @@ from postroom.manager.core import Core
 from postroom.manager.errors import QueueInUse
 from postroom.manager.placing import ended, take_out
 from postroom.manager.queue import Queue
-from postroom.manager.ranges import runs_of_array
+from postroom.manager.ranges import group_of_many
 from postroom.manager.transitions import step
 from postroom.model import numbers as n
 from postroom.model.codes import Outcome
@@ -104,7 +103,6 @@ def _end_chunk(core: Core, queue: Queue, chunk: Chunk, event: int) -> int:
     if len(rows):
         outcome = _OUTCOMES[event]
         queue.statistics.end_many(outcome, len(rows), int(rows["body_len"].sum(dtype=np.int64)))
-        ranges = runs_of_array(rows["serial"])
-        group = Group(int(queue.id), n.AVAILABLE, n.DELETED, outcome, 0, 0, 0, ranges)
-        core.ledger.record(_GROUP_EVENT, 0, queue.id, 0, 0, event, encode_groups([group]))
+        detail = group_of_many(int(queue.id), n.AVAILABLE, n.DELETED, outcome, rows["serial"])
+        core.ledger.record(_GROUP_EVENT, 0, queue.id, 0, 0, event, detail)
     return len(rows)

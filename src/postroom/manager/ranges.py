@@ -4,6 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from postroom.ledger.records import GROUP
+
 
 def runs(serials: list[int]) -> list[tuple[int, int]]:
     """Serials as exact ranges (first, last), ascending: every integer in a range is one of them."""
@@ -21,10 +23,11 @@ def runs(serials: list[int]) -> list[tuple[int, int]]:
     return found
 
 
-def runs_of_array(serials: Any) -> list[tuple[int, int]]:
-    """The same for a numpy array."""
-    ordered = np.sort(serials)
+def group_of_many(queue: int, from_state: int, to_state: int, outcome: int, serials: Any) -> bytes:
+    """One encoded group (`records.GROUP` and its ranges) for a numpy array of serials."""
+    ordered = np.sort(serials.astype("<u8"))
     breaks = np.flatnonzero(np.diff(ordered) != 1)
     firsts = ordered[np.concatenate(([0], breaks + 1))]
     lasts = ordered[np.concatenate((breaks, [len(ordered) - 1]))]
-    return list(zip(firsts.tolist(), lasts.tolist(), strict=True))
+    head = GROUP.struct.pack(queue, len(firsts), from_state, to_state, outcome, 0, 0, 0, 0)
+    return bytes(head + np.column_stack((firsts, lasts)).tobytes())

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from postroom.ledger.block import Group, encode_groups
 from postroom.ledger.records import RecordType
 from postroom.manager import administration, queues
 from postroom.manager.backlog import ZONE_ENTRIES
@@ -19,7 +18,7 @@ from postroom.manager.memory import admit, note_unbodied
 from postroom.manager.options import QueueDefinition
 from postroom.manager.placing import ended, watch_expiry
 from postroom.manager.queue import Queue
-from postroom.manager.ranges import runs_of_array
+from postroom.manager.ranges import group_of_many
 from postroom.manager.returning import delay
 from postroom.manager.statistics import slot_of
 from postroom.manager.transitions import allowed, step
@@ -108,9 +107,9 @@ def _lose(core: Core, lost: list[tuple[int, int, Any]]) -> None:
     for queue_id, state, serials in lost:
         core.queues_by_id[queue_id].statistics.ended[_LOST] += len(serials)
         for at in range(0, len(serials), CHUNK_ENTRIES):
-            ranges = runs_of_array(serials[at : at + CHUNK_ENTRIES])
-            group = Group(queue_id, state, n.DELETED, _LOST, 0, 0, 0, ranges)
-            core.ledger.record(_GROUP_EVENT, 0, queue_id, 0, 0, n.EVENT_RESTART, encode_groups([group]))
+            part = serials[at : at + CHUNK_ENTRIES]
+            detail = group_of_many(queue_id, state, n.DELETED, _LOST, part)
+            core.ledger.record(_GROUP_EVENT, 0, queue_id, 0, 0, n.EVENT_RESTART, detail)
             core.ledger.boundary()
 
 
