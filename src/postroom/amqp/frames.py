@@ -202,10 +202,6 @@ class FrameDecoder:
         r = self._reader
         return r.data[r.pos : r.end]
 
-    def payload_bytes(self) -> i64:
-        """The length of :meth:`payload`, without copying it."""
-        return self._reader.end - self._reader.pos
-
 
 # --- writing
 
