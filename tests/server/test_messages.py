@@ -1,8 +1,8 @@
 """Messages through the broker with Qpid Proton: modes, outcomes, browsing, large ones, relay."""
 
 import pytest
-from proton import Delivery, Endpoint, Message
-from proton.reactor import AtLeastOnce, AtMostOnce, Copy, LinkOption
+from proton import Delivery, Endpoint, Message, symbol, ulong
+from proton.reactor import AtLeastOnce, AtMostOnce, Copy, LinkOption, Selector
 from proton.utils import BlockingConnection, BlockingReceiver, LinkDetached, SendException
 
 from postroom.amqp.performatives import Source, Target
@@ -268,12 +268,25 @@ def test_reserved_names_are_not_created(connection: BlockingConnection, address:
 def test_topics_are_refused(connection: BlockingConnection, queue: str) -> None:
     class Topic(LinkOption):
         def apply(self, link: object) -> None:
-            from proton import symbol
-
             link.target.capabilities.put_object(symbol("topic"))  # type: ignore[attr-defined]
 
     with pytest.raises(LinkDetached, match="amqp:not-implemented"):
         connection.create_sender(queue, options=Topic())
+
+
+def test_selectors_are_refused(connection: BlockingConnection, queue: str) -> None:
+    with pytest.raises(LinkDetached, match="amqp:not-implemented"):
+        connection.create_receiver(queue, options=Selector("colour = 'red'"))
+
+
+def test_delayed_delivery(broker: BrokerThread, connection: BlockingConnection, queue: str) -> None:
+    sender = connection.create_sender(queue)
+    far = Message(body="far", durable=True, annotations={symbol("x-opt-delivery-delay"): ulong(3_600_000)})
+    near = Message(body="near", durable=True, annotations={symbol("x-opt-delivery-delay"): ulong(1)})
+    sender.send(far)
+    sender.send(near)
+    assert take(connection.create_receiver(queue)) == "near"
+    broker.wait_until(lambda b: b.manager.queues[queue].statistics.depth == 1)
 
 
 def test_a_large_message_over_the_limit_detaches_its_link_only(queue: str) -> None:

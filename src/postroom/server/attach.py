@@ -26,6 +26,7 @@ from postroom.server.outgoing import OutgoingLink
 from postroom.server.terminus import (
     check_capabilities,
     check_distribution_mode,
+    check_filter,
     granted_source,
     granted_target,
     is_copy,
@@ -114,6 +115,7 @@ def _grant_outgoing(binding: "ConnectionBinding", link: SenderLink, attach: Atta
         raise AmqpError(INVALID_FIELD, f"link {link.name!r} has no source to receive from")
     check_capabilities(source.capabilities)
     check_distribution_mode(source)
+    check_filter(source)
     timeout_s = binding.broker.config.limits.suspended_timeout_s
     if source.address == MANAGEMENT_ADDRESS and not source.dynamic:
         granted = granted_source(source, MANAGEMENT_ADDRESS, timeout_s)

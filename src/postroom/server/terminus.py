@@ -14,6 +14,7 @@ from postroom.amqp.termini import (
     EXPIRY_NEVER,
     EXPIRY_SESSION_END,
 )
+from postroom.amqp.types import Described
 
 OUTCOMES: Final = [
     "amqp:accepted:list",
@@ -23,6 +24,8 @@ OUTCOMES: Final = [
 ]
 """Every outcome of part 3, section 3.4: a source here knows what to do with each."""
 
+SELECTOR_NAME: Final = "apache.org:selector-filter:string"
+SELECTOR_CODE: Final = 0x0000468C00000004
 EXPIRY_POLICIES: Final = (EXPIRY_LINK_DETACH, EXPIRY_SESSION_END, EXPIRY_CONNECTION_CLOSE, EXPIRY_NEVER)
 QUEUE_CAPABILITIES: Final = ("queue", "temporary-queue")
 TOPIC_CAPABILITIES: Final = ("topic", "temporary-topic", "shared", "global")
@@ -82,6 +85,16 @@ def check_distribution_mode(source: Source) -> None:
             f"distribution-mode {source.distribution_mode!r} is neither move nor copy",
             {"invalid-field": "source.distribution-mode"},
         )
+
+
+def check_filter(source: Source) -> None:
+    """Raises `AmqpError` where the client wants a selector: without it, it would take what isn't meant for
+    it.
+    """
+    for key, wanted in (source.filter or {}).items():
+        descriptor = wanted.descriptor if isinstance(wanted, Described) else None
+        if key == SELECTOR_NAME or descriptor in (SELECTOR_NAME, SELECTOR_CODE):
+            raise AmqpError(NOT_IMPLEMENTED, "selectors are not there yet: attach without a selector filter")
 
 
 def check_capabilities(capabilities: list[str]) -> None:
