@@ -25,7 +25,7 @@ from postroom.client import ConnectionFactory, Message
 
 OUT = Path(__file__).resolve().parent / "out"
 EXIT_DIFFERENT = 4
-PIPED_WIDTH = 130
+PIPED_WIDTH = 150
 BEAT_S = 1.0
 
 

@@ -27,12 +27,12 @@ SHOWN = [
 Row = dict[str, Any]
 CHOICES: list[tuple[str, Callable[[Row], bool]]] = [
     ("the large order", lambda row: row["message_id"] == "order-large"),
-    ("came back from a crashed consumer", lambda row: row["queue"] == "orders" and row["delivery_count"] > 0),
+    ("the crashed consumer had it", lambda row: row["queue"] == "orders" and row["delivery_count"] > 0),
     ("rejected", lambda row: row["outcome"] == "dead_lettered"),
     ("its dead letter", lambda row: row["queue"] == "payments.dead"),
-    ("nobody wanted it in time", lambda row: row["outcome"] == "expired"),
-    ("lost: not persistent", lambda row: row["outcome"] == "lost"),
-    ("accepted before the kill, consumed after it", lambda row: row["message_id"] == "storm-0"),
+    ("too late", lambda row: row["outcome"] == "expired"),
+    ("not persistent", lambda row: row["outcome"] == "lost"),
+    ("outlived the kill", lambda row: row["message_id"] == "storm-0"),
 ]
 
 

@@ -35,7 +35,8 @@ CRASH_HELD, CRASH_DONE = 30, 12
 PAYMENTS, BAD_PAYMENT_EVERY = 100, 10
 OFFERS, OFFER_TTL_MS = 40, 200
 TELEMETRY, TELEMETRY_READ = 500, 200
-STORM = 3_000
+STORM = 10_000
+KILL_AFTER_S = 0.003  # long enough for the next messages to be under way
 DRAIN_S = 5.0
 BLOB_BYTES = 5 * 1024 * 1024
 
@@ -68,7 +69,7 @@ class Story:
         """Receive and accept with our own client; without a count, all that there is."""
         messages: list[Message] = []
         with self.session(AcknowledgeMode.AUTO) as session:
-            consumer = session.create_consumer(queue, prefetch=100 if count is None else 0)
+            consumer = session.create_consumer(queue, prefetch=1_000 if count is None else 0)
             while count is None or len(messages) < count:
                 message = consumer.receive_no_wait()
                 if message is None:
@@ -231,7 +232,7 @@ class Story:
             await producer.send(Message(message_id, message_id=message_id))
             accepted.add(message_id)
             if len(accepted) == STORM // 3:
-                self.broker.kill()
+                asyncio.get_running_loop().call_later(KILL_AFTER_S, self.broker.kill)
 
         connection = await aio.ConnectionFactory(self.broker.url).create_connection()
         producer = await (await connection.create_session()).create_producer("storm")
