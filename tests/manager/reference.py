@@ -38,6 +38,10 @@ class Message:
         return self.expiry_us != 0 and self.expiry_us <= now_us
 
 
+def _is_gone(holder: object) -> bool:
+    return getattr(holder, "closed", False) or getattr(holder, "suspended", False)
+
+
 @dataclass
 class Place:
     """One queue."""
@@ -154,7 +158,7 @@ class Reference:
             for message in self.of(place, transaction, PUT_IN_TRANSACTION):
                 self.end(place, message, Outcome.ROLLED_BACK)
             for message in self.of(place, transaction, GOT_IN_TRANSACTION):
-                if message.settled or getattr(message.holder, "closed", False):
+                if message.settled or _is_gone(message.holder):
                     self.come_back(place, message, True, True, True)
                 else:
                     message.state, message.transaction = HELD, None

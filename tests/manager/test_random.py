@@ -14,7 +14,7 @@ from postroom.manager.transaction import Transaction
 from postroom.model.codes import Outcome
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.reference import GOT_IN_TRANSACTION, HELD, Message, Place, Reference
-from tests.manager.world import MS, recount
+from tests.manager.world import MS, TestSink, recount
 
 QUEUES = st.sampled_from(["plain", "strict", "dead"])
 SMALL = ManagerOptions(
@@ -96,7 +96,7 @@ class RandomUse(RuleBasedStateMachine):
         self.world.credit(data.draw(st.sampled_from(self.consumers)), credit, drain)
         self._rest()
 
-    @precondition(lambda self: any(consumer.held for consumer in self.consumers))
+    @precondition(lambda self: any(c.held and not c.suspended for c in self.consumers))
     @rule(
         data=st.data(),
         verb=st.sampled_from(["accept", "accept", "release", "fail", "reject"]),
@@ -104,7 +104,7 @@ class RandomUse(RuleBasedStateMachine):
         settled=st.booleans(),
     )
     def settle(self, data: st.DataObject, verb: str, within: bool, settled: bool) -> None:
-        consumer = data.draw(st.sampled_from([c for c in self.consumers if c.held]))
+        consumer = data.draw(st.sampled_from([c for c in self.consumers if c.held and not c.suspended]))
         entry = data.draw(st.sampled_from(self.world.held(consumer)))
         transaction = self.transactions[-1] if within and self.transactions else None
         self._say(verb, consumer, entry, -1 if settled else 1, transaction)
@@ -138,11 +138,22 @@ class RandomUse(RuleBasedStateMachine):
     def _close(self, consumer: Consumer, lost: bool) -> None:
         self.consumers.remove(consumer)
         held = self.world.held(consumer)
+        lost = lost or consumer.suspended
         self.world.close(consumer, lost)
         for entry in sorted(held, key=lambda e: (-e.place, -e.ordinal)):
             place, message = self._message(entry)
             charged = lost and place.name == "strict"
             self.reference.come_back(place, message, charged, lost, False)
+        self._rest()
+
+    @precondition(lambda self: self.consumers)
+    @rule(data=st.data(), timeout_ms=st.sampled_from([3, 10_000]))
+    def suspend_or_resume(self, data: st.DataObject, timeout_ms: int) -> None:
+        consumer = data.draw(st.sampled_from(self.consumers))
+        if consumer.suspended:
+            self.world.manager.resume_consumer(consumer, TestSink(), self.world.now_us)
+        else:
+            assert self.world.manager.suspend_consumer(consumer, timeout_ms * MS, self.world.now_us)
         self._rest()
 
     @precondition(lambda self: len(self.transactions) < 2)
@@ -166,8 +177,19 @@ class RandomUse(RuleBasedStateMachine):
     @rule(ms=st.sampled_from([1, 2, 5, 30]))
     def wait(self, ms: int) -> None:
         self.world.now_us += ms * MS
+        self._let_suspended_go()
         self.reference.pass_time(self.world.now_us)
         self._rest()
+
+    def _let_suspended_go(self) -> None:
+        """Links that were not resumed in time are lost."""
+        self.reference.now_us = self.world.now_us
+        for consumer in list(self.consumers):
+            if consumer.suspended and consumer.suspended_until_us <= self.world.now_us:
+                self.consumers.remove(consumer)
+                for entry in sorted(self.world.held(consumer), key=lambda e: (-e.place, -e.ordinal)):
+                    place, message = self._message(entry)
+                    self.reference.come_back(place, message, place.name == "strict", True, False)
 
     @rule(name=QUEUES)
     def purge(self, name: str) -> None:

@@ -1,9 +1,11 @@
 """Expiry, unborn messages, redelivery delay and limit, dead letters."""
 
+import json
+
 import pytest
 
 from postroom.manager.options import ManagerOptions
-from postroom.model.codes import Outcome
+from postroom.model.codes import Event, Outcome
 from tests.manager.world import MS, World
 
 
@@ -194,6 +196,8 @@ def test_rejected_goes_to_the_dead_letter_queue_with_its_error(world: World) -> 
         "x-opt-dead-letter-description": "no such order",
         "x-opt-dead-letter-queue": "q",
     }
+    ended = [i for i, row in enumerate(world.transitions) if row["event"] == Event.DEAD_LETTER]
+    assert json.loads(world.details[ended[0]]) == {"condition": "app:bad", "description": "no such order"}
     (entry,) = dead.held
     assert (entry.priority, entry.delivery_count) == (7, 0)
 
@@ -260,3 +264,13 @@ def test_one_turn_ends_a_bounded_number_of_expired_entries() -> None:
     assert world.manager.next_deadline_us() <= world.now_us
     world.turn()
     assert queue.statistics.ended[Outcome.EXPIRED] == 175
+
+
+def test_dead_letters_find_room_even_when_no_queue_may_be_created() -> None:
+    world = World(ManagerOptions(max_queues=1))
+    queue = world.queue(dead_letter_queue="dead")
+    world.put(queue)
+    consumer = world.consumer(queue, credit=1)
+    world.turn()
+    world.manager.reject(consumer, world.held(consumer)[0], "c" * 5000, "\ud800", world.now_us)
+    assert world.manager.queue("dead").statistics.current == 1

@@ -2,9 +2,10 @@
 
 import re
 
+from tools import life_cycle_docs
+
 from postroom.model.codes import Event
 from postroom.model.lifecycle import rows
-from tools import life_cycle_docs
 
 
 def test_the_listing_is_up_to_date() -> None:

@@ -1,0 +1,10 @@
+"""The queue manager: queues, those who put and take, and every rule between them.
+
+Pure: no loop, socket, file, thread, clock or randomness. Time is an argument, effects are returned
+(`effects.Effects`), events go to the ledger's block builder. It knows nothing of AMQP frames or files.
+
+Public: `manager.QueueManager`; `options.ManagerOptions`, `QueueDefinition`, `ConsumerOptions`;
+`effects.Effects`, `Sink`, `Delivery`, `Fetch`, `PRESETTLED`; `consumer.Producer`, `Consumer`;
+`queue.Queue`; `entry.Entry`; `transaction.Transaction`; `upload.Upload`; `statistics.Statistics`;
+`errors.ManagerError` and its subclasses.
+"""

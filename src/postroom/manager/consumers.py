@@ -84,11 +84,21 @@ def set_credit(core: Core, consumer: Consumer, credit: i64, drain: bool) -> None
     if consumer.closed or consumer.suspended:
         return
     consumer.credit = credit
-    consumer.drain = drain
     if not consumer.browse:
+        _set_draining(consumer, drain)
         refresh(core, consumer)
+    consumer.drain = drain
     if credit > 0 or drain:
         dispatch(core, consumer.queue)
+
+
+def _set_draining(consumer: Consumer, drain: bool) -> None:
+    if drain != consumer.drain:
+        if drain:
+            consumer.queue.draining.append(consumer)
+        else:
+            consumer.queue.draining.remove(consumer)
+    consumer.drain = drain
 
 
 def held_in_order(consumer: Consumer, last_first: bool) -> list[Entry]:
@@ -105,7 +115,8 @@ def close_consumer(core: Core, consumer: Consumer, lost: bool) -> None:
     queue = consumer.queue
     consumer.closed = True
     consumer.credit = 0
-    consumer.drain = False
+    if not consumer.browse:
+        _set_draining(consumer, False)
     core.consumers -= 1
     if consumer.suspended:
         core.suspended -= 1
@@ -153,7 +164,7 @@ def suspend_consumer(core: Core, consumer: Consumer, timeout_us: i64) -> bool:
     consumer.suspended = True
     consumer.suspended_until_us = core.now_us + min(timeout_us, longest)
     consumer.credit = 0
-    consumer.drain = False
+    _set_draining(consumer, False)
     core.suspended += 1
     refresh(core, consumer)
     for entry in held_in_order(consumer, False):

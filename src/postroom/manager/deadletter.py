@@ -1,5 +1,6 @@
 """What can't be delivered: rejected entries, and those over the redelivery limit."""
 
+import json
 from typing import Final
 
 from postroom.manager import queues
@@ -14,6 +15,9 @@ REASON_KEY: Final = "x-opt-dead-letter-reason"
 DESCRIPTION_KEY: Final = "x-opt-dead-letter-description"
 ORIGIN_KEY: Final = "x-opt-dead-letter-queue"
 
+MAX_REASON_CHARS: Final = 1024
+"""Of a reason and of its description, each; what a client says beyond that is cut off."""
+
 OVER_LIMIT: Final = "postroom:redelivery-limit-exceeded"
 
 
@@ -26,18 +30,26 @@ def over_limit(entry: Entry) -> bool:
 def dead_letter(core: Core, entry: Entry, reason: str, description: str) -> None:
     """Send an entry that is in no order to its queue's dead-letter queue, or discard it if there is none.
 
-    The reason goes along as annotations while the new entry is in memory.
+    The reason is written to the ledger with the event that ends the entry; the new entry has it as
+    annotations while it is in memory.
     """
+    reason, description = reason[:MAX_REASON_CHARS], description[:MAX_REASON_CHARS]
+    told = {"condition": reason, "description": description}
+    detail = json.dumps(told, ensure_ascii=False).encode("utf-8", "replace")
     target = queues.target(core, entry.queue, entry.queue.definition.dead_letter_queue)
     if target is None:
-        step(core, entry, n.EVENT_DISCARD, 0, 0, None, 0)
+        step(core, entry, n.EVENT_DISCARD, 0, 0, None, 0, detail)
     else:
-        told: dict[str, object] = {REASON_KEY: reason, ORIGIN_KEY: entry.queue.name}
-        if description:
-            told[DESCRIPTION_KEY] = description
-        make_child(core, entry, target, n.EVENT_DEAD_LETTER, told)
-        step(core, entry, n.EVENT_DEAD_LETTER, 0, 0, None, 0)
+        make_child(core, entry, target, n.EVENT_DEAD_LETTER, _annotations(entry, reason, description))
+        step(core, entry, n.EVENT_DEAD_LETTER, 0, 0, None, 0, detail)
     ended(core, entry)
+
+
+def _annotations(entry: Entry, reason: str, description: str) -> dict[str, object]:
+    told: dict[str, object] = {REASON_KEY: reason, ORIGIN_KEY: entry.queue.name}
+    if description:
+        told[DESCRIPTION_KEY] = description
+    return told
 
 
 def dead_letter_over_limit(core: Core, entry: Entry) -> None:

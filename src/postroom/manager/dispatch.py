@@ -170,11 +170,11 @@ def _first_for(core: Core, queue: Queue, consumer: Consumer) -> Entry | None:
 
 def _finish_drains(core: Core, queue: Queue) -> None:
     """Consumers that drain and can get nothing more now have used their credit."""
-    if queue.fetching or queue.waits_for_durable or queue.pending:
+    if not queue.draining or queue.fetching or queue.waits_for_durable or queue.pending:
         return
-    for consumer in queue.consumers:
-        if consumer.drain:
-            consumer.credit = 0
-            consumer.drain = False
-            refresh(core, consumer)
-            core.effects.drained.append(consumer)
+    for consumer in queue.draining:
+        consumer.credit = 0
+        consumer.drain = False
+        refresh(core, consumer)
+        core.effects.drained.append(consumer)
+    queue.draining.clear()

@@ -36,6 +36,7 @@ class Queue:
         self.ready: list[Consumer] = []
         """Those who can take a delivery now, in turn."""
         self.turn: i64 = 0
+        self.draining: list[Consumer] = []
         self.browsers: list[Consumer] = []
         self.exclusive_consumer: Consumer | None = None
 

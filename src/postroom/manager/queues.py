@@ -55,10 +55,15 @@ def create(core: Core, definition: QueueDefinition) -> Queue:
             f"queue {definition.name!r} can't be created: {core.options.max_queues} queues are the limit "
             "(max_queues)"
         )
-    queue = register(core, int(core.next_queue_id), definition)
-    _write(core, queue)
+    queue = _make(core, definition)
     if definition.auto_created:
         core.set_alarm(queue, core.now_us + core.options.auto_created_idle_ms * 1000)
+    return queue
+
+
+def _make(core: Core, definition: QueueDefinition) -> Queue:
+    queue = register(core, int(core.next_queue_id), definition)
+    _write(core, queue)
     return queue
 
 
@@ -106,11 +111,13 @@ def remove(core: Core, queue: Queue) -> None:
 
 
 def target(core: Core, queue: Queue, name: str) -> Queue | None:
-    """Where ``queue`` sends its dead letters or expired entries: created if missing; None for "" or
-    itself."""
+    """Where ``queue`` sends its dead letters or expired entries; None for "" or itself.
+
+    It is created if missing, above every limit: what can be delivered nowhere must find room.
+    """
     if not name or name == queue.name:
         return None
     found = core.queues.get(name)
     if found is not None:
         return found
-    return create(core, replace(core.options.queue_defaults, name=name, auto_created=False))
+    return _make(core, replace(core.options.queue_defaults, name=name, auto_created=False))

@@ -32,12 +32,20 @@ def allowed(entry: Entry, event: i64) -> bool:
 
 
 def step(
-    core: Core, entry: Entry, event: i64, holder_kind: i64, holder: i64, owner: object | None, causes: i64
+    core: Core,
+    entry: Entry,
+    event: i64,
+    holder_kind: i64,
+    holder: i64,
+    owner: object | None,
+    causes: i64,
+    detail: bytes = b"",
 ) -> i64:
     """Move ``entry`` by ``event`` and return the event's position.
 
     ``holder_kind``, ``holder`` and ``owner`` say who holds it afterwards, if that state is held. ``causes``
-    are those left after the event; ``entry.due_us`` is written when it waits for a time.
+    are those left after the event; ``entry.due_us`` is written when it waits for a time. ``detail`` (JSON)
+    goes to the ledger with it.
     """
     state = entry.state
     kind = entry.holder_kind
@@ -61,20 +69,8 @@ def step(
         owner = None
     queue = entry.queue
     due_us = entry.due_us if to == n.DELAYED else 0
-    position = core.ledger.entry_event(
-        entry.serial,
-        queue.id,
-        event,
-        state,
-        to,
-        holder_kind,
-        holder,
-        outcome,
-        causes,
-        due_us,
-        delivery,
-        failure,
-        sent,
+    position = _write(
+        core, entry, event, to, holder_kind, holder, outcome, causes, due_us, delivery, failure, sent, detail
     )
     before = slot_of(state, kind, entry.causes)
     if to == n.DELETED:
@@ -92,6 +88,56 @@ def step(
     if held and kind == 0:
         entry.held_since = position
     return position
+
+
+def _write(
+    core: Core,
+    entry: Entry,
+    event: i64,
+    to: i64,
+    holder_kind: i64,
+    holder: i64,
+    outcome: i64,
+    causes: i64,
+    due_us: i64,
+    delivery: i64,
+    failure: i64,
+    sent: i64,
+    detail: bytes,
+) -> i64:
+    serial, queue, state = entry.serial, entry.queue.id, entry.state
+    if detail:
+        return core.ledger.entry_event_detail(
+            serial,
+            queue,
+            event,
+            state,
+            to,
+            holder_kind,
+            holder,
+            outcome,
+            causes,
+            due_us,
+            delivery,
+            failure,
+            sent,
+            detail,
+        )
+    return core.ledger.entry_event(
+        serial,
+        queue,
+        event,
+        state,
+        to,
+        holder_kind,
+        holder,
+        outcome,
+        causes,
+        due_us,
+        delivery,
+        failure,
+        sent,
+    )
 
 
 def acquire(core: Core, entry: Entry, holder: i64, owner: object) -> None:
