@@ -286,7 +286,7 @@ def test_delayed_delivery(broker: BrokerThread, connection: BlockingConnection, 
     sender.send(far)
     sender.send(near)
     assert take(connection.create_receiver(queue)) == "near"
-    broker.wait_until(lambda b: b.manager.queues[queue].statistics.depth == 1)
+    connection.wait(lambda: depth(broker, queue) == 1, timeout=15)
 
 
 def test_a_large_message_over_the_limit_detaches_its_link_only(queue: str) -> None:
