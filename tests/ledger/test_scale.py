@@ -1,6 +1,7 @@
 """A hundred thousand messages: the vectorised paths at sizes where they are taken, against arithmetic."""
 
 import shutil
+from functools import partial
 from pathlib import Path
 from random import Random
 from zlib import crc32
@@ -8,7 +9,8 @@ from zlib import crc32
 import numpy as np
 import pytest
 
-from postroom.ledger import Group, Ledger, LedgerOptions, changes, encode_groups
+from postroom.ledger import Group, Ledger, LedgerOptions, encode_groups, recovery
+from postroom.ledger.fold import fold_image
 from postroom.ledger.records import RecordType
 from postroom.ledger.recovered import PACKED_DTYPE
 from postroom.model.codes import Event, HolderKind, Outcome, State
@@ -94,7 +96,7 @@ def test_a_purge_of_everything_in_small_batches(
         ledger.builder.record(RecordType.GROUP_EVENT, 0, 0, 0, 0, Event.PURGE, encode_groups([group]))
     consume(ledger, left[1][0], 1)
     ledger.close()
-    monkeypatch.setattr(changes, "BATCH_ROWS", 4096)
+    monkeypatch.setattr(recovery, "fold_image", partial(fold_image, batch_rows=4096))
     again = Ledger.open(folder, OPTIONS, START_US, maintenance="manual")
     again.close()
     pieces = backlog_of(again)

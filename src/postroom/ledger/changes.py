@@ -6,8 +6,11 @@ from typing import Final
 import numpy as np
 
 from postroom.ledger.dictionary import SETS, records_from
+from postroom.ledger.errors import LedgerCorrupt
+from postroom.ledger.expand import ExpandError, parse_groups
+from postroom.ledger.files import events_name
 from postroom.ledger.image import EventsImage
-from postroom.ledger.layout import GROUP_DTYPE, RANGE_DTYPE, TRANSITION_DTYPE, Array
+from postroom.ledger.layout import Array
 from postroom.ledger.records import RecordType
 from postroom.model.codes import State
 
@@ -19,9 +22,6 @@ HELD_STATES: Final = (
 )
 IS_HELD: Final = np.isin(np.arange(256), HELD_STATES)
 """By state: whether a holder must confirm."""
-
-BATCH_ROWS: Final = 1 << 20
-"""Changes folded at a time: bounds the memory of a purge of millions."""
 
 _GROUP_TYPES: Final = (int(RecordType.GROUP_EVENT), int(RecordType.DECISION))
 
@@ -37,85 +37,101 @@ class Changes:
         self.ordinals = ordinals
         """Place in the expansion of a group record; None if every row is an entry event (all 0)."""
 
-    def ordinals_at(self, indexes: Array) -> Array:
+    def ordinals_at(self, indexes: Array | slice) -> Array:
         if self.ordinals is None:
-            return np.zeros(len(indexes), np.uint32)
+            return np.zeros(len(self.rows), np.uint32)[indexes]
         return self.ordinals[indexes]
 
 
-def change_batches(image: EventsImage) -> Iterator[Changes]:
-    """All entry changes of a file in order, at most about BATCH_ROWS at a time."""
-    transitions = image.own_transitions()
+def change_batches(image: EventsImage, batch_rows: int) -> Iterator[Changes]:
+    """All entry changes of a file in order, at most about `batch_rows` at a time. Raises LedgerCorrupt."""
     grouped = (image.own_types == _GROUP_TYPES[0]) | (image.own_types == _GROUP_TYPES[1])
-    for start, end in _spans(transitions, grouped, image.names):
-        batch = _changes(transitions[start:end], grouped[start:end], image.names)
-        if len(batch.rows):
-            yield batch
-
-
-def _spans(transitions: Array, grouped: Array, names: memoryview) -> Iterator[tuple[int, int]]:
-    """Runs of transitions that expand to at most BATCH_ROWS rows, or are one record."""
+    transitions = image.own_transitions()
+    if not grouped.any():
+        for start in range(0, len(transitions), batch_rows):
+            yield Changes(transitions[start : start + batch_rows], None)
+        return
+    try:
+        expansion = _Expansion(transitions[grouped], image.names)
+    except ExpandError as error:
+        raise LedgerCorrupt(events_name(image.file_number), 0, str(error)) from error
     sizes = np.ones(len(transitions), np.int64)
-    for at in np.flatnonzero(grouped).tolist():
-        sizes[at] = _expanded_count(transitions[at], names)
+    sizes[grouped] = expansion.sizes
+    first_record = np.cumsum(grouped) - grouped
+    for start, end in _spans(sizes, batch_rows):
+        records = (int(first_record[start]), int(first_record[end - 1] + grouped[end - 1]))
+        if end - start == 1 and grouped[start]:
+            yield from expansion.alone(records[0], batch_rows)
+        else:
+            singles = transitions[start:end][~grouped[start:end]]
+            yield _merged(singles, expansion.rows_of(*records))
+
+
+def _spans(sizes: Array, batch_rows: int) -> Iterator[tuple[int, int]]:
+    """Runs of records that expand to at most `batch_rows` rows, or are one record."""
     ends = np.cumsum(sizes)
     start, done = 0, 0
     while start < len(sizes):
-        end = max(start + 1, int(np.searchsorted(ends, done + BATCH_ROWS, "right")))
+        end = max(start + 1, int(np.searchsorted(ends, done + batch_rows, "right")))
         yield start, end
         start, done = end, int(ends[end - 1])
 
 
-def _changes(transitions: Array, grouped: Array, names: memoryview) -> Changes:
-    if not grouped.any():
-        return Changes(transitions, None)
-    rows = transitions[~grouped]
-    pieces, ordinals = [rows], [np.zeros(len(rows), np.uint32)]
-    for record in transitions[grouped]:
-        expanded = _expand(record, names)
-        pieces.append(expanded)
-        ordinals.append(np.arange(len(expanded), dtype=np.uint32))
-    joined, ordinal = np.concatenate(pieces), np.concatenate(ordinals)
-    order = np.argsort(joined["position"], kind="stable")
-    return Changes(joined[order], ordinal[order])
+def _merged(singles: Array, expanded: Changes) -> Changes:
+    rows = np.concatenate([singles, expanded.rows])
+    ordinals = np.concatenate([np.zeros(len(singles), np.uint32), expanded.ordinals_at(slice(None))])
+    order = np.argsort(rows["position"], kind="stable")
+    return Changes(rows[order], ordinals[order])
 
 
-def _groups(record: Array, names: memoryview) -> Iterator[tuple[Array, Array]]:
-    """The (group, ranges) of a GROUP_EVENT or DECISION."""
-    start = int(record["detail_offset"])
-    end = start + int(record["detail_len"])
-    while start < end:
-        group = np.frombuffer(names, GROUP_DTYPE, 1, start)[0]
-        start += GROUP_DTYPE.itemsize
-        ranges = np.frombuffer(names, RANGE_DTYPE, int(group["range_count"]), start)
-        start += ranges.nbytes
-        yield group, ranges
+class _Expansion:
+    """The group records of a file, spelled out piece by piece."""
+
+    def __init__(self, records: Array, names: memoryview) -> None:
+        self._records = records
+        self._groups = parse_groups(records, np.frombuffer(names, np.uint8))
+        counts = self._groups.last - self._groups.first + 1
+        self._ends = np.cumsum(counts)
+        """Rows up to and including each range."""
+        self.sizes = np.bincount(self._groups.record, weights=counts, minlength=len(records)).astype(np.int64)
+        """Rows of each record."""
+        self._record_ends = np.cumsum(self.sizes)
+
+    def rows_of(self, first: int, end: int) -> Changes:
+        """The rows of records first to end (excluded)."""
+        return self._rows(self._before(first), self._before(end))
+
+    def alone(self, record: int, batch_rows: int) -> Iterator[Changes]:
+        """The rows of one record, which may be many."""
+        start, end = self._before(record), self._before(record + 1)
+        for low in range(start, end, batch_rows):
+            yield self._rows(low, min(low + batch_rows, end))
+
+    def _before(self, record: int) -> int:
+        return int(self._record_ends[record - 1]) if record else 0
+
+    def _rows(self, low: int, high: int) -> Changes:
+        groups = self._groups
+        row = np.arange(low, high)
+        range_of = np.searchsorted(self._ends, row, "right")
+        record = groups.record[range_of]
+        rows = self._records[record]
+        rows["serial"] = groups.last[range_of] - (self._ends[range_of] - 1 - row)
+        group = groups.groups[groups.group[range_of]]
+        for name in _GROUP_FIELDS:
+            rows[name] = group[name]
+        return Changes(rows, (row - (self._record_ends - self.sizes)[record]).astype(np.uint32))
 
 
-def _expanded_count(record: Array, names: memoryview) -> int:
-    return sum(int(_lengths(ranges).sum()) for _, ranges in _groups(record, names))
-
-
-def _lengths(ranges: Array) -> Array:
-    return np.asarray((ranges["last_serial"] - ranges["first_serial"]).astype(np.int64) + 1)
-
-
-def _expand(record: Array, names: memoryview) -> Array:
-    """One row for each entry of a GROUP_EVENT or DECISION."""
-    pieces = [_expand_group(record, group, ranges) for group, ranges in _groups(record, names)]
-    return np.concatenate(pieces) if pieces else np.empty(0, TRANSITION_DTYPE)
-
-
-def _expand_group(record: Array, group: Array, ranges: Array) -> Array:
-    lengths = _lengths(ranges)
-    rows = np.empty(int(lengths.sum()), TRANSITION_DTYPE)
-    rows[:] = record
-    before = np.cumsum(lengths) - lengths
-    within = np.arange(len(rows)) - np.repeat(before, lengths)
-    rows["serial"] = np.repeat(ranges["first_serial"], lengths) + within.astype(np.uint64)
-    for name in ("queue", "from_state", "to_state", "outcome", "causes", "delivery_delta", "failure_delta"):
-        rows[name] = group[name]
-    return rows
+_GROUP_FIELDS: Final = (
+    "queue",
+    "from_state",
+    "to_state",
+    "outcome",
+    "causes",
+    "delivery_delta",
+    "failure_delta",
+)
 
 
 def routing_sets(image: EventsImage) -> dict[int, Array]:

@@ -67,7 +67,7 @@ class LiveBodies:
                 by_file.setdefault(file_number, []).append(indexes)
         for file_number, parts in by_file.items():
             indexes = np.unique(np.concatenate(parts)) if len(parts) > 1 else parts[0]
-            pieces.append(_arrival_wants(self._source(file_number)[indexes]))
+            pieces.append(_arrival_wants(self._source(file_number), indexes))
         pieces.append(_chunk_wants(self._state))
         wants = np.concatenate(pieces)
         wants = wants[(wants["key"] >= first) & (wants["key"] <= last)]
@@ -109,9 +109,10 @@ def _explicit_wants(state: FoldState) -> Array:
     return _wants(rows["body_serial"], rows["body_offset"], rows["body_len"])
 
 
-def _arrival_wants(arrivals: Array) -> Array:
-    rows = arrivals[is_stored(arrivals["flags"])]
-    return _wants(rows["position"], rows["body_offset"], rows["body_len"])
+def _arrival_wants(arrivals: Array, indexes: Array) -> Array:
+    indexes = indexes[is_stored(arrivals["flags"][indexes])]
+    columns = (arrivals[name][indexes] for name in ("position", "body_offset", "body_len"))
+    return _wants(*columns)
 
 
 def _chunk_wants(state: FoldState) -> Array:

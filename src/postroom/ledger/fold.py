@@ -32,12 +32,16 @@ _DELETED: Final = int(State.DELETED)
 _AVAILABLE: Final = int(State.AVAILABLE)
 
 
-def fold_image(state: FoldState, image: EventsImage, source: Arrivals) -> None:
+BATCH_ROWS: Final = 1 << 20
+"""Changes folded at a time by recovery: bounds the memory of a purge of millions."""
+
+
+def fold_image(state: FoldState, image: EventsImage, source: Arrivals, batch_rows: int = BATCH_ROWS) -> None:
     """Apply one events file; `source` gives the arrivals of this and of earlier files."""
     state.needs.append(FileSpan(image.file_number, image.first_position, image.last_position))
     _fold_chunks(state, image)
     _add_arrivals(state, image)
-    for batch in change_batches(image):
+    for batch in change_batches(image, batch_rows):
         _apply(state, batch, source)
     _fold_dictionary(state, image)
     state.position = image.last_position

@@ -28,6 +28,9 @@ from postroom.ledger.state import FileSpan, FoldState
 KEPT_CHECKPOINTS: Final = 2
 """The newest, and the one before in case it is damaged."""
 
+BATCH_ROWS_BESIDE: Final = 1 << 15
+"""Changes folded at a time beside the broker: numpy keeps the interpreter for a step, so steps are short."""
+
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -213,7 +216,7 @@ class Maintenance:
         images = Images(self._disk, state)
         for number in sorted(one.span.number for one in self._history):
             if number > state.file_number:
-                fold_image(state, images.image(number), images.arrivals)
+                fold_image(state, images.image(number), images.arrivals, BATCH_ROWS_BESIDE)
         forget_unneeded(state)
         prune_chunks(state, images.arrivals)
         self._retire(state, images)
