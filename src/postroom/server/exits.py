@@ -17,7 +17,9 @@ class Exit(IntEnum):
     LOCKED = 4
     """Another process owns the data folder."""
     LEDGER_REFUSED = 5
-    """The ledger can't be opened: damaged, of another format, not readable."""
+    """The ledger is damaged, of another format, or not readable: at the start, or a body that was to be
+    read.
+    """
     LEDGER_FAILED = 6
     """A write or sync failed while running; nothing that waited for it was released. Start again to
     recover.

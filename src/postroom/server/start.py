@@ -12,7 +12,7 @@ import uvloop
 
 from postroom import __version__
 from postroom._build import compiled
-from postroom.ledger import Ledger, LedgerError, LedgerLocked, LedgerOptions
+from postroom.ledger import Ledger, LedgerError, LedgerFailed, LedgerLocked, LedgerOptions
 from postroom.manager.manager import QueueManager
 from postroom.server.assembly import define_queues, manager_options
 from postroom.server.broker import Broker
@@ -61,6 +61,12 @@ def make_broker(config: Config, ledger: Ledger) -> Broker:
     return broker
 
 
+def _exit_of(failure: BaseException) -> Exit:
+    if isinstance(failure, LedgerFailed):
+        return Exit.LEDGER_FAILED
+    return Exit.LEDGER_REFUSED if isinstance(failure, LedgerError) else Exit.FAILED
+
+
 def _tune_collector() -> None:
     """What lives since the start is not looked at again, and what a turn makes is rarely cyclic."""
     gc.freeze()
@@ -98,7 +104,7 @@ async def _run(config: Config, listeners: list[Listener], ledger: Ledger) -> Exi
         print(f"listening on amqp://{address}", flush=True)
     await service.ended.wait()
     if service.failure is not None:
-        return Exit.LEDGER_FAILED if isinstance(service.failure, LedgerError) else Exit.FAILED
+        return _exit_of(service.failure)
     log(logging.INFO, "stopping")
     await service.stop()
     log(logging.INFO, "stopped")
