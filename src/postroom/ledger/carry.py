@@ -4,7 +4,7 @@ import numpy as np
 
 from postroom.ledger.image import EventsImage
 from postroom.ledger.layout import Array
-from postroom.ledger.state import CARRIED_FILE, FoldState, find
+from postroom.ledger.state import CARRIED_FILE, FoldState, distinct, find
 
 _NAMES = (
     ("message_id_offset", "message_id_len"),
@@ -32,7 +32,7 @@ def carry(state: FoldState, retired: list[EventsImage]) -> None:
 def forget_unneeded(state: FoldState) -> None:
     """Files that no live entry refers to any more are needed no longer."""
     used = {file_number for file_number, _ in state.plain}
-    used.update(np.unique(state.file_of(state.explicit["serial"])).tolist())
+    used.update(distinct(state.file_of(state.explicit["serial"])).tolist())
     state.needs = [span for span in state.needs if span.number in used]
 
 

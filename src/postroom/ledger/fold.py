@@ -98,7 +98,7 @@ def _add_arrivals(state: FoldState, image: EventsImage) -> None:
     if len(single) == len(arrivals):
         return
     members = routing_sets(image)
-    for set_id in np.unique(sets[sets >= SET_BASE]).tolist():
+    for set_id in distinct(sets[sets >= SET_BASE]).tolist():
         indexes = np.flatnonzero(sets == set_id)
         for queue in members.get(set_id, ()):
             _add_entries(state, image, indexes, np.full(len(indexes), queue, np.uint32))
@@ -124,7 +124,7 @@ def _merge_plain(state: FoldState, file_number: int, indexes: Array, queues: Arr
     for queue in distinct_queues:
         own = indexes if len(distinct_queues) == 1 else indexes[queues == queue]
         old = state.plain.get((file_number, queue))
-        joined = own if old is None else np.union1d(old, own)
+        joined = own if old is None else np.sort(np.concatenate([old, own]))
         state.set_plain(file_number, queue, joined)
 
 
@@ -194,7 +194,7 @@ def _apply(state: FoldState, batch: Changes, source: Arrivals) -> None:
 def _take_plain(state: FoldState, keys: _Keys, files: Array, source: Arrivals) -> Array:
     """Remove the batch's entries from the plain ones; returns the index of each arrival, −1 if not plain."""
     found = np.full(len(files), -1, np.int64)
-    for file_number in np.unique(files[files >= 0]).tolist():
+    for file_number in distinct(files[files >= 0]).tolist():
         rows = np.flatnonzero(files == file_number)
         at = find(source(file_number)["position"], keys.serials[rows])
         rows, at = rows[at >= 0], at[at >= 0]
@@ -242,7 +242,7 @@ def _surviving_rows(
     queues = keys.queues[survives]
     was_explicit = explicit >= 0
     rows[was_explicit] = state.explicit[explicit[was_explicit]]
-    for file_number in np.unique(numbers[~was_explicit]).tolist():
+    for file_number in distinct(numbers[~was_explicit]).tolist():
         own = np.flatnonzero(numbers == file_number)
         rows[own] = rows_from_arrivals(source(file_number)[plain[own]], queues[own])
     return rows
@@ -289,7 +289,7 @@ def _settle(state: FoldState, rows: Array, source: Arrivals) -> None:
     plain = rows_are_plain(rows)
     back, explicit = rows[plain], [rows[~plain]]
     files = state.file_of(back["serial"])
-    for file_number in np.unique(files).tolist():
+    for file_number in distinct(files).tolist():
         own = back[files == file_number]
         at = find(source(file_number)["position"], own["serial"])
         _merge_plain(state, file_number, at[at >= 0], own["queue"][at >= 0])
@@ -299,7 +299,7 @@ def _settle(state: FoldState, rows: Array, source: Arrivals) -> None:
 
 def _totals_rows(state: FoldState, queues: Array) -> Array:
     """Indexes of the queues' rows in the totals; rows are made where there are none."""
-    missing = np.setdiff1d(queues, state.totals["queue"])
+    missing = queues[find(state.totals["queue"], queues) < 0]
     if len(missing):
         rows = np.zeros(len(missing), TOTAL_DTYPE)
         rows["queue"] = missing
@@ -342,7 +342,7 @@ def prune_chunks(state: FoldState, source: Arrivals) -> None:
     chunks = state.chunks
     if not len(chunks):
         return
-    serials = np.unique(chunks["serial"])
+    serials = distinct(chunks["serial"])
     live = live_bodies(state, serials, source)
     state.chunks = chunks[(chunks["serial"] == 0) | np.isin(chunks["serial"], live)]
 
@@ -354,7 +354,7 @@ def live_bodies(state: FoldState, serials: Array, source: Arrivals) -> Array:
     by_file: dict[int, list[Array]] = {}
     for (file_number, _), indexes in state.plain.items():
         by_file.setdefault(file_number, []).append(indexes)
-    for file_number in np.unique(files).tolist():
+    for file_number in distinct(files).tolist():
         own = serials[files == file_number]
         at = find(source(file_number)["position"], own)
         pieces = by_file.get(file_number, [])

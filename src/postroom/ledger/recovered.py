@@ -12,7 +12,7 @@ from postroom.ledger.dictionary import HOLDERS, PRODUCERS, QUEUES, SETS, Diction
 from postroom.ledger.fold import is_stored
 from postroom.ledger.layout import EXPLICIT_ROW, Array
 from postroom.ledger.records import ArrivalFlag
-from postroom.ledger.state import Arrivals, FoldState, rows_from_arrivals
+from postroom.ledger.state import Arrivals, FoldState, distinct, rows_from_arrivals
 from postroom.model.codes import HolderKind, State
 from postroom.model.packed import CHUNK_ENTRIES, PACKED_FIELDS
 
@@ -169,10 +169,10 @@ def _is_lost(rows: Array) -> Array:
 
 
 def _by_queue_and_state(rows: Array) -> Iterator[tuple[int, int, Array]]:
-    pairs = np.unique(rows[["queue", "state"]])
-    for queue, state in pairs.tolist():
-        own = (rows["queue"] == queue) & (rows["state"] == state)
-        yield queue, state, rows["serial"][own]
+    for queue in distinct(rows["queue"]).tolist():
+        on_queue = rows[rows["queue"] == queue]
+        for state in distinct(on_queue["state"]).tolist():
+            yield queue, state, on_queue["serial"][on_queue["state"] == state]
 
 
 def _backlog(state: FoldState, source: Arrivals, aside: list[Array]) -> Iterator[tuple[int, bytes]]:
@@ -199,7 +199,7 @@ def _backlog(state: FoldState, source: Arrivals, aside: list[Array]) -> Iterator
 
 def _distribute(rows: Array, columns: "dict[int, _Column]") -> None:
     packed = _pack(rows)
-    for priority in np.unique(packed["priority"]).tolist():
+    for priority in distinct(packed["priority"]).tolist():
         column = columns.setdefault(priority, _Column())
         column.add(packed[packed["priority"] == priority])
 

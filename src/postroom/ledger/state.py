@@ -109,7 +109,9 @@ class KeySpace:
 def distinct(values: Array) -> Array:
     """The different values, ascending; quick for small ones, which ids of queues are."""
     if not len(values) or values.max() >= _TABLE_LIMIT:
-        return np.unique(values)
+        # Not np.unique: its first call imports all of numpy.ma, a fifth of a second at every start.
+        ordered = np.sort(values)
+        return ordered[np.append(True, ordered[1:] != ordered[:-1])] if len(ordered) else ordered
     seen = np.zeros(int(values.max()) + 1, np.bool_)
     seen[values] = True
     return np.flatnonzero(seen).astype(values.dtype)
