@@ -5,6 +5,7 @@ import pytest
 from postroom.manager.backlog import Backlog
 from postroom.manager.consumer import Consumer
 from postroom.manager.entry import Entry
+from postroom.manager.memory import BodyMissing
 from postroom.manager.options import ManagerOptions, QueueDefinition
 from postroom.manager.queue import Queue
 from postroom.model.packed import CHUNK_ENTRIES, PACKED_BYTES
@@ -163,3 +164,14 @@ def test_returned_entries_stand_before_the_backlog() -> None:
         world.release(first, entry)
     world.consumer(queue, credit=10)
     assert world.turn() == [b"1", b"2", b"4", b"5", b"6", b"7", b"8", b"9"]
+
+
+def test_a_live_entry_without_its_body_stops_the_turn() -> None:
+    world = World(ManagerOptions(live_head=0, body_cache_bytes=0))
+    queue = world.queue()
+    world.put(queue, b"1")
+    world.turn()
+    world.consumer(queue, credit=1)
+    (fetch,) = world.manager.take_effects().fetches
+    with pytest.raises(BodyMissing, match="has a body of 1 bytes, but 0 were read"):
+        world.manager.fetched(fetch.entries, [b""], world.now_us)

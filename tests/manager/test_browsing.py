@@ -93,3 +93,17 @@ def test_bodies_of_a_batch_are_bounded_in_bytes() -> None:
     world.credit(browser, 100, drain=True)
     assert len(world.turn()) == 9
     assert world.fetches == 3
+
+
+def test_a_copy_whose_body_has_gone_meanwhile_is_left_out() -> None:
+    world = World(ManagerOptions(live_head=1, body_cache_bytes=0))
+    queue = world.queue()
+    for number in range(3):
+        world.put(queue, b"%d" % number)
+    world.turn()
+    browser = world.consumer(queue, browse=True)
+    world.credit(browser, 10, drain=True)
+    (fetch,) = world.manager.take_effects().fetches
+    world.manager.fetched(fetch.entries, [b"0", b"", b"2"], world.now_us)
+    assert world.turn() == [b"0", b"2"]
+    assert world.drained == [browser]

@@ -92,13 +92,16 @@ def _fetch(core: Core, queue: Queue, cursor: Cursor) -> None:
 
 
 def fetched(core: Core, consumer: "Consumer", entries: list[Entry], bodies: list[bytes]) -> None:
-    """Bodies of copies have come."""
+    """Bodies of copies have come; entries that ended meanwhile may have none any more."""
     cursor = consumer.cursor
     if cursor is None:
         return
     cursor.fetching = False
     for copy, body in zip(entries, bodies, strict=True):
-        copy.body = body
+        if len(body) == copy.body_len:
+            copy.body = body
+        else:  # the entry has ended meanwhile, and its body is gone
+            cursor.copies.remove(copy)
     if not consumer.closed:
         browse(core, consumer)
 

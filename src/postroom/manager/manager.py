@@ -29,7 +29,7 @@ from postroom.manager.core import Core
 from postroom.manager.effects import Effects, Rejected, Sink
 from postroom.manager.entry import Entry
 from postroom.manager.errors import ManagerError
-from postroom.manager.memory import keep_body
+from postroom.manager.memory import check_body, keep_body
 from postroom.manager.options import ConsumerOptions, ManagerOptions, QueueDefinition
 from postroom.manager.putting import refusal, store
 from postroom.manager.queue import Queue
@@ -463,6 +463,7 @@ def _take_bodies(core: Core, entries: list[Entry], bodies: list[bytes]) -> None:
     for entry, body in zip(entries, bodies, strict=True):
         entry.fetching = False
         if entry.state == n.AVAILABLE and entry.body is None:
+            check_body(entry, body)
             keep_body(core, entry, body)
             queue.unbodied -= 1
     core.woken.append(queue)

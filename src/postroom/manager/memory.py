@@ -45,6 +45,19 @@ def forget(core: Core, entry: Entry) -> None:
     entry.body = None
 
 
+class BodyMissing(Exception):
+    """A live entry's body is not what the ledger was given: a defect or damage that must not be delivered."""
+
+
+def check_body(entry: Entry, body: bytes) -> None:
+    """Raise BodyMissing unless ``body`` can be that of ``entry``, which is live."""
+    if len(body) != entry.body_len:
+        raise BodyMissing(
+            f"message {entry.serial} of queue {entry.queue.name!r} has a body of {entry.body_len} bytes, "
+            f"but {len(body)} were read; run postroom ledger verify"
+        )
+
+
 def keep_body(core: Core, entry: Entry, body: bytes) -> None:
     """A body has been read for an available entry."""
     if entry.body is None:
