@@ -75,6 +75,11 @@ class BrokerThread:
         assert self._loop is not None
         return asyncio.run_coroutine_threadsafe(ask(), self._loop).result(TIMEOUT_S)
 
+    def inbox_bytes(self) -> int:
+        """Read from the sockets and not yet looked at; to be asked on the broker's own thread."""
+        assert self._service is not None
+        return sum(connection.inbox_bytes for connection in self._service.sockets())
+
     def turn(self, command: Callable[[Broker, int], object]) -> None:
         """Give the broker a command, as a turn of its own."""
 

@@ -15,6 +15,7 @@ class MemoryLedger:
         self.builder = BlockBuilder()
         self.space_low = False
         self.held = held
+        self.behind = False
         self.maintenance_error: Exception | None = None
         self.completion_fd = os.eventfd(0, os.EFD_NONBLOCK)
         self.blocks: list[SealedParts] = []

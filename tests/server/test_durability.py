@@ -155,6 +155,18 @@ def test_a_disk_that_is_nearly_full_takes_no_new_messages_but_all_outcomes(held:
     held.peer.pump(lambda: receiver.unsettled_count == 0)
 
 
+def test_reading_stops_while_the_ledger_is_behind(held: Held) -> None:
+    link = held.peer.session().attach_sender("s", Source(), Target(address="q"))
+    held.peer.pump(lambda: link.attached and link.credit > 0)
+    held.broker.wait_until(lambda b: b.idle())
+    held.broker.call(lambda _: setattr(held.ledger, "behind", True))
+    delivery = link.send(PAYLOAD, b"1", False)
+    held.peer.flush()
+    held.broker.wait_until(lambda _: held.broker.inbox_bytes() > 0)
+    held.broker.call(lambda _: setattr(held.ledger, "behind", False))
+    held.peer.pump(lambda: delivery.settled)
+
+
 def test_reading_stops_while_too_much_waits_for_the_disk() -> None:
     ledger = MemoryLedger()
     limits = LimitsConfig(unsynced_bytes=64 << 10, inbox_bytes=16 << 10)

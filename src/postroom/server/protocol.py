@@ -40,7 +40,7 @@ class SocketConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._binding: ConnectionBinding | None = None
         self._inbox: deque[bytes] = deque()
-        self._inbox_bytes = 0
+        self.inbox_bytes = 0
         self._offset = 0
         self._paused = False
         self._ended = False
@@ -65,8 +65,8 @@ class SocketConnection(asyncio.Protocol):
             return
         was_empty = not self._inbox
         self._inbox.append(data)
-        self._inbox_bytes += len(data)
-        if self._inbox_bytes >= self._owner.limits.inbox_bytes and self._transport is not None:
+        self.inbox_bytes += len(data)
+        if self.inbox_bytes >= self._owner.limits.inbox_bytes and self._transport is not None:
             self._paused = True
             self._transport.pause_reading()
         if was_empty:
@@ -103,7 +103,7 @@ class SocketConnection(asyncio.Protocol):
             self._inbox.clear()
             return 0
         events = self._binding.receive(self._take(limit_bytes), monotonic_us(), wall_us())
-        if self._paused and self._inbox_bytes * 2 < self._owner.limits.inbox_bytes:
+        if self._paused and self.inbox_bytes * 2 < self._owner.limits.inbox_bytes:
             self._resume_reading()
         return events
 
@@ -156,7 +156,7 @@ class SocketConnection(asyncio.Protocol):
         else:
             piece = data[self._offset : self._offset + limit_bytes]
             self._offset += limit_bytes
-        self._inbox_bytes -= len(piece)
+        self.inbox_bytes -= len(piece)
         return piece
 
     def _resume_reading(self) -> None:

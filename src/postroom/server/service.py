@@ -38,6 +38,10 @@ class ServiceLedger(LedgerFace, Protocol):
     def completion_fd(self) -> int: ...
 
     @property
+    def behind(self) -> bool:
+        """Writing outruns sealing and compaction: nothing is to be taken in until they catch up."""
+
+    @property
     def maintenance_error(self) -> Exception | None: ...
 
     def read_bodies(self, wanted: list[tuple[int, int, int]]) -> list[bytes]: ...
@@ -84,6 +88,10 @@ class Service:
         for listener in self._listeners:
             await self._listen(listener)
         self.turns.schedule()
+
+    def sockets(self) -> list[SocketConnection]:
+        """Every connection."""
+        return list(self._sockets.values())
 
     def addresses(self) -> list[str]:
         """What is listened on, with the ports that the system chose."""
@@ -149,7 +157,9 @@ class Service:
     # Turns.
 
     def may_take_in(self) -> bool:
-        return self._broker.unsynced_bytes() < self.limits.unsynced_bytes and self.failure is None
+        if self.failure is not None or self._ledger.behind:
+            return False
+        return self._broker.unsynced_bytes() < self.limits.unsynced_bytes
 
     def end_turn(self) -> None:
         self._guarded(self._end_turn)
@@ -247,8 +257,11 @@ class Service:
         """Nothing has been written for a while: tell readers beside us that the last block is durable."""
         self._idle_timer = None
         self._watch_maintenance()
+        self.turns.go_on()
         if self.failure is None and self._broker.idle():
             self._guarded(self._ledger.mark_idle)
+        if self._ledger.behind:
+            self._idle_timer = self._loop.call_later(IDLE_S, self._on_idle)  # nothing else would look again
 
     def _watch_maintenance(self) -> None:
         error = self._ledger.maintenance_error
