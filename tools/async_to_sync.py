@@ -61,6 +61,8 @@ class Source:
     tree: ast.Module
     origins: dict[str, str] = field(default_factory=dict)
     """Where each name comes from: its module."""
+    modules: set[str] = field(default_factory=set)
+    """Those imported whole."""
     classes: list[ast.ClassDef] = field(default_factory=list)
     """Those to be generated: public, and with a coroutine."""
 
@@ -72,6 +74,8 @@ def read_source(name: str) -> Source:
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
             source.origins.update({alias.asname or alias.name: node.module for alias in node.names})
+        elif isinstance(node, ast.Import):
+            source.modules.update(alias.name for alias in node.names)
     for node in tree.body:
         for defined in names_defined(node):
             source.origins[defined] = f"{PACKAGE}.aio.{name}"
@@ -118,7 +122,9 @@ class Generator:
         ]
         own = {node.name for node in self.source.classes}
         for name in sorted(self.used - own):
-            if name in self.homes:
+            if name in self.source.modules:
+                lines.append(f"import {name}")
+            elif name in self.homes:
                 lines.append(f"from {PACKAGE}.sync.{self.homes[name]} import {name}")
             elif name in self.source.origins:
                 lines.append(f"from {self.source.origins[name]} import {name}")

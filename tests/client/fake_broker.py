@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import ssl
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -71,10 +72,11 @@ class FakeBroker:
         self.changed = asyncio.Event()
         self._clients: list[ClientConnection] = []
         self._server: asyncio.Server | None = None
+        self.tls: ssl.SSLContext | None = None
 
     async def __aenter__(self) -> FakeBroker:
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: Peer(self), "127.0.0.1", 0)
+        self._server = await loop.create_server(lambda: Peer(self), "127.0.0.1", 0, ssl=self.tls)
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -90,7 +92,7 @@ class FakeBroker:
     def url(self) -> str:
         assert self._server is not None
         port = self._server.sockets[0].getsockname()[1]
-        return f"amqp://127.0.0.1:{port}"
+        return f"{'amqps' if self.tls else 'amqp'}://127.0.0.1:{port}"
 
     async def connect(self, **options: Any) -> ClientConnection:
         """A client connected to this broker, closed with it at the latest."""

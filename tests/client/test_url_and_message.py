@@ -21,6 +21,7 @@ from postroom.client.url import BrokerUrl
         ("example.org:5673", BrokerUrl(host="example.org", port=5673)),
         ("amqp://[::1]:5673/", BrokerUrl(host="::1", port=5673)),
         ("amqp://ann:s%40fe@host", BrokerUrl(host="host", user="ann", password="s@fe")),
+        ("amqps://host", BrokerUrl(host="host", port=5671, tls=True)),
         ("amqp://ann@host", BrokerUrl(host="host", user="ann", password="")),
     ],
 )

@@ -8,6 +8,7 @@ import sys
 import uuid
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote
 
 from pattern import data_from_json, data_to_json
 
@@ -189,7 +190,7 @@ class Driver:
         self.producers: dict[tuple[str, bool], MessageProducer] = {}
 
     def connect(self, command: dict[str, Any]) -> dict[str, Any]:
-        user = f"{command['user']}:{command['password']}@" if "user" in command else ""
+        user = f"{quote(command['user'])}:{quote(command['password'])}@" if "user" in command else ""
         url = f"amqp://{user}{command['host']}:{command['port']}"
         self.connection = ConnectionFactory(url, client_id=command.get("container")).create_connection()
         self.session = self.connection.create_session(AcknowledgeMode.INDIVIDUAL)

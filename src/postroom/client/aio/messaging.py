@@ -16,6 +16,7 @@ The face without asyncio, :mod:`postroom.client.sync`, is generated from these f
 from __future__ import annotations
 
 import asyncio
+import ssl
 import uuid
 from types import TracebackType
 from typing import Final, TypeVar
@@ -33,6 +34,7 @@ from postroom.client.exceptions import (
     ConnectionLostException,
     IllegalStateException,
     JMSException,
+    JMSSecurityException,
     JMSTimeoutException,
 )
 from postroom.client.links import Receiving, Sending
@@ -59,11 +61,12 @@ P = TypeVar("P", MessageProducer, QueueBrowser)
 
 
 class ConnectionFactory:
-    """Makes connections to the broker at ``url``, ``amqp://[user[:password]@]host[:port]``.
+    """Makes connections to the broker at ``url``, ``amqp[s]://[user[:password]@]host[:port]``.
 
     ``client_id`` is the container id: the broker refuses a second connection with the same one. Where it is
-    None, one is made. Times are in seconds (None: no
-    limit) and milliseconds, as their names say. Raises ValueError for a URL that is none.
+    None, one is made. ``tls`` says whom to trust behind ``amqps://``; None: the certificates that the system
+    trusts. Times are in seconds (None: no limit) and milliseconds, as their names say. Raises ValueError for
+    a URL that is none.
     """
 
     def __init__(
@@ -75,6 +78,7 @@ class ConnectionFactory:
         request_timeout_s: float | None = DEFAULT_REQUEST_TIMEOUT_S,
         idle_timeout_ms: int = DEFAULT_IDLE_TIMEOUT_MS,
         max_frame_size_bytes: int = 64 * 1024,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._url = BrokerUrl.parse(url)
         self._client_id = client_id
@@ -82,6 +86,7 @@ class ConnectionFactory:
         self._request_timeout_s = request_timeout_s
         self._idle_timeout_ms = idle_timeout_ms
         self._max_frame_size_bytes = max_frame_size_bytes
+        self._tls = tls
 
     async def create_connection(self) -> Connection:
         """Connect, sign in and open.
@@ -105,7 +110,10 @@ class ConnectionFactory:
                 lambda: Transport(self._options(), self._client_id is not None),
                 self._url.host,
                 self._url.port,
+                ssl=(self._tls or ssl.create_default_context()) if self._url.tls else None,
             )
+        except ssl.SSLError as error:
+            raise JMSSecurityException(f"no TLS with {self._url}: {error}") from error
         except OSError as error:
             raise ConnectionLostException(f"can't connect to {self._url}: {error}") from error
         try:

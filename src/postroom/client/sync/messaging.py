@@ -5,6 +5,7 @@ Generated from aio/messaging.py by tools/async_to_sync.py: change that, and run 
 
 from __future__ import annotations
 
+import ssl
 from types import TracebackType
 
 from postroom.client.aio import messaging as aio
@@ -24,11 +25,12 @@ __all__ = ["Connection", "ConnectionFactory", "Session"]
 
 
 class ConnectionFactory:
-    """Makes connections to the broker at ``url``, ``amqp://[user[:password]@]host[:port]``.
+    """Makes connections to the broker at ``url``, ``amqp[s]://[user[:password]@]host[:port]``.
 
     ``client_id`` is the container id: the broker refuses a second connection with the same one. Where it is
-    None, one is made. Times are in seconds (None: no
-    limit) and milliseconds, as their names say. Raises ValueError for a URL that is none.
+    None, one is made. ``tls`` says whom to trust behind ``amqps://``; None: the certificates that the system
+    trusts. Times are in seconds (None: no limit) and milliseconds, as their names say. Raises ValueError for
+    a URL that is none.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class ConnectionFactory:
         request_timeout_s: float | None = DEFAULT_REQUEST_TIMEOUT_S,
         idle_timeout_ms: int = DEFAULT_IDLE_TIMEOUT_MS,
         max_frame_size_bytes: int = 64 * 1024,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._inner = aio.ConnectionFactory(
             url,
@@ -48,6 +51,7 @@ class ConnectionFactory:
             request_timeout_s=request_timeout_s,
             idle_timeout_ms=idle_timeout_ms,
             max_frame_size_bytes=max_frame_size_bytes,
+            tls=tls,
         )
 
     def create_connection(self) -> Connection:

@@ -1,0 +1,54 @@
+"""Signing in with a password, with each client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from postroom.server.passwords import hash_password
+from tests.clients.broker import BrokerProcess
+from tests.clients.conftest import CLIENT_NAMES
+from tests.clients.driver import Client, ClientError
+from tests.clients.test_traffic import text, texts
+
+pytestmark = [pytest.mark.sockets, pytest.mark.peer]
+PASSWORD = "pass word: 50% & more"  # ASCII: rhea cuts off one byte for each character beyond
+
+
+CONFIG = f"""
+[[listen]]
+address = "{{address}}"
+anonymous = false
+
+[users]
+ann = "{hash_password(PASSWORD)}"
+"""
+
+
+@pytest.fixture(scope="module")
+def strict_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker that lets nobody in without a password."""
+    with BrokerProcess(tmp_path_factory.mktemp("users") / "data", CONFIG) as process:
+        yield process
+
+
+@pytest.mark.parametrize("name", CLIENT_NAMES)
+def test_the_right_password_opens(
+    name: str, strict_broker: BrokerProcess, new_client: Callable[[str], Client], queue: str
+) -> None:
+    client = new_client(name)
+    client("connect", **strict_broker.address, user="ann", password=PASSWORD)
+    client.send_accepted(queue, text("a"))
+    assert texts(client.receive(queue)) == ["a"]
+
+
+@pytest.mark.parametrize("name", CLIENT_NAMES)
+@pytest.mark.parametrize(
+    "who", [{}, {"user": "ann", "password": "wrong"}, {"user": "bob", "password": PASSWORD}]
+)
+def test_nobody_else_gets_in(
+    name: str, who: dict[str, str], strict_broker: BrokerProcess, new_client: Callable[[str], Client]
+) -> None:
+    with pytest.raises(ClientError):
+        new_client(name)("connect", **strict_broker.address, **who)
