@@ -5,7 +5,7 @@ Types: ``postroom.queue`` (create, read, update, delete, purge), ``postroom.conn
 ``postroom.broker`` (read). Requests and answers here are plain values; `management_links` carries them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -95,7 +95,7 @@ class RequestError(Exception):
 class Request:
     """One management request, as its message said it."""
 
-    def __init__(self, properties: dict[object, object], body: object) -> None:
+    def __init__(self, properties: Mapping[str, object], body: object) -> None:
         """``properties`` are the message's application properties."""
         self.properties: Final = properties
         self.body: Final = body
@@ -344,7 +344,7 @@ def _status_of(error: ManagerError) -> int:
     return INTERNAL
 
 
-def _text(properties: dict[object, object], key: str) -> str:
+def _text(properties: Mapping[str, object], key: str) -> str:
     value = properties.get(key)
     return value if isinstance(value, str) else ""
 

@@ -11,12 +11,13 @@ from postroom.amqp.messaging import scan_head
 from postroom.amqp.outcomes import ACCEPTED, DeliveryState, Rejected
 from postroom.amqp.performatives import RCV_SECOND, SND_SETTLED, Attach, Target
 from postroom.amqp.receiver import ReceiverLink
+from postroom.amqp.sections import Message, Value, decode_message
 from postroom.amqp.sender import SenderLink
 from postroom.manager.effects import PRESETTLED
 from postroom.server.bound import BoundLink
 from postroom.server.logs import log
 from postroom.server.management import Request
-from postroom.server.requests import RequestMessage, read_request, write_response
+from postroom.server.requests import write_response
 
 if TYPE_CHECKING:
     from postroom.amqp.delivery import Delivery as WireDelivery
@@ -60,7 +61,7 @@ class RequestLink(BoundLink):
             if too_large:
                 what = f"a management request is at most {MAX_REQUEST_BYTES} bytes"
                 raise AmqpError(LINK_MESSAGE_SIZE_EXCEEDED, what)
-            self._perform(read_request(payload), now_us)
+            self._perform(decode_message(payload), now_us)
         except AmqpError as error:
             state = Rejected(Error(error.condition, error.description))
         if not event.settled:
@@ -73,8 +74,9 @@ class RequestLink(BoundLink):
             self.link.flow(REQUEST_CREDIT)
         self.binding.touch()
 
-    def _perform(self, message: RequestMessage, now_us: int) -> None:
-        request = Request(message.properties, message.body)
+    def _perform(self, message: Message, now_us: int) -> None:
+        body = message.body.value if isinstance(message.body, Value) else None
+        request = Request(message.application_properties, body)
         response = self.binding.broker.management.perform(request, now_us)
         log(
             logging.INFO if request.operation in ("CREATE", "UPDATE", "DELETE", "PURGE") else logging.DEBUG,
@@ -94,9 +96,10 @@ class RequestLink(BoundLink):
             properties["errorCondition"] = response.condition
         if response.count >= 0:
             properties["count"] = response.count
-        payload = write_response(message.reply_to, message.correlation_id, properties, response.body)
+        payload = write_response(message, properties, response.body)
+        reply_to = (message.properties.reply_to if message.properties is not None else None) or ""
         self.binding.broker.after_durable(
-            self.binding, lambda later_us: self._reply(message.reply_to, payload, later_us)
+            self.binding, lambda later_us: self._reply(reply_to, payload, later_us)
         )
 
     def _reply(self, reply_to: str, payload: bytes, now_us: int) -> None:
