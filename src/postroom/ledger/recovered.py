@@ -186,7 +186,7 @@ def _backlog(state: FoldState, source: Arrivals, aside: list[Array]) -> Iterator
             arrivals = source(file_number)
             indexes = state.plain.pop((file_number, queue))
             for start in range(0, len(indexes), CHUNK_ENTRIES):
-                rows = arrivals[indexes[start : start + CHUNK_ENTRIES]]
+                rows = _rows_at(arrivals, indexes[start : start + CHUNK_ENTRIES])
                 stored = is_stored(rows["flags"])
                 if not stored.all():
                     gone = rows[~stored]
@@ -197,11 +197,20 @@ def _backlog(state: FoldState, source: Arrivals, aside: list[Array]) -> Iterator
             yield from ((queue, piece) for piece in column.finish())
 
 
+def _rows_at(arrivals: Array, indexes: Array) -> Array:
+    """The arrivals at ascending indexes; without copying where they are neighbours."""
+    first, last = int(indexes[0]), int(indexes[-1])
+    return arrivals[first : last + 1] if last - first + 1 == len(indexes) else arrivals[indexes]
+
+
 def _distribute(rows: Array, columns: "dict[int, _Column]") -> None:
     packed = _pack(rows)
-    for priority in distinct(packed["priority"]).tolist():
-        column = columns.setdefault(priority, _Column())
-        column.add(packed[packed["priority"] == priority])
+    order = np.argsort(packed["priority"], kind="stable")
+    packed = packed[order]
+    priorities = distinct(packed["priority"])
+    ends = np.searchsorted(packed["priority"], priorities, "right").tolist()
+    for priority, start, end in zip(priorities.tolist(), [0, *ends], ends, strict=False):
+        columns.setdefault(priority, _Column()).add(packed[start:end])
 
 
 def _pack(rows: Array) -> Array:
