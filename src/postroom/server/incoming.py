@@ -14,6 +14,7 @@ from postroom.amqp.errors import (
     INVALID_FIELD,
     NOT_FOUND,
     NOT_IMPLEMENTED,
+    RESOURCE_DELETED,
     RESOURCE_LIMIT_EXCEEDED,
     TRANSACTION_UNKNOWN_ID,
     AmqpError,
@@ -32,6 +33,7 @@ from postroom.manager.errors import ManagerError
 from postroom.manager.queue import Queue
 from postroom.model.message import MessageHead
 from postroom.server.bound import BoundLink
+from postroom.server.config import is_reserved
 from postroom.server.logs import log
 
 if TYPE_CHECKING:
@@ -147,6 +149,8 @@ class IncomingLink(BoundLink):
             if event.message_format != 0 or self._broker.space_low:
                 self._refuse_all(event)
             queue = self.queue or self._addressed(payload, head)
+            if queue.deleted:
+                queue = self._made_again(queue, now_us)
             transaction = None if event.state is None else self._transaction(event.state, token)
             body = payload[head.bare_offset :]
             self._manager.put(producer, queue, head, body, self, token, now_us, transaction)
@@ -160,6 +164,13 @@ class IncomingLink(BoundLink):
                 NOT_IMPLEMENTED, f"message format {event.message_format} is not kept here; send format 0"
             )
         raise AmqpError(RESOURCE_LIMIT_EXCEEDED, "the broker's disk is nearly full: send again later")
+
+    def _made_again(self, queue: Queue, now_us: int) -> Queue:
+        """The link's queue was deleted: another of its name, where policy allows. Raises what that raises."""
+        if is_reserved(queue.name):
+            raise AmqpError(RESOURCE_DELETED, f"the dynamic node {queue.name!r} has been deleted")
+        self.queue = self._manager.queue_for_attach(queue.name, now_us)
+        return self.queue
 
     def _addressed(self, payload: bytes, head: MessageHead) -> Queue:
         """Anonymous terminus: the queue of the message's ``to``."""
