@@ -215,17 +215,17 @@ class Driver:
 
     def receive(self, command: dict[str, Any]) -> dict[str, Any]:
         mode = AcknowledgeMode.NO_ACKNOWLEDGE if command.get("presettled") else AcknowledgeMode.INDIVIDUAL
-        with self.connection.create_session(mode) as session:
-            second = command.get("second", False)
-            consumer = session.create_consumer(command["address"], prefetch=0, settle_second=second)
-            messages = []
-            while (
-                len(messages) < command["count"] and (message := next_message(consumer, command)) is not None
-            ):
-                messages.append(from_message(message))
-                if not command.get("presettled"):
-                    settle(consumer, message, command.get("outcome", "accept"))
-            consumer.close()
+        session = self.connection.create_session(mode)
+        consumer = session.create_consumer(
+            command["address"], prefetch=0, settle_second=command.get("second", False)
+        )
+        messages = []
+        while len(messages) < command["count"] and (message := next_message(consumer, command)) is not None:
+            messages.append(from_message(message))
+            if not command.get("presettled"):
+                settle(consumer, message, command.get("outcome", "accept"))
+        if not command.get("keep"):
+            session.close()
         return {"messages": messages}
 
     def browse(self, command: dict[str, Any]) -> dict[str, Any]:

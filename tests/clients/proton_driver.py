@@ -372,6 +372,8 @@ class Driver(MessagingHandler):
             self.wait(lambda: receiving.done, command.get("timeout_ms", 10_000) / MS_A_SECOND, may_end=True)
         finally:
             self.receiving = None
+        if command.get("keep"):
+            return {"messages": receiving.messages}
         receiver.close()
         self.wait(lambda: bool(receiver.state & proton.Endpoint.REMOTE_CLOSED), COMMAND_S)
         return {"messages": receiving.messages}

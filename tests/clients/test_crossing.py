@@ -24,13 +24,18 @@ def test_a_killed_client_leaves_its_messages_to_others(
     new_client: Callable[[str], Client],
     queue: str,
 ) -> None:
-    """One message accepted before the crash is gone; the one received after that is not."""
-    connected("proton").send_accepted(queue, text("done"), text("left"))
+    """What it accepted is gone; what it held comes back, flagged as redelivered."""
+    other = connected("proton")
+    other.send_accepted(queue, text("done"), text("held"))
     crashing = new_client(name)
     crashing("connect", **broker.address)
     assert texts(crashing.receive(queue)) == ["done"]
+    assert texts(crashing.receive(queue, outcome="none", keep=True)) == ["held"]
+    assert other.receive(queue) == []
     crashing.kill()
-    assert texts(connected("proton").receive(queue, 2)) == ["left"]
+    (message,) = other.receive(queue, wait=True)
+    assert (texts([message]), message["delivery_count"]) == (["held"], 1)
+    assert other.receive(queue) == []
 
 
 @pytest.mark.parametrize("name", ["proton", "rhea", "qpid_jms"])

@@ -452,7 +452,7 @@ async function collect(command, options, count, settle) {
         receiver.on('settled', () => { unsettled -= 1; finish(); });
         receiver.on('receiver_drained', () => { drained = true; finish(); });
     }, command.timeout_ms || 10000, () => ({ messages }));
-    await closed(receiver, 'receiver_close');
+    if (!command.keep) await closed(receiver, 'receiver_close');
     return answer;
 }
 

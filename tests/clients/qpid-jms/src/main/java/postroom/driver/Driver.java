@@ -167,19 +167,22 @@ public final class Driver {
         int ackType = ackType(command.path("outcome"));
         ObjectNode told = JSON.createObjectNode();
         ArrayNode messages = told.putArray("messages");
-        try (Session session = connection.createSession(INDIVIDUAL_ACKNOWLEDGE);
-             MessageConsumer consumer = session.createConsumer(session.createQueue(command.get("address").textValue()))) {
-            while (messages.size() < command.get("count").asInt()) {
-                Message message = next(consumer, command);
-                if (message == null) {
-                    break;
-                }
-                messages.add(Messages.toJson(message));
-                if (ackType != AckType.NONE && !presettle) {
-                    message.setIntProperty(ACK_TYPE, ackType);
-                    message.acknowledge();
-                }
+        Session session = connection.createSession(INDIVIDUAL_ACKNOWLEDGE);
+        MessageConsumer consumer = session.createConsumer(session.createQueue(command.get("address").textValue()));
+        while (messages.size() < command.get("count").asInt()) {
+            Message message = next(consumer, command);
+            if (message == null) {
+                break;
             }
+            messages.add(Messages.toJson(message));
+            if (ackType != AckType.NONE && !presettle) {
+                message.setIntProperty(ACK_TYPE, ackType);
+                message.acknowledge();
+            }
+        }
+        if (!command.path("keep").asBoolean()) {
+            consumer.close();
+            session.close();
         }
         return told;
     }
