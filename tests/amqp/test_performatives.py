@@ -181,6 +181,14 @@ def test_declare_and_discharge(sent: Declare | Discharge) -> None:
     assert decode_declare_or_discharge(b"\x00\x53\x77" + w.getvalue(), 3) == sent
 
 
+def test_declares_compare_by_their_id() -> None:
+    assert Declare(b"a") == Declare(b"a")
+    assert Declare(b"a") != Declare(b"b")
+    assert Declare() != Discharge(b"")
+    assert len({Declare(b"a"), Declare(b"a"), Declare()}) == 2
+    assert repr(Declare(b"a")) == "Declare(global_id=b'a')"
+
+
 def test_a_coordinator_takes_nothing_else() -> None:
     with pytest.raises(DecodeError, match="declare and discharge only"):
         decode_declare_or_discharge(performative(d.ACCEPTED, []), 0)

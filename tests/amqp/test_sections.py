@@ -73,6 +73,14 @@ def test_bodies_of_many_sections() -> None:
     assert decode_message(sequence.encode()) == sequence
 
 
+def test_values_compare_by_what_they_hold() -> None:
+    assert Value([1]) == Value([1])
+    assert Value(1) != Value(2)
+    assert Value(1) != 1
+    assert len({Value("a"), Value("a"), Value("b")}) == 2
+    assert repr(Value("a")) == "Value('a')"
+
+
 def test_symbolic_descriptors_are_read_too() -> None:
     assert decode_message(encode(Described(Symbol("amqp:amqp-value:*"), 5))) == Message(body=Value(5))
 
