@@ -55,6 +55,8 @@ class FakeBroker:
         """What consumers of an address get."""
         self.on_message: Callable[[str | None, bytes], None] = lambda address, payload: None
         self.max_frame_size_bytes = 64 * 1024
+        self.max_sessions = 256
+        self.max_message_size: int | None = None
         self.answer_settled = True
         self.idle_timeout_ms = 60_000
         """Half of it is what the client is told; the fake broker itself is never impatient."""
@@ -125,6 +127,7 @@ class Peer(asyncio.Protocol):
                 container_id="fake",
                 sasl_mechanisms=[ANONYMOUS, PLAIN],
                 max_frame_size_bytes=broker.max_frame_size_bytes,
+                max_sessions=broker.max_sessions,
                 idle_timeout_ms=broker.idle_timeout_ms,
             ),
             now_us(),
@@ -186,7 +189,7 @@ class Peer(asyncio.Protocol):
             return
         if attach.source is not None and attach.source.dynamic:
             attach.source.address = "made-for-you"
-        link.accept_attach(attach.source, attach.target)
+        link.accept_attach(attach.source, attach.target, max_message_size=self.broker.max_message_size)
         if isinstance(link, ReceiverLink):
             link.flow(self.broker.credit)
         elif isinstance(link, SenderLink):

@@ -20,6 +20,7 @@ from postroom.client import (
     JMSException,
     JMSSecurityException,
     JMSTimeoutException,
+    ResourceAllocationException,
     sync,
 )
 from postroom.client.aio import ConnectionFactory
@@ -226,6 +227,33 @@ async def test_a_broker_that_breaks_the_protocol_is_given_up() -> None:
         socket_of_broker.write(b"\0\0\0\x04 not a frame")
         with pytest.raises(ConnectionLostException, match="the connection failed"):
             await waiting
+
+
+@asynchronous
+async def test_a_session_that_the_broker_ends_is_of_no_more_use() -> None:
+    async with FakeBroker() as broker:
+        session = await (await broker.connect()).create_session()
+        consumer = await session.create_consumer("q")
+        waiting = asyncio.ensure_future(consumer.receive())
+        await broker.until(lambda: bool(broker.credits))
+        broker.attached[0].link.session.end(Error("amqp:not-allowed", "too long"))
+        broker.connections[0].flush()
+        with pytest.raises(JMSException):
+            await waiting
+        with pytest.raises(IllegalStateException):
+            await session.create_producer("q")
+        await session.close()
+
+
+@asynchronous
+async def test_more_sessions_than_the_broker_allows() -> None:
+    async with FakeBroker() as broker:
+        broker.max_sessions = 2
+        connection = await broker.connect()
+        sessions = [await connection.create_session() for _ in range(2)]
+        with pytest.raises(ResourceAllocationException):
+            await connection.create_session()
+        await sessions[0].close()
 
 
 @asynchronous

@@ -173,6 +173,17 @@ async def test_a_large_message_goes_in_many_frames() -> None:
 
 
 @asynchronous
+async def test_a_message_above_the_brokers_limit_is_not_sent() -> None:
+    async with FakeBroker() as broker:
+        broker.max_message_size = 1_000
+        producer = await producer_for(broker)
+        with pytest.raises(ResourceAllocationException, match="1000"):
+            await producer.send(bytes(1_000))
+        await producer.send(b"small")
+        assert len(broker.received) == 1
+
+
+@asynchronous
 async def test_a_producer_without_a_queue_needs_a_destination() -> None:
     async with FakeBroker() as broker:
         producer = await producer_for(broker, None)

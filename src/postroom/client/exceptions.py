@@ -7,10 +7,13 @@ chooses the class by the condition, as Qpid JMS does.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from postroom.amqp import errors
 from postroom.amqp.performatives import Error
+from postroom.amqp.violations import UsageError
 
 
 class JMSException(Exception):
@@ -113,6 +116,15 @@ def from_error(error: Error | None, what: str, default: type[JMSException] = JMS
     else:
         kind = _BY_CONDITION.get(error.condition, default)
     return kind(f"{what}: {error.description or 'no description'}", error.condition)
+
+
+@contextmanager
+def usage_errors(what: str) -> Iterator[None]:
+    """Turns what the engine refuses to do, before anything is sent, into the exceptions of this client."""
+    try:
+        yield
+    except UsageError as error:
+        raise from_error(Error(error.condition, error.description), what) from None
 
 
 def _names_container_id(error: Error) -> bool:

@@ -9,11 +9,9 @@ from typing import Any, Final
 from postroom.amqp import events
 from postroom.amqp.link import Link
 from postroom.amqp.outcomes import DeliveryState
-from postroom.amqp.performatives import Error
 from postroom.amqp.receiver import ReceiverLink
 from postroom.amqp.sender import SenderLink
-from postroom.amqp.violations import UsageError
-from postroom.client.exceptions import IllegalStateException, JMSException, from_error
+from postroom.client.exceptions import IllegalStateException, JMSException, from_error, usage_errors
 from postroom.client.transport import LinkHandler, Transport, within
 
 TAG_BYTES: Final = 8
@@ -125,9 +123,12 @@ class Sending(Attachment):
         tag = self._next_tag.to_bytes(TAG_BYTES, "big")
         self._next_tag += 1
         try:
-            self._sender.send(payload, tag, settled, context=future)
-        except UsageError as error:
-            raise from_error(Error(error.condition, error.description), f"send to {self.what}") from None
+            with usage_errors(f"send to {self.what}"):
+                self._sender.send(payload, tag, settled, context=future)
+        except JMSException:
+            if future is not None:
+                future.cancel()
+            raise
         self.transport.flush_soon()
         await self.transport.writable()
         return future

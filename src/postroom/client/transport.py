@@ -26,6 +26,7 @@ from postroom.client.exceptions import (
     JMSSecurityException,
     JMSTimeoutException,
     from_error,
+    usage_errors,
 )
 
 T = TypeVar("T")
@@ -147,7 +148,8 @@ class Transport(asyncio.Protocol):
     async def begin(self, timeout_s: float | None) -> EngineSession:
         """Begin a session and wait for the broker's answer."""
         self.check()
-        session = self.engine.begin()
+        with usage_errors("begin of a session"):
+            session = self.engine.begin()
         session.context = future = self.future()
         self.flush_soon()
         await within(future, timeout_s, "begin of a session")

@@ -36,6 +36,7 @@ from postroom.client.exceptions import (
     JMSException,
     JMSSecurityException,
     JMSTimeoutException,
+    usage_errors,
 )
 from postroom.client.links import Receiving, Sending
 from postroom.client.modes import AcknowledgeMode
@@ -240,12 +241,13 @@ class Session:
         JMSSecurityException, ResourceAllocationException as the broker answers.
         """
         self._check()
-        link = self._engine.attach_sender(
-            link_name(queue),
-            Source(),
-            Target(address=queue, capabilities=[QUEUE_CAPABILITY] if queue is not None else []),
-            snd_settle_mode=SND_SETTLED if settled else SND_UNSETTLED,
-        )
+        with usage_errors(f"attach of a producer for {queue or 'any queue'}"):
+            link = self._engine.attach_sender(
+                link_name(queue),
+                Source(),
+                Target(address=queue, capabilities=[QUEUE_CAPABILITY] if queue is not None else []),
+                snd_settle_mode=SND_SETTLED if settled else SND_UNSETTLED,
+            )
         sending = Sending(self._transport, link, f"the producer for {queue or 'any queue'}")
         await sending.attach(self._request_timeout_s)
         return self._kept(MessageProducer(sending, queue, settled, self._request_timeout_s))
@@ -319,14 +321,15 @@ class Session:
         exclusive: bool = False,
     ) -> Receiving:
         self._check()
-        link = self._engine.attach_receiver(
-            link_name(source.address),
-            source,
-            Target(),
-            snd_settle_mode=self._sender_settle_mode(source),
-            rcv_settle_mode=RCV_SECOND if settle_second else RCV_FIRST,
-            properties={EXCLUSIVE_PROPERTY: True} if exclusive else None,
-        )
+        with usage_errors(f"attach of {what}"):
+            link = self._engine.attach_receiver(
+                link_name(source.address),
+                source,
+                Target(),
+                snd_settle_mode=self._sender_settle_mode(source),
+                rcv_settle_mode=RCV_SECOND if settle_second else RCV_FIRST,
+                properties={EXCLUSIVE_PROPERTY: True} if exclusive else None,
+            )
         receiving = Receiving(self._transport, link, what, prefetch)
         await receiving.attach(self._request_timeout_s)
         return receiving
