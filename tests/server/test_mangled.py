@@ -1,0 +1,184 @@
+"""Streams of frames with bytes changed at random: no defect of ours shows, and a neighbour is served on."""
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from librt.strings import BytesWriter
+
+from postroom.amqp.codec import encode
+from postroom.amqp.connection import Connection
+from postroom.amqp.frames import write_frame
+from postroom.amqp.options import ConnectionOptions
+from postroom.amqp.outcomes import ACCEPTED, Modified, Released, TransactionalState
+from postroom.amqp.performatives import (
+    RECEIVER,
+    SENDER,
+    Attach,
+    Coordinator,
+    Detach,
+    Disposition,
+    End,
+    Flow,
+    Source,
+    Target,
+    Transfer,
+)
+from postroom.amqp.sections import Data, Header, Message, Properties, Value
+from postroom.amqp.types import Described, Symbol, ULong
+from postroom.manager.manager import QueueManager
+from postroom.server.assembly import manager_options
+from postroom.server.binding import ConnectionBinding
+from postroom.server.broker import Broker
+from postroom.server.config import Config
+from tests.server.memory_ledger import MemoryLedger
+from tests.server.peers import SESSION
+
+NOW_US = 1_700_000_000_000_000
+MESSAGE = Message(
+    header=Header(durable=True, priority=5, ttl=1000),
+    properties=Properties(message_id="m", to="mangled", reply_to="mangled"),
+    application_properties={"operation": "QUERY", "type": "postroom.queue"},
+    body=Data([b"body"]),
+).encode()
+REQUEST = Message(application_properties={"operation": "GET-TYPES"}, body=Value({"a": 1})).encode()
+DECLARE = encode(Described(ULong(0x77), Described(ULong(0x31), [])))
+
+
+def attach(handle: int, name: str, role: bool, **ends: object) -> Attach:
+    return Attach(
+        name=name,
+        handle=handle,
+        role=role,
+        initial_delivery_count=0 if role == SENDER else None,
+        **ends,  # type: ignore[arg-type]
+    )
+
+
+def stream() -> list[bytes]:
+    """One frame of everything that a client says."""
+    lasting = Source(address="mangled", expiry_policy="never", timeout=10)
+    policy = {Symbol("lifetime-policy"): Described(ULong(0x2C), [])}
+    dynamic = Source(dynamic=True, dynamic_node_properties=policy)
+    answers = Source(address="$management")
+    said: list[tuple[object, bytes]] = [
+        (attach(0, "to", SENDER, source=Source(), target=Target(address="mangled")), b""),
+        (attach(1, "from", RECEIVER, source=lasting, target=Target(), unsettled={b"t": ACCEPTED}), b""),
+        (attach(2, "relay", SENDER, source=Source(), target=Target()), b""),
+        (attach(3, "control", SENDER, source=Source(), target=Coordinator()), b""),
+        (attach(4, "requests", SENDER, source=Source(), target=Target(address="$management")), b""),
+        (
+            attach(5, "answers", RECEIVER, source=Source(address="$management"), target=Target(address="me")),
+            b"",
+        ),
+        (attach(6, "dynamic", RECEIVER, source=dynamic, target=Target()), b""),
+        (Flow(100, 0, 100, 0, 1, 0, 10), b""),
+        (Flow(100, 0, 100, 0, 5, 0, 10), b""),
+        (Transfer(0, 0, b"t0", 0), MESSAGE),
+        (Transfer(0, 1, b"t1", 0, more=True), MESSAGE[:20]),
+        (Transfer(0, more=False), MESSAGE[20:]),
+        (Transfer(2, 2, b"t2", 0), MESSAGE),
+        (Transfer(3, 3, b"t3", 0), DECLARE),
+        (Transfer(4, 4, b"t4", 0), REQUEST),
+        (Disposition(RECEIVER, 0, 0, False, TransactionalState((1).to_bytes(8, "big"), ACCEPTED)), b""),
+        (Disposition(RECEIVER, 0, 1, True, Modified(True, False, {Symbol("x-opt-a"): 1})), b""),
+        (Disposition(RECEIVER, 0, 5, True, Released()), b""),
+        (Detach(handle=1), b""),
+        (Detach(handle=0, closed=True), b""),
+        (End(), b""),
+    ]
+    frames = [SESSION]
+    for performative, payload in said:
+        writer = BytesWriter()
+        write_frame(writer, 0, performative, payload)  # type: ignore[arg-type]
+        frames.append(writer.getvalue())
+    return frames
+
+
+STREAM = stream()
+
+
+class Neighbour:
+    """A client that behaves, on the same broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        options = ConnectionOptions(server=False, container_id="neighbour", sasl_mechanisms=[])
+        self.engine = Connection(options, 0)
+        binding = broker.connect("neighbour", True, 0, NOW_US)
+        assert binding is not None
+        self.binding = binding
+        self.engine.open()
+        self.link = self.engine.begin().attach_sender("s", Source(), Target(address="neighbour"))
+        self.number = 0
+        self.talk()
+
+    def talk(self) -> None:
+        for _ in range(6):
+            self.binding.receive(self.engine.data_to_send(), 0, NOW_US)
+            settle(self.broker)
+            self.engine.receive_data(self.binding.data_to_send(), 0)
+
+    def is_served(self) -> bool:
+        self.number += 1
+        delivery = self.link.send(MESSAGE, self.number.to_bytes(4, "big"), False)
+        self.talk()
+        return delivery.settled and delivery.state == ACCEPTED
+
+
+def settle(broker: Broker) -> None:
+    """Let the broker's turns run until nothing is left to be done."""
+    broker.end_turn(NOW_US)
+    while broker.ledger.in_flight:
+        broker.completed(NOW_US)
+    broker.fetches.clear()
+
+
+@pytest.fixture(scope="module")
+def neighbour() -> Iterator[Neighbour]:
+    ledger = MemoryLedger()
+    config = Config()
+    manager = QueueManager(manager_options(config), ledger.builder)
+    names = (f"n{number}" for number in range(10_000_000))
+    yield Neighbour(Broker(config, ledger, manager, lambda: next(names)))
+    ledger.close()
+
+
+def play(neighbour: Neighbour, data: bytes, piece_bytes: int) -> ConnectionBinding:
+    broker = neighbour.broker
+    binding = broker.connect("mangler", True, 0, NOW_US)
+    assert binding is not None
+    for start in range(0, len(data), piece_bytes):
+        binding.receive(data[start : start + piece_bytes], 0, NOW_US)
+        settle(broker)
+        binding.data_to_send()
+    binding.lost(NOW_US)
+    settle(broker)
+    return binding
+
+
+def test_the_stream_as_it_is_meant(neighbour: Neighbour) -> None:
+    assert not play(neighbour, b"".join(STREAM), 100).failed
+    assert neighbour.is_served()
+
+
+@given(
+    changes=st.lists(st.tuples(st.integers(0, 1 << 16), st.integers(0, 255)), min_size=1, max_size=8),
+    piece_bytes=st.integers(1, 400),
+)
+@settings(max_examples=150)
+def test_changed_bytes(neighbour: Neighbour, changes: list[tuple[int, int]], piece_bytes: int) -> None:
+    data = bytearray(b"".join(STREAM))
+    for place, value in changes:
+        data[len(SESSION) + place % (len(data) - len(SESSION))] = value
+    assert not play(neighbour, bytes(data), piece_bytes).failed
+    assert neighbour.is_served()
+
+
+@given(order=st.lists(st.integers(1, len(STREAM) - 1), max_size=40))
+@settings(max_examples=150)
+def test_frames_left_out_repeated_and_out_of_order(neighbour: Neighbour, order: list[int]) -> None:
+    data = STREAM[0] + b"".join(STREAM[place] for place in order)
+    assert not play(neighbour, data, 1 << 20).failed
+    assert neighbour.is_served()
