@@ -69,7 +69,7 @@ def stream() -> list[bytes]:
         (attach(3, "control", SENDER, source=Source(), target=Coordinator()), b""),
         (attach(4, "requests", SENDER, source=Source(), target=Target(address="$management")), b""),
         (
-            attach(5, "answers", RECEIVER, source=Source(address="$management"), target=Target(address="me")),
+            attach(5, "answers", RECEIVER, source=answers, target=Target(address="me")),
             b"",
         ),
         (attach(6, "dynamic", RECEIVER, source=dynamic, target=Target()), b""),
