@@ -105,7 +105,7 @@ def main() -> int:
     console.print(lives.table(OUT / "tables" / "entries"))
     agree = compare(story.tally, from_entries(OUT / "tables" / "entries"), console)
     console.print(f"\nThe report with pictures: {OUT / 'tables' / 'report.html'}")
-    console.print(f"Look around yourself: postroom ledger stats {broker.data}")
+    console.print(f"Look around yourself: postroom ledger stats --data {broker.data}")
     console.print(f"All of it took {time.monotonic() - started:.0f} s.")
     return 0 if agree else EXIT_DIFFERENT
 
