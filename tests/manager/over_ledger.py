@@ -1,13 +1,17 @@
 """A queue manager over the real ledger on a disk in memory, so that it can be started again."""
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from postroom.ledger import Ledger, LedgerOptions
+from postroom.ledger.reader import LedgerReader
 from postroom.ledger.writer import InlineWriter
 from postroom.manager.manager import QueueManager
 from postroom.manager.options import ManagerOptions
 from tests.manager.world import World
 from tests.simulation.disk import SimDisk
+
+COLUMNS = ("position", "serial", "queue", "from_state", "holder_kind", "event", "to_state", "outcome")
 
 
 class LedgerWorld(World):
@@ -38,6 +42,20 @@ class LedgerWorld(World):
         self.disk = self.disk.copy()
         self.delivered.clear()
         self._open()
+
+    def rows(self) -> list[tuple[int, ...]]:
+        """Every event of the whole ledger as a reader sees it: `COLUMNS` of each, in order of position."""
+        self.ledger.flush()
+        self.ledger.mark_idle()
+        self.ledger.wait()
+        with TemporaryDirectory() as name:
+            folder = Path(name)
+            for file_name in self.disk.names():
+                (folder / file_name).write_bytes(self.disk.open(file_name).view())
+            found: list[tuple[int, ...]] = []
+            for rows in LedgerReader(folder).rows():
+                found += zip(*(rows[column].tolist() for column in COLUMNS), strict=True)
+        return sorted(found)
 
     def _commit(self) -> bool:
         wrote = not self.builder.empty()

@@ -11,7 +11,8 @@ from postroom.manager.effects import Delivery
 from postroom.manager.entry import Entry
 from postroom.manager.options import ManagerOptions
 from postroom.manager.transaction import Transaction
-from postroom.model.codes import Outcome
+from postroom.model.codes import Outcome, State
+from postroom.model.tables import relation
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.reference import GOT_IN_TRANSACTION, HELD, Message, Place, Reference
 from tests.manager.world import MS, TestSink, recount
@@ -271,6 +272,19 @@ class RandomUse(RuleBasedStateMachine):
         self._rest()
         assert all(not place.available() for place in self.reference.places.values())
         self.counters_agree()
+        check_history(self.world)
+
+
+def check_history(world: LedgerWorld) -> None:
+    """Every event of the ledger is legal, and begins where the one before it of that entry ended."""
+    legal = {tuple(map(int, row)) for row in relation()}
+    states: dict[tuple[int, int], int] = {}
+    for _, serial, queue, from_state, holder_kind, event, to_state, outcome in world.rows():
+        assert (from_state, holder_kind, event, to_state, outcome) in legal
+        assert states.get((serial, queue), State.START) == from_state
+        states[serial, queue] = to_state
+    live = sum(state != State.DELETED for state in states.values())
+    assert live == sum(queue.statistics.depth for queue in world.manager.queues.values())
 
 
 RandomUse.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
