@@ -144,6 +144,13 @@ def test_queues_of_the_configuration(start: list[Process], tmp_path: Path) -> No
     connection.close()
 
 
+def test_a_listener_that_nobody_can_use_is_said(start: list[Process], tmp_path: Path) -> None:
+    broker = begin(start, tmp_path, "--listen", "0.0.0.0:0")
+    broker.ready()
+    assert broker.end() == Exit.STOPPED
+    assert "nobody-can-log-in listen=0.0.0.0:0" in broker.said()
+
+
 def test_logs_as_json(start: list[Process], tmp_path: Path) -> None:
     import json
 

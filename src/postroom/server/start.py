@@ -61,6 +61,13 @@ def make_broker(config: Config, ledger: Ledger) -> Broker:
     return broker
 
 
+def _warn_of_closed_doors(config: Config) -> None:
+    for listen in config.listen:
+        if not listen.allows_anonymous and not config.users:
+            what = "anonymous clients are not let in here, and no [users] are configured"
+            log(logging.WARNING, "nobody-can-log-in", listen=listen.address, reason=what)
+
+
 def _exit_of(failure: BaseException) -> Exit:
     if isinstance(failure, LedgerFailed):
         return Exit.LEDGER_FAILED
@@ -74,6 +81,7 @@ def _tune_collector() -> None:
 
 
 async def _serve(config: Config) -> Exit:
+    _warn_of_closed_doors(config)
     listeners = [Listener(listen) for listen in config.listen]
     ledger = open_ledger(config)
     try:
