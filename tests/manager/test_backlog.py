@@ -175,3 +175,33 @@ def test_a_live_entry_without_its_body_stops_the_turn() -> None:
     (fetch,) = world.manager.take_effects().fetches
     with pytest.raises(BodyMissing, match="has a body of 1 bytes, but 0 were read"):
         world.manager.fetched(fetch.entries, [b""], world.now_us)
+
+
+def test_a_higher_priority_without_body_is_fetched_though_lower_ones_have_theirs() -> None:
+    world = World(ManagerOptions(body_cache_bytes=100, fetch_entries=8))
+    queue = world.queue()
+    for number in range(12):
+        world.put(queue, b"%02d" % number * 5, priority=0)
+    world.turn()
+    consumer = world.consumer(queue, credit=1)
+    assert world.turn() == [b"00" * 5]
+    world.put(queue, b"x" * 200, priority=9)
+    world.turn()
+    world.credit(consumer, 2)
+    assert world.turn() == [b"x" * 200, b"01" * 5]
+
+
+def test_what_stands_far_behind_excluded_entries_is_fetched() -> None:
+    world = World(ManagerOptions(body_cache_bytes=0, fetch_entries=4))
+    queue = world.queue()
+    for number in range(30):
+        world.put(queue, b"%02d" % number)
+    world.turn()
+    consumer = world.consumer(queue, credit=10)
+    world.turn()
+    for entry in world.held(consumer):
+        world.fail(consumer, entry, not_here=True)
+    world.credit(consumer, 30)
+    assert world.turn() == [b"%02d" % number for number in range(10, 30)]
+    world.consumer(queue, credit=20)
+    assert world.turn() == [b"%02d" % number for number in range(10)]

@@ -8,7 +8,7 @@ from postroom.manager.core import Core
 from postroom.manager.effects import Delivery
 from postroom.manager.entry import Entry
 from postroom.manager.expiry import expire_available
-from postroom.manager.fetching import fetch_ahead
+from postroom.manager.fetching import fetch_ahead, fetch_entry
 from postroom.manager.memory import drop_body
 from postroom.manager.placing import ended, refill, take_out
 from postroom.manager.queue import PRIORITIES, Queue
@@ -89,6 +89,8 @@ def next_entry(core: Core, queue: Queue) -> Entry | None:
             expire_available(core, entry)
             continue
         if queue.unbodied > 0:
+            if entry.body is None:
+                queue.ahead = 0  # whatever was counted stands behind this one, or on another priority
             fetch_ahead(core, queue, band)
             if entry.body is None:
                 return None
@@ -140,7 +142,7 @@ def _dispatch_choosing(core: Core, queue: Queue) -> None:
             expire_available(core, entry)
             continue
         if entry.body is None:
-            fetch_ahead(core, queue, queue.bands[entry.priority])
+            fetch_entry(core, queue, entry)
             return
         idle = 0
         deliver(core, queue, consumer, entry)

@@ -19,6 +19,17 @@ def fetch_ahead(core: Core, queue: Queue, band: Band) -> None:
         request(core, wanted)
 
 
+def fetch_entry(core: Core, queue: Queue, entry: Entry) -> None:
+    """Ask for one body, wherever its entry stands: those before it may not go to who waits."""
+    if queue.fetching:
+        return
+    if readable(core, entry):
+        queue.fetching = True
+        request(core, [entry])
+    else:
+        wait_for_durable(core, queue)
+
+
 def _missing(core: Core, queue: Queue, band: Band) -> list[Entry]:
     """Entries from the front on whose bodies are missing, within the bounds of a batch; counts who has
     his."""
