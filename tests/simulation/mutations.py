@@ -67,7 +67,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "rejected-message-has-no-child": Mutation(
         "manager/deadletter.py",
-        "        make_child(core, entry, target, n.EVENT_DEAD_LETTER, told)\n",
+        "        make_child(core, entry, target, n.EVENT_DEAD_LETTER, _annotations(entry, reason, description))\n",
         "",
     ),
     "checkpoint-forgets-what-is-not-plain": Mutation(
