@@ -250,6 +250,7 @@ class RandomUse(RuleBasedStateMachine):
             if statistics.consumed:
                 ended[Outcome.CONSUMED] = statistics.consumed
             assert ended == {outcome: number for outcome, number in place.ended.items() if number}
+            assert not (queue.ready and statistics.current), "someone waits beside what he could have"
             counted = recount(queue)
             assert (counted["current"], counted["delayed"]) == (
                 statistics.current,
