@@ -223,10 +223,10 @@ class OutgoingLink(BoundLink):
             elif isinstance(state, Modified):
                 self._modify(consumer, state, entry, now_us, token, transaction)
             elif isinstance(state, Rejected):
-                error = state.error or Error("", "")
-                description = error.description or ""
+                given = state.error or Error("", "")
+                description = given.description or ""
                 self._manager.reject(
-                    consumer, entry, error.condition, description, now_us, token, transaction
+                    consumer, entry, given.condition, description, now_us, token, transaction
                 )
         except ManagerError as error:
             self._too_late(error, token)
