@@ -11,12 +11,7 @@ from postroom.spark.session import local_session
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    session = local_session("postroom tests", 2, tmp_path_factory.mktemp("spark"))
-    # For a few rows, compiling a plan takes many times longer than running it.
-    session.conf.set("spark.sql.codegen.wholeStage", "false")
-    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-    session.conf.set("spark.sql.shuffle.partitions", "2")
-    session.conf.set("spark.sql.adaptive.enabled", "false")
+    session = local_session("postroom tests", 2, tmp_path_factory.mktemp("spark"), is_short=True)
     yield session
     session.stop()
 

@@ -4,8 +4,8 @@ This room reads the ledger's files through `postroom.ledger` and the life cycle 
 never talks to a broker. It needs the extra ``postroom[spark]``.
 
 - `source`: the data source ``postroom`` (found by Spark through the package ``pyspark_postroom``), `columns`
-- `tables`: entries and sums over them; `audit`: conservation and violations; `relation`: the life cycle to check
-  against. Pure functions from DataFrame to DataFrame
+- `tables`: entries and sums over them; `audit`: conservation and violations; `relation`: the life cycle to
+  hold them against. Pure functions from DataFrame to DataFrame
 - `report`: one HTML page with pictures
 - `job`: all of it in one run, ``python -m postroom.spark.job``; `session`: a local Spark session
 """

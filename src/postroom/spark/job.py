@@ -32,6 +32,9 @@ from postroom.spark.session import local_session
 EXIT_UNREADABLE: Final = 1
 EXIT_VIOLATIONS: Final = 3
 
+SHORT_RECORDS: Final = 500_000
+"""Up to so many records, Spark is set to start fast rather than to run fast."""
+
 SHOWN_ENTRIES: Final = 15
 SHOWN_VIOLATIONS: Final = 20
 SHOWN_COLUMNS: Final = (
@@ -187,10 +190,11 @@ def main(arguments: list[str] | None = None) -> int:
     say = _teller()
     try:
         options.out.mkdir(parents=True, exist_ok=True)
-        LedgerReader(options.data)  # before five seconds are spent on Spark's start
+        ledger = LedgerReader(options.data)  # before five seconds are spent on Spark's start
+        is_short = ledger.durable_through - ledger.first_position < SHORT_RECORDS
         say("Starting Spark")
         with tempfile.TemporaryDirectory(prefix="postroom-spark-") as scratch:
-            spark = local_session("postroom", options.cores, Path(scratch))
+            spark = local_session("postroom", options.cores, Path(scratch), is_short)
             try:
                 data = run(spark, options.data, options.out, say)
             finally:

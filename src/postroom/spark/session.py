@@ -21,11 +21,16 @@ appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 """Spark's own log from its first line on: errors only."""
 
 
-def local_session(name: str, cores: int, scratch: Path) -> SparkSession:
-    """A session on this machine, with its temporary files in `scratch`. Takes about five seconds."""
+SHORT_JOB: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For a JVM that lives for seconds: its best compiler would take longer than it saves."""
+
+
+def local_session(name: str, cores: int, scratch: Path, is_short: bool = False) -> SparkSession:
+    """A session on this machine, with its temporary files in `scratch`; `is_short`: for few rows."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the interpreter that has this package
     quiet = scratch / "log4j2.properties"
     quiet.write_text(QUIET)
+    java_options = f"-Dlog4j2.configurationFile={quiet} {SHORT_JOB if is_short else ''}"
     session = (
         SparkSession.builder.master(f"local[{cores}]")
         .appName(name)
@@ -34,12 +39,15 @@ def local_session(name: str, cores: int, scratch: Path) -> SparkSession:
         .config("spark.driver.memory", DRIVER_MEMORY)
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
-        .config("spark.sql.shuffle.partitions", str(2 * cores))
+        .config("spark.driver.extraJavaOptions", java_options)
+        .config("spark.sql.shuffle.partitions", str(cores if is_short else 2 * cores))
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
         .config("spark.local.dir", str(scratch))
-        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={quiet}")
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")
+    if is_short:  # planning as it goes and compiling each plan pay off over many rows only
+        session.conf.set("spark.sql.adaptive.enabled", "false")
+        session.conf.set("spark.sql.codegen.wholeStage", "false")
     return session

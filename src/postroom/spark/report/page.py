@@ -7,7 +7,7 @@ from html import escape
 from typing import Final
 
 from postroom.spark.report import svg
-from postroom.spark.report.data import CATEGORIES, QueueSum, ReportData, Undelivered, Violation
+from postroom.spark.report.data import CATEGORIES, DepthPoint, QueueSum, ReportData, Undelivered, Violation
 from postroom.spark.report.sankey import color_of, sankey
 from postroom.spark.report.style import STYLE
 
@@ -98,19 +98,25 @@ def _outcomes(data: ReportData) -> str:
 
 
 def _depth(data: ReportData) -> str:
-    series: dict[str, list[tuple[datetime, float]]] = defaultdict(list)
-    for point in data.depth:
-        series[point.queue].append((point.step, point.depth))
-    if len({time for points in series.values() for time, _ in points}) < 2:
+    series: dict[str, list[DepthPoint]] = defaultdict(list)
+    for point in sorted(data.depth, key=lambda point: point.step):
+        series[point.queue].append(point)
+    if not series or data.first_time is None or data.last_time is None:
         return ""
-    most = sorted(series, key=lambda name: -max(depth for _, depth in series[name]))
-    shown = [(name, sorted(series[name])) for name in most[:MAX_LINES]]
-    key = svg.legend([(name, f"s{index % svg.SERIES_COUNT + 1}") for index, (name, _) in enumerate(shown)])
+    most = sorted(series, key=lambda name: -max(point.depth for point in series[name]))
+    shown = [_line(name, series[name]) for name in most[:MAX_LINES]]
+    key = svg.legend([(line.name, f"s{index % svg.SERIES_COUNT + 1}") for index, line in enumerate(shown)])
     rest = (
         f" The {len(most) - MAX_LINES} queues that held least are left out." if len(most) > MAX_LINES else ""
     )
     words = f"Entries held at the end of each step of {data.step_s} s.{rest}"
-    return _section("Depth over time", words, key + svg.lines(shown, "Entries held by queue over time"))
+    picture = svg.lines(shown, data.first_time, data.last_time, "Entries held by queue over time")
+    return _section("Depth over time", words, key + picture)
+
+
+def _line(name: str, points: Sequence[DepthPoint]) -> svg.Line:
+    before = points[0].depth - points[0].arrivals + points[0].ends
+    return svg.Line(name, before, [(point.step, point.depth) for point in points])
 
 
 def _waiting(data: ReportData) -> str:

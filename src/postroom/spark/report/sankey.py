@@ -11,6 +11,9 @@ from postroom.spark.report.data import CATEGORIES, CATEGORY_OF_OUTCOME, Flow
 from postroom.spark.report.svg import WIDTH, Box, clipped, count, document, n, rect, text
 
 NODE_WIDTH: Final = 12.0
+SIDE_NAME: Final = 14
+QUEUE_NAME: Final = 22
+"""Characters shown of a name."""
 NODE_GAP: Final = 20.0
 SIDE: Final = 150.0
 """Room for names at the left and the right."""
@@ -215,7 +218,7 @@ def _node(node: Node, last: int) -> str:
     middle = node.box.y + node.box.height / 2 + 4
     title = f"{node.name}: {node.size:,}"
     color = color_of(node.name) if node.kind == "end" else "node"
-    label = f"{clipped(node.name, 22)}  {count(node.size)}"
+    label = f"{clipped(node.name, SIDE_NAME if node.layer == 0 else QUEUE_NAME)}  {count(node.size)}"
     if node.layer == 0:
         words = text(node.box.x - 8, middle, label, "end")
     elif node.layer == last:

@@ -123,33 +123,39 @@ def _stacked_bar(y: float, name: str, parts: Sequence[tuple[str, str, int]], sca
 # --- lines over time ------------------------------------------------------------------------------
 
 
-def lines(series: Sequence[tuple[str, Sequence[tuple[datetime, float]]]], label: str) -> str:
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A named value over time: what it was at first, and what it has been since each point."""
+
+    name: str
+    before: float
+    points: Sequence[tuple[datetime, float]]
+
+
+def lines(series: Sequence[Line], first: datetime, last: datetime, label: str) -> str:
     """Lines over one time axis; each value holds until the next, as a queue keeps its messages."""
-    times = [t for _, points in series for t, _ in points]
-    first, last = min(times), max(times)
-    marks = ticks(max(v for _, points in series for _, v in points))
+    marks = ticks(max(max(line.before, *(value for _, value in line.points)) for line in series))
     plot = Box(60, 12, WIDTH - 60 - 20, 230)
-    span = max((last - first).total_seconds(), 1e-9)
     out = _value_axis(plot, marks)
-    for index, (name, points) in enumerate(series):
-        path = [
-            (
-                plot.x + (t - first).total_seconds() / span * plot.width,
-                plot.y + plot.height * (1 - v / marks[-1]),
-            )
-            for t, v in points
-        ]
-        out.append(_step_path(path, plot.x + plot.width, f"s{index % SERIES_COUNT + 1}", name))
+    for index, one in enumerate(series):
+        out.append(_step_path(one, plot, first, last, marks[-1], f"s{index % SERIES_COUNT + 1}"))
     out += _time_axis(plot, first, last)
     return document(plot.y + plot.height + 34, label, out)
 
 
-def _step_path(path: Sequence[tuple[float, float]], end_x: float, color: str, name: str) -> str:
-    steps = [f"M{n(path[0][0])} {n(path[0][1])}"]
-    steps += [f"H{n(x)}V{n(y)}" for x, y in path[1:]]
-    steps.append(f"H{n(end_x)}")
-    style = f"stroke:var(--{color})"
-    return f'<path d="{"".join(steps)}" class="line" style="{style}"><title>{escape(name)}</title></path>'
+def _step_path(one: Line, plot: Box, first: datetime, last: datetime, top: float, color: str) -> str:
+    span_s = max((last - first).total_seconds(), 1e-9)
+
+    def y(value: float) -> str:
+        return n(plot.y + plot.height * (1 - value / top))
+
+    steps = [f"M{n(plot.x)} {y(one.before)}"]
+    for time, value in one.points:
+        x = plot.x + max(0.0, (time - first).total_seconds()) / span_s * plot.width
+        steps.append(f"H{n(x)}V{y(value)}")
+    steps.append(f"H{n(plot.x + plot.width)}")
+    path, style = "".join(steps), f"stroke:var(--{color})"
+    return f'<path d="{path}" class="line" style="{style}"><title>{escape(one.name)}</title></path>'
 
 
 def _value_axis(plot: Box, marks: Sequence[float]) -> list[str]:
