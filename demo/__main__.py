@@ -26,7 +26,7 @@ from postroom.client import ConnectionFactory, Message
 OUT = Path(__file__).resolve().parent / "out"
 EXIT_DIFFERENT = 4
 PIPED_WIDTH = 150
-BEAT_S = 1.0
+BEAT_S = 3.0
 
 
 @contextmanager

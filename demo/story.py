@@ -256,9 +256,9 @@ class Story:
             f"the {len(unanswered):,} without an answer were sent again; {sum(received.values()):,} messages"
             f" consumed: {len(missing)} of the accepted are missing, {len(twice & accepted)} came twice"
         )
-        self.say(
-            f"({len(twice):,} of the unanswered had been stored before the kill and came twice,"
-            " with the same message id)"
-        )
+        if twice:
+            self.say(
+                f"({len(twice):,} had been stored without an answer: they came twice, with one message id)"
+            )
         if missing or twice & accepted:
             raise AssertionError(f"accepted messages missing: {missing}, or twice: {twice & accepted}")
