@@ -20,6 +20,10 @@ class History:
         self.delivered_before: set[int] = set()
         self.problems: list[str] = []
         self.lives = 1
+        self._returned: set[int] = set()
+        """Confirmed in one life, delivered again in a later one."""
+        self._in_doubt: list[tuple[int, set[int], set[int]]] = []
+        """Transactions discharged and not answered: their life, what they put, what they got."""
         self._this_life: set[int] = set()
         self._last = -1
 
@@ -34,7 +38,9 @@ class History:
     def saw_delivery(self, number: int, redelivered: bool) -> None:
         """The consumer has got it."""
         self._check_delivery(number, redelivered)
-        self.unanswered.discard(number)
+        if number in self.unanswered:
+            self.unanswered.remove(number)
+            self._returned.add(number)
         self.delivered_before.add(number)
         self._this_life.add(number)
         self._last = max(self._last, number)
@@ -60,6 +66,18 @@ class History:
         self.unanswered.discard(number)
         self.answered.add(number)
 
+    def saw_discharge_sent(self, puts: set[int], gets: set[int]) -> None:
+        """A transaction's commit has been asked for; no answer yet. All of it happens or nothing."""
+        self._in_doubt.append((self.lives, puts, gets))
+        self.unanswered |= gets
+
+    def saw_discharge_answered(self) -> None:
+        """The transaction asked for last is committed for good."""
+        _, puts, gets = self._in_doubt.pop()
+        self.accepted |= puts
+        self.answered |= gets
+        self.unanswered -= gets
+
     def saw_end_of_life(self) -> None:
         """The broker is dead."""
         self.lives += 1
@@ -70,6 +88,12 @@ class History:
         """The queue has been emptied and every confirm answered: whatever was accepted is accounted for."""
         for number in sorted(self.accepted - self.answered - self.unanswered):
             self._problem(f"{number} was accepted and is lost")
+        for life, puts, gets in self._in_doubt:
+            happened = (puts & self.delivered_before) | (gets - self._returned)
+            undone = (puts - self.delivered_before) | (gets & self._returned)
+            if happened and undone:
+                torn = f"{sorted(happened)} happened, {sorted(undone)} did not"
+                self.problems.append(f"life {life}: a transaction was torn: {torn}")
 
     def _problem(self, text: str) -> None:
         self.problems.append(f"life {self.lives}: message {text}")

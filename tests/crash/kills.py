@@ -6,16 +6,19 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-from tools.peers import Postroom
+from tools.peers import BrokerFailed, Postroom
 from tools.peers.broker import LOOPBACK, ROOT
 
 import postroom
 from tests.crash.history import History
-from tests.crash.traffic import Life
+from tests.crash.traffic import Life, LifeFailed
+from tests.crash.transacted import TransactedLife
 
 SHORTEST, LONGEST = 5, 600
 """Bounds of the number of answered confirms after which a life ends."""
 
+TRANSACTED_EVERY = 3
+"""Of the lives, those whose traffic is in transactions."""
 SMALL_FILES = """
 [ledger]
 journal_file_bytes = 1048576
@@ -35,28 +38,37 @@ def url_of(broker: Postroom) -> str:
 def run(
     broker: Postroom, kills: int, seed: int, progress: Callable[[int, History], None] = lambda *_: None
 ) -> History:
-    """Kills `broker` so many times and lets it live once more; returns what was seen, judged."""
+    """Kills `broker` so many times and lets it live once more; returns what was seen, judged.
+
+    A broker that doesn't start or serve, or ends by itself, ends the run; that is a problem too.
+    """
     chance = random.Random(seed)
     history = History()
     try:
         for number in range(kills):
             broker.start()
             after = chance.randint(SHORTEST, LONGEST)
-            Life(url_of(broker), history, chance, after, broker.kill).run()
+            kind = TransactedLife if number % TRANSACTED_EVERY == TRANSACTED_EVERY - 1 else Life
+            kind(url_of(broker), history, chance, after, broker.kill).run()
             history.saw_end_of_life()
             progress(number + 1, history)
         broker.start()
         Life(url_of(broker), history, chance).run()
         history.finish()
         broker.stop()
+    except (LifeFailed, BrokerFailed) as failed:
+        history.problems.append(f"life {history.lives}: {failed}")
     finally:
         broker.kill()
     return history
 
 
 def broker_in(folder: Path, source: Path, module: str = "postroom.cli") -> Postroom:
-    """A broker whose journal files are small, so that sealing and checkpoints happen between the kills."""
+    """A broker whose journal files are small, so that sealing and checkpoints happen between the kills.
+
+    A mutant, which has not written all that it should, keeps to one file.
+    """
     broker = Postroom(folder, source, module)
-    broker.configuration = SMALL_FILES
+    broker.configuration = SMALL_FILES if module == "postroom.cli" else None
     broker.extra_paths = [ROOT]
     return broker

@@ -62,3 +62,20 @@ def test_honest_histories_have_no_problem(steps: tuple[tuple[str, int] | str, ..
 )
 def test_broken_promises_are_named(steps: tuple[tuple[str, int] | str, ...], problem: str) -> None:
     assert problem in history_of(*steps).problems[0]
+
+
+def test_transactions_in_doubt_happen_whole_or_not_at_all() -> None:
+    for returned, put_delivered, torn in ((True, False, False), (False, True, False), (True, True, True)):
+        history = history_of(*PUT, ("got", 1))
+        history.problems.clear()
+        history.saw_sent(2)
+        history.saw_discharge_sent({2}, {1})
+        history.saw_end_of_life()
+        if returned:
+            history.saw_delivery(1, True)
+            history.saw_confirm_answered(1)
+        if put_delivered:
+            history.saw_delivery(2, False)
+            history.saw_confirm_answered(2)
+        history.finish()
+        assert [("torn" in problem) for problem in history.problems] == [True] * torn

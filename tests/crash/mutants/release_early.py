@@ -1,17 +1,6 @@
-"""``python -m tests.crash.mutants.release_early``: answers as soon as the block is handed to the writer."""
+"""``python -m tests.crash.mutants.release_early``: a broker that answers before the sync."""
 
-from postroom.cli import main
-from postroom.server.broker import Broker
-
-honest_release = Broker._release
-
-
-def release_early(self: Broker, now_us: int) -> None:
-    """Takes what has been written down for what is durable."""
-    self.durable_through = self.ledger.builder.next_position - 1
-    honest_release(self, now_us)
-
+from tests.crash.mutants.writers import EarlyWriter, serve_with
 
 if __name__ == "__main__":
-    Broker._release = release_early  # type: ignore[method-assign]
-    main()
+    serve_with(EarlyWriter)
