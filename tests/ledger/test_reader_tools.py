@@ -173,6 +173,10 @@ def _no_json(maker: LedgerMaker) -> None:
     maker.builder.record(RecordType.QUEUE_DEFINED, 0, 9, 0, 0, 0, b"{not json")
 
 
+def _half_an_id(maker: LedgerMaker) -> None:
+    maker.builder.record(RecordType.ROUTING_SET_DEFINED, 0, 0, 0x8000_0001, 0, 0, b"\x01\0\0\0\x02\0")
+
+
 @pytest.mark.parametrize(
     ("write", "what"),
     [
@@ -181,7 +185,8 @@ def _no_json(maker: LedgerMaker) -> None:
         (_serial_from_the_future, "position 2: its serial is not before it"),
         (_unknown_state, "position 2: from_state 99 is unknown to this version"),
         (_unknown_type, "position 2: record type 77 is unknown to this version"),
-        (_no_json, "a definition can't be read"),
+        (_no_json, "record 2: its detail is no JSON"),
+        (_half_an_id, "record 2: its detail of 6 bytes is no list of queue ids"),
     ],
 )
 def test_a_record_that_makes_no_sense_is_named_with_its_position(
@@ -225,6 +230,16 @@ def test_the_commands_print_for_people_and_for_scripts(tmp_path: Path) -> None:
     code, out, _ = _run("dump", *data, "--serial", "4")
     assert out.splitlines()[1].split()[2:7] == ["orders/4", "acquire:", "available", "→", "get_unconfirmed"]
     assert json.loads(_run("dump", *data, "--json", "--from", "13")[1])["queue"] == "other"
+
+
+def test_a_record_that_makes_no_sense_is_one_line_for_every_command(tmp_path: Path) -> None:
+    maker = LedgerMaker(tmp_path)
+    _no_json(maker)
+    maker.finish()
+    for command in ("stats", "dump"):
+        code, _, err = _run(command, "--data", str(tmp_path))
+        assert (code, err.count("\n")) == (1, 1)
+        assert "record 1: its detail is no JSON" in err
 
 
 def test_damage_and_absence_have_codes_of_their_own(tmp_path: Path) -> None:

@@ -167,6 +167,8 @@ def _one_line_errors() -> Iterator[None]:
     """What a ledger refuses, as one line and exit code 1."""
     try:
         yield
+    except BrokenPipeError:  # `… dump | head`: click ends quietly
+        raise
     except (LedgerError, OSError) as error:
         raise click.ClickException(str(error)) from error
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from postroom.ledger.expand import RoutingSets
+from postroom.ledger.expand import ExpandError, RoutingSets
 from postroom.ledger.layout import Array
 from postroom.ledger.records import RecordType
 
@@ -26,7 +26,8 @@ class Definitions:
     """The definitions that a range of records speaks of: those in force when its file began, and those made
     since.
 
-    What was closed or dropped within the file keeps its name. Details are decoded when first asked for.
+    What was closed or dropped within the file keeps its name. Details are decoded when first asked for; one
+    that is not what it should be raises ``ExpandError`` with its position.
     """
 
     def __init__(self, transitions: Array, names: npt.NDArray[np.uint8]) -> None:
@@ -41,18 +42,19 @@ class Definitions:
         more = transitions[is_definition(transitions)]
         return Definitions(np.concatenate([self._transitions, more]), self._names) if len(more) else self
 
-    def details(self, kind: RecordType) -> Iterator[tuple[int, bytes]]:
-        """(id, detail) of every definition of a kind, oldest first; a later one replaces it."""
+    def details(self, kind: RecordType) -> Iterator[tuple[int, bytes, int]]:
+        """(id, detail, position) of every definition of a kind, oldest first; a later one replaces it."""
         chosen = self._transitions[self._transitions["type"] == kind]
         ids = chosen["queue" if kind == RecordType.QUEUE_DEFINED else "holder"].tolist()
-        offsets, lengths = chosen["detail_offset"].tolist(), chosen["detail_len"].tolist()
-        for number, at, length in zip(ids, offsets, lengths, strict=True):
-            yield number, self._names[at : at + length].tobytes()
+        places = (chosen[name].tolist() for name in ("detail_offset", "detail_len", "position"))
+        for number, at, length, position in zip(ids, *places, strict=True):
+            yield number, self._names[at : at + length].tobytes(), position
 
     @cached_property
     def queues(self) -> dict[int, dict[str, Any]]:
         """Queue definitions by id."""
-        return {number: json.loads(detail) for number, detail in self.details(RecordType.QUEUE_DEFINED)}
+        details = self.details(RecordType.QUEUE_DEFINED)
+        return {number: _decoded(detail, position) for number, detail, position in details}
 
     @cached_property
     def deleted_queues(self) -> set[int]:
@@ -63,7 +65,9 @@ class Definitions:
     @cached_property
     def queue_names(self) -> dict[int, str]:
         """Queue names by id."""
-        return {number: str(definition["name"]) for number, definition in self.queues.items()}
+        return {
+            number: str(definition.get("name", f"#{number}")) for number, definition in self.queues.items()
+        }
 
     @cached_property
     def producer_names(self) -> dict[int, str]:
@@ -79,14 +83,32 @@ class Definitions:
     def routing_sets(self) -> RoutingSets:
         """Queue ids by set id."""
         details = self.details(RecordType.ROUTING_SET_DEFINED)
-        return {number: np.frombuffer(detail, "<u4") for number, detail in details}
+        return {number: _queue_ids(detail, position) for number, detail, position in details}
 
 
-def _who(details: Iterator[tuple[int, bytes]]) -> dict[int, str]:
+def _decoded(detail: bytes, position: int) -> dict[str, Any]:
+    try:
+        decoded = json.loads(detail)
+    except ValueError as error:
+        raise ExpandError(position, f"its detail is no JSON: {error}") from error
+    if not isinstance(decoded, dict):
+        raise ExpandError(position, "its detail is no JSON object")
+    return decoded
+
+
+def _queue_ids(detail: bytes, position: int) -> Array:
+    if len(detail) % _QUEUE_ID.itemsize:
+        raise ExpandError(position, f"its detail of {len(detail)} bytes is no list of queue ids")
+    return np.frombuffer(detail, _QUEUE_ID)
+
+
+_QUEUE_ID: Final = np.dtype("<u4")
+
+
+def _who(details: Iterator[tuple[int, bytes, int]]) -> dict[int, str]:
     names = {}
-    for number, detail in details:
-        who = json.loads(detail) if detail else {}
-        names[number] = (
-            "/".join(part for part in (who.get("container"), who.get("name")) if part) or f"#{number}"
-        )
+    for number, detail, position in details:
+        who = _decoded(detail, position) if detail else {}
+        parts = (who.get("container"), who.get("name"))
+        names[number] = "/".join(str(part) for part in parts if part) or f"#{number}"
     return names

@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from postroom.ledger.errors import LedgerError
 from postroom.ledger.layout import GROUP_DTYPE, RANGE_DTYPE, Array
 from postroom.ledger.records import GROUP, RANGE, SET_BASE, RecordType
 
@@ -48,7 +49,7 @@ ROW_FIELDS: Final = (
 )
 
 
-class ExpandError(ValueError):
+class ExpandError(LedgerError):
     """A record can't be spelled out: its detail breaks the format. Carries the record's position."""
 
     def __init__(self, position: int, what: str) -> None:

@@ -282,8 +282,8 @@ def _check_definitions(name: str, image: EventsImage, result: Verification) -> N
             definitions.holder_names,
             definitions.routing_sets,
         )
-    except (ValueError, KeyError) as error:
-        result.error(name, f"a definition can't be read: {error!r}")
+    except ExpandError as error:
+        result.error(name, str(error))
 
 
 def _check_rows(name: str, image: EventsImage, result: Verification) -> None:
