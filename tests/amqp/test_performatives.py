@@ -114,6 +114,15 @@ def test_absent_fields_read_as_their_defaults() -> None:
     assert fields_of(flow) == fields_of(Flow(1, 2, 3))
 
 
+@pytest.mark.parametrize(
+    ("boolean", "expected"), [("41", True), ("42", False), ("5601", True), ("5600", False)]
+)
+def test_booleans_of_every_form(boolean: str, expected: bool) -> None:
+    fields = bytes.fromhex("43" + boolean)
+    encoded = b"\x00\x53\x16\xc0" + bytes([len(fields) + 1, 2]) + fields
+    assert decode_performative(encoded)[0] == Detach(handle=0, closed=expected)
+
+
 def test_nulls_read_as_absent_fields_even_beyond_the_last() -> None:
     ended, _ = decode_performative(performative(d.END, [None, None]))
     assert ended == End()
