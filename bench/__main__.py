@@ -50,8 +50,16 @@ class Run:
             if values:
                 parts.append(f"### {title}\n\n{tables.facts(values)}")
         if self.failures:
-            parts.append("### Failed\n\n" + "".join(f"- {failure}\n" for failure in self.failures))
+            parts.append(
+                "### Failed\n\n"
+                + "".join(f"- {_first_and_last_line(failure)}\n" for failure in self.failures)
+            )
         return "\n".join(parts)
+
+
+def _first_and_last_line(text: str) -> str:
+    lines = text.splitlines()
+    return lines[0] if len(lines) == 1 else f"{lines[0]} … {lines[-1]}"
 
 
 def _texts(values: dict[str, object]) -> dict[str, str]:
@@ -94,7 +102,12 @@ def _count_syncs(contenders: list[Contender], run: Run) -> None:
         return
     for contender in contenders:
         say(f"counting syncs: {contender.key}")
-        for label, value in syncs.messages_per_sync(contender, SYNC_RUN_MESSAGES).items():
+        try:
+            counted = syncs.messages_per_sync(contender, SYNC_RUN_MESSAGES)
+        except (loadtool.LoadFailed, BrokerFailed) as failed:
+            run.failures.append(f"syncs of {contender.key}: {failed}")
+            continue
+        for label, value in counted.items():
             run.traffic.setdefault(label, traffic.Measured()).add("messages_per_sync", value)
 
 
@@ -106,7 +119,7 @@ def measure(options: argparse.Namespace, run: Run) -> None:
     waiting = options.waiting or (1_000_000 if options.quick else 10_000_000)
 
     def traffic_section() -> None:
-        traffic.measure(contenders, _sizes(options), sections, run.traffic)
+        traffic.measure(contenders, _sizes(options), sections, run.traffic, run.failures)
 
     def memory_section() -> None:
         run.waiting = memory.measure(waiting)
@@ -135,7 +148,7 @@ def _guarded(name: str, step: Any, run: Run) -> None:
         step()
     except (loadtool.LoadFailed, BrokerFailed, scale.ScaleFailed) as failed:
         say(f"{name} failed: {failed}")
-        run.failures.append(f"{name}: {str(failed).splitlines()[0]}")
+        run.failures.append(f"{name}: {failed}")
 
 
 def save(run: Run, document: bool) -> None:

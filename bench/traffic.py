@@ -7,10 +7,11 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tools.peers import Broker
+from tools.peers import Broker, BrokerFailed
 
 from bench import floor, loadtool, processor
 from bench.contenders import Contender, Row
+from bench.loadtool import LoadFailed
 from bench.say import say
 
 IDLE_PINGS = 2000
@@ -45,15 +46,23 @@ class Measured:
 
 
 def measure(
-    contenders: list[Contender], sizes: Sizes, sections: set[str], results: dict[str, Measured]
+    contenders: list[Contender],
+    sizes: Sizes,
+    sections: set[str],
+    results: dict[str, Measured],
+    failures: list[str],
 ) -> None:
-    """All rounds; fills `results` by row label, the floor among them."""
+    """All rounds; fills `results` by row label, the floor among them; a failure ends one contender only."""
     for number in range(1, sizes.rounds + 1):
         _measure_floor(results.setdefault(floor.LABEL, Measured()))
         for contender in contenders:
             say(f"round {number} of {sizes.rounds}: {contender.key}")
             with tempfile.TemporaryDirectory(prefix="bench-") as name:
-                _measure_contender(contender, Path(name), sizes, sections, results)
+                try:
+                    _measure_contender(contender, Path(name), sizes, sections, results)
+                except (LoadFailed, BrokerFailed) as failed:
+                    say(f"failed: {failed}")
+                    failures.append(f"{contender.key}, round {number}: {failed}")
 
 
 def _measure_floor(measured: Measured) -> None:

@@ -10,7 +10,7 @@ from tools.peers.broker import LOOPBACK, Broker, find_installed, free_port
 
 ERLANG_ARGUMENTS = "-start_epmd false -kernel inet_dist_use_interface {127,0,0,1}"
 QUORUM, CLASSIC = "quorum", "classic"
-QUEUES = {
+QUEUES: dict[str, dict[str, str | int]] = {
     QUORUM: {"x-queue-type": "quorum"},
     CLASSIC: {"x-queue-type": "classic"},
 }
@@ -19,8 +19,8 @@ QUEUES = {
 class RabbitMQ(Broker):
     """Debian's RabbitMQ. Queues are declared from definitions at start.
 
-    `config` adds lines to ``rabbitmq.conf`` (the "best settings" runs); `queues` maps further names to their
-    x-arguments.
+    `config` adds lines to ``rabbitmq.conf`` and `advanced` Erlang terms to the application's environment (the
+    "tuned" runs); `queues` maps names to the x-arguments of further queues.
     """
 
     name = "RabbitMQ"
@@ -29,13 +29,13 @@ class RabbitMQ(Broker):
         self,
         folder: Path,
         config: dict[str, str] | None = None,
-        queues: dict[str, dict[str, str]] | None = None,
-        environment: dict[str, str] | None = None,
+        queues: dict[str, dict[str, str | int]] | None = None,
+        advanced: dict[str, str] | None = None,
     ) -> None:
         super().__init__(folder)
         self.config = config or {}
         self.queues = {**QUEUES, **(queues or {})}
-        self.extra_environment = environment or {}
+        self.advanced = advanced or {}
         self.home = find_installed("usr/lib/rabbitmq/lib/rabbitmq_server-*")
         self.erlang = find_installed("usr/lib/erlang")
         self.epmd_port, self.distribution_port = free_port(), free_port()
@@ -45,7 +45,7 @@ class RabbitMQ(Broker):
         return f"{self.home.name.removeprefix('rabbitmq_server-')} (Erlang/OTP {release})"
 
     def settings(self) -> dict[str, str]:
-        return {**self.config, **self.extra_environment}
+        return {**self.config, **self.advanced}
 
     def command(self) -> list[str]:
         return [str(self.home / "sbin/rabbitmq-server")]
@@ -66,7 +66,7 @@ class RabbitMQ(Broker):
             "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq.conf"),
             "RABBITMQ_CONF_ENV_FILE": "/dev/null",
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": ERLANG_ARGUMENTS,
-            **self.extra_environment,
+            "RABBITMQ_ADVANCED_CONFIG_FILE": str(folder / "advanced.config"),
         }
 
     def prepare(self) -> None:
@@ -81,6 +81,8 @@ class RabbitMQ(Broker):
         (self.folder / "rabbitmq.conf").write_text(
             "".join(f"{key} = {value}\n" for key, value in config.items())
         )
+        terms = ", ".join(f"{{{key}, {value}}}" for key, value in self.advanced.items())
+        (self.folder / "advanced.config").write_text(f"[{{rabbit, [{terms}]}}].\n")
         (self.folder / "enabled_plugins").write_text("[rabbitmq_amqp1_0].\n")
         (self.folder / "definitions.json").write_text(json.dumps(self._definitions()))
 
