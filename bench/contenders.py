@@ -8,12 +8,13 @@ from pathlib import Path
 
 from tools.peers import Artemis, Broker, Postroom, RabbitMQ
 from tools.peers.postroom import COMPILED, INTERPRETED
+from tools.peers.rabbitmq import QueueArguments
 
 RABBIT_TUNED_CONFIG = {"raft.wal_max_batch_size": "32768"}
 """More of the log is written and synced at once."""
 RABBIT_TUNED_ADVANCED = {"quorum_commands_soft_limit": "256", "credit_flow_default_credit": "{2000, 1000}"}
 """Channels stop later for queues that have not answered yet."""
-RABBIT_TUNED_CLASSIC: dict[str, str | int] = {"x-queue-version": 2}
+RABBIT_TUNED_CLASSIC: QueueArguments = {"x-queue-version": 2}
 """The newer store of classic queues."""
 
 
@@ -36,13 +37,19 @@ class Contender:
 
 
 def _rabbit(folder: Path) -> Broker:
-    queues = {f"{kind}-beside": {"x-queue-type": kind} for kind in ("quorum", "classic")}
+    queues: dict[str, QueueArguments] = {
+        f"{kind}-beside": {"x-queue-type": kind} for kind in ("quorum", "classic")
+    }
     return RabbitMQ(folder, queues=queues)
 
 
 def _rabbit_tuned(folder: Path) -> Broker:
-    classic = {"x-queue-type": "classic", **RABBIT_TUNED_CLASSIC}
-    queues = {"quorum-beside": {"x-queue-type": "quorum"}, "classic": classic, "classic-beside": classic}
+    classic: QueueArguments = {"x-queue-type": "classic", **RABBIT_TUNED_CLASSIC}
+    queues: dict[str, QueueArguments] = {
+        "quorum-beside": {"x-queue-type": "quorum"},
+        "classic": classic,
+        "classic-beside": classic,
+    }
     return RabbitMQ(folder, config=RABBIT_TUNED_CONFIG, advanced=RABBIT_TUNED_ADVANCED, queues=queues)
 
 

@@ -10,7 +10,8 @@ from tools.peers.broker import LOOPBACK, Broker, find_installed, free_port
 
 ERLANG_ARGUMENTS = "-start_epmd false -kernel inet_dist_use_interface {127,0,0,1}"
 QUORUM, CLASSIC = "quorum", "classic"
-QUEUES: dict[str, dict[str, str | int]] = {
+QueueArguments = dict[str, str | int]
+QUEUES: dict[str, QueueArguments] = {
     QUORUM: {"x-queue-type": "quorum"},
     CLASSIC: {"x-queue-type": "classic"},
 }
@@ -29,7 +30,7 @@ class RabbitMQ(Broker):
         self,
         folder: Path,
         config: dict[str, str] | None = None,
-        queues: dict[str, dict[str, str | int]] | None = None,
+        queues: dict[str, QueueArguments] | None = None,
         advanced: dict[str, str] | None = None,
     ) -> None:
         super().__init__(folder)
@@ -45,7 +46,13 @@ class RabbitMQ(Broker):
         return f"{self.home.name.removeprefix('rabbitmq_server-')} (Erlang/OTP {release})"
 
     def settings(self) -> dict[str, str]:
-        return {**self.config, **self.advanced}
+        arguments = {
+            f"{name} {key}": str(value)
+            for name, pairs in self.queues.items()
+            for key, value in pairs.items()
+            if key != "x-queue-type"
+        }
+        return {**self.config, **self.advanced, **arguments}
 
     def command(self) -> list[str]:
         return [str(self.home / "sbin/rabbitmq-server")]
