@@ -10,6 +10,7 @@ from tools.peers import Artemis, Broker, Postroom, RabbitMQ
 from tools.peers.postroom import COMPILED, INTERPRETED
 from tools.peers.rabbitmq import QueueArguments
 
+KINDS = ("quorum", "classic")
 RABBIT_TUNED_CONFIG = {"raft.wal_max_batch_size": "32768"}
 """More of the log is written and synced at once."""
 RABBIT_TUNED_ADVANCED = {"quorum_commands_soft_limit": "256", "credit_flow_default_credit": "{2000, 1000}"}
@@ -37,10 +38,7 @@ class Contender:
 
 
 def _rabbit(folder: Path) -> Broker:
-    queues: dict[str, QueueArguments] = {
-        f"{kind}-beside": {"x-queue-type": kind} for kind in ("quorum", "classic")
-    }
-    return RabbitMQ(folder, queues=queues)
+    return RabbitMQ(folder, queues={f"{kind}-beside": {"x-queue-type": kind} for kind in KINDS})
 
 
 def _rabbit_tuned(folder: Path) -> Broker:
@@ -54,7 +52,7 @@ def _rabbit_tuned(folder: Path) -> Broker:
 
 
 def _rabbit_rows(suffix: str = "") -> list[Row]:
-    return [Row(f"RabbitMQ {kind}{suffix}", kind, f"{kind}-beside") for kind in ("quorum", "classic")]
+    return [Row(f"RabbitMQ {kind}{suffix}", kind, f"{kind}-beside") for kind in KINDS]
 
 
 def _artemis(journal: str) -> Callable[[Path], Broker]:

@@ -105,11 +105,11 @@ class _Traffic:
     def rates(self) -> None:
         """In, out, and both at once."""
         for name, mode in (("enqueue", "send"), ("dequeue", "receive"), ("both", "both")):
-            used = processor.seconds_of(self.broker.pid)
+            used = processor.seconds_of(self.broker)
             report = loadtool.run(
                 self.broker, mode, self.row.queue, messages=self.sizes.messages, **self.common
             )
-            used = processor.seconds_of(self.broker.pid) - used
+            used = processor.seconds_of(self.broker) - used
             self.measured.add(name, report.rate)
             self.measured.add(f"{name}_cpu_us", used * 1e6 / self.sizes.messages)
 

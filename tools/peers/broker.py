@@ -92,6 +92,13 @@ class Broker(ABC):
         return queue
 
     @property
+    def session(self) -> int:
+        """The session that the broker and all that it starts belong to."""
+        if self.process is None:
+            raise BrokerFailed(f"{self.name} is not running")
+        return self.process.pid
+
+    @property
     def pid(self) -> int:
         """Process id of the running broker: behind a prefix, of the process that the prefix has started."""
         if self.process is None:
