@@ -13,12 +13,12 @@ fetch_packages() { # fetch_packages PACKAGE…: download and unpack those that t
   command -v apt-get > /dev/null || { echo "postroom: $* come as Debian packages; this machine has no apt-get" >&2; exit 1; }
   [ "$(id -u)" != 0 ] || apt-get update -qq
   mkdir -p $DEBIAN/archives $DEBIAN/root
-  local uri file rest
-  apt-get --print-uris -y -qq --no-install-recommends install "$@" | tr -d "'" | while read -r uri file rest; do
-    [ -f "$DEBIAN/archives/$file" ] || {
-      curl -fsS --retry 3 -o "$DEBIAN/archives/$file.part" "$uri"
-      mv "$DEBIAN/archives/$file.part" "$DEBIAN/archives/$file"
-    }
+  local uri file rest name version
+  apt-get --print-uris -y -qq --no-install-recommends install "$@" | while read -r uri file rest; do
+    if [ ! -f "$DEBIAN/archives/$file" ]; then
+      name=${file%%_*} version=${file#*_} version=${version%_*}
+      (cd $DEBIAN/archives && apt-get download -qq -o APT::Sandbox::User=root "$name=${version/\%3a/:}")
+    fi
     dpkg-deb -x "$DEBIAN/archives/$file" $DEBIAN/root
   done
 }
