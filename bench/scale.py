@@ -9,6 +9,10 @@ import sys
 from tools.peers.broker import ROOT
 
 
+SHOWN_WHOLE = 100
+"""From here on a figure's decimals say nothing."""
+
+
 class ScaleFailed(Exception):
     """A benchmark program ended with an error."""
 
@@ -19,7 +23,13 @@ def _run(program: str, *arguments: str) -> dict[str, str]:
     if done.returncode != 0:
         raise ScaleFailed(f"{program} failed: {(done.stderr or done.stdout).strip().splitlines()[-1:]}")
     said = json.loads(done.stdout.strip().splitlines()[-1])
-    return {str(key).replace("_", " "): str(value) for key, value in said.items()}
+    return {str(key).replace("_", " "): _shown(value) for key, value in said.items()}
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:,.0f}" if value >= SHOWN_WHOLE else f"{value:.3f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def recovery(quick: bool) -> dict[str, str]:
