@@ -1,13 +1,33 @@
 #!/usr/bin/env bash
 # Builds the compiled version into build/compiled, beside the source and never inside it.
+# The extensions are made again only when a source that goes into them has changed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-rm -rf build/compiled build/temp
+
+hot_sources() {
+  .venv/bin/python - << 'PY'
+import runpy
+groups = runpy.run_path("setup.py", run_name="sources")["hot_groups"]()
+print(*[path for group, _ in groups for path in group], "src/postroom/ledger/_writer.c", "setup.py")
+PY
+}
+
+build() {
+  .venv/bin/python setup.py -q "$@" > build/compile.log 2>&1 || {
+    tail -n 40 build/compile.log
+    echo "postroom: the compiled build failed; the whole log is in build/compile.log" >&2
+    exit 1
+  }
+}
+
 mkdir -p build
-touch build/.started
-if ! .venv/bin/python setup.py -q build --build-lib build/compiled --build-temp build/temp > build/compile.log 2>&1; then
-  tail -n 40 build/compile.log
-  echo "postroom: the compiled build failed; the whole log is in build/compile.log" >&2
-  exit 1
+touch build/started # what changes while the build runs counts as changed after it
+made_of=$(cat $(hot_sources) requirements.lock | sha256sum)
+if [ "$made_of" != "$(cat build/extensions.sum 2> /dev/null)" ]; then
+  rm -rf build/compiled build/temp build/extensions.sum
+  build build_ext --build-lib build/compiled --build-temp build/temp --parallel 2
+  echo "$made_of" > build/extensions.sum
 fi
-mv build/.started build/compiled/.ready # as old as the sources it was made from: what changed meanwhile is built next time
+find build/compiled -name '*.py' -delete
+POSTROOM_COMPILE=0 build build_py --build-lib build/compiled
+mv build/started build/compiled/.ready
