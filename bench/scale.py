@@ -8,7 +8,6 @@ import sys
 
 from tools.peers.broker import ROOT
 
-
 SHOWN_WHOLE = 100
 """From here on a figure's decimals say nothing."""
 
