@@ -5,6 +5,8 @@ from typing import Final
 
 import click
 
+from postroom import __version__
+
 COMMANDS: Final = {
     "serve": ("postroom.cli.serve", "serve"),
     "queue": ("postroom.cli.queue", "queue"),
@@ -32,6 +34,6 @@ class LazyGroup(click.Group):
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="postroom", prog_name="postroom")
+@click.version_option(__version__, prog_name="postroom")
 def main() -> None:
     """A message broker that accounts for every message."""
