@@ -62,7 +62,7 @@ class SegmentReader:
         )
 
     def definitions(self, last: int) -> Definitions:
-        """What records up to position `last` may speak of: the file's dictionary, and what was defined since."""
+        """What records up to `last` may speak of: the dictionary of the file, and what was defined since."""
         own = find_position(self._whole.transitions, last + 1)
         so_far = self.image.transitions[: self.image.dictionary_count + own]
         return Definitions(so_far[is_definition(so_far)], self._whole.names)
