@@ -36,14 +36,19 @@ class Run:
     decode: dict[str, str] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
 
+    def _has(self, name: str) -> bool:
+        return any(name in measured.values for measured in self.traffic.values())
+
     def markdown(self) -> str:
         """The run as the page shows it."""
         parts = [f"### Machine and client\n\n{tables.facts({**self.machine, **_texts(self.client)})}"]
         if self.traffic:
             parts.append(f"### Versions and settings\n\n{tables.versions(self.traffic)}")
             parts.append(f"### Rates\n\n{tables.rates(self.traffic)}")
-            parts.append(f"### Processor time\n\n{tables.processor(self.traffic)}")
-            parts.append(f"### Latency\n\n{tables.latency(self.traffic)}")
+            if self._has("enqueue_cpu_us"):
+                parts.append(f"### Processor time\n\n{tables.processor(self.traffic)}")
+            if self._has("beside_p50_us"):
+                parts.append(f"### Latency\n\n{tables.latency(self.traffic)}")
         if self.waiting:
             parts.append(f"### Memory and restart\n\n{tables.waiting(self.waiting)}")
         for title, values in (("Recovery", self.recovery), ("Decoding", self.decode)):
