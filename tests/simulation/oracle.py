@@ -170,8 +170,20 @@ class Oracle:
             self._check_final(fate, places.pop(fate.id, []), now_us)
         if places:
             raise Broken(f"messages {sorted(places)[:5]} are on queues and were never sent")
+        for queue, ids in remaining.items():
+            if queue != self.dead_letter_queue:
+                self._check_places(queue, ids)
         for unit in {fate.unit for fate in self.fates.values() if fate.unit is not None}:
             _check_unit(unit, remaining)
+
+    def _check_places(self, queue: str, ids: list[int]) -> None:
+        """What came back came back to its place: one reader of a quiet queue sees the order of sending."""
+        newest: dict[tuple[str, int], int] = {}
+        for id in ids:
+            fate = self.fates[id]
+            if fate.unit is None and id < newest.get(fate.stream, 0):
+                raise Broken(f"message {id} of {fate.stream} stands on {queue} behind {newest[fate.stream]}")
+            newest[fate.stream] = max(id, newest.get(fate.stream, 0))
 
     def _check_final(self, fate: Fate, places: list[str], now_us: int) -> None:
         self.checks += 1
