@@ -54,7 +54,7 @@ demo: compiled java ## run the main job end to end and show the tables
 
 bench: compiled java ## the benchmark table, with RabbitMQ and Artemis beside us
 	tools/setup.sh bench
-	$(COMPILED) $(PY) -m bench
+	$(COMPILED) $(PY) -m bench --document
 
 docs: setup ## build the documentation, warnings are errors
 	PYTHONPATH=src $(PY) -m sphinx -W --keep-going -b html docs docs/_build/html

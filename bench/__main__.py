@@ -83,6 +83,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--waiting", type=int, help="messages of the memory section (10,000,000; quick: 1,000,000)"
     )
+    parser.add_argument(
+        "--again", action="store_true", help="measure the chosen sections anew and keep the last run's others"
+    )
     parser.add_argument("--document", action="store_true", help=f"also write {DOCUMENTED.relative_to(ROOT)}")
     return parser.parse_args(arguments)
 
@@ -124,6 +127,7 @@ def measure(options: argparse.Namespace, run: Run) -> None:
     waiting = options.waiting or (1_000_000 if options.quick else 10_000_000)
 
     def traffic_section() -> None:
+        run.traffic.clear()  # rows are of one run: nothing of an earlier one stays among them
         traffic.measure(contenders, _sizes(options), sections, run.traffic, run.failures)
 
     def memory_section() -> None:
@@ -165,6 +169,19 @@ def save(run: Run, document: bool) -> None:
         DOCUMENTED.write_text(run.markdown())
 
 
+def last_run() -> Run:
+    """The run that `save` has written; its failures are forgotten."""
+    path = OUT / "results.json"
+    if not path.exists():
+        sys.exit(f"bench: --again needs a run to go on from, and there is no {path.relative_to(ROOT)}")
+    said = json.loads(path.read_text())
+    run = Run(said["machine"], said["client"], recovery=said["recovery"], decode=said["decode"])
+    run.traffic = {label: traffic.Measured(**row) for label, row in said["traffic"].items()}
+    if said["waiting"] is not None:
+        run.waiting = memory.Waiting(**said["waiting"])
+    return run
+
+
 def main() -> int:
     """Measures, prints the tables, saves them; exit code 1 when a section failed."""
     options = parse(sys.argv[1:])
@@ -174,7 +191,7 @@ def main() -> int:
         "delivery": "at least once, durable",
         "day": time.strftime("%Y-%m-%d"),
     }
-    run = Run(machine.describe(), client)
+    run = last_run() if options.again else Run(machine.describe(), client)
     loadtool.build()
     measure(options, run)
     save(run, options.document)
