@@ -6,6 +6,7 @@ import os
 import select
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from zlib import crc32
@@ -13,7 +14,7 @@ from zlib import crc32
 import pytest
 
 from postroom.ledger import Ledger, LedgerFailed, LedgerLocked, LedgerOptions
-from postroom.ledger.disk import RealDisk
+from postroom.ledger.disk import RealDisk, RealFile
 from postroom.ledger.headers import decode_block_header
 from postroom.ledger.records import BLOCK_MAGIC
 from postroom.ledger.writer import InlineWriter
@@ -22,7 +23,7 @@ from tests.ledger.test_fold import opened
 from tests.ledger.workload import START_US, Workload, assert_bodies, assert_recovered
 from tests.simulation.disk import SimDisk, SimFile
 
-SMALL = LedgerOptions(journal_file_bytes=64 << 10, reserve_bytes=1 << 16)
+SMALL = LedgerOptions(journal_file_bytes=64 << 10, reserve_bytes=1 << 16, at_once_bytes=0)
 
 
 def put(ledger: Ledger, body: bytes) -> tuple[int, int, int]:
@@ -49,6 +50,36 @@ def test_commit_signals_and_tells_the_position(ledger: Ledger) -> None:
     assert ledger.submit()
     assert ledger.wait() == serial + 1
     assert not ledger.submit(), "nothing is left"
+
+
+def test_a_small_block_on_an_idle_ledger_is_written_at_once(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path, replace(SMALL, at_once_bytes=4096), START_US)
+    serial, _, _ = put(ledger, b"small")
+    assert ledger.submit() and ledger.in_flight and ledger.written_at_once
+    put(ledger, b"another that waits")
+    assert ledger.durable_through < serial, "nobody is told before complete()"
+    assert ledger.complete() == serial and not ledger.written_at_once
+    assert ledger.submit() and not ledger.written_at_once, "it was not idle: something waited"
+    assert ledger.wait() == serial + 1
+    put(ledger, b"x" * 5000)
+    assert ledger.submit() and not ledger.written_at_once, "too large"
+    ledger.wait()
+    ledger.close()
+
+
+def test_a_failed_write_at_once_is_fatal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = Ledger.open(tmp_path, replace(SMALL, at_once_bytes=4096), START_US)
+    put(ledger, b"small")
+    monkeypatch.setattr(RealFile, "sync", fail_sync)
+    with pytest.raises(LedgerFailed, match="can't be written"):
+        ledger.submit()
+    with pytest.raises(LedgerFailed):
+        ledger.submit()
+    ledger.close()
+
+
+def fail_sync(file: RealFile) -> None:
+    raise OSError(errno.EIO, "Input/output error")
 
 
 def test_bodies_are_read_wherever_they_are(ledger: Ledger) -> None:

@@ -81,6 +81,7 @@ class World:
         return LedgerOptions(
             journal_file_bytes=random.choice((1 << 16, 1 << 16, 1 << 18)),
             reserve_bytes=0,
+            at_once_bytes=random.choice((0, 4096)),
             retention_bytes=random.choice((0, 0, 1 << 17, 1 << 30)),
             compact_below=random.choice((0.5, 0.9, 1.0)),
             carry_below=random.choice((0.5, 1.0)),
@@ -177,13 +178,13 @@ class World:
             self.drop(actor)
 
     def end_turn(self) -> None:
-        in_flight = self.writer.job is not None
+        in_flight = self.ledger.in_flight
         self.broker.end_turn(self.now_us)
-        if not in_flight and self.writer.job is not None and self.random.random() < self.crash_chance:
+        if not in_flight and self.ledger.in_flight and self.random.random() < self.crash_chance:
             self.crash("after a write, before its sync")
 
     def complete(self) -> None:
-        if self.writer.job is None:
+        if not self.ledger.in_flight:
             return
         self.broker.completed(self.now_us)
         if self.random.random() < self.crash_chance:
@@ -251,7 +252,7 @@ class World:
         for _ in range(DRAIN_ROUNDS):
             self.fetch()
             self.broker.end_turn(self.now_us)
-            if self.writer.job is not None:
+            if self.ledger.in_flight:
                 self.broker.completed(self.now_us)
             elif self.broker.idle() and not self.broker.fetches:
                 return

@@ -23,7 +23,7 @@ from postroom.ledger.options import LedgerOptions
 from postroom.ledger.records import RecordType
 from postroom.ledger.recovered import Recovered, recovered_from
 from postroom.ledger.recovery import Found, Images, recover
-from postroom.ledger.writer import Writer, new_writer
+from postroom.ledger.writer import Writer, do_job, new_writer
 
 T = TypeVar("T")
 
@@ -50,6 +50,11 @@ class Ledger:
         self._job: Job | None = None
         self._succeeded: Seal | None = None
         """The end of the file before the active one, while the active one is not yet durable."""
+        self._at_once_bytes = options.at_once_bytes
+        self._idle = False
+        """Whether nothing waited when the last block became durable."""
+        self._written_at_once = False
+        """The block in flight is durable already: `complete` need not ask the writer."""
         self._failed = False
         dictionary: Dictionary = found.state.dictionary.copy()
         self.builder = BlockBuilder(header.first_position, header.time_us)
@@ -108,6 +113,11 @@ class Ledger:
         return self._job is not None
 
     @property
+    def written_at_once(self) -> bool:
+        """Whether `submit` has made its block durable itself: call `complete`, nothing will signal it."""
+        return self._written_at_once
+
+    @property
     def space_low(self) -> bool:
         """The disk gave no more reserve: new puts must be refused, what frees space goes on."""
         return self._journal.space_low
@@ -134,15 +144,19 @@ class Ledger:
         return self._submit(SealedParts(at, at - 1, self.builder.time_us, b"", b"", b"", b"", []))
 
     def complete(self) -> int:
-        """Call when `completion_fd` is readable; returns the last durable position. Raises LedgerFailed."""
-        if self._job is not None and self._guarded(self._writer.complete):
+        """Call when `completion_fd` is readable or the block was `written_at_once`.
+
+        Returns the last durable position. Raises LedgerFailed.
+        """
+        if self._job is not None and (self._written_at_once or self._guarded(self._writer.complete)):
             self._written(self._job)
         return self._journal.durable_through
 
     def wait(self) -> int:
         """Until the block in flight is durable; returns the last durable position. Raises LedgerFailed."""
         if self._job is not None:
-            self._guarded(self._writer.wait)
+            if not self._written_at_once:
+                self._guarded(self._writer.wait)
             self._written(self._job)
         return self._journal.durable_through
 
@@ -212,12 +226,19 @@ class Ledger:
         if job.file_number != before.file_number:
             self._learn_file()
             self._succeeded = before
-        self._writer.submit(job.file, job.offset, job.parts, job.sync_names)
+        if self._idle and sum(map(len, job.parts)) <= self._at_once_bytes:
+            self._guarded(lambda: do_job(self._disk, job.file, job.offset, job.parts, job.sync_names))
+            self._written_at_once = True
+        else:
+            self._writer.submit(job.file, job.offset, job.parts, job.sync_names)
+        self._idle = False
         return True
 
     def _written(self, job: Job) -> None:
         self._journal.written(job)
         self._job = None
+        self._written_at_once = False
+        self._idle = self.builder.empty()
         if self._succeeded is not None:
             # Sealed only now: a journal must be left whatever happens to its successor.
             self._maintenance.roll(self._succeeded.file_number, self._succeeded)

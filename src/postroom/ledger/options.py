@@ -17,6 +17,11 @@ class LedgerOptions:
     reserve_bytes: int = 64 * MIB
     """Space set aside ahead of the writing place; when the disk can't give it, `space_low` is raised."""
 
+    at_once_bytes: int = 4096
+    """A block no larger than this that finds the ledger idle is written by the caller itself: handing it to
+    the writer's thread and back would take longer than it saves. 0: never.
+    """
+
     retention_bytes: int = 16 * GIB
     """History (`.events` files) above this goes, oldest first, when checkpoints cover it. 0 keeps none."""
 

@@ -35,6 +35,9 @@ class ServiceLedger(LedgerFace, Protocol):
     """What the service needs of the ledger beside what the broker needs."""
 
     @property
+    def written_at_once(self) -> bool: ...
+
+    @property
     def completion_fd(self) -> int: ...
 
     @property
@@ -166,7 +169,18 @@ class Service:
 
     def _end_turn(self) -> None:
         self._broker.end_turn(wall_us())
+        self._take_written()
         self._settle_up()
+
+    def _take_written(self) -> None:
+        """A block that the ledger has written at once is durable: nothing will signal it.
+
+        One at a time: what it has released must reach the sockets before more is given to consumers.
+        """
+        if self._ledger.written_at_once:
+            self._broker.completed(wall_us())
+        if self._ledger.written_at_once:
+            self.turns.schedule()
 
     def _guarded(self, action: Callable[[], object]) -> None:
         """What fails outside any one connection ends the service."""
@@ -183,6 +197,7 @@ class Service:
 
     def _complete(self) -> None:
         self._broker.completed(wall_us())
+        self._take_written()
         self._settle_up()
         self.turns.go_on()
 
@@ -259,9 +274,13 @@ class Service:
         self._watch_maintenance()
         self.turns.go_on()
         if self.failure is None and self._broker.idle():
-            self._guarded(self._ledger.mark_idle)
+            self._guarded(self._mark_idle)
         if self._ledger.behind:
             self._idle_timer = self._loop.call_later(IDLE_S, self._on_idle)  # nothing else would look again
+
+    def _mark_idle(self) -> None:
+        self._ledger.mark_idle()
+        self._take_written()
 
     def _watch_maintenance(self) -> None:
         error = self._ledger.maintenance_error
