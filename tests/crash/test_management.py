@@ -1,0 +1,72 @@
+"""What the management node has answered holds after a SIGKILL: queues made and deleted, messages purged."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from postroom.client import Message
+from postroom.client.sync import Connection, ConnectionFactory
+from postroom.server.management import QUEUE_TYPE
+from tests.clients.broker import BrokerProcess
+
+KILLS = 5
+MESSAGES = 40
+
+pytestmark = pytest.mark.sockets
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    process = BrokerProcess(tmp_path / "data")
+    process.start()
+    yield process
+    process.stop()
+
+
+def connected(broker: BrokerProcess) -> Connection:
+    return ConnectionFactory(f"amqp://{broker.host}:{broker.port}").create_connection()
+
+
+def killed_once_answered(broker: BrokerProcess, operation: str, queue: str) -> None:
+    """Ask the management node, and kill the broker as soon as it has answered."""
+    with connected(broker) as connection:
+        connection.create_management().request(operation, kind=QUEUE_TYPE, name=queue)
+        broker.kill()
+    broker.start()
+
+
+def fill(broker: BrokerProcess, queue: str) -> None:
+    with connected(broker) as connection:
+        producer = connection.create_session().create_producer(queue)
+        producer.send_all([Message(f"{queue} {number}") for number in range(MESSAGES)])
+
+
+def queues(broker: BrokerProcess) -> dict[str, int]:
+    """Messages held, by queue."""
+    with connected(broker) as connection:
+        rows = connection.create_management().query(QUEUE_TYPE)
+        return {str(row["name"]): int(str(row["messages_current"])) for row in rows}
+
+
+def test_what_was_purged_stays_away(broker: BrokerProcess) -> None:
+    for _ in range(KILLS):
+        fill(broker, "purged")
+        killed_once_answered(broker, "PURGE", "purged")
+        assert queues(broker)["purged"] == 0
+
+
+def test_a_deleted_queue_stays_away_and_its_neighbour_stays(broker: BrokerProcess) -> None:
+    fill(broker, "neighbour")
+    for _ in range(KILLS):
+        fill(broker, "deleted")
+        killed_once_answered(broker, "DELETE", "deleted")
+        held = queues(broker)
+        assert "deleted" not in held
+        assert held["neighbour"] == MESSAGES
+
+
+def test_a_created_queue_is_there(broker: BrokerProcess) -> None:
+    for number in range(KILLS):
+        killed_once_answered(broker, "CREATE", f"created-{number}")
+        assert f"created-{number}" in queues(broker)
