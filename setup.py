@@ -15,7 +15,7 @@ from setuptools import Extension, setup
 
 SOURCE = Path("src/postroom")
 WIRE_FOLDERS = ("amqp", "model")
-CORE_FOLDERS = ("manager", "channel")
+CORE_FOLDERS = ("manager",)
 CORE_LEDGER = ("records", "block")
 CORE_SERVER = (
     *("attach", "binding", "bound", "broker", "coordinator", "dynamic", "headers", "incoming"),
