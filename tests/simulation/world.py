@@ -69,9 +69,9 @@ class World:
         self.actors: list[Actor] = []
         self.actors_made = 0
         self.crashes = 0
-        self.log: list[str] = []
         self.options = self._swarm_options()
-        self.weights = [self.random.choice((0, 1, 1, 4)) for _ in range(2)]
+        self.time_weight = self.random.choice((0, 1, 1, 4))
+        self.cut_weight = min(1, self.random.choice((0, 1, 1, 4)))
         self.maintenance_weight = self.random.choice((0, 1, 5))
         self.crash_chance = self.random.choice((0.0, 0.02, 0.1))
         self.boot()
@@ -96,7 +96,6 @@ class World:
                 self._start()
                 break
             except PowerLost:
-                self.note("power lost at start")
                 self.crashes += 1
                 self.oracle.crashed()
                 self.disk = self.disk.crash(self.random)
@@ -123,9 +122,6 @@ class World:
         self.names += 1
         return f"name-{self.names}"
 
-    def note(self, what: str) -> None:
-        self.log.append(what)
-
     # The steps.
 
     def run(self, steps: int) -> None:
@@ -135,7 +131,7 @@ class World:
                 self.step()
             self.finish()
         except PowerLost:
-            self.crash("inside the broker")
+            self.crash()
             self.finish()
 
     def step(self) -> None:
@@ -148,15 +144,15 @@ class World:
             (3, self.fetch),
             (1, self.connect),
             (self.maintenance_weight, self.maintain),
-            (self.weights[0], self.pass_time),
-            (1 if self.weights[1] else 0, self.cut),
+            (self.time_weight, self.pass_time),
+            (self.cut_weight, self.cut),
         ]
         total = [weight for weight, _ in choices]
         action = self.random.choices([action for _, action in choices], total)[0]
         try:
             action()
         except PowerLost:
-            self.crash("inside the broker")
+            self.crash()
 
     def act(self) -> None:
         if self.actors:
@@ -181,14 +177,14 @@ class World:
         in_flight = self.ledger.in_flight
         self.broker.end_turn(self.now_us)
         if not in_flight and self.ledger.in_flight and self.random.random() < self.crash_chance:
-            self.crash("after a write, before its sync")
+            self.crash()
 
     def complete(self) -> None:
         if not self.ledger.in_flight:
             return
         self.broker.completed(self.now_us)
         if self.random.random() < self.crash_chance:
-            self.crash("after a sync")
+            self.crash()
 
     def fetch(self) -> None:
         while self.broker.fetches:
@@ -225,9 +221,8 @@ class World:
         finally:
             self.disk.crash_at_operation = None
 
-    def crash(self, where: str) -> None:
+    def crash(self) -> None:
         """The process and everything unsynced is gone; the next one starts."""
-        self.note(f"crash {where}")
         self.crashes += 1
         for actor in self.actors:
             actor.gone()
