@@ -6,6 +6,8 @@ import pytest
 from proton import Delivery, Message
 from proton.utils import BlockingConnection, BlockingReceiver, BlockingSender
 
+from postroom.manager.options import QueueDefinition
+from postroom.server.broker import Broker
 from postroom.server.config import AutoCreateConfig
 from tests.server.harness import BrokerThread, make_config
 
@@ -64,6 +66,34 @@ def test_query_names_its_columns(manager: Manager, queue: str) -> None:
     assert reply.properties["count"] == len(reply.body["results"])
     page = manager.ask("QUERY", wanted, entityType=QUEUE, offset=1, count=1)
     assert page.body["results"] == reply.body["results"][1:2]
+
+
+def test_a_query_about_everything_turns_pages_over_all_types(manager: Manager, queue: str) -> None:
+    manager.ask("CREATE", type=QUEUE, name=queue)
+    wanted = {"attributeNames": ["type", "name"]}
+    everything = manager.ask("QUERY", wanted).body["results"]
+    assert everything[-1] == ["postroom.broker", "broker"]
+    single = [manager.ask("QUERY", wanted, offset=at, count=1) for at in range(len(everything) + 1)]
+    assert [row for reply in single for row in reply.body["results"]] == everything
+    assert single[-1].properties["count"] == 0
+    assert manager.ask("QUERY", wanted, count=0).body["results"] == []
+
+
+def test_a_page_builds_no_more_rows_than_it_has(broker: BrokerThread, manager: Manager, queue: str) -> None:
+    """However many queues there are: a row that isn't asked for is never built."""
+    for number in range(3):
+        manager.ask("CREATE", type=QUEUE, name=f"{queue}-{number}")
+
+    def forbid(b: Broker, forbidden: bool) -> None:
+        for name, each in b.manager.queues.items():
+            if name != f"{queue}-1":
+                each.definition = None if forbidden else QueueDefinition(name=name)  # type: ignore[assignment]
+
+    at = broker.call(lambda b: list(b.manager.queues).index(f"{queue}-1"))
+    broker.call(lambda b: forbid(b, True))
+    page = manager.ask("QUERY", {"attributeNames": ["name"]}, entityType=QUEUE, offset=at, count=1)
+    broker.call(lambda b: forbid(b, False))
+    assert page.body["results"] == [[f"{queue}-1"]]
 
 
 def test_connections_and_the_broker(broker: BrokerThread, manager: Manager) -> None:

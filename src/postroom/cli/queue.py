@@ -35,9 +35,10 @@ def list_queues(prefix: str, every: bool, url: str, as_json: bool) -> None:
     """List the queues, or those whose name begins with PREFIX."""
     with connected(url) as connection:
         found = connection.create_management().query(QUEUE_TYPE)
-    queues = [
-        each for each in found if str(each["name"]).startswith(prefix) and (every or not each["dynamic"])
-    ]
+    queues = sorted(
+        (each for each in found if str(each["name"]).startswith(prefix) and (every or not each["dynamic"])),
+        key=lambda each: str(each["name"]),
+    )
     if as_json:
         for each in queues:
             click.echo(json.dumps(each, default=str))

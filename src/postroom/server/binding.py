@@ -113,7 +113,7 @@ class ConnectionBinding:
         self._how = Gone.CONNECTION_LOST
         self.handle(self.engine.connection_lost(), now_us)
         self._end(now_us)
-        self.broker.connections.discard(self)
+        self.broker.connections.pop(self, None)
         self.broker.touched.pop(self, None)
         log(logging.INFO, "connection-ended", remote=self.remote, container=self.container_id)
 

@@ -79,7 +79,8 @@ class Broker:
         self.registry: Final = Registry(config.limits)
         self.dynamic: Final = DynamicNodes(manager, new_name, self._links_of)
         self.management: Final = Management(self)
-        self.connections: Final[set[ConnectionBinding]] = set()
+        self.connections: Final[dict[ConnectionBinding, None]] = {}
+        """In the order in which they came."""
         self.touched: Final[dict[ConnectionBinding, None]] = {}
         """Connections that may have something to send."""
         self.fetches: Final[list[Fetch]] = []
@@ -106,7 +107,7 @@ class Broker:
             log(logging.WARNING, "connection-refused", remote=remote, connections=len(self.connections))
             return None
         binding = ConnectionBinding(self, remote, anonymous, monotonic_us, now_us)
-        self.connections.add(binding)
+        self.connections[binding] = None
         self.touched[binding] = None
         return binding
 

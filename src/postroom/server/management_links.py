@@ -76,7 +76,7 @@ class RequestLink(BoundLink):
 
     def _perform(self, message: Message, now_us: int) -> None:
         body = message.body.value if isinstance(message.body, Value) else None
-        request = Request(message.application_properties, body)
+        request = Request(message.application_properties, body, self.binding.user)
         response = self.binding.broker.management.perform(request, now_us)
         log(
             logging.INFO if request.operation in ("CREATE", "UPDATE", "DELETE", "PURGE") else logging.DEBUG,

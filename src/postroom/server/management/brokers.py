@@ -1,0 +1,53 @@
+"""The broker itself, as the management node shows it: the one thing of its kind."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from postroom import __version__
+from postroom.server.management.noun import Operation
+from postroom.server.management.request import OK, Attributes, Request, Response
+
+if TYPE_CHECKING:
+    from postroom.server.broker import Broker
+
+BROKER_TYPE: Final = "postroom.broker"
+BROKER_NAME: Final = "broker"
+
+
+class Brokers:
+    """Counts of the whole broker."""
+
+    type: Final = BROKER_TYPE
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self.operations: Final[Mapping[str, Operation]] = {"READ": self._read}
+
+    def attribute_names(self) -> list[str]:
+        return list(self._attributes())
+
+    def count(self) -> int:
+        return 1
+
+    def rows(self, offset: int, count: int) -> list[Attributes]:
+        return [self._attributes()][offset : offset + count]
+
+    def _read(self, request: Request, now_us: int) -> Response:
+        return Response(OK, "OK", self._attributes())
+
+    def _attributes(self) -> Attributes:
+        broker = self._broker
+        return {
+            "name": BROKER_NAME,
+            "identity": BROKER_NAME,
+            "type": BROKER_TYPE,
+            "version": __version__,
+            "container_id": broker.config.container_id,
+            "queues": len(broker.manager.queues),
+            "connections": len(broker.connections),
+            "kept_links": broker.registry.kept_count(),
+            "durable_through": broker.durable_through,
+            "next_position": broker.ledger.builder.next_position,
+            "unsynced_bytes": broker.unsynced_bytes(),
+            "space_low": broker.ledger.space_low,
+        }

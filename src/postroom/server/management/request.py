@@ -1,0 +1,116 @@
+"""A request to the management node and its answer, as plain values."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from postroom.amqp import errors
+
+OK: Final = 200
+CREATED: Final = 201
+NO_CONTENT: Final = 204
+BAD_REQUEST: Final = 400
+FORBIDDEN: Final = 403
+NOT_FOUND: Final = 404
+CONFLICT: Final = 409
+LIMIT: Final = 429
+INTERNAL: Final = 500
+NOT_IMPLEMENTED: Final = 501
+
+CONDITIONS: Final = {
+    BAD_REQUEST: errors.INVALID_FIELD,
+    FORBIDDEN: errors.NOT_ALLOWED,
+    NOT_FOUND: errors.NOT_FOUND,
+    CONFLICT: errors.PRECONDITION_FAILED,
+    LIMIT: errors.RESOURCE_LIMIT_EXCEEDED,
+    NOT_IMPLEMENTED: errors.NOT_IMPLEMENTED,
+}
+"""The AMQP error condition that goes with a status."""
+
+NAMING: Final = ("name", "identity", "type")
+"""Attributes that say which thing is meant; they set nothing."""
+
+Attributes = dict[str, Any]
+
+
+class RequestError(Exception):
+    """A request that can't be carried out: ``status`` as in HTTP, and why."""
+
+    def __init__(self, status: int, description: str) -> None:
+        super().__init__(description)
+        self.status: Final = status
+        self.description: Final = description
+
+
+class Request:
+    """One management request, as its message said it."""
+
+    def __init__(self, properties: Mapping[str, object], body: object, user: str = "") -> None:
+        """``properties`` are the message's application properties, ``user`` is who asks."""
+        self.properties: Final = properties
+        self.body: Final = body
+        self.user: Final = user
+        self.operation: Final = self.text("operation")
+        self.type: Final = self.text("type")
+        self.name: Final = self.text("name") or self.text("identity")
+
+    def text(self, key: str) -> str:
+        """A string among the properties; "" where there is none."""
+        value = self.properties.get(key)
+        return value if isinstance(value, str) else ""
+
+    def flag(self, key: str) -> bool:
+        """Whether a property is there and true."""
+        return self.properties.get(key) is True
+
+    def number(self, key: str, default: int) -> int:
+        """A whole number among the properties."""
+        value = self.properties.get(key, default)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise RequestError(BAD_REQUEST, f"{key} is {value!r}, must be a whole number of 0 or more")
+        return int(value)
+
+    def required_name(self) -> str:
+        """The name of the thing that is meant. Raises `RequestError` where the request has none."""
+        if not self.name:
+            raise RequestError(BAD_REQUEST, f"{self.operation} needs a `name`")
+        return self.name
+
+    def attributes(self) -> Attributes:
+        """The body as a map of attributes."""
+        if self.body is None:
+            return {}
+        if not isinstance(self.body, dict):
+            raise RequestError(BAD_REQUEST, f"the body of {self.operation} must be a map of attributes")
+        return {str(key): value for key, value in self.body.items()}
+
+    def settings(self, kind: str, settable: Mapping[str, type]) -> Attributes:
+        """The attributes that set something, checked against the types they must have.
+
+        Raises `RequestError` for one that a thing of this kind hasn't, or that has another type.
+        """
+        found: Attributes = {}
+        for key, value in self.attributes().items():
+            if key in NAMING:
+                continue
+            wanted = settable.get(key)
+            if wanted is None:
+                raise RequestError(BAD_REQUEST, f"a {kind} has no attribute {key!r} that can be set")
+            if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
+                raise RequestError(BAD_REQUEST, f"{key} is {value!r}, must be of type {wanted.__name__}")
+            found[key] = wanted(value)
+        return found
+
+
+class Response:
+    """The answer: a status as in HTTP, what it means, and a body."""
+
+    def __init__(
+        self, status: int, description: str, body: object, count: int = -1, condition: str = ""
+    ) -> None:
+        self.status: Final = status
+        self.description: Final = description
+        self.body: Final = body
+        self.count: Final = count
+        """Rows in the body of a QUERY; −1 for other operations."""
+        self.condition: Final = condition
+        """The AMQP error condition of a request that failed."""
