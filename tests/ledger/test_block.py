@@ -38,6 +38,7 @@ ARRIVAL_FIELDS = {
     "message_format": u32, "body": st.none() | st.binary(max_size=60), "body_crc": u32, "message_id": names,
     "message_id_type": u8, "correlation_id": names, "correlation_id_type": u8, "group_id": names,
     "group_sequence": u32, "body_serial": i63, "body_len": u32, "parent_serial": i63, "parent_queue": u32,
+    "unique_id": names,
 }  # fmt: skip
 EVENT_FIELDS = {
     "serial": i63, "queue": u32, "event": u8, "from_state": u8, "to_state": u8, "holder_kind": u8,
@@ -57,6 +58,11 @@ def name_of(row: np.void, parts: SealedParts, name: str) -> bytes:
     return parts.names[start : start + length]
 
 
+def unique_id_of(row: np.void, parts: SealedParts) -> bytes:
+    start = int(row["message_id_offset"]) + int(row["message_id_len"])
+    return parts.names[start : start + int(row["unique_id_len"])]
+
+
 @given(st.lists(st.fixed_dictionaries(ARRIVAL_FIELDS), min_size=1, max_size=4), i63, st.integers(1, 2**62))
 def test_arrival_fields_survive(messages: list[dict[str, object]], time_us: int, first: int) -> None:
     builder = BlockBuilder(first, time_us)
@@ -72,11 +78,12 @@ def test_arrival_fields_survive(messages: list[dict[str, object]], time_us: int,
         _check_body(row, message, parts, offsets[number])
         for name in ("message_id", "correlation_id", "group_id"):
             assert name_of(row, parts, name) == message[name]
+        assert unique_id_of(row, parts) == message["unique_id"]
         same = ARRIVAL_FIELDS.keys() - {"body", "body_serial", "body_len", "flags"} - NAMES
         assert {name: int(row[name]) for name in same} == {name: message[name] for name in same}
 
 
-NAMES = {"message_id", "correlation_id", "group_id"}
+NAMES = {"message_id", "correlation_id", "group_id", "unique_id"}
 
 
 def _check_body(row: np.void, message: dict[str, object], parts: SealedParts, offset: int) -> None:

@@ -192,12 +192,14 @@ class BlockBuilder:
         parent_queue: i64 = 0,
         chunk_positions: list[int] | None = None,
         body_offset: i64 = 0,
+        unique_id: bytes = b"",
     ) -> i64:
         """Write an arrival; returns its serial, and `last_body_offset` says what its entries must remember.
 
         The body is `body`; or the chunks of an upload (`chunk_positions`, with `body_len` and the CRC of the
         whole); or another message's (`body_serial` with that entry's `body_offset` and `body_len`, flag
         BODY_SHARED); or not stored (None). BODY_STORED and BODY_CHUNKED are set here for a body of its own.
+        `unique_id` is at most 255 bytes.
         """
         serial = self.next_position
         upload: i64 = 0
@@ -216,7 +218,11 @@ class BlockBuilder:
         message_id_len: i64 = len(message_id)
         correlation_id_len: i64 = len(correlation_id)
         group_id_len: i64 = len(group_id)
-        message_id_offset = self._put_name(message_id, message_id_len)
+        unique_id_len: i64 = len(unique_id)
+        if unique_id_len > 0:
+            message_id_offset = self._put_name(message_id + unique_id, message_id_len + unique_id_len)
+        else:
+            message_id_offset = self._put_name(message_id, message_id_len)
         correlation_id_offset = self._put_name(correlation_id, correlation_id_len)
         group_id_offset = self._put_name(group_id, group_id_len)
 
@@ -236,7 +242,7 @@ class BlockBuilder:
         _write_two(w, group_id_offset, message_id_len | correlation_id_len << 16)
         kinds = message_id_type | correlation_id_type << 8 | to_state << 16 | holder_kind << 24
         _write_two(w, group_id_len | flags << 16, kinds)
-        _write_two(w, causes | priority << 8 | event << 16, group_sequence)
+        _write_two(w, causes | priority << 8 | event << 16 | unique_id_len << 24, group_sequence)
         write_i64_le(w, upload)
         return serial
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from postroom.ledger.image import EventsImage
+from postroom.ledger.image import ARRIVAL_NAMES, EventsImage, name_bytes
 from postroom.ledger.layout import Array
 from postroom.ledger.state import CARRIED_FILE, FoldState, distinct, find
 
@@ -62,8 +62,8 @@ def _live(
     at = find(arrivals["position"], positions)
     rows = arrivals[at[at >= 0]].copy()
     texts: list[bytes] = []
-    for offset_name, length_name in _NAMES:
-        offsets, lengths = rows[offset_name].tolist(), rows[length_name].tolist()
+    for offset_name, length_names in ARRIVAL_NAMES:
+        offsets, lengths = rows[offset_name].tolist(), name_bytes(rows, length_names).tolist()
         texts += [bytes(names[o : o + n]) for o, n in zip(offsets, lengths, strict=True)]
     return rows, texts
 
@@ -75,7 +75,7 @@ def _join(pieces: list[tuple[Array, list[bytes]]]) -> tuple[Array, bytes]:
     for rows, texts in pieces:
         sizes = np.array([len(text) for text in texts], np.int64)
         offsets = np.where(sizes > 0, length + np.cumsum(sizes) - sizes, 0)
-        for column, (offset_name, _) in enumerate(_NAMES):
+        for column, (offset_name, _) in enumerate(ARRIVAL_NAMES):
             rows[offset_name] = offsets[column * len(rows) : (column + 1) * len(rows)]
         heap += texts
         length += int(sizes.sum())

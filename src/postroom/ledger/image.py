@@ -69,7 +69,7 @@ def build_image(scan: Scan, data: memoryview) -> EventsImage:
     header, seal = scan.header, scan.seal()
     found = [scan.dictionary, *scan.blocks]
     arrivals, transitions, names, bases = _gather(found, data)
-    _rebase(arrivals, [block.header.arrivals for block in found], bases, _ARRIVAL_NAMES)
+    _rebase(arrivals, [block.header.arrivals for block in found], bases, ARRIVAL_NAMES)
     _rebase(transitions, [block.header.transitions for block in found], bases, _TRANSITION_NAMES)
     rows = [
         (block.header.first_position, bodies_start(block), block.header.bodies_bytes, 0)
@@ -95,12 +95,13 @@ def build_image(scan: Scan, data: memoryview) -> EventsImage:
     )
 
 
-_ARRIVAL_NAMES: Final = (
-    ("message_id_offset", "message_id_len"),
-    ("correlation_id_offset", "correlation_id_len"),
-    ("group_id_offset", "group_id_len"),
+ARRIVAL_NAMES: Final = (
+    ("message_id_offset", ("message_id_len", "unique_id_len")),
+    ("correlation_id_offset", ("correlation_id_len",)),
+    ("group_id_offset", ("group_id_len",)),
 )
-_TRANSITION_NAMES: Final = (("detail_offset", "detail_len"),)
+"""What an arrival has in the names heap: where each stretch begins, and the fields that make its length."""
+_TRANSITION_NAMES: Final = (("detail_offset", ("detail_len",)),)
 
 
 def _gather(found: list[FoundBlock], data: memoryview) -> tuple[Array, Array, bytes, Array]:
@@ -125,14 +126,21 @@ def _gather(found: list[FoundBlock], data: memoryview) -> tuple[Array, Array, by
     return arrivals, transitions, b"".join(names), bases
 
 
-def _rebase(rows: Array, counts: list[int], bases: Array, fields: tuple[tuple[str, str], ...]) -> None:
+def _rebase(
+    rows: Array, counts: list[int], bases: Array, fields: tuple[tuple[str, tuple[str, ...]], ...]
+) -> None:
     """Offsets into a block's names become offsets into the file's."""
     base = np.repeat(bases, counts)
-    for offset, length in fields:
-        named = rows[length] > 0
+    for offset, lengths in fields:
+        named = name_bytes(rows, lengths) > 0
         if offset == "detail_offset":
             named &= rows["type"] != RecordType.BODY_CHUNK
         rows[offset][named] += base[named]
+
+
+def name_bytes(rows: Array, lengths: tuple[str, ...]) -> Array:
+    """Size of a stretch of names in each row."""
+    return np.asarray(sum(rows[length].astype(np.int64) for length in lengths))
 
 
 def encode_image(image: EventsImage) -> list[Bytes]:

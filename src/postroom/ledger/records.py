@@ -116,7 +116,7 @@ ARRIVAL: Final = Layout(
         ("causes", "B"),
         ("priority", "B"),
         ("event", "B"),  # PUT or PUT_HELD, or what made it of its parent (DEAD_LETTER, MOVE, …)
-        ("reserved", "B"),
+        ("unique_id_len", "B"),  # in the names heap, directly behind the message id
         ("group_sequence", "I"),
         ("upload", "Q"),  # BODY_CHUNKED: id of the upload whose chunks are the body, 0 none
     ],

@@ -32,7 +32,7 @@ from postroom.ledger.files import (
     packed_name,
 )
 from postroom.ledger.headers import Seal, crc_matches
-from postroom.ledger.image import EventsImage, build_image, load_image
+from postroom.ledger.image import ARRIVAL_NAMES, EventsImage, build_image, load_image, name_bytes
 from postroom.ledger.layout import PACKED_HEADER, PACKED_MAGIC, PACKED_ROW_DTYPE, Array
 from postroom.ledger.reader import LedgerReader
 from postroom.ledger.records import ArrivalFlag, RecordType
@@ -305,12 +305,12 @@ def _check_rows(name: str, image: EventsImage, result: Verification) -> None:
 
 def _check_ids(name: str, chunk: Chunk, result: Verification) -> None:
     """The ids of arrivals lie in the names heap."""
-    for id_name in ("message_id", "correlation_id", "group_id"):
-        end = chunk.arrivals[f"{id_name}_offset"].astype(np.int64) + chunk.arrivals[f"{id_name}_len"]
+    for offset, lengths in ARRIVAL_NAMES:
+        end = chunk.arrivals[offset].astype(np.int64) + name_bytes(chunk.arrivals, lengths)
         wrong = np.flatnonzero(end > len(chunk.names))
         if len(wrong):
             position = chunk.arrivals["position"][wrong[0]]
-            result.error(name, f"position {position}: its {id_name} lies outside the names heap")
+            result.error(name, f"position {position}: its {lengths[0][:-4]} lies outside the names heap")
 
 
 def _check_checkpoint(disk: Disk, position: int, result: Verification) -> None:
