@@ -33,8 +33,8 @@ ROLL_BYTES: Final = MAX_BLOCK_BYTES * 3 // 4
 # The numbers of records.RecordType, ArrivalFlag and codes.Event used here, as plain ints for the hot path.
 _ENTRY_EVENT: Final = 1
 _FIRST_DICTIONARY_TYPE: Final = 4
-_LAST_DICTIONARY_TYPE: Final = 11
-_BODY_CHUNK: Final = 12
+_LAST_DICTIONARY_TYPE: Final = 14
+_BODY_CHUNK: Final = 15
 _FLAG_BODY_STORED: Final = 2
 _FLAG_BODY_CHUNKED: Final = 4
 _EVENT_UNDO: Final = 10

@@ -10,7 +10,7 @@ from postroom.ledger.dictionary import decode_dictionary
 from postroom.ledger.disk import Bytes, Disk
 from postroom.ledger.errors import LedgerCorrupt
 from postroom.ledger.files import checkpoint_name
-from postroom.ledger.headers import crc_matches, with_crc
+from postroom.ledger.headers import crc_matches, header_crc_of, with_crc
 from postroom.ledger.image import write_durably
 from postroom.ledger.layout import (
     ARRIVAL_DTYPE,
@@ -56,11 +56,11 @@ def encode_checkpoint(state: FoldState, ledger_id: bytes) -> list[Bytes]:
     return [with_crc(head, directory), directory, *sections.values()]
 
 
-def write_checkpoint(disk: Disk, state: FoldState, ledger_id: bytes) -> int:
-    """Make it durable under its name; returns its size in bytes."""
+def write_checkpoint(disk: Disk, state: FoldState, ledger_id: bytes) -> tuple[int, int]:
+    """Make it durable under its name; returns its size in bytes and its header_crc."""
     parts = encode_checkpoint(state, ledger_id)
     write_durably(disk, checkpoint_name(state.position), parts)
-    return sum(memoryview(part).nbytes for part in parts)
+    return sum(memoryview(part).nbytes for part in parts), header_crc_of(bytes(parts[0]))
 
 
 def _sections(state: FoldState) -> dict[str, Bytes]:

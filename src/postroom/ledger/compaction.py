@@ -19,6 +19,7 @@ from postroom.ledger.bodies import BodyFile, BodyStore, JournalBodies, PackedBod
 from postroom.ledger.disk import Disk
 from postroom.ledger.files import PackedName
 from postroom.ledger.fold import is_stored
+from postroom.ledger.keep import Held, Keep
 from postroom.ledger.layout import Array
 from postroom.ledger.options import LedgerOptions
 from postroom.ledger.packed import Piece, load_packed_span, write_packed
@@ -124,10 +125,17 @@ class Looked(NamedTuple):
 
     live_count: int
     live_bytes: int
+    held_through: int = 0
+    """Where it ends, if it would have been rewritten and a lease keeps it as it is."""
 
 
 def plan(
-    store: BodyStore, live: LiveBodies, through: int, options: LedgerOptions, known: dict[str, Looked]
+    store: BodyStore,
+    live: LiveBodies,
+    through: int,
+    options: LedgerOptions,
+    known: dict[str, Looked],
+    keep: Keep,
 ) -> Run | None:
     """The next run worth rewriting among the sealed files up to position `through`; None if there is none.
 
@@ -140,16 +148,39 @@ def plan(
             continue
         count = live.count_within(file.first_position, file.last_position)
         before = known.get(file.name())
-        if before is not None and before.live_count == count:
+        if before is not None and before.live_count == count and not _is_let_go(before, keep):
             continue
         wants = live.within(file.first_position, file.last_position)
         size = int(wants["size"].sum())
         known[file.name()] = Looked(count, size)
-        if not len(wants):
-            return Run([file], [])
-        if size < options.compact_below * heap_bytes(file):
+        if len(wants) and size >= options.compact_below * heap_bytes(file):
+            continue
+        if not keep.may_drop_bodies(file.last_position):
+            known[file.name()] = Looked(count, size, file.last_position)
+        elif len(wants):
             return _extend(files[:at], file, wants, live, known, options)
+        else:
+            return Run([file], [])
     return None
+
+
+def _is_let_go(looked: Looked, keep: Keep) -> bool:
+    return looked.held_through > 0 and not keep.holds_bodies(looked.held_through)
+
+
+def was_let_go(known: dict[str, Looked], keep: Keep) -> bool:
+    """Whether a file that a lease has kept from being rewritten is kept no longer."""
+    return any(_is_let_go(looked, keep) for looked in known.values())
+
+
+def held_by_leases(store: BodyStore, known: dict[str, Looked]) -> list[Held]:
+    """The dead in files that leases keep from being rewritten."""
+    held = []
+    for file in store.files():
+        looked = known.get(file.name())
+        if looked is not None and looked.held_through:
+            held.append(Held(looked.held_through, heap_bytes(file) - looked.live_bytes))
+    return held
 
 
 def _extend(
@@ -178,8 +209,6 @@ def _extend(
 
 def note_rewritten(run: Run, file: BodyFile, live: LiveBodies, known: dict[str, Looked]) -> None:
     """What the file made of a run holds."""
-    for old in run.files:
-        known.pop(old.name(), None)
     count = live.count_within(file.first_position, file.last_position)
     known[file.name()] = Looked(count, sum(want.size for want in run.wants))
 

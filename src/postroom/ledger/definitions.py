@@ -14,11 +14,9 @@ from postroom.ledger.records import RecordType
 
 
 def is_definition(transitions: Array) -> npt.NDArray[np.bool_]:
-    """Which transitions define or drop something: queues, routing sets, holders, producers."""
+    """Which transitions define or drop something: queues, routing sets, holders, producers, leases."""
     kinds = transitions["type"]
-    chosen: npt.NDArray[np.bool_] = (kinds >= RecordType.QUEUE_DEFINED) & (
-        kinds <= RecordType.PRODUCER_CLOSED
-    )
+    chosen: npt.NDArray[np.bool_] = (kinds >= RecordType.QUEUE_DEFINED) & (kinds <= RecordType.LEASE_RELEASED)
     return chosen
 
 

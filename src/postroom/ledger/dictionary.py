@@ -1,4 +1,4 @@
-"""The definitions in force: queues, routing sets, holders, producers.
+"""The definitions in force: queues, routing sets, holders, producers, leases.
 
 Every file opens with them, so that it can be read without the ones before; the checkpoint carries them too.
 """
@@ -19,7 +19,8 @@ QUEUES: Final = int(RecordType.QUEUE_DEFINED)
 SETS: Final = int(RecordType.ROUTING_SET_DEFINED)
 HOLDERS: Final = int(RecordType.HOLDER_OPENED)
 PRODUCERS: Final = int(RecordType.PRODUCER_OPENED)
-DICTIONARY_TYPES: Final = (QUEUES, int(RecordType.PRODUCER_CLOSED))
+LEASES: Final = int(RecordType.LEASE_GRANTED)
+DICTIONARY_TYPES: Final = (QUEUES, int(RecordType.LEASE_RELEASED))
 """First and last of the record types that define something."""
 
 _ENDS: Final = {
@@ -27,13 +28,21 @@ _ENDS: Final = {
     int(RecordType.ROUTING_SET_DROPPED): SETS,
     int(RecordType.HOLDER_CLOSED): HOLDERS,
     int(RecordType.PRODUCER_CLOSED): PRODUCERS,
+    int(RecordType.LEASE_RELEASED): LEASES,
 }
+_REPLACES: Final = {int(RecordType.LEASE_BROKEN): LEASES}
+"""Types beside the first of their kind that define."""
+
+
+def kind_of(type: int) -> int:
+    """QUEUES, SETS, HOLDERS, PRODUCERS or LEASES: what a dictionary record is about."""
+    return _ENDS.get(type, _REPLACES.get(type, type))
 
 
 def subject_id(record: bytes, type: int) -> int:
     """The id that a dictionary record speaks of: a queue's, else that in its holder field."""
     queue, holder = _IDS.unpack_from(record, _IDS_AT)
-    return int(queue) if _ENDS.get(type, type) == QUEUES else int(holder)
+    return int(queue) if kind_of(type) == QUEUES else int(holder)
 
 
 class Dictionary:
@@ -49,15 +58,14 @@ class Dictionary:
 
     def apply(self, record: DictionaryRecord) -> None:
         """A definition takes the place of the one before; an end removes it."""
-        kind = _ENDS.get(record.type, record.type)
-        key = (kind, subject_id(record.record, record.type))
+        key = (kind_of(record.type), subject_id(record.record, record.type))
         if record.type in _ENDS:
             self._records.pop(key, None)
         else:
             self._records[key] = record
 
     def of_kind(self, kind: int) -> dict[int, DictionaryRecord]:
-        """The records of QUEUES, SETS, HOLDERS or PRODUCERS by their id."""
+        """The records of QUEUES, SETS, HOLDERS, PRODUCERS or LEASES by their id."""
         return {key[1]: record for key, record in self._records.items() if key[0] == kind}
 
     def encode(self) -> tuple[bytes, bytes]:

@@ -31,3 +31,31 @@ class LedgerCorrupt(LedgerError):
 
 class LedgerFailed(LedgerError):
     """A write or sync failed. Never retried: the process must end, and recovery decides what was written."""
+
+
+class LeaseError(LedgerError):
+    """A lease can't be had, or not so."""
+
+
+class LeaseUnknown(LeaseError):
+    """There is no lease of that name."""
+
+
+class LeaseExists(LeaseError):
+    """A lease of that name is in force."""
+
+
+class LeaseBroken(LeaseError):
+    """The lease is broken: what it kept may be gone."""
+
+
+class LeaseTooOld(LeaseError):
+    """Some of what a lease should keep has gone."""
+
+
+class LeaseLimit(LeaseError):
+    """There are as many leases as the options allow."""
+
+
+class LeaseInvalid(LeaseError):
+    """A name, position, duration or size that is out of bounds."""

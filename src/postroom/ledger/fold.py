@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from postroom.ledger.changes import IS_HELD, Changes, change_batches, routing_sets
-from postroom.ledger.dictionary import QUEUES, SETS, records_from, subject_id
+from postroom.ledger.dictionary import LEASES, QUEUES, SETS, kind_of, records_from, subject_id
 from postroom.ledger.image import EventsImage
 from postroom.ledger.layout import CHUNK_DTYPE, OUTCOME_SLOTS, TOTAL_DTYPE, Array
 from postroom.ledger.records import SET_BASE, ArrivalFlag, RecordType
@@ -57,7 +57,7 @@ def _fold_dictionary(state: FoldState, image: EventsImage) -> None:
             state.next_queue_id = max(state.next_queue_id, subject + 1)
         elif record.type in (SETS, RecordType.ROUTING_SET_DROPPED):
             state.next_set_id = max(state.next_set_id, subject + 1)
-        else:
+        elif kind_of(record.type) != LEASES:
             state.next_holder_id = max(state.next_holder_id, subject + 1)
         state.dictionary.apply(record)
         if record.type == RecordType.QUEUE_DELETED:

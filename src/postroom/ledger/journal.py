@@ -22,6 +22,10 @@ RESERVE_STEPS: Final = 4
 """The reserve is topped up when a fourth of it is used."""
 
 
+REFUSE_BELOW: Final = 2
+"""When the disk gives no more and less than this part (one half) of the reserve is left, puts are refused."""
+
+
 class Job(NamedTuple):
     """One write for the writer thread."""
 
@@ -63,7 +67,10 @@ class Journal:
         self._options = options
         self.dictionary = dictionary
         self.durable_through = header.first_position - 1
+        self.space_short = False
+        """The disk gave no more reserve: what can go should go now."""
         self.space_low = False
+        """And half of what there was is used: new puts must be refused."""
         self._begin(header)
 
     def _begin(self, header: FileHeader) -> None:
@@ -128,10 +135,10 @@ class Journal:
         return self._written_through < self.durable_through
 
     def _is_full(self, block_bytes: int) -> bool:
-        """While space is low the file goes on: a new one would have no reserve."""
+        """While space is short the file goes on: a new one would have no reserve."""
         total = self._next_offset + block_bytes + EVENTS_GENERATIONS * self._records_bytes
         over = total > self._options.journal_file_bytes
-        return over and not self._head and not self.space_low
+        return over and not self._head and not self.space_short
 
     def _next_header(self, parts: SealedParts) -> FileHeader:
         number = self.identity.file_number + 1
@@ -150,7 +157,8 @@ class Journal:
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
-            self.space_low = True
+            self.space_short = True
+            self.space_low = self._reserved_to - self._next_offset < ahead // REFUSE_BELOW
             return
         self._reserved_to = self._next_offset + ahead
-        self.space_low = False
+        self.space_short = self.space_low = False

@@ -11,13 +11,15 @@ from uuid import UUID
 from postroom import __version__
 from postroom.ledger.block import BlockBuilder, SealedParts
 from postroom.ledger.bodies import BodyStore, JournalBodies
-from postroom.ledger.dictionary import Dictionary
+from postroom.ledger.dictionary import LEASES, Dictionary
 from postroom.ledger.disk import Disk, RealDisk
 from postroom.ledger.errors import LedgerFailed
 from postroom.ledger.files import Listing, journal_name
 from postroom.ledger.headers import FileHeader, Seal, new_id
 from postroom.ledger.image import EventsImage
 from postroom.ledger.journal import Job, Journal
+from postroom.ledger.keep import Keep
+from postroom.ledger.leases import Lease, Leases, leases_from
 from postroom.ledger.maintenance import Maintenance
 from postroom.ledger.options import LedgerOptions
 from postroom.ledger.records import RecordType
@@ -38,6 +40,8 @@ class Ledger:
     epoch: int
     recovered: Recovered
     builder: BlockBuilder
+    leases: Leases
+    """What readers have been promised to find."""
 
     def __init__(
         self, disk: Disk, options: LedgerOptions, found: Found, writer: Writer, header: FileHeader
@@ -61,7 +65,10 @@ class Ledger:
         self._journal = Journal(disk, options, header, dictionary)
         self._store = BodyStore(disk, self._in_memory, options.read_gap_bytes)
         self._store.replace([], found.bodies)
-        self._maintenance = Maintenance(disk, options, self._store, header.ledger_id)
+        keep = Keep()
+        granted = leases_from(dictionary.of_kind(LEASES).values())
+        self.leases = Leases(self.builder, keep, options, granted)
+        self._maintenance = Maintenance(disk, options, self._store, keep, header.ledger_id)
         self._learn_file()
 
     @classmethod
@@ -119,7 +126,7 @@ class Ledger:
 
     @property
     def space_low(self) -> bool:
-        """The disk gave no more reserve: new puts must be refused, what frees space goes on."""
+        """The disk gave no more and the reserve is half used: new puts must be refused, the rest goes on."""
         return self._journal.space_low
 
     @property
@@ -131,6 +138,17 @@ class Ledger:
     def maintenance_error(self) -> Exception | None:
         """Why the background work has stopped, if it has."""
         return self._maintenance.error
+
+    def tend(self, now_us: int) -> list[Lease]:
+        """Record what the ledger itself has done or must do; call at the end of each turn, before `submit`.
+
+        Returns the leases that were broken now, for an alarm.
+        """
+        short = self._journal.space_short or self._maintenance.space_short
+        broken = self.leases.tend(now_us, short)
+        if self._maintenance.written and not self.builder.empty():
+            self._record_checkpoints(now_us)
+        return broken
 
     def submit(self) -> bool:
         """Hand the builder's oldest block to the writer unless one is in flight; whether that was done."""
@@ -189,14 +207,28 @@ class Ledger:
         self._writer.close()
         self._disk.unlock()
 
+    def _record_checkpoints(self, now_us: int) -> None:
+        """They ride with the next block that has something else to say: an idle ledger stays idle."""
+        self.builder.set_time(now_us)
+        while self._maintenance.written:
+            position, size_bytes, header_crc = self._maintenance.written.popleft()
+            detail = json.dumps({"bytes": size_bytes, "header_crc": header_crc}).encode()
+            self.builder.record(RecordType.CHECKPOINT_WRITTEN, position, 0, 0, 0, 0, detail)
+
     def _begin(self, found: Found, now_us: int) -> None:
         """Make the new epoch durable; only then may the files before it be sealed."""
         self.builder.set_time(now_us)
-        opened = {"broker": __version__, "passed_over": found.report.cut[:MAX_REPORTED]}
+        opened = {
+            "broker": __version__,
+            "checkpoint": found.report.checkpoint_position,
+            "passed_over": found.report.cut[:MAX_REPORTED],
+        }
         self.builder.record(RecordType.EPOCH_OPENED, 0, 0, 0, 0, 0, json.dumps(opened).encode())
         self.flush()
         history = [number for number in Listing(self._disk.names()).events if number not in found.unsealed]
-        self._maintenance.begin(history, found.checkpoints)
+        begun = (image.first_position for image in found.unsealed.values())
+        history_end = min(begun, default=self._journal.header.first_position)
+        self._maintenance.begin(history, found.checkpoints, history_end)
         images = found.images or Images(self._disk, found.state)
         for image in found.unsealed.values():
             self._seal_old(image, images)
@@ -236,6 +268,8 @@ class Ledger:
 
     def _written(self, job: Job) -> None:
         self._journal.written(job)
+        if self.leases.waits and self.leases.durable(self._journal.durable_through):
+            self._maintenance.wake()
         self._job = None
         self._written_at_once = False
         self._idle = self.builder.empty()

@@ -8,18 +8,29 @@ import errno
 import logging
 import threading
 import time
+from collections import deque
 from typing import Final, NamedTuple
 
-from postroom.ledger.bodies import BodyFile, BodyStore, JournalBodies, SealedBodies
+from postroom.ledger.bodies import BodyFile, BodyStore, JournalBodies, PackedBodies, SealedBodies
 from postroom.ledger.carry import carry, forget_unneeded, live_count
 from postroom.ledger.checkpoint import load_checkpoint, write_checkpoint
-from postroom.ledger.compaction import LiveBodies, Looked, Run, note_rewritten, plan, rewrite
+from postroom.ledger.compaction import (
+    LiveBodies,
+    Looked,
+    Run,
+    held_by_leases,
+    note_rewritten,
+    plan,
+    rewrite,
+    was_let_go,
+)
 from postroom.ledger.disk import Disk
 from postroom.ledger.errors import LedgerCorrupt
 from postroom.ledger.files import bodies_name, checkpoint_name, events_name, journal_name
 from postroom.ledger.fold import fold_image, prune_chunks
 from postroom.ledger.headers import Seal
 from postroom.ledger.image import EventsImage, build_image, encode_image, load_image, write_durably
+from postroom.ledger.keep import Held, Keep, whole_since
 from postroom.ledger.options import LedgerOptions
 from postroom.ledger.recovery import Images
 from postroom.ledger.scan import scan_journal
@@ -58,6 +69,14 @@ class Kept(NamedTuple):
     size_bytes: int
 
 
+class Written(NamedTuple):
+    """A checkpoint that has become durable, as the ledger records it."""
+
+    position: int
+    size_bytes: int
+    header_crc: int
+
+
 class Round(NamedTuple):
     """A fold whose checkpoint is durable, for as long as its compaction goes on."""
 
@@ -69,10 +88,13 @@ class Round(NamedTuple):
 class Maintenance:
     """The ledger's background work, for one runner; `roll` and `stop` may be called by other threads."""
 
-    def __init__(self, disk: Disk, options: LedgerOptions, store: BodyStore, ledger_id: bytes) -> None:
+    def __init__(
+        self, disk: Disk, options: LedgerOptions, store: BodyStore, keep: Keep, ledger_id: bytes
+    ) -> None:
         self._disk = disk
         self._options = options
         self._store = store
+        self._keep = keep
         self._ledger_id = ledger_id
         self._pending: list[Pending] = []
         self._history: list[Sealed] = []
@@ -86,9 +108,16 @@ class Maintenance:
         self._thread: threading.Thread | None = None
         self.error: Exception | None = None
         """Why maintenance stopped; the broker goes on, its files pile up."""
+        self.space_short = False
+        """The last piece of work found no space."""
+        self.written: deque[Written] = deque()
+        """Checkpoints that are durable and not yet recorded; taken by the ledger."""
 
-    def begin(self, history: list[int], checkpoints: list[int]) -> None:
-        """Take up the folder as recovery found it: sealed files and valid checkpoints."""
+    def begin(self, history: list[int], checkpoints: list[int], history_end: int) -> None:
+        """Take up the folder as recovery found it: sealed files and valid checkpoints.
+
+        `history_end` is the first position that is in no sealed file.
+        """
         for number in history:
             try:
                 self._remember(load_image(self._disk, number, check=False))
@@ -99,7 +128,23 @@ class Maintenance:
                 state = load_checkpoint(self._disk, position, self._ledger_id)
             except LedgerCorrupt:
                 continue
-            self._keep(state, self._disk.open(checkpoint_name(position)).size_bytes())
+            self._learn(state, self._disk.open(checkpoint_name(position)).size_bytes())
+        self._keep.reaches(self._events_gone(history_end), self._bodies_gone(history_end))
+
+    def _events_gone(self, history_end: int) -> int:
+        """The last position before the history that reaches to the end without a gap."""
+        spans = [one.span for one in sorted(self._history)]
+        joined = bool(spans) and spans[-1].last_position + 1 == history_end
+        runs = [(span.number, span.number, span.first_position) for span in spans] if joined else []
+        return whole_since(runs, history_end) - 1
+
+    def _bodies_gone(self, history_end: int) -> int:
+        """The last position before the bodies that are all there, dead ones too."""
+        files = self._store.files()
+        packed = [at for at, file in enumerate(files) if isinstance(file, PackedBodies)]
+        files = files[packed[-1] + 1 :] if packed else files
+        runs = [(file.first_file, file.last_file, file.first_position) for file in files]
+        return whole_since(runs, history_end) - 1
 
     def roll(self, number: int, seal: Seal) -> None:
         """A journal has a successor: it can be sealed."""
@@ -109,6 +154,10 @@ class Maintenance:
     def behind(self) -> bool:
         """Whether a journal waits while the one before isn't done with: writing outruns this."""
         return len(self._pending) > 1 or (len(self._pending) == 1 and self._working)
+
+    def wake(self) -> None:
+        """More may go than before."""
+        self._wake.set()
 
     def start(self) -> None:
         """Run the steps in a thread of their own."""
@@ -145,12 +194,23 @@ class Maintenance:
 
     def step(self) -> bool:
         """Do the next piece of work; whether there was any. A file is done with before the next is sealed."""
+        try:
+            found = self._step()
+        except OSError as error:
+            self.space_short = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            raise
+        self.space_short = False
+        return found
+
+    def _step(self) -> bool:
         if self._remove_one():
             return True
         if self._round is not None:
             self._compact(self._round)
         elif self._checkpoint_due():
             self._make_checkpoint()
+        elif self._checkpoints and was_let_go(self._looked, self._keep):
+            self._round = self._newest_round()
         elif self._pending:
             self._seal_next()
         else:
@@ -198,7 +258,7 @@ class Maintenance:
         size = self._disk.open(events_name(image.file_number)).size_bytes()
         self._history.append(Sealed(span, size, image.last_time_us))
 
-    def _keep(self, state: FoldState, size_bytes: int) -> None:
+    def _learn(self, state: FoldState, size_bytes: int) -> None:
         needs = frozenset(span.number for span in state.needs)
         self._checkpoints.append(Kept(state.position, state.file_number, needs, size_bytes))
 
@@ -220,8 +280,16 @@ class Maintenance:
         forget_unneeded(state)
         prune_chunks(state, images.arrivals)
         self._retire(state, images)
-        self._keep(state, write_checkpoint(self._disk, state, self._ledger_id))
+        size_bytes, header_crc = write_checkpoint(self._disk, state, self._ledger_id)
+        self._learn(state, size_bytes)
+        self.written.append(Written(state.position, size_bytes, header_crc))
         self._round = Round(state, images, LiveBodies(state, images.arrivals, self._store))
+
+    def _newest_round(self) -> Round:
+        """Compaction under the newest checkpoint once more: leases have let files go since."""
+        state = load_checkpoint(self._disk, self._checkpoints[-1].position, self._ledger_id)
+        images = Images(self._disk, state)
+        return Round(state, images, LiveBodies(state, images.arrivals, self._store))
 
     def _retire(self, state: FoldState, images: Images) -> None:
         """Take over the live arrivals of sparse files that the bound on history wants gone."""
@@ -249,9 +317,10 @@ class Maintenance:
 
     def _compact(self, round_: Round) -> None:
         """One rewrite or removal; ends the round when there is no more."""
-        run = plan(self._store, round_.live, round_.state.position, self._options, self._looked)
+        run = plan(self._store, round_.live, round_.state.position, self._options, self._looked, self._keep)
         if run is None:
             self._round = None
+            self._keep.count_bodies(held_by_leases(self._store, self._looked))
             return
         new: list[BodyFile] = []
         if run.wants:
@@ -262,6 +331,7 @@ class Maintenance:
     def _replace(self, run: Run, new: list[BodyFile]) -> None:
         self._store.replace(run.files, new)
         for file in run.files:
+            self._looked.pop(file.name(), None)
             self._disk.remove(file.name())
         self._disk.sync_names()
 
@@ -285,7 +355,11 @@ class Maintenance:
         covered = min(kept.file_number for kept in self._checkpoints)
         needed = frozenset().union(*(kept.needs for kept in self._checkpoints))
         now_us = max((one.last_time_us for one in self._history), default=time.time_ns() // 1000)
+        held = []
         for one in self._excess(now_us):
             if one.span.number <= covered and one.span.number not in needed:
-                return one
+                if self._keep.may_drop_events(one.span.last_position):
+                    return one
+                held.append(Held(one.span.last_position, one.size_bytes))
+        self._keep.count_events(held)
         return None

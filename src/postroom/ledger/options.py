@@ -28,6 +28,15 @@ class LedgerOptions:
     retention_s: int = 0
     """History older than this goes too; 0: no limit by age."""
 
+    max_leases: int = 64
+    """Leases of readers at a time, broken ones that were not released included."""
+
+    max_lease_s: int = 7 * 86_400
+    """Longest time from a lease's grant or renewal to its end; what is granted where none is asked for."""
+
+    max_lease_bytes: int = 16 * GIB
+    """Most that one lease may keep of what would have gone without it."""
+
     compact_below: float = 0.5
     """A file of bodies is rewritten when less than this share of it is live."""
 
@@ -45,5 +54,9 @@ class LedgerOptions:
             raise ValueError(f"journal_file_bytes is {self.journal_file_bytes}: 64 KiB to 1 GiB is possible")
         if self.reserve_bytes < 0 or self.retention_bytes < 0 or self.retention_s < 0:
             raise ValueError("reserve_bytes, retention_bytes and retention_s can't be negative")
+        if self.max_leases < 0 or self.max_lease_s < 1 or self.max_lease_bytes < 1:
+            raise ValueError(
+                "max_leases can't be negative, max_lease_s and max_lease_bytes must be 1 or more"
+            )
         if not (0 < self.compact_below <= 1 and 0 < self.carry_below <= 1):
             raise ValueError("compact_below and carry_below are shares: above 0, at most 1")

@@ -53,15 +53,20 @@ class RecordType(IntEnum):
     PRODUCER_OPENED = 10
     """holder is the producer's id; detail is JSON (name, container, user)."""
     PRODUCER_CLOSED = 11
-    BODY_CHUNK = 12
+    LEASE_GRANTED = 12
+    """A reader's lease is granted or renewed: holder is its id, detail is JSON (`leases.Lease`)."""
+    LEASE_BROKEN = 13
+    """It is out of its bounds: what it kept may go; detail says why, it stays known until released."""
+    LEASE_RELEASED = 14
+    BODY_CHUNK = 15
     """Part of a large body: serial is the upload's id (position of its first chunk); detail lies in the
     *bodies* heap. With event UNDO and no detail: the upload is aborted and its chunks are dead."""
-    EPOCH_OPENED = 13
-    """First record of an epoch; detail is JSON (broker version, what recovery passed over)."""
-    CHECKPOINT_WRITTEN = 14
-    """serial is the position the checkpoint covers."""
-    ALARM = 15
-    """Something the ledger itself had to do (lease broken, torn tail cut); detail is JSON."""
+    EPOCH_OPENED = 16
+    """First record of an epoch; detail is JSON (broker version, the checkpoint that recovery began with, what
+    it passed over)."""
+    CHECKPOINT_WRITTEN = 17
+    """A checkpoint is durable: serial is the position it covers; detail is JSON (bytes, header_crc), by which
+    the chain vouches for it when the files that it stands for have gone."""
 
 
 class ArrivalFlag(IntFlag):
