@@ -128,14 +128,15 @@ def test_zeros_behind_the_last_block() -> None:
     made.check()
 
 
-def last_block(made: Made) -> tuple[int, int]:
-    """Start and end of the active file's last block."""
-    scan = scanned(made)
+def last_block(made: Made, content: bytearray | None = None) -> tuple[int, int]:
+    """Start and end of the last block, of the active file if no other is given."""
+    scan = scanned(made, content)
     return scan.blocks[-1].offset, scan.end
 
 
-def scanned(made: Made) -> Scan:
-    scan = scan_journal(made.active, memoryview(bytes(made.content(made.active))), None)
+def scanned(made: Made, content: bytearray | None = None) -> Scan:
+    content = made.content(made.active) if content is None else content
+    scan = scan_journal(made.active, memoryview(bytes(content)), None)
     assert scan is not None
     return scan
 
@@ -184,10 +185,10 @@ def test_torn_tail_is_not_touched_and_void_for_ever() -> None:
     made = Made()
     _, end = last_block(made)
     name = made.active
-    made.content(name).extend(b"half a block")
+    made.content(name)[end : end + 12] = b"half a block"
     ledger = made.check()
     sealed = name.replace(".journal", ".bodies")
-    assert bytes(made.disk.files[sealed].now)[end:] == b"half a block"
+    assert bytes(made.disk.files[sealed].now)[end:].rstrip(b"\0") == b"half a block"
     ledger.flush()
     made.disk = made.disk.copy()
     made.check()
@@ -204,7 +205,8 @@ def test_fenced_writer_is_void() -> None:
     old = f"{made.listing.journal[-1]:08d}.bodies"
     newest = max(name for name in stale._disk.names() if name.endswith(".journal"))
     foreign = bytes(stale._disk.open(newest).view())
-    made.content(old).extend(foreign[FILE_HEADER_BYTES:])
+    _, end = last_block(made, made.content(old))
+    made.content(old)[end:] = foreign[FILE_HEADER_BYTES:]
     ledger.flush()
     made.disk = made.disk.copy()
     made.check()

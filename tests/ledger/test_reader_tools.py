@@ -117,7 +117,7 @@ def _in_a_body(folder: Path) -> None:
 
 def _in_a_journal_block(folder: Path) -> None:
     path = folder / "00000002.journal"
-    _flip(path, path.stat().st_size - 150)
+    _flip(path, len(path.read_bytes().rstrip(b"\0")) - 150)
 
 
 def _without_a_file(folder: Path) -> None:

@@ -115,11 +115,31 @@ def test_short_writes_are_continued(disk: RealDisk, monkeypatch: pytest.MonkeyPa
     assert file.read_at(5, 20) == b"abcdefghijk"
 
 
-def test_reserve_keeps_the_size_and_trim_gives_it_back(disk: RealDisk) -> None:
+@pytest.mark.parametrize("size", [3, 100_000, 300_000, 1 << 20, 2 << 20])
+def test_what_was_set_aside_is_given_back_and_nothing_reads_differently(disk: RealDisk, size: int) -> None:
     file = disk.create("file")
     file.write_at(0, [b"abc"])
     file.reserve(3, 1 << 20)
     assert file.size_bytes() == 3
+    file.extend(size)
+    file.sync()
     disk.trim("file")
     assert (disk.folder / "file").stat().st_blocks * 512 <= 64 << 10
-    assert file.read_at(0, 5) == b"abc"
+    assert file.read_at(0, size + 5) == b"abc" + bytes(size - 3)
+
+
+@pytest.mark.parametrize("end", [1, 4096, 262_144, 262_145, 900_000])
+def test_trim_keeps_what_is_not_zero(disk: RealDisk, end: int) -> None:
+    file = disk.create("file")
+    file.write_at(end - 1, [b"x"])
+    file.extend(1 << 20)
+    disk.trim("file")
+    assert file.read_at(0, 1 << 20) == (bytes(end - 1) + b"x").ljust(1 << 20, b"\0")
+
+
+def test_a_file_of_zeros_is_trimmed(disk: RealDisk) -> None:
+    file = disk.create("file")
+    file.write_at(0, [bytes(1 << 20)])
+    disk.trim("file")
+    assert (disk.folder / "file").stat().st_blocks == 0
+    assert file.read_at(0, 2 << 20) == bytes(1 << 20)

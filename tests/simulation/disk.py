@@ -50,6 +50,12 @@ class SimFile:
     def reserve(self, offset: int, size: int) -> None:
         """Space never runs out here."""
 
+    def extend(self, size: int) -> None:
+        self._disk.check_alive("extend")
+        _overlay(self.now, size, b"")
+        self.unsynced.append((size, b""))
+        self._disk.operations += 1
+
     def fileno(self) -> int:
         return -1
 
@@ -143,7 +149,7 @@ class SimDisk:
         self.unsynced_names.append(("remove", name, None))
 
     def trim(self, name: str) -> None:
-        """Nothing was set aside behind the file's end."""
+        """Space is not counted here, and nothing reads differently."""
 
     def names(self) -> list[str]:
         return sorted(self.files)

@@ -48,6 +48,9 @@ class DiskFile(Protocol):
     def reserve(self, offset: int, size: int) -> None:
         """Set space aside behind the end of the file, size unchanged; OSError (ENOSPC) if there is none."""
 
+    def extend(self, size: int) -> None:
+        """The file ends at `size` from now on: what was not written reads as zeros. Never shorter."""
+
     def fileno(self) -> int:
         """Descriptor for the C writer; −1 where there is none."""
 
@@ -73,7 +76,9 @@ class Disk(Protocol):
         """FileNotFoundError if there is none."""
 
     def trim(self, name: str) -> None:
-        """Give back what was reserved behind the file's end; its content is not touched."""
+        """Give back the space behind the last byte that isn't zero. Nothing reads differently afterwards, the
+        size included: others may have the file mapped.
+        """
 
     def names(self) -> list[str]:
         """All file names, sorted."""
@@ -134,7 +139,10 @@ class RealFile:
         return os.fstat(self._fd).st_size
 
     def reserve(self, offset: int, size: int) -> None:
-        _fallocate_keep_size(self._fd, offset, size)
+        _fallocate(self._fd, _KEEP_SIZE, offset, size)
+
+    def extend(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
 
     def fileno(self) -> int:
         return self._fd
@@ -175,8 +183,13 @@ class RealDisk:
         (self.folder / name).unlink()
 
     def trim(self, name: str) -> None:
-        path = self.folder / name
-        os.truncate(path, path.stat().st_size)
+        file = RealFile(self.folder / name, os.O_RDWR)
+        size = file.size_bytes()
+        end = _zeros_from(file, size)
+        if end < size:
+            _fallocate(file.fileno(), _KEEP_SIZE | _PUNCH_HOLE, end, size - end)
+        file.extend(size)  # frees what was reserved behind the file's end
+        file.close()
 
     def names(self) -> list[str]:
         return sorted(entry.name for entry in os.scandir(self.folder) if entry.is_file())
@@ -221,6 +234,20 @@ class RealDisk:
 
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
+_LOOK_BYTES = 256 << 10
+_KEEP_SIZE, _PUNCH_HOLE = 1, 2
+"""FALLOC_FL_…, see fallocate(2)."""
+
+
+def _zeros_from(file: RealFile, size: int) -> int:
+    """Where the zeros at the end of a file begin."""
+    while size > 0:
+        start = max(0, size - _LOOK_BYTES)
+        found = len(file.read_at(start, size - start).rstrip(b"\0"))
+        if found:
+            return start + found
+        size = start
+    return 0
 
 
 def _owner_pid(fd: int) -> int:
@@ -228,9 +255,9 @@ def _owner_pid(fd: int) -> int:
     return int(text) if text.isdigit() else 0
 
 
-def _fallocate_keep_size(fd: int, offset: int, size: int) -> None:
-    """fallocate(2) with FALLOC_FL_KEEP_SIZE, which Python's os module doesn't offer."""
-    if _LIBC.fallocate(fd, 1, ctypes.c_int64(offset), ctypes.c_int64(size)) != 0:
+def _fallocate(fd: int, flags: int, offset: int, size: int) -> None:
+    """fallocate(2) with flags, which Python's os module doesn't offer; nothing where the system can't."""
+    if _LIBC.fallocate(fd, flags, ctypes.c_int64(offset), ctypes.c_int64(size)) != 0:
         code = ctypes.get_errno()
         if code not in (errno.EOPNOTSUPP, errno.ENOSYS):
             raise OSError(code, os.strerror(code))

@@ -39,7 +39,7 @@ from postroom.ledger.journal import BlockTable
 from postroom.ledger.layout import Array
 from postroom.ledger.packed import load_packed_span
 from postroom.ledger.recovered import RecoveryReport
-from postroom.ledger.scan import Scan, bodies_start, count_blocks, read_block, scan_journal
+from postroom.ledger.scan import Scan, bodies_start, count_blocks, read_block, scan_journal, void_bytes
 from postroom.ledger.state import CARRIED_FILE, FoldState
 
 
@@ -259,7 +259,7 @@ def _scan(disk: Disk, number: int, headers: dict[int, FileHeader], found: Found)
     if scan is None:
         raise LedgerCorrupt(disk.describe(name), 0, _HEAD_REASONS[HeadFact.DAMAGED])
     if scan.verdict is not TailVerdict.CLEAN:
-        dropped = len(data) - scan.end
+        dropped = void_bytes(data, scan.end)
         found.report.cut.append(f"{name} at byte {scan.end}: {dropped} bytes void ({scan.verdict.name})")
     image = build_image(scan, data)
     found.unsealed[number] = image

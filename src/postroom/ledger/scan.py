@@ -146,6 +146,11 @@ def _is_torn_last(data: memoryview, block: FoundBlock) -> bool:
     return nothing_behind and not bodies_intact(data, block)
 
 
+def void_bytes(data: memoryview, end: int) -> int:
+    """How many bytes behind the end of a journal aren't there for nothing: up to the last that isn't zero."""
+    return len(bytes(data[end:]).rstrip(b"\0"))
+
+
 def find_successor(data: memoryview, offset: int, identity: Identity, position: int) -> bool:
     """Whether behind a damaged block that begins at `position` lies a valid header of the same file.
 

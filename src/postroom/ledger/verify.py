@@ -43,6 +43,7 @@ from postroom.ledger.scan import (
     chunk_list_bytes,
     piece_intact,
     scan_journal,
+    void_bytes,
 )
 from postroom.ledger.segments import SegmentReader, folder_of, walk_journal
 from postroom.model.codes import DelayCause, Event, HolderKind, Outcome, State
@@ -196,7 +197,7 @@ def _check_journal(disk: Disk, number: int, seal: Seal | None, bodies: bool, res
             if scan.verdict is TailVerdict.CUT_TORN
             else "void, behind the seal"
         )
-        result.note(name, f"{len(data) - scan.end} bytes from byte {scan.end}: {kind}")
+        result.note(name, f"{void_bytes(data, scan.end)} bytes from byte {scan.end}: {kind}")
     _check_records(name, build_image(scan, data), result)
     if bodies:
         _check_body_heaps(name, scan, data, result)
