@@ -1,20 +1,25 @@
 """Builds the hot modules with mypyc and the ledger's writer from C; pyproject.toml declares everything else.
 
-The same source runs interpreted. Without a C compiler the extensions are left out and said so: Postroom then
-works, more slowly. ``POSTROOM_COMPILE=0`` leaves them out on purpose.
+The same source runs interpreted. Where C can't be compiled the extensions are left out and said so: Postroom
+then works, more slowly. ``POSTROOM_COMPILE=0`` leaves them out on purpose, ``POSTROOM_COMPILE=1`` fails
+without them.
 """
 
+from __future__ import annotations
+
 import os
-import shutil
+import shlex
+import subprocess
 import sys
 import sysconfig
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from setuptools import Extension, setup
+if TYPE_CHECKING:
+    from setuptools import Extension
 
 SOURCE = Path("src/postroom")
-WIRE_FOLDERS = ("amqp", "model")
+WIRE_FOLDERS = ("amqp", "model", "model/selector")
 CORE_FOLDERS = ("manager",)
 CORE_LEDGER = ("records", "block")
 CORE_SERVER = (
@@ -37,20 +42,29 @@ def hot_groups() -> list[tuple[list[str], str | None]]:
     return [(modules(WIRE_FOLDERS), "postroom_wire"), (core, "postroom_core")]
 
 
-def has_compiler() -> bool:
-    """Whether the C compiler that Python was built with, or CC, can be found."""
-    command = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
-    return shutil.which(str(command).split()[0]) is not None
+def can_compile() -> bool:
+    """Whether the C compiler that Python was built with, or CC, is here with the headers of C and Python."""
+    command = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
+    command += ["-fsyntax-only", f"-I{sysconfig.get_path('include')}", "-x", "c", "-"]
+    try:
+        tried = subprocess.run(command, input=b"#include <Python.h>", capture_output=True, check=False)
+    except OSError:
+        return False
+    return tried.returncode == 0
 
 
 def extensions() -> list[Extension]:
     """The compiled modules, or none where they are not wanted or cannot be built."""
-    if os.environ.get("POSTROOM_COMPILE") == "0":
+    wanted = os.environ.get("POSTROOM_COMPILE")
+    if wanted == "0":
         return []
-    if not has_compiler():
-        print("postroom: no C compiler found, building the interpreted version", file=sys.stderr)
+    if not can_compile():
+        if wanted == "1":
+            sys.exit("postroom: the compiled version needs a C compiler with the headers of C and Python")
+        print("postroom: no C compiler with Python's headers, building it interpreted", file=sys.stderr)
         return []
     from mypyc.build import mypycify
+    from setuptools import Extension
 
     writer = Extension(
         "postroom.ledger._writer", [str(SOURCE / "ledger/_writer.c")], extra_compile_args=["-O2"]
@@ -62,4 +76,6 @@ def extensions() -> list[Extension]:
 
 
 if __name__ == "__main__":
+    from setuptools import setup
+
     setup(ext_modules=extensions())

@@ -69,6 +69,7 @@ FLAG_BODY_STORED: Final = 2
 FLAG_BODY_CHUNKED: Final = 4
 FLAG_BODY_SHARED: Final = 8
 FLAG_ADVERSE: Final = 16
+FLAG_PUBLISHED: Final = 32
 
 # TransitionFlag
 FLAG_SENT: Final = 1
