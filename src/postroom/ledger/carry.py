@@ -6,12 +6,6 @@ from postroom.ledger.image import ARRIVAL_NAMES, EventsImage, name_bytes
 from postroom.ledger.layout import Array
 from postroom.ledger.state import CARRIED_FILE, FoldState, distinct, find
 
-_NAMES = (
-    ("message_id_offset", "message_id_len"),
-    ("correlation_id_offset", "correlation_id_len"),
-    ("group_id_offset", "group_id_len"),
-)
-
 
 def carry(state: FoldState, retired: list[EventsImage]) -> None:
     """Take over the live arrivals of these files, and drop carried ones that have died."""

@@ -5,7 +5,7 @@ copying. See ``FORMAT.md``, "Events file".
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -182,8 +182,30 @@ def encode_image(image: EventsImage) -> list[Bytes]:
     return [with_crc(head), *sections]
 
 
-def load_image(disk: Disk, file_number: int, check: bool = True) -> EventsImage:
-    """Map an `.events` file; `check` says whether its sections' CRCs are verified. Raises LedgerCorrupt."""
+class ArrivalsImage(NamedTuple):
+    """The arrivals of an events file, and the heap of their names."""
+
+    first_position: int
+    last_position: int
+    arrivals: Array
+    names: memoryview
+
+
+def load_arrivals(disk: Disk, file_number: int) -> ArrivalsImage:
+    """Map only the arrivals of an `.events` file, unchecked. Raises LedgerCorrupt."""
+    f, data, _ = _open_events(disk, file_number)
+    arrivals = EVENTS_HEADER_BYTES + f["transition_count"] * TRANSITION_BYTES
+    names = arrivals + f["arrival_count"] * ARRIVAL_BYTES
+    return ArrivalsImage(
+        f["first_position"],
+        f["last_position"],
+        np.frombuffer(data, ARRIVAL_DTYPE, f["arrival_count"], arrivals),
+        data[names : names + f["names_bytes"]],
+    )
+
+
+def _open_events(disk: Disk, file_number: int) -> tuple[dict[str, Any], memoryview, str]:
+    """The header's fields, the mapped file, and where that is."""
     name = events_name(file_number)
     data = memoryview(disk.open(name).view())
     where = disk.describe(name)
@@ -193,6 +215,12 @@ def load_image(disk: Disk, file_number: int, check: bool = True) -> EventsImage:
     f = dict(zip((name for name, _ in EVENTS_HEADER.fields), EVENTS_HEADER.struct.unpack(head), strict=True))
     if f["magic"] != EVENTS_MAGIC or f["version"] != FORMAT_VERSION or f["file_number"] != file_number:
         raise LedgerCorrupt(where, 0, "this is not an events file of that number and of format version 1")
+    return f, data, where
+
+
+def load_image(disk: Disk, file_number: int, check: bool = True) -> EventsImage:
+    """Map an `.events` file; `check` says whether its sections' CRCs are verified. Raises LedgerCorrupt."""
+    f, data, where = _open_events(disk, file_number)
     sizes = (
         f["transition_count"] * TRANSITION_BYTES,
         f["arrival_count"] * ARRIVAL_BYTES,

@@ -46,14 +46,17 @@ class Job(NamedTuple):
 
 
 class BlockTable:
-    """For each block of a file: its first position, and where its bodies heap lies. Grows at the end only."""
+    """For each block of a file: its first position, and where its parts lie. Grows at the end only."""
 
     def __init__(self) -> None:
         self.first_positions: list[int] = []
+        self.records_bytes: list[int] = []
         self.bodies_offsets: list[int] = []
         self.bodies_bytes: list[int] = []
 
-    def add(self, first_position: int, bodies_offset: int, bodies_bytes: int) -> None:
+    def add(self, first_position: int, records_bytes: int, bodies_offset: int, bodies_bytes: int) -> None:
+        """A block; its arrivals, transitions and names end where its bodies heap begins."""
+        self.records_bytes.append(records_bytes)
         self.bodies_offsets.append(bodies_offset)
         self.bodies_bytes.append(bodies_bytes)
         self.first_positions.append(first_position)
@@ -62,6 +65,14 @@ class BlockTable:
         """(offset, bytes) of the bodies heap of the block that holds `position`; (−1, 0) if none can."""
         row = bisect_right(self.first_positions, position) - 1
         return (-1, 0) if row < 0 else (self.bodies_offsets[row], self.bodies_bytes[row])
+
+    def records_of(self, position: int) -> tuple[int, int] | None:
+        """(offset, bytes) of header, arrivals, transitions and names of the block that holds `position`."""
+        row = bisect_right(self.first_positions, position) - 1
+        if row < 0:
+            return None
+        size = BLOCK_HEADER_BYTES + self.records_bytes[row]
+        return self.bodies_offsets[row] - size, size
 
 
 class Journal:
@@ -132,9 +143,11 @@ class Journal:
 
     def written(self, job: Job) -> None:
         """The job is durable: readers may have its bodies from the file."""
-        if job.parts_of.last_position >= job.parts_of.first_position:
-            self.table.add(job.parts_of.first_position, job.bodies_offset, len(job.parts_of.bodies))
-        self.durable_through = job.parts_of.last_position
+        parts = job.parts_of
+        if parts.last_position >= parts.first_position:
+            records_bytes = len(parts.arrivals) + len(parts.transitions) + len(parts.names)
+            self.table.add(parts.first_position, records_bytes, job.bodies_offset, len(parts.bodies))
+        self.durable_through = parts.last_position
 
     def seal(self) -> Seal:
         """What a successor's header says of the file so far."""

@@ -16,9 +16,11 @@ from postroom.ledger.disk import Disk, RealDisk
 from postroom.ledger.errors import LedgerFailed
 from postroom.ledger.files import Listing, journal_name
 from postroom.ledger.headers import FileHeader, Seal, new_id
+from postroom.ledger.ids import HashedIds, IdReader
 from postroom.ledger.image import EventsImage
 from postroom.ledger.journal import Job, Journal
 from postroom.ledger.keep import Keep
+from postroom.ledger.layout import Array
 from postroom.ledger.leases import Lease, Leases, leases_from
 from postroom.ledger.maintenance import Maintenance
 from postroom.ledger.options import LedgerOptions
@@ -26,6 +28,7 @@ from postroom.ledger.records import RecordType
 from postroom.ledger.recovered import Recovered, recovered_from
 from postroom.ledger.recovery import Found, Images, recover
 from postroom.ledger.writer import Writer, do_job, new_writer
+from postroom.model.ids import MessageIds
 
 T = TypeVar("T")
 
@@ -34,7 +37,8 @@ MAX_REPORTED: Final = 20
 
 
 class Ledger:
-    """One process' hold of a ledger folder. All methods but `read_bodies` belong to one thread."""
+    """One process' hold of a ledger folder. All methods but those that read (`read_…`, `hash_ids`) belong to
+    one thread."""
 
     ledger_id: UUID
     epoch: int
@@ -65,6 +69,7 @@ class Ledger:
         self._journal = Journal(disk, options, header, dictionary)
         self._store = BodyStore(disk, self._in_memory, options.read_gap_bytes)
         self._store.replace([], found.bodies)
+        self._ids = IdReader(disk, header.ledger_id, self._store)
         keep = Keep()
         granted = leases_from(dictionary.of_kind(LEASES).values())
         self.leases = Leases(self.builder, keep, options, granted)
@@ -192,6 +197,14 @@ class Ledger:
         never empty, so for a live entry b"" is corruption.) Raises LedgerCorrupt where a body is damaged.
         """
         return self._store.read(wanted)
+
+    def read_ids(self, serials: list[int]) -> list[MessageIds | None]:
+        """The ids of durable arrivals, in that order, in any thread; None where one isn't known any more."""
+        return self._ids.ids(serials)
+
+    def hash_ids(self, serials: Array) -> list[list[HashedIds]]:
+        """The hashed ids of durable arrivals (u64 serials), for an index of them; in any thread."""
+        return self._ids.hashed(serials)
 
     def maintenance_step(self) -> bool:
         """With ``maintenance="manual"``: do one piece of background work; whether there was any."""

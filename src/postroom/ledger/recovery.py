@@ -325,8 +325,9 @@ def _sealed_bodies(disk: Disk, number: int) -> SealedBodies:
 def _unsealed_bodies(disk: Disk, number: int, scan: Scan) -> JournalBodies:
     table = BlockTable()
     for block in scan.blocks:
-        if block.header.next_position() > block.header.first_position:
-            table.add(block.header.first_position, bodies_start(block), block.header.bodies_bytes)
+        head = block.header
+        if head.next_position() > head.first_position:
+            table.add(head.first_position, head.records_bytes(), bodies_start(block), head.bodies_bytes)
     name = journal_name(number)
     return JournalBodies(name, disk.open(name), number, scan.header.first_position, table)
 

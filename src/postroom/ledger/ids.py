@@ -1,0 +1,183 @@
+"""The ids of arrivals, read back by serial: for answering who has an id without keeping them all in memory.
+
+Safe in any thread beside the writer, sealing and retention: files are looked up anew for each call, and
+again when one has gone meanwhile. Bodies are not touched.
+"""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from postroom.ledger.block import BLOCK_HEADER_BYTES
+from postroom.ledger.bodies import MAX_LOOKUPS, BodyFile, BodyStore, JournalBodies
+from postroom.ledger.carried import newest_checkpoint
+from postroom.ledger.disk import Disk
+from postroom.ledger.errors import LedgerCorrupt
+from postroom.ledger.files import Listing, journal_name
+from postroom.ledger.hashing import hash_ids
+from postroom.ledger.headers import decode_block_header
+from postroom.ledger.image import load_arrivals
+from postroom.ledger.layout import ARRIVAL_DTYPE, Array
+from postroom.ledger.records import ArrivalFlag
+from postroom.ledger.state import find
+from postroom.model.ids import ID_KINDS, MessageIds
+
+_SHARED: Final = int(ArrivalFlag.BODY_SHARED)
+
+
+class Named(NamedTuple):
+    """Some arrivals of one file, and the heap that their ids lie in."""
+
+    serials: Array
+    """Of the entries asked for: those of the rows, or of the children that share their bodies."""
+    rows: Array
+    names: Array
+
+
+class HashedIds(NamedTuple):
+    """The ids of one kind that some arrivals have: hashes ascending, and beside each the serial."""
+
+    hashes: Array
+    serials: Array
+
+
+class IdReader:
+    """Reads arrivals' ids wherever they lie: journals, events files, or carried by a checkpoint."""
+
+    def __init__(self, disk: Disk, ledger_id: bytes, store: BodyStore) -> None:
+        self._disk = disk
+        self._ledger_id = ledger_id
+        self._store = store
+        self._spans: dict[int, tuple[int, int]] = {}
+        """First and last position of each events file that was looked at."""
+
+    def ids(self, serials: list[int]) -> list[MessageIds | None]:
+        """The ids of durable arrivals, in that order; None where the ledger knows the arrival no more."""
+        found: dict[int, MessageIds] = {}
+        for named in self._read(np.unique(np.array(serials, np.uint64))):
+            found.update(zip(named.serials.tolist(), _ids_of(named), strict=True))
+        return [found.get(serial) for serial in serials]
+
+    def hashed(self, serials: Array) -> list[list[HashedIds]]:
+        """By file, for each kind of id the hashes of all that these durable arrivals have."""
+        return [_hashed(named) for named in self._read(np.unique(serials))]
+
+    def _read(self, serials: Array) -> Iterator[Named]:
+        """The arrivals; for those that share another's body, the arrival which that came with."""
+        children: list[Array] = []
+        parents: list[Array] = []
+        for rows, names in self._rows(serials):
+            shared = (rows["flags"] & _SHARED) != 0
+            children.append(rows["position"][shared])
+            parents.append(rows["body_serial"][shared])
+            own = rows[~shared]
+            yield Named(own["position"], own, names)
+        if sum(map(len, children)):
+            yield from self._read_parents(np.concatenate(children), np.concatenate(parents))
+
+    def _read_parents(self, children: Array, parents: Array) -> Iterator[Named]:
+        for rows, names in self._rows(np.unique(parents)):
+            at = find(rows["position"], parents)
+            yield Named(children[at >= 0], rows[at[at >= 0]], names)
+
+    def _rows(self, serials: Array) -> Iterator[tuple[Array, Array]]:
+        """(arrivals, names) that have these ascending serials, a file or block at a time."""
+        left = serials
+        for _ in range(MAX_LOOKUPS):
+            if not len(left):
+                return
+            for rows, names in [*self._from_journals(left), *self._from_events(left)]:
+                left = left[find(rows["position"], left) < 0]
+                yield rows, names
+        state = newest_checkpoint(self._disk, self._ledger_id) if len(left) else None
+        if state is not None:
+            at = find(state.carried["position"], left)
+            yield state.carried[at[at >= 0]], np.frombuffer(state.carried_names, np.uint8)
+
+    def _from_journals(self, serials: Array) -> Iterator[tuple[Array, Array]]:
+        files = self._store.files()
+        for number, file in enumerate(files):
+            if isinstance(file, JournalBodies):
+                low, high = np.searchsorted(serials, [file.first_position, _end_of(files, number)]).tolist()
+                yield from _from_blocks(file, serials[low:high])
+
+    def _from_events(self, serials: Array) -> Iterator[tuple[Array, Array]]:
+        for number in Listing(self._disk.names()).events:
+            try:
+                first, last = self._span(number)
+                low, high = np.searchsorted(serials, [first, last + 1]).tolist()
+                if low < high:
+                    image = load_arrivals(self._disk, number)
+                    at = find(image.arrivals["position"], serials[low:high])
+                    yield image.arrivals[at[at >= 0]], np.frombuffer(image.names, np.uint8)
+            except FileNotFoundError:  # retention has let it go: a checkpoint carries what lives
+                continue
+
+    def _span(self, number: int) -> tuple[int, int]:
+        if number not in self._spans:
+            image = load_arrivals(self._disk, number)
+            self._spans[number] = (image.first_position, image.last_position)
+        return self._spans[number]
+
+
+def _end_of(files: list[BodyFile], number: int) -> int:
+    """Where the file after begins: an open journal doesn't know its end."""
+    if number + 1 < len(files):
+        return files[number + 1].first_position
+    return 1 << 63
+
+
+def _from_blocks(file: JournalBodies, serials: Array) -> Iterator[tuple[Array, Array]]:
+    """Arrivals of a journal, block by block."""
+    at = 0
+    while at < len(serials):
+        place = file.table.records_of(int(serials[at]))
+        if place is None:
+            return
+        offset, size = place
+        data = file.open().read_at(offset, size)
+        header = decode_block_header(data[:BLOCK_HEADER_BYTES])
+        if header is None:
+            raise LedgerCorrupt(journal_name(file.first_file), offset, "the block's header is damaged")
+        rows = np.frombuffer(data, ARRIVAL_DTYPE, header.arrivals, BLOCK_HEADER_BYTES)
+        end = int(np.searchsorted(serials, header.next_position()))
+        found = find(rows["position"], serials[at:end])
+        names = data[size - header.names_bytes :]
+        yield rows[found[found >= 0]], np.frombuffer(names, np.uint8)
+        at = max(end, at + 1)
+
+
+def _columns(rows: Array) -> list[tuple[Array, Array, Array, Array]]:
+    """For each kind of id: which rows have one, and its offsets, lengths and types."""
+    behind = rows["message_id_offset"].astype(np.int64) + rows["message_id_len"]
+    return [
+        (rows["unique_id_len"] > 0, behind, rows["unique_id_len"], np.zeros(len(rows), np.uint8)),
+        *(
+            (rows[f"{name}_type"] > 0, rows[f"{name}_offset"], rows[f"{name}_len"], rows[f"{name}_type"])
+            for name in ("message_id", "correlation_id")
+        ),
+    ]
+
+
+def _hashed(named: Named) -> list[HashedIds]:
+    found = []
+    for has, offsets, lengths, types in _columns(named.rows):
+        hashes = hash_ids(named.names, offsets[has], lengths[has], types[has])
+        order = np.argsort(hashes, kind="stable")
+        found.append(HashedIds(hashes[order], named.serials[has][order]))
+    assert len(found) == ID_KINDS
+    return found
+
+
+def _ids_of(named: Named) -> list[MessageIds]:
+    names = named.names.data
+    columns = [
+        (offsets.tolist(), lengths.tolist(), types.tolist())
+        for _, offsets, lengths, types in _columns(named.rows)
+    ]
+    found = []
+    for row in range(len(named.rows)):
+        texts = [bytes(names[at[row] : at[row] + size[row]]) for at, size, _ in columns]
+        found.append(MessageIds(texts[0], texts[1], columns[1][2][row], texts[2], columns[2][2][row]))
+    return found
