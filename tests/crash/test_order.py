@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from tests.crash import traceable
 from tests.crash.history import History
 from tests.crash.kills import broker_in, source_of_this_build, url_of
 from tests.crash.proof import Promise, promises
@@ -20,6 +22,7 @@ MESSAGES = 400
 def traced_promises(folder: Path, module: str = "postroom.cli") -> list[Promise]:
     """Runs a broker under strace with traffic, and returns what it has promised."""
     broker = broker_in(folder, source_of_this_build(), module)
+    broker.prefix = [sys.executable, traceable.__file__]
     with broker, Trace(broker.pid, folder / "trace") as trace:
         Life(url_of(broker), History(), random.Random(1), messages=MESSAGES).run()
         broker.stop()
