@@ -15,6 +15,7 @@ import pytest
 
 from postroom.ledger import Ledger, LedgerFailed, LedgerLocked, LedgerOptions
 from postroom.ledger.disk import RealDisk, RealFile
+from postroom.ledger.files import Listing
 from postroom.ledger.headers import decode_block_header
 from postroom.ledger.records import BLOCK_MAGIC
 from postroom.ledger.writer import InlineWriter
@@ -30,6 +31,11 @@ def put(ledger: Ledger, body: bytes) -> tuple[int, int, int]:
     head = (1, State.AVAILABLE, Event.PUT, 0, 0, 0, 4, 1, 0, 0, 0, 0, 0)
     serial = ledger.builder.arrival(*head, body, crc32(body), b"", 0, b"", 0, b"", 0)
     return serial, ledger.builder.last_body_offset, len(body)
+
+
+def consume(ledger: Ledger, serial: int) -> None:
+    end = (State.AVAILABLE, State.DELETED, 0, 0, 1, 0, 0, 0, 0, 0)
+    ledger.builder.entry_event(serial, 1, Event.GET, *end)
 
 
 @pytest.fixture
@@ -192,6 +198,36 @@ def test_space_low_is_raised_and_taken_back() -> None:
     put(ledger, b"x")
     ledger.flush()
     assert "00000002.journal" in disk.names()
+
+
+def test_leases_are_broken_before_puts_are_refused() -> None:
+    """What they kept is free, and nobody was turned away."""
+    disk = FullDisk()
+    options = LedgerOptions(journal_file_bytes=64 << 10, reserve_bytes=32 << 10, retention_bytes=0)
+    ledger = Ledger.open(
+        Path("simulated"), options, START_US, disk=disk, writer=InlineWriter(disk), maintenance="manual"
+    )
+    ledger.leases.grant("slow", "ann", START_US)
+    lease = ledger.leases.get("slow")
+    while not ledger.leases.held_bytes(lease):
+        consume(ledger, put(ledger, bytes(2000))[0])
+        ledger.flush()
+        while ledger.maintenance_step():
+            pass
+    oldest = Listing(disk.names()).events[0]
+    disk.full = True
+    broken = ledger.tend(START_US)
+    while not broken:
+        assert not ledger.space_low
+        consume(ledger, put(ledger, bytes(2000))[0])
+        ledger.flush()
+        broken = ledger.tend(START_US)
+    assert [(lease.name, lease.reason) for lease in broken] == [("slow", "space")]
+    assert not ledger.maintenance_step(), "not before the record is durable"
+    ledger.flush()
+    assert ledger.maintenance_step()
+    assert oldest not in Listing(disk.names()).events
+    assert not ledger.space_low
 
 
 class FailingFile(SimFile):

@@ -1,10 +1,19 @@
-"""How long history stays: by bytes, by age, never before two checkpoints cover it, never while it lives."""
+"""How long history stays: by bytes, by age, by leases, never before two checkpoints cover it, never while it
+lives.
+"""
 
+import json
 from pathlib import Path
 from zlib import crc32
 
+import pytest
+
 from postroom.ledger import Ledger, LedgerOptions
-from postroom.ledger.files import Listing
+from postroom.ledger.errors import LeaseTooOld
+from postroom.ledger.files import Listing, checkpoint_name
+from postroom.ledger.headers import header_crc_of
+from postroom.ledger.image import load_image
+from postroom.ledger.records import RecordType
 from postroom.ledger.writer import InlineWriter
 from postroom.model.codes import Event, State
 from tests.ledger.workload import START_US
@@ -24,6 +33,7 @@ class Broker:
         self.ledger = self.open()
         self.count = 0
         self.kept: list[tuple[int, int, int]] = []
+        self.ended: list[tuple[int, int, int]] = []
 
     def open(self) -> Ledger:
         writer = InlineWriter(self.disk)
@@ -41,12 +51,29 @@ class Broker:
             if self.count % self.keep_every == 0:
                 self.kept.append((serial, builder.last_body_offset, len(BODY)))
             else:
+                self.ended.append((serial, builder.last_body_offset, len(BODY)))
                 end = (State.AVAILABLE, State.DELETED, 0, 0, 1, 0, 0, 0, 0, 0)
                 builder.entry_event(serial, 1, Event.GET, *end)
             if self.count % 10 == 0:
-                self.ledger.flush()
-                while self.ledger.maintenance_step():
-                    pass
+                self.settle()
+
+    def settle(self) -> None:
+        """A turn, and all of the background work."""
+        self.ledger.tend(self.now_us())
+        self.ledger.flush()
+        while self.ledger.maintenance_step():
+            pass
+
+    def now_us(self) -> int:
+        return START_US + self.count * SECOND_US
+
+    def oldest_position(self) -> int:
+        """Where the history begins."""
+        return load_image(self.disk, self.files().events[0], check=False).first_position
+
+    def bodies_behind(self, position: int) -> list[bytes]:
+        """Those of messages that have ended, from this position on."""
+        return self.ledger.read_bodies([place for place in self.ended if place[0] >= position])
 
     def files(self) -> Listing:
         return Listing(self.disk.names())
@@ -120,3 +147,99 @@ def test_a_straggler_outlives_its_file() -> None:
     assert not broker.files().bodies or broker.files().bodies[0] > 3
     assert len(broker.kept) == 6
     broker.check()
+
+
+def test_a_lease_keeps_what_retention_would_drop() -> None:
+    broker = Broker(options(retention_bytes=0), keep_every=500)
+    broker.put(600)
+    lease = broker.ledger.leases.grant("reader", "", broker.now_us())
+    broker.put(1500)
+    assert broker.oldest_position() <= lease.position
+    assert broker.bodies_behind(lease.position)[0] == b"", "without bodies unless they are asked for"
+    held = broker.ledger.leases.held_bytes(lease)
+    files = broker.files().events[:-1]  # the newest is covered by one checkpoint only
+    assert held == sum(broker.disk.files[f"{number:08d}.events"].size_bytes() for number in files)
+    broker.check()
+    assert broker.ledger.leases.get("reader") == lease
+    broker.put(300)
+    assert broker.oldest_position() <= lease.position
+    broker.ledger.leases.renew("reader", broker.now_us(), position=broker.ledger.builder.next_position)
+    broker.settle()
+    assert broker.oldest_position() > lease.position
+    broker.check()
+
+
+def test_a_tap_keeps_the_bodies_of_what_has_ended() -> None:
+    broker = Broker(options(retention_bytes=0), keep_every=500)
+    broker.put(600)
+    lease = broker.ledger.leases.grant("tap", "", broker.now_us(), bodies=True)
+    broker.put(1500)
+    assert set(broker.bodies_behind(lease.position)) == {BODY}
+    broker.check()
+    broker.put(300)
+    assert set(broker.bodies_behind(lease.position)) == {BODY}
+    bodies_bytes = sum(f.size_bytes() for name, f in broker.disk.files.items() if name.endswith(".bodies"))
+    assert 0.5 * bodies_bytes < broker.ledger.leases.held_bytes(lease) < 2 * bodies_bytes
+    broker.ledger.leases.release("tap", broker.now_us())
+    broker.settle()  # no new checkpoint is needed for it
+    assert broker.bodies_behind(lease.position)[0] == b""
+    broker.check()
+
+
+def test_a_lease_that_keeps_too_much_is_broken_and_its_files_go() -> None:
+    broker = Broker(options(retention_bytes=0), keep_every=500)
+    lease = broker.ledger.leases.grant("slow", "", broker.now_us(), max_bytes=50_000)
+    while broker.ledger.leases.get("slow").in_force:
+        broker.put(10)
+    broken = broker.ledger.leases.get("slow")
+    assert (broken.reason, broken.position) == ("bytes", lease.position)
+    assert broken.held_bytes > 50_000
+    broker.settle()
+    missing = broker.ledger.leases.missing(broken)
+    assert missing == (lease.position, broker.oldest_position() - 1)
+    broker.check()
+    assert broker.ledger.leases.get("slow") == broken
+    assert broker.ledger.leases.missing(broken) == missing
+    with pytest.raises(LeaseTooOld):
+        broker.ledger.leases.grant("slow", "", broker.now_us(), lease.position)
+
+
+def test_a_lease_is_broken_when_its_time_is_over_also_over_a_restart() -> None:
+    broker = Broker(options(retention_bytes=0), keep_every=500)
+    lease = broker.ledger.leases.grant("slow", "", broker.now_us(), duration_s=1000)
+    broker.put(900)
+    assert broker.oldest_position() <= lease.position
+    broker.check()
+    broker.put(200)
+    assert broker.ledger.leases.get("slow").reason == "time"
+    assert broker.oldest_position() > lease.position
+    broker.check()
+
+
+def test_without_its_files_a_lease_is_broken_at_the_start() -> None:
+    """Somebody removed history by hand, which no checkpoint needs."""
+    broker = Broker(options(retention_bytes=0), keep_every=5000)
+    broker.ledger.leases.grant("reader", "", broker.now_us())
+    broker.put(900)
+    broker.disk.remove(f"{broker.files().events[0]:08d}.events")
+    broker.disk = broker.disk.copy()
+    broker.ledger = broker.open()
+    (broken,) = broker.ledger.tend(broker.now_us())
+    assert broken.reason == "missing"
+    assert broker.ledger.leases.missing(broken).last == broker.oldest_position() - 1
+
+
+def test_checkpoints_are_recorded_with_what_vouches_for_them() -> None:
+    broker = Broker(options(), keep_every=100)
+    broker.put(1500)
+    recorded = {}
+    for number in broker.files().events:
+        image = load_image(broker.disk, number)
+        for row in image.own_transitions()[image.own_types == RecordType.CHECKPOINT_WRITTEN]:
+            start = int(row["detail_offset"])
+            detail = json.loads(bytes(image.names[start : start + int(row["detail_len"])]))
+            recorded[int(row["serial"])] = detail
+    oldest = min(broker.files().checkpoints)
+    content = bytes(broker.disk.files[checkpoint_name(oldest)].now)
+    assert recorded[oldest] == {"bytes": len(content), "header_crc": header_crc_of(content)}
+    assert len(recorded) > 2, "those that have gone since were recorded, too"
