@@ -70,6 +70,32 @@ def test_delete_only_if_empty(shell: Shell, queue: str) -> None:
     assert "amqp:precondition-failed" in result.stderr
 
 
+def test_leases_are_granted_renewed_listed_released(shell: Shell) -> None:
+    told = shell.ok("ledger", "lease", "grant", "reader", "--owner", "audit", "--duration-s", "600")
+    assert told.startswith("granted reader: from position ")
+    (lease,) = shell.json("ledger", "lease", "list")
+    assert (lease["name"], lease["owner"], lease["state"], lease["duration_s"]) == (
+        *("reader", "audit", "in force", 600),
+    )
+    (tap,) = shell.json("ledger", "lease", "grant", "tap", "--bodies", "--position", "0", "--max-bytes", "9")
+    assert (tap["position"], tap["bodies"], tap["max_bytes"]) == (1, True, 9)
+    (renewed,) = shell.json("ledger", "lease", "renew", "tap", "--position", "2", "--duration-s", "60")
+    assert (renewed["position"], renewed["duration_s"], renewed["max_bytes"]) == (2, 60, 9)
+    shown = shell.ok("ledger", "lease", "list")
+    assert "audit" in shown and "in force" in shown
+    assert shell.ok("ledger", "lease", "release", "tap") == "released tap\n"
+    shell.ok("ledger", "lease", "release", "reader")
+    assert shell.json("ledger", "lease", "list") == []
+
+
+def test_what_a_lease_can_not_be(shell: Shell) -> None:
+    result = shell.run("ledger", "lease", "renew", "nobody")
+    assert (result.exit_code, "there is no lease 'nobody'" in result.stderr) == (3, True)
+    result = shell.run("ledger", "lease", "grant", "x", "--position", "999999999")
+    assert (result.exit_code, "position 999999999 is not within" in result.stderr) == (3, True)
+    assert shell.run("ledger", "lease", "grant", "x", "--duration-s", "0").exit_code == 2
+
+
 def test_put_and_get_in_order(shell: Shell, queue: str) -> None:
     assert shell.ok("put", queue, "one", "two") == f"sent 2 to {queue}\n"
     shell.ok("put", queue, stdin="three")

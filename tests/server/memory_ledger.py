@@ -6,6 +6,9 @@ For tests of the server's own rules; everything about disks is tested with the r
 import os
 
 from postroom.ledger.block import BlockBuilder, SealedParts
+from postroom.ledger.keep import Keep
+from postroom.ledger.leases import Lease, Leases
+from postroom.ledger.options import LedgerOptions
 
 
 class MemoryLedger:
@@ -13,6 +16,7 @@ class MemoryLedger:
 
     def __init__(self, held: bool = False) -> None:
         self.builder = BlockBuilder()
+        self.leases = Leases(self.builder, Keep(), LedgerOptions(), [])
         self.space_low = False
         self.held = held
         self.behind = False
@@ -25,6 +29,9 @@ class MemoryLedger:
     @property
     def in_flight(self) -> bool:
         return self._in_flight is not None
+
+    def tend(self, now_us: int) -> list[Lease]:
+        return self.leases.tend(now_us, False)
 
     def mark_idle(self) -> bool:
         return False
@@ -47,6 +54,7 @@ class MemoryLedger:
         parts, self._in_flight = self._in_flight, None
         assert parts is not None
         self.blocks.append(parts)
+        self.leases.durable(parts.last_position)
         return parts.last_position
 
     def read_bodies(self, wanted: list[tuple[int, int, int]]) -> list[bytes]:

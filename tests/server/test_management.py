@@ -1,6 +1,8 @@
 """The management node over the wire: every operation, and every request that is refused."""
 
+import logging
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from proton import Delivery, Message
@@ -8,12 +10,13 @@ from proton.utils import BlockingConnection, BlockingReceiver, BlockingSender
 
 from postroom.manager.options import QueueDefinition
 from postroom.server.broker import Broker
-from postroom.server.config import AutoCreateConfig
+from postroom.server.config import AutoCreateConfig, LedgerConfig
 from tests.server.harness import BrokerThread, make_config
 
 pytestmark = pytest.mark.sockets
 
 QUEUE = "postroom.queue"
+LEASE = "postroom.lease"
 
 
 class Manager:
@@ -107,7 +110,8 @@ def test_connections_and_the_broker(broker: BrokerThread, manager: Manager) -> N
 
 
 def test_what_it_can_do(manager: Manager) -> None:
-    assert set(manager.ask("GET-TYPES").body) == {QUEUE, "postroom.connection", "postroom.broker"}
+    types = {QUEUE, "postroom.connection", "postroom.broker", LEASE}
+    assert set(manager.ask("GET-TYPES").body) == types
     assert "PURGE" in manager.ask("GET-OPERATIONS", entityType=QUEUE).body[QUEUE]
     assert "container_id" in manager.ask("GET-ATTRIBUTES").body["postroom.connection"]
     assert manager.status("GET-MGMT-NODES") == 200
@@ -197,3 +201,90 @@ def test_auto_created_queues_are_limited(narrow: BrokerThread) -> None:
         connection.create_sender("three")
     connection.create_sender("two", name="another link")
     connection.close()
+
+
+def test_a_lease_from_grant_to_release(broker: BrokerThread, manager: Manager) -> None:
+    granted = manager.ask("CREATE", {"owner": "audit", "duration_s": 60}, type=LEASE, name="reader")
+    assert granted.properties["statusCode"] == 201
+    lease = granted.body
+    assert (lease["name"], lease["owner"], lease["state"], lease["bodies"]) == (
+        "reader",
+        "audit",
+        "in force",
+        False,
+    )
+    assert lease["expires_us"] == lease["granted_us"] + 60_000_000
+    assert manager.ask("READ", type="postroom.broker", name="broker").body["leases"] == 1
+    ahead = manager.ask("READ", type="postroom.broker", name="broker").body["next_position"]
+    renewed = manager.ask("UPDATE", {"position": ahead}, type=LEASE, name="reader").body
+    assert renewed["position"] == ahead
+    assert renewed["expires_us"] >= lease["expires_us"]
+    listed = manager.ask("QUERY", {"attributeNames": ["name", "position"]}, entityType=LEASE).body
+    assert listed["results"] == [["reader", ahead]]
+    assert manager.status("DELETE", type=LEASE, name="reader") == 204
+    assert manager.status("READ", type=LEASE, name="reader") == 404
+
+
+BAD_LEASES: dict[str, tuple[str, object, str, int]] = {
+    "no name": ("CREATE", {}, "", 400),
+    "in force already": ("CREATE", {}, "held", 409),
+    "too long a time": ("CREATE", {"duration_s": 1 << 40}, "new", 400),
+    "no time": ("CREATE", {"duration_s": 0}, "new", 400),
+    "too many bytes": ("CREATE", {"max_bytes": 1 << 60}, "new", 400),
+    "a position that isn't there yet": ("CREATE", {"position": 1 << 50}, "new", 400),
+    "a position of the wrong type": ("CREATE", {"position": "first"}, "new", 400),
+    "a boolean for a position": ("CREATE", {"position": True}, "new", 400),
+    "an attribute that it hasn't": ("CREATE", {"colour": "red"}, "new", 400),
+    "another owner": ("UPDATE", {"owner": "eve"}, "held", 400),
+    "backwards": ("UPDATE", {"position": 0}, "held", 400),
+    "not there, renewed": ("UPDATE", {}, "new", 404),
+    "not there, released": ("DELETE", {}, "new", 404),
+    "an operation that it hasn't": ("PURGE", {}, "held", 501),
+}
+
+
+@pytest.fixture
+def held_lease(manager: Manager) -> Iterator[None]:
+    manager.ask("CREATE", type=LEASE, name="held")
+    yield
+    manager.ask("DELETE", type=LEASE, name="held")
+
+
+@pytest.mark.parametrize("case", BAD_LEASES)
+def test_a_bad_lease_gets_its_status(manager: Manager, held_lease: None, case: str) -> None:
+    operation, body, name, status = BAD_LEASES[case]
+    reply = manager.ask(operation, body, type=LEASE, name=name)
+    assert reply.properties["statusCode"] == status
+    assert reply.properties["errorCondition"].startswith("amqp:")
+    assert manager.status("READ", type=LEASE, name="new") == 404
+
+
+def test_the_number_of_leases_is_limited() -> None:
+    with BrokerThread(make_config(ledger=LedgerConfig(max_leases=1))) as running:
+        manager = Manager(BlockingConnection(running.url, timeout=15))
+        assert manager.status("CREATE", type=LEASE, name="one") == 201
+        assert manager.status("CREATE", type=LEASE, name="two") == 429
+        manager.connection.close()
+
+
+def test_a_lease_lasts_over_a_restart_and_breaks_in_time(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody asks the broker anything, and still the alarm comes when its time is over."""
+    with BrokerThread(folder=tmp_path) as running:
+        manager = Manager(BlockingConnection(running.url, timeout=15))
+        manager.ask("CREATE", {"duration_s": 2, "owner": "audit"}, type=LEASE, name="short")
+        manager.ask("CREATE", {"duration_s": 1000}, type=LEASE, name="long")
+        manager.connection.close()
+    with BrokerThread(folder=tmp_path) as running, caplog.at_level(logging.ERROR):
+        running.wait_until(lambda b: not b.ledger.leases.get("short").in_force)
+        assert running.call(lambda b: b.ledger.leases.get("long").in_force)
+        running.wait_until(lambda b: not b.ledger.leases.waits)
+    assert "lease-broken" in caplog.text
+    with BrokerThread(folder=tmp_path) as running:
+        manager = Manager(BlockingConnection(running.url, timeout=15))
+        broken = manager.ask("READ", type=LEASE, name="short").body
+        assert (broken["state"], broken["reason"]) == ("broken", "time")
+        assert broken["broken_us"] >= broken["expires_us"]
+        assert manager.ask("READ", type="postroom.broker", name="broker").body["leases_broken"] == 1
+        manager.connection.close()

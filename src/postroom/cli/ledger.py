@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from postroom.cli.lease import lease
 from postroom.ledger.dump import Filter, Line, dump, iso
 from postroom.ledger.errors import LedgerError
 from postroom.ledger.stats import LedgerStats, stats
@@ -39,6 +40,9 @@ json_option = click.option("--json", "as_json", is_flag=True, help="JSON, for sc
 @click.group()
 def ledger() -> None:
     """The record of every message: check it, list it, count it. Works beside a running broker."""
+
+
+ledger.add_command(lease)
 
 
 @ledger.command("verify")

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from postroom.ledger.block import BlockBuilder
+from postroom.ledger.leases import Lease, Leases
 from postroom.manager.effects import Effects, Fetch
 from postroom.manager.manager import QueueManager
 from postroom.server.binding import ConnectionBinding
@@ -35,10 +36,15 @@ class LedgerFace(Protocol):
     def builder(self) -> BlockBuilder: ...
 
     @property
+    def leases(self) -> Leases: ...
+
+    @property
     def space_low(self) -> bool: ...
 
     @property
     def in_flight(self) -> bool: ...
+
+    def tend(self, now_us: int) -> list[Lease]: ...
 
     def submit(self) -> bool: ...
 
@@ -125,6 +131,7 @@ class Broker:
     def end_turn(self, now_us: int) -> None:
         """The turn's records go to the ledger, or wait for the block in flight; effects that can leave do."""
         self.space_low = self.ledger.space_low
+        self._tend(now_us)
         self._commit()
         self.wants_turn = False
         if self._release(now_us):
@@ -153,9 +160,8 @@ class Broker:
 
     def next_deadline_us(self) -> int:
         """When `on_time` wants to be called, wall clock; 0 never."""
-        deadlines = [
-            due for due in (self.manager.next_deadline_us(), self.registry.next_deadline_us()) if due
-        ]
+        manager, registry = self.manager.next_deadline_us(), self.registry.next_deadline_us()
+        deadlines = [due for due in (manager, registry, self.ledger.leases.next_expiry_us()) if due]
         return min(deadlines, default=0)
 
     def fetched(self, fetch: Fetch, bodies: list[bytes], now_us: int) -> None:
@@ -174,6 +180,19 @@ class Broker:
     def idle(self) -> bool:
         """Whether nothing waits for the disk."""
         return not self.ledger.in_flight and not self._waiting and self.ledger.builder.empty()
+
+    def _tend(self, now_us: int) -> None:
+        """What the ledger itself has to record goes with this turn; a broken lease is an alarm."""
+        for lease in self.ledger.tend(now_us):
+            log(
+                logging.ERROR,
+                "lease-broken",
+                name=lease.name,
+                owner=lease.owner,
+                reason=lease.reason,
+                position=lease.position,
+                held_bytes=lease.held_bytes,
+            )
 
     def _commit(self) -> None:
         """Send a block off unless one is in flight: the queue manager's bounds of a turn hold for a block."""

@@ -150,6 +150,12 @@ class LedgerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """History above this goes, oldest first."""
     retention_s: NotNegative = 0
     """History older than this goes too; 0 no limit by age."""
+    max_leases: NotNegative = 64
+    """Readers' leases at a time, broken ones that were not released included."""
+    max_lease_s: Positive = 7 * 86_400
+    """Longest time from a lease's grant or renewal to its end."""
+    max_lease_bytes: Positive = 16 << 30
+    """Most that one lease may keep of what would have gone without it."""
     standby: bool = False
     """Wait for the folder's lock instead of failing where another process has it."""
 

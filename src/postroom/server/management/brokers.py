@@ -37,6 +37,7 @@ class Brokers:
 
     def _attributes(self) -> Attributes:
         broker = self._broker
+        leases = broker.ledger.leases.all()
         return {
             "name": BROKER_NAME,
             "identity": BROKER_NAME,
@@ -50,4 +51,6 @@ class Brokers:
             "next_position": broker.ledger.builder.next_position,
             "unsynced_bytes": broker.unsynced_bytes(),
             "space_low": broker.ledger.space_low,
+            "leases": len(leases),
+            "leases_broken": sum(not lease.in_force for lease in leases),
         }

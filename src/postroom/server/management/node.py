@@ -14,6 +14,7 @@ from postroom.manager.errors import (
 )
 from postroom.server.management.brokers import Brokers
 from postroom.server.management.connections import Connections
+from postroom.server.management.leases import LeaseNoun
 from postroom.server.management.noun import Noun, Operation
 from postroom.server.management.queues import Queues
 from postroom.server.management.request import (
@@ -54,7 +55,7 @@ class Management:
     """The management node of one broker."""
 
     def __init__(self, broker: "Broker") -> None:
-        nouns: list[Noun] = [Queues(broker), Connections(broker), Brokers(broker)]
+        nouns: list[Noun] = [Queues(broker), Connections(broker), Brokers(broker), LeaseNoun(broker)]
         self._nouns: Final = {noun.type: noun for noun in nouns}
         self._operations: Final[dict[str, Operation]] = {
             "QUERY": self._query,
