@@ -22,6 +22,7 @@ from postroom.amqp.messaging import (
 from postroom.amqp.sections import Data, Header, Message, Properties, Sequence, Value, decode_message
 from postroom.amqp.types import Described, Symbol, Timestamp, UInt, ULong
 from postroom.model.codes import IdType
+from postroom.model.ids import pack_unique_id
 from tests.amqp.strategies import annotations, fields_of, messages, ubytes, uints
 
 
@@ -99,6 +100,39 @@ def test_delivery_time_is_read_from_its_annotation(value: object) -> None:
     head = scan_head(payload)
     assert head.delivery_time_ms == 1_700_000_000_000
     assert head.delivery_delay_ms == 0
+
+
+@pytest.mark.parametrize(
+    ("said", "unique_id"),
+    [
+        ({"x-opt-mqe-origin-qmgr": "QM1", "x-opt-mqe-time": 7}, pack_unique_id("QM1", 7)),
+        ({"x-opt-mqe-time": ULong(9), "x-opt-mqe-origin-qmgr": "Zürich"}, pack_unique_id("Zürich", 9)),
+        ({"x-opt-mqe-origin-qmgr": "QM1"}, b""),
+        ({"x-opt-mqe-time": 7}, b""),
+        ({"x-opt-mqe-origin-qmgr": "", "x-opt-mqe-time": 7}, b""),
+    ],
+)
+def test_a_unique_id_of_mqe_is_read_from_its_two_annotations(
+    said: dict[str, object], unique_id: bytes
+) -> None:
+    marked = {Symbol(name): value for name, value in said.items()}
+    assert scan_head(Message(message_annotations=marked, body=Value(1)).encode()).unique_id == unique_id
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("x-opt-mqe-origin-qmgr", 1),
+        ("x-opt-mqe-time", "1"),
+        ("x-opt-mqe-time", True),
+        ("x-opt-mqe-time", ULong(1 << 63)),
+        ("x-opt-mqe-origin-qmgr", "x" * 248),
+    ],
+)
+def test_a_unique_id_that_is_none_is_refused(name: str, value: object) -> None:
+    marked = {Symbol("x-opt-mqe-origin-qmgr"): "QM", Symbol("x-opt-mqe-time"): 1, Symbol(name): value}
+    with pytest.raises(DecodeError):
+        scan_head(Message(message_annotations=marked, body=Value(1)).encode())
 
 
 def test_delivery_delay_is_read_from_its_annotation() -> None:

@@ -4,7 +4,7 @@
 came as. :func:`encode_header` and :func:`merge_annotations` make what a delivery begins with.
 """
 
-from typing import Final
+from typing import Final, final
 
 from librt.strings import BytesWriter
 from mypy_extensions import i64
@@ -19,6 +19,7 @@ from postroom.amqp.reader import Reader
 from postroom.amqp.types import MAX_UBYTE, Symbol
 from postroom.amqp.writer import write_container, write_value
 from postroom.model.codes import IdType
+from postroom.model.ids import pack_unique_id
 from postroom.model.message import DEFAULT_PRIORITY, MessageHead
 
 _ID_STRING: Final = int(IdType.STRING)
@@ -33,11 +34,20 @@ DELAYED_DELIVERY).
 DELIVERY_DELAY: Final = Symbol("x-opt-delivery-delay")
 """Message annotation: not to be delivered earlier than so many milliseconds after its arrival."""
 
+ORIGIN_QUEUE_MANAGER: Final = Symbol("x-opt-mqe-origin-qmgr")
+"""Message annotation: where the message was first put, half of MQ Everyplace's unique id."""
+ORIGIN_TIME: Final = Symbol("x-opt-mqe-time")
+"""Message annotation: the other half, a number that this queue manager gave to no other message."""
+
 MAX_ID_BYTES: Final = 0xFFFF
 """Message id, correlation id and group id: what the ledger's records have room for."""
 
 _DELIVERY_TIME: Final = b"x-opt-delivery-time"
 _DELIVERY_DELAY: Final = b"x-opt-delivery-delay"
+_ORIGIN_QUEUE_MANAGER: Final = b"x-opt-mqe-origin-qmgr"
+_ORIGIN_TIME: Final = b"x-opt-mqe-time"
+_MIN_TIME: Final = -0x8000_0000_0000_0000
+_MAX_TIME: Final = 0x7FFF_FFFF_FFFF_FFFF
 _MAX_TIME_MS: Final = 0x7FFF_FFFF_FFFF_FFFF // 1000
 
 
@@ -194,13 +204,33 @@ def _scan_annotations(r: Reader, head: MessageHead) -> None:
     count = r.open_compound(code)
     if count & 1:
         raise r.fail("message-annotations: the last key has no value")
+    origin = _Origin()
     for _ in range(count >> 1):
-        _scan_annotation(r, head)
+        _scan_annotation(r, head, origin)
     r.close_compound(outer_end)
+    if origin.has_time and origin.queue_manager:
+        head.unique_id = _unique_id(r, origin)
 
 
-def _scan_annotation(r: Reader, head: MessageHead) -> None:
-    """Passes one key and value, and notes what they say about the delivery's time."""
+@final
+class _Origin:
+    """What the annotations say of the message's unique id."""
+
+    def __init__(self) -> None:
+        self.queue_manager = ""
+        self.time: i64 = 0
+        self.has_time = False
+
+
+def _unique_id(r: Reader, origin: _Origin) -> bytes:
+    try:
+        return pack_unique_id(origin.queue_manager, origin.time)
+    except ValueError as error:
+        raise r.fail(f"message-annotations: {error}") from None
+
+
+def _scan_annotation(r: Reader, head: MessageHead, origin: _Origin) -> None:
+    """Passes one key and value, and notes what they say about the delivery's time and the unique id."""
     if r.take_byte() != c.SYMBOL_8:
         r.pos -= 1
         r.skip()
@@ -214,8 +244,27 @@ def _scan_annotation(r: Reader, head: MessageHead) -> None:
         head.delivery_time_ms = _milliseconds(r, "x-opt-delivery-time")
     elif size == len(_DELIVERY_DELAY) and r.data[key : key + size] == _DELIVERY_DELAY:
         head.delivery_delay_ms = _milliseconds(r, "x-opt-delivery-delay")
+    elif size == len(_ORIGIN_TIME) and r.data[key : key + size] == _ORIGIN_TIME:
+        _scan_origin_time(r, origin)
+    elif size == len(_ORIGIN_QUEUE_MANAGER) and r.data[key : key + size] == _ORIGIN_QUEUE_MANAGER:
+        origin.queue_manager = _origin_name(r)
     else:
         r.skip()
+
+
+def _scan_origin_time(r: Reader, origin: _Origin) -> None:
+    value = r.value()
+    if not isinstance(value, int) or isinstance(value, bool) or not _MIN_TIME <= value <= _MAX_TIME:
+        raise r.fail("x-opt-mqe-time: a number of 64 bits expected")
+    origin.time = value
+    origin.has_time = True
+
+
+def _origin_name(r: Reader) -> str:
+    value = r.value()
+    if not isinstance(value, str):
+        raise r.fail("x-opt-mqe-origin-qmgr: string expected")
+    return str(value)
 
 
 def _milliseconds(r: Reader, what: str) -> i64:

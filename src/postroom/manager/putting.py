@@ -243,7 +243,7 @@ def _arrival(
     elif body is not None:
         crc = crc32(body)
         size = len(body)
-    return core.ledger.arrival(
+    serial = core.ledger.arrival(
         queue.id,
         state,
         event,
@@ -271,4 +271,8 @@ def _arrival(
         0,
         chunks,
         0,
+        head.unique_id,
     )
+    if queue.ids is not None:
+        queue.ids.note(serial, head)
+    return serial

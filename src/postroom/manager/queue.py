@@ -8,6 +8,7 @@ from postroom.manager.band import Band
 from postroom.manager.consumer import Consumer
 from postroom.manager.delayed import DelayedEntries
 from postroom.manager.entry import Entry
+from postroom.manager.ids import IdIndex
 from postroom.manager.options import ACCESS_EXCLUSIVE, QueueDefinition
 from postroom.manager.statistics import Statistics
 
@@ -50,6 +51,9 @@ class Queue:
         self.waits_for_durable = False
         self.pending = False
         """In the list of queues that a bounded turn left work on."""
+
+        self.ids: IdIndex | None = None
+        """Who has an id; None while nobody asks."""
 
         self.live_expiry_us: i64 = 0
         """Not later than the earliest expiry of the objects here; 0 none."""

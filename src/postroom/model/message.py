@@ -41,6 +41,7 @@ class MessageHead:
         "properties_end",
         "properties_start",
         "ttl_ms",
+        "unique_id",
     )
 
     def __init__(self) -> None:
@@ -57,6 +58,7 @@ class MessageHead:
         self.message_id_type: i64 = 0  # IdType.NONE
         self.correlation_id: bytes = b""
         self.correlation_id_type: i64 = 0  # IdType.NONE
+        self.unique_id: bytes = b""  # MQe's, as `ids.pack_unique_id` packs it; b"" none
         self.group_id: bytes = b""  # UTF-8
         self.group_sequence: i64 = 0
         self.bare_offset: i64 = 0  # first byte after header and delivery-annotations
