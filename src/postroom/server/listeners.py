@@ -1,5 +1,6 @@
 """Sockets to listen on, bound before the ledger is touched: a taken port leaves no trace there."""
 
+import errno
 import socket
 import ssl
 from typing import Final
@@ -7,9 +8,15 @@ from typing import Final
 from postroom.server.config import ListenConfig
 from postroom.server.exits import Exit, StartError
 
+NOT_ON_THIS_MACHINE: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+
 
 class Listener:
-    """One configured address: its bound sockets (a name may stand for several) and TLS settings."""
+    """One configured address: its bound sockets (a name may stand for several) and TLS settings.
+
+    Of a name's addresses, those that this machine lacks are left out as long as one is there: `localhost`
+    often names ::1 where IPv6 is switched off.
+    """
 
     def __init__(self, config: ListenConfig) -> None:
         """Raises `StartError` where the address can't be had or the certificate can't be used."""
@@ -25,9 +32,17 @@ class Listener:
 
 def _bind(config: ListenConfig) -> list[socket.socket]:
     sockets: list[socket.socket] = []
+    absent: OSError | None = None
     try:
         for family, address in _resolve(config):
-            sockets.append(_bound_socket(family, address))
+            try:
+                sockets.append(_bound_socket(family, address))
+            except OSError as error:
+                if error.errno not in NOT_ON_THIS_MACHINE:
+                    raise
+                absent = error
+        if absent is not None and not sockets:
+            raise absent
     except OSError as error:
         for each in sockets:
             each.close()
