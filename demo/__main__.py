@@ -17,6 +17,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+import postroom
 from demo import lives
 from demo.broker import Broker
 from demo.story import Story
@@ -83,6 +84,12 @@ def shown(fates: dict[str, int]) -> str:
     return ", ".join(f"{count:,} {fate}" for fate, count in sorted(fates.items()))
 
 
+def command_line() -> str:
+    """How the working directory's user calls `postroom` of this build, which isn't installed."""
+    source = os.path.relpath(Path(postroom.__file__).parents[1])
+    return f"PYTHONPATH={source} {os.path.relpath(sys.executable)} -m postroom.cli"
+
+
 def main() -> int:
     console = Console() if sys.stdout.isatty() else Console(width=PIPED_WIDTH)
     started = time.monotonic()
@@ -105,7 +112,8 @@ def main() -> int:
     console.print(lives.table(OUT / "tables" / "entries"))
     agree = compare(story.tally, from_entries(OUT / "tables" / "entries"), console)
     console.print(f"\nThe report with pictures: {OUT / 'tables' / 'report.html'}")
-    console.print(f"Look around yourself: postroom ledger stats --data {broker.data}")
+    stats = f"{command_line()} ledger stats --data {os.path.relpath(broker.data)}"
+    console.print(f"Look around yourself: {stats}")
     console.print(f"All of it took {time.monotonic() - started:.0f} s.")
     return 0 if agree else EXIT_DIFFERENT
 
