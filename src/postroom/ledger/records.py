@@ -81,6 +81,8 @@ class ArrivalFlag(IntFlag):
     """A move, dead letter or replay: the body is that of body_serial."""
     ADVERSE = 16
     """Put by the queue manager itself (dead letter, report), not by a producer."""
+    PUBLISHED = 32
+    """Published to a topic: the entries of its routing set share the body."""
 
 
 class TransitionFlag(IntFlag):
@@ -99,7 +101,7 @@ ARRIVAL: Final = Layout(
         ("creation_us", "q"),  # the producer's creation-time, 0 unknown
         ("body_serial", "Q"),  # whose body; equal to position unless BODY_SHARED
         ("parent_serial", "Q"),  # the entry this one was made from, 0 none
-        ("parent_queue", "I"),
+        ("parent_queue", "I"),  # that entry's queue; with parent_serial 0 the topic it was published to
         ("routing_set", "I"),  # below SET_BASE: the one queue of that id; else a defined set
         ("holder", "I"),  # with holder_kind, when put held
         ("producer", "I"),

@@ -26,7 +26,7 @@ _OUTCOMES: Final = {n.EVENT_PURGE: int(Outcome.PURGED), n.EVENT_DELETE: int(Outc
 
 def purge(core: Core, queue: Queue) -> int:
     """End everything that is available or delayed; returns how many entries that were."""
-    return _clear(core, queue, n.EVENT_PURGE)
+    return clear(core, queue, n.EVENT_PURGE)
 
 
 def delete(core: Core, queue: Queue, if_unused: bool, if_empty: bool) -> int:
@@ -40,7 +40,7 @@ def delete(core: Core, queue: Queue, if_unused: bool, if_empty: bool) -> int:
             f"queue {queue.name!r} has {len(queue.held)} messages held by transactions: decide those first"
         )
     detach_all(core, queue, "amqp:resource-deleted", f"queue {queue.name!r} has been deleted")
-    count = _clear(core, queue, n.EVENT_DELETE)
+    count = clear(core, queue, n.EVENT_DELETE)
     queues.remove(core, queue)
     return count
 
@@ -51,13 +51,16 @@ def remove_if_idle(core: Core, queue: Queue) -> None:
         return
     due_us = queue.active_us + core.options.auto_created_idle_ms * 1000
     used = queue.consumers or queue.browsers or not queue.empty()
+    if queue.topic is not None:
+        used = bool(core.patterns.exactly(queue.name))
     if not used and due_us <= core.now_us:
         queues.remove(core, queue)
     else:
         core.set_alarm(queue, max(due_us, core.now_us + core.options.auto_created_idle_ms * 1000 // 2))
 
 
-def _clear(core: Core, queue: Queue, event: int) -> int:
+def clear(core: Core, queue: Queue, event: int) -> int:
+    """End by ``event`` what is available or delayed; returns how many entries that were."""
     count = 0
     for entry in queue.delayed.entries():
         queue.delayed.discard(entry)

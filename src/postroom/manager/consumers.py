@@ -138,6 +138,8 @@ def close_consumer(core: Core, consumer: Consumer, lost: bool) -> None:
         _lift_exclusions(queue, consumer)
     queue.active_us = core.now_us
     consumer.active = False
+    if queue.subscription is not None and not queue.subscription.durable and not queue.consumers:
+        core.forsaken.append(queue)
     fail_over(core, queue)
     core.woken.append(queue)
 

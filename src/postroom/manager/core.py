@@ -11,8 +11,12 @@ from postroom.ledger.block import BlockBuilder
 from postroom.ledger.records import RecordType
 from postroom.manager.consumer import Consumer, Producer
 from postroom.manager.effects import Effects
+from postroom.manager.entry import Entry
 from postroom.manager.options import ManagerOptions
+from postroom.manager.patterns import Patterns
 from postroom.manager.queue import Queue
+from postroom.manager.routing_sets import RoutingSets
+from postroom.manager.shared_body import SharedBody
 from postroom.manager.transaction import Transaction
 
 NEVER_TOLD: Final = 0x7FFF_FFFF_FFFF_FFFF
@@ -36,7 +40,20 @@ class Core:
         self.now_us: i64 = 0
         self.durable_through: i64 = NEVER_TOLD
         self.queues: dict[str, Queue] = {}
+        self.topics: dict[str, Queue] = {}
+        """The nodes of topics by name; none of them is among `queues`."""
         self.queues_by_id: dict[int, Queue] = {}
+        """Topics, too."""
+        self.patterns = Patterns()
+        self.subscriptions: dict[tuple[str, str, bool], Queue] = {}
+        """Those with a name, by client, name, and whether they are durable."""
+        self.route_version: i64 = 0
+        """Rises when routes to many topics are to be found anew."""
+        self.routing_sets = RoutingSets(ledger, options.max_routing_sets, options.max_routing_set_members)
+        self.forsaken: list[Queue] = []
+        """Subscriptions that go when this command is over."""
+        self.doomed: list[Queue] = []
+        """Those of them that wait until a transaction is decided."""
         self.next_queue_id: i64 = 1
         self.next_holder_id: i64 = 1
         self.auto_created: i64 = 0
@@ -50,6 +67,10 @@ class Core:
         """Non-persistent messages in memory, overhead included."""
         self.deliveries_left: i64 = options.max_deliveries_per_turn
         self.delivery_bytes_left: i64 = options.max_delivery_bytes_per_turn
+        self.shared_bodies: dict[int, SharedBody] = {}
+        """In memory, of entries that share theirs; by the serial of the arrival."""
+        self.shared_reads: dict[int, list[Entry]] = {}
+        """Shared bodies that are being read, and who waits for each beside the one that has asked."""
         self.pending: list[Queue] = []
         """Queues on which a bounded turn left work."""
         self.woken: list[Queue] = []

@@ -172,7 +172,7 @@ def _first_for(core: Core, queue: Queue, consumer: Consumer) -> Entry | None:
 
 def _finish_drains(core: Core, queue: Queue) -> None:
     """Consumers that drain and can get nothing more now have used their credit."""
-    if not queue.draining or queue.fetching or queue.waits_for_durable or queue.pending:
+    if not queue.draining or queue.fetching or queue.awaited > 0 or queue.waits_for_durable or queue.pending:
         return
     for consumer in queue.draining:
         consumer.credit = 0

@@ -31,6 +31,12 @@ class QueueInUse(ManagerError):
     condition = "amqp:precondition-failed"
 
 
+class SubscriptionInUse(ManagerError):
+    """A durable or shared subscription has a consumer that stands in the way."""
+
+    condition = "amqp:resource-locked"
+
+
 class NameNotAllowed(ManagerError):
     """Empty, too long, reserved, or with characters that a name may not have."""
 

@@ -6,7 +6,9 @@ from postroom.manager.band import Band
 from postroom.manager.core import Core
 from postroom.manager.effects import Fetch
 from postroom.manager.entry import Entry
+from postroom.manager.memory import check_body, keep_body, shared_body
 from postroom.manager.queue import Queue
+from postroom.model import numbers as n
 
 
 def fetch_ahead(core: Core, queue: Queue, band: Band) -> None:
@@ -21,9 +23,11 @@ def fetch_ahead(core: Core, queue: Queue, band: Band) -> None:
 
 def fetch_entry(core: Core, queue: Queue, entry: Entry) -> None:
     """Ask for one body, wherever its entry stands: those before it may not go to who waits."""
-    if queue.fetching:
+    if queue.fetching or entry.fetching:
         return
-    if readable(core, entry):
+    if take_shared(core, queue, entry):
+        core.woken.append(queue)
+    elif readable(core, entry):
         queue.fetching = True
         request(core, [entry])
     else:
@@ -38,7 +42,7 @@ def _missing(core: Core, queue: Queue, band: Band) -> list[Entry]:
     wanted: list[Entry] = []
     ahead: i64 = 0
     for entry in band.after(-1, 0, limit):
-        if entry.body is not None:
+        if entry.body is not None or entry.fetching or take_shared(core, queue, entry):
             ahead += 1
         elif not readable(core, entry):
             if not wanted:
@@ -66,8 +70,55 @@ def wait_for_durable(core: Core, queue: Queue) -> None:
 
 
 def request(core: Core, wanted: list[Entry]) -> None:
-    """Have the bodies of ``wanted`` read."""
-    places = [(int(entry.body_serial), int(entry.body_offset), int(entry.body_len)) for entry in wanted]
+    """Have the bodies of ``wanted`` read, all of one queue; not those that another queue has asked for."""
+    missing = [entry for entry in wanted if not _wait_for_other(core, entry)]
     for entry in wanted:
         entry.fetching = True
-    core.effects.fetches.append(Fetch(wanted, places))
+    if not missing:
+        wanted[0].queue.fetching = False
+        return
+    places = [(int(entry.body_serial), int(entry.body_offset), int(entry.body_len)) for entry in missing]
+    core.effects.fetches.append(Fetch(missing, places))
+
+
+def take_shared(core: Core, queue: Queue, entry: Entry) -> bool:
+    """Whether another subscription had the body of the available ``entry`` in memory: it has it now, too."""
+    body = shared_body(core, entry)
+    if body is None:
+        return False
+    keep_body(core, entry, body)
+    queue.unbodied -= 1
+    return True
+
+
+def _wait_for_other(core: Core, entry: Entry) -> bool:
+    """Whether the body is being read for another subscription; a browser's copy waits for nobody."""
+    if entry.flags & n.FLAG_PUBLISHED == 0 or entry.state == n.START:
+        return False
+    waiting = core.shared_reads.get(entry.body_serial)
+    if waiting is None:
+        core.shared_reads[entry.body_serial] = []
+        return False
+    waiting.append(entry)
+    entry.queue.awaited += 1
+    return True
+
+
+def arrived(core: Core, entry: Entry, body: bytes) -> None:
+    """The body that ``entry`` asked for is there: for everybody who waits for it."""
+    entry.fetching = False
+    _take(core, entry, body)
+    if entry.flags & n.FLAG_PUBLISHED == 0:
+        return
+    for other in core.shared_reads.pop(entry.body_serial, []):
+        other.fetching = False
+        other.queue.awaited -= 1
+        _take(core, other, body)
+        core.woken.append(other.queue)
+
+
+def _take(core: Core, entry: Entry, body: bytes) -> None:
+    if entry.state == n.AVAILABLE and entry.body is None:
+        check_body(entry, body)
+        keep_body(core, entry, body)
+        entry.queue.unbodied -= 1

@@ -18,10 +18,13 @@ from postroom.manager import (
     consumers,
     dispatch,
     expiry,
+    fetching,
+    publishing,
     queues,
     restore,
     returning,
     settling,
+    topics,
     transactions,
 )
 from postroom.manager.consumer import Consumer, Producer
@@ -29,10 +32,10 @@ from postroom.manager.core import Core
 from postroom.manager.effects import Effects, Rejected, Sink
 from postroom.manager.entry import Entry
 from postroom.manager.errors import ManagerError
-from postroom.manager.memory import check_body, keep_body
 from postroom.manager.options import ConsumerOptions, ManagerOptions, QueueDefinition
 from postroom.manager.putting import refusal, store
 from postroom.manager.queue import Queue
+from postroom.manager.topics import Subscribing
 from postroom.manager.transaction import Transaction
 from postroom.manager.upload import Upload, abort, add_chunk
 from postroom.model import numbers as n
@@ -51,6 +54,8 @@ class QueueManager:
         self.options = options
         self.queues = self.core.queues
         """By name."""
+        self.topics = self.core.topics
+        """Nodes of topics by name."""
 
     def restore(self, recovered: "Recovered", now_us: i64) -> None:
         """Take over what the ledger recovered; once, before anything else.
@@ -104,6 +109,48 @@ class QueueManager:
         ended = administration.purge(self.core, queues.find(self.core, name))
         self._finish()
         return ended
+
+    # -- topics
+
+    def topic(self, name: str) -> Queue:
+        """The node of that topic; raises QueueNotFound."""
+        return topics.find(self.core, name)
+
+    def topic_for_attach(self, name: str, now_us: i64) -> Queue:
+        """The topic that a client publishes to, created for it where the options allow."""
+        self.core.begin(now_us)
+        return topics.find_or_create(self.core, name)
+
+    def delete_topic(self, name: str, if_unused: bool, now_us: i64) -> int:
+        """Delete a topic with the subscriptions to it; returns how many. Raises QueueNotFound, QueueInUse."""
+        self.core.begin(now_us)
+        ended = topics.delete(self.core, topics.find(self.core, name), if_unused)
+        self._finish()
+        return ended
+
+    def subscribe(self, wanted: Subscribing, now_us: i64) -> Queue:
+        """The queue of a subscription, to be consumed from: found, made, or made anew; see
+        `topics.subscribe`."""
+        self.core.begin(now_us)
+        queue = topics.subscribe(self.core, wanted)
+        self._finish()
+        return queue
+
+    def durable_subscription(self, client: str, name: str) -> Queue:
+        """The durable subscription of that client ("": global) and name; raises QueueNotFound."""
+        return topics.durable(self.core, client, name)
+
+    def unsubscribe(self, queue: Queue, now_us: i64) -> None:
+        """End a subscription that nobody uses. Raises SubscriptionInUse, QueueInUse."""
+        self.core.begin(now_us)
+        topics.unsubscribe(self.core, queue)
+        self._finish()
+
+    def forsake(self, queue: Queue, now_us: i64) -> None:
+        """End a subscription unless somebody else uses it, at the latest when open transactions let it go."""
+        self.core.begin(now_us)
+        topics.forsake(self.core, queue)
+        self._finish()
 
     # -- producing
 
@@ -193,7 +240,9 @@ class QueueManager:
         """Put, or refuse by effect; whether it was taken."""
         core = self.core
         if queue.deleted:
-            queue = queues.find_or_create(core, queue.name)
+            queue = _made_again(core, queue)
+        if queue.topic is not None:
+            return self._publish(producer, queue, head, body, upload, sink, token, transaction)
         refused = refusal(core, queue, size, head.durable)
         if refused is None and transaction is not None:
             refused = _put_provisionally(core, transaction, producer, queue, head, body, upload)
@@ -211,6 +260,33 @@ class QueueManager:
             dispatch.dispatch(core, queue)
         self._finish()
         return True
+
+    def _publish(
+        self,
+        producer: Producer,
+        node: Queue,
+        head: MessageHead,
+        body: bytes | None,
+        upload: Upload | None,
+        sink: Sink,
+        token: i64,
+        transaction: Transaction | None,
+    ) -> bool:
+        """Publish to a topic, or refuse by effect; whether it was taken."""
+        core = self.core
+        try:
+            refused = publishing.publish(core, producer, node, head, body, upload, transaction)
+        except ManagerError as error:
+            refused = (error.condition, error.description)
+        if refused is None:
+            if token >= 0:
+                core.effects.accept(sink, token)
+        elif token >= 0:
+            core.effects.rejected.append(Rejected(sink, token, refused[0], refused[1]))
+        elif transaction is not None:
+            transaction.failed = "a pre-settled message in it was refused: " + refused[1]
+        self._finish()
+        return refused is None
 
     # -- consuming
 
@@ -431,6 +507,8 @@ class QueueManager:
     def _finish(self) -> None:
         """The command is over: dispatch where it has made something available, and let a large block end."""
         core = self.core
+        if core.forsaken:
+            topics.end_forsaken(core)
         while core.woken:
             woken = core.woken
             core.woken = []
@@ -438,6 +516,13 @@ class QueueManager:
                 if not queue.deleted:
                     dispatch.dispatch(core, queue)
         core.ledger.boundary()
+
+
+def _made_again(core: Core, queue: Queue) -> Queue:
+    """Another of the name of a queue or topic that was deleted; raises QueueNotFound, LimitExceeded."""
+    if queue.topic is not None:
+        return topics.find_or_create(core, queue.name)
+    return queues.find_or_create(core, queue.name)
 
 
 def _put_provisionally(
@@ -461,9 +546,5 @@ def _take_bodies(core: Core, entries: list[Entry], bodies: list[bytes]) -> None:
     queue = entries[0].queue
     queue.fetching = False
     for entry, body in zip(entries, bodies, strict=True):
-        entry.fetching = False
-        if entry.state == n.AVAILABLE and entry.body is None:
-            check_body(entry, body)
-            keep_body(core, entry, body)
-            queue.unbodied -= 1
+        fetching.arrived(core, entry, body)
     core.woken.append(queue)

@@ -5,6 +5,7 @@ from mypy_extensions import i64
 from postroom.manager.core import Core
 from postroom.manager.entry import ENTRY_OVERHEAD_BYTES, Entry
 from postroom.manager.queue import Queue
+from postroom.manager.shared_body import SharedBody
 from postroom.model import numbers as n
 
 
@@ -18,18 +19,19 @@ def admit(core: Core, entry: Entry) -> None:
     entry.counted = True
     core.live_entries += 1
     if not stored(entry):
-        core.volatile_bytes += entry.body_len + ENTRY_OVERHEAD_BYTES
+        core.volatile_bytes += ENTRY_OVERHEAD_BYTES
+        core.volatile_bytes += _share(core, entry, entry.body)
     elif entry.body is not None:
-        if core.cached_bytes + entry.body_len > core.body_cache_bytes:
+        if core.cached_bytes + entry.body_len > core.body_cache_bytes and shared_body(core, entry) is None:
             entry.body = None
         else:
-            core.cached_bytes += entry.body_len
+            core.cached_bytes += _share(core, entry, entry.body)
 
 
 def drop_body(core: Core, entry: Entry) -> None:
     """It has been handed out: a stored body is read again if it should come back."""
     if entry.body is not None and stored(entry):
-        core.cached_bytes -= entry.body_len
+        core.cached_bytes -= _unshare(core, entry)
         entry.body = None
 
 
@@ -39,10 +41,41 @@ def forget(core: Core, entry: Entry) -> None:
         entry.counted = False
         core.live_entries -= 1
     if not stored(entry):
-        core.volatile_bytes -= entry.body_len + ENTRY_OVERHEAD_BYTES
+        core.volatile_bytes -= _unshare(core, entry) + ENTRY_OVERHEAD_BYTES
     elif entry.body is not None:
-        core.cached_bytes -= entry.body_len
+        core.cached_bytes -= _unshare(core, entry)
     entry.body = None
+
+
+def shared_body(core: Core, entry: Entry) -> bytes | None:
+    """The body of ``entry``, if it shares it with one that has it in memory."""
+    if entry.flags & n.FLAG_PUBLISHED == 0:
+        return None
+    shared = core.shared_bodies.get(entry.body_serial)
+    return None if shared is None else shared.body
+
+
+def _share(core: Core, entry: Entry, body: bytes | None) -> i64:
+    """``entry`` has its body; how many bytes more are in memory by that."""
+    if entry.flags & n.FLAG_PUBLISHED == 0:
+        return entry.body_len
+    shared = core.shared_bodies.get(entry.body_serial)
+    if shared is None:
+        shared = core.shared_bodies[entry.body_serial] = SharedBody(body)
+    shared.users += 1
+    return entry.body_len if shared.users == 1 else 0
+
+
+def _unshare(core: Core, entry: Entry) -> i64:
+    """``entry`` gives up its body; how many bytes fewer are in memory by that."""
+    if entry.flags & n.FLAG_PUBLISHED == 0:
+        return entry.body_len
+    shared = core.shared_bodies[entry.body_serial]
+    shared.users -= 1
+    if shared.users > 0:
+        return 0
+    del core.shared_bodies[entry.body_serial]
+    return entry.body_len
 
 
 class BodyMissing(Exception):
@@ -62,7 +95,7 @@ def keep_body(core: Core, entry: Entry, body: bytes) -> None:
     """A body has been read for an available entry."""
     if entry.body is None:
         entry.body = body
-        core.cached_bytes += entry.body_len
+        core.cached_bytes += _share(core, entry, body)
 
 
 def must_pack(core: Core, live_count: i64, backlog_count: i64) -> bool:

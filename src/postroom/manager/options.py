@@ -9,11 +9,28 @@ NO_LIMIT: Final = -1
 """For limits that may be off."""
 
 MAX_NAME_BYTES: Final = 255
+IDENTITY_FIELDS: Final = (
+    *("name", "kind", "auto_created", "temporary"),
+    *("topic", "client", "subscription", "shared", "selector", "no_local"),
+)
+"""What a queue, topic or subscription is from its beginning, and can't be set afterwards."""
 RESERVED_PREFIX: Final = "$"
 """Names that begin so belong to the broker ("$management"); clients can't create them."""
 
 ACCESS_SHARED: Final = "shared"
 ACCESS_EXCLUSIVE: Final = "exclusive"
+
+KIND_QUEUE: Final = "queue"
+KIND_TOPIC: Final = "topic"
+KIND_SUBSCRIPTION: Final = "subscription"
+
+SUBSCRIPTION_MARK: Final = "::"
+"""Between the topic and the rest of a subscription's name; no queue or topic has it in its own."""
+MAX_SUBSCRIPTION_NAME_BYTES: Final = 1024
+LEVEL_MARK: Final = "."
+ONE_LEVEL: Final = "*"
+REST: Final = "#"
+"""Topic names have levels; a pattern has these for one level and, as its last, for all that follow."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +38,8 @@ class QueueDefinition:
     """What a queue is, as it is written to the ledger. Limits of −1 are off."""
 
     name: str
+    kind: str = KIND_QUEUE
+    """"queue"; "topic", whose other settings are those of its subscriptions to come; or "subscription"."""
     access: str = ACCESS_SHARED
     """"shared": competing consumers in turn; "exclusive": the first is active, the others stand by in
     bind order."""
@@ -47,11 +66,28 @@ class QueueDefinition:
     auto_created: bool = False
     """Created for a client that attached; removed when idle."""
     temporary: bool = False
-    """A dynamic node: lives as long as the link that asked for it, and not beyond a restart."""
+    """A dynamic node, or a subscription that is not durable: not beyond a restart."""
+    topic: str = ""
+    """Of a subscription: the topic, or the pattern of topics, that it is to."""
+    client: str = ""
+    """Of a subscription: the client (container id) whose it is; "" for a global one."""
+    subscription: str = ""
+    """Of a subscription: the name that its clients know it by."""
+    shared: bool = False
+    """Of a subscription: several consumers may share it."""
+    selector: str = ""
+    """Of a subscription: which messages it takes; "" all."""
+    no_local: bool = False
+    """Of a subscription: not those that its own client publishes."""
 
     def check(self) -> None:
         """Raise NameNotAllowed or DefinitionInvalid."""
-        check_name(self.name)
+        if self.kind == KIND_SUBSCRIPTION:
+            check_subscription_name(self.name)
+        elif self.kind == KIND_TOPIC:
+            check_topic_name(self.name)
+        else:
+            check_name(self.name)
         if self.access not in (ACCESS_SHARED, ACCESS_EXCLUSIVE):
             raise DefinitionInvalid(
                 f"queue {self.name!r}: access is {self.access!r}, must be 'shared' or 'exclusive'"
@@ -86,11 +122,53 @@ def check_name(name: str) -> None:
     """Raise NameNotAllowed unless ``name`` can be a queue's."""
     if not name:
         raise NameNotAllowed("a queue must have a name")
+    _check_text(name, MAX_NAME_BYTES)
+    if SUBSCRIPTION_MARK in name:
+        raise NameNotAllowed(
+            f"name {name!r}: {SUBSCRIPTION_MARK!r} is for subscriptions, made by subscribing"
+        )
+
+
+def _check_text(name: str, max_bytes: int) -> None:
     size = len(name.encode("utf-8", "surrogatepass"))
-    if size > MAX_NAME_BYTES:
-        raise NameNotAllowed(f"queue name of {size} bytes is longer than {MAX_NAME_BYTES}: {name[:40]!r}…")
+    if size > max_bytes:
+        raise NameNotAllowed(f"name of {size} bytes is longer than {max_bytes}: {name[:40]!r}…")
     if not name.isprintable():
-        raise NameNotAllowed(f"queue name {name!r} has characters that can't be printed")
+        raise NameNotAllowed(f"name {name!r} has characters that can't be printed")
+
+
+def check_topic_name(name: str) -> None:
+    """Raise NameNotAllowed unless ``name`` can be a topic's: a queue's name without wildcards."""
+    check_name(name)
+    if is_pattern(name):
+        raise NameNotAllowed(
+            f"{name!r} is a pattern of topics ({ONE_LEVEL!r} and {REST!r} are wildcards): it can be "
+            "subscribed to, but neither created nor published to"
+        )
+
+
+def check_pattern(pattern: str) -> None:
+    """Raise NameNotAllowed unless ``pattern`` names a topic, or topics."""
+    check_name(pattern)
+    if REST in pattern.split(LEVEL_MARK)[:-1]:
+        raise NameNotAllowed(
+            f"pattern {pattern!r}: {REST!r} stands for all levels that follow: make it the last"
+        )
+
+
+def is_pattern(name: str) -> bool:
+    """Whether a topic name has wildcards: it stands for many topics."""
+    levels = name.split(LEVEL_MARK)
+    return ONE_LEVEL in levels or REST in levels
+
+
+def check_subscription_name(name: str) -> None:
+    """Raise NameNotAllowed unless ``name`` is TOPIC::NAME or TOPIC::CLIENT/NAME."""
+    topic, mark, rest = name.partition(SUBSCRIPTION_MARK)
+    check_pattern(topic)
+    if not mark or not rest:
+        raise NameNotAllowed(f"{name!r} is not the name of a subscription: TOPIC{SUBSCRIPTION_MARK}NAME")
+    _check_text(name, MAX_SUBSCRIPTION_NAME_BYTES)
 
 
 @dataclass(frozen=True)
@@ -115,6 +193,11 @@ class ManagerOptions:
 
     max_queues: int = 100_000
     max_auto_created_queues: int = 10_000
+    """Auto-created topics are counted, too."""
+    max_routing_sets: int = 1000
+    """Sets of subscriptions in force: those that messages were published to of late."""
+    max_routing_set_members: int = 256 << 10
+    """Subscriptions of all those sets together; one set may be larger."""
     auto_create: bool = True
     """Whether attaching to a name that doesn't exist creates a queue."""
     auto_created_idle_ms: int = 300_000

@@ -103,11 +103,12 @@ def store(
             return
     expiry_us = expiry_of(core, queue, head)
     priority = head.priority if head.priority <= 9 else 9
-    flags = _flags(head, upload)
-    serial = _arrival(
+    flags = flags_of(head, upload)
+    serial = arrival(
         core,
         producer,
         queue,
+        queue.id,
         head,
         body,
         upload,
@@ -137,7 +138,7 @@ def upload_size(upload: Upload | None) -> i64:
     return upload.size_bytes if upload is not None else 0
 
 
-def _flags(head: MessageHead, upload: Upload | None) -> i64:
+def flags_of(head: MessageHead, upload: Upload | None) -> i64:
     """A body that came in chunks is stored even if it isn't persistent: it was written before that was
     known."""
     flags: i64 = n.FLAG_DURABLE | n.FLAG_BODY_STORED if head.durable else 0
@@ -179,12 +180,13 @@ def new_entry(
     """Write an arrival that is not available yet: an object without place. Counters are the caller's."""
     expiry_us = expiry_of(core, queue, head)
     priority = head.priority if head.priority <= 9 else 9
-    flags = _flags(head, upload)
+    flags = flags_of(head, upload)
     causes: i64 = n.UNBORN if due_us != 0 else 0
-    serial = _arrival(
+    serial = arrival(
         core,
         producer,
         queue,
+        queue.id,
         head,
         body,
         upload,
@@ -212,10 +214,11 @@ def new_entry(
     return entry
 
 
-def _arrival(
+def arrival(
     core: Core,
     producer: Producer,
     queue: Queue,
+    routing_set: i64,
     head: MessageHead,
     body: bytes | None,
     upload: Upload | None,
@@ -229,7 +232,10 @@ def _arrival(
     expiry_us: i64,
     due_us: i64,
 ) -> i64:
-    """The arrival record; the body goes with it only if it is to be stored."""
+    """The arrival record; the body goes with it only if it is to be stored.
+
+    ``queue`` is where it was put: itself ``routing_set``, or a topic, which the record names as its parent.
+    """
     if not producer.recorded:
         core.record_producer(producer)
     queue.active_us = core.now_us
@@ -244,7 +250,7 @@ def _arrival(
         crc = crc32(body)
         size = len(body)
     serial = core.ledger.arrival(
-        queue.id,
+        routing_set,
         state,
         event,
         holder_kind,
@@ -268,7 +274,7 @@ def _arrival(
         0,
         size,
         0,
-        0,
+        0 if queue.topic is None else queue.id,
         chunks,
         0,
         head.unique_id,

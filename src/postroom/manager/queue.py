@@ -9,8 +9,9 @@ from postroom.manager.consumer import Consumer
 from postroom.manager.delayed import DelayedEntries
 from postroom.manager.entry import Entry
 from postroom.manager.ids import IdIndex
-from postroom.manager.options import ACCESS_EXCLUSIVE, QueueDefinition
+from postroom.manager.options import ACCESS_EXCLUSIVE, KIND_SUBSCRIPTION, KIND_TOPIC, QueueDefinition
 from postroom.manager.statistics import Statistics
+from postroom.manager.topic import Subscription, Topic
 
 PRIORITIES: Final = 10
 
@@ -24,6 +25,9 @@ class Queue:
         self.name = definition.name
         self.statistics = Statistics()
         self.deleted = False
+        self.topic = Topic() if definition.kind == KIND_TOPIC else None
+        """Of a topic's node, which holds no entries."""
+        self.subscription = Subscription(id, definition) if definition.kind == KIND_SUBSCRIPTION else None
         self.define(definition, max_message_bytes)
 
         self.bands: list[Band] = [Band(self, priority) for priority in range(PRIORITIES)]
@@ -48,6 +52,8 @@ class Queue:
         self.ahead: i64 = 0
         """About so many entries at the front have their body."""
         self.fetching = False
+        self.awaited: i64 = 0
+        """Entries whose body another subscription has asked for."""
         self.waits_for_durable = False
         self.pending = False
         """In the list of queues that a bounded turn left work on."""

@@ -5,9 +5,10 @@ from dataclasses import replace
 from typing import Final
 
 from postroom.ledger.records import RecordType
+from postroom.manager import routing
 from postroom.manager.core import Core
 from postroom.manager.errors import LimitExceeded, NameNotAllowed, QueueExists, QueueInUse, QueueNotFound
-from postroom.manager.options import RESERVED_PREFIX, QueueDefinition
+from postroom.manager.options import KIND_TOPIC, RESERVED_PREFIX, QueueDefinition
 from postroom.manager.queue import Queue
 
 _QUEUE_DEFINED: Final = int(RecordType.QUEUE_DEFINED)
@@ -27,6 +28,8 @@ def find_or_create(core: Core, name: str) -> Queue:
     queue = core.queues.get(name)
     if queue is not None:
         return queue
+    if name in core.topics:
+        raise QueueNotFound(f"there is no queue {name!r}: that name is a topic's")
     if not core.options.auto_create:
         raise QueueNotFound(f"there is no queue {name!r}, and queues are not created by attaching")
     if name.startswith(RESERVED_PREFIX):
@@ -40,20 +43,22 @@ def find_or_create(core: Core, name: str) -> Queue:
 
 
 def create(core: Core, definition: QueueDefinition) -> Queue:
-    """Create a queue and write it to the ledger; the same definition again returns the queue that is there.
+    """Create a queue, topic or subscription and write it to the ledger; the same definition again returns
+    what is there.
 
     Raises QueueExists, NameNotAllowed, DefinitionInvalid, LimitExceeded.
     """
-    existing = core.queues.get(definition.name)
+    existing = core.queues.get(definition.name) or core.topics.get(definition.name)
     if existing is not None:
         if existing.definition == definition:
             return existing
-        raise QueueExists(f"queue {definition.name!r} exists with another definition; delete it first")
+        kind = existing.definition.kind
+        raise QueueExists(f"{kind} {definition.name!r} exists with another definition; delete it first")
     definition.check()
-    if len(core.queues) >= core.options.max_queues:
+    if len(core.queues) + len(core.topics) >= core.options.max_queues:
         raise LimitExceeded(
-            f"queue {definition.name!r} can't be created: {core.options.max_queues} queues are the limit "
-            "(max_queues)"
+            f"{definition.kind} {definition.name!r} can't be created: {core.options.max_queues} queues, "
+            "topics and subscriptions are the limit (max_queues)"
         )
     queue = _make(core, definition)
     if definition.auto_created:
@@ -69,7 +74,8 @@ def _make(core: Core, definition: QueueDefinition) -> Queue:
 
 def update(core: Core, definition: QueueDefinition) -> Queue:
     """Give the queue of that name another definition. Raises QueueNotFound, DefinitionInvalid, QueueInUse."""
-    queue = find(core, definition.name)
+    topic = definition.kind == KIND_TOPIC
+    queue = find(core, definition.name) if not topic else core.topics[definition.name]
     definition.check()
     if definition.access != queue.definition.access and queue.consumers:
         raise QueueInUse(
@@ -78,6 +84,7 @@ def update(core: Core, definition: QueueDefinition) -> Queue:
     if definition != queue.definition:
         core.auto_created += int(definition.auto_created) - int(queue.definition.auto_created)
         queue.define(definition, core.options.max_message_bytes)
+        core.route_version += 1
         _write(core, queue)
     return queue
 
@@ -91,8 +98,13 @@ def register(core: Core, id: int, definition: QueueDefinition) -> Queue:
     """Make the queue known, without writing anything."""
     queue = Queue(id, definition, core.options.max_message_bytes)
     queue.active_us = core.now_us
-    core.queues[definition.name] = queue
+    if queue.topic is None:
+        core.queues[definition.name] = queue
+    else:
+        core.topics[definition.name] = queue
     core.queues_by_id[id] = queue
+    if queue.subscription is not None:
+        routing.enrol(core, queue)
     if id >= core.next_queue_id:
         core.next_queue_id = id + 1
     if definition.auto_created:
@@ -103,7 +115,11 @@ def register(core: Core, id: int, definition: QueueDefinition) -> Queue:
 def remove(core: Core, queue: Queue) -> None:
     """Write that the queue, which is empty, is no more, and forget it."""
     core.ledger.record(_QUEUE_DELETED, 0, queue.id, 0, 0, 0, b"")
-    del core.queues[queue.name]
+    if queue.topic is None:
+        del core.queues[queue.name]
+    else:
+        del core.topics[queue.name]
+    routing.dismiss(core, queue)
     del core.queues_by_id[int(queue.id)]
     queue.deleted = True
     if queue.definition.auto_created:

@@ -56,14 +56,20 @@ def restore(core: Core, recovered: "Recovered") -> None:
     _lose(core, recovered.lost)
     _take_back(core, recovered.explicit)
     _close(core, recovered.holders, recovered.producers)
-    for queue in list(core.queues.values()):
+    for queue in [*core.queues.values(), *core.topics.values()]:
         _begin_again(core, queue)
+    _restore_sets(core, recovered)
 
 
 def _begin_again(core: Core, queue: Queue) -> None:
-    """Alarms, and the end of temporary queues."""
-    if queue.definition.temporary and not queue.held:
-        administration.delete(core, queue, False, False)
+    """Alarms, and the end of temporary queues, topics, and subscriptions that are not durable."""
+    if queue.definition.temporary:
+        if queue.topic is not None:
+            queues.remove(core, queue)
+        elif not queue.held:
+            administration.delete(core, queue, False, False)
+        elif queue.subscription is not None:
+            core.forsaken.append(queue)
         return
     for band in queue.bands:
         if band.backlog.count > 0:
@@ -72,6 +78,14 @@ def _begin_again(core: Core, queue: Queue) -> None:
                 watch_expiry(core, queue, watch)
     if queue.definition.auto_created:
         core.set_alarm(queue, core.now_us + core.options.auto_created_idle_ms * 1000)
+
+
+def _restore_sets(core: Core, recovered: "Recovered") -> None:
+    """The routing sets in force; those that name somebody who is gone are of no use any more."""
+    core.routing_sets.next_id = recovered.next_set_id
+    for set_id, members in recovered.routing_sets:
+        in_use = all(member in core.queues_by_id for member in members)
+        core.routing_sets.restore(set_id, members, in_use)
 
 
 def _add_packed(queue: Queue, packed: bytes) -> None:

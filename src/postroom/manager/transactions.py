@@ -50,11 +50,11 @@ def check_open(transaction: Transaction) -> None:
         raise TransactionUnknown(f"transaction {transaction.id} has been decided already")
 
 
-def make_room(core: Core, transaction: Transaction) -> None:
-    """Raise unless one more entry fits; one too many leaves nothing but rollback."""
+def make_room(core: Core, transaction: Transaction, count: i64 = 1) -> None:
+    """Raise unless ``count`` more entries fit; one too many leaves nothing but rollback."""
     check_open(transaction)
     limit = core.options.max_transaction_entries
-    if len(transaction.puts) + len(transaction.receipts) >= limit:
+    if len(transaction.puts) + len(transaction.receipts) + count > limit:
         transaction.failed = f"more than {limit} messages in one transaction (max_transaction_entries)"
         raise LimitExceeded(transaction.failed)
     if not transaction.recorded:
@@ -87,8 +87,19 @@ def put(
         transaction,
         due_of(core, head),
     )
-    queue.statistics.arrive(UNCOMMITTED_PUT, entry.body_len)
-    queue.held.add(entry)
+    hold_put(core, transaction, entry)
+
+
+def hold_put(core: Core, transaction: Transaction, entry: Entry) -> None:
+    """The transaction has put ``entry``, a new object in no order."""
+    entry.state = n.PUT_UNCONFIRMED
+    entry.holder_kind = transaction.kind
+    entry.holder = transaction.id
+    entry.owner = transaction
+    entry.held_since = entry.serial
+    entry.place = 0
+    entry.queue.statistics.arrive(UNCOMMITTED_PUT, entry.body_len)
+    entry.queue.held.add(entry)
     admit(core, entry)
     transaction.puts.append(entry)
 
@@ -177,6 +188,9 @@ def _closed(core: Core, transaction: Transaction) -> None:
         core.record_holder_closed(transaction.id, transaction.kind)
     transaction.puts = []
     transaction.receipts = []
+    if core.doomed:
+        core.forsaken.extend(core.doomed)
+        core.doomed.clear()
 
 
 def _record(core: Core, transaction: Transaction, event: i64, groups: list[Group]) -> i64:

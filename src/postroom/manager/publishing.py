@@ -1,0 +1,249 @@
+"""Publishing: one arrival, and an entry of it for every subscription that wants the message."""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from postroom.manager import routing, transactions
+from postroom.manager.consumer import Producer
+from postroom.manager.core import Core
+from postroom.manager.entry import ENTRY_OVERHEAD_BYTES, Entry
+from postroom.manager.memory import admit, must_pack
+from postroom.manager.placing import add_new, watch_expiry
+from postroom.manager.putting import NO_ROOM, arrival, due_of, expiry_of, flags_of, refusal, upload_size
+from postroom.manager.queue import Queue
+from postroom.manager.returning import delay
+from postroom.manager.statistics import CURRENT, UNBORN
+from postroom.manager.topic import Route
+from postroom.manager.transaction import Transaction
+from postroom.manager.upload import Upload, abort
+from postroom.model import numbers as n
+from postroom.model.message import MessageHead
+
+_STORED: Final = n.FLAG_BODY_STORED
+
+
+def publish(
+    core: Core,
+    producer: Producer,
+    node: Queue,
+    head: MessageHead,
+    body: bytes | None,
+    upload: Upload | None,
+    transaction: Transaction | None,
+) -> tuple[str, str] | None:
+    """Pass a message on to the subscriptions of the topic ``node``.
+
+    Why not, as (condition, description), if one of them can't take it: then none gets it. Raises as
+    `transactions.make_room`.
+    """
+    route = routing.route_of(core, node)
+    takers = routing.chosen(route, producer.container) if route.choosy else route.queues
+    size: i64 = len(body) if body is not None else upload_size(upload)
+    refused = _refusal(core, node, route, takers, size, head.durable)
+    if refused is not None:
+        return refused
+    if transaction is not None and takers:
+        transactions.make_room(core, transaction, len(takers))
+    node.statistics.received += 1
+    node.statistics.received_bytes += size
+    if not takers:
+        _record_unrouted(core, producer, node, head, upload)
+    else:
+        _publish_to(core, producer, node, route, takers, head, body, upload, transaction)
+    return None
+
+
+def _refusal(
+    core: Core, node: Queue, route: Route, takers: list[Queue], size: i64, durable: bool
+) -> tuple[str, str] | None:
+    refused = refusal(core, node, size, durable)
+    if refused is not None:
+        return refused
+    for queue in route.limited:
+        refused = refusal(core, queue, size, durable)
+        if refused is not None and queue in takers:
+            return refused
+    if (
+        not durable
+        and core.volatile_bytes + size + ENTRY_OVERHEAD_BYTES * len(takers) > core.max_volatile_bytes
+    ):
+        return NO_ROOM, (
+            f"non-persistent messages fill the {core.max_volatile_bytes} bytes that the queue manager has "
+            "for them (max_volatile_bytes): send it persistent, or later"
+        )
+    return None
+
+
+def _record_unrouted(
+    core: Core, producer: Producer, node: Queue, head: MessageHead, upload: Upload | None
+) -> None:
+    """Nobody wants it: the ledger tells that it came, without its body."""
+    if upload is not None:
+        abort(core, upload)
+    topic = node.topic
+    assert topic is not None
+    topic.unrouted += 1
+    nobody = core.routing_sets.find(b"").id
+    flags: i64 = n.FLAG_DURABLE if head.durable else 0
+    priority = head.priority if head.priority <= 9 else 9
+    arrival(
+        core,
+        producer,
+        node,
+        nobody,
+        head,
+        None,
+        None,
+        n.AVAILABLE,
+        n.EVENT_PUT,
+        0,
+        0,
+        0,
+        priority,
+        flags,
+        0,
+        0,
+    )
+
+
+def _publish_to(
+    core: Core,
+    producer: Producer,
+    node: Queue,
+    route: Route,
+    takers: list[Queue],
+    head: MessageHead,
+    body: bytes | None,
+    upload: Upload | None,
+    transaction: Transaction | None,
+) -> None:
+    """Write the arrival, and give everybody his entry."""
+    due_us = due_of(core, head)
+    publication = _Publication(core, node, head, body, upload, due_us)
+    if len(takers) > 1:
+        publication.flags |= n.FLAG_PUBLISHED
+    state: i64 = n.AVAILABLE if due_us == 0 else n.DELAYED
+    event: i64 = n.EVENT_PUT
+    holder_kind: i64 = 0
+    holder: i64 = 0
+    if transaction is not None:
+        state = n.PUT_UNCONFIRMED
+        event = n.EVENT_PUT_HELD
+        holder_kind = transaction.kind
+        holder = transaction.id
+    publication.serial = arrival(
+        core,
+        producer,
+        node,
+        _set_of(core, route, takers),
+        head,
+        body,
+        upload,
+        state,
+        event,
+        holder_kind,
+        holder,
+        publication.causes,
+        publication.priority,
+        publication.flags,
+        publication.expiry_us,
+        due_us,
+    )
+    publication.offset = core.ledger.last_body_offset
+    for queue in takers:
+        if queue.ids is not None:
+            queue.ids.note(publication.serial, head)
+        if transaction is not None:
+            entry = publication.entry(queue)
+            transactions.hold_put(core, transaction, entry)
+        elif due_us != 0:
+            _give_unborn(core, publication.entry(queue))
+        else:
+            _give(core, publication, queue)
+
+
+class _Publication:
+    """What all entries of one publish have in common."""
+
+    def __init__(
+        self,
+        core: Core,
+        node: Queue,
+        head: MessageHead,
+        body: bytes | None,
+        upload: Upload | None,
+        due_us: i64,
+    ) -> None:
+        self.body = body
+        self.size: i64 = len(body) if body is not None else upload_size(upload)
+        self.priority: i64 = head.priority if head.priority <= 9 else 9
+        self.flags: i64 = flags_of(head, upload)
+        self.expiry_us: i64 = expiry_of(core, node, head)
+        self.due_us: i64 = due_us
+        self.causes: i64 = n.UNBORN if due_us != 0 else 0
+        self.serial: i64 = 0
+        self.offset: i64 = 0
+
+    def entry(self, queue: Queue) -> Entry:
+        """An object for ``queue``, in no order yet."""
+        entry = Entry(
+            queue,
+            self.serial,
+            self.priority,
+            self.flags,
+            self.expiry_us,
+            self.serial,
+            self.offset,
+            self.size,
+            self.body,
+        )
+        if self.causes != 0:
+            entry.causes = self.causes
+            entry.due_us = self.due_us
+        return entry
+
+
+def _set_of(core: Core, route: Route, takers: list[Queue]) -> i64:
+    """What the arrival names as its queues: the one, or a set."""
+    if len(takers) == 1:
+        return takers[0].id
+    if takers is not route.queues:
+        return core.routing_sets.find(routing.members_of(takers)).id
+    found = route.set
+    if found is None or found.dropped:
+        found = core.routing_sets.find(routing.members_of(takers))
+        route.set = found
+    return found.id
+
+
+def _give(core: Core, publication: _Publication, queue: Queue) -> None:
+    """Its entry is available at once. Where nobody waits for it, it is packed: it may wait for long."""
+    queue.statistics.arrive(CURRENT, publication.size)
+    band = queue.bands[publication.priority]
+    backlog = band.backlog
+    stored = publication.flags & _STORED != 0
+    if stored and (not queue.consumers or must_pack(core, band.live_count(), backlog.count)):
+        backlog.append(
+            publication.serial,
+            publication.serial,
+            publication.expiry_us,
+            publication.offset,
+            publication.size,
+            publication.flags,
+        )
+        if publication.expiry_us != 0:
+            watch_expiry(core, queue, publication.expiry_us)
+    else:
+        add_new(core, queue, publication.entry(queue))
+    if queue.ready or queue.browsers:
+        core.woken.append(queue)
+
+
+def _give_unborn(core: Core, entry: Entry) -> None:
+    entry.state = n.DELAYED
+    entry.held_since = entry.serial
+    entry.place = 0
+    entry.queue.statistics.arrive(UNBORN, entry.body_len)
+    admit(core, entry)
+    delay(core, entry)

@@ -1,0 +1,88 @@
+"""Which subscriptions a published message goes to."""
+
+from postroom.manager.core import Core
+from postroom.manager.options import is_pattern
+from postroom.manager.queue import Queue
+from postroom.manager.topic import Route
+
+
+def enrol(core: Core, queue: Queue) -> None:
+    """Messages come to the subscription ``queue`` from now on, and it is found by its client and name."""
+    subscription = queue.subscription
+    assert subscription is not None
+    subscription.routed = True
+    core.patterns.add(subscription.topic, queue)
+    if subscription.name:
+        core.subscriptions[subscription.key()] = queue
+    forget_routes(core, subscription.topic)
+
+
+def dismiss(core: Core, queue: Queue) -> None:
+    """Nothing comes to it any more."""
+    subscription = queue.subscription
+    if subscription is None or not subscription.routed:
+        return
+    subscription.routed = False
+    core.patterns.remove(subscription.topic, queue)
+    if core.subscriptions.get(subscription.key()) is queue:
+        del core.subscriptions[subscription.key()]
+    forget_routes(core, subscription.topic)
+
+
+def forget_routes(core: Core, pattern: str) -> None:
+    """The routes of the topics that ``pattern`` matches are to be found anew."""
+    if is_pattern(pattern):
+        core.route_version += 1
+        return
+    node = core.topics.get(pattern)
+    if node is not None and node.topic is not None:
+        node.topic.route = None
+
+
+def route_of(core: Core, node: Queue) -> Route:
+    """The subscriptions that match the topic ``node``."""
+    topic = node.topic
+    assert topic is not None
+    route = topic.route
+    if route is None or route.version != core.route_version:
+        route = _find(core, node)
+        topic.route = route
+    return route
+
+
+def _find(core: Core, node: Queue) -> Route:
+    queues = core.patterns.matching(node.name)
+    queues.sort(key=_by_id)
+    route = Route(queues, core.route_version)
+    for queue in queues:
+        subscription = queue.subscription
+        if subscription is not None and subscription.no_local:
+            route.choosy = True
+        if queue.max_messages >= 0 or queue.max_bytes >= 0:
+            route.limited.append(queue)
+    return route
+
+
+def _by_id(queue: Queue) -> int:
+    return int(queue.id)
+
+
+def members_of(queues: list[Queue]) -> bytes:
+    """Their ids as a routing set has them."""
+    members: list[bytes] = []
+    for queue in queues:
+        subscription = queue.subscription
+        assert subscription is not None
+        members.append(subscription.member)
+    return b"".join(members)
+
+
+def chosen(route: Route, container: str) -> list[Queue]:
+    """Of a route, the subscriptions that want a message which ``container`` publishes."""
+    return [queue for queue in route.queues if _wants(queue, container)]
+
+
+def _wants(queue: Queue, container: str) -> bool:
+    subscription = queue.subscription
+    assert subscription is not None
+    return not (subscription.no_local and subscription.client == container)
