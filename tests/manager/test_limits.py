@@ -44,7 +44,7 @@ def test_a_put_over_a_limit_is_refused(
 ) -> None:
     queue, sink = world.queue(**definition), TestSink()
     tokens = [world.put(queue, b"0123456789", sink=sink) for _ in range(4)]
-    world.turn()
+    world.turn(10)
     assert sink.accepted == tokens[:taken]
     assert [(token, got) for token, got, _ in sink.rejected] == [(t, condition) for t in tokens[taken:]]
     assert queue.statistics.received == taken
@@ -57,7 +57,7 @@ def test_pending_entries_occupy_the_limit(world: World) -> None:
     world.consumer(queue, credit=1)
     world.turn()
     world.put(queue, sink=sink)
-    world.turn()
+    world.turn(10)
     assert len(sink.rejected) == 1
 
 
@@ -175,7 +175,7 @@ def test_a_queue_can_be_redefined(world: World) -> None:
     world.manager.update_queue(QueueDefinition(name="q", max_messages=2), world.now_us)
     world.put(queue, sink=sink)
     world.put(queue, sink=sink)
-    world.turn()
+    world.turn(10)
     assert (len(sink.accepted), len(sink.rejected)) == (1, 1)
     world.consumer(queue)
     with pytest.raises(QueueInUse, match="access can't change"):

@@ -11,19 +11,25 @@ if TYPE_CHECKING:
     from postroom.manager.browse import Cursor
     from postroom.manager.entry import Entry
     from postroom.manager.queue import Queue
+    from postroom.manager.waiting import BlockedSend
 
 
 @final
 class Producer:
     """Someone who puts. It is written to the ledger before its first message."""
 
-    def __init__(self, id: i64, name: str, container: str, user: str) -> None:
+    def __init__(self, id: i64, name: str, container: str, user: str, send_timeout_us: i64) -> None:
         self.id: i64 = id
         self.name = name
         self.container = container
         self.user = user
         self.recorded = False
         self.closed = False
+        self.send_timeout_us: i64 = send_timeout_us
+        """How long a send waits for room; 0 not at all."""
+        self.waiting: list[BlockedSend] | None = None
+        """Its blocked sends in order; None while there are none."""
+        self.blocked_bytes: i64 = 0
 
 
 @final

@@ -3,7 +3,7 @@ clock."""
 
 import heapq
 import json
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
@@ -14,10 +14,16 @@ from postroom.manager.effects import Effects
 from postroom.manager.entry import Entry
 from postroom.manager.options import ManagerOptions
 from postroom.manager.patterns import Patterns
+from postroom.manager.pool import Pool
 from postroom.manager.queue import Queue
+from postroom.manager.quota import Quota
 from postroom.manager.routing_sets import RoutingSets
+from postroom.manager.sending_checks import POLICY_PREEMPTIVE
 from postroom.manager.shared_body import SharedBody
 from postroom.manager.transaction import Transaction
+
+if TYPE_CHECKING:
+    from postroom.manager.waiting import BlockedSend
 
 NEVER_TOLD: Final = 0x7FFF_FFFF_FFFF_FFFF
 """`Core.durable_through` of a queue manager whose host doesn't say: everything counts as durable."""
@@ -78,6 +84,22 @@ class Core:
         self.waiting_for_durable: list[Queue] = []
         self.transactions: dict[int, Transaction] = {}
         """The open ones by id, oldest first."""
+        self.quotas: dict[str, Quota] = {}
+        """By name."""
+        self.changed_pools: list[Pool] = []
+        """Pools that got room while sends wait for it; looked at before this command ends."""
+        self.broker_pool = Pool("the broker's quota", self.changed_pools)
+        """For destinations that have no quota of their own."""
+        self.broker_pool.limit(
+            options.quota_messages, options.quota_bytes, options.quota_policy == POLICY_PREEMPTIVE
+        )
+        self.unlimited_sends: list[BlockedSend] = []
+        """Sends that waited only for one before them, and may go in before this command ends."""
+        self.blocked_sends: i64 = 0
+        self.blocked_bytes: i64 = 0
+        self.send_deadlines: list[tuple[int, int, BlockedSend]] = []
+        """Heap of (due_us, order of coming, send)."""
+        self.deadline_order: i64 = 0
         self._alarms: list[tuple[int, int]] = []
 
         # Options that the hot path reads, as plain numbers.

@@ -2,7 +2,8 @@
 
 The queue manager only collects effects. The server takes them with ``QueueManager.take_effects`` when it
 takes the turn's block, and carries them out once that block is durable: nothing is answered or delivered
-before. Within one `Effects` the order is: accepted, rejected, settled, deliveries, drained, replies.
+before. Within one `Effects` the order is: accepted, rejected, settled,
+unblocked, deliveries, drained, replies.
 ``fetches`` alone is carried out at once, since it reads only bodies that are already durable.
 """
 
@@ -26,6 +27,8 @@ class Sink:
         self.open_accepted: TokenRange | None = None
         """The run of accepted tokens that this turn may still grow; the queue manager's."""
         self.open_settled: TokenRange | None = None
+        self.blocked: i64 = 0
+        """Sends of this link that wait for room; it gets no credit meanwhile."""
 
 
 @final
@@ -121,10 +124,35 @@ class Detach:
 
 
 @final
+class Crossed:
+    """A queue has passed a threshold: ``what`` is "messages" or "bytes", ``value`` what there is now."""
+
+    __slots__ = ("armed", "queue", "threshold", "value", "what")
+
+    def __init__(self, queue: str, what: str, armed: bool, value: i64, threshold: i64) -> None:
+        self.queue = queue
+        self.what = what
+        self.armed = armed
+        self.value: i64 = value
+        self.threshold: i64 = threshold
+
+
+@final
 class Effects:
     """Everything one turn wants done."""
 
-    __slots__ = ("accepted", "deliveries", "detached", "drained", "fetches", "rejected", "replies", "settled")
+    __slots__ = (
+        "accepted",
+        "crossed",
+        "deliveries",
+        "detached",
+        "drained",
+        "fetches",
+        "rejected",
+        "replies",
+        "settled",
+        "unblocked",
+    )
 
     def __init__(self) -> None:
         self.accepted: list[TokenRange] = []
@@ -137,6 +165,10 @@ class Effects:
         """Their credit was used up by drain, after the deliveries above."""
         self.detached: list[Detach] = []
         self.replies: list[Reply] = []
+        self.unblocked: list[Sink] = []
+        """None of their sends waits any more; of a transaction's, whoever wants to discharge it."""
+        self.crossed: list[Crossed] = []
+        """Thresholds, for the log."""
         self.fetches: list[Fetch] = []
         """Not waiting for durability."""
 
@@ -150,6 +182,8 @@ class Effects:
             or self.drained
             or self.detached
             or self.replies
+            or self.unblocked
+            or self.crossed
             or self.fetches
         )
 

@@ -37,6 +37,22 @@ class SubscriptionInUse(ManagerError):
     condition = "amqp:resource-locked"
 
 
+class QuotaNotFound(ManagerError):
+    condition = "amqp:not-found"
+
+
+class QuotaExists(ManagerError):
+    """A quota of that name exists with another definition."""
+
+    condition = "amqp:precondition-failed"
+
+
+class QuotaInUse(ManagerError):
+    """Destinations are under it."""
+
+    condition = "amqp:precondition-failed"
+
+
 class NameNotAllowed(ManagerError):
     """Empty, too long, reserved, or with characters that a name may not have."""
 
@@ -44,9 +60,13 @@ class NameNotAllowed(ManagerError):
 
 
 class DefinitionInvalid(ManagerError):
-    """A value of a queue definition is out of its range."""
+    """A value of a definition is out of its range; ``key`` names the setting where it is one."""
 
     condition = "amqp:invalid-field"
+
+    def __init__(self, description: str, key: str = "") -> None:
+        super().__init__(description)
+        self.key = key
 
 
 class LimitExceeded(ManagerError):

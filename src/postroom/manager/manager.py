@@ -19,22 +19,23 @@ from postroom.manager import (
     dispatch,
     expiry,
     fetching,
-    publishing,
     queues,
+    quotas,
     restore,
     returning,
+    sending,
     settling,
     topics,
     transactions,
+    waiting,
 )
 from postroom.manager.consumer import Consumer, Producer
 from postroom.manager.core import Core
-from postroom.manager.effects import Effects, Rejected, Sink
+from postroom.manager.effects import Effects, Sink
 from postroom.manager.entry import Entry
-from postroom.manager.errors import ManagerError
 from postroom.manager.options import ConsumerOptions, ManagerOptions, QueueDefinition
-from postroom.manager.putting import refusal, store
 from postroom.manager.queue import Queue
+from postroom.manager.quota import Quota, QuotaDefinition
 from postroom.manager.topics import Subscribing
 from postroom.manager.transaction import Transaction
 from postroom.manager.upload import Upload, abort, add_chunk
@@ -56,6 +57,8 @@ class QueueManager:
         """By name."""
         self.topics = self.core.topics
         """Nodes of topics by name."""
+        self.quotas = self.core.quotas
+        """By name."""
 
     def restore(self, recovered: "Recovered", now_us: i64) -> None:
         """Take over what the ledger recovered; once, before anything else.
@@ -93,7 +96,9 @@ class QueueManager:
         consumers.
         """
         self.core.begin(now_us)
-        return queues.update(self.core, definition)
+        queue = queues.update(self.core, definition)
+        self._finish()
+        return queue
 
     def delete_queue(self, name: str, if_unused: bool, if_empty: bool, now_us: i64) -> int:
         """Delete a queue with what is on it; returns how many entries that ended. Raises QueueNotFound,
@@ -109,6 +114,29 @@ class QueueManager:
         ended = administration.purge(self.core, queues.find(self.core, name))
         self._finish()
         return ended
+
+    # -- quotas
+
+    def create_quota(self, definition: QuotaDefinition, now_us: i64) -> Quota:
+        """Create a quota; the same definition again returns the one that is there.
+
+        Raises QuotaExists, NameNotAllowed, DefinitionInvalid, LimitExceeded.
+        """
+        self.core.begin(now_us)
+        return quotas.create(self.core, definition)
+
+    def update_quota(self, definition: QuotaDefinition, now_us: i64) -> Quota:
+        """Give the quota of that name another definition; see `quotas.update`. Raises QuotaNotFound,
+        DefinitionInvalid."""
+        self.core.begin(now_us)
+        quota = quotas.update(self.core, definition)
+        self._finish()
+        return quota
+
+    def delete_quota(self, name: str, now_us: i64) -> None:
+        """Delete a quota that no destination names. Raises QuotaNotFound, QuotaInUse."""
+        self.core.begin(now_us)
+        quotas.delete(self.core, name)
 
     # -- topics
 
@@ -154,12 +182,26 @@ class QueueManager:
 
     # -- producing
 
-    def open_producer(self, name: str, container: str, user: str) -> Producer:
-        """Someone who will put: link name, container id and user, for the ledger."""
-        return Producer(self.core.new_holder_id(), name, container, user)
+    def open_producer(self, name: str, container: str, user: str, send_timeout_ms: i64 = -1) -> Producer:
+        """Someone who will put: link name, container id and user, for the ledger.
 
-    def close_producer(self, producer: Producer) -> None:
-        """He puts no more."""
+        ``send_timeout_ms``: how long his sends wait for room; 0 not at all, −1 as the options say.
+        """
+        options = self.options
+        timeout_ms: i64 = options.send_timeout_ms if send_timeout_ms < 0 else send_timeout_ms
+        timeout_ms = min(timeout_ms, options.max_send_timeout_ms)
+        return Producer(self.core.new_holder_id(), name, container, user, timeout_ms * 1000)
+
+    def withdraw_sends(self, producer: Producer, now_us: i64) -> list[int]:
+        """His link is gone: what of his waits for room vanishes, without answer. Returns the tokens."""
+        self.core.begin(now_us)
+        tokens = waiting.withdraw_all(self.core, producer)
+        self._finish()
+        return tokens
+
+    def close_producer(self, producer: Producer, now_us: i64) -> None:
+        """He puts no more; what of his waits for room vanishes."""
+        self.withdraw_sends(producer, now_us)
         if producer.recorded and not producer.closed:
             self.core.record_producer_closed(producer)
         producer.closed = True
@@ -177,11 +219,14 @@ class QueueManager:
     ) -> None:
         """Put a message: ``body`` is its sections without header and delivery-annotations.
 
-        Answered by effect, once durable: accepted, or rejected with condition and description; no answer for
-        token −1 (pre-settled).
+        Answered by effect, once durable: accepted, or rejected with condition and description; one that is
+        pre-settled (token −1) only when it is refused. Where the destination's quota has no room it waits, and
+        with it everything that its producer puts after it (``sink.blocked`` says how many).
         """
-        self.core.begin(now_us)
-        self._put(producer, queue, head, body, None, len(body), sink, token, transaction)
+        core = self.core
+        core.begin(now_us)
+        sending.send(core, producer, queue, head, body, None, len(body), sink, token, transaction)
+        self._finish()
 
     def begin_upload(self, producer: Producer) -> Upload:
         """A body over ``CHUNK_BODY_BYTES`` is about to arrive in pieces."""
@@ -205,88 +250,20 @@ class QueueManager:
     ) -> None:
         """It is whole: put it, answered as by `put`."""
         self.core.begin(now_us)
-        body = None if upload.chunks else b""
-        taken = self._put(
-            upload.producer,
-            queue,
-            head,
-            body,
-            None if body is not None else upload,
-            upload.size_bytes,
-            sink,
-            token,
-            transaction,
-        )
-        if not taken:
+        whole: Upload | None = upload
+        body: bytes | None = None
+        if not upload.chunks:
+            whole, body = None, b""
+        size, producer = upload.size_bytes, upload.producer
+        answer = sending.send(self.core, producer, queue, head, body, whole, size, sink, token, transaction)
+        if answer == sending.REFUSED:
             abort(self.core, upload)
         upload.over = True
+        self._finish()
 
     def abort_upload(self, upload: Upload) -> None:
         """It will not be finished; nothing is left of it."""
         abort(self.core, upload)
-
-    def _put(
-        self,
-        producer: Producer,
-        queue: Queue,
-        head: MessageHead,
-        body: bytes | None,
-        upload: Upload | None,
-        size: i64,
-        sink: Sink,
-        token: i64,
-        transaction: Transaction | None,
-    ) -> bool:
-        """Put, or refuse by effect; whether it was taken."""
-        core = self.core
-        if queue.deleted:
-            queue = _made_again(core, queue)
-        if queue.topic is not None:
-            return self._publish(producer, queue, head, body, upload, sink, token, transaction)
-        refused = refusal(core, queue, size, head.durable)
-        if refused is None and transaction is not None:
-            refused = _put_provisionally(core, transaction, producer, queue, head, body, upload)
-        elif refused is None:
-            store(core, producer, queue, head, body, upload)
-        elif transaction is not None and token < 0:
-            transaction.failed = "a pre-settled message in it was refused: " + refused[1]
-        if refused is not None:
-            if token >= 0:
-                core.effects.rejected.append(Rejected(sink, token, refused[0], refused[1]))
-            return False
-        if token >= 0:
-            core.effects.accept(sink, token)
-        if queue.ready or queue.browsers:
-            dispatch.dispatch(core, queue)
-        self._finish()
-        return True
-
-    def _publish(
-        self,
-        producer: Producer,
-        node: Queue,
-        head: MessageHead,
-        body: bytes | None,
-        upload: Upload | None,
-        sink: Sink,
-        token: i64,
-        transaction: Transaction | None,
-    ) -> bool:
-        """Publish to a topic, or refuse by effect; whether it was taken."""
-        core = self.core
-        try:
-            refused = publishing.publish(core, producer, node, head, body, upload, transaction)
-        except ManagerError as error:
-            refused = (error.condition, error.description)
-        if refused is None:
-            if token >= 0:
-                core.effects.accept(sink, token)
-        elif token >= 0:
-            core.effects.rejected.append(Rejected(sink, token, refused[0], refused[1]))
-        elif transaction is not None:
-            transaction.failed = "a pre-settled message in it was refused: " + refused[1]
-        self._finish()
-        return refused is None
 
     # -- consuming
 
@@ -471,6 +448,7 @@ class QueueManager:
                 administration.remove_if_idle(core, queue)
                 self._finish()
         transactions.time_out(core)
+        waiting.time_out(core)
         left = core.pending
         core.pending = []
         for queue in left:
@@ -483,11 +461,11 @@ class QueueManager:
         core = self.core
         if core.pending:
             return core.now_us
-        alarm_us = core.next_alarm_us()
-        timeout_us = transactions.next_timeout_us(core)
-        if alarm_us == 0 or (timeout_us != 0 and timeout_us < alarm_us):
-            return timeout_us
-        return alarm_us
+        soonest = core.next_alarm_us()
+        for due_us in (transactions.next_timeout_us(core), waiting.next_timeout_us(core)):
+            if due_us != 0 and (soonest == 0 or due_us < soonest):
+                soonest = due_us
+        return soonest
 
     def take_effects(self) -> Effects:
         """What is to be done when everything written so far is durable; a new turn begins."""
@@ -509,37 +487,15 @@ class QueueManager:
         core = self.core
         if core.forsaken:
             topics.end_forsaken(core)
-        while core.woken:
+        while core.woken or core.changed_pools or core.unlimited_sends:
             woken = core.woken
             core.woken = []
             for queue in woken:
                 if not queue.deleted:
                     dispatch.dispatch(core, queue)
+            if core.changed_pools or core.unlimited_sends:
+                sending.let_in(core)
         core.ledger.boundary()
-
-
-def _made_again(core: Core, queue: Queue) -> Queue:
-    """Another of the name of a queue or topic that was deleted; raises QueueNotFound, LimitExceeded."""
-    if queue.topic is not None:
-        return topics.find_or_create(core, queue.name)
-    return queues.find_or_create(core, queue.name)
-
-
-def _put_provisionally(
-    core: Core,
-    transaction: Transaction,
-    producer: Producer,
-    queue: Queue,
-    head: MessageHead,
-    body: bytes | None,
-    upload: Upload | None,
-) -> tuple[str, str] | None:
-    """Put within a transaction; why not, as (condition, description)."""
-    try:
-        transactions.put(core, transaction, producer, queue, head, body, upload)
-    except ManagerError as error:
-        return error.condition, error.description
-    return None
 
 
 def _take_bodies(core: Core, entries: list[Entry], bodies: list[bytes]) -> None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
 from postroom.manager.errors import DefinitionInvalid, NameNotAllowed
+from postroom.manager.sending_checks import POLICY_FIFO, check_sending
 
 NO_LIMIT: Final = -1
 """For limits that may be off."""
@@ -47,8 +48,30 @@ class QueueDefinition:
     """With exclusive access: whether others may bind and wait; otherwise they are refused."""
     max_consumers: int = 1000
     max_messages: int = NO_LIMIT
-    """Current and pending together; the put above it is refused."""
+    """With `max_bytes` a quota of its own: current and pending together. A send above it waits for room."""
     max_bytes: int = NO_LIMIT
+    quota_policy: str = POLICY_FIFO
+    """Of its own quota, who goes in first: "fifo" or "preemptive"."""
+    quota: str = ""
+    """The quota resource that it is under instead; "" with no limits of its own: the broker's quota."""
+    messages_high: int = NO_LIMIT
+    """Thresholds: above high, senders are slowed down; below low, no more. −1 off."""
+    messages_low: int = NO_LIMIT
+    bytes_high: int = NO_LIMIT
+    bytes_low: int = NO_LIMIT
+    time_to_deliver_ms: int = NO_LIMIT
+    """Messages are born so long after their arrival, whatever their sender says; −1 as he says."""
+    delivery_schedule: str = ""
+    """Or: at the next moment of this schedule (`model.schedule`)."""
+    ttl_override_ms: int = NO_LIMIT
+    """Time to live, whatever the sender says; 0 for ever, −1 as he says."""
+    priority_override: int = NO_LIMIT
+    delivery_mode_override: str = ""
+    """"persistent" or "non-persistent", whatever the sender says; "" as he says."""
+    persistent: bool = True
+    """Whether it has a store; without one it takes no persistent messages."""
+    allow_persistent_downgrade: bool = False
+    """Without a store: persistent messages become non-persistent instead of being refused."""
     max_message_bytes: int = NO_LIMIT
     """Smaller than the queue manager's, or −1 for that."""
     max_ttl_ms: int = NO_LIMIT
@@ -100,6 +123,7 @@ class QueueDefinition:
         for other in (self.dead_letter_queue, self.expiry_queue):
             if other:
                 check_name(other)
+        check_sending(self)
 
     def to_record(self) -> dict[str, object]:
         """As JSON-able fields, for the ledger."""
@@ -115,7 +139,7 @@ class QueueDefinition:
 
 def _check_number(queue: str, name: str, value: int, lowest: int) -> None:
     if value < lowest:
-        raise DefinitionInvalid(f"queue {queue!r}: {name} is {value}, must be {lowest} or more")
+        raise DefinitionInvalid(f"queue {queue!r}: {name} is {value}, must be {lowest} or more", name)
 
 
 def check_name(name: str) -> None:
@@ -124,9 +148,7 @@ def check_name(name: str) -> None:
         raise NameNotAllowed("a queue must have a name")
     _check_text(name, MAX_NAME_BYTES)
     if SUBSCRIPTION_MARK in name:
-        raise NameNotAllowed(
-            f"name {name!r}: {SUBSCRIPTION_MARK!r} is for subscriptions, made by subscribing"
-        )
+        raise NameNotAllowed(f"name {name!r}: {SUBSCRIPTION_MARK!r} is for subscriptions, made by subscribing")
 
 
 def _check_text(name: str, max_bytes: int) -> None:
@@ -142,8 +164,8 @@ def check_topic_name(name: str) -> None:
     check_name(name)
     if is_pattern(name):
         raise NameNotAllowed(
-            f"{name!r} is a pattern of topics ({ONE_LEVEL!r} and {REST!r} are wildcards): it can be "
-            "subscribed to, but neither created nor published to"
+            f"{name!r} is a pattern of topics ({ONE_LEVEL!r} and {REST!r} are wildcards): it can be subscribed "
+            "to, but neither created nor published to"
         )
 
 
@@ -151,9 +173,7 @@ def check_pattern(pattern: str) -> None:
     """Raise NameNotAllowed unless ``pattern`` names a topic, or topics."""
     check_name(pattern)
     if REST in pattern.split(LEVEL_MARK)[:-1]:
-        raise NameNotAllowed(
-            f"pattern {pattern!r}: {REST!r} stands for all levels that follow: make it the last"
-        )
+        raise NameNotAllowed(f"pattern {pattern!r}: {REST!r} stands for all levels that follow: make it the last")
 
 
 def is_pattern(name: str) -> bool:
@@ -192,6 +212,7 @@ class ManagerOptions:
     """The bounds of the queue manager."""
 
     max_queues: int = 100_000
+    max_quotas: int = 10_000
     max_auto_created_queues: int = 10_000
     """Auto-created topics are counted, too."""
     max_routing_sets: int = 1000
@@ -232,6 +253,27 @@ class ManagerOptions:
     max_release_backoff_ms: int = 10_000
     max_suspended_links: int = 10_000
     max_suspend_ms: int = 3_600_000
+    quota_messages: int = NO_LIMIT
+    """The broker's quota: all destinations together that have none of their own, current and pending."""
+    quota_bytes: int = NO_LIMIT
+    quota_policy: str = POLICY_FIFO
+    send_timeout_ms: int = 10
+    """How long a send waits for room where its link doesn't say; 0 not at all."""
+    max_send_timeout_ms: int = 60_000
+    """The longest that a link may ask for."""
+    max_blocked_bytes: int = 128 << 20
+    """Sends that wait for room, all links, overhead included; one more is refused."""
+    max_blocked_bytes_per_link: int = 8 << 20
+    flow_control: bool = True
+    """Whether senders to a destination above its threshold are slowed down."""
+    flow_maximum: int = 500
+    """Messages a second with which a sender that is slowed down begins."""
+    flow_minimum: int = 50
+    """Messages a second to which it comes down."""
+    flow_interval_s: int = 60
+    """In this time."""
+    flow_steps: int = 10
+    """In so many steps."""
     max_transactions: int = 10_000
     max_transaction_entries: int = 100_000
     transaction_timeout_ms: int = 300_000

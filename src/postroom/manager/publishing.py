@@ -64,10 +64,7 @@ def _refusal(
         refused = refusal(core, queue, size, durable)
         if refused is not None and queue in takers:
             return refused
-    if (
-        not durable
-        and core.volatile_bytes + size + ENTRY_OVERHEAD_BYTES * len(takers) > core.max_volatile_bytes
-    ):
+    if not durable and core.volatile_bytes + size + ENTRY_OVERHEAD_BYTES * len(takers) > core.max_volatile_bytes:
         return NO_ROOM, (
             f"non-persistent messages fill the {core.max_volatile_bytes} bytes that the queue manager has "
             "for them (max_volatile_bytes): send it persistent, or later"
@@ -152,8 +149,6 @@ def _publish_to(
     )
     publication.offset = core.ledger.last_body_offset
     for queue in takers:
-        if queue.ids is not None:
-            queue.ids.note(publication.serial, head)
         if transaction is not None:
             entry = publication.entry(queue)
             transactions.hold_put(core, transaction, entry)
@@ -167,13 +162,7 @@ class _Publication:
     """What all entries of one publish have in common."""
 
     def __init__(
-        self,
-        core: Core,
-        node: Queue,
-        head: MessageHead,
-        body: bytes | None,
-        upload: Upload | None,
-        due_us: i64,
+        self, core: Core, node: Queue, head: MessageHead, body: bytes | None, upload: Upload | None, due_us: i64
     ) -> None:
         self.body = body
         self.size: i64 = len(body) if body is not None else upload_size(upload)

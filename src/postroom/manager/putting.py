@@ -11,6 +11,7 @@ from postroom.manager.entry import ENTRY_OVERHEAD_BYTES, Entry
 from postroom.manager.expiry import expire_available, expired
 from postroom.manager.memory import admit, must_pack
 from postroom.manager.placing import add_new, watch_expiry
+from postroom.manager.pool import Pool
 from postroom.manager.queue import Queue
 from postroom.manager.returning import delay
 from postroom.manager.statistics import CURRENT, UNBORN
@@ -20,19 +21,27 @@ from postroom.model.message import MessageHead
 
 TOO_LARGE: Final = "amqp:link:message-size-exceeded"
 NO_ROOM: Final = "amqp:resource-limit-exceeded"
+NOT_ALLOWED: Final = "amqp:not-allowed"
 
 
 def refusal(core: Core, queue: Queue, size: i64, durable: bool) -> tuple[str, str] | None:
-    """Why ``queue`` can't take a message of ``size`` bytes now: (condition, description); None if it can."""
+    """Why ``queue`` can't take a message of ``size`` bytes however long it waits: (condition, description).
+
+    None if it can, now or when there is room.
+    """
     if size > queue.max_message_bytes:
         return TOO_LARGE, (
             f"message of {size} bytes is larger than the {queue.max_message_bytes} bytes "
             f"that queue {queue.name!r} takes"
         )
-    if _full(queue, size):
-        _make_room(core, queue)
-        if _full(queue, size):
-            return NO_ROOM, _full_text(queue)
+    if durable and not queue.persistent:
+        return NOT_ALLOWED, (
+            f"queue {queue.name!r} has no store (persistent = false) and takes no persistent messages: "
+            "send it non-persistent, or set allow_persistent_downgrade"
+        )
+    pool = queue.pool
+    if pool is not None and not pool.could_fit(size):
+        return NO_ROOM, no_room_text(pool, size)
     if not durable and core.volatile_bytes + size + ENTRY_OVERHEAD_BYTES > core.max_volatile_bytes:
         return NO_ROOM, (
             f"non-persistent messages fill the {core.max_volatile_bytes} bytes that the queue manager has "
@@ -41,18 +50,20 @@ def refusal(core: Core, queue: Queue, size: i64, durable: bool) -> tuple[str, st
     return None
 
 
-def _full(queue: Queue, size: i64) -> bool:
-    counts = queue.statistics
-    if queue.max_messages >= 0 and counts.depth >= queue.max_messages:
-        return True
-    return queue.max_bytes >= 0 and counts.depth_bytes + size > queue.max_bytes
+def lacking(core: Core, queue: Queue, size: i64) -> Pool | None:
+    """The pool that has no room now for a message of ``size`` bytes to ``queue``; None: there is room."""
+    pool = queue.pool
+    if pool is None or pool.takes(size):
+        return None
+    _make_room(core, queue)
+    return None if pool.takes(size) else pool
 
 
-def _full_text(queue: Queue) -> str:
-    counts = queue.statistics
+def no_room_text(pool: Pool, size: i64) -> str:
+    """Why a message of ``size`` bytes is refused."""
     return (
-        f"queue {queue.name!r} is full: {counts.depth} messages of at most {queue.max_messages}, "
-        f"{counts.depth_bytes} bytes of at most {queue.max_bytes} (−1: no limit)"
+        f"{pool.what} has no room for {size} bytes: {pool.messages} messages of at most "
+        f"{pool.max_messages}, {pool.bytes} bytes of at most {pool.max_bytes} (−1: no limit)"
     )
 
 

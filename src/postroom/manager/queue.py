@@ -10,6 +10,9 @@ from postroom.manager.delayed import DelayedEntries
 from postroom.manager.entry import Entry
 from postroom.manager.ids import IdIndex
 from postroom.manager.options import ACCESS_EXCLUSIVE, KIND_SUBSCRIPTION, KIND_TOPIC, QueueDefinition
+from postroom.manager.overrides import Overrides
+from postroom.manager.pool import Pool
+from postroom.manager.quota import Quota
 from postroom.manager.statistics import Statistics
 from postroom.manager.topic import Subscription, Topic
 
@@ -29,6 +32,15 @@ class Queue:
         """Of a topic's node, which holds no entries."""
         self.subscription = Subscription(id, definition) if definition.kind == KIND_SUBSCRIPTION else None
         self.define(definition, max_message_bytes)
+
+        # What `quotas.bind` makes of the definition.
+        self.pool: Pool | None = None
+        """The quota that it is charged to; None where nothing limits it."""
+        self.has_own_pool = False
+        self.quota: Quota | None = None
+        """The quota resource that it names."""
+        self.overrides: Overrides | None = None
+        self.persistent = True
 
         self.bands: list[Band] = [Band(self, priority) for priority in range(PRIORITIES)]
         self.delayed = DelayedEntries()
@@ -73,8 +85,6 @@ class Queue:
         """Take over a definition; its limits as plain numbers for the hot path."""
         self.definition = definition
         self.exclusive = definition.access == ACCESS_EXCLUSIVE
-        self.max_messages: i64 = definition.max_messages
-        self.max_bytes: i64 = definition.max_bytes
         own: i64 = definition.max_message_bytes
         self.max_message_bytes: i64 = own if 0 <= own < max_message_bytes else max_message_bytes
         self.max_ttl_us: i64 = definition.max_ttl_ms * 1000 if definition.max_ttl_ms >= 0 else -1

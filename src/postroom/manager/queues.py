@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from postroom.ledger.records import RecordType
-from postroom.manager import routing
+from postroom.manager import quotas, routing
 from postroom.manager.core import Core
 from postroom.manager.errors import LimitExceeded, NameNotAllowed, QueueExists, QueueInUse, QueueNotFound
 from postroom.manager.options import KIND_TOPIC, RESERVED_PREFIX, QueueDefinition
@@ -57,9 +57,10 @@ def create(core: Core, definition: QueueDefinition) -> Queue:
     definition.check()
     if len(core.queues) + len(core.topics) >= core.options.max_queues:
         raise LimitExceeded(
-            f"{definition.kind} {definition.name!r} can't be created: {core.options.max_queues} queues, "
-            "topics and subscriptions are the limit (max_queues)"
+            f"{definition.kind} {definition.name!r} can't be created: {core.options.max_queues} queues, topics "
+            "and subscriptions are the limit (max_queues)"
         )
+    quotas.check(core, definition)
     queue = _make(core, definition)
     if definition.auto_created:
         core.set_alarm(queue, core.now_us + core.options.auto_created_idle_ms * 1000)
@@ -77,6 +78,7 @@ def update(core: Core, definition: QueueDefinition) -> Queue:
     topic = definition.kind == KIND_TOPIC
     queue = find(core, definition.name) if not topic else core.topics[definition.name]
     definition.check()
+    quotas.check(core, definition)
     if definition.access != queue.definition.access and queue.consumers:
         raise QueueInUse(
             f"queue {queue.name!r} has {len(queue.consumers)} consumers: its access can't change now"
@@ -84,6 +86,7 @@ def update(core: Core, definition: QueueDefinition) -> Queue:
     if definition != queue.definition:
         core.auto_created += int(definition.auto_created) - int(queue.definition.auto_created)
         queue.define(definition, core.options.max_message_bytes)
+        quotas.bind(core, queue)
         core.route_version += 1
         _write(core, queue)
     return queue
@@ -103,6 +106,7 @@ def register(core: Core, id: int, definition: QueueDefinition) -> Queue:
     else:
         core.topics[definition.name] = queue
     core.queues_by_id[id] = queue
+    quotas.bind(core, queue)
     if queue.subscription is not None:
         routing.enrol(core, queue)
     if id >= core.next_queue_id:
@@ -120,6 +124,7 @@ def remove(core: Core, queue: Queue) -> None:
     else:
         del core.topics[queue.name]
     routing.dismiss(core, queue)
+    quotas.unbind(core, queue)
     del core.queues_by_id[int(queue.id)]
     queue.deleted = True
     if queue.definition.auto_created:

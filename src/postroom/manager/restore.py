@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from postroom.ledger.records import RecordType
-from postroom.manager import administration, queues
+from postroom.manager import administration, queues, quotas
 from postroom.manager.backlog import ZONE_ENTRIES
 from postroom.manager.core import Core
 from postroom.manager.entry import Entry, by_place
@@ -18,6 +18,7 @@ from postroom.manager.memory import admit, note_unbodied
 from postroom.manager.options import QueueDefinition
 from postroom.manager.placing import ended, watch_expiry
 from postroom.manager.queue import Queue
+from postroom.manager.quota import KIND_QUOTA, QuotaDefinition
 from postroom.manager.ranges import group_of_many
 from postroom.manager.returning import delay
 from postroom.manager.statistics import slot_of
@@ -47,8 +48,12 @@ _GONE_WITH_THE_PROCESS: Final = frozenset(
 
 def restore(core: Core, recovered: "Recovered") -> None:
     """Take over what was recovered, and write what the restart itself changes."""
+    for quota_id, record in recovered.queues:
+        if record.get("kind") == KIND_QUOTA:
+            quotas.register(core, quota_id, QuotaDefinition.from_record(record))
     for queue_id, record in recovered.queues:
-        queues.register(core, queue_id, QueueDefinition.from_record(record))
+        if record.get("kind") != KIND_QUOTA:
+            queues.register(core, queue_id, QueueDefinition.from_record(record))
     core.next_queue_id = max(core.next_queue_id, recovered.next_queue_id)
     core.next_holder_id = max(core.next_holder_id, recovered.next_holder_id)
     for queue_id, packed in recovered.backlog:

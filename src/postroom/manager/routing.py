@@ -58,7 +58,7 @@ def _find(core: Core, node: Queue) -> Route:
         subscription = queue.subscription
         if subscription is not None and subscription.no_local:
             route.choosy = True
-        if queue.max_messages >= 0 or queue.max_bytes >= 0:
+        if queue.pool is not None:
             route.limited.append(queue)
     return route
 

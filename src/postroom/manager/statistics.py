@@ -5,12 +5,15 @@ cause. Both occupy the queue's limits. Received, high-water and the outcomes run
 ledger has totals of its own that never start again.
 """
 
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
 from postroom.model import numbers as n
 from postroom.model.codes import Outcome
+
+if TYPE_CHECKING:
+    from postroom.manager.meter import Meter
 
 # Where an entry is counted.
 NOWHERE: Final = 0
@@ -91,6 +94,13 @@ class Statistics:
         self.consumed: i64 = 0
         self.ended: list[int] = [0] * len(Outcome)
         """Entries ended since the start, by outcome; CONSUMED is in `consumed`."""
+        self.meter: Meter | None = None
+        """What watches the depth for quotas and thresholds; None where there are none."""
+        self.blocked: i64 = 0
+        """Sends that wait for room now; in no other counter."""
+        self.blocked_total: i64 = 0
+        self.blocked_us: i64 = 0
+        """How long those that don't wait any more have waited, together."""
         self.consumers: i64 = 0
         self.consumers_high: i64 = 0
         self.consumers_total: i64 = 0
@@ -110,6 +120,8 @@ class Statistics:
         if self.depth_bytes > self.high_bytes:
             self.high_bytes = self.depth_bytes
         self._add(slot, 1, size)
+        if self.meter is not None:
+            self.meter.grow(1, size)
 
     def restore_many(self, count: i64, size: i64) -> None:
         """``count`` available entries of ``size`` bytes together were there before the start."""
@@ -119,6 +131,8 @@ class Statistics:
         self.current_bytes += size
         self.high = self.depth
         self.high_bytes = self.depth_bytes
+        if self.meter is not None:
+            self.meter.grow(count, size)
 
     def move(self, before: i64, after: i64, size: i64) -> None:
         """An entry that goes on living changes its slot."""
@@ -135,6 +149,8 @@ class Statistics:
             self.consumed += 1
         else:
             self.ended[outcome] += 1
+        if self.meter is not None:
+            self.meter.shrink(1, size)
 
     def end_many(self, outcome: i64, count: i64, size: i64) -> None:
         """``count`` available entries of ``size`` bytes together end alike."""
@@ -143,6 +159,8 @@ class Statistics:
         self.depth -= count
         self.depth_bytes -= size
         self.ended[outcome] += count
+        if self.meter is not None:
+            self.meter.shrink(count, size)
 
     def _add(self, slot: i64, count: i64, size: i64) -> None:
         if slot == CURRENT:
@@ -174,6 +192,10 @@ class Statistics:
         self.high_bytes = self.depth_bytes
         self.consumers_high = self.consumers
         self.consumers_total = self.consumers
+        self.blocked_total = self.blocked
+        self.blocked_us = 0
+        if self.meter is not None:
+            self.meter.reset_times()
 
     def slots(self) -> dict[str, tuple[int, int]]:
         """(messages, bytes) in each slot, by name."""
@@ -200,6 +222,11 @@ class Statistics:
             "messages_received": self.received,
             "bytes_received": self.received_bytes,
             "messages_consumed": self.consumed,
+            "blocked_sends": self.blocked,
+            "blocked_sends_total": self.blocked_total,
+            "blocked_send_us": self.blocked_us,
+            "messages_threshold_us": self.meter.messages_threshold_us() if self.meter is not None else 0,
+            "bytes_threshold_us": self.meter.bytes_threshold_us() if self.meter is not None else 0,
             "consumers": self.consumers,
             "consumers_high": self.consumers_high,
             "consumers_total": self.consumers_total,

@@ -47,7 +47,7 @@ class Subscription:
         self.durable = not definition.temporary
         self.shared = definition.shared
         self.no_local = definition.no_local
-        self.member = int(queue_id).to_bytes(4, "little")
+        self.member = queue_id.to_bytes(4, "little")
         """Its queue's id as the details of routing sets have it."""
         self.routed = False
         """Whether messages still come to it."""

@@ -8,7 +8,9 @@ from postroom.model import numbers as n
 
 if TYPE_CHECKING:
     from postroom.manager.consumer import Consumer
+    from postroom.manager.effects import Sink
     from postroom.manager.entry import Entry
+    from postroom.manager.waiting import BlockedSend
 
 
 @final
@@ -38,6 +40,10 @@ class Transaction:
         self.begun_us: i64 = begun_us
         self.puts: list[Entry] = []
         self.receipts: list[Receipt] = []
+        self.blocked: list[BlockedSend] = []
+        """Its sends that wait for room: it can't be committed before they have been answered."""
+        self.discharger: Sink | None = None
+        """Who wants to discharge it as soon as none waits."""
         self.recorded = False
         self.decided = False
         self.failed = ""

@@ -10,7 +10,7 @@ from postroom.manager.consumer import Consumer, Producer
 from postroom.manager.core import Core
 from postroom.manager.deadletter import dead_letter
 from postroom.manager.entry import Entry
-from postroom.manager.errors import LimitExceeded, TransactionRolledBack, TransactionUnknown
+from postroom.manager.errors import LimitExceeded, NotAllowed, TransactionRolledBack, TransactionUnknown
 from postroom.manager.memory import admit
 from postroom.manager.placing import add_committed, ended
 from postroom.manager.putting import due_of, new_entry
@@ -22,6 +22,7 @@ from postroom.manager.statistics import UNCOMMITTED_PUT
 from postroom.manager.transaction import Receipt, Transaction
 from postroom.manager.transitions import decide, step
 from postroom.manager.upload import Upload
+from postroom.manager.waiting import refuse_transacted
 from postroom.model import numbers as n
 from postroom.model.codes import Outcome
 from postroom.model.message import MessageHead
@@ -120,11 +121,14 @@ def dispose(
 
 
 def commit(core: Core, transaction: Transaction) -> None:
-    """Decide for it, by one record; raises TransactionRolledBack (having rolled back) or
-    TransactionUnknown."""
+    """Decide for it, by one record; raises TransactionRolledBack (having rolled back), TransactionUnknown, or
+    NotAllowed while sends of it wait for room."""
     if transaction.failed and not transaction.decided:
         rollback(core, transaction)
     check_open(transaction)
+    if transaction.blocked:
+        count = len(transaction.blocked)
+        raise NotAllowed(f"transaction {transaction.id} has {count} sends that wait for room")
     _close(core, transaction)
     groups = _groups_of_puts(core, transaction.puts)
     taken = [receipt.entry for receipt in transaction.receipts if receipt.event == n.EVENT_CONFIRM]
@@ -147,6 +151,8 @@ def rollback(core: Core, transaction: Transaction) -> None:
     receiver."""
     if transaction.decided:
         return
+    if transaction.blocked:
+        refuse_transacted(core, transaction)
     _close(core, transaction)
     groups = _groups(transaction.puts, n.PUT_UNCONFIRMED, n.DELETED, _ROLLED_BACK)
     if groups:

@@ -43,6 +43,12 @@ def add_chunk(core: Core, upload: Upload, data: bytes) -> None:
 
 def abort(core: Core, upload: Upload) -> None:
     """The body will not be finished: its chunks are dead."""
-    if not upload.over and upload.chunks:
-        core.ledger.abort_upload(upload.chunks[0])
+    if not upload.over:
+        drop(core, upload)
     upload.over = True
+
+
+def drop(core: Core, upload: Upload) -> None:
+    """No entry will have this body."""
+    if upload.chunks:
+        core.ledger.abort_upload(upload.chunks[0])

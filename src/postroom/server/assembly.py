@@ -8,6 +8,7 @@ import msgspec
 from postroom.manager.errors import ManagerError
 from postroom.manager.manager import QueueManager
 from postroom.manager.options import ManagerOptions, QueueDefinition
+from postroom.manager.quota import QuotaDefinition
 from postroom.server.config import Config, QueueConfig
 from postroom.server.exits import Exit, StartError
 
@@ -18,11 +19,24 @@ SUSPEND_SLACK_S: Final = 60
 def manager_options(config: Config) -> ManagerOptions:
     """The queue manager's bounds as the configuration has them."""
     auto, limits = config.auto_create, config.limits
+    sending, flow = config.sending, config.flow_control
     return ManagerOptions(
         auto_create=auto.enabled,
         max_auto_created_queues=auto.max_queues,
         auto_created_idle_ms=auto.idle_s * 1000,
         max_message_bytes=limits.max_message_bytes,
+        quota_messages=sending.max_messages,
+        quota_bytes=sending.max_bytes,
+        quota_policy=sending.quota_policy,
+        send_timeout_ms=sending.send_timeout_ms,
+        max_send_timeout_ms=sending.max_send_timeout_ms,
+        max_blocked_bytes=sending.max_blocked_bytes,
+        max_blocked_bytes_per_link=sending.max_blocked_bytes_per_link,
+        flow_control=flow.enabled,
+        flow_maximum=flow.maximum,
+        flow_minimum=flow.minimum,
+        flow_interval_s=flow.interval_s,
+        flow_steps=flow.steps,
         max_suspended_links=limits.suspended_links,
         max_suspend_ms=(limits.suspended_timeout_s + SUSPEND_SLACK_S) * 1000,
     )
@@ -33,8 +47,25 @@ def queue_definition(queue: QueueConfig) -> QueueDefinition:
     return QueueDefinition(**msgspec.structs.asdict(queue))
 
 
+def define_quotas(config: Config, manager: QueueManager, now_us: int) -> None:
+    """Make the quotas of the configuration; those that exist take its settings. Raises `StartError`."""
+    for quota in config.quota:
+        definition = QuotaDefinition(**msgspec.structs.asdict(quota))
+        try:
+            if quota.name in manager.quotas:
+                manager.update_quota(definition, now_us)
+            else:
+                manager.create_quota(definition, now_us)
+        except ManagerError as error:
+            raise StartError(Exit.CONFIGURATION, f"quota {quota.name!r}: {error.description}") from error
+
+
 def define_queues(config: Config, manager: QueueManager, now_us: int) -> None:
-    """Make the queues of the configuration; those that exist take its settings. Raises `StartError`."""
+    """Make the quotas and queues of the configuration; those that exist take its settings.
+
+    Raises `StartError`.
+    """
+    define_quotas(config, manager, now_us)
     for queue in config.queue:
         definition = queue_definition(queue)
         try:

@@ -1,5 +1,6 @@
 """The base of everything that hangs on a link: what the connection and the broker may ask of it."""
 
+import logging
 from typing import TYPE_CHECKING
 
 from postroom.amqp.delivery import Delivery as WireDelivery
@@ -7,7 +8,8 @@ from postroom.amqp.events import TransferReceived
 from postroom.amqp.link import Link
 from postroom.amqp.outcomes import DeliveryState
 from postroom.amqp.termini import EXPIRY_SESSION_END
-from postroom.manager.effects import Delivery, Sink
+from postroom.manager.effects import PRESETTLED, Delivery, Sink
+from postroom.server.logs import log
 
 if TYPE_CHECKING:
     from postroom.server.binding import ConnectionBinding
@@ -68,8 +70,14 @@ class BoundLink(Sink):
         raise NotImplementedError
 
     def rejected(self, token: int, condition: str, description: str) -> None:
-        """The message ``token`` was refused."""
-        raise NotImplementedError
+        """The message ``token`` was refused; PRESETTLED: one that wants no answer."""
+        if token != PRESETTLED:
+            raise NotImplementedError
+        link = self.attached_link.name
+        log(logging.WARNING, "presettled-message-refused", link=link, reason=description)
+
+    def unblocked(self, now_us: int) -> None:
+        """None of the sends that this link has, or waits for, is blocked any more."""
 
     def deliver(self, delivery: Delivery, now_us: int) -> None:
         """Send this entry."""

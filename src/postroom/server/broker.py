@@ -23,6 +23,7 @@ from postroom.server.config import Config
 from postroom.server.dynamic import DynamicNodes
 from postroom.server.logs import log
 from postroom.server.management import Management
+from postroom.server.pacing import Pacing
 from postroom.server.registry import Registry
 from postroom.server.releasing import release
 
@@ -85,6 +86,7 @@ class Broker:
         self.registry: Final = Registry(config.limits)
         self.dynamic: Final = DynamicNodes(manager, new_name, self._links_of)
         self.management: Final = Management(self)
+        self.pacing: Final = Pacing()
         self.connections: Final[dict[ConnectionBinding, None]] = {}
         """In the order in which they came."""
         self.touched: Final[dict[ConnectionBinding, None]] = {}
@@ -156,13 +158,14 @@ class Broker:
         """What is due by now: the queue manager's timers, suspended links that run out."""
         self.manager.on_time(now_us)
         self.registry.on_time(now_us)
+        self.pacing.on_time(now_us)
         self.dynamic.on_time(now_us)
 
     def next_deadline_us(self) -> int:
         """When `on_time` wants to be called, wall clock; 0 never."""
         manager, registry = self.manager.next_deadline_us(), self.registry.next_deadline_us()
-        deadlines = [due for due in (manager, registry, self.ledger.leases.next_expiry_us()) if due]
-        return min(deadlines, default=0)
+        leases, pacing = self.ledger.leases.next_expiry_us(), self.pacing.next_deadline_us()
+        return min((due for due in (manager, registry, leases, pacing) if due), default=0)
 
     def fetched(self, fetch: Fetch, bodies: list[bytes], now_us: int) -> None:
         """The bodies that ``fetch`` asked for."""

@@ -9,7 +9,11 @@ from pathlib import Path
 from typing import Annotated, Final, Literal
 
 from msgspec import Meta, Struct, field
+from msgspec.structs import asdict
 
+from postroom.manager.errors import DefinitionInvalid, ManagerError
+from postroom.manager.options import QueueDefinition
+from postroom.manager.quota import QuotaDefinition
 from postroom.server.passwords import PasswordHashError, parse_hash
 
 DEFAULT_PORT: Final = 5672
@@ -21,6 +25,7 @@ RESERVED_PREFIXES: Final = ("$", "postroom.")
 Positive = Annotated[int, Meta(ge=1)]
 NotNegative = Annotated[int, Meta(ge=0)]
 Name = Annotated[str, Meta(min_length=1, max_length=255)]
+Policy = Literal["fifo", "preemptive"]
 Limit = Annotated[int, Meta(ge=-1)]
 
 
@@ -170,8 +175,26 @@ class QueueConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """With exclusive access: whether others may attach and wait; otherwise they are refused."""
     max_consumers: Positive = 1000
     max_messages: Limit = -1
-    """Held at most, in flight included; -1 no limit."""
+    """A quota of its own: held at most, in flight included; -1 no limit."""
     max_bytes: Limit = -1
+    quota_policy: Policy = "fifo"
+    quota: str = ""
+    """The quota resource that it is under; empty, and no limits of its own: the broker's quota."""
+    messages_high: Limit = -1
+    """Above it senders are slowed down, until there are fewer than messages_low; -1 off."""
+    messages_low: Limit = -1
+    bytes_high: Limit = -1
+    bytes_low: Limit = -1
+    time_to_deliver_ms: Limit = -1
+    """Messages can be received so long after their arrival, whatever their sender says; -1 as he says."""
+    delivery_schedule: str = ""
+    """Or from the next moment of this schedule on."""
+    ttl_override_ms: Limit = -1
+    priority_override: Annotated[int, Meta(ge=-1, le=9)] = -1
+    delivery_mode_override: Literal["", "persistent", "non-persistent"] = ""
+    persistent: bool = True
+    """Whether it has a store; without one it takes no persistent messages."""
+    allow_persistent_downgrade: bool = False
     max_message_bytes: Limit = -1
     max_ttl_ms: Limit = -1
     """A message expires at the latest so long after its arrival."""
@@ -189,6 +212,66 @@ class QueueConfig(Struct, frozen=True, forbid_unknown_fields=True):
         if is_reserved(self.name):
             prefixes = " or ".join(RESERVED_PREFIXES)
             raise PlacedError(("name",), f"{self.name!r} is reserved: names may not begin with {prefixes}")
+        _check(QueueDefinition(**asdict(self)))
+
+
+class QuotaConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """One quota that is made at the start unless it exists; one that exists takes these settings."""
+
+    name: Name
+    messages_maximum: Limit = -1
+    """-1 no limit, 0 nothing may be stored."""
+    bytes_maximum: Limit = -1
+    policy: Policy = "fifo"
+    """"fifo": sends that wait go in in their order; "preemptive": whichever fits."""
+    shared: bool = True
+    """One pool for all queues that name it; otherwise one of this size for each."""
+
+    def __post_init__(self) -> None:
+        _check(QuotaDefinition(**asdict(self)))
+
+
+def _check(definition: QueueDefinition | QuotaDefinition) -> None:
+    try:
+        definition.check()
+    except DefinitionInvalid as error:
+        raise PlacedError((error.key,) if error.key else (), error.description) from error
+    except ManagerError as error:
+        raise PlacedError((), error.description) from error
+
+
+class SendingConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """The broker's quota, and sends that wait for room."""
+
+    max_messages: Limit = -1
+    """Held at most by all queues that are under no other quota; -1 no limit."""
+    max_bytes: Limit = -1
+    quota_policy: Policy = "fifo"
+    send_timeout_ms: NotNegative = 10
+    """How long a send waits for room where its link doesn't say; 0 not at all."""
+    max_send_timeout_ms: NotNegative = 60_000
+    """The longest that a link may ask for."""
+    max_blocked_bytes: NotNegative = 128 << 20
+    """Sends that wait for room, all links; one more is refused at once."""
+    max_blocked_bytes_per_link: NotNegative = 8 << 20
+
+
+class FlowControlConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """How senders to a queue above its threshold are slowed down."""
+
+    enabled: bool = True
+    maximum: Positive = 500
+    """Messages a second with which a sender begins."""
+    minimum: Positive = 50
+    """Messages a second to which it comes down."""
+    interval_s: Positive = 60
+    """In this time."""
+    steps: Annotated[int, Meta(ge=1, le=1000)] = 10
+    """In so many steps."""
+
+    def __post_init__(self) -> None:
+        if self.minimum > self.maximum:
+            raise PlacedError(("minimum",), f"{self.minimum} is above the maximum ({self.maximum})")
 
 
 class Config(Struct, frozen=True, forbid_unknown_fields=True):
@@ -204,13 +287,17 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     auto_create: AutoCreateConfig = AutoCreateConfig()
     ledger: LedgerConfig = LedgerConfig()
     log: LogConfig = LogConfig()
+    sending: SendingConfig = SendingConfig()
+    flow_control: FlowControlConfig = FlowControlConfig()
+    quota: list[QuotaConfig] = []
     queue: list[QueueConfig] = []
 
     def __post_init__(self) -> None:
         if not self.listen:
             raise PlacedError(("listen",), "is empty: give at least one address")
         _check_users(self.users)
-        _check_queue_names(self.queue)
+        _check_names("queue", [queue.name for queue in self.queue])
+        _check_names("quota", [quota.name for quota in self.quota])
 
     @property
     def data_folder(self) -> Path:
@@ -225,9 +312,9 @@ def _check_users(users: dict[str, str]) -> None:
             raise PlacedError(("users", name), str(error)) from error
 
 
-def _check_queue_names(queues: list[QueueConfig]) -> None:
+def _check_names(table: str, names: list[str]) -> None:
     seen: set[str] = set()
-    for index, queue in enumerate(queues):
-        if queue.name in seen:
-            raise PlacedError(("queue", index, "name"), f"queue {queue.name!r} is defined twice")
-        seen.add(queue.name)
+    for index, name in enumerate(names):
+        if name in seen:
+            raise PlacedError((table, index, "name"), f"{table} {name!r} is defined twice")
+        seen.add(name)

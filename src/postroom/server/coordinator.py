@@ -45,6 +45,8 @@ class CoordinatorLink(BoundLink):
         self._may_reject: Final = _may_reject(attach.source)
         self._declared: Final[set[bytes]] = set()
         self._parts: list[bytes] = []
+        self._postponed: list[tuple[Discharge, int]] = []
+        """Discharges (with their delivery ids) whose transaction has sends that wait for room."""
 
     def confirmed(self, now_us: int) -> None:
         self.link.flow(COORDINATOR_CREDIT)
@@ -86,6 +88,11 @@ class CoordinatorLink(BoundLink):
         transaction = self.binding.transactions.get(txn_id) if txn_id in self._declared else None
         if transaction is None:
             raise AmqpError(TRANSACTION_UNKNOWN_ID, f"there is no transaction {txn_id.hex()} on this link")
+        if transaction.blocked and not discharge.fail:
+            # Sends of it wait for room: they are answered first, as if the sender had waited for each.
+            transaction.discharger = self
+            self._postponed.append((discharge, delivery_id))
+            return
         del self.binding.transactions[txn_id]
         self._declared.discard(txn_id)
         manager, binding = self.binding.broker.manager, self.binding
@@ -99,6 +106,14 @@ class CoordinatorLink(BoundLink):
         finally:
             binding.broker.after_durable(binding, lambda _: binding.decide_retired(transaction, committed))
         binding.broker.after_durable(binding, lambda _: self._answer(delivery_id, ACCEPTED))
+
+    def unblocked(self, now_us: int) -> None:
+        postponed, self._postponed = self._postponed, []
+        for discharge, delivery_id in postponed:
+            try:
+                self._discharge(discharge, delivery_id, now_us)
+            except (AmqpError, ManagerError) as error:
+                self._fail(delivery_id, error, now_us)
 
     def _fail(self, delivery_id: int, error: AmqpError | ManagerError, now_us: int) -> None:
         """Rejected where the client knows that outcome, else the link is detached (section 4.3)."""
@@ -122,6 +137,7 @@ class CoordinatorLink(BoundLink):
         self.binding.touch()
 
     def close(self, lost: bool, now_us: int) -> None:
+        self._postponed.clear()
         for txn_id in self._declared:
             transaction = self.binding.transactions.pop(txn_id, None)
             if transaction is not None:

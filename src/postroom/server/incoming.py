@@ -2,10 +2,10 @@
 names.
 
 Credit comes back only with the answer, so a sender is as far ahead of the disk as
-`LimitsConfig.link_credit` says. Bodies over `CHUNK_BODY_BYTES` go to the ledger while they arrive.
+`LimitsConfig.link_credit` says. While a send of the link waits for room it gets none; a sender that is slowed
+down gets it at its pace. Bodies over `CHUNK_BODY_BYTES` go to the ledger while they arrive.
 """
 
-import logging
 from typing import TYPE_CHECKING, Final
 
 from postroom.amqp.composite import Error
@@ -30,21 +30,44 @@ from postroom.ledger.records import CHUNK_BODY_BYTES
 from postroom.manager.consumer import Producer
 from postroom.manager.effects import PRESETTLED
 from postroom.manager.errors import ManagerError
+from postroom.manager.pace import Pace
 from postroom.manager.queue import Queue
 from postroom.model.message import MessageHead
 from postroom.server.bound import BoundLink
 from postroom.server.config import is_reserved
-from postroom.server.logs import log
 
 if TYPE_CHECKING:
     from postroom.manager.transaction import Transaction
     from postroom.manager.upload import Upload
     from postroom.server.binding import ConnectionBinding
 
+SEND_TIMEOUT_PROPERTY: Final = "x-opt-send-timeout"
+"""Link property (ms): how long a send waits for room; 0 not at all."""
 MAX_HEAD_BYTES: Final = 1 << 20
 """Header, annotations, properties and application properties of a message that is streamed; more is
 refused.
 """
+
+
+def send_timeout_ms(attach: Attach) -> int:
+    """How long a send on this link is to wait for room: its property, or −1 for the broker's default.
+
+    Raises `AmqpError` for one that is no number of milliseconds.
+    """
+    value = (attach.properties or {}).get(SEND_TIMEOUT_PROPERTY, -1)
+    if isinstance(value, bool) or not isinstance(value, int) or value < -1:
+        raise AmqpError(
+            INVALID_FIELD, f"link property {SEND_TIMEOUT_PROPERTY} is {value!r}, must be ms, or -1"
+        )
+    return value
+
+
+def slows_down(queue: Queue | None) -> bool:
+    """Whether ``queue`` is above a threshold."""
+    if queue is None:
+        return False
+    meter = queue.statistics.meter
+    return meter is not None and meter.armed
 
 
 class Arriving:
@@ -86,8 +109,12 @@ class IncomingLink(BoundLink):
         self._broker = binding.broker
         self._manager = binding.broker.manager
         self._producer: Producer | None = self._manager.open_producer(
-            link.name, binding.container_id, binding.user
+            link.name, binding.container_id, binding.user, send_timeout_ms(attach)
         )
+        self._last_queue = queue
+        """Where the last message went: by what it is slowed down."""
+        self._pace: Pace | None = None
+        """Its pace while it is slowed down."""
         self._credit_limit = binding.broker.config.limits.link_credit
         self._unanswered = 0
         self._arriving: Arriving | None = None
@@ -117,10 +144,51 @@ class IncomingLink(BoundLink):
 
     def grant(self) -> None:
         """Credit up to the limit, less what has no answer yet; said only when it is worth a frame."""
-        if self.link.attached:
-            credit = self._credit_limit - self._unanswered
-            if credit - self.link.credit >= (self._credit_limit + 1) // 2:
-                self.link.flow(credit)
+        if self.blocked > 0 or not self.link.attached:
+            return
+        if self._pace is not None or slows_down(self._last_queue):
+            self._keep_pace()
+            return
+        credit = self._credit_limit - self._unanswered
+        if credit - self.link.credit >= (self._credit_limit + 1) // 2:
+            self.link.flow(credit)
+            self.binding.touch()
+
+    def unblocked(self, now_us: int) -> None:
+        self.grant()
+
+    def _take_credit_back(self) -> None:
+        """A send waits for room. What is under way may still come, and waits behind it."""
+        if self.link.attached and self.link.credit > 0:
+            self.link.flow(0)
+            self.binding.touch()
+
+    # Flow control.
+
+    def _keep_pace(self) -> None:
+        """Slowed down: credit comes with the ticks, and what there is too much of is taken back now."""
+        if self._pace is None:
+            options = self._manager.options
+            if not options.flow_control:
+                return
+            self._pace = Pace(options, self._manager.core.now_us)
+            self._broker.pacing.begin(self, self._manager.core.now_us)
+            self.tick(self._manager.core.now_us)
+
+    def tick(self, now_us: int) -> None:
+        """Some time has passed for a sender that is slowed down."""
+        pace = self._pace
+        if pace is None:
+            return
+        more = pace.advance(now_us, slows_down(self._last_queue))
+        if pace.over:
+            self._pace = None
+            self._broker.pacing.end(self)
+            self.grant()
+        elif self.blocked == 0 and self.link.attached:
+            credit = min(self.link.credit + more, pace.burst, self._credit_limit - self._unanswered)
+            if credit != self.link.credit:
+                self.link.flow(max(credit, 0))
                 self.binding.touch()
 
     # Messages.
@@ -154,6 +222,8 @@ class IncomingLink(BoundLink):
             transaction = None if event.state is None else self._transaction(event.state, token)
             body = payload[head.bare_offset :]
             self._manager.put(producer, queue, head, body, self, token, now_us, transaction)
+            if self.blocked > 0:
+                self._take_credit_back()
         except (AmqpError, ManagerError) as error:
             self._refuse(token, error.condition, error.description)
 
@@ -180,6 +250,7 @@ class IncomingLink(BoundLink):
         queue = self._manager.queues.get(address)
         if queue is None:
             raise AmqpError(NOT_FOUND, f"there is no queue {address!r}, the message's `to`")
+        self._last_queue = queue
         return queue
 
     def _transaction(self, state: DeliveryState, token: int) -> "Transaction | None":
@@ -257,6 +328,8 @@ class IncomingLink(BoundLink):
             try:
                 transaction = self._transaction(event.state, token) if event.state is not None else None
                 self._manager.finish_upload(upload, queue, head, self, token, now_us, transaction)
+                if self.blocked > 0:
+                    self._take_credit_back()
             except (AmqpError, ManagerError) as error:
                 self._manager.abort_upload(upload)
                 self._refuse(token, error.condition, error.description)
@@ -287,6 +360,9 @@ class IncomingLink(BoundLink):
         self.grant()
 
     def rejected(self, token: int, condition: str, description: str) -> None:
+        if token == PRESETTLED:
+            super().rejected(token, condition, description)
+            return
         self._unanswered -= 1
         self._transaction_ids.pop(token, None)
         self._answer(token, token, Rejected(Error(condition, description)))
@@ -295,7 +371,7 @@ class IncomingLink(BoundLink):
     def _refuse(self, token: int, condition: str, description: str) -> None:
         """Refused before it came to the queue manager; answered in its turn, after those before it."""
         if token == PRESETTLED:
-            log(logging.WARNING, "presettled-message-refused", link=self.link.name, reason=description)
+            super().rejected(token, condition, description)
         else:
             self._broker.after_durable(self.binding, lambda _: self.rejected(token, condition, description))
 
@@ -329,6 +405,10 @@ class IncomingLink(BoundLink):
         if not self._suspended:
             self._suspended = True
             self._drop_arriving()
+            for token in self._manager.withdraw_sends(self._producer, now_us):
+                self._tags.pop(token, None)  # the client finds that it never came
+            self._broker.pacing.end(self)
+            self._pace = None
             self._outcomes = {tag: self._outcomes.get(tag) for tag in self._tags.values()}
         return True
 
@@ -378,6 +458,8 @@ class IncomingLink(BoundLink):
         self._drop_arriving()
         producer, self._producer = self._producer, None
         if producer is not None:
-            self._manager.close_producer(producer)
+            self._manager.close_producer(producer, now_us)
+            self._broker.pacing.end(self)
+            self._pace = None
         if self.address:
             self._broker.dynamic.link_closed(self.address, bool(self.dynamic), now_us)

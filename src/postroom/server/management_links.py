@@ -128,7 +128,7 @@ class RequestLink(BoundLink):
         return links[0] if links and reply_to in ("", MANAGEMENT_ADDRESS) else None
 
     def close(self, lost: bool, now_us: int) -> None:
-        self.binding.broker.manager.close_producer(self._producer)
+        self.binding.broker.manager.close_producer(self._producer, now_us)
 
 
 class ReplyLink(BoundLink):

@@ -3,8 +3,11 @@
 A defect of ours on one link ends that link's connection; everybody else gets what is theirs.
 """
 
-from postroom.manager.effects import Delivery, Effects, Rejected, Sink, TokenRange
+import logging
+
+from postroom.manager.effects import Crossed, Delivery, Effects, Rejected, Sink, TokenRange
 from postroom.server.bound import BoundLink
+from postroom.server.logs import log
 
 
 def release(effects: Effects, now_us: int) -> None:
@@ -15,12 +18,16 @@ def release(effects: Effects, now_us: int) -> None:
         _rejected(refusal)
     for run in effects.settled:
         _settled(run)
+    for sink in effects.unblocked:
+        _unblocked(sink, now_us)
     if effects.deliveries:
         _deliver(effects.deliveries, now_us)
     for consumer in effects.drained:
         _drained(consumer.sink)
     for detach in effects.detached:
         _ended(detach.consumer.sink, detach.condition, detach.description)
+    for crossed in effects.crossed:
+        _log_crossed(crossed)
 
 
 def bound_link(sink: Sink) -> BoundLink:
@@ -51,6 +58,25 @@ def _settled(run: TokenRange) -> None:
         bound.settled(run.first, run.last)
     except Exception:
         bound.binding.fail()
+
+
+def _unblocked(sink: Sink, now_us: int) -> None:
+    bound = bound_link(sink)
+    try:
+        bound.unblocked(now_us)
+    except Exception:
+        bound.binding.fail()
+
+
+def _log_crossed(crossed: Crossed) -> None:
+    log(
+        logging.WARNING if crossed.armed else logging.INFO,
+        "threshold-armed" if crossed.armed else "threshold-disarmed",
+        queue=crossed.queue,
+        what=crossed.what,
+        value=crossed.value,
+        threshold=crossed.threshold,
+    )
 
 
 def _deliver(deliveries: list[Delivery], now_us: int) -> None:

@@ -1,0 +1,170 @@
+"""Room for messages: what a quota allows, what is used of it, and the line of sends that wait for it.
+
+A pool belongs to one destination, to a shared quota, or to the broker; a destination is charged to exactly
+one. The charge follows the destinations' statistics, so that whatever is counted as current or pending
+occupies room.
+"""
+
+from collections import deque
+from typing import TYPE_CHECKING, Final, final
+
+from mypy_extensions import i64
+
+if TYPE_CHECKING:
+    from postroom.manager.waiting import BlockedSend
+
+NO_LIMIT: Final = -1
+STRETCH_SENDS: Final = 128
+
+
+@final
+class _Stretch:
+    """A run of the line, with the smallest size in it, so that a search can pass over it."""
+
+    def __init__(self) -> None:
+        self.sends: list[BlockedSend] = []
+        self.head: i64 = 0
+        """Those before it wait no longer."""
+        self.count: i64 = 0
+        """Those that still wait."""
+        self.min_bytes: i64 = 0
+        """Not larger than the smallest that waits."""
+
+
+@final
+class Line:
+    """Blocked sends in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._stretches: deque[_Stretch] = deque()
+        self.count: i64 = 0
+
+    def join(self, send: "BlockedSend") -> None:
+        """Stand at the end."""
+        if not self._stretches or len(self._stretches[-1].sends) >= STRETCH_SENDS:
+            self._stretches.append(_Stretch())
+        stretch = self._stretches[-1]
+        if stretch.count == 0 or send.size < stretch.min_bytes:
+            stretch.min_bytes = send.size
+        stretch.sends.append(send)
+        stretch.count += 1
+        send.stretch = stretch
+        self.count += 1
+
+    def leave(self, send: "BlockedSend") -> None:
+        """``send`` waits here no longer."""
+        stretch = send.stretch
+        if stretch is None:
+            return
+        send.stretch = None
+        stretch.count -= 1
+        self.count -= 1
+        while self._stretches and self._stretches[0].count == 0:
+            self._stretches.popleft()
+
+    def first(self) -> "BlockedSend | None":
+        """The one that came first."""
+        if not self._stretches:
+            return None
+        stretch = self._stretches[0]
+        while stretch.sends[stretch.head].stretch is not stretch:
+            stretch.head += 1
+        return stretch.sends[stretch.head]
+
+    def first_that_fits(self, room_bytes: i64) -> "BlockedSend | None":
+        """In order, the first not larger than that whose turn it is on its own link."""
+        for stretch in self._stretches:
+            if stretch.count > 0 and stretch.min_bytes <= room_bytes:
+                found = _search(stretch, room_bytes)
+                if found is not None:
+                    return found
+        return None
+
+    def sends(self) -> "list[BlockedSend]":
+        """Everyone, in order."""
+        return [send for stretch in self._stretches for send in stretch.sends if send.stretch is stretch]
+
+
+def _search(stretch: _Stretch, room_bytes: i64) -> "BlockedSend | None":
+    """Also finds the smallest size anew."""
+    smallest: i64 = -1
+    for send in stretch.sends:
+        if send.stretch is not stretch:
+            continue
+        if send.size <= room_bytes and send.is_next():
+            return send
+        if smallest < 0 or send.size < smallest:
+            smallest = send.size
+    stretch.min_bytes = smallest
+    return None
+
+
+@final
+class Pool:
+    """What one quota allows and what is used of it. Limits of −1 are off."""
+
+    def __init__(self, what: str, changed: "list[Pool]") -> None:
+        """``what`` names it in refusals; ``changed`` collects the pools in which sends wait and room came."""
+        self.what = what
+        self.max_messages: i64 = NO_LIMIT
+        self.max_bytes: i64 = NO_LIMIT
+        self.preemptive = False
+        self.messages: i64 = 0
+        self.bytes: i64 = 0
+        self.line = Line()
+        self.marked = False
+        """Among ``changed``."""
+        self._changed = changed
+
+    def limit(self, max_messages: i64, max_bytes: i64, preemptive: bool) -> None:
+        """Set what is allowed. Nothing is evicted; those who wait are looked at again."""
+        self.max_messages = max_messages
+        self.max_bytes = max_bytes
+        self.preemptive = preemptive
+        self.mark()
+
+    def limited(self) -> bool:
+        return self.max_messages >= 0 or self.max_bytes >= 0
+
+    def fits(self, size: i64) -> bool:
+        """Whether there is room for one message of ``size`` bytes."""
+        if self.max_messages >= 0 and self.messages >= self.max_messages:
+            return False
+        return self.max_bytes < 0 or self.bytes + size <= self.max_bytes
+
+    def could_fit(self, size: i64) -> bool:
+        """Whether such a message fits when nothing else is stored."""
+        return self.max_messages != 0 and (self.max_bytes < 0 or size <= self.max_bytes)
+
+    def takes(self, size: i64) -> bool:
+        """Whether a send that comes now may go in: there is room, and nobody whom it would overtake."""
+        return self.fits(size) and (self.preemptive or self.line.count == 0)
+
+    def next_send(self) -> "BlockedSend | None":
+        """Who may go in now; None while there is no room for whoever's turn it is."""
+        if self.line.count == 0 or (self.max_messages >= 0 and self.messages >= self.max_messages):
+            return None
+        if self.preemptive:
+            room: i64 = self.max_bytes - self.bytes if self.max_bytes >= 0 else _UNBOUNDED
+            return self.line.first_that_fits(room)
+        head = self.line.first()
+        return head if head is not None and head.is_next() and self.fits(head.size) else None
+
+    def charge(self, count: i64, size: i64) -> None:
+        self.messages += count
+        self.bytes += size
+
+    def give_back(self, count: i64, size: i64) -> None:
+        self.messages -= count
+        self.bytes -= size
+        if self.line.count > 0:
+            self.mark()
+
+    def mark(self) -> None:
+        """Have those who wait looked at before the command ends."""
+        if not self.marked and self.line.count > 0:
+            self.marked = True
+            self._changed.append(self)
+
+
+_UNBOUNDED: Final = 0x7FFF_FFFF_FFFF_FFFF

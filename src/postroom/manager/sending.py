@@ -1,0 +1,179 @@
+"""The way of a send: refused, taken, or blocked until there is room.
+
+The quota of the destination decides between taking and blocking. First in, first out: a send that comes
+while others wait stands behind them, even if it would fit. Preemptive: whatever fits goes in. In both, sends
+of one link keep their order, as if the sender waited in each call.
+"""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from postroom.manager import dispatch, overrides, publishing, queues, topics, transactions, waiting
+from postroom.manager.consumer import Producer
+from postroom.manager.core import Core
+from postroom.manager.effects import Rejected, Sink
+from postroom.manager.entry import ENTRY_OVERHEAD_BYTES
+from postroom.manager.errors import ManagerError
+from postroom.manager.pool import Pool
+from postroom.manager.putting import NO_ROOM, lacking, no_room_text, refusal, store
+from postroom.manager.queue import Queue
+from postroom.manager.transaction import Transaction
+from postroom.manager.upload import Upload
+from postroom.manager.waiting import BlockedSend
+from postroom.model.message import MessageHead
+
+REFUSED: Final = 0
+TAKEN: Final = 1
+WAITS: Final = 2
+
+
+def send(
+    core: Core,
+    producer: Producer,
+    queue: Queue,
+    head: MessageHead,
+    body: bytes | None,
+    upload: Upload | None,
+    size: i64,
+    sink: Sink,
+    token: i64,
+    transaction: Transaction | None,
+) -> i64:
+    """Put a message, block it or refuse it; the answer is an effect."""
+    if queue.deleted:
+        queue = _made_again(core, queue)
+    if queue.overrides is not None:
+        overrides.apply(core, queue.overrides, head)
+    refused = _refusal(core, queue, size, head.durable)
+    if refused is None:
+        pool = _lacking(core, queue, size)
+        if pool is not None or producer.waiting is not None:
+            blocked = BlockedSend(
+                producer, queue, head, body, upload, size, sink, token, transaction, core.now_us
+            )
+            refused = _block(core, blocked, pool)
+            if refused is None:
+                return WAITS
+        else:
+            refused = _take(core, producer, queue, head, body, upload, transaction)
+    if refused is not None:
+        if transaction is not None and token < 0:
+            transaction.failed = "a pre-settled message in it was refused: " + refused[1]
+        core.effects.rejected.append(Rejected(sink, token, refused[0], refused[1]))
+        return REFUSED
+    if token >= 0:
+        core.effects.accept(sink, token)
+    if queue.ready or queue.browsers:
+        dispatch.dispatch(core, queue)
+    return TAKEN
+
+
+def _made_again(core: Core, queue: Queue) -> Queue:
+    """Another of the name of a queue or topic that was deleted; raises QueueNotFound, LimitExceeded."""
+    if queue.topic is not None:
+        return topics.find_or_create(core, queue.name)
+    return queues.find_or_create(core, queue.name)
+
+
+def _refusal(core: Core, queue: Queue, size: i64, durable: bool) -> tuple[str, str] | None:
+    """Why it can't be taken however long it waits: (condition, description)."""
+    if queue.topic is not None:
+        return None  # said by `publishing.publish`, which knows who would get it
+    return refusal(core, queue, size, durable)
+
+
+def _lacking(core: Core, queue: Queue, size: i64) -> Pool | None:
+    """Where there is no room for it now; None where there is."""
+    return lacking(core, queue, size)
+
+
+def _take(
+    core: Core,
+    producer: Producer,
+    queue: Queue,
+    head: MessageHead,
+    body: bytes | None,
+    upload: Upload | None,
+    transaction: Transaction | None,
+) -> tuple[str, str] | None:
+    """Store it; why not, as (condition, description)."""
+    try:
+        if queue.topic is not None:
+            return publishing.publish(core, producer, queue, head, body, upload, transaction)
+        if transaction is not None:
+            transactions.put(core, transaction, producer, queue, head, body, upload)
+        else:
+            store(core, producer, queue, head, body, upload)
+    except ManagerError as error:
+        return error.condition, error.description
+    return None
+
+
+def _block(core: Core, blocked: BlockedSend, pool: Pool | None) -> tuple[str, str] | None:
+    """Have it wait for ``pool``, or only for those before it on its link; else why it can't."""
+    refused = _not_to_wait(core, blocked, pool)
+    if refused is not None:
+        return refused
+    overrides.fix_times(core, blocked.head)
+    blocked.pool = pool if pool is not None else blocked.queue.pool
+    waiting.enter(core, blocked)
+    return None
+
+
+def _not_to_wait(core: Core, blocked: BlockedSend, pool: Pool | None) -> tuple[str, str] | None:
+    if blocked.producer.send_timeout_us == 0 and pool is not None:
+        return NO_ROOM, no_room_text(pool, blocked.size)
+    transaction = blocked.transaction
+    if transaction is not None and (transaction.decided or transaction.failed):
+        return waiting.ROLLED_BACK, f"transaction {transaction.id} can only be rolled back"
+    more = blocked.size + ENTRY_OVERHEAD_BYTES
+    options = core.options
+    if blocked.producer.blocked_bytes + more > options.max_blocked_bytes_per_link:
+        return NO_ROOM, (
+            f"the sends of this link that wait for room fill {options.max_blocked_bytes_per_link} bytes "
+            "(max_blocked_bytes_per_link): send it when they are answered"
+        )
+    if core.blocked_bytes + more > options.max_blocked_bytes:
+        return NO_ROOM, (
+            f"sends that wait for room fill the {options.max_blocked_bytes} bytes that the queue manager "
+            "has for them (max_blocked_bytes): send it later"
+        )
+    return None
+
+
+def let_in(core: Core) -> None:
+    """Take what waits and has room now, in the order that each pool's policy says."""
+    while core.changed_pools or core.unlimited_sends:
+        while core.unlimited_sends:
+            free = core.unlimited_sends.pop()
+            if free.waits and free.is_next():
+                _let_in(core, free)
+        if core.changed_pools:
+            pool = core.changed_pools.pop()
+            pool.marked = False
+            blocked = pool.next_send()
+            while blocked is not None:
+                _let_in(core, blocked)
+                blocked = pool.next_send()
+
+
+def _let_in(core: Core, blocked: BlockedSend) -> None:
+    """It has room, or nothing to wait for: take it."""
+    queue = blocked.queue
+    refused = _refusal(core, queue, blocked.size, blocked.head.durable)
+    if refused is not None:
+        waiting.refuse(core, blocked, refused[0], refused[1])
+        return
+    waiting.leave(core, blocked)
+    head, body, upload = blocked.head, blocked.body, blocked.upload
+    refused = _take(core, blocked.producer, queue, head, body, upload, blocked.transaction)
+    if refused is not None:
+        waiting.discard(core, blocked)
+        core.effects.rejected.append(Rejected(blocked.sink, blocked.token, refused[0], refused[1]))
+        return
+    blocked.body = None
+    if blocked.token >= 0:
+        core.effects.accept(blocked.sink, blocked.token)
+    if queue.ready or queue.browsers:
+        core.woken.append(queue)
