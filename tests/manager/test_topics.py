@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from postroom.amqp.sections import Data, Message
 from postroom.ledger.records import SET_BASE, RecordType
 from postroom.manager.consumer import Consumer
 from postroom.manager.entry import ENTRY_OVERHEAD_BYTES
@@ -17,6 +18,7 @@ from postroom.manager.errors import (
 )
 from postroom.manager.options import ManagerOptions, QueueDefinition
 from postroom.manager.queue import Queue
+from postroom.manager.quota import QuotaDefinition
 from postroom.manager.topics import Subscribing
 from tests.manager.world import TestSink, World, a_head
 
@@ -320,17 +322,63 @@ def test_unborn_messages_are_born_on_every_subscription(world: TopicWorld) -> No
     assert world.turn(500) == [b"later", b"later"]
 
 
-def test_a_full_subscription_refuses_the_publish_for_all(world: TopicWorld) -> None:
+def test_a_publish_waits_for_room_in_every_subscription(world: TopicWorld) -> None:
     topic = world.topic(max_messages=1)
     first = world.subscribe(name="a", durable=True)
-    world.put(topic)
+    world.put(topic, b"1")
     second = world.subscribe(name="b", durable=True)
+    producer = world.manager.open_producer("p", "c", "", 1000)
+    sink = TestSink()
+    token = world.put(topic, b"2", sink, producer=producer)
+    world.turn()
+    assert sink.accepted == sink.rejected == []
+    assert (first.statistics.depth, second.statistics.depth) == (1, 0)
+    consumer = world.consumer(first, 1)
+    world.turn()
+    world.accept(consumer, world.held(consumer)[0])
+    world.turn()
+    assert sink.accepted == [token]
+    assert (first.statistics.depth, second.statistics.depth) == (1, 1)
+    refused = TestSink()
+    token = world.put(topic, b"3", refused, producer=producer)
+    world.turn(2000)
+    assert [condition for _, condition, _ in refused.rejected] == ["amqp:resource-limit-exceeded"]
+    assert topic.statistics.received == 2
+
+
+def test_entries_of_one_publish_may_be_more_than_a_shared_quota_holds(world: TopicWorld) -> None:
+    quota = QuotaDefinition(name="small", messages_maximum=2)
+    world.manager.create_quota(quota, world.now_us)
+    topic = world.topic(quota="small")
+    queues = [world.subscribe(name=f"s{number}", durable=True) for number in range(3)]
     sink = TestSink()
     world.put(topic, sink=sink)
     world.turn()
-    assert [condition for _, condition, _ in sink.rejected] == ["amqp:resource-limit-exceeded"]
-    assert (first.statistics.depth, second.statistics.depth) == (1, 0)
-    assert topic.statistics.received == 1
+    assert "3 entries" in sink.rejected[0][2]
+    world.manager.unsubscribe(queues[0], world.now_us)
+    world.put(topic, sink=sink)
+    world.turn()
+    assert len(sink.accepted) == 1
+    assert [queue.statistics.depth for queue in queues] == [0, 1, 1]
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_selectors_choose_at_routing(world: TopicWorld, chunked: bool) -> None:
+    topic = world.topic()
+    plain = world.subscribe(name="all", durable=True)
+    urgent = world.subscribe(name="urgent", durable=True, selector="JMSPriority > 5 AND colour = 'red'")
+    for priority, colour in ((9, "red"), (9, "blue"), (4, "red")):
+        sections = Message(application_properties={"colour": colour}, body=Data([b"x" * 10])).encode()
+        if chunked:
+            upload = world.manager.begin_upload(world._producer)
+            world.manager.upload_chunk(upload, sections, world.now_us)
+            head = a_head(priority=priority)
+            world.manager.finish_upload(upload, topic, head, TestSink(), 7, world.now_us)
+        else:
+            world.put(topic, sections, priority=priority)
+    world.turn()
+    assert (plain.statistics.depth, urgent.statistics.depth) == (3, 1)
+    assert topic.statistics.received == 3
 
 
 def test_bodies_in_memory_are_counted_once(world: TopicWorld) -> None:

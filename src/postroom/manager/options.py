@@ -148,7 +148,9 @@ def check_name(name: str) -> None:
         raise NameNotAllowed("a queue must have a name")
     _check_text(name, MAX_NAME_BYTES)
     if SUBSCRIPTION_MARK in name:
-        raise NameNotAllowed(f"name {name!r}: {SUBSCRIPTION_MARK!r} is for subscriptions, made by subscribing")
+        raise NameNotAllowed(
+            f"name {name!r}: {SUBSCRIPTION_MARK!r} is for subscriptions, made by subscribing"
+        )
 
 
 def _check_text(name: str, max_bytes: int) -> None:
@@ -164,8 +166,8 @@ def check_topic_name(name: str) -> None:
     check_name(name)
     if is_pattern(name):
         raise NameNotAllowed(
-            f"{name!r} is a pattern of topics ({ONE_LEVEL!r} and {REST!r} are wildcards): it can be subscribed "
-            "to, but neither created nor published to"
+            f"{name!r} is a pattern of topics ({ONE_LEVEL!r} and {REST!r} are wildcards): it can be "
+            "subscribed to, but neither created nor published to"
         )
 
 
@@ -173,7 +175,9 @@ def check_pattern(pattern: str) -> None:
     """Raise NameNotAllowed unless ``pattern`` names a topic, or topics."""
     check_name(pattern)
     if REST in pattern.split(LEVEL_MARK)[:-1]:
-        raise NameNotAllowed(f"pattern {pattern!r}: {REST!r} stands for all levels that follow: make it the last")
+        raise NameNotAllowed(
+            f"pattern {pattern!r}: {REST!r} stands for all levels that follow: make it the last"
+        )
 
 
 def is_pattern(name: str) -> bool:

@@ -132,6 +132,18 @@ class Pool:
             return False
         return self.max_bytes < 0 or self.bytes + size <= self.max_bytes
 
+    def fits_many(self, count: i64, size: i64) -> bool:
+        """Whether there is room for ``count`` messages of ``size`` bytes each."""
+        if self.max_messages >= 0 and self.messages + count > self.max_messages:
+            return False
+        return self.max_bytes < 0 or self.bytes + size * count <= self.max_bytes
+
+    def could_fit_many(self, count: i64, size: i64) -> bool:
+        """Whether so many fit when nothing else is stored."""
+        if 0 <= self.max_messages < count:
+            return False
+        return self.max_bytes < 0 or size * count <= self.max_bytes
+
     def could_fit(self, size: i64) -> bool:
         """Whether such a message fits when nothing else is stored."""
         return self.max_messages != 0 and (self.max_bytes < 0 or size <= self.max_bytes)

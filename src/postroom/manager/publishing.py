@@ -10,6 +10,7 @@ from postroom.manager.core import Core
 from postroom.manager.entry import ENTRY_OVERHEAD_BYTES, Entry
 from postroom.manager.memory import admit, must_pack
 from postroom.manager.placing import add_new, watch_expiry
+from postroom.manager.pool import Pool
 from postroom.manager.putting import NO_ROOM, arrival, due_of, expiry_of, flags_of, refusal, upload_size
 from postroom.manager.queue import Queue
 from postroom.manager.returning import delay
@@ -38,9 +39,9 @@ def publish(
     `transactions.make_room`.
     """
     route = routing.route_of(core, node)
-    takers = routing.chosen(route, producer.container) if route.choosy else route.queues
+    takers = _takers(route, route.queues, producer, head, body, upload)
     size: i64 = len(body) if body is not None else upload_size(upload)
-    refused = _refusal(core, node, route, takers, size, head.durable)
+    refused = _refusal(core, node, takers, bool(route.limited), size, head.durable)
     if refused is not None:
         return refused
     if transaction is not None and takers:
@@ -54,22 +55,77 @@ def publish(
     return None
 
 
+def _takers(
+    route: Route,
+    queues: list[Queue],
+    producer: Producer,
+    head: MessageHead,
+    body: bytes | None,
+    upload: Upload | None,
+) -> list[Queue]:
+    """Of ``queues``, all or part of a route, those that want the message."""
+    if not route.choosy:
+        return queues
+    return routing.wanting(queues, routing.fields_of(head, body, upload), producer.container)
+
+
 def _refusal(
-    core: Core, node: Queue, route: Route, takers: list[Queue], size: i64, durable: bool
+    core: Core, node: Queue, takers: list[Queue], limited: bool, size: i64, durable: bool
 ) -> tuple[str, str] | None:
+    """Why it can't be taken however long it waits."""
     refused = refusal(core, node, size, durable)
     if refused is not None:
         return refused
-    for queue in route.limited:
-        refused = refusal(core, queue, size, durable)
-        if refused is not None and queue in takers:
-            return refused
-    if not durable and core.volatile_bytes + size + ENTRY_OVERHEAD_BYTES * len(takers) > core.max_volatile_bytes:
+    for pool, count in _charges(takers if limited else []).items():
+        if not pool.could_fit_many(count, size):
+            return NO_ROOM, (
+                f"{pool.what} has no room for {count} entries of {size} bytes, one for each subscription: at "
+                f"most {pool.max_messages} messages, {pool.max_bytes} bytes (−1: no limit)"
+            )
+    if (
+        not durable
+        and core.volatile_bytes + size + ENTRY_OVERHEAD_BYTES * len(takers) > core.max_volatile_bytes
+    ):
         return NO_ROOM, (
             f"non-persistent messages fill the {core.max_volatile_bytes} bytes that the queue manager has "
             "for them (max_volatile_bytes): send it persistent, or later"
         )
     return None
+
+
+def lacking(
+    core: Core,
+    producer: Producer,
+    node: Queue,
+    head: MessageHead,
+    body: bytes | None,
+    upload: Upload | None,
+    own: Pool | None,
+) -> Pool | None:
+    """The first pool without room for the entries that this publish makes in it; None: there is room.
+
+    In its ``own`` pool's line it stands already.
+    """
+    route = routing.route_of(core, node)
+    if not route.limited:
+        return None
+    size: i64 = len(body) if body is not None else upload_size(upload)
+    limited = _takers(route, route.limited, producer, head, body, upload)
+    for pool, count in _charges(limited).items():
+        waits = pool is not own and not pool.preemptive and pool.line.count > 0
+        if (waits or not pool.fits_many(count, size)) and pool.could_fit_many(count, size):
+            return pool
+    return None
+
+
+def _charges(queues: list[Queue]) -> dict[Pool, int]:
+    """How many entries one publish makes in each pool."""
+    found: dict[Pool, int] = {}
+    for queue in queues:
+        pool = queue.pool
+        if pool is not None:
+            found[pool] = found.get(pool, 0) + 1
+    return found
 
 
 def _record_unrouted(
@@ -149,6 +205,8 @@ def _publish_to(
     )
     publication.offset = core.ledger.last_body_offset
     for queue in takers:
+        if queue.ids is not None:
+            queue.ids.note(publication.serial, head)
         if transaction is not None:
             entry = publication.entry(queue)
             transactions.hold_put(core, transaction, entry)
@@ -162,7 +220,13 @@ class _Publication:
     """What all entries of one publish have in common."""
 
     def __init__(
-        self, core: Core, node: Queue, head: MessageHead, body: bytes | None, upload: Upload | None, due_us: i64
+        self,
+        core: Core,
+        node: Queue,
+        head: MessageHead,
+        body: bytes | None,
+        upload: Upload | None,
+        due_us: i64,
     ) -> None:
         self.body = body
         self.size: i64 = len(body) if body is not None else upload_size(upload)

@@ -57,8 +57,8 @@ def create(core: Core, definition: QueueDefinition) -> Queue:
     definition.check()
     if len(core.queues) + len(core.topics) >= core.options.max_queues:
         raise LimitExceeded(
-            f"{definition.kind} {definition.name!r} can't be created: {core.options.max_queues} queues, topics "
-            "and subscriptions are the limit (max_queues)"
+            f"{definition.kind} {definition.name!r} can't be created: {core.options.max_queues} queues, "
+            "topics and subscriptions are the limit (max_queues)"
         )
     quotas.check(core, definition)
     queue = _make(core, definition)

@@ -1,9 +1,12 @@
 """Which subscriptions a published message goes to."""
 
+from postroom.amqp.message_fields import MessageFields
 from postroom.manager.core import Core
 from postroom.manager.options import is_pattern
 from postroom.manager.queue import Queue
 from postroom.manager.topic import Route
+from postroom.manager.upload import Upload
+from postroom.model.message import MessageHead
 
 
 def enrol(core: Core, queue: Queue) -> None:
@@ -56,7 +59,7 @@ def _find(core: Core, node: Queue) -> Route:
     route = Route(queues, core.route_version)
     for queue in queues:
         subscription = queue.subscription
-        if subscription is not None and subscription.no_local:
+        if subscription is not None and subscription.choosy():
             route.choosy = True
         if queue.pool is not None:
             route.limited.append(queue)
@@ -77,12 +80,21 @@ def members_of(queues: list[Queue]) -> bytes:
     return b"".join(members)
 
 
-def chosen(route: Route, container: str) -> list[Queue]:
-    """Of a route, the subscriptions that want a message which ``container`` publishes."""
-    return [queue for queue in route.queues if _wants(queue, container)]
+def wanting(queues: list[Queue], fields: MessageFields, container: str) -> list[Queue]:
+    """Of ``queues``, the subscriptions that want a message which ``container`` publishes."""
+    return [queue for queue in queues if _wants(queue, fields, container)]
 
 
-def _wants(queue: Queue, container: str) -> bool:
+def _wants(queue: Queue, fields: MessageFields, container: str) -> bool:
     subscription = queue.subscription
     assert subscription is not None
-    return not (subscription.no_local and subscription.client == container)
+    if subscription.no_local and subscription.client == container:
+        return False
+    selector = subscription.selector
+    return selector is None or selector.matches(fields)
+
+
+def fields_of(head: MessageHead, body: bytes | None, upload: Upload | None) -> MessageFields:
+    """What selectors see of a message that is being published."""
+    sections = upload.opening if upload is not None else body
+    return MessageFields(head.priority, head.durable, 0, sections or b"", None)

@@ -41,7 +41,7 @@ class RoutingSets:
         return len(self._by_members)
 
     def find(self, members: bytes) -> RoutingSet:
-        """The set of these members (queue ids as in `RoutingSet.members`), defined now if it isn't in force."""
+        """The set of these members (queue ids as in `RoutingSet.members`), defined if it isn't in force."""
         found = self._by_members.pop(members, None)
         if found is None:
             found = RoutingSet(self.next_id, members)

@@ -47,7 +47,7 @@ def send(
         overrides.apply(core, queue.overrides, head)
     refused = _refusal(core, queue, size, head.durable)
     if refused is None:
-        pool = _lacking(core, queue, size)
+        pool = _lacking(core, producer, queue, head, body, upload, size, None)
         if pool is not None or producer.waiting is not None:
             blocked = BlockedSend(
                 producer, queue, head, body, upload, size, sink, token, transaction, core.now_us
@@ -83,8 +83,19 @@ def _refusal(core: Core, queue: Queue, size: i64, durable: bool) -> tuple[str, s
     return refusal(core, queue, size, durable)
 
 
-def _lacking(core: Core, queue: Queue, size: i64) -> Pool | None:
-    """Where there is no room for it now; None where there is."""
+def _lacking(
+    core: Core,
+    producer: Producer,
+    queue: Queue,
+    head: MessageHead,
+    body: bytes | None,
+    upload: Upload | None,
+    size: i64,
+    own: Pool | None,
+) -> Pool | None:
+    """Where there is no room for it now, ``own`` being the pool that it waits for; None where there is."""
+    if queue.topic is not None:
+        return publishing.lacking(core, producer, queue, head, body, upload, own)
     return lacking(core, queue, size)
 
 
@@ -153,27 +164,32 @@ def let_in(core: Core) -> None:
             pool = core.changed_pools.pop()
             pool.marked = False
             blocked = pool.next_send()
-            while blocked is not None:
-                _let_in(core, blocked)
+            while blocked is not None and _let_in(core, blocked):
                 blocked = pool.next_send()
 
 
-def _let_in(core: Core, blocked: BlockedSend) -> None:
-    """It has room, or nothing to wait for: take it."""
+def _let_in(core: Core, blocked: BlockedSend) -> bool:
+    """It has room, or nothing to wait for: take it. False: it goes on waiting, where it was."""
     queue = blocked.queue
+    if queue.topic is not None:
+        producer, own = blocked.producer, blocked.pool
+        lacks = publishing.lacking(core, producer, queue, blocked.head, blocked.body, blocked.upload, own)
+        if lacks is not None:
+            return waiting.change_pool(blocked, lacks)
     refused = _refusal(core, queue, blocked.size, blocked.head.durable)
     if refused is not None:
         waiting.refuse(core, blocked, refused[0], refused[1])
-        return
+        return True
     waiting.leave(core, blocked)
     head, body, upload = blocked.head, blocked.body, blocked.upload
     refused = _take(core, blocked.producer, queue, head, body, upload, blocked.transaction)
     if refused is not None:
         waiting.discard(core, blocked)
         core.effects.rejected.append(Rejected(blocked.sink, blocked.token, refused[0], refused[1]))
-        return
+        return True
     blocked.body = None
     if blocked.token >= 0:
         core.effects.accept(blocked.sink, blocked.token)
     if queue.ready or queue.browsers:
         core.woken.append(queue)
+    return True

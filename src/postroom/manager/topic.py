@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64
 
+from postroom.model.selector import Selector, parse
+
 if TYPE_CHECKING:
     from postroom.manager.options import QueueDefinition
     from postroom.manager.queue import Queue
@@ -47,10 +49,15 @@ class Subscription:
         self.durable = not definition.temporary
         self.shared = definition.shared
         self.no_local = definition.no_local
-        self.member = queue_id.to_bytes(4, "little")
+        self.selector: Selector | None = parse(definition.selector) if definition.selector else None
+        self.member = int(queue_id).to_bytes(4, "little")
         """Its queue's id as the details of routing sets have it."""
         self.routed = False
         """Whether messages still come to it."""
+
+    def choosy(self) -> bool:
+        """Whether it takes only part of what is published."""
+        return self.no_local or self.selector is not None
 
     def key(self) -> tuple[str, str, bool]:
         """What tells subscriptions apart: client, name, and whether it is durable."""

@@ -70,8 +70,8 @@ def find_or_create(core: Core, name: str) -> Queue:
         raise NameNotAllowed(f"{name!r}: names beginning with {RESERVED_PREFIX!r} belong to the broker")
     if core.auto_created >= core.options.max_auto_created_queues:
         raise LimitExceeded(
-            f"topic {name!r} can't be created: {core.auto_created} auto-created queues and topics are the limit "
-            "(max_auto_created_queues); delete some or create the topic explicitly"
+            f"topic {name!r} can't be created: {core.auto_created} auto-created queues and topics are the "
+            "limit (max_auto_created_queues); delete some or create the topic explicitly"
         )
     definition = replace(core.options.queue_defaults, name=name, kind=KIND_TOPIC, auto_created=True)
     return queues.create(core, definition)
@@ -98,7 +98,8 @@ def delete(core: Core, node: Queue, if_unused: bool) -> int:
 def _check_not_held(queue: Queue) -> None:
     if queue.held:
         raise QueueInUse(
-            f"subscription {queue.name!r} has {len(queue.held)} messages held by transactions: decide those first"
+            f"subscription {queue.name!r} has {len(queue.held)} messages held by transactions: "
+            "decide those first"
         )
 
 
@@ -132,7 +133,8 @@ def _same(existing: Queue, wanted: Subscribing) -> bool:
     if known.shared != wanted.shared:
         kinds = ("shared", "unshared") if known.shared else ("unshared", "shared")
         raise NotAllowed(
-            f"{wanted.text()} is {kinds[0]}: it can't be used {kinds[1]}; unsubscribe it first, or take another name"
+            f"{wanted.text()} is {kinds[0]}: it can't be used {kinds[1]}; unsubscribe it first, "
+            "or take another name"
         )
     same = (
         known.topic == wanted.topic

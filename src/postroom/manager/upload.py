@@ -18,6 +18,8 @@ class Upload:
         self.producer = producer
         self.chunks: list[int] = []
         """Positions of its chunk records; the first is its id."""
+        self.opening = b""
+        """Its first piece, which has every section before the body."""
         self.size_bytes: i64 = 0
         self.crc: i64 = 0
         self.over = False
@@ -36,6 +38,8 @@ def add_chunk(core: Core, upload: Upload, data: bytes) -> None:
     if not data:
         return
     first = upload.chunks[0] if upload.chunks else 0
+    if first == 0:
+        upload.opening = data
     upload.chunks.append(int(core.ledger.body_chunk(first, data)))
     upload.size_bytes = size
     upload.crc = crc32(data, upload.crc)

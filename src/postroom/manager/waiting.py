@@ -110,6 +110,20 @@ def enter(core: "Core", send: BlockedSend) -> None:
     heapq.heappush(core.send_deadlines, (send.due_us, core.deadline_order, send))
 
 
+def change_pool(send: BlockedSend, pool: "Pool") -> bool:
+    """Of all the pools that a publish needs, ``pool`` is the one that lacks room now; whether that is
+    another one than before."""
+    before = send.pool
+    if before is pool:
+        return False
+    if before is not None:
+        before.line.leave(send)
+        before.mark()
+    send.pool = pool
+    pool.line.join(send)
+    return True
+
+
 def leave(core: "Core", send: BlockedSend) -> None:
     """``send`` waits no longer, for whatever reason; the next of its link is looked at."""
     producer = send.producer
