@@ -6,7 +6,9 @@ PURE_TESTS := tests/model tests/manager tests/amqp tests/ledger tests/simulation
 SOCKET_TESTS := tests/server tests/cli tests/client tests/clients tests/crash
 HOT_SOURCES := setup.py pyproject.toml $(shell find src -name '*.py' -o -name '*.c')
 
-.PHONY: help setup compiled java peers test test-pure test-sockets test-spark check lock bench demo docs mutants fuzz soak clean
+# apt-get takes one caller at a time.
+.NOTPARALLEL:
+.PHONY: help setup packages-of-demo packages-of-test compiled java peers test test-pure test-sockets test-spark check lock bench demo docs mutants fuzz soak clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -14,6 +16,13 @@ help: ## list the targets
 setup: .venv/.ready ## create .venv with everything locked in requirements.lock
 .venv/.ready: tools/setup.sh requirements.lock
 	tools/setup.sh python
+
+# All that a target needs from the system, asked for or installed at once before its long work begins.
+packages-of-demo:
+	@tools/setup.sh --packages python java
+
+packages-of-test:
+	@tools/setup.sh --packages python java peers
 
 java: setup ## find or install Java 17 for Spark
 	tools/setup.sh java
@@ -25,7 +34,7 @@ compiled: build/compiled/.ready ## build the compiled version into build/compile
 build/compiled/.ready: $(HOT_SOURCES) | setup
 	tools/compile.sh
 
-test: setup compiled java peers ## all tests: pure (interpreted and compiled), sockets (compiled), Spark
+test: packages-of-test compiled java peers ## all tests: pure (interpreted and compiled), sockets (compiled), Spark
 	PYTHONPATH=src $(PY) -m pytest $(PURE_TESTS) tests/docs
 	$(COMPILED) $(PY) -m pytest $(PURE_TESTS) $(SOCKET_TESTS) tests/spark
 
@@ -49,7 +58,7 @@ check: setup ## format, lint, types, layers, generated code
 	PYTHONPATH=src .venv/bin/lint-imports
 	PYTHONPATH=src $(PY) tools/async_to_sync.py --check
 
-demo: compiled java ## run the main job end to end and show the tables
+demo: packages-of-demo compiled java ## run the main job end to end and show the tables
 	$(COMPILED) $(PY) -m demo
 
 bench: compiled java ## the benchmark table, with RabbitMQ and Artemis beside us

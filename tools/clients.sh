@@ -41,8 +41,8 @@ qpid_jms() {
     # shellcheck disable=SC2046  # the paths are ours and hold no spaces
     wanted=$(cd "$dir" && digest pom.xml $(find src -name '*.java' | LC_ALL=C sort))
     fresh "$stamp" "$wanted" && return
-    need java openjdk-17-jdk-headless
-    need javac openjdk-17-jdk-headless
+    need java default-jdk-headless
+    need javac default-jdk-headless
     need mvn maven
     echo "Qpid JMS: mvn package" >&2
     (cd "$dir" && mvn -q -B -Dstyle.color=never clean package)

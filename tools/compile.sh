@@ -25,7 +25,7 @@ touch build/started # what changes while the build runs counts as changed after 
 made_of=$(cat $(hot_sources) requirements.lock | sha256sum)
 if [ "$made_of" != "$(cat build/extensions.sum 2> /dev/null)" ]; then
   rm -rf build/compiled build/temp build/extensions.sum
-  build build_ext --build-lib build/compiled --build-temp build/temp --parallel 2
+  POSTROOM_COMPILE=1 build build_ext --build-lib build/compiled --build-temp build/temp --parallel 2
   echo "$made_of" > build/extensions.sum
 fi
 find build/compiled -name '*.py' -delete

@@ -1,66 +1,126 @@
 #!/usr/bin/env bash
-# Sets up what a target needs: tools/setup.sh python | java | peers | bench
-# As root on Debian or Ubuntu it installs missing system packages; otherwise it prints the exact command and stops.
+# Sets up what targets need:  tools/setup.sh [--packages] python | java | peers | bench …      (one part or several)
+# Missing system packages come first, those of all the named parts at once; --packages stops after them. As root on Debian
+# or Ubuntu they are installed; otherwise the exact command is printed, and nothing else is done.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-need_packages() { # need_packages WHY PACKAGE…
-  local why=$1; shift
-  if [ "$(id -u)" = 0 ] && command -v apt-get > /dev/null; then
-    echo "installing $* ($why)"
-    apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" > /dev/null
-  else
-    echo "postroom: $why; install it with:  sudo apt-get install -y $*" >&2
-    exit 1
-  fi
+PYTHON=${PYTHON:-python3}
+reasons=() packages=()
+
+lacks() { # lacks REASON PACKAGE…: note what is missing and what brings it
+  reasons+=("$1"); shift
+  packages+=("$@")
 }
 
-setup_python() {
-  local python=${PYTHON:-python3}
-  "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
-    || { echo "postroom: Python 3.11 or newer is needed, $python is $("$python" -V)" >&2; exit 1; }
-  if [ ! -x .venv/bin/pip ]; then
-    "$python" -c 'import ensurepip' 2> /dev/null || need_packages "Python's venv module is missing" python3-venv
-    "$python" -m venv .venv
+has() { command -v "$1" > /dev/null; }
+
+# What each part lacks
+
+lacks_python() {
+  has "$PYTHON" && "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+    || { echo "postroom: Python 3.11 or newer is needed; name it with PYTHON=…, now it is $PYTHON" >&2; exit 1; }
+  local name
+  name=$("$PYTHON" -c 'import sys; print("python%d.%d" % sys.version_info[:2])')
+  [ -x .venv/bin/pip ] || "$PYTHON" -c 'import ensurepip' 2> /dev/null || lacks "Python's venv module" "$name-venv"
+  can_compile || lacks "a C compiler with the headers of C and Python, for the compiled build" gcc libc6-dev "$name-dev"
+  { has pkg-config && pkg-config openssl; } \
+    || lacks "OpenSSL's headers, for Qpid Proton, which is built from source" libssl-dev pkg-config
+}
+
+lacks_java() {
+  [ "$(java_major java)" -ge 17 ] || lacks "Java 17 or newer, for Spark" default-jdk-headless
+}
+
+lacks_peers() {
+  has node && has npm || lacks "Node and npm, for the tests' JavaScript client" nodejs npm
+  [ "$(java_major javac)" -ge 17 ] || lacks "a JDK of Java 17 or newer, for the tests' Java client" default-jdk-headless
+  has mvn || lacks "Maven, for the tests' Java client" maven
+  has openssl || lacks "the openssl command, for the tests' certificates" openssl
+  has strace || lacks "strace, for the test of the broker's system calls" strace
+}
+
+lacks_bench() {
+  lacks_java
+  has mvn || lacks "Maven, which fetches Artemis" maven
+  has strace || lacks "strace, which counts the syncs" strace
+}
+
+can_compile() { # as setup.py sees it
+  "$PYTHON" -c 'import runpy, sys; sys.exit(not runpy.run_path("setup.py", run_name="sources")["can_compile"]())'
+}
+
+java_major() { # java_major java|javac: of the one in JAVA_HOME, else of the one in PATH, as Spark and Maven choose
+  local command=${JAVA_HOME:+$JAVA_HOME/bin/}$1 said
+  said=$("$command" -version 2>&1) || said=
+  said=$(sed -nE 's/^(.* version|javac) "?([0-9]+).*/\2/p' <<< "$said")
+  echo "${said:-0}"
+}
+
+# What is missing
+
+look() { # look PART…: fill reasons and packages
+  reasons=() packages=()
+  local part
+  for part in "$@"; do "lacks_$part"; done
+}
+
+tell_missing() { # tell_missing HEAD TAIL
+  { echo "postroom: $1"; printf '  - %s\n' "${reasons[@]}"; echo "$2"; } >&2
+}
+
+install_packages() {
+  local command
+  command="apt-get install -y --no-install-recommends $(printf '%s\n' "${packages[@]}" | sort -u | xargs)"
+  if [ "$(id -u)" != 0 ] || ! has apt-get; then
+    tell_missing "this machine lacks" "On Debian or Ubuntu install that with:  $(! has sudo || echo "sudo ")$command"
+    exit 1
   fi
-  command -v cc > /dev/null || need_packages "the compiled build needs a C compiler" gcc libc6-dev
-  "$python" - << 'PY' || need_packages "the compiled build needs Python's headers" python3-dev
-import pathlib, sys, sysconfig
-sys.exit(not (pathlib.Path(sysconfig.get_path("include")) / "Python.h").exists())
-PY
-  .venv/bin/python -m uv --version > /dev/null 2>&1 || .venv/bin/pip install -q "uv==$(cat tools/uv-version)"
-  VIRTUAL_ENV=.venv .venv/bin/python -m uv pip install --quiet --require-hashes -r requirements.lock
+  echo "$command"
+  apt-get update -qq || echo "postroom: apt-get update failed, going on with the package lists that are here" >&2
+  # Another apt, as at a new machine's first start, is waited for.
+  DEBIAN_FRONTEND=noninteractive $command -qq -o DPkg::Lock::Timeout=300 > /dev/null
+}
+
+provide() { # provide PART…: install what they lack, and see whether that was enough
+  look "$@"
+  [ ${#packages[@]} -gt 0 ] || return 0
+  install_packages
+  hash -r
+  look "$@"
+  [ ${#packages[@]} = 0 ] || { tell_missing "the packages are installed, and still this machine lacks" \
+    "Look at PATH, PYTHON, CC and JAVA_HOME."; exit 1; }
+}
+
+# What is made of it
+
+setup_python() {
+  [ -x .venv/bin/pip ] || "$PYTHON" -m venv .venv
+  local uv=(.venv/bin/python -m uv)
+  "${uv[@]}" --version > /dev/null 2>&1 || .venv/bin/pip install -q "uv==$(cat tools/uv-version)"
+  export VIRTUAL_ENV=.venv
+  "${uv[@]}" pip install --quiet --require-hashes -r requirements.lock
+  # One that was built before OpenSSL's headers were there, and kept in a cache, can't do TLS.
+  .venv/bin/python -c 'import proton, sys; sys.exit(not proton.SSL.present())' \
+    || "${uv[@]}" pip install --quiet --no-cache --no-deps --reinstall-package python-qpid-proton \
+      --require-hashes -r requirements.lock
   touch .venv/.ready
 }
 
-java_major() {
-  command -v "$1" > /dev/null || { echo 0; return; }
-  "$1" -version 2>&1 | sed -nE '1s/.*"([0-9]+).*/\1/p'
-}
+setup_java() { :; } # the package is all
 
-setup_java() {
-  [ "$(java_major java)" -ge 17 ] || need_packages "Spark and the Java clients need Java 17" openjdk-17-jdk-headless
-}
+setup_peers() { tools/clients.sh; }
 
-setup_peers() {
-  command -v npm > /dev/null || need_packages "the JavaScript client of the tests needs npm" nodejs npm
-  [ "$(java_major javac)" -ge 17 ] || need_packages "the Java client of the tests needs a JDK" openjdk-17-jdk-headless
-  command -v mvn > /dev/null || need_packages "the Java client of the tests needs Maven" maven
-  command -v strace > /dev/null || need_packages "the system-call test needs strace" strace
-  tools/clients.sh
-}
+setup_bench() { tools/peers/install.sh; }
 
-setup_bench() {
-  setup_java
-  command -v mvn > /dev/null || need_packages "Artemis is fetched by Maven" maven
-  tools/peers/install.sh
-}
-
-case "${1:-}" in
-  python) setup_python ;;
-  java) setup_java ;;
-  peers) setup_peers ;;
-  bench) setup_bench ;;
-  *) echo "usage: tools/setup.sh python | java | peers | bench" >&2; exit 2 ;;
-esac
+only_packages=
+if [ "${1:-}" = --packages ]; then only_packages=yes; shift; fi
+for part in "${@:-none}"; do
+  case $part in
+    python | java | peers | bench) ;;
+    *) echo "usage: tools/setup.sh [--packages] python | java | peers | bench …" >&2; exit 2 ;;
+  esac
+done
+provide "$@"
+[ -z "$only_packages" ] || exit 0
+for part in "$@"; do "setup_$part"; done
