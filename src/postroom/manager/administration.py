@@ -19,6 +19,9 @@ from postroom.model import numbers as n
 from postroom.model.codes import Outcome
 from postroom.model.packed import PACKED_FIELDS
 
+CLEARED_AT_A_TIME: Final = 1024
+"""Delayed entries of which objects are made to end them."""
+
 _GROUP_EVENT: Final = int(RecordType.GROUP_EVENT)
 _PACKED: Final = np.dtype(PACKED_FIELDS)
 _OUTCOMES: Final = {n.EVENT_PURGE: int(Outcome.PURGED), n.EVENT_DELETE: int(Outcome.DELETED)}
@@ -62,11 +65,13 @@ def remove_if_idle(core: Core, queue: Queue) -> None:
 def clear(core: Core, queue: Queue, event: int) -> int:
     """End by ``event`` what is available or delayed; returns how many entries that were."""
     count = 0
-    for entry in queue.delayed.entries():
-        queue.delayed.discard(entry)
-        step(core, entry, event, 0, 0, None, 0)
-        ended(core, entry)
-        count += 1
+    while len(queue.delayed) > 0:
+        for entry in queue.delayed.some(CLEARED_AT_A_TIME):
+            queue.delayed.discard(entry)
+            step(core, entry, event, 0, 0, None, 0)
+            ended(core, entry)
+            count += 1
+        core.ledger.boundary()
     for band in queue.bands:
         count += _clear_objects(core, queue, band, event)
         count += _clear_backlog(core, queue, band.backlog, event)

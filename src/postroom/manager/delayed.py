@@ -1,48 +1,309 @@
-"""Entries that wait for a time: unborn ones, and those in their redelivery delay."""
+"""Entries that wait for a time: unborn ones, and those in their redelivery delay.
+
+Whatever comes first, the end of the delay or the expiry, is the entry's *moment*; nothing is looked at before.
+The first are objects on a heap. Beyond the bound on objects, unborn entries are packed, 48 bytes each, into
+runs sorted by moment; what has come since lies unsorted in the tail, whose earliest moment is known. The tail
+becomes a run when that moment comes, or when it is full; small runs are merged, so that their number stays
+within the logarithm of what waits, and a sort never holds up a turn for long.
+"""
 
 import heapq
-from typing import final
+from typing import TYPE_CHECKING, Any, Final, final
 
+import numpy as np
+from librt.strings import BytesWriter, read_i64_le, write_i64_le
 from mypy_extensions import i64
 
 from postroom.manager.entry import Entry
+from postroom.model import numbers as n
+from postroom.model.packed import UNBORN_BYTES, UNBORN_FIELDS, PackedEntry, write_packed
+
+if TYPE_CHECKING:
+    from postroom.manager.queue import Queue
+
+RUN_ENTRIES: Final = 64 << 10
+"""A run has at most so many: 3 MiB, sorted in a few milliseconds."""
+
+_ROWS: Final = np.dtype(UNBORN_FIELDS)
+_EXPIRY_AT: Final = 16
+_DUE_AT: Final = 40
+_NEVER: Final = 0x7FFF_FFFF_FFFF_FFFF
+
+
+def moment_us(entry: Entry) -> i64:
+    """When something is to be done about a delayed entry: the end of its delay, or its expiry before."""
+    return _moment(entry.due_us, entry.expiry_us)
+
+
+def _moment(due_us: i64, expiry_us: i64) -> i64:
+    if due_us == 0:
+        return expiry_us if expiry_us != 0 else _NEVER
+    return expiry_us if expiry_us != 0 and expiry_us < due_us else due_us
+
+
+def can_be_packed(entry: Entry) -> bool:
+    """Whether nothing of it is lost by packing, and its body can be read again."""
+    plain = entry.causes == n.UNBORN and entry.place == 0 and entry.failure_count == 0
+    return plain and entry.flags & n.FLAG_BODY_STORED != 0 and entry.annotations is None
+
+
+@final
+class _Run:
+    """Packed entries in order of (moment, serial). ``data`` never changes."""
+
+    def __init__(self, data: bytes, count: i64) -> None:
+        self.data = data
+        self.count: i64 = count
+        self.head: i64 = 0
+        """First that has not been taken."""
+        self.dead: bytearray | None = None
+        self.dead_count: i64 = 0
+        """Tombstones from `head` on."""
+        self.next_us: i64 = self.moment(0)
+        """The moment of the first that waits; never when none is left."""
+
+    def left(self) -> i64:
+        return self.count - self.head - self.dead_count
+
+    def moment(self, index: i64) -> i64:
+        at = index * UNBORN_BYTES
+        return _moment(read_i64_le(self.data, at + _DUE_AT), read_i64_le(self.data, at + _EXPIRY_AT))
+
+    def serial(self, index: i64) -> i64:
+        return read_i64_le(self.data, index * UNBORN_BYTES)
+
+    def is_dead(self, index: i64) -> bool:
+        dead = self.dead
+        return dead is not None and (dead[index >> 3] >> (index & 7)) & 1 != 0
+
+    def advance(self) -> None:
+        """The first has been taken or has died: find the next."""
+        while self.head < self.count and self.is_dead(self.head):
+            self.head += 1
+            self.dead_count -= 1
+        self.next_us = self.moment(self.head) if self.head < self.count else _NEVER
+
+    def bury(self, index: i64) -> None:
+        dead = self.dead
+        if dead is None:
+            dead = bytearray((self.count + 7) >> 3)
+            self.dead = dead
+        dead[index >> 3] |= 1 << (index & 7)
+        self.dead_count += 1
+        if index == self.head:
+            self.advance()
+
+    def find(self, moment: i64, serial: i64) -> i64:
+        """Index of an entry that waits here, or −1."""
+        low, high = self.head, self.count
+        while low < high:
+            middle = (low + high) >> 1
+            at = self.moment(middle)
+            if at < moment or (at == moment and self.serial(middle) < serial):
+                low = middle + 1
+            else:
+                high = middle
+        here = low < self.count and self.serial(low) == serial and not self.is_dead(low)
+        return low if here else -1
+
+    def rows(self) -> Any:
+        """What waits here, as an array."""
+        rows = np.frombuffer(self.data, _ROWS)[self.head : self.count]
+        if self.dead is None:
+            return rows
+        bits = np.unpackbits(np.frombuffer(self.dead, np.uint8), bitorder="little")
+        return rows[bits[self.head : self.count] == 0]
+
+
+def _sorted_run(rows: Any) -> _Run:
+    due, expiry = rows["due_us"], rows["expiry_us"]
+    moments = np.where((expiry != 0) & (expiry < due), expiry, due)
+    order = np.lexsort((rows["serial"], moments))
+    return _Run(rows[order].tobytes(), len(rows))
 
 
 @final
 class DelayedEntries:
-    """A heap by due time; who leaves early is skipped when his time comes."""
+    """Everything on one queue that waits for a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, queue: "Queue") -> None:
+        self._queue = queue
         self._heap: list[tuple[int, int, Entry]] = []
-        self._waiting: set[Entry] = set()
+        """(moment, serial, entry); who leaves early is skipped when his moment comes."""
+        self._objects: set[Entry] = set()
+        self._runs: list[_Run] = []
+        self._scratch = PackedEntry()
+        self.packed: i64 = 0
+        """Entries that are not objects."""
+        self._new_tail()
+
+    def _new_tail(self) -> None:
+        self._tail = BytesWriter()
+        self._tail_count: i64 = 0
+        self._tail_next_us: i64 = _NEVER
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._objects) + int(self.packed)
+
+    def object_count(self) -> i64:
+        return len(self._objects)
 
     def add(self, entry: Entry) -> None:
-        """``entry`` waits until its ``due_us``."""
-        heapq.heappush(self._heap, (entry.due_us, entry.serial, entry))
-        self._waiting.add(entry)
+        """``entry`` waits for its moment, as the object that it is."""
+        heapq.heappush(self._heap, (moment_us(entry), entry.serial, entry))
+        self._objects.add(entry)
+
+    def pack(self, entry: Entry) -> None:
+        """``entry``, of which `can_be_packed` holds, waits for its moment; the object is not kept."""
+        write_packed(
+            self._tail,
+            entry.serial,
+            entry.body_serial,
+            entry.expiry_us,
+            entry.body_offset,
+            entry.body_len,
+            entry.delivery_count,
+            0,
+            entry.priority,
+            entry.flags,
+        )
+        write_i64_le(self._tail, entry.due_us)
+        moment = moment_us(entry)
+        if moment < self._tail_next_us:
+            self._tail_next_us = moment
+        self._tail_count += 1
+        self.packed += 1
+        if self._tail_count == RUN_ENTRIES:
+            self._seal()
+
+    def restore(self, packed: bytes) -> None:
+        """Unborn entries as recovery hands them over, in any order."""
+        rows = np.frombuffer(packed, _ROWS)
+        for at in range(0, len(rows), RUN_ENTRIES):
+            self._runs.append(_sorted_run(rows[at : at + RUN_ENTRIES]))
+        self.packed += len(rows)
 
     def discard(self, entry: Entry) -> None:
-        """It waits no longer (expired, purged)."""
-        self._waiting.discard(entry)
+        """It waits no longer (deleted, moved, purged)."""
+        if entry in self._objects:
+            self._objects.discard(entry)
+            return
+        if self._tail_count > 0:
+            self._seal()
+        moment = moment_us(entry)
+        for run in self._runs:
+            index = run.find(moment, entry.serial)
+            if index >= 0:
+                run.bury(index)
+                self.packed -= 1
+                return
 
-    def next_due_us(self) -> i64:
-        """When the first is due; 0 if none waits."""
-        while self._heap and self._heap[0][2] not in self._waiting:
+    def next_us(self) -> i64:
+        """The first moment of all; 0 if none comes."""
+        soonest = self._soonest()
+        return 0 if soonest == _NEVER else soonest
+
+    def _soonest(self) -> i64:
+        while self._heap and self._heap[0][2] not in self._objects:
             heapq.heappop(self._heap)
-        return self._heap[0][0] if self._heap else 0
+        soonest: i64 = self._heap[0][0] if self._heap else _NEVER
+        if self._tail_next_us < soonest:
+            soonest = self._tail_next_us
+        for run in self._runs:
+            if run.next_us < soonest:
+                soonest = run.next_us
+        return soonest
 
-    def pop_due(self, now_us: i64) -> Entry | None:
-        """Take out the first that is due."""
-        due = self.next_due_us()
-        if due == 0 or due > now_us:
+    def pop(self, now_us: i64) -> Entry | None:
+        """Take out the first whose moment has come."""
+        soonest = self._soonest()
+        if soonest > now_us:
             return None
+        if self._tail_next_us == soonest:
+            self._seal()
+        serial: i64 = self._heap[0][1] if self._heap and self._heap[0][0] == soonest else _NEVER
+        found: _Run | None = None
+        for run in self._runs:
+            if run.next_us == soonest and run.serial(run.head) < serial:
+                found = run
+                serial = run.serial(run.head)
+        if found is not None:
+            return self._take(found)
         entry = heapq.heappop(self._heap)[2]
-        self._waiting.discard(entry)
+        self._objects.discard(entry)
         return entry
 
+    def _take(self, run: _Run) -> Entry:
+        entry = self._object(run, run.head)
+        run.head += 1
+        run.advance()
+        self.packed -= 1
+        if run.head >= run.count:
+            self._runs.remove(run)
+        return entry
+
+    def _object(self, run: _Run, index: i64) -> Entry:
+        scratch = self._scratch
+        at = index * UNBORN_BYTES
+        scratch.read_at(run.data, at)
+        entry = Entry(
+            self._queue,
+            scratch.serial,
+            scratch.priority,
+            scratch.flags,
+            scratch.expiry_us,
+            scratch.body_serial,
+            scratch.body_offset,
+            scratch.body_len,
+            None,
+        )
+        entry.state = n.DELAYED
+        entry.causes = n.UNBORN
+        entry.due_us = read_i64_le(run.data, at + _DUE_AT)
+        entry.delivery_count = scratch.delivery_count
+        entry.place = 0
+        return entry
+
+    def _seal(self) -> None:
+        """Make the tail a run, together with the small runs before it."""
+        parts: list[Any] = [np.frombuffer(self._tail.getvalue(), _ROWS)]
+        total = self._tail_count
+        while self._runs:
+            left = self._runs[-1].left()
+            if left > 2 * total or left + total > RUN_ENTRIES:
+                break
+            parts.append(self._runs.pop().rows())
+            total += left
+        self._runs.append(_sorted_run(np.concatenate(parts) if len(parts) > 1 else parts[0]))
+        self._new_tail()
+
+    def serials(self) -> list[int]:
+        """Of all that wait, in no order."""
+        if self._tail_count > 0:
+            self._seal()
+        found = [int(entry.serial) for entry in self._objects]
+        for run in self._runs:
+            found += run.rows()["serial"].tolist()
+        return found
+
     def entries(self) -> list[Entry]:
-        """All that wait, first due first."""
-        return [item[2] for item in sorted(self._heap) if item[2] in self._waiting]
+        """All that wait, as objects; those that are packed stay so. First moment first."""
+        return self.some(len(self))
+
+    def some(self, limit: i64) -> list[Entry]:
+        """Up to ``limit`` of those that wait, as `entries`; first those that are objects."""
+        if self._tail_count > 0:
+            self._seal()
+        found = sorted(self._objects, key=_by_moment)[:limit]
+        packed: list[Entry] = []
+        for run in self._runs:
+            index = run.head
+            while index < run.count and len(found) + len(packed) < limit:
+                if not run.is_dead(index):
+                    packed.append(self._object(run, index))
+                index += 1
+        return sorted([*found, *packed], key=_by_moment)
+
+
+def _by_moment(entry: Entry) -> tuple[int, int]:
+    return (moment_us(entry), entry.serial)

@@ -63,13 +63,14 @@ def next_expiry_us(queue: Queue) -> i64:
 
 
 def _scan_objects(core: Core, queue: Queue, left: i64) -> i64:
-    """End expired objects, available or delayed; returns how many more may be ended this turn."""
+    """End expired objects that are available; returns how many more may be ended this turn.
+
+    Those that are delayed have their own moments (`returning.end_delays`).
+    """
     queue.live_expiry_us = 0
     for band in queue.bands:
         for entry in band.waiting() if band.live_count() > 0 else []:
             left -= _end_if_expired(core, queue, entry, left)
-    for entry in queue.delayed.entries() if len(queue.delayed) > 0 else []:
-        left -= _end_if_expired(core, queue, entry, left)
     return left
 
 
@@ -79,11 +80,7 @@ def _end_if_expired(core: Core, queue: Queue, entry: Entry, left: i64) -> i64:
     if left <= 0 or not expired(core, entry):
         watch_live(queue, entry.expiry_us)
         return 0
-    if entry.state == n.DELAYED:
-        queue.delayed.discard(entry)
-    else:
-        take_out(queue, entry)
-    expire(core, entry)
+    expire_available(core, entry)
     return 1
 
 

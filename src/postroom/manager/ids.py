@@ -157,7 +157,7 @@ def serials_on(queue: "Queue") -> Any:
     """The serials of everything on the queue, in any state, as a u64 array."""
     parts = [_serials_of_chunk(chunk) for band in queue.bands for chunk in band.backlog.sealed()]
     objects = [entry.serial for band in queue.bands for entry in band.waiting()]
-    objects += [entry.serial for entry in queue.delayed.entries()]
+    objects += queue.delayed.serials()
     objects += [entry.serial for entry in queue.held]
     objects += [entry.serial for consumer in queue.consumers for entry in consumer.held]
     parts.append(np.array(objects, np.uint64))

@@ -43,7 +43,7 @@ class Queue:
         self.persistent = True
 
         self.bands: list[Band] = [Band(self, priority) for priority in range(PRIORITIES)]
-        self.delayed = DelayedEntries()
+        self.delayed = DelayedEntries(self)
         self.held: set[Entry] = set()
         """Entries that a transaction, a batch or another holder than a consumer has; consumers know
         their own."""

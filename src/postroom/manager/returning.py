@@ -2,9 +2,11 @@
 
 from postroom.manager.core import Core
 from postroom.manager.deadletter import dead_letter_over_limit, over_limit
+from postroom.manager.delayed import can_be_packed, moment_us
 from postroom.manager.entry import Entry
 from postroom.manager.expiry import expire, expired
-from postroom.manager.placing import add_again, watch_expiry
+from postroom.manager.memory import admit, forget, must_pack
+from postroom.manager.placing import add_again, add_committed
 from postroom.manager.queue import Queue
 from postroom.manager.transitions import step
 from postroom.model import numbers as n
@@ -39,28 +41,33 @@ def settle_down(core: Core, entry: Entry) -> None:
 
 
 def delay(core: Core, entry: Entry) -> None:
-    """Have a DELAYED entry wait for its time."""
+    """Have a DELAYED entry wait for its time. It may be packed: use ``entry`` no more."""
     queue = entry.queue
-    queue.delayed.add(entry)
-    core.set_alarm(queue, entry.due_us)
-    if entry.expiry_us != 0:
-        watch_expiry(core, queue, entry.expiry_us)
+    moment = moment_us(entry)
+    if can_be_packed(entry) and must_pack(core, queue.delayed.object_count(), 0):
+        queue.delayed.pack(entry)
+        forget(core, entry)
+    else:
+        queue.delayed.add(entry)
+    core.set_alarm(queue, moment)
 
 
 def end_delays(core: Core, queue: Queue) -> None:
     """Make available, or judge, what is due."""
     left = core.options.max_expired_per_turn
     while left > 0:
-        entry = queue.delayed.pop_due(core.now_us)
+        entry = queue.delayed.pop(core.now_us)
         if entry is None:
             break
         _end_delay(core, queue, entry)
         left -= 1
-    due_us = queue.delayed.next_due_us()
-    core.set_alarm(queue, due_us)
+    core.set_alarm(queue, queue.delayed.next_us())
 
 
 def _end_delay(core: Core, queue: Queue, entry: Entry) -> None:
+    if entry.due_us > core.now_us:
+        expire(core, entry)  # before its delay was over: nobody has seen it, and nobody will
+        return
     if over_limit(entry):
         dead_letter_over_limit(core, entry)
         return
@@ -70,5 +77,9 @@ def _end_delay(core: Core, queue: Queue, entry: Entry) -> None:
     position = step(core, entry, n.EVENT_DUE, 0, 0, None, 0)
     if entry.place == 0:
         entry.place = position
-    add_again(core, queue, entry)
+        if not entry.counted:
+            admit(core, entry)
+        add_committed(core, queue, entry)
+    else:
+        add_again(core, queue, entry)
     core.woken.append(queue)

@@ -1,8 +1,9 @@
 """A waiting entry in 40 bytes: how the backlog of a queue is held in memory and handed over by recovery.
 
-Only plain entries are packed: AVAILABLE, stored, held by nobody. Entries of one piece have one priority and
-lie in the order of their places. The place itself isn't packed: it is the serial, or, where serials don't
-ascend (commits make messages available in an order of their own), it follows from the order.
+Only plain entries are packed: AVAILABLE (or unborn, see `UNBORN_FIELDS`), stored, held by nobody. Available
+entries of one piece have one priority and lie in the order of their places. The place itself isn't packed: it
+is the serial, or, where serials don't ascend (commits make messages available in an order of their own), it
+follows from the order.
 """
 
 from typing import Final, final
@@ -26,6 +27,10 @@ PACKED_FIELDS: Final = [
 
 PACKED_STRUCT: Final = "<QQqIIHHBBH"
 PACKED_BYTES: Final = 40
+
+UNBORN_FIELDS: Final = [*PACKED_FIELDS, ("due_us", "<i8")]
+"""An entry that is DELAYED for the one cause UNBORN: as above, and when it is to be born."""
+UNBORN_BYTES: Final = 48
 
 CHUNK_ENTRIES: Final = 64 << 10
 """Entries of a full backlog chunk; recovery best hands over pieces of this size."""
@@ -65,7 +70,10 @@ class PackedEntry:
 
     def read(self, data: bytes, index: i64) -> None:
         """Take the fields of the record number ``index`` of ``data``."""
-        at = index * PACKED_BYTES
+        self.read_at(data, index * PACKED_BYTES)
+
+    def read_at(self, data: bytes, at: i64) -> None:
+        """Take the fields of the record that begins at byte ``at``."""
         self.serial = read_i64_le(data, at)
         self.body_serial = read_i64_le(data, at + 8)
         self.expiry_us = read_i64_le(data, at + 16)
