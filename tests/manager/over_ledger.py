@@ -2,10 +2,12 @@
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from postroom.ledger import Ledger, LedgerOptions
 from postroom.ledger.reader import LedgerReader
 from postroom.ledger.writer import InlineWriter
+from postroom.manager.effects import IdRead
 from postroom.manager.manager import QueueManager
 from postroom.manager.options import ManagerOptions
 from tests.manager.world import World
@@ -63,6 +65,12 @@ class LedgerWorld(World):
         if wrote:
             self.manager.durable(position, self.now_us)
         return wrote
+
+    def _read_ids(self, read: IdRead) -> list[Any]:
+        if read.all_serials is None:
+            return list(self.ledger.read_ids(read.serials))
+        serials: Any = read.all_serials
+        return list(self.ledger.hash_ids(serials))
 
     def _read(self, wanted: list[tuple[int, int, int]]) -> list[bytes]:
         return self.ledger.read_bodies(wanted)

@@ -5,15 +5,18 @@ from typing import Any
 import numpy as np
 
 from postroom.ledger.block import BlockBuilder
+from postroom.ledger.hashing import hash_id
 from postroom.ledger.records import ARRIVAL, TRANSITION, RecordType
 from postroom.manager.consumer import Consumer, Producer
-from postroom.manager.effects import Delivery, Effects, Sink
+from postroom.manager.effects import Delivery, Effects, IdRead, Sink
 from postroom.manager.entry import Entry
+from postroom.manager.ids import id_of_kind
 from postroom.manager.manager import QueueManager
 from postroom.manager.options import ConsumerOptions, ManagerOptions, QueueDefinition
 from postroom.manager.queue import Queue
 from postroom.manager.transaction import Transaction
 from postroom.model.codes import Event, HolderKind, Outcome, State
+from postroom.model.ids import ID_KINDS, MessageIds
 from postroom.model.message import MessageHead
 
 START_US = 1_700_000_000_000_000
@@ -49,6 +52,29 @@ def a_head(
     return head
 
 
+def _ids_of(row: Any, names: bytes) -> MessageIds:
+    def piece(start: int, size: int) -> bytes:
+        return names[start : start + size]
+
+    at, size = int(row["message_id_offset"]), int(row["message_id_len"])
+    return MessageIds(
+        piece(at + size, int(row["unique_id_len"])),
+        piece(at, size),
+        int(row["message_id_type"]),
+        piece(int(row["correlation_id_offset"]), int(row["correlation_id_len"])),
+        int(row["correlation_id_type"]),
+    )
+
+
+def _hashed(kind: int, ids: dict[int, MessageIds], serials: list[int]) -> Any:
+    """As `Ledger.hash_ids` for one kind."""
+    found = [(id_of_kind(ids[serial], kind), serial) for serial in serials]
+    pairs = sorted((hash_id(*id), serial) for id, serial in found if id is not None)
+    return np.array([hash for hash, _ in pairs], np.uint64), np.array(
+        [serial for _, serial in pairs], np.uint64
+    )
+
+
 class World:
     """One queue manager; `turn` commits what was written and carries out the effects."""
 
@@ -66,6 +92,10 @@ class World:
         self.drained: list[Consumer] = []
         self.detached: list[tuple[Consumer, str]] = []
         self.fetches = 0
+        """Reads of bodies."""
+        self.id_reads = 0
+        self.ids: dict[int, MessageIds] = {}
+        """Of the arrivals that are on the disk."""
         self._chunks: dict[int, bytes] = {}
         self._producer = self.manager.open_producer("sender", "test", "")
         self._tokens = 0
@@ -157,6 +187,7 @@ class World:
             self.details.append(parts.names[at : at + size])
         for row in np.frombuffer(parts.arrivals, ARRIVAL_DTYPE):
             self.arrivals.append(row)
+            self.ids[int(row["position"])] = _ids_of(row, parts.names)
             serial, offset = int(row["position"]), int(row["body_offset"])
             if row["body_serial"] == serial and row["flags"] & 2:
                 if offset & CHUNKED:
@@ -168,6 +199,9 @@ class World:
         for fetch in effects.fetches:
             self.fetches += 1
             self.manager.fetched(fetch.entries, self._read(fetch.wanted), self.now_us)
+        for read in effects.id_reads:
+            self.id_reads += 1
+            self.manager.ids_read(read, self._read_ids(read), self.now_us)
         for run in effects.accepted:
             assert isinstance(run.sink, TestSink)
             run.sink.accepted += range(run.first, run.last + 1)
@@ -177,6 +211,8 @@ class World:
         for refused in effects.rejected:
             assert isinstance(refused.sink, TestSink)
             refused.sink.rejected.append((refused.token, refused.condition, refused.description))
+        for reply in effects.replies:
+            reply.target.answered(reply.payload, self.now_us)
         sent = [delivery for delivery in effects.deliveries if not delivery.consumer.closed]
         self.delivered += sent
         self.drained += effects.drained
@@ -185,6 +221,12 @@ class World:
 
     def _read(self, wanted: list[tuple[int, int, int]]) -> list[bytes]:
         return [self.bodies[serial][:size] for serial, _, size in wanted]
+
+    def _read_ids(self, read: IdRead) -> list[Any]:
+        if read.all_serials is None:
+            return [self.ids.get(serial) for serial in read.serials]
+        serials: Any = read.all_serials
+        return [[_hashed(kind, self.ids, serials.tolist()) for kind in range(ID_KINDS)]]
 
     # Looking.
 

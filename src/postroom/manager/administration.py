@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 
 from postroom.ledger.records import RecordType
-from postroom.manager import queues
+from postroom.manager import asking, queues, store
 from postroom.manager.backlog import Backlog, Chunk
 from postroom.manager.band import Band
 from postroom.manager.consumers import detach_all
@@ -38,13 +38,15 @@ def delete(core: Core, queue: Queue, if_unused: bool, if_empty: bool) -> int:
         raise QueueInUse(f"queue {queue.name!r} has {len(queue.consumers) + len(queue.browsers)} consumers")
     if if_empty and not queue.empty():
         raise QueueInUse(f"queue {queue.name!r} has {queue.statistics.depth} messages")
-    if queue.held:
+    decided_elsewhere = len(queue.held) - store.held_by_store(queue)
+    if decided_elsewhere > 0:
         raise QueueInUse(
-            f"queue {queue.name!r} has {len(queue.held)} messages held by transactions: decide those first"
+            f"queue {queue.name!r} has {decided_elsewhere} messages held by transactions: decide those first"
         )
     detach_all(core, queue, "amqp:resource-deleted", f"queue {queue.name!r} has been deleted")
-    count = clear(core, queue, n.EVENT_DELETE)
+    count = store.delete_held(core, queue) + clear(core, queue, n.EVENT_DELETE)
     queues.remove(core, queue)
+    asking.queue_deleted(core, queue)
     return count
 
 

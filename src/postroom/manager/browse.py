@@ -135,7 +135,7 @@ def _next_copies(core: Core, queue: Queue, cursor: Cursor, consumer: "Consumer")
         if band.backlog.count > 0 and not batch.full():
             _from_backlog(core, band.backlog, cursor, priority, batch)
         priority -= 1
-    return [_copy(entry, consumer) for entry in batch.entries]
+    return [copy_of(entry, consumer) for entry in batch.entries]
 
 
 def _consider(core: Core, cursor: Cursor, batch: _Batch, entry: Entry) -> None:
@@ -171,7 +171,8 @@ def _from_backlog(core: Core, backlog: Backlog, cursor: Cursor, priority: i64, b
             return
 
 
-def _copy(entry: Entry, consumer: "Consumer") -> Entry:
+def copy_of(entry: Entry, owner: object) -> Entry:
+    """What ``owner`` is to be told of an entry, whatever becomes of that."""
     copy = Entry(
         entry.queue,
         entry.serial,
@@ -184,7 +185,9 @@ def _copy(entry: Entry, consumer: "Consumer") -> Entry:
         entry.body,
     )
     copy.state = n.START
-    copy.owner = consumer
+    copy.place = entry.place
+    copy.ordinal = entry.ordinal
+    copy.owner = owner
     copy.delivery_count = entry.delivery_count
     copy.annotations = entry.annotations
     return copy

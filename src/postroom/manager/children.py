@@ -69,5 +69,5 @@ def make_child(
 def wake(core: Core, queue: Queue) -> None:
     """Something new is on ``queue``: have it dispatched, if anybody waits there, when this command is
     over."""
-    if queue.ready or queue.browsers:
+    if queue.ready or queue.browsers or queue.watched:
         core.woken.append(queue)

@@ -10,7 +10,7 @@ from mypy_extensions import i64
 from postroom.ledger.block import BlockBuilder
 from postroom.ledger.records import RecordType
 from postroom.manager.consumer import Consumer, Producer
-from postroom.manager.effects import Effects
+from postroom.manager.effects import Effects, Fetch, IdRead
 from postroom.manager.entry import Entry
 from postroom.manager.options import ManagerOptions
 from postroom.manager.patterns import Patterns
@@ -23,6 +23,7 @@ from postroom.manager.shared_body import SharedBody
 from postroom.manager.transaction import Transaction
 
 if TYPE_CHECKING:
+    from postroom.manager.asking import StoreRequest
     from postroom.manager.waiting import BlockedSend
 
 NEVER_TOLD: Final = 0x7FFF_FFFF_FFFF_FFFF
@@ -100,6 +101,14 @@ class Core:
         self.send_deadlines: list[tuple[int, int, BlockedSend]] = []
         """Heap of (due_us, order of coming, send)."""
         self.deadline_order: i64 = 0
+        self.store_requests: i64 = 0
+        """Requests to message stores that have no answer yet."""
+        self.store_deadlines: list[tuple[int, int, StoreRequest]] = []
+        """Heap of (until_us, order of coming, request): those that wait for a message."""
+        self.watched: list[Queue] = []
+        """Queues with news for who waits there."""
+        self.undurable: list[tuple[int, Fetch | IdRead]] = []
+        """(position, read) of what can be read once the position is durable."""
         self._alarms: list[tuple[int, int]] = []
 
         # Options that the hot path reads, as plain numbers.
@@ -169,6 +178,12 @@ class Core:
             queue = self.queues_by_id[heapq.heappop(self._alarms)[1]]
             queue.alarm_us = 0
             due.append(queue)
+
+    def tell_watchers(self, queue: Queue) -> None:
+        """Something may have become available on ``queue``: who waits there hears of it at the end."""
+        if not queue.news:
+            queue.news = True
+            self.watched.append(queue)
 
     def leave_for_next_turn(self, queue: Queue) -> None:
         """This turn has done enough; ``queue`` goes on in the next."""

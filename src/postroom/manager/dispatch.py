@@ -54,6 +54,8 @@ def dispatch(core: Core, queue: Queue) -> None:
     if queue.browsers:
         for browser in queue.browsers:
             browse(core, browser)
+    if queue.watched:
+        core.tell_watchers(queue)
     _finish_drains(core, queue)
 
 

@@ -4,7 +4,7 @@ The queue manager only collects effects. The server takes them with ``QueueManag
 takes the turn's block, and carries them out once that block is durable: nothing is answered or delivered
 before. Within one `Effects` the order is: accepted, rejected, settled,
 unblocked, deliveries, drained, replies.
-``fetches`` alone is carried out at once, since it reads only bodies that are already durable.
+``fetches`` and ``id_reads`` alone are carried out at once, since they read only what is already durable.
 """
 
 from typing import TYPE_CHECKING, Final, final
@@ -101,12 +101,37 @@ class Fetch:
 
 
 @final
+class IdRead:
+    """Read ids off the loop and answer with ``QueueManager.ids_read(read, found)``.
+
+    ``serials`` are asked of ``Ledger.read_ids``; or, where it is not None, ``all_serials`` (an array of u64)
+    of ``Ledger.hash_ids``.
+    """
+
+    __slots__ = ("all_serials", "asker", "serials")
+
+    def __init__(self, asker: object, serials: list[int], all_serials: object | None) -> None:
+        self.asker = asker
+        self.serials = serials
+        self.all_serials = all_serials
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Asker:
+    """Who gets a `Reply`: the server derives from it."""
+
+    def answered(self, payload: object, now_us: i64) -> None:
+        """The answer, or the `ManagerError` that it is instead."""
+        raise NotImplementedError
+
+
+@final
 class Reply:
-    """An answer of another kind (to a management request, a discharge): ``payload`` for ``target``."""
+    """An answer of another kind (to a management request): ``payload`` for ``target``."""
 
     __slots__ = ("payload", "target")
 
-    def __init__(self, target: object, payload: object) -> None:
+    def __init__(self, target: Asker, payload: object) -> None:
         self.target = target
         self.payload = payload
 
@@ -148,6 +173,7 @@ class Effects:
         "detached",
         "drained",
         "fetches",
+        "id_reads",
         "rejected",
         "replies",
         "settled",
@@ -171,6 +197,8 @@ class Effects:
         """Thresholds, for the log."""
         self.fetches: list[Fetch] = []
         """Not waiting for durability."""
+        self.id_reads: list[IdRead] = []
+        """Likewise."""
 
     def empty(self) -> bool:
         """Whether nothing is to be done."""
@@ -185,6 +213,7 @@ class Effects:
             or self.unblocked
             or self.crossed
             or self.fetches
+            or self.id_reads
         )
 
     def accept(self, sink: Sink, token: i64) -> None:

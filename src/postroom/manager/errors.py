@@ -103,3 +103,21 @@ class TransactionUnknown(ManagerError):
 
 class TransactionRolledBack(ManagerError):
     condition = "amqp:transaction:rollback"
+
+
+class NoMatchingMessage(ManagerError):
+    """The message store has no such message that the caller may see (Except_Q_NoMatchingMsg)."""
+
+    condition = "postroom:no-matching-message"
+
+
+class DuplicateMessage(ManagerError):
+    """The message store has a message of that unique id already."""
+
+    condition = "postroom:duplicate-message"
+
+
+class RequestInvalid(ManagerError):
+    """Something that the request needs is missing, or can't be so."""
+
+    condition = "amqp:invalid-field"

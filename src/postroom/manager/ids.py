@@ -58,6 +58,8 @@ class IdIndex:
         self.ready = False
         """Whether everything that was on the queue before is in it."""
         self.reading = False
+        self.askers: list[object] = []
+        """Requests that wait for it to be ready."""
         self.young: dict[int, MessageIds] = {}
         """By serial, oldest first."""
         self._serials: list[dict[tuple[bytes, int], list[int]]] = [{} for _ in range(ID_KINDS)]

@@ -7,13 +7,14 @@ durable. Commands raise a subclass of `ManagerError` when they are refused, exce
 by effect like acceptance.
 """
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 from mypy_extensions import i64
 
 from postroom.ledger.block import BlockBuilder
 from postroom.manager import (
     administration,
+    asking,
     browse,
     consumers,
     dispatch,
@@ -25,13 +26,15 @@ from postroom.manager import (
     returning,
     sending,
     settling,
+    store,
     topics,
     transactions,
     waiting,
 )
+from postroom.manager.asking import StoreRequest
 from postroom.manager.consumer import Consumer, Producer
 from postroom.manager.core import Core
-from postroom.manager.effects import Effects, Sink
+from postroom.manager.effects import Effects, IdRead, Sink
 from postroom.manager.entry import Entry
 from postroom.manager.options import ConsumerOptions, ManagerOptions, QueueDefinition
 from postroom.manager.queue import Queue
@@ -408,6 +411,27 @@ class QueueManager:
         transactions.rollback(self.core, transaction)
         self._finish()
 
+    # -- the message store
+
+    def ask_store(self, request: StoreRequest, now_us: i64) -> None:
+        """Take up a request (`store_verbs`, `store_browsing`); answered by a `Reply` to its target.
+
+        Raises LimitExceeded.
+        """
+        self.core.begin(now_us)
+        asking.begin(self.core, request)
+        self._finish()
+
+    def cancel_request(self, request: StoreRequest) -> None:
+        """Nobody wants the answer any more; what it has done already stays done."""
+        asking.cancel(self.core, request)
+
+    def ids_read(self, read: IdRead, found: list[Any], now_us: i64) -> None:
+        """What an `IdRead` asked for."""
+        self.core.begin(now_us)
+        asking.ids_read(self.core, read, found)
+        self._finish()
+
     # -- bodies, time, effects
 
     def fetched(self, entries: list[Entry], bodies: list[bytes], now_us: i64) -> None:
@@ -419,6 +443,8 @@ class QueueManager:
         owner = entries[0].owner
         if entries[0].state == n.START and isinstance(owner, Consumer):
             browse.fetched(core, owner, entries, bodies)
+        elif entries[0].state == n.START and isinstance(owner, StoreRequest):
+            asking.bodies_read(core, owner, entries, bodies)
         else:
             _take_bodies(core, entries, bodies)
         self._finish()
@@ -428,6 +454,8 @@ class QueueManager:
         core = self.core
         core.begin(now_us)
         core.durable_through = position
+        if core.undurable:
+            asking.durable(core)
         if core.waiting_for_durable:
             waiting = core.waiting_for_durable
             core.waiting_for_durable = []
@@ -445,10 +473,12 @@ class QueueManager:
                 consumers.on_time(core, queue)
                 returning.end_delays(core, queue)
                 expiry.scan(core, queue)
+                store.on_time(core, queue)
                 administration.remove_if_idle(core, queue)
                 self._finish()
         transactions.time_out(core)
         waiting.time_out(core)
+        asking.time_out(core)
         left = core.pending
         core.pending = []
         for queue in left:
@@ -462,7 +492,11 @@ class QueueManager:
         if core.pending:
             return core.now_us
         soonest = core.next_alarm_us()
-        for due_us in (transactions.next_timeout_us(core), waiting.next_timeout_us(core)):
+        for due_us in (
+            transactions.next_timeout_us(core),
+            waiting.next_timeout_us(core),
+            asking.next_deadline_us(core),
+        ):
             if due_us != 0 and (soonest == 0 or due_us < soonest):
                 soonest = due_us
         return soonest
@@ -470,6 +504,9 @@ class QueueManager:
     def take_effects(self) -> Effects:
         """What is to be done when everything written so far is durable; a new turn begins."""
         core = self.core
+        if core.watched:
+            asking.serve(core)
+            self._finish()
         effects = core.effects
         effects.close()
         core.effects = Effects()

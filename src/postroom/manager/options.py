@@ -86,6 +86,8 @@ class QueueDefinition:
     """Where rejected entries and those over the limit go; "" discards them. Created when first needed."""
     expiry_queue: str = ""
     """Where expired entries are redirected; "" ends them as expired."""
+    confirm_id_required: bool = True
+    """Message store: whether confirming by unique id needs the confirm id, too."""
     auto_created: bool = False
     """Created for a client that attached; removed when idle."""
     temporary: bool = False
@@ -278,6 +280,24 @@ class ManagerOptions:
     """In this time."""
     flow_steps: int = 10
     """In so many steps."""
+    name: str = "postroom"
+    """Of the queue manager: the origin in the unique ids that it derives."""
+    max_store_requests: int = 10_000
+    """Requests to message stores that wait, for a message or for a read; one more is refused."""
+    max_store_wait_ms: int = 3_600_000
+    """The longest that one may wait for a message."""
+    max_confirm_id_entries: int = 100_000
+    """What one confirm id may hold on one queue."""
+    max_browse_lock_entries: int = 10_000
+    """What one browse may lock."""
+    browse_lock_ms: int = 300_000
+    """The lease of a browse lock: what is still locked then is unlocked; 0 never."""
+    max_scanned_entries: int = 100_000
+    """Messages whose bodies one request compares in vain with the properties that it asks for."""
+    store_page_entries: int = 1000
+    """Messages in one answer of the message store."""
+    store_page_bytes: int = 1 << 20
+    """Their bodies together, unless a single one is larger."""
     max_transactions: int = 10_000
     max_transaction_entries: int = 100_000
     transaction_timeout_ms: int = 300_000

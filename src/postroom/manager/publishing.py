@@ -289,7 +289,7 @@ def _give(core: Core, publication: _Publication, queue: Queue) -> None:
             watch_expiry(core, queue, publication.expiry_us)
     else:
         add_new(core, queue, publication.entry(queue))
-    if queue.ready or queue.browsers:
+    if queue.ready or queue.browsers or queue.watched:
         core.woken.append(queue)
 
 

@@ -1,6 +1,6 @@
 """One queue: what waits on it, who takes from it, and what is in flight."""
 
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
@@ -15,6 +15,9 @@ from postroom.manager.pool import Pool
 from postroom.manager.quota import Quota
 from postroom.manager.statistics import Statistics
 from postroom.manager.topic import Subscription, Topic
+
+if TYPE_CHECKING:
+    from postroom.manager.holders import QueueStore
 
 PRIORITIES: Final = 10
 
@@ -72,6 +75,12 @@ class Queue:
 
         self.ids: IdIndex | None = None
         """Who has an id; None while nobody asks."""
+        self.store: QueueStore | None = None
+        """What confirm ids and browse locks hold; None while none ever did."""
+        self.watched = False
+        """Requests to the message store wait for something to become available."""
+        self.news = False
+        """Something may have, and they have not been run since."""
 
         self.live_expiry_us: i64 = 0
         """Not later than the earliest expiry of the objects here; 0 none."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from postroom.ledger.records import RecordType
-from postroom.manager import administration, queues, quotas
+from postroom.manager import administration, queues, quotas, store
 from postroom.manager.backlog import ZONE_ENTRIES
 from postroom.manager.core import Core
 from postroom.manager.entry import Entry, by_place
@@ -59,7 +59,7 @@ def restore(core: Core, recovered: "Recovered") -> None:
     for queue_id, packed in recovered.backlog:
         _add_packed(core.queues_by_id[queue_id], packed)
     _lose(core, recovered.lost)
-    _take_back(core, recovered.explicit)
+    _take_back(core, recovered.explicit, store.restore_holders(core, recovered.holders))
     _close(core, recovered.holders, recovered.producers)
     for queue in [*core.queues.values(), *core.topics.values()]:
         _begin_again(core, queue)
@@ -68,10 +68,11 @@ def restore(core: Core, recovered: "Recovered") -> None:
 
 def _begin_again(core: Core, queue: Queue) -> None:
     """Alarms, and the end of temporary queues, topics, and subscriptions that are not durable."""
+    store.close_empty_holders(core, queue)
     if queue.definition.temporary:
         if queue.topic is not None:
             queues.remove(core, queue)
-        elif not queue.held:
+        elif len(queue.held) == store.held_by_store(queue):
             administration.delete(core, queue, False, False)
         elif queue.subscription is not None:
             core.forsaken.append(queue)
@@ -132,23 +133,24 @@ def _lose(core: Core, lost: list[tuple[int, int, Any]]) -> None:
             core.ledger.boundary()
 
 
-def _take_back(core: Core, rows: "list[EntryRow]") -> None:
+def _take_back(core: Core, rows: "list[EntryRow]", holders: dict[int, store.Holder]) -> None:
     """Entries that are not plain: each as its state and holder have it."""
     for row in rows:
-        _take_back_one(core, core.queues_by_id[row.queue], row)
+        _take_back_one(core, core.queues_by_id[row.queue], row, holders)
         core.ledger.boundary()
     for queue in core.queues.values():
         for band in queue.bands:
             band.returned.sort(key=by_place, reverse=True)
 
 
-def _take_back_one(core: Core, queue: Queue, row: "EntryRow") -> None:
+def _take_back_one(core: Core, queue: Queue, row: "EntryRow", holders: dict[int, store.Holder]) -> None:
     entry = _entry(queue, row)
     queue.statistics.restore(slot_of(entry.state, entry.holder_kind, entry.causes), entry.body_len)
     admit(core, entry)
     if entry.holder_kind != 0:
         if not allowed(entry, n.EVENT_RESTART):
-            queue.held.add(entry)
+            if not store.restore_held(core, entry, holders):
+                queue.held.add(entry)
             return
         step(core, entry, n.EVENT_RESTART, 0, 0, None, 0)
         if row.noted == n.EVENT_DELETE and entry.state == n.AVAILABLE:

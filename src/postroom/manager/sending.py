@@ -64,7 +64,7 @@ def send(
         return REFUSED
     if token >= 0:
         core.effects.accept(sink, token)
-    if queue.ready or queue.browsers:
+    if queue.ready or queue.browsers or queue.watched:
         dispatch.dispatch(core, queue)
     return TAKEN
 
@@ -190,6 +190,6 @@ def _let_in(core: Core, blocked: BlockedSend) -> bool:
     blocked.body = None
     if blocked.token >= 0:
         core.effects.accept(blocked.sink, blocked.token)
-    if queue.ready or queue.browsers:
+    if queue.ready or queue.browsers or queue.watched:
         core.woken.append(queue)
     return True

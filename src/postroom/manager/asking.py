@@ -1,0 +1,271 @@
+"""Requests that may have to wait: for bodies and ids that must be read, or for a message to come.
+
+A request is run; where something must be read first it says so (`ReadsNeeded`), having changed nothing, and
+is run again when that is there. Reads go out as effects and only for what is durable. A request that found
+nothing and may wait is run again when something becomes available on its queue, at most once for each block.
+"""
+
+import heapq
+from typing import Any, Final, final
+
+from mypy_extensions import i64
+
+from postroom.manager.browse import copy_of
+from postroom.manager.core import Core
+from postroom.manager.effects import Asker, Fetch, IdRead, Reply
+from postroom.manager.entry import Entry
+from postroom.manager.errors import LimitExceeded, ManagerError, NoMatchingMessage
+from postroom.manager.holders import store_of
+from postroom.manager.ids import IdIndex, serials_on
+from postroom.manager.queue import PRIORITIES, Queue
+from postroom.model.ids import NO_IDS, MessageIds
+
+MAX_IDS_READ: Final = 4096
+"""Ids read at once for one request."""
+
+
+class ReadsNeeded(Exception):
+    """Not before these have been read."""
+
+    def __init__(self, bodies: list[Entry], ids: list[int], index: bool) -> None:
+        super().__init__()
+        self.bodies = bodies
+        self.ids = ids
+        self.index = index
+        """The queue's index of ids must be complete."""
+
+
+@final
+class Scan:
+    """How far a request has compared bodies, so that none is read twice."""
+
+    def __init__(self) -> None:
+        self.rejected: set[int] = set()
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        self.priority: i64 = PRIORITIES - 1
+        self.place: i64 = -1
+        self.ordinal: i64 = 0
+
+
+class StoreRequest:
+    """One request to the message store of one queue; answered by a `Reply` to ``target``."""
+
+    def __init__(self, queue: Queue, target: Asker) -> None:
+        self.queue = queue
+        self.target = target
+        self.until_us: i64 = 0
+        """How long it may wait for a message; 0 not at all."""
+        self.bodies: dict[int, bytes] = {}
+        """Read for it, by serial; b"" where the entry has ended meanwhile."""
+        self.ids: dict[int, MessageIds] = {}
+        self.scan: Scan | None = None
+        self.reading: i64 = 0
+        """Reads that are out."""
+        self.waiting = False
+        self.over = False
+
+    def run(self, core: Core) -> object:
+        """Do it and return the answer. Raises ReadsNeeded, ManagerError; NoMatchingMessage if there is
+        none."""
+        raise NotImplementedError
+
+
+def begin(core: Core, request: StoreRequest) -> None:
+    """Take up a request. Raises LimitExceeded when there are too many."""
+    if core.store_requests >= core.options.max_store_requests:
+        raise LimitExceeded(
+            f"{core.store_requests} requests to message stores wait; that is the limit (max_store_requests)"
+        )
+    core.store_requests += 1
+    advance(core, request)
+
+
+def cancel(core: Core, request: StoreRequest) -> None:
+    """Nobody wants the answer any more."""
+    _over(core, request)
+
+
+def advance(core: Core, request: StoreRequest) -> None:
+    """Run it if nothing is being read for it."""
+    if request.over or request.reading > 0:
+        return
+    try:
+        answer = request.run(core)
+    except ReadsNeeded as needed:
+        _read(core, request, needed)
+    except NoMatchingMessage as nothing:
+        if request.until_us > core.now_us and not request.queue.deleted:
+            _wait(core, request)
+        else:
+            _answer(core, request, nothing)
+    except ManagerError as refused:
+        _answer(core, request, refused)
+    else:
+        _answer(core, request, answer)
+
+
+def _answer(core: Core, request: StoreRequest, answer: object) -> None:
+    _over(core, request)
+    core.effects.replies.append(Reply(request.target, answer))
+
+
+def _over(core: Core, request: StoreRequest) -> None:
+    if request.over:
+        return
+    request.over = True
+    request.bodies = {}
+    core.store_requests -= 1
+    if request.waiting:
+        waiting = store_of(request.queue).waiting
+        waiting.remove(request)
+        request.queue.watched = bool(waiting)
+
+
+# -- waiting for a message
+
+
+def _wait(core: Core, request: StoreRequest) -> None:
+    if not request.waiting:
+        request.waiting = True
+        store_of(request.queue).waiting.append(request)
+        request.queue.watched = True
+        core.deadline_order += 1
+        heapq.heappush(core.store_deadlines, (request.until_us, core.deadline_order, request))
+
+
+def serve(core: Core) -> None:
+    """Something may have become available on these queues: run who waits there."""
+    watched = core.watched
+    core.watched = []
+    for queue in watched:
+        queue.news = False
+        if queue.store is not None:
+            for request in list(queue.store.waiting):
+                advance(core, request)
+
+
+def queue_deleted(core: Core, queue: Queue) -> None:
+    """Nothing will come any more."""
+    if queue.store is not None:
+        for request in list(queue.store.waiting):
+            advance(core, request)
+
+
+def time_out(core: Core) -> None:
+    """Answer those who have waited long enough."""
+    deadlines = core.store_deadlines
+    while deadlines and (deadlines[0][2].over or deadlines[0][0] <= core.now_us):
+        advance(core, heapq.heappop(deadlines)[2])
+
+
+def next_deadline_us(core: Core) -> i64:
+    """When the first of those who wait has waited long enough; 0 never."""
+    deadlines = core.store_deadlines
+    while deadlines and deadlines[0][2].over:
+        heapq.heappop(deadlines)
+    return deadlines[0][0] if deadlines else 0
+
+
+# -- reading
+
+
+def _read(core: Core, request: StoreRequest, needed: ReadsNeeded) -> None:
+    if needed.index:
+        _read_index(core, request)
+        return
+    if needed.bodies:
+        copies = _batch(core, request, needed.bodies)
+        request.reading += 1
+        wanted = [(int(copy.body_serial), int(copy.body_offset), int(copy.body_len)) for copy in copies]
+        _send(core, max(copy.body_serial for copy in copies), Fetch(copies, wanted))
+    if needed.ids:
+        request.reading += 1
+        serials = needed.ids[:MAX_IDS_READ]
+        _send(core, max(serials), IdRead(request, serials, None))
+
+
+def _batch(core: Core, request: StoreRequest, entries: list[Entry]) -> list[Entry]:
+    """Copies of the first of these, within the bounds of a batch."""
+    copies: list[Entry] = []
+    left: i64 = core.options.fetch_bytes
+    for entry in entries[: core.options.fetch_entries]:
+        left -= entry.body_len
+        if copies and left < 0:
+            break
+        copies.append(copy_of(entry, request))
+    return copies
+
+
+def _read_index(core: Core, request: StoreRequest) -> None:
+    """Have the queue's index completed."""
+    queue = request.queue
+    index = queue.ids
+    if index is None:
+        index = queue.ids = IdIndex()
+    request.reading += 1
+    index.askers.append(request)
+    if not index.reading:
+        index.reading = True
+        _send(core, core.ledger.next_position - 1, IdRead(index, [], serials_on(queue)))
+
+
+def index_of(queue: Queue) -> IdIndex:
+    """The queue's index, if it is complete. Raises ReadsNeeded."""
+    index = queue.ids
+    if index is not None and not index.ready and queue.empty():
+        index.ready = True
+    if index is None and queue.empty():
+        index = queue.ids = IdIndex()
+        index.ready = True
+    if index is None or not index.ready:
+        raise ReadsNeeded([], [], True)
+    if index.too_large(queue.statistics.depth):
+        queue.ids = None
+        raise ReadsNeeded([], [], True)
+    return index
+
+
+def _send(core: Core, through: i64, read: Fetch | IdRead) -> None:
+    """Have it read, once everything through that position is durable."""
+    if through > core.durable_through:
+        core.undurable.append((through, read))
+    elif isinstance(read, Fetch):
+        core.effects.fetches.append(read)
+    else:
+        core.effects.id_reads.append(read)
+
+
+def durable(core: Core) -> None:
+    """More is on disk: what waited for that can be read."""
+    waiting = core.undurable
+    core.undurable = []
+    for through, read in waiting:
+        _send(core, through, read)
+
+
+def bodies_read(core: Core, request: StoreRequest, copies: list[Entry], bodies: list[bytes]) -> None:
+    """The answer to a `Fetch`."""
+    for copy, body in zip(copies, bodies, strict=True):
+        request.bodies[int(copy.serial)] = body if len(body) == copy.body_len else b""
+    request.reading -= 1
+    advance(core, request)
+
+
+def ids_read(core: Core, read: IdRead, found: list[Any]) -> None:
+    """The answer to an `IdRead`."""
+    asker = read.asker
+    if isinstance(asker, StoreRequest):
+        for serial, ids in zip(read.serials, found, strict=True):
+            asker.ids[serial] = ids if ids is not None else NO_IDS
+        asker.reading -= 1
+        advance(core, asker)
+    elif isinstance(asker, IdIndex):
+        asker.learn(found)
+        askers = asker.askers
+        asker.askers = []
+        for request in askers:
+            assert isinstance(request, StoreRequest)
+            request.reading -= 1
+            advance(core, request)

@@ -1,0 +1,493 @@
+"""The verbs of the message store, as requests: who is meant, whether the caller may, and what he is told.
+
+Names in brackets are those of MQ Everyplace. A message that a caller may not see isn't there for him: he is
+told that none matches, whatever state it is in.
+"""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from postroom.manager import overrides, store
+from postroom.manager.asking import MAX_IDS_READ, ReadsNeeded, StoreRequest
+from postroom.manager.consumer import Producer
+from postroom.manager.core import Core
+from postroom.manager.effects import Asker
+from postroom.manager.entry import Entry
+from postroom.manager.errors import (
+    DuplicateMessage,
+    LimitExceeded,
+    MessageTooLarge,
+    NoMatchingMessage,
+    QueueNotFound,
+    RequestInvalid,
+)
+from postroom.manager.finding import Spot, find, find_busy
+from postroom.manager.holders import (
+    NO_CONFIRM_ID,
+    BrowseLock,
+    ConfirmIdHolder,
+    QueueStore,
+    confirm_id_holder,
+    store_of,
+)
+from postroom.manager.memory import admit
+from postroom.manager.putting import TOO_LARGE, due_of, lacking, new_entry, no_room_text, refusal
+from postroom.manager.putting import store as put_available
+from postroom.manager.queue import Queue
+from postroom.manager.statistics import UNCOMMITTED_PUT
+from postroom.manager.store_filter import (
+    StoreFilter,
+    body_of,
+    known_ids,
+    matching,
+    need_ids,
+    serials_by_id,
+    unique_id_of,
+)
+from postroom.model import numbers as n
+from postroom.model.ids import MessageIds
+from postroom.model.message import MessageHead
+
+NO_MATCHING_MSG: Final = "Except_Q_NoMatchingMsg"
+DUPLICATE_MSG: Final = "Except_Duplicate"
+
+
+@final
+class StoreRow:
+    """One message as an answer tells of it."""
+
+    def __init__(self, entry: Entry, unique_id: bytes, ids: MessageIds, body: bytes | None) -> None:
+        self.serial: i64 = entry.serial
+        self.unique_id = unique_id
+        self.ids = ids
+        self.priority: i64 = entry.priority
+        self.durable = entry.flags & n.FLAG_DURABLE != 0
+        self.delivery_count: i64 = entry.delivery_count
+        self.expiry_us: i64 = entry.expiry_us
+        self.annotations = entry.annotations
+        self.body = body
+        """The stored sections; None where only ids were asked for, or the answer has no room."""
+
+
+@final
+class StoreAnswer:
+    """What a request brought."""
+
+    def __init__(self) -> None:
+        self.rows: list[StoreRow] = []
+        self.unique_id = b""
+        """Of what was put."""
+        self.lock_id: i64 = 0
+        self.count: i64 = 0
+        """How many messages it was done to."""
+        self.after: list[int] = []
+        """Where the next page begins: (priority, place, ordinal), or for a listener one position; empty at
+        the end."""
+
+
+def no_match(queue: Queue, what: str) -> NoMatchingMessage:
+    return NoMatchingMessage(f"{NO_MATCHING_MSG}: queue {queue.name!r} has no message {what}")
+
+
+def done(count: i64) -> StoreAnswer:
+    answer = StoreAnswer()
+    answer.count = count
+    return answer
+
+
+class StoreVerb(StoreRequest):
+    """What the verbs have in common."""
+
+    def check_queue(self) -> None:
+        if self.queue.deleted:
+            raise QueueNotFound(f"queue {self.queue.name!r} has been deleted")
+
+    def learn_held(self, core: Core) -> QueueStore:
+        """The store, with all unique ids known of what it holds. Raises ReadsNeeded."""
+        self.check_queue()
+        held = store_of(self.queue)
+        if held.unread:
+            unread = [serial for serial in held.unread if serial in held.held]
+            all_ids = need_ids(self.queue, self, unread[:MAX_IDS_READ])
+            for serial, ids in zip(unread, all_ids, strict=False):
+                unique_id = unique_id_of(core, serial, ids)
+                held.serials[unique_id] = serial
+                held.unique_ids[serial] = unique_id
+            held.unread = unread[len(all_ids) :]
+            if held.unread:
+                return self.learn_held(core)
+        return held
+
+    def held_entry(self, core: Core, unique_id: bytes) -> Entry | None:
+        """What the store holds under that unique id, unless its time is over. Raises ReadsNeeded."""
+        held = self.learn_held(core)
+        serial = held.serials.get(unique_id)
+        if serial is None:
+            return None
+        entry = held.held[serial]
+        return None if store.expire_if_due(core, entry) else entry
+
+    def holder_of(self, core: Core, confirm_id: i64, lock: BrowseLock | None) -> ConfirmIdHolder:
+        return confirm_id_holder(core, self.queue, confirm_id, lock)
+
+
+def check_unique_id(filter: StoreFilter, operation: str) -> None:
+    if not filter.unique_id:
+        raise RequestInvalid(f"{operation} needs the unique id of one message: origin queue manager and time")
+
+
+# -- putting
+
+
+@final
+class Put(StoreVerb):
+    """putMessage."""
+
+    def __init__(
+        self,
+        queue: Queue,
+        target: Asker,
+        producer: Producer,
+        head: MessageHead,
+        body: bytes,
+        confirm_id: i64,
+        resend: bool,
+    ) -> None:
+        """``resend`` is Msg_Resend: an earlier copy that nobody has seen or holds is replaced."""
+        super().__init__(queue, target)
+        self.producer = producer
+        self.head = head
+        self.body = body
+        self.confirm_id: i64 = confirm_id
+        self.resend = resend
+
+    def run(self, core: Core) -> object:
+        self.check_queue()
+        queue, head = self.queue, self.head
+        earlier = self._earlier(core) if head.unique_id else None
+        if queue.overrides is not None:
+            overrides.apply(core, queue.overrides, head)
+        self._check_room(core)
+        holder: ConfirmIdHolder | None = None
+        if self.confirm_id != NO_CONFIRM_ID:
+            holder = self.holder_of(core, self.confirm_id, None)
+        if earlier is not None:
+            self._replace(core, earlier)
+        if not self.producer.recorded:
+            core.record_producer(self.producer)
+        serial = core.ledger.next_position  # the arrival is the next record
+        answer = done(1)
+        answer.unique_id = unique_id_of(core, serial, _ids(head))
+        if holder is None:
+            put_available(core, self.producer, queue, head, self.body, None)
+            core.woken.append(queue)
+        else:
+            self._put_held(core, holder, answer.unique_id)
+        return answer
+
+    def _check_room(self, core: Core) -> None:
+        size: i64 = len(self.body)
+        refused = refusal(core, self.queue, size, self.head.durable)
+        if refused is not None:
+            if refused[0] == TOO_LARGE:
+                raise MessageTooLarge(refused[1])
+            raise LimitExceeded(refused[1])
+        pool = lacking(core, self.queue, size)
+        if pool is not None:
+            raise LimitExceeded("Except_Q_Full: " + no_room_text(pool, size))
+
+    def _put_held(self, core: Core, holder: ConfirmIdHolder, unique_id: bytes) -> None:
+        entry = new_entry(
+            core,
+            self.producer,
+            self.queue,
+            self.head,
+            self.body,
+            None,
+            n.PUT_UNCONFIRMED,
+            n.EVENT_PUT_HELD,
+            n.CONFIRM_ID,
+            holder.id,
+            holder,
+            due_of(core, self.head),
+        )
+        self.queue.statistics.arrive(UNCOMMITTED_PUT, entry.body_len)
+        admit(core, entry)
+        store.hold_put(core, entry, holder, unique_id)
+
+    def _earlier(self, core: Core) -> Entry | Spot | None:
+        """Another copy on the queue that is to be replaced. Raises DuplicateMessage, ReadsNeeded."""
+        found = self.live_copy(core, self.head.unique_id)
+        if found is None:
+            return None
+        entry = found.entry if isinstance(found, Spot) else found
+        unseen = entry.state == n.PUT_UNCONFIRMED and entry.holder_kind == n.CONFIRM_ID
+        if self.resend and (unseen or isinstance(found, Spot)):
+            return found
+        raise DuplicateMessage(
+            f"{DUPLICATE_MSG}: queue {self.queue.name!r} has a message of that unique id already; "
+            "if this is it again, because the answer was lost, say so (resend)"
+        )
+
+    def live_copy(self, core: Core, unique_id: bytes) -> Entry | Spot | None:
+        """The message of that unique id, in whatever state. Raises ReadsNeeded."""
+        entry = self.held_entry(core, unique_id)
+        if entry is not None:
+            return entry
+        wanted = StoreFilter()
+        wanted.unique_id = unique_id
+        for serial in serials_by_id(core, self, wanted):
+            spot = find(self.queue, serial)
+            found: Entry | Spot | None = spot if spot is not None else find_busy(self.queue, serial)
+            if found is not None:
+                ids = need_ids(self.queue, self, [serial])[0]
+                if unique_id_of(core, serial, ids) == unique_id:
+                    return found
+        return None
+
+    def _replace(self, core: Core, earlier: Entry | Spot) -> None:
+        if isinstance(earlier, Spot):
+            spot = find(self.queue, earlier.entry.serial)
+            if spot is not None:
+                store.delete(core, spot)
+        else:
+            store.undo(core, earlier)
+
+
+def _ids(head: MessageHead) -> MessageIds:
+    return MessageIds(head.unique_id, b"", 0, b"", 0)
+
+
+@final
+class ConfirmPut(StoreVerb):
+    """confirmPutMessage: by unique id; a second time it does nothing."""
+
+    def __init__(self, queue: Queue, target: Asker, filter: StoreFilter, confirm_id: i64) -> None:
+        super().__init__(queue, target)
+        self.filter = filter
+        self.confirm_id: i64 = confirm_id
+
+    def run(self, core: Core) -> object:
+        check_unique_id(self.filter, "CONFIRM-PUT")
+        entry = self.held_entry(core, self.filter.unique_id)
+        if entry is None:
+            if not _is_confirmed(core, self, self.filter.unique_id):
+                raise no_match(self.queue, "of that unique id that was put and not confirmed")
+            return done(0)
+        if entry.state != n.PUT_UNCONFIRMED or not _may_confirm(entry, self.confirm_id):
+            raise no_match(self.queue, "of that unique id put under that confirm id")
+        store.confirm_put(core, entry)
+        return done(1)
+
+
+def _is_confirmed(core: Core, request: StoreRequest, unique_id: bytes) -> bool:
+    """Whether it is available, or will be by itself: a repeated confirmation is nothing wrong."""
+    wanted = StoreFilter()
+    wanted.unique_id = unique_id
+    if matching(core, request, wanted, 1):
+        return True
+    for serial in serials_by_id(core, request, wanted):
+        busy = find_busy(request.queue, serial)
+        if busy is not None and busy.state == n.DELAYED:
+            ids = need_ids(request.queue, request, [serial])[0]
+            if unique_id_of(core, serial, ids) == unique_id:
+                return True
+    return False
+
+
+def _may_confirm(entry: Entry, confirm_id: i64) -> bool:
+    """Whether that confirm id is the one; none is needed where the queue says so."""
+    holder = entry.owner
+    if confirm_id == NO_CONFIRM_ID and not entry.queue.definition.confirm_id_required:
+        return True
+    return isinstance(holder, ConfirmIdHolder) and holder.confirm_id == confirm_id
+
+
+# -- getting
+
+
+@final
+class Get(StoreVerb):
+    """getMessage, and waitForMessage where it may wait."""
+
+    def __init__(
+        self, queue: Queue, target: Asker, filter: StoreFilter, confirm_id: i64, until_us: i64
+    ) -> None:
+        super().__init__(queue, target)
+        self.filter = filter
+        self.confirm_id: i64 = confirm_id
+        self.until_us = until_us
+
+    def run(self, core: Core) -> object:
+        self.check_queue()
+        if self.filter.lock_id != 0:
+            return self._get_locked(core)
+        found = matching(core, self, self.filter, 1)
+        if not found:
+            raise no_match(self.queue, "that matches")
+        spot = found[0]
+        row = _whole_row(core, self, spot.entry)
+        if self.confirm_id == NO_CONFIRM_ID:
+            store.get(core, spot)
+        else:
+            holder = self.holder_of(core, self.confirm_id, None)
+            store.acquire(core, spot, holder, row.unique_id)
+        return _one(row)
+
+    def _get_locked(self, core: Core) -> object:
+        found = locked(core, self, self.filter, 1)
+        entry = found[0]
+        row = _whole_row(core, self, entry)
+        if self.confirm_id == NO_CONFIRM_ID:
+            store.end_held(core, entry, n.EVENT_GET)
+        else:
+            by = entry.owner
+            assert isinstance(by, BrowseLock)
+            store.acquire_locked(core, entry, self.holder_of(core, self.confirm_id, by))
+        return _one(row)
+
+
+def _one(row: StoreRow) -> StoreAnswer:
+    answer = done(1)
+    answer.rows = [row]
+    answer.unique_id = row.unique_id
+    return answer
+
+
+def _whole_row(core: Core, request: StoreRequest, entry: Entry) -> StoreRow:
+    """Everything about one message. Raises ReadsNeeded."""
+    serial = int(entry.serial)
+    ids = known_ids(request.queue, request, serial)
+    body = body_of(request, entry)
+    if ids is None or body is None:
+        raise ReadsNeeded([entry] if body is None else [], [serial] if ids is None else [], False)
+    return StoreRow(entry, unique_id_of(core, serial, ids), ids, body)
+
+
+def locked(core: Core, verb: StoreVerb, filter: StoreFilter, limit: i64) -> list[Entry]:
+    """What is locked under the filter's lock id and meant by it, in the order of the browse.
+
+    Raises NoMatchingMessage, ReadsNeeded.
+    """
+    by = verb.learn_held(core).locks.get(int(filter.lock_id))
+    found: list[Entry] = []
+    for entry in list(by.entries.values()) if by is not None else []:
+        if len(found) >= limit:
+            break
+        if store.expire_if_due(core, entry):
+            continue
+        if filter.by_id():
+            ids = need_ids(verb.queue, verb, [int(entry.serial)])[0]
+            if not filter.fits(unique_id_of(core, entry.serial, ids), ids, entry.priority):
+                continue
+        found.append(entry)
+    if not found:
+        raise no_match(verb.queue, "that matches under that lock id")
+    return found
+
+
+@final
+class ConfirmGet(StoreVerb):
+    """confirmGetMessage: by unique id."""
+
+    def __init__(self, queue: Queue, target: Asker, filter: StoreFilter, confirm_id: i64) -> None:
+        super().__init__(queue, target)
+        self.filter = filter
+        self.confirm_id: i64 = confirm_id
+
+    def run(self, core: Core) -> object:
+        check_unique_id(self.filter, "CONFIRM-GET")
+        entry = self.held_entry(core, self.filter.unique_id)
+        if entry is None or not _is_got(entry) or not _may_confirm(entry, self.confirm_id):
+            raise no_match(self.queue, "of that unique id got under that confirm id")
+        store.end_held(core, entry, n.EVENT_CONFIRM)
+        return done(1)
+
+
+def _is_got(entry: Entry) -> bool:
+    return entry.state == n.GET_UNCONFIRMED or entry.state == n.BROWSE_GET_UNCONFIRMED
+
+
+@final
+class Delete(StoreVerb):
+    """deleteMessage: by unique id, with the lock id if it is locked."""
+
+    def __init__(self, queue: Queue, target: Asker, filter: StoreFilter) -> None:
+        super().__init__(queue, target)
+        self.filter = filter
+
+    def run(self, core: Core) -> object:
+        self.check_queue()
+        check_unique_id(self.filter, "DELETE-MESSAGE")
+        if self.filter.lock_id != 0:
+            store.end_held(core, locked(core, self, self.filter, 1)[0], n.EVENT_DELETE)
+            return done(1)
+        found = matching(core, self, self.filter, 1)
+        if not found:
+            raise no_match(self.queue, "of that unique id that can be deleted")
+        store.delete(core, found[0])
+        return done(1)
+
+
+# -- all under one id
+
+
+@final
+class Confirm(StoreVerb):
+    """confirm: everything put or got under one confirm id."""
+
+    def __init__(self, queue: Queue, target: Asker, confirm_id: i64) -> None:
+        super().__init__(queue, target)
+        self.confirm_id: i64 = confirm_id
+
+    def run(self, core: Core) -> object:
+        self.check_queue()
+        held = [
+            entry for entry in _under(self.queue, self.confirm_id) if not store.expire_if_due(core, entry)
+        ]
+        if not held:
+            raise no_match(self.queue, f"under confirm id {self.confirm_id}")
+        for entry in held:
+            if entry.state == n.PUT_UNCONFIRMED:
+                store.confirm_put(core, entry)
+            else:
+                store.end_held(core, entry, n.EVENT_CONFIRM)
+        return done(len(held))
+
+
+@final
+class Undo(StoreVerb):
+    """undo: one step back for everything under one confirm id, the locks of its browses too."""
+
+    def __init__(self, queue: Queue, target: Asker, confirm_id: i64) -> None:
+        super().__init__(queue, target)
+        self.confirm_id: i64 = confirm_id
+
+    def run(self, core: Core) -> object:
+        self.check_queue()
+        held = _under(self.queue, self.confirm_id)
+        for by in list(store_of(self.queue).locks.values()):
+            if by.confirm_id == self.confirm_id:
+                held += by.entries.values()
+        held = [entry for entry in held if not store.expire_if_due(core, entry)]
+        if not held:
+            raise no_match(self.queue, f"under confirm id {self.confirm_id}")
+        held.sort(key=_last_first)
+        for entry in held:
+            store.undo(core, entry)
+        return done(len(held))
+
+
+def _under(queue: Queue, confirm_id: i64) -> list[Entry]:
+    if confirm_id == NO_CONFIRM_ID:
+        raise RequestInvalid("a confirm id is greater than 0")
+    holders = list(store_of(queue).holders.values())
+    return [
+        entry for holder in holders if holder.confirm_id == confirm_id for entry in holder.entries.values()
+    ]
+
+
+def _last_first(entry: Entry) -> tuple[int, int]:
+    """So each stands at the end of what has come back, where adding costs nothing."""
+    return (-entry.place, -entry.ordinal)

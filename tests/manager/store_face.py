@@ -1,0 +1,152 @@
+"""The message store's verbs as plain calls on a `World`: each waits for its answer, or raises it."""
+
+from typing import Any
+
+from postroom.manager.asking import StoreRequest
+from postroom.manager.effects import Asker
+from postroom.manager.errors import ManagerError
+from postroom.manager.queue import Queue
+from postroom.manager.store_browsing import Browse, BrowseAndLock, Listen, Unlock
+from postroom.manager.store_filter import StoreFilter
+from postroom.manager.store_verbs import (
+    Confirm,
+    ConfirmGet,
+    ConfirmPut,
+    Delete,
+    Get,
+    Put,
+    StoreAnswer,
+    Undo,
+)
+from postroom.model.ids import pack_unique_id, unpack_unique_id
+from tests.manager.world import MS, World, a_head
+
+Uid = tuple[str, int]
+
+
+class Asked(Asker):
+    """Remembers its answer."""
+
+    def __init__(self) -> None:
+        self.answer: object = None
+
+    def answered(self, payload: object, now_us: int) -> None:
+        assert self.answer is None, "answered twice"
+        self.answer = payload
+
+    def result(self) -> StoreAnswer:
+        if isinstance(self.answer, ManagerError):
+            raise self.answer
+        assert isinstance(self.answer, StoreAnswer), "no answer yet"
+        return self.answer
+
+
+def a_filter(
+    uid: Uid | None = None,
+    message_id: str = "",
+    correlation_id: str = "",
+    priority: int = -1,
+    lock: int = 0,
+    **properties: object,
+) -> StoreFilter:
+    made = StoreFilter()
+    made.unique_id = pack_unique_id(*uid) if uid is not None else b""
+    made.message_id, made.message_id_type = message_id.encode(), int(bool(message_id))
+    made.correlation_id, made.correlation_id_type = correlation_id.encode(), int(bool(correlation_id))
+    made.priority = priority
+    made.lock_id = lock
+    made.properties = properties
+    return made
+
+
+class StoreFace:
+    """One queue of a world, as an application of MQ Everyplace sees it."""
+
+    def __init__(self, world: World, name: str = "q", **definition: Any) -> None:
+        self.world = world
+        self.name = name
+        if name not in world.manager.queues:
+            world.queue(name, **definition)
+
+    @property
+    def queue(self) -> Queue:
+        return self.world.manager.queue(self.name)
+
+    def begin(self, request: StoreRequest, asked: Asked) -> Asked:
+        self.world.manager.ask_store(request, self.world.now_us)
+        return asked
+
+    def _do(self, request: StoreRequest) -> StoreAnswer:
+        target = request.target
+        assert isinstance(target, Asked)
+        self.begin(request, target)
+        self.world.turn()
+        return target.result()
+
+    def put(
+        self,
+        body: bytes = b"body",
+        confirm: int = 0,
+        uid: Uid | None = None,
+        resend: bool = False,
+        message_id: str = "",
+        correlation_id: str = "",
+        **head: Any,
+    ) -> Uid:
+        made = a_head(**head)
+        made.unique_id = pack_unique_id(*uid) if uid is not None else b""
+        made.message_id, made.message_id_type = message_id.encode(), int(bool(message_id))
+        made.correlation_id, made.correlation_id_type = correlation_id.encode(), int(bool(correlation_id))
+        producer = self.world._producer
+        answer = self._do(Put(self.queue, Asked(), producer, made, body, confirm, resend))
+        return tuple(unpack_unique_id(answer.unique_id))  # type: ignore[return-value]
+
+    def confirm_put(self, uid: Uid, confirm: int = 0) -> int:
+        return int(self._do(ConfirmPut(self.queue, Asked(), a_filter(uid), confirm)).count)
+
+    def get(self, confirm: int = 0, **wanted: Any) -> tuple[Uid, bytes]:
+        return _only(self._do(Get(self.queue, Asked(), a_filter(**wanted), confirm, 0)))
+
+    def wait(self, timeout_ms: int, confirm: int = 0, **wanted: Any) -> Asked:
+        asked = Asked()
+        until_us = self.world.now_us + timeout_ms * MS
+        return self.begin(Get(self.queue, asked, a_filter(**wanted), confirm, until_us), asked)
+
+    def confirm_get(self, uid: Uid, confirm: int = 0) -> None:
+        self._do(ConfirmGet(self.queue, Asked(), a_filter(uid), confirm))
+
+    def browse(self, **wanted: Any) -> list[tuple[Uid, bytes]]:
+        answer = self._do(Browse(self.queue, Asked(), a_filter(**wanted), False, [], 1000))
+        return told(answer)
+
+    def lock(self, confirm: int = 0, lease_ms: int = 0, **wanted: Any) -> tuple[int, list[tuple[Uid, bytes]]]:
+        answer = self._do(
+            BrowseAndLock(self.queue, Asked(), a_filter(**wanted), False, confirm, lease_ms * MS)
+        )
+        return int(answer.lock_id), told(answer)
+
+    def unlock(self, lock: int, uid: Uid | None = None) -> int:
+        return int(self._do(Unlock(self.queue, Asked(), a_filter(uid, lock=lock))).count)
+
+    def undo(self, confirm: int) -> int:
+        return int(self._do(Undo(self.queue, Asked(), confirm)).count)
+
+    def confirm(self, confirm: int) -> int:
+        return int(self._do(Confirm(self.queue, Asked(), confirm)).count)
+
+    def delete(self, uid: Uid | None, lock: int = 0) -> None:
+        self._do(Delete(self.queue, Asked(), a_filter(uid, lock=lock)))
+
+    def listen(self, position: int, timeout_ms: int = 0, **wanted: Any) -> Asked:
+        asked = Asked()
+        until_us = self.world.now_us + timeout_ms * MS if timeout_ms else 0
+        return self.begin(Listen(self.queue, asked, a_filter(**wanted), position, until_us), asked)
+
+
+def told(answer: StoreAnswer) -> list[tuple[Uid, bytes]]:
+    return [(tuple(unpack_unique_id(row.unique_id)), row.body or b"") for row in answer.rows]  # type: ignore[misc]
+
+
+def _only(answer: StoreAnswer) -> tuple[Uid, bytes]:
+    (found,) = told(answer)
+    return found
