@@ -3,6 +3,7 @@
 import errno
 import os
 import select
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -10,7 +11,14 @@ import pytest
 
 from postroom.ledger import LedgerFailed
 from postroom.ledger.disk import Bytes, RealDisk
-from postroom.ledger.writer import InlineWriter, NativeWriter, ThreadWriter, Writer, native_available
+from postroom.ledger.writer import (
+    InlineWriter,
+    NativeWriter,
+    ThreadWriter,
+    Writer,
+    ask_for_short_slices,
+    native_available,
+)
 
 KINDS = [ThreadWriter, NativeWriter]
 
@@ -40,6 +48,22 @@ def test_writes_all_parts_and_signals(writer: Writer, disk: RealDisk) -> None:
     writer.wait()
     assert file.read_at(0, 20) == b"onetwothreexxxxxxxxx"
     assert file.size_bytes() == 11 + 5_000_000
+
+
+def test_short_slices_leave_the_priority_alone() -> None:
+    seen: list[int] = []
+
+    def run() -> None:
+        own = threading.get_native_id()
+        os.setpriority(os.PRIO_PROCESS, own, 3)
+        ask_for_short_slices()
+        seen.append(os.getpriority(os.PRIO_PROCESS, own))
+        seen.append(os.sched_getscheduler(own))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert seen == [3, os.SCHED_OTHER]
 
 
 def test_one_job_after_the_other(writer: Writer, disk: RealDisk) -> None:

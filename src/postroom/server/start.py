@@ -13,6 +13,7 @@ import uvloop
 from postroom import __version__
 from postroom._build import compiled
 from postroom.ledger import Ledger, LedgerError, LedgerFailed, LedgerLocked, LedgerOptions
+from postroom.ledger.writer import ask_for_short_slices
 from postroom.manager.manager import QueueManager
 from postroom.server.assembly import define_queues, manager_options
 from postroom.server.broker import Broker
@@ -92,6 +93,7 @@ async def _serve(config: Config) -> Exit:
 
 async def _run(config: Config, listeners: list[Listener], ledger: Ledger) -> Exit:
     loop = asyncio.get_running_loop()
+    ask_for_short_slices()  # the maintenance of the ledger, a thread that runs by now, keeps the usual ones
     service = Service(config, listeners, ledger, make_broker(config, ledger), loop)
     await service.start()
     _tune_collector()
