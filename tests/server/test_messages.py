@@ -265,15 +265,6 @@ def test_reserved_names_are_not_created(connection: BlockingConnection, address:
         connection.create_receiver(address)
 
 
-def test_topics_are_refused(connection: BlockingConnection, queue: str) -> None:
-    class Topic(LinkOption):
-        def apply(self, link: object) -> None:
-            link.target.capabilities.put_object(symbol("topic"))  # type: ignore[attr-defined]
-
-    with pytest.raises(LinkDetached, match="amqp:not-implemented"):
-        connection.create_sender(queue, options=Topic())
-
-
 def test_selectors_are_refused(connection: BlockingConnection, queue: str) -> None:
     with pytest.raises(LinkDetached, match="amqp:not-implemented"):
         connection.create_receiver(queue, options=Selector("colour = 'red'"))

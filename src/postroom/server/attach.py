@@ -8,13 +8,16 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from postroom.amqp.composite import Error
-from postroom.amqp.errors import INVALID_FIELD, NOT_FOUND, AmqpError
+from postroom.amqp.errors import INVALID_FIELD, NOT_ALLOWED, NOT_FOUND, NOT_IMPLEMENTED, AmqpError
 from postroom.amqp.link import Link
 from postroom.amqp.performatives import Attach, Coordinator, Source, Target
 from postroom.amqp.receiver import ReceiverLink
 from postroom.amqp.sender import SenderLink
 from postroom.amqp.states import UNOPENED
+from postroom.amqp.termini import DURABILITY_CONFIGURATION, EXPIRY_NEVER
+from postroom.amqp.types import Described, Symbol
 from postroom.manager.errors import ManagerError
+from postroom.manager.options import is_pattern
 from postroom.manager.queue import Queue
 from postroom.server.bound import BoundLink
 from postroom.server.config import is_reserved
@@ -23,13 +26,19 @@ from postroom.server.incoming import IncomingLink
 from postroom.server.logs import log
 from postroom.server.management_links import MANAGEMENT_ADDRESS, ReplyLink, RequestLink
 from postroom.server.outgoing import OutgoingLink
+from postroom.server.subscribing import subscription_of_link, wanted_subscription
 from postroom.server.terminus import (
-    check_capabilities,
+    GLOBAL,
+    NO_LOCAL_NAME,
+    SELECTOR_NAME,
+    SHARED,
+    Filters,
     check_distribution_mode,
-    check_filter,
     granted_source,
     granted_target,
     is_copy,
+    means_topic,
+    read_filters,
 )
 
 if TYPE_CHECKING:
@@ -112,27 +121,90 @@ def _close_previous(previous: BoundLink | None, now_us: int) -> None:
 def _grant_outgoing(binding: "ConnectionBinding", link: SenderLink, attach: Attach, now_us: int) -> Grant:
     source = attach.source
     if source is None:
-        raise AmqpError(INVALID_FIELD, f"link {link.name!r} has no source to receive from")
-    check_capabilities(source.capabilities)
+        return _grant_by_name(binding, link, attach, now_us)
     check_distribution_mode(source)
-    check_filter(source)
+    filters = read_filters(source)
     timeout_s = binding.broker.config.limits.suspended_timeout_s
     if source.address == MANAGEMENT_ADDRESS and not source.dynamic:
-        granted = granted_source(source, MANAGEMENT_ADDRESS, timeout_s)
+        granted = granted_source(source, MANAGEMENT_ADDRESS, timeout_s, Filters())
         return Grant(ReplyLink(binding, link, attach), granted, attach.target)
-    queue, dynamic = _node(binding, source.address, source.dynamic, source.dynamic_node_properties, now_us)
-    bound = OutgoingLink(binding, link, is_copy(source), queue.name)
-    granted = granted_source(source, queue.name, timeout_s)
-    bound.open(granted, attach, now_us)
+    address, topic, dynamic = _source_node(binding, source, now_us)
+    binding.broker.dynamic.check_consumer(address, binding.container_id)
+    if not topic:
+        filters.leave_out_no_local()
+    granted = granted_source(source, address, timeout_s, filters, topic)
+    bound = OutgoingLink(binding, link, is_copy(source) and not topic, address)
     bound.dynamic = dynamic
+    manager = binding.broker.manager
+    if not topic:
+        if filters.selector:
+            raise AmqpError(NOT_IMPLEMENTED, "selectors on queues are not there yet")
+        bound.open(manager.queue(address), granted, attach, now_us)
+        return Grant(bound, granted, attach.target)
+    wanted = wanted_subscription(binding.container_id, link.name, source, address, filters)
+    queue = manager.subscribe(wanted, now_us)
+    try:
+        bound.open(queue, granted, attach, now_us)
+    except ManagerError:
+        if not wanted.durable:
+            manager.forsake(queue, now_us)
+        raise
     return Grant(bound, granted, attach.target)
+
+
+def _source_node(binding: "ConnectionBinding", source: Source, now_us: int) -> tuple[str, bool, str]:
+    """The node to receive from: its address, whether it is a topic, and the address again where the node was
+    made for this link alone (else "").
+
+    A queue that isn't there is made; a topic when it is subscribed to.
+    """
+    broker = binding.broker
+    if source.dynamic:
+        node = _dynamic_node(binding, source, now_us)
+        return node.name, node.topic is not None, node.name
+    address = source.address
+    if not address:
+        raise AmqpError(INVALID_FIELD, "the source has no address and isn't dynamic")
+    if _names_topic(binding, address, source.capabilities, is_pattern(address)):
+        _check_reserved(address, address in broker.manager.topics)
+        return address, True, ""
+    _check_reserved(address, address in broker.manager.queues)
+    return broker.manager.queue_for_attach(address, now_us).name, False, ""
+
+
+def _grant_by_name(binding: "ConnectionBinding", link: SenderLink, attach: Attach, now_us: int) -> Grant:
+    """Without a source: the durable subscription that has the name of the link."""
+    queue = subscription_of_link(binding.broker.manager, binding.container_id, attach)
+    source = _source_of(queue)
+    bound = OutgoingLink(binding, link, False, queue.definition.topic)
+    bound.open(queue, source, attach, now_us)
+    return Grant(bound, source, attach.target)
+
+
+def _source_of(queue: Queue) -> Source:
+    """The terminus of a durable subscription, as it was asked for."""
+    known = queue.definition
+    filters = Filters()
+    if known.selector:
+        filters.granted[Symbol("jms-selector")] = Described(Symbol(SELECTOR_NAME), known.selector)
+    if known.no_local:
+        filters.granted[Symbol("no-local")] = Described(Symbol(NO_LOCAL_NAME), [])
+    asked = Source(
+        durable=DURABILITY_CONFIGURATION,
+        expiry_policy=EXPIRY_NEVER,
+        capabilities=["topic"]
+        + ([SHARED] if known.shared else [])
+        + ([GLOBAL] if known.shared and not known.client else []),
+    )
+    return granted_source(asked, known.topic, 0, filters, True)
 
 
 def _resume_outgoing(
     binding: "ConnectionBinding", link: SenderLink, attach: Attach, previous: OutgoingLink
 ) -> Grant:
     source = attach.source or Source(address=previous.address)
-    granted = granted_source(source, previous.address, binding.broker.config.limits.suspended_timeout_s)
+    timeout_s = binding.broker.config.limits.suspended_timeout_s
+    granted = granted_source(source, previous.address, timeout_s, read_filters(source), previous.of_topic())
     previous.resume(binding, link, granted, attach.unsettled or {})
     return Grant(previous, granted, attach.target)
 
@@ -146,42 +218,66 @@ def _grant_incoming(binding: "ConnectionBinding", link: ReceiverLink, attach: At
         return Grant(CoordinatorLink(binding, link, attach), attach.source, granted_coordinator(target))
     if target is None:
         raise AmqpError(INVALID_FIELD, f"link {link.name!r} has no target to send to")
-    check_capabilities(target.capabilities)
     if target.address == MANAGEMENT_ADDRESS and not target.dynamic:
         bound: BoundLink = RequestLink(binding, link)
         return Grant(bound, attach.source, _target_of(binding, attach, MANAGEMENT_ADDRESS))
     if not target.address and not target.dynamic:
         bound = IncomingLink(binding, link, None, attach)
         return Grant(bound, attach.source, _target_of(binding, attach, target.address))
-    queue, dynamic = _node(binding, target.address, target.dynamic, target.dynamic_node_properties, now_us)
-    bound = IncomingLink(binding, link, queue, attach)
-    bound.dynamic = dynamic
-    return Grant(bound, attach.source, _target_of(binding, attach, queue.name))
+    node = _dynamic_node(binding, target, now_us) if target.dynamic else _target_node(binding, target, now_us)
+    bound = IncomingLink(binding, link, node, attach)
+    bound.dynamic = node.name if target.dynamic else ""
+    return Grant(bound, attach.source, _target_of(binding, attach, node.name, node.topic is not None))
 
 
-def _target_of(binding: "ConnectionBinding", attach: Attach, address: str | None) -> Target:
+def _target_of(
+    binding: "ConnectionBinding", attach: Attach, address: str | None, topic: bool = False
+) -> Target:
     asked = attach.target if isinstance(attach.target, Target) else Target(address=address)
-    return granted_target(asked, address, binding.broker.config.limits.suspended_timeout_s)
+    return granted_target(asked, address, binding.broker.config.limits.suspended_timeout_s, topic)
 
 
-def _node(
-    binding: "ConnectionBinding",
-    address: str | None,
-    dynamic: bool,
-    properties: dict[object, object] | None,
-    now_us: int,
-) -> tuple[Queue, str]:
-    """The queue that an end names, and its name again where it was made for this link alone (else "")."""
-    broker = binding.broker
-    if dynamic:
-        if address:
-            raise AmqpError(INVALID_FIELD, "a dynamic node has no address: it is made and named here")
-        queue = broker.dynamic.create(properties, now_us)
-        return queue, queue.name
-    if not address:
-        raise AmqpError(INVALID_FIELD, "the source has no address and isn't dynamic")
-    if is_reserved(address) and address not in broker.manager.queues:
+def _target_node(binding: "ConnectionBinding", target: Target, now_us: int) -> Queue:
+    """The queue or topic to send to; one that isn't there is made."""
+    manager = binding.broker.manager
+    address = target.address or ""
+    if _names_topic(binding, address, target.capabilities, False):
+        _check_reserved(address, address in manager.topics)
+        return manager.topic_for_attach(address, now_us)
+    _check_reserved(address, address in manager.queues)
+    queue = manager.queue_for_attach(address, now_us)
+    if queue.subscription is not None:
+        raise AmqpError(
+            NOT_ALLOWED, f"{address!r} is a subscription: publish to its topic {queue.subscription.topic!r}"
+        )
+    return queue
+
+
+# Both.
+
+
+def _names_topic(
+    binding: "ConnectionBinding", address: str, capabilities: list[str], by_default: bool
+) -> bool:
+    """Whether an address is a topic's: its capabilities say so, or without any the one that is there."""
+    said = means_topic(capabilities)
+    if said is not None:
+        return said
+    manager = binding.broker.manager
+    return address in manager.topics or (by_default and address not in manager.queues)
+
+
+def _check_reserved(address: str, exists: bool) -> None:
+    if is_reserved(address) and not exists:
         raise AmqpError(
             NOT_FOUND, f"there is no node {address!r}; names of that kind are not created on attach"
         )
-    return broker.manager.queue_for_attach(address, now_us), ""
+
+
+def _dynamic_node(binding: "ConnectionBinding", end: Source | Target, now_us: int) -> Queue:
+    """A node for this link alone."""
+    if end.address:
+        raise AmqpError(INVALID_FIELD, "a dynamic node has no address: it is made and named here")
+    return binding.broker.dynamic.create(
+        binding.container_id, end.capabilities, end.dynamic_node_properties, now_us
+    )

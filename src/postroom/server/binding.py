@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from postroom.server.outgoing import OutgoingLink
 
 SOLE_CONNECTION: Final = "sole-connection-for-container"
-OFFERED_CAPABILITIES: Final = ["ANONYMOUS-RELAY", "DELAYED_DELIVERY", SOLE_CONNECTION]
+OFFERED_CAPABILITIES: Final = ["ANONYMOUS-RELAY", "DELAYED_DELIVERY", "SHARED-SUBS", SOLE_CONNECTION]
 ANONYMOUS_USER: Final = "anonymous"
 
 

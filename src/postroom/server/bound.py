@@ -101,6 +101,9 @@ class BoundLink(Sink):
         """The link is gone but its terminus stays; False where this kind of link keeps nothing."""
         return False
 
+    def end_terminus(self, now_us: int) -> None:
+        """After `close`: the client has closed the link, not only detached it."""
+
     def steal(self, now_us: int) -> None:
         """The same link is being attached on another connection: leave this one, keep the terminus."""
         self.binding.take_link_away(self, now_us)

@@ -1,13 +1,15 @@
-"""Dynamic nodes: queues that live as long as the link that asked for them (part 3, section 3.5.9 and on).
+"""Dynamic nodes: queues and topics that live as long as the link that asked for them (part 3, section 3.5.9
+and on).
 
-A lifetime policy other than delete-on-close lets the queue live on after that link, until it has no links, no
-messages, or neither. None outlives a restart of the broker: who knew the address is gone.
+A lifetime policy other than delete-on-close lets the node live on after that link, until it has no links, no
+messages, or neither. None outlives a restart of the broker: who knew the address is gone. One that was asked
+for as a temporary destination of JMS is consumed by its own connection only; everybody may send to it.
 """
 
 from collections.abc import Callable
 from typing import Final
 
-from postroom.amqp.errors import INVALID_FIELD, AmqpError
+from postroom.amqp.errors import INVALID_FIELD, NOT_ALLOWED, AmqpError
 from postroom.amqp.termini import (
     DELETE_ON_CLOSE,
     DELETE_ON_NO_LINKS,
@@ -17,8 +19,9 @@ from postroom.amqp.termini import (
 from postroom.amqp.types import Described
 from postroom.manager.errors import ManagerError
 from postroom.manager.manager import QueueManager
-from postroom.manager.options import QueueDefinition
+from postroom.manager.options import KIND_QUEUE, KIND_TOPIC, QueueDefinition
 from postroom.manager.queue import Queue
+from postroom.server.terminus import TEMPORARY_QUEUE, TEMPORARY_TOPIC, means_topic
 
 DYNAMIC_PREFIX: Final = "postroom.dynamic."
 LIFETIME_POLICY: Final = "lifetime-policy"
@@ -36,31 +39,51 @@ _WAITS_FOR_MESSAGES: Final = (DELETE_ON_NO_MESSAGES, DELETE_ON_NO_LINKS_OR_MESSA
 
 
 class DynamicNodes:
-    """Every dynamic queue with its lifetime policy."""
+    """Every dynamic node with its lifetime policy."""
 
     def __init__(
         self, manager: QueueManager, new_name: Callable[[], str], links_of: Callable[[str], int]
     ) -> None:
-        """``links_of`` tells how many links a queue has."""
+        """``links_of`` tells how many links a node has."""
         self._manager = manager
         self._new_name = new_name
         self._links_of = links_of
         self._policies: Final[dict[str, int]] = {}
+        self._owners: Final[dict[str, str]] = {}
+        """Container ids of those whose temporary destinations they are."""
         self._orphans: Final[set[str]] = set()
-        """Queues whose own link is gone, but whose policy lets them live on."""
+        """Nodes whose own link is gone, but whose policy lets them live on."""
         self._check_us = 0
 
-    def create(self, properties: dict[object, object] | None, now_us: int) -> Queue:
-        """A new queue. Raises `AmqpError` for a lifetime policy that is none."""
+    def create(
+        self,
+        container_id: str,
+        capabilities: list[str],
+        properties: dict[object, object] | None,
+        now_us: int,
+    ) -> Queue:
+        """A new queue or topic, as the capabilities say. Raises `AmqpError` for a lifetime policy that is
+        none.
+        """
         policy = _policy(properties or {})
-        queue = self._manager.create_queue(
-            QueueDefinition(name=DYNAMIC_PREFIX + self._new_name(), temporary=True), now_us
-        )
-        self._policies[queue.name] = policy
-        return queue
+        kind = KIND_TOPIC if means_topic(capabilities) else KIND_QUEUE
+        name = DYNAMIC_PREFIX + self._new_name()
+        node = self._manager.create_queue(QueueDefinition(name=name, kind=kind, temporary=True), now_us)
+        self._policies[name] = policy
+        if TEMPORARY_QUEUE in capabilities or TEMPORARY_TOPIC in capabilities:
+            self._owners[name] = container_id
+        return node
+
+    def check_consumer(self, name: str, container_id: str) -> None:
+        """Raises `AmqpError` where the node is a temporary destination of somebody else."""
+        owner = self._owners.get(name)
+        if owner is not None and owner != container_id:
+            raise AmqpError(
+                NOT_ALLOWED, f"{name!r} is a temporary destination: only the connection that made it consumes"
+            )
 
     def link_closed(self, name: str, own: bool, now_us: int) -> None:
-        """A link to the queue ``name`` is gone for good; ``own``: the one that had it made."""
+        """A link to the node ``name`` is gone for good; ``own``: the one that had it made."""
         if name in self._policies:
             if own:
                 self._orphans.add(name)
@@ -68,7 +91,7 @@ class DynamicNodes:
                 self._delete_if_due(name, now_us)
 
     def on_time(self, now_us: int) -> None:
-        """Look at the queues that wait to be empty."""
+        """Look at the nodes that wait to be empty."""
         if self._orphans and now_us >= self._check_us:
             self._check_us = now_us + CHECK_INTERVAL_US
             for name in list(self._orphans):
@@ -86,7 +109,8 @@ class DynamicNodes:
         return len(names)
 
     def _delete_if_due(self, name: str, now_us: int) -> None:
-        queue = self._manager.queues.get(name)
+        manager = self._manager
+        queue = manager.queues.get(name) or manager.topics.get(name)
         policy = self._policies[name]
         if queue is not None:
             if policy in _WAITS_FOR_LINKS and self._links_of(name) > 0:
@@ -94,10 +118,14 @@ class DynamicNodes:
             if policy in _WAITS_FOR_MESSAGES and queue.statistics.depth > 0:
                 return
             try:
-                self._manager.delete_queue(name, False, False, now_us)
+                if queue.topic is None:
+                    manager.delete_queue(name, False, False, now_us)
+                else:
+                    manager.delete_topic(name, False, now_us)
             except ManagerError:
                 return  # someone holds what may not be decided for him: looked at again
         del self._policies[name]
+        self._owners.pop(name, None)
         self._orphans.discard(name)
 
 

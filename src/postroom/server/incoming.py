@@ -12,6 +12,7 @@ from postroom.amqp.composite import Error
 from postroom.amqp.delivery import Delivery as WireDelivery
 from postroom.amqp.errors import (
     INVALID_FIELD,
+    NOT_ALLOWED,
     NOT_FOUND,
     NOT_IMPLEMENTED,
     RESOURCE_DELETED,
@@ -21,6 +22,7 @@ from postroom.amqp.errors import (
     DecodeError,
 )
 from postroom.amqp.events import TransferReceived
+from postroom.amqp.message_fields import MessageFields
 from postroom.amqp.messaging import scan_head, to_address
 from postroom.amqp.outcomes import ACCEPTED, DeliveryState, Rejected, TransactionalState
 from postroom.amqp.performatives import RCV_SECOND, Attach, Target
@@ -41,6 +43,10 @@ if TYPE_CHECKING:
     from postroom.manager.upload import Upload
     from postroom.server.binding import ConnectionBinding
 
+DESTINATION_TYPE: Final = "x-opt-jms-dest"
+DESTINATION_IS_TOPIC: Final = 1
+OLDER_DESTINATION_TYPE: Final = "x-opt-to-type"
+"""Message annotations by which JMS clients tell what kind of destination `to` is."""
 SEND_TIMEOUT_PROPERTY: Final = "x-opt-send-timeout"
 """Link property (ms): how long a send waits for room; 0 not at all."""
 MAX_HEAD_BYTES: Final = 1 << 20
@@ -60,6 +66,17 @@ def send_timeout_ms(attach: Attach) -> int:
             INVALID_FIELD, f"link property {SEND_TIMEOUT_PROPERTY} is {value!r}, must be ms, or -1"
         )
     return value
+
+
+def says_topic(payload: bytes, head: MessageHead) -> bool:
+    """Whether the annotations of a message say that its ``to`` is a topic, as JMS clients write them."""
+    if head.annotations_start == head.annotations_end:
+        return False
+    fields = MessageFields(head.priority, head.durable, 0, payload[head.bare_offset : head.body_start], None)
+    if fields.annotation(DESTINATION_TYPE) == DESTINATION_IS_TOPIC:
+        return True
+    older = fields.annotation(OLDER_DESTINATION_TYPE)
+    return isinstance(older, str) and older == "topic"
 
 
 def slows_down(queue: Queue | None) -> bool:
@@ -216,7 +233,7 @@ class IncomingLink(BoundLink):
             head = scan_head(payload)
             if event.message_format != 0 or self._broker.space_low:
                 self._refuse_all(event)
-            queue = self.queue or self._addressed(payload, head)
+            queue = self.queue or self._addressed(payload, head, now_us)
             if queue.deleted:
                 queue = self._made_again(queue, now_us)
             transaction = None if event.state is None else self._transaction(event.state, token)
@@ -239,17 +256,27 @@ class IncomingLink(BoundLink):
         """The link's queue was deleted: another of its name, where policy allows. Raises what that raises."""
         if is_reserved(queue.name):
             raise AmqpError(RESOURCE_DELETED, f"the dynamic node {queue.name!r} has been deleted")
-        self.queue = self._manager.queue_for_attach(queue.name, now_us)
+        if queue.topic is None:
+            self.queue = self._manager.queue_for_attach(queue.name, now_us)
+        else:
+            self.queue = self._manager.topic_for_attach(queue.name, now_us)
         return self.queue
 
-    def _addressed(self, payload: bytes, head: MessageHead) -> Queue:
-        """Anonymous terminus: the queue of the message's ``to``."""
+    def _addressed(self, payload: bytes, head: MessageHead, now_us: int) -> Queue:
+        """Anonymous terminus: the queue or topic of the message's ``to``."""
         address = to_address(payload, head)
         if not address:
             raise AmqpError(INVALID_FIELD, "a message to the anonymous terminus needs `to` in its properties")
-        queue = self._manager.queues.get(address)
+        manager = self._manager
+        queue = manager.queues.get(address) or manager.topics.get(address)
+        if queue is None and says_topic(payload, head) and not is_reserved(address):
+            queue = manager.topic_for_attach(address, now_us)
         if queue is None:
-            raise AmqpError(NOT_FOUND, f"there is no queue {address!r}, the message's `to`")
+            raise AmqpError(NOT_FOUND, f"there is no queue or topic {address!r}, the message's `to`")
+        if queue.subscription is not None:
+            raise AmqpError(
+                NOT_ALLOWED, f"{address!r}, the message's `to`, is a subscription: publish to its topic"
+            )
         self._last_queue = queue
         return queue
 
@@ -293,13 +320,13 @@ class IncomingLink(BoundLink):
             return
         try:
             if arriving.head is None:
-                data = self._begin_upload(event, arriving, data)
+                data = self._begin_upload(event, arriving, data, now_us)
             if arriving.upload is not None and data:
                 self._manager.upload_chunk(arriving.upload, data, now_us)
         except (AmqpError, ManagerError) as error:
             self._doom(arriving, error)
 
-    def _begin_upload(self, event: TransferReceived, arriving: Arriving, data: bytes) -> bytes:
+    def _begin_upload(self, event: TransferReceived, arriving: Arriving, data: bytes, now_us: int) -> bytes:
         """Open the upload; what is to be written of ``data``, or b"" where the head needs more frames."""
         try:
             head = scan_head(data, complete=False)
@@ -311,7 +338,7 @@ class IncomingLink(BoundLink):
         if event.message_format != 0 or self._broker.space_low:
             self._refuse_all(event)
         arriving.head = head
-        arriving.queue = self.queue or self._addressed(data, head)
+        arriving.queue = self.queue or self._addressed(data, head, now_us)
         if self._producer is not None:
             arriving.upload = self._manager.begin_upload(self._producer)
         return data[head.bare_offset :]

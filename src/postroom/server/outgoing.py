@@ -28,6 +28,7 @@ from postroom.manager.effects import PRESETTLED, Delivery
 from postroom.manager.entry import Entry
 from postroom.manager.errors import ManagerError
 from postroom.manager.options import ConsumerOptions
+from postroom.manager.queue import Queue
 from postroom.server.bound import BoundLink
 from postroom.server.headers import message_payload
 from postroom.server.logs import log
@@ -63,6 +64,7 @@ class OutgoingLink(BoundLink):
         self.link = link
         self.address = address
         self.browse: Final = browse
+        self._queue: Queue | None = None
         self.consumer: Consumer | None = None
         """None before it is opened and after it is closed."""
         self.dynamic = ""
@@ -85,7 +87,7 @@ class OutgoingLink(BoundLink):
         self._most_ahead = binding.broker.config.limits.deliveries_ahead
         self._manager = binding.broker.manager
 
-    def open(self, granted: Source, attach: Attach, now_us: int) -> None:
+    def open(self, queue: Queue, granted: Source, attach: Attach, now_us: int) -> None:
         """Open the consumer. Raises `ManagerError` where the queue refuses it."""
         self._take_modes(granted)
         properties = attach.properties or {}
@@ -97,8 +99,8 @@ class OutgoingLink(BoundLink):
             container=self.binding.container_id,
             user=self.binding.user,
         )
-        queue = self._manager.queue(self.address)
         self.consumer = self._manager.open_consumer(queue, self, options, now_us)
+        self._queue = queue
 
     def _take_modes(self, granted: Source) -> None:
         mode = self.link.snd_settle_mode
@@ -305,14 +307,22 @@ class OutgoingLink(BoundLink):
     # Suspension.
 
     def suspend(self, unsettled: list[WireDelivery], timeout_us: int, now_us: int) -> bool:
-        if self.consumer is None or self.browse:
+        consumer = self.consumer
+        if consumer is None or self.browse:
             return False
+        subscription = consumer.queue.subscription
+        if subscription is not None and subscription.durable:
+            return False  # the subscription stays, with what the link held
         if not self._suspended:
-            if not self._manager.suspend_consumer(self.consumer, timeout_us, now_us):
+            if not self._manager.suspend_consumer(consumer, timeout_us, now_us):
                 return False
             self._suspended = True
             self._kept = {each.tag: each.context for each in unsettled if isinstance(each.context, Entry)}
         return True
+
+    def of_topic(self) -> bool:
+        """Whether the link is a subscriber's."""
+        return self.consumer is not None and self.consumer.queue.subscription is not None
 
     def may_resume(self, attach: Attach) -> bool:
         """Whether the client's attach takes this link up, rather than beginning anew under its name."""
@@ -384,3 +394,9 @@ class OutgoingLink(BoundLink):
         if consumer is not None:
             self._manager.close_consumer(consumer, now_us, lost)
         self.binding.broker.dynamic.link_closed(self.address, bool(self.dynamic), now_us)
+
+    def end_terminus(self, now_us: int) -> None:
+        """The client has closed the link: a durable subscription ends, unless another consumer has it."""
+        queue = self._queue
+        if queue is not None and queue.subscription is not None and not queue.deleted:
+            self._manager.forsake(queue, now_us)

@@ -120,6 +120,8 @@ class Registry:
         longest_us = self._limits.suspended_timeout_s * US_PER_S
         if not keeps or (timeout_us == 0 and not waits) or not bound.suspend(unsettled, longest_us, now_us):
             bound.close(how == Gone.CONNECTION_LOST, now_us)
+            if how == Gone.CLOSED:
+                bound.end_terminus(now_us)
             return
         assert key is not None
         kept = Kept(key, bound, link.session)

@@ -2,12 +2,13 @@
 
 from typing import Final
 
-from postroom.amqp.errors import INVALID_FIELD, NOT_IMPLEMENTED, AmqpError
+from postroom.amqp.errors import INVALID_FIELD, AmqpError
 from postroom.amqp.outcomes import RELEASED, DeliveryState, Modified, Rejected, Released
 from postroom.amqp.performatives import Source, Target
 from postroom.amqp.termini import (
     DISTRIBUTION_COPY,
     DISTRIBUTION_MOVE,
+    DURABILITY_CONFIGURATION,
     DURABILITY_NONE,
     EXPIRY_CONNECTION_CLOSE,
     EXPIRY_LINK_DETACH,
@@ -15,6 +16,7 @@ from postroom.amqp.termini import (
     EXPIRY_SESSION_END,
 )
 from postroom.amqp.types import Described
+from postroom.model.selector import SelectorInvalid, parse
 
 OUTCOMES: Final = [
     "amqp:accepted:list",
@@ -26,32 +28,60 @@ OUTCOMES: Final = [
 
 SELECTOR_NAME: Final = "apache.org:selector-filter:string"
 SELECTOR_CODE: Final = 0x0000468C00000004
+NO_LOCAL_NAME: Final = "apache.org:no-local-filter:list"
+NO_LOCAL_CODE: Final = 0x0000468C00000003
 EXPIRY_POLICIES: Final = (EXPIRY_LINK_DETACH, EXPIRY_SESSION_END, EXPIRY_CONNECTION_CLOSE, EXPIRY_NEVER)
-QUEUE_CAPABILITIES: Final = ("queue", "temporary-queue")
-TOPIC_CAPABILITIES: Final = ("topic", "temporary-topic", "shared", "global")
+SHARED: Final = "shared"
+GLOBAL: Final = "global"
+TEMPORARY_QUEUE: Final = "temporary-queue"
+TEMPORARY_TOPIC: Final = "temporary-topic"
+QUEUE_CAPABILITIES: Final = ("queue", TEMPORARY_QUEUE)
+TOPIC_CAPABILITIES: Final = ("topic", TEMPORARY_TOPIC)
 
 
-def granted_source(asked: Source, address: str, max_timeout_s: int) -> Source:
+class Filters:
+    """What a source lets through."""
+
+    def __init__(self) -> None:
+        self.selector = ""
+        """Of JMS; "" for all."""
+        self.no_local = False
+        """Not what the client itself publishes."""
+        self.granted: dict[object, object] = {}
+        """Those that are applied, as they are echoed in the attach reply."""
+        self.no_local_key: object = None
+
+    def leave_out_no_local(self) -> None:
+        """The source is a queue: whoever consumes takes what anybody has put."""
+        self.no_local = False
+        self.granted.pop(self.no_local_key, None)
+
+
+def granted_source(
+    asked: Source, address: str, max_timeout_s: int, filters: Filters, topic: bool = False
+) -> Source:
     """The source as it will be served.
 
-    Unsettled state never outlives a restart of the broker (durability none), filters are not applied (none is
-    echoed), and the time-out is bounded.
+    Unsettled state never outlives a restart of the broker: durability is none, or, of a durable subscription,
+    configuration. The filters that are applied are echoed, and the time-out is bounded.
     """
+    durable = topic and asked.durable != DURABILITY_NONE and asked.expiry_policy == EXPIRY_NEVER
     return Source(
         address=address,
-        durable=DURABILITY_NONE,
+        durable=DURABILITY_CONFIGURATION if durable else DURABILITY_NONE,
         expiry_policy=_policy(asked.expiry_policy),
         timeout=min(asked.timeout, max_timeout_s),
         dynamic=asked.dynamic,
         dynamic_node_properties=asked.dynamic_node_properties if asked.dynamic else None,
         distribution_mode=DISTRIBUTION_COPY if is_copy(asked) else DISTRIBUTION_MOVE,
+        filter=filters.granted or None,
         default_outcome=default_outcome(asked),
         outcomes=OUTCOMES,
-        capabilities=_granted_capabilities(asked.capabilities),
+        capabilities=_granted_capabilities(asked.capabilities, topic),
     )
 
 
-def granted_target(asked: Target, address: str | None, max_timeout_s: int) -> Target:
+def granted_target(asked: Target, address: str | None, max_timeout_s: int, topic: bool = False) -> Target:
     """The target as it will be served; see `granted_source`."""
     return Target(
         address=address,
@@ -60,7 +90,7 @@ def granted_target(asked: Target, address: str | None, max_timeout_s: int) -> Ta
         timeout=min(asked.timeout, max_timeout_s),
         dynamic=asked.dynamic,
         dynamic_node_properties=asked.dynamic_node_properties if asked.dynamic else None,
-        capabilities=_granted_capabilities(asked.capabilities),
+        capabilities=_granted_capabilities(asked.capabilities, topic),
     )
 
 
@@ -87,28 +117,57 @@ def check_distribution_mode(source: Source) -> None:
         )
 
 
-def check_filter(source: Source) -> None:
-    """Raises `AmqpError` where the client wants a selector: without it, it would take what isn't meant for
-    it.
+def read_filters(source: Source) -> Filters:
+    """The filters of a source: a selector, no-local, by their names or codes; others are not applied.
+
+    Raises `AmqpError` for a selector that is none, with the place of its mistake.
     """
+    filters = Filters()
     for key, wanted in (source.filter or {}).items():
         descriptor = wanted.descriptor if isinstance(wanted, Described) else None
         if key == SELECTOR_NAME or descriptor in (SELECTOR_NAME, SELECTOR_CODE):
-            raise AmqpError(NOT_IMPLEMENTED, "selectors are not there yet: attach without a selector filter")
+            filters.selector = _selector(wanted.value if isinstance(wanted, Described) else wanted)
+        elif key == NO_LOCAL_NAME or descriptor in (NO_LOCAL_NAME, NO_LOCAL_CODE):
+            filters.no_local = True
+            filters.no_local_key = key
+        else:
+            continue
+        filters.granted[key] = wanted
+    return filters
 
 
-def check_capabilities(capabilities: list[str]) -> None:
-    """Raises `AmqpError` for a terminus that must be a topic: there are queues only."""
-    for capability in capabilities:
-        if capability in TOPIC_CAPABILITIES:
-            raise AmqpError(
-                NOT_IMPLEMENTED, f"terminus capability {capability!r}: this broker has queues only"
-            )
+def _selector(text: object) -> str:
+    info: dict[object, object] = {"invalid-field": "source.filter"}
+    if not isinstance(text, str):
+        raise AmqpError(INVALID_FIELD, f"a selector must be a string, not {type(text).__name__}", info)
+    try:
+        parse(text)
+    except SelectorInvalid as error:
+        info["position"] = error.position
+        raise AmqpError(INVALID_FIELD, str(error), info) from error
+    return text
+
+
+def means_topic(capabilities: list[str]) -> bool | None:
+    """Whether the capabilities of a terminus say topic (True) or queue (False); None: neither.
+
+    Raises `AmqpError` where they say both.
+    """
+    topic = any(capability in TOPIC_CAPABILITIES for capability in capabilities)
+    queue = any(capability in QUEUE_CAPABILITIES for capability in capabilities)
+    if topic and queue:
+        raise AmqpError(
+            INVALID_FIELD, f"terminus capabilities {capabilities} are those of a queue and a topic"
+        )
+    return topic if topic or queue else None
 
 
 def _policy(asked: str) -> str:
     return asked if asked in EXPIRY_POLICIES else EXPIRY_SESSION_END
 
 
-def _granted_capabilities(asked: list[str]) -> list[str]:
-    return [capability for capability in asked if capability in QUEUE_CAPABILITIES] or ["queue"]
+def _granted_capabilities(asked: list[str], topic: bool) -> list[str]:
+    kinds = (*TOPIC_CAPABILITIES, SHARED, GLOBAL) if topic else QUEUE_CAPABILITIES
+    granted = [capability for capability in asked if capability in kinds]
+    kind = "topic" if topic else "queue"
+    return granted if any(capability.endswith(kind) for capability in granted) else [kind, *granted]
