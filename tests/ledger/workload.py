@@ -12,7 +12,7 @@ import numpy as np
 
 from postroom.ledger.block import BlockBuilder, Group, encode_groups
 from postroom.ledger.records import SET_BASE, ArrivalFlag, RecordType
-from postroom.ledger.recovered import PACKED_DTYPE, Recovered
+from postroom.ledger.recovered import PACKED_DTYPE, UNBORN_DTYPE, Recovered
 from postroom.model.codes import DelayCause, Event, HolderKind, Outcome, State
 
 QUEUES = (1, 2, 3)
@@ -357,6 +357,19 @@ def entries_of(recovered: Recovered) -> dict[Key, LiveEntry]:
                 int(row["expiry_us"]),
                 int(State.AVAILABLE),
                 place=(serial, 0),
+            )
+    for queue, piece in recovered.unborn:
+        for row in np.frombuffer(piece, UNBORN_DTYPE):
+            body = (int(row["body_serial"]), int(row["body_offset"]), int(row["body_len"]))
+            found[int(row["serial"]), queue] = LiveEntry(
+                body,
+                True,
+                int(row["priority"]),
+                int(row["expiry_us"]),
+                int(State.DELAYED),
+                causes=int(DelayCause.UNBORN),
+                due_us=int(row["due_us"]),
+                delivery_count=int(row["delivery_count"]),
             )
     for e in recovered.explicit:
         body = (e.body_serial, e.body_offset, e.body_len)

@@ -265,6 +265,7 @@ class World:
         found = self._open(disk, SimWriter(disk)).recovered
         return [
             [(queue, bytes(packed)) for queue, packed in found.backlog],
+            [(queue, bytes(packed)) for queue, packed in found.unborn],
             sorted(repr(vars(row)) if hasattr(row, "__dict__") else repr(row) for row in found.explicit),
             [(queue, int(state), list(map(int, serials))) for queue, state, serials in found.lost],
         ]

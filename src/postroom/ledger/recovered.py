@@ -13,10 +13,11 @@ from postroom.ledger.fold import is_stored
 from postroom.ledger.layout import EXPLICIT_ROW, Array
 from postroom.ledger.records import ArrivalFlag
 from postroom.ledger.state import Arrivals, FoldState, distinct, rows_from_arrivals
-from postroom.model.codes import HolderKind, State
-from postroom.model.packed import CHUNK_ENTRIES, PACKED_FIELDS
+from postroom.model.codes import DelayCause, HolderKind, State
+from postroom.model.packed import CHUNK_ENTRIES, PACKED_FIELDS, UNBORN_FIELDS
 
 PACKED_DTYPE: Final = np.dtype(PACKED_FIELDS)
+UNBORN_DTYPE: Final = np.dtype(UNBORN_FIELDS)
 _PRIORITY_SHIFT: Final = 8
 
 
@@ -99,6 +100,8 @@ class Recovered:
     queues: list[tuple[int, dict[str, Any]]]
     backlog: list[tuple[int, bytes]]
     """(queue, at most 64 Ki packed entries of one priority in place order); highest priority first."""
+    unborn: list[tuple[int, bytes]]
+    """(queue, at most 64 Ki packed entries that wait for nothing but their birth), in order of serial."""
     explicit: list[EntryRow]
     """Every other live entry that is stored or that its holder decides about; by (serial, queue)."""
     lost: list[tuple[int, int, Array]]
@@ -117,6 +120,7 @@ def recovered_from(state: FoldState, source: Arrivals) -> Recovered:
     rows = np.concatenate([state.explicit, *aside]) if aside else state.explicit
     rows = rows[np.lexsort((rows["queue"], rows["serial"]))]
     lost = _is_lost(rows)
+    unborn = _is_unborn(rows) & ~lost
     dictionary = state.dictionary
     return Recovered(
         next_position=state.position + 1,
@@ -126,7 +130,8 @@ def recovered_from(state: FoldState, source: Arrivals) -> Recovered:
         time_us=state.time_us,
         queues=list(_details(dictionary, QUEUES)),
         backlog=backlog,
-        explicit=[EntryRow._make(row) for row in rows[~lost].tolist()],
+        unborn=list(_unborn(rows[unborn])),
+        explicit=[EntryRow._make(row) for row in rows[~lost & ~unborn].tolist()],
         lost=list(_by_queue_and_state(rows[lost])),
         holders=list(_holders(dictionary)),
         producers=list(_details(dictionary, PRODUCERS)),
@@ -166,6 +171,24 @@ def _is_lost(rows: Array) -> Array:
     decided = np.isin(rows["holder_kind"], _DECIDERS) & (rows["state"] == State.PUT_UNCONFIRMED)
     prepared = IS_HELD[rows["state"]] & (rows["holder_kind"] == HolderKind.XA_PREPARED)
     return np.asarray(~is_stored(rows["arrival_flags"]) & ~decided & ~prepared)
+
+
+def _is_unborn(rows: Array) -> Array:
+    """Which explicit rows say no more than a packed unborn entry can."""
+    waits = (rows["state"] == State.DELAYED) & (rows["causes"] == DelayCause.UNBORN)
+    untouched = (rows["place_position"] == 0) & (rows["failure_count"] == 0) & (rows["noted"] == 0)
+    return np.asarray(waits & untouched & (rows["parent_serial"] == 0))
+
+
+def _unborn(rows: Array) -> Iterator[tuple[int, bytes]]:
+    for queue in distinct(rows["queue"]).tolist():
+        own = rows[rows["queue"] == queue]
+        packed = np.zeros(len(own), UNBORN_DTYPE)
+        packed["flags"] = own["arrival_flags"] & _FLAG_MASK
+        for name in ("serial", "due_us", "delivery_count", *_PACKED_AS_IT_IS):
+            packed[name] = own[name]
+        for start in range(0, len(packed), CHUNK_ENTRIES):
+            yield queue, packed[start : start + CHUNK_ENTRIES].tobytes()
 
 
 def _by_queue_and_state(rows: Array) -> Iterator[tuple[int, int, Array]]:
@@ -217,11 +240,12 @@ def _pack(rows: Array) -> Array:
     packed = np.zeros(len(rows), PACKED_DTYPE)
     packed["serial"] = rows["position"]
     packed["flags"] = rows["flags"] & _FLAG_MASK
-    for name in ("body_serial", "expiry_us", "body_offset", "body_len", "priority"):
+    for name in _PACKED_AS_IT_IS:
         packed[name] = rows[name]
     return packed
 
 
+_PACKED_AS_IT_IS: Final = ("body_serial", "expiry_us", "body_offset", "body_len", "priority")
 _FLAG_MASK: Final = int(~ArrivalFlag.NONE) & 0xFF
 
 

@@ -33,7 +33,8 @@ def add_new(core: Core, queue: Queue, entry: Entry) -> None:
 
 
 def add_committed(core: Core, queue: Queue, entry: Entry) -> None:
-    """An object that becomes available by a commit or its birth, behind all others. It may be packed: use it no more."""
+    """An object that becomes available by a commit or its birth, behind all others. It may be packed: use it
+    no more."""
     band = queue.bands[entry.priority]
     packable = stored(entry) and entry.annotations is None
     if packable and must_pack(core, band.live_count(), band.backlog.count):

@@ -21,11 +21,11 @@ from postroom.manager.queue import Queue
 from postroom.manager.quota import KIND_QUOTA, QuotaDefinition
 from postroom.manager.ranges import group_of_many
 from postroom.manager.returning import delay
-from postroom.manager.statistics import slot_of
+from postroom.manager.statistics import UNBORN, slot_of
 from postroom.manager.transitions import allowed, step
 from postroom.model import numbers as n
 from postroom.model.codes import HolderKind, Outcome
-from postroom.model.packed import CHUNK_ENTRIES, PACKED_BYTES, PACKED_FIELDS
+from postroom.model.packed import CHUNK_ENTRIES, PACKED_BYTES, PACKED_FIELDS, UNBORN_FIELDS
 
 if TYPE_CHECKING:
     from postroom.ledger.recovered import EntryRow, HolderRow, Recovered
@@ -34,6 +34,7 @@ _GROUP_EVENT: Final = int(RecordType.GROUP_EVENT)
 _PRODUCER_CLOSED: Final = int(RecordType.PRODUCER_CLOSED)
 _LOST: Final = int(Outcome.LOST)
 _PACKED: Final = np.dtype(PACKED_FIELDS)
+_UNBORN: Final = np.dtype(UNBORN_FIELDS)
 
 _GONE_WITH_THE_PROCESS: Final = frozenset(
     {
@@ -58,6 +59,8 @@ def restore(core: Core, recovered: "Recovered") -> None:
     core.next_holder_id = max(core.next_holder_id, recovered.next_holder_id)
     for queue_id, packed in recovered.backlog:
         _add_packed(core.queues_by_id[queue_id], packed)
+    for queue_id, packed in recovered.unborn:
+        _add_unborn(core.queues_by_id[queue_id], packed)
     _lose(core, recovered.lost)
     _take_back(core, recovered.explicit, store.restore_holders(core, recovered.holders))
     _close(core, recovered.holders, recovered.producers)
@@ -77,6 +80,7 @@ def _begin_again(core: Core, queue: Queue) -> None:
         elif queue.subscription is not None:
             core.forsaken.append(queue)
         return
+    core.set_alarm(queue, queue.delayed.next_us())
     for band in queue.bands:
         if band.backlog.count > 0:
             watch = band.backlog.min_expiry_us()
@@ -110,6 +114,12 @@ def _add_packed(queue: Queue, packed: bytes) -> None:
     backlog.add_chunk(packed, len(rows), _zones(rows["expiry_us"]), {}, b"")
     backlog.count += len(rows)
     queue.statistics.restore_many(len(rows), int(rows["body_len"].sum()))
+
+
+def _add_unborn(queue: Queue, packed: bytes) -> None:
+    rows = np.frombuffer(packed, _UNBORN)
+    queue.delayed.restore(packed)
+    queue.statistics.restore_many(len(rows), int(rows["body_len"].sum()), UNBORN)
 
 
 def _zones(expiries_us: Any) -> list[int]:

@@ -123,12 +123,11 @@ class Statistics:
         if self.meter is not None:
             self.meter.grow(1, size)
 
-    def restore_many(self, count: i64, size: i64) -> None:
-        """``count`` available entries of ``size`` bytes together were there before the start."""
+    def restore_many(self, count: i64, size: i64, slot: i64 = CURRENT) -> None:
+        """``count`` entries of ``size`` bytes together were in ``slot`` before the start."""
         self.depth += count
         self.depth_bytes += size
-        self.current += count
-        self.current_bytes += size
+        self._add(slot, count, size)
         self.high = self.depth
         self.high_bytes = self.depth_bytes
         if self.meter is not None:
