@@ -212,17 +212,6 @@ def test_blocks_are_closed_only_at_boundaries() -> None:
     assert builder.take() is None and builder.empty()
 
 
-def test_bodies_can_be_read_before_they_are_taken() -> None:
-    builder = BlockBuilder()
-    head = (1, 3, 1, 0, 0, 0, 4, 1, 0, 0, 0, 0, 0, b"body", 0, b"", 0, b"", 0, b"", 0)
-    serial = builder.arrival(*head)
-    heap = builder.bodies_at(serial)
-    assert heap is not None and heap[:4] == b"body"
-    assert builder.bodies_at(serial + 1) is None
-    builder.take()
-    assert builder.bodies_at(serial) is None
-
-
 @given(st.binary(min_size=16, max_size=16), u32, u32, i63, i63, u32, names, st.integers(0, 95))
 def test_block_header_round_trip_and_damage(
     ledger_id: bytes, epoch: int, number: int, first: int, durable: int, previous: int, heap: bytes, at: int

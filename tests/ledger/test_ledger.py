@@ -14,6 +14,7 @@ from zlib import crc32
 import pytest
 
 from postroom.ledger import Ledger, LedgerFailed, LedgerLocked, LedgerOptions
+from postroom.ledger.body import BodyPlace
 from postroom.ledger.disk import RealDisk, RealFile
 from postroom.ledger.files import Listing
 from postroom.ledger.headers import decode_block_header
@@ -86,16 +87,6 @@ def test_a_failed_write_at_once_is_fatal(tmp_path: Path, monkeypatch: pytest.Mon
 
 def fail_sync(file: RealFile) -> None:
     raise OSError(errno.EIO, "Input/output error")
-
-
-def test_bodies_are_read_wherever_they_are(ledger: Ledger) -> None:
-    in_file = put(ledger, b"in the file")
-    ledger.flush()
-    in_flight = put(ledger, b"in flight")
-    ledger.submit()
-    waiting = put(ledger, b"not submitted")
-    bodies = ledger.read_bodies([waiting, in_file, in_flight])
-    assert bodies == [b"not submitted", b"in the file", b"in flight"]
 
 
 def test_an_idle_ledger_says_once_that_its_end_is_durable(ledger: Ledger, tmp_path: Path) -> None:
@@ -269,7 +260,8 @@ def test_reading_beside_compaction_in_threads(tmp_path: Path) -> None:
     """Readers in other threads see every live body while files are sealed, packed and removed."""
     options = LedgerOptions(journal_file_bytes=64 << 10, reserve_bytes=0, retention_bytes=0)
     ledger = Ledger.open(tmp_path, options, START_US)
-    kept = []
+    kept: list[tuple[BodyPlace, bytes]] = []
+    written: list[tuple[BodyPlace, bytes]] = []
     stop = threading.Event()
     failures: list[Exception] = []
 
@@ -292,12 +284,14 @@ def test_reading_beside_compaction_in_threads(tmp_path: Path) -> None:
         body = random.randbytes(300)
         place = put(ledger, body)
         if number % 50 == 0:
-            kept.append((place, body))
+            written.append((place, body))
         else:
             end = (State.AVAILABLE, State.DELETED, 0, 0, 1, 0, 0, 0, 0, 0)
             ledger.builder.entry_event(place[0], 1, Event.GET, *end)
         if number % 10 == 0:
             ledger.flush()
+            kept += written
+            written.clear()
     stop.set()
     for reader in readers:
         reader.join()

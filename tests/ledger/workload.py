@@ -11,6 +11,7 @@ from zlib import crc32
 import numpy as np
 
 from postroom.ledger.block import BlockBuilder, Group, encode_groups
+from postroom.ledger.body import Body, BodyPlace
 from postroom.ledger.records import SET_BASE, ArrivalFlag, RecordType
 from postroom.ledger.recovered import PACKED_DTYPE, UNBORN_DTYPE, Recovered
 from postroom.model.codes import DelayCause, Event, HolderKind, Outcome, State
@@ -406,12 +407,18 @@ def assert_recovered(recovered: Recovered, snapshot: Snapshot) -> None:
 
 def assert_bodies(ledger: "BodyReader", snapshot: Snapshot) -> None:
     """Every live stored body can be read."""
+    wanted, bodies = stored_bodies(snapshot)
+    assert ledger.read_bodies(wanted) == bodies
+
+
+def stored_bodies(snapshot: Snapshot) -> tuple[list[BodyPlace], list[bytes]]:
+    """Where the live stored bodies are, and what they are."""
     wanted = sorted({entry.body for entry in snapshot.entries.values() if entry.stored})
-    assert ledger.read_bodies(wanted) == [snapshot.bodies[serial] for serial, _, _ in wanted]
+    return wanted, [snapshot.bodies[serial] for serial, _, _ in wanted]
 
 
 class BodyReader:
     """What `assert_bodies` needs of a ledger."""
 
-    def read_bodies(self, wanted: list[tuple[int, int, int]]) -> list[bytes]:
+    def read_bodies(self, wanted: list[BodyPlace]) -> list[Body]:
         raise NotImplementedError

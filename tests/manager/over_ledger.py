@@ -5,6 +5,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from postroom.ledger import Ledger, LedgerOptions
+from postroom.ledger.body import Body, BodyPlace
 from postroom.ledger.reader import LedgerReader
 from postroom.ledger.writer import InlineWriter
 from postroom.manager.effects import IdRead
@@ -72,5 +73,5 @@ class LedgerWorld(World):
         serials: Any = read.all_serials
         return list(self.ledger.hash_ids(serials))
 
-    def _read(self, wanted: list[tuple[int, int, int]]) -> list[bytes]:
+    def _read(self, wanted: list[BodyPlace]) -> list[Body]:
         return self.ledger.read_bodies(wanted)

@@ -1,7 +1,10 @@
 """The packed tail: order, chunks, tombstones, places, bodies read back from disk."""
 
+import json
+
 import pytest
 
+from postroom.ledger.errors import LedgerCorrupt
 from postroom.manager.backlog import Backlog
 from postroom.manager.consumer import Consumer
 from postroom.manager.entry import Entry
@@ -175,6 +178,44 @@ def test_a_live_entry_without_its_body_stops_the_turn() -> None:
     (fetch,) = world.manager.take_effects().fetches
     with pytest.raises(BodyMissing, match="has a body of 1 bytes, but 0 were read"):
         world.manager.fetched(fetch.entries, [b""], world.now_us)
+
+
+DAMAGE = LedgerCorrupt("00000001.bodies", 77, "the body is damaged")
+
+
+def test_an_entry_whose_body_is_damaged_is_discarded_and_the_others_go_out() -> None:
+    world = World(ManagerOptions(live_head=0, body_cache_bytes=0))
+    queue = world.queue(dead_letter_queue="dead")
+    for number in range(3):
+        world.put(queue, b"%d" % number)
+    world.turn()
+    consumer = world.consumer(queue, credit=3)
+    (fetch,) = world.manager.take_effects().fetches
+    world.manager.fetched(fetch.entries, [b"0", DAMAGE, b"2"], world.now_us)
+    assert world.turn() == [b"0", b"2"]
+    assert ("DISCARD", "DELETED", "DISCARDED") in world.events(queue)
+    told = {
+        "condition": "postroom:body-damaged",
+        "description": "00000001.bodies at byte 77: the body is damaged",
+    }
+    assert [json.loads(detail) for detail in world.details if b"body-damaged" in detail] == [told]
+    assert "dead" not in world.manager.queues, "what stood there would share the damaged body"
+    for entry in world.held(consumer):
+        world.accept(consumer, entry)
+    assert (queue.statistics.depth, queue.unbodied) == (0, 0)
+
+
+def test_damage_to_an_entry_that_has_ended_meanwhile_changes_nothing() -> None:
+    world = World(ManagerOptions(live_head=0, body_cache_bytes=0))
+    queue = world.queue()
+    world.put(queue, b"1")
+    world.turn()
+    world.consumer(queue, credit=1)
+    (fetch,) = world.manager.take_effects().fetches
+    world.manager.purge_queue("q", world.now_us)
+    world.manager.fetched(fetch.entries, [DAMAGE], world.now_us)
+    assert world.turn() == []
+    assert "DISCARD" not in [event for event, _, _ in world.events(queue)]
 
 
 def test_a_higher_priority_without_body_is_fetched_though_lower_ones_have_theirs() -> None:

@@ -2,6 +2,8 @@
 
 import pytest
 
+from postroom.ledger.body import Body
+from postroom.ledger.errors import LedgerCorrupt
 from postroom.manager.options import ManagerOptions
 from tests.manager.world import World
 
@@ -95,7 +97,8 @@ def test_bodies_of_a_batch_are_bounded_in_bytes() -> None:
     assert world.fetches == 3
 
 
-def test_a_copy_whose_body_has_gone_meanwhile_is_left_out() -> None:
+@pytest.mark.parametrize("missing", [b"", LedgerCorrupt("00000001.bodies", 77, "damaged")])
+def test_a_copy_whose_body_has_gone_or_is_damaged_is_left_out(missing: Body) -> None:
     world = World(ManagerOptions(live_head=1, body_cache_bytes=0))
     queue = world.queue()
     for number in range(3):
@@ -104,6 +107,6 @@ def test_a_copy_whose_body_has_gone_meanwhile_is_left_out() -> None:
     browser = world.consumer(queue, browse=True)
     world.credit(browser, 10, drain=True)
     (fetch,) = world.manager.take_effects().fetches
-    world.manager.fetched(fetch.entries, [b"0", b"", b"2"], world.now_us)
+    world.manager.fetched(fetch.entries, [b"0", missing, b"2"], world.now_us)
     assert world.turn() == [b"0", b"2"]
     assert world.drained == [browser]

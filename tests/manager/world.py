@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from postroom.ledger.block import BlockBuilder
+from postroom.ledger.body import Body, BodyPlace
 from postroom.ledger.hashing import hash_id
 from postroom.ledger.records import ARRIVAL, TRANSITION, RecordType
 from postroom.manager.consumer import Consumer, Producer
@@ -219,7 +220,7 @@ class World:
         self.detached += [(gone.consumer, gone.condition) for gone in effects.detached]
         return [delivery.body for delivery in sent]
 
-    def _read(self, wanted: list[tuple[int, int, int]]) -> list[bytes]:
+    def _read(self, wanted: list[BodyPlace]) -> list[Body]:
         return [self.bodies[serial][:size] for serial, _, size in wanted]
 
     def _read_ids(self, read: IdRead) -> list[Any]:

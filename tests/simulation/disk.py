@@ -41,6 +41,9 @@ class SimFile:
     def read_at(self, offset: int, size: int) -> bytes:
         return bytes(self.now[offset : offset + size])
 
+    def read_cached(self, offset: int, size: int) -> bytes | None:
+        return self.read_at(offset, size)
+
     def view(self) -> bytes:
         return bytes(self.now)
 

@@ -107,8 +107,8 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "bodies-looked-up-one-block-off": Mutation(
         "ledger/bodies.py",
-        'np.searchsorted(table["first_position"], keys, "right") - 1',
-        'np.searchsorted(table["first_position"], keys, "left") - 1',
+        'np.searchsorted(table["first_position"], serials, "right") - 1',
+        'np.searchsorted(table["first_position"], serials, "left") - 1',
     ),
     "seal-names-the-block-before": Mutation(
         "ledger/journal.py",

@@ -12,6 +12,7 @@ from random import Random
 
 from postroom.amqp.outcomes import ACCEPTED
 from postroom.ledger.disk import Bytes, DiskFile
+from postroom.ledger.errors import LedgerCorrupt
 from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
 from postroom.manager.manager import QueueManager
@@ -189,7 +190,11 @@ class World:
     def fetch(self) -> None:
         while self.broker.fetches:
             fetch = self.broker.fetches.pop(0)
-            self.broker.fetched(fetch, self.ledger.read_bodies(fetch.wanted), self.now_us)
+            bodies = self.ledger.read_bodies(fetch.wanted)
+            for damage in bodies:
+                if isinstance(damage, LedgerCorrupt):
+                    raise damage  # this disk damages nothing: it is our own doing
+            self.broker.fetched(fetch, bodies, self.now_us)
 
     def connect(self) -> None:
         if len(self.actors) >= 6:

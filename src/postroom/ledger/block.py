@@ -389,15 +389,6 @@ class BlockBuilder:
         self._close_block()
         return self._full.pop()
 
-    def bodies_at(self, position: i64) -> bytes | None:
-        """The bodies heap, as it is now, of the untaken block that holds `position`; None if none does."""
-        for parts in self._full:
-            if parts.first_position <= position <= parts.last_position:
-                return parts.bodies
-        if self.first_position <= position < self.next_position:
-            return self._bodies.getvalue()
-        return None
-
     def _close_block(self) -> None:
         last = self.next_position - 1
         parts = SealedParts(

@@ -1,18 +1,20 @@
 """Where bodies lie, and reading them in few, large reads.
 
 A `BodyFile` is a journal, a sealed `.bodies` file or a packed one; the `BodyStore` knows them all by the
-positions they hold and is the only one who does. Reading is safe in any thread beside the writer, sealing
-and compaction: the list of files is replaced, never changed, and a file that was removed under a reader is
-looked up again.
+positions they hold and is the only one who does. Only what is durable can be read. Reading is safe in any
+thread beside the writer, sealing and compaction: the list of files is replaced, never changed, and a file
+that was removed under a reader is looked up again.
 """
 
 import threading
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol, final
 from zlib import crc32
 
 import numpy as np
+from librt.strings import read_i32_le
+from mypy_extensions import i64
 
 from postroom.ledger.block import (
     BLOCK_HEADER_BYTES,
@@ -21,6 +23,7 @@ from postroom.ledger.block import (
     CHUNK_REFERENCE_BYTES,
     CHUNKED_OFFSET,
 )
+from postroom.ledger.body import Body, BodyPlace
 from postroom.ledger.disk import Disk, DiskFile
 from postroom.ledger.errors import LedgerCorrupt
 from postroom.ledger.files import PackedName, bodies_name, events_name, packed_name
@@ -30,7 +33,7 @@ from postroom.ledger.journal import BlockTable
 from postroom.ledger.layout import BLOCK_ROW_DTYPE, Array
 from postroom.ledger.packed import PackedSpan, load_packed_index
 
-MAX_READ_BYTES: Final = 8 << 20
+MAX_READ_BYTES: Final = 1 << 20
 """One read takes at most this much, unless a single piece is larger."""
 
 KEPT_TABLE_BYTES: Final = 1 << 20
@@ -43,6 +46,7 @@ MAX_POSITION: Final = (1 << 64) - 1
 """Where a file ends of which that isn't known: another file begins where it matters."""
 
 _OFFSET_MASK: Final = CHUNKED_OFFSET - 1
+_CRC_MASK: Final = 0xFFFF_FFFF
 
 
 class Want(NamedTuple):
@@ -63,11 +67,8 @@ class BodyFile(Protocol):
 
     def name(self) -> str: ...
 
-    def places(self, wants: list[Want]) -> list[tuple[int, int]]:
-        """(offset in the file, bytes there) for each want; (−1, 0) where it holds none.
-
-        Packed files know pieces by key alone and give the rest of the piece from the start of the want.
-        """
+    def places(self, wanted: Sequence[BodyPlace]) -> list[int]:
+        """The offset in the file of each; −1 where it holds none."""
 
     def open(self) -> DiskFile: ...
 
@@ -87,11 +88,13 @@ class JournalBodies:
     def name(self) -> str:
         return self._name
 
-    def places(self, wants: list[Want]) -> list[tuple[int, int]]:
-        found = []
-        for key, offset, _ in wants:
-            start, size = self.table.bodies_of(key)
-            found.append((start + offset, size - offset) if 0 <= offset <= size else (-1, 0))
+    def places(self, wanted: Sequence[BodyPlace]) -> list[int]:
+        found: list[int] = []
+        first, last, heap, heap_bytes = 1, 0, 0, -1
+        for serial, offset, _ in wanted:
+            if not first <= serial <= last:
+                first, last, heap, heap_bytes = self.table.block_of(serial)
+            found.append(heap + offset if offset <= heap_bytes else -1)
         return found
 
     def open(self) -> DiskFile:
@@ -125,17 +128,16 @@ class SealedBodies:
             self._table = table.copy()
         return table
 
-    def places(self, wants: list[Want]) -> list[tuple[int, int]]:
+    def places(self, wanted: Sequence[BodyPlace]) -> list[int]:
         table = self.table()
-        keys = np.array([want.key for want in wants], np.uint64)
-        offsets = np.array([want.offset for want in wants], np.int64)
-        rows = np.searchsorted(table["first_position"], keys, "right") - 1
-        starts = table["bodies_offset"][rows].astype(np.int64) + offsets
-        sizes = table["bodies_bytes"][rows].astype(np.int64) - offsets
-        found = (rows >= 0) & (sizes >= 0)
-        return list(
-            zip(np.where(found, starts, -1).tolist(), np.where(found, sizes, 0).tolist(), strict=True)
-        )
+        serials = np.array([place[0] for place in wanted], np.uint64)
+        offsets = np.array([place[1] for place in wanted], np.int64)
+        rows = np.searchsorted(table["first_position"], serials, "right") - 1
+        found = (rows >= 0) & (offsets <= table["bodies_bytes"][rows])
+        places: list[int] = np.where(
+            found, table["bodies_offset"][rows].astype(np.int64) + offsets, -1
+        ).tolist()
+        return places
 
     def open(self) -> DiskFile:
         return self._disk.open(self.name())
@@ -161,16 +163,15 @@ class PackedBodies:
             self._index = load_packed_index(self._disk, self.packed, self.span)
         return self._index
 
-    def places(self, wants: list[Want]) -> list[tuple[int, int]]:
+    def places(self, wanted: Sequence[BodyPlace]) -> list[int]:
         index = self.index()
         if not len(index):
-            return [(-1, 0)] * len(wants)
-        keys = np.array([want.key for want in wants], np.uint64)
-        rows = np.minimum(np.searchsorted(index["key"], keys), len(index) - 1)
-        found = index["key"][rows] == keys
-        starts = np.where(found, index["offset"][rows].astype(np.int64), -1)
-        sizes = np.where(found, index["length"][rows].astype(np.int64), 0)
-        return list(zip(starts.tolist(), sizes.tolist(), strict=True))
+            return [-1] * len(wanted)
+        serials = np.array([place[0] for place in wanted], np.uint64)
+        rows = np.minimum(np.searchsorted(index["key"], serials), len(index) - 1)
+        found = index["key"][rows] == serials
+        places: list[int] = np.where(found, index["offset"][rows].astype(np.int64), -1).tolist()
+        return places
 
     def open(self) -> DiskFile:
         return self._disk.open(self.name())
@@ -200,14 +201,17 @@ def _holds_records(block: BlockHeader) -> bool:
     return block.next_position() > block.first_position
 
 
+class _WouldWait(Exception):
+    """What is wanted is not in the page cache."""
+
+
+@final
 class BodyStore:
     """Finds and reads bodies wherever they are."""
 
-    def __init__(self, disk: Disk, memory: Callable[[int], bytes | None], read_gap_bytes: int) -> None:
+    def __init__(self, disk: Disk, read_gap_bytes: int) -> None:
         self._disk = disk
-        self._memory = memory
-        """The bodies heap of the block that holds a position, while it is not in a file yet."""
-        self._gap_bytes = read_gap_bytes
+        self._gap_bytes: Final = read_gap_bytes
         self._files: list[BodyFile] = []
         self._lock = threading.Lock()
 
@@ -223,127 +227,141 @@ class BodyStore:
 
     def holds(self, position: int) -> bool:
         """Whether some file covers the position."""
-        file = self._file_of(self._files, position)
-        return file is not None
+        files = self._files
+        at = _index_of(files, position)
+        return at >= 0 and position <= files[at].last_position
 
-    def read(self, wanted: list[tuple[int, int, int]]) -> list[bytes]:
-        """Bodies by (body_serial, body_offset, body_len), in that order; b"" where compaction took one away.
+    def read(self, wanted: Sequence[BodyPlace]) -> list[Body]:
+        """Bodies in that order; b"" where compaction took one away, LedgerCorrupt in its place where one is
+        damaged.
 
-        Only bodies of entries that have ended are taken away. Raises LedgerCorrupt where one is damaged.
+        Only bodies of entries that have ended are taken away. Raises LedgerCorrupt for a file of which
+        nothing can be found any more.
         """
-        found: list[bytes] = [b""] * len(wanted)
-        plain: list[tuple[int, Want]] = []
+        found: list[Body] = [b""] * len(wanted)
+        plain: list[int] = []
         for row, (serial, offset, length) in enumerate(wanted):
             if offset & CHUNKED_OFFSET:
                 found[row] = self._read_chunked(serial, offset & _OFFSET_MASK, length)
             else:
-                plain.append((row, Want(serial, offset, length + BODY_TRAILER_BYTES)))
-        pieces = self.read_pieces([want for _, want in plain])
-        for (row, want), piece in zip(plain, pieces, strict=True):
-            found[row] = self._checked(want, piece)
+                plain.append(row)
+        self._read_plain(wanted, plain, found, True)
         return found
 
-    def read_pieces(self, wants: list[Want]) -> list[bytes]:
-        """Stretches of heaps, unchecked; b"" where no file has it any more."""
-        pieces: list[bytes] = [b""] * len(wants)
-        todo: list[int] = []
-        for row, want in enumerate(wants):
-            heap = self._memory(want.key)
-            if heap is None:
-                todo.append(row)
-            else:
-                pieces[row] = heap[want.offset : want.offset + want.size]
-        for _ in range(MAX_LOOKUPS):
-            if not todo:
-                break
-            todo = self._read_from_files(wants, todo, pieces)
-        return pieces
+    def read_cached(self, wanted: Sequence[BodyPlace]) -> list[Body] | None:
+        """The same where no disk has to be waited for; None where one has to be, or can't be told, and for
+        bodies in chunks.
+        """
+        found: list[Body] = [b""] * len(wanted)
+        for _, offset, _ in wanted:
+            if offset & CHUNKED_OFFSET:
+                return None
+        try:
+            self._read_plain(wanted, list(range(len(wanted))), found, False)
+        except _WouldWait:
+            return None
+        return found
 
-    def _read_chunked(self, serial: int, offset: int, length: int) -> bytes:
-        chunks = self.chunk_list(serial, offset)
-        if not chunks:
-            return b""
-        pieces = self.read_pieces([Want(key, at, size + BODY_TRAILER_BYTES) for key, at, size in chunks])
-        checked = [self._checked(Want(*chunk), piece) for chunk, piece in zip(chunks, pieces, strict=True)]
-        body = b"".join(checked)
-        if len(body) != length:
-            raise self._damaged(serial, f"its chunks have {len(body)} bytes instead of {length}")
-        return body
-
-    def chunk_list(self, serial: int, offset: int) -> list[tuple[int, int, int]]:
-        """(position, offset, bytes) of the chunks of a large body; empty if it was taken away."""
-        head = self.read_pieces([Want(serial, offset, CHUNK_LIST_HEADER_BYTES)])[0]
+    def chunk_list(self, serial: int, offset: int) -> list[BodyPlace]:
+        """Where the chunks of a large body are; empty if it was taken away. Raises LedgerCorrupt."""
+        head = self._stretch(serial, offset, CHUNK_LIST_HEADER_BYTES)
         if not head:
             return []
         count, crc = int.from_bytes(head[:4], "little"), int.from_bytes(head[4:8], "little")
         size = CHUNK_LIST_HEADER_BYTES + count * CHUNK_REFERENCE_BYTES
-        references = self.read_pieces([Want(serial, offset, size)])[0][CHUNK_LIST_HEADER_BYTES:]
+        references = self._stretch(serial, offset, size)[CHUNK_LIST_HEADER_BYTES:]
         if len(references) != count * CHUNK_REFERENCE_BYTES or crc32(references) != crc:
-            raise self._damaged(serial, "its chunk list is damaged")
+            raise self._bad_chunks(serial, "the list of its chunks")
         rows = np.frombuffer(references, np.dtype([("key", "<u8"), ("offset", "<u4"), ("size", "<u4")]))
         return list(zip(rows["key"].tolist(), rows["offset"].tolist(), rows["size"].tolist(), strict=True))
 
-    def _checked(self, want: Want, piece: bytes) -> bytes:
-        if not piece:
-            return b""
-        body, trailer = piece[:-BODY_TRAILER_BYTES], piece[-BODY_TRAILER_BYTES:]
-        if len(piece) < BODY_TRAILER_BYTES or crc32(body).to_bytes(BODY_TRAILER_BYTES, "little") != trailer:
-            raise self._damaged(want.key, "its CRC is wrong")
-        return body
+    def _read_chunked(self, serial: int, offset: int, length: int) -> Body:
+        try:
+            places = self.chunk_list(serial, offset)
+        except LedgerCorrupt as damage:
+            return damage
+        chunks: list[Body] = [b""] * len(places)
+        self._read_plain(places, list(range(len(places))), chunks, True)
+        whole: list[bytes] = []
+        for chunk in chunks:
+            if isinstance(chunk, LedgerCorrupt):
+                return chunk
+            whole.append(chunk)
+        body = b"".join(whole)
+        if len(body) == length:
+            return body
+        if b"" in whole:
+            return b""  # taken away meanwhile
+        return self._bad_chunks(serial, f"it has {len(body)} bytes in chunks instead of {length}")
 
-    def _damaged(self, serial: int, reason: str) -> LedgerCorrupt:
-        file = self._file_of(self._files, serial)
-        name = file.name() if file is not None else ""
-        return LedgerCorrupt(
-            self._disk.describe(name), 0, f"the body of message {serial} is damaged: {reason}"
-        )
+    def _bad_chunks(self, serial: int, what: str) -> LedgerCorrupt:
+        return LedgerCorrupt(self._disk.describe(""), 0, f"the body of message {serial} is damaged: {what}")
 
-    @staticmethod
-    def _file_of(files: list[BodyFile], position: int) -> BodyFile | None:
-        at = bisect_right(files, position, key=lambda file: file.first_position) - 1
-        return files[at] if at >= 0 and position <= files[at].last_position else None
+    def _stretch(self, key: int, offset: int, size: int) -> bytes:
+        """Bytes of a heap, unchecked; b"" where no file has them any more."""
+        for _ in range(MAX_LOOKUPS):
+            files = self._files
+            at = _index_of(files, key)
+            if at < 0:
+                continue
+            try:
+                (start,) = files[at].places([(key, offset, size)])
+                return files[at].open().read_at(start, size) if start >= 0 else b""
+            except FileNotFoundError:
+                continue
+        return b""
 
-    def _read_from_files(self, wants: list[Want], todo: list[int], pieces: list[bytes]) -> list[int]:
+    def _read_plain(
+        self, wanted: Sequence[BodyPlace], rows: list[int], found: list[Body], may_wait: bool
+    ) -> None:
+        """Bodies in one piece, those of ``rows``; what is not there any more stays as it is in ``found``."""
+        for _ in range(MAX_LOOKUPS):
+            if not rows:
+                return
+            rows = self._read_from_files(wanted, rows, found, may_wait)
+
+    def _read_from_files(
+        self, wanted: Sequence[BodyPlace], rows: list[int], found: list[Body], may_wait: bool
+    ) -> list[int]:
         """Read what the present files have; returns the rows that have to be looked up again."""
         files = self._files
-        by_file: dict[int, list[int]] = {}
-        missing = []
-        for row in todo:
-            file = self._file_of(files, wants[row].key)
-            if file is None:
-                missing.append(row)
-            else:
-                by_file.setdefault(id(file), []).append(row)
-        for file in files:
-            rows = by_file.get(id(file))
-            if rows and not self._read_file(file, wants, rows, pieces):
-                missing += rows
+        missing: list[int] = []
+        for at, rows_there in _by_file(files, wanted, rows).items():
+            if at < 0 or not self._read_file(files[at], wanted, rows_there, found, may_wait):
+                missing += rows_there
         return missing
 
-    def _read_file(self, file: BodyFile, wants: list[Want], rows: list[int], pieces: list[bytes]) -> bool:
-        """Read from one file in order of place, nearby pieces together; False if the file has gone."""
+    def _read_file(
+        self,
+        file: BodyFile,
+        wanted: Sequence[BodyPlace],
+        rows: list[int],
+        found: list[Body],
+        may_wait: bool,
+    ) -> bool:
+        """Read from one file in order of place, nearby bodies together; False if the file has gone."""
         try:
-            places = file.places([wants[row] for row in rows])
+            places = file.places([wanted[row] for row in rows])
             opened = file.open()
         except FileNotFoundError:
             return False
-        stretches = []
-        for row, (start, size) in zip(rows, places, strict=True):
+        stretches: list[tuple[int, int, int]] = []
+        for row, start in zip(rows, places, strict=True):
             if start >= 0:
-                stretches.append((start, min(size, wants[row].size), row))
+                stretches.append((start, wanted[row][2] + BODY_TRAILER_BYTES, row))
         stretches.sort()
         at = 0
         while at < len(stretches):
-            at = self._read_run(opened, stretches, at, pieces)
-        for start, size, row in stretches:
-            if len(pieces[row]) != size:
-                raise LedgerCorrupt(self._disk.describe(file.name()), start, "the file ends within a body")
+            stop, end = self._run_from(stretches, at)
+            first = stretches[at][0]
+            data = _read(opened, first, end - first, may_wait)
+            for row in _cut(data, first, stretches[at:stop], found):
+                found[row] = self._damaged(file, places[rows.index(row)], wanted[row][0])
+            at = stop
         return True
 
-    def _read_run(
-        self, file: DiskFile, stretches: list[tuple[int, int, int]], at: int, pieces: list[bytes]
-    ) -> int:
-        """One read for neighbours from `at` on; returns the first that isn't among them."""
+    def _run_from(self, stretches: list[tuple[int, int, int]], at: int) -> tuple[int, int]:
+        """The neighbours from ``at`` on that one read takes: the first behind them, and where they end."""
         start, size, _ = stretches[at]
         end, stop = start + size, at + 1
         while stop < len(stretches):
@@ -352,7 +370,63 @@ class BodyStore:
                 break
             end = max(end, next_start + next_size)
             stop += 1
-        data = file.read_at(start, end - start)
-        for offset, length, row in stretches[at:stop]:
-            pieces[row] = data[offset - start : offset - start + length]
-        return stop
+        return stop, end
+
+    def _damaged(self, file: BodyFile, start: int, serial: int) -> LedgerCorrupt:
+        where = self._disk.describe(file.name())
+        return LedgerCorrupt(where, start, f"the body of message {serial} is damaged: its CRC is wrong")
+
+
+def _index_of(files: list[BodyFile], position: int) -> int:
+    """Which file holds it; −1 if none can."""
+    at = bisect_right(files, position, key=lambda file: file.first_position) - 1
+    return at if at >= 0 and position <= files[at].last_position else -1
+
+
+def _by_file(files: list[BodyFile], wanted: Sequence[BodyPlace], rows: list[int]) -> dict[int, list[int]]:
+    """The rows by index of the file that holds them, −1 for none. Neighbours mostly share a file."""
+    found: dict[int, list[int]] = {}
+    first, last = 1, 0
+    there: list[int] = []
+    for row in rows:
+        serial = wanted[row][0]
+        if not first <= serial <= last:
+            at = _index_of(files, serial)
+            there = found.setdefault(at, [])
+            first = files[at].first_position if at >= 0 else serial
+            last = _end_of(files, at) if at >= 0 else serial
+        there.append(row)
+    return found
+
+
+def _end_of(files: list[BodyFile], at: int) -> int:
+    """The last position for which a file is asked: the next one begins behind it."""
+    last = files[at].last_position
+    return last if at + 1 == len(files) else min(last, files[at + 1].first_position - 1)
+
+
+def _read(file: DiskFile, start: int, size: int, may_wait: bool) -> bytes:
+    if may_wait:
+        return file.read_at(start, size)
+    data = file.read_cached(start, size)
+    if data is None:
+        raise _WouldWait
+    return data
+
+
+def _cut(data: bytes, at: int, stretches: list[tuple[int, int, int]], found: list[Body]) -> list[int]:
+    """Take (start, size, row) out of what was read from `at` on; returns the rows whose CRC is wrong."""
+    damaged: list[int] = []
+    for start, size, row in stretches:
+        begin = start - at
+        end = begin + size - BODY_TRAILER_BYTES
+        if end + BODY_TRAILER_BYTES > len(data):
+            damaged.append(row)  # the file ends within it
+            continue
+        body = data[begin:end]
+        trailer = i64(read_i32_le(data, end)) & _CRC_MASK
+        if crc32(body) == trailer:
+            found[row] = body
+        else:
+            damaged.append(row)
+    return damaged

@@ -238,5 +238,5 @@ def _pieces(run: Run) -> Iterator[Piece]:
     for file in run.files:
         wants = [want for want in run.wants if file.first_position <= want.key <= file.last_position]
         data = memoryview(file.open().view())
-        for want, (start, _) in zip(wants, file.places(wants), strict=True):
+        for want, start in zip(wants, file.places(wants), strict=True):
             yield Piece(want.key, bytes(data[start : start + want.size]))

@@ -40,6 +40,9 @@ class DiskFile(Protocol):
     def read_at(self, offset: int, size: int) -> bytes:
         """Up to `size` bytes from `offset`; fewer at the end of the file."""
 
+    def read_cached(self, offset: int, size: int) -> bytes | None:
+        """The same if all of them are in the page cache; None if not, or if that can't be told."""
+
     def view(self) -> bytes | mmap.mmap:
         """The whole file as it is now, without copying where possible; not for files that still grow."""
 
@@ -129,6 +132,16 @@ class RealFile:
             data = os.pread(self._fd, size - have, offset + have)
             pieces.append(data)
         return b"".join(pieces)
+
+    def read_cached(self, offset: int, size: int) -> bytes | None:
+        data = bytearray(size)
+        try:
+            count = os.preadv(self._fd, [data], offset, os.RWF_NOWAIT)
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.EOPNOTSUPP):
+                return None
+            raise
+        return bytes(data) if count == size else None
 
     def view(self) -> bytes | mmap.mmap:
         if self.size_bytes() == 0:

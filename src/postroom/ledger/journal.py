@@ -53,18 +53,33 @@ class BlockTable:
         self.records_bytes: list[int] = []
         self.bodies_offsets: list[int] = []
         self.bodies_bytes: list[int] = []
+        self.last_positions: list[int] = []
 
-    def add(self, first_position: int, records_bytes: int, bodies_offset: int, bodies_bytes: int) -> None:
-        """A block; its arrivals, transitions and names end where its bodies heap begins."""
+    def add(
+        self, positions: tuple[int, int], records_bytes: int, bodies_offset: int, bodies_bytes: int
+    ) -> None:
+        """A block, from its first position to its last; its arrivals, transitions and names end where its
+        bodies heap begins. Readers in other threads see it whole or not.
+        """
         self.records_bytes.append(records_bytes)
         self.bodies_offsets.append(bodies_offset)
         self.bodies_bytes.append(bodies_bytes)
-        self.first_positions.append(first_position)
+        self.last_positions.append(positions[1])
+        self.first_positions.append(positions[0])
 
-    def bodies_of(self, position: int) -> tuple[int, int]:
-        """(offset, bytes) of the bodies heap of the block that holds `position`; (−1, 0) if none can."""
+    def block_of(self, position: int) -> tuple[int, int, int, int]:
+        """(first position, last, offset of the bodies heap, bytes of it) of the block that holds `position`;
+        (1, 0, 0, −1) if none does.
+        """
         row = bisect_right(self.first_positions, position) - 1
-        return (-1, 0) if row < 0 else (self.bodies_offsets[row], self.bodies_bytes[row])
+        if row < 0 or position > self.last_positions[row]:
+            return 1, 0, 0, -1
+        return (
+            self.first_positions[row],
+            self.last_positions[row],
+            self.bodies_offsets[row],
+            self.bodies_bytes[row],
+        )
 
     def records_of(self, position: int) -> tuple[int, int] | None:
         """(offset, bytes) of header, arrivals, transitions and names of the block that holds `position`."""
@@ -145,8 +160,9 @@ class Journal:
         """The job is durable: readers may have its bodies from the file."""
         parts = job.parts_of
         if parts.last_position >= parts.first_position:
+            positions = (parts.first_position, parts.last_position)
             records_bytes = len(parts.arrivals) + len(parts.transitions) + len(parts.names)
-            self.table.add(parts.first_position, records_bytes, job.bodies_offset, len(parts.bodies))
+            self.table.add(positions, records_bytes, job.bodies_offset, len(parts.bodies))
         self.durable_through = parts.last_position
 
     def seal(self) -> Seal:

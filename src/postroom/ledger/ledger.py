@@ -2,8 +2,7 @@
 
 import errno
 import json
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 from uuid import UUID
@@ -11,6 +10,7 @@ from uuid import UUID
 from postroom import __version__
 from postroom.ledger.block import BlockBuilder, SealedParts
 from postroom.ledger.bodies import BodyStore, JournalBodies
+from postroom.ledger.body import Body, BodyPlace
 from postroom.ledger.dictionary import LEASES, Dictionary
 from postroom.ledger.disk import Disk, RealDisk
 from postroom.ledger.errors import LedgerFailed
@@ -54,7 +54,6 @@ class Ledger:
         self.epoch = header.epoch
         self._disk = disk
         self._writer = writer
-        self._lock = threading.Lock()
         self._job: Job | None = None
         self._succeeded: Seal | None = None
         """The end of the file before the active one, while the active one is not yet durable."""
@@ -67,7 +66,7 @@ class Ledger:
         dictionary: Dictionary = found.state.dictionary.copy()
         self.builder = BlockBuilder(header.first_position, header.time_us)
         self._journal = Journal(disk, options, header, dictionary)
-        self._store = BodyStore(disk, self._in_memory, options.read_gap_bytes)
+        self._store = BodyStore(disk, options.read_gap_bytes)
         self._store.replace([], found.bodies)
         self._ids = IdReader(disk, header.ledger_id, self._store)
         keep = Keep()
@@ -190,13 +189,18 @@ class Ledger:
             self.wait()
         return self._journal.durable_through
 
-    def read_bodies(self, wanted: list[tuple[int, int, int]]) -> list[bytes]:
-        """Bodies by (body_serial, body_offset, body_len), in that order, in any thread.
+    def read_bodies(self, wanted: Sequence[BodyPlace]) -> list[Body]:
+        """Durable bodies by (body_serial, body_offset, body_len), in that order, in any thread.
 
         b"" stands for a body that compaction took away: its entries had ended before. (A stored message is
-        never empty, so for a live entry b"" is corruption.) Raises LedgerCorrupt where a body is damaged.
+        never empty, so for a live entry b"" is corruption.) LedgerCorrupt stands for a damaged one. Raises
+        LedgerCorrupt where a whole file has become unreadable.
         """
         return self._store.read(wanted)
+
+    def read_cached_bodies(self, wanted: Sequence[BodyPlace]) -> list[Body] | None:
+        """The same if the page cache has them all, so that a loop may ask; None: ask `read_bodies`."""
+        return self._store.read_cached(wanted)
 
     def read_ids(self, serials: list[int]) -> list[MessageIds | None]:
         """The ids of durable arrivals, in that order, in any thread; None where one isn't known any more."""
@@ -262,12 +266,10 @@ class Ledger:
         if self._failed:
             raise LedgerFailed("the ledger has failed before; the process must end")
         before = self._journal.seal()
-        with self._lock:
-            parts = parts if parts is not None else self.builder.take()
-            if parts is None:
-                return False
-            job = self._guarded(lambda: self._journal.append(parts))
-            self._job = job
+        parts = parts if parts is not None else self.builder.take()
+        if parts is None:
+            return False
+        job = self._job = self._guarded(lambda: self._journal.append(parts))
         if job.file_number != before.file_number:
             self._learn_file()
             self._succeeded = before
@@ -307,15 +309,6 @@ class Ledger:
         number, first = journal.identity.file_number, journal.header.first_position
         name = journal_name(number)
         self._store.replace([], [JournalBodies(name, journal.file, number, first, journal.table)])
-
-    def _in_memory(self, position: int) -> bytes | None:
-        with self._lock:
-            heap = self.builder.bodies_at(position)
-            if heap is None and self._job is not None:
-                parts = self._job.parts_of
-                if parts.first_position <= position <= parts.last_position:
-                    return parts.bodies
-            return heap
 
 
 def _new_epoch(found: Found, now_us: int) -> FileHeader:

@@ -327,7 +327,8 @@ def _unsealed_bodies(disk: Disk, number: int, scan: Scan) -> JournalBodies:
     for block in scan.blocks:
         head = block.header
         if head.next_position() > head.first_position:
-            table.add(head.first_position, head.records_bytes(), bodies_start(block), head.bodies_bytes)
+            positions = (head.first_position, head.next_position() - 1)
+            table.add(positions, head.records_bytes(), bodies_start(block), head.bodies_bytes)
     name = journal_name(number)
     return JournalBodies(name, disk.open(name), number, scan.header.first_position, table)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64
 
+from postroom.ledger.body import Body
 from postroom.manager.backlog import Backlog
 from postroom.manager.band import Band
 from postroom.manager.core import Core
@@ -91,16 +92,16 @@ def _fetch(core: Core, queue: Queue, cursor: Cursor) -> None:
     request(core, wanted)
 
 
-def fetched(core: Core, consumer: "Consumer", entries: list[Entry], bodies: list[bytes]) -> None:
+def fetched(core: Core, consumer: "Consumer", entries: list[Entry], bodies: list[Body]) -> None:
     """Bodies of copies have come; entries that ended meanwhile may have none any more."""
     cursor = consumer.cursor
     if cursor is None:
         return
     cursor.fetching = False
     for copy, body in zip(entries, bodies, strict=True):
-        if len(body) == copy.body_len:
+        if isinstance(body, bytes) and len(body) == copy.body_len:
             copy.body = body
-        else:  # the entry has ended meanwhile, and its body is gone
+        else:  # the entry has ended meanwhile, and its body is gone; or it is damaged
             cursor.copies.remove(copy)
     if not consumer.closed:
         browse(core, consumer)

@@ -1,13 +1,15 @@
-"""What can't be delivered: rejected entries, and those over the redelivery limit."""
+"""What can't be delivered: rejected entries, those over the redelivery limit, and those whose body is
+damaged."""
 
 import json
 from typing import Final
 
+from postroom.ledger.errors import LedgerCorrupt
 from postroom.manager import queues
 from postroom.manager.children import make_child
 from postroom.manager.core import Core
 from postroom.manager.entry import Entry
-from postroom.manager.placing import ended
+from postroom.manager.placing import ended, take_out
 from postroom.manager.transitions import step
 from postroom.model import numbers as n
 
@@ -19,6 +21,7 @@ MAX_REASON_CHARS: Final = 1024
 """Of a reason and of its description, each; what a client says beyond that is cut off."""
 
 OVER_LIMIT: Final = "postroom:redelivery-limit-exceeded"
+BODY_DAMAGED: Final = "postroom:body-damaged"
 
 
 def over_limit(entry: Entry) -> bool:
@@ -34,8 +37,7 @@ def dead_letter(core: Core, entry: Entry, reason: str, description: str) -> None
     annotations while it is in memory.
     """
     reason, description = reason[:MAX_REASON_CHARS], description[:MAX_REASON_CHARS]
-    told = {"condition": reason, "description": description}
-    detail = json.dumps(told, ensure_ascii=False).encode("utf-8", "replace")
+    detail = _detail(reason, description)
     target = queues.target(core, entry.queue, entry.queue.definition.dead_letter_queue)
     if target is None:
         step(core, entry, n.EVENT_DISCARD, 0, 0, None, 0, detail)
@@ -43,6 +45,23 @@ def dead_letter(core: Core, entry: Entry, reason: str, description: str) -> None
         make_child(core, entry, target, n.EVENT_DEAD_LETTER, _annotations(entry, reason, description))
         step(core, entry, n.EVENT_DEAD_LETTER, 0, 0, None, 0, detail)
     ended(core, entry)
+
+
+def discard_damaged(core: Core, entry: Entry, damage: LedgerCorrupt) -> None:
+    """End an available entry whose body is damaged in the ledger: no consumer could ever be given it.
+
+    It goes to no dead-letter queue, for what stood there would share the damaged body. The ledger keeps the
+    reason.
+    """
+    take_out(entry.queue, entry)
+    description = f"{damage.file} at byte {damage.offset}: {damage.reason}"[:MAX_REASON_CHARS]
+    step(core, entry, n.EVENT_DISCARD, 0, 0, None, 0, _detail(BODY_DAMAGED, description))
+    ended(core, entry)
+
+
+def _detail(reason: str, description: str) -> bytes:
+    told = {"condition": reason, "description": description}
+    return json.dumps(told, ensure_ascii=False).encode("utf-8", "replace")
 
 
 def _annotations(entry: Entry, reason: str, description: str) -> dict[str, object]:

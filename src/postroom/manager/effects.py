@@ -87,17 +87,18 @@ class Delivery:
 
 @final
 class Fetch:
-    """Read these bodies off the loop and answer with ``QueueManager.fetched(fetch.entries, bodies)``.
+    """Read these bodies and answer with ``QueueManager.fetched(fetch.entries, bodies)``.
 
     ``wanted`` are (body_serial, body_offset, body_len), one for each entry, as ``Ledger.read_bodies`` takes
-    them.
+    them; ``size_bytes`` is the sum of their lengths.
     """
 
-    __slots__ = ("entries", "wanted")
+    __slots__ = ("entries", "size_bytes", "wanted")
 
-    def __init__(self, entries: "list[Entry]", wanted: list[tuple[int, int, int]]) -> None:
+    def __init__(self, entries: "list[Entry]", wanted: list[tuple[int, int, int]], size_bytes: i64) -> None:
         self.entries = entries
         self.wanted = wanted
+        self.size_bytes: i64 = size_bytes
 
 
 @final

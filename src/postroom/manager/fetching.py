@@ -2,8 +2,11 @@
 
 from mypy_extensions import i64
 
+from postroom.ledger.body import Body
+from postroom.ledger.errors import LedgerCorrupt
 from postroom.manager.band import Band
 from postroom.manager.core import Core
+from postroom.manager.deadletter import discard_damaged
 from postroom.manager.effects import Fetch
 from postroom.manager.entry import Entry
 from postroom.manager.memory import check_body, keep_body, shared_body
@@ -77,8 +80,12 @@ def request(core: Core, wanted: list[Entry]) -> None:
     if not missing:
         wanted[0].queue.fetching = False
         return
-    places = [(int(entry.body_serial), int(entry.body_offset), int(entry.body_len)) for entry in missing]
-    core.effects.fetches.append(Fetch(missing, places))
+    places: list[tuple[int, int, int]] = []
+    size_bytes: i64 = 0
+    for entry in missing:
+        size_bytes += entry.body_len
+        places.append((int(entry.body_serial), int(entry.body_offset), int(entry.body_len)))
+    core.effects.fetches.append(Fetch(missing, places, size_bytes))
 
 
 def take_shared(core: Core, queue: Queue, entry: Entry) -> bool:
@@ -104,8 +111,8 @@ def _wait_for_other(core: Core, entry: Entry) -> bool:
     return True
 
 
-def arrived(core: Core, entry: Entry, body: bytes) -> None:
-    """The body that ``entry`` asked for is there: for everybody who waits for it."""
+def arrived(core: Core, entry: Entry, body: Body) -> None:
+    """The body that ``entry`` asked for is there, or damaged: for everybody who waits for it."""
     entry.fetching = False
     _take(core, entry, body)
     if entry.flags & n.FLAG_PUBLISHED == 0:
@@ -117,8 +124,12 @@ def arrived(core: Core, entry: Entry, body: bytes) -> None:
         core.woken.append(other.queue)
 
 
-def _take(core: Core, entry: Entry, body: bytes) -> None:
-    if entry.state == n.AVAILABLE and entry.body is None:
+def _take(core: Core, entry: Entry, body: Body) -> None:
+    if entry.state != n.AVAILABLE or entry.body is not None:
+        return
+    if isinstance(body, LedgerCorrupt):
+        discard_damaged(core, entry, body)
+    else:
         check_body(entry, body)
         keep_body(core, entry, body)
         entry.queue.unbodied -= 1

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, final
 from mypy_extensions import i64
 
 from postroom.ledger.block import BlockBuilder
+from postroom.ledger.body import Body
 from postroom.manager import (
     administration,
     asking,
@@ -434,8 +435,8 @@ class QueueManager:
 
     # -- bodies, time, effects
 
-    def fetched(self, entries: list[Entry], bodies: list[bytes], now_us: i64) -> None:
-        """The bodies that a `Fetch` asked for."""
+    def fetched(self, entries: list[Entry], bodies: list[Body], now_us: i64) -> None:
+        """The bodies that a `Fetch` asked for. An available entry whose body is damaged is discarded."""
         core = self.core
         core.begin(now_us)
         if not entries:
@@ -535,7 +536,7 @@ class QueueManager:
         core.ledger.boundary()
 
 
-def _take_bodies(core: Core, entries: list[Entry], bodies: list[bytes]) -> None:
+def _take_bodies(core: Core, entries: list[Entry], bodies: list[Body]) -> None:
     queue = entries[0].queue
     queue.fetching = False
     for entry, body in zip(entries, bodies, strict=True):

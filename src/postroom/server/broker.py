@@ -15,6 +15,8 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from postroom.ledger.block import BlockBuilder
+from postroom.ledger.body import Body
+from postroom.ledger.errors import LedgerCorrupt
 from postroom.ledger.leases import Lease, Leases
 from postroom.manager.effects import Effects, Fetch
 from postroom.manager.manager import QueueManager
@@ -167,8 +169,17 @@ class Broker:
         leases, pacing = self.ledger.leases.next_expiry_us(), self.pacing.next_deadline_us()
         return min((due for due in (manager, registry, leases, pacing) if due), default=0)
 
-    def fetched(self, fetch: Fetch, bodies: list[bytes], now_us: int) -> None:
-        """The bodies that ``fetch`` asked for."""
+    def fetched(self, fetch: Fetch, bodies: list[Body], now_us: int) -> None:
+        """The bodies that ``fetch`` asked for. A damaged one ends its entry, not the broker."""
+        for entry, body in zip(fetch.entries, bodies, strict=True):
+            if isinstance(body, LedgerCorrupt):
+                log(
+                    logging.ERROR,
+                    "body-damaged",
+                    queue=entry.queue.name,
+                    message=entry.serial,
+                    reason=str(body),
+                )
         self.manager.fetched(fetch.entries, bodies, now_us)
 
     def want_login(self, binding: ConnectionBinding, user: str, password: str) -> None:

@@ -17,8 +17,8 @@ class Exit(IntEnum):
     LOCKED = 4
     """Another process owns the data folder."""
     LEDGER_REFUSED = 5
-    """The ledger is damaged, of another format, or not readable: at the start, or a body that was to be
-    read.
+    """The ledger is damaged, of another format, or not readable: at the start, or where bodies were to be
+    read and a whole file of them can't be. (A single damaged body ends its message alone.)
     """
     LEDGER_FAILED = 6
     """A write or sync failed while running; nothing that waited for it was released. Start again to

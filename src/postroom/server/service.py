@@ -10,6 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
 
+from postroom.ledger.body import Body, BodyPlace
 from postroom.ledger.errors import LedgerError
 from postroom.manager.effects import Fetch
 from postroom.server.binding import ConnectionBinding
@@ -25,6 +26,10 @@ from postroom.server.turns import Turns
 STOP_GRACE_S: Final = 2.0
 """Time that clients have to answer our close when the broker stops."""
 READ_THREADS: Final = 2
+READ_AT_ONCE_BYTES: Final = 1 << 20
+"""Bodies that the page cache has are read by the loop itself, up to so many bytes at a time: handing them to
+a thread and back would take longer than it saves.
+"""
 LISTEN_BACKLOG: Final = 512
 MAX_TIMER_S: Final = 3600.0
 IDLE_S: Final = 0.05
@@ -47,7 +52,9 @@ class ServiceLedger(LedgerFace, Protocol):
     @property
     def maintenance_error(self) -> Exception | None: ...
 
-    def read_bodies(self, wanted: list[tuple[int, int, int]]) -> list[bytes]: ...
+    def read_bodies(self, wanted: list[BodyPlace]) -> list[Body]: ...
+
+    def read_cached_bodies(self, wanted: list[BodyPlace]) -> list[Body] | None: ...
 
 
 class Service:
@@ -226,18 +233,25 @@ class Service:
     def _read_bodies(self) -> None:
         fetches = self._broker.fetches[:]
         self._broker.fetches.clear()
+        left_bytes = READ_AT_ONCE_BYTES
         for fetch in fetches:
+            left_bytes -= fetch.size_bytes
+            bodies = self._ledger.read_cached_bodies(fetch.wanted) if left_bytes >= 0 else None
+            if bodies is not None:
+                self._broker.fetched(fetch, bodies, wall_us())
+                self.turns.schedule()
+                continue
             reading = self._loop.run_in_executor(self._pool, self._ledger.read_bodies, fetch.wanted)
             reading.add_done_callback(functools.partial(self._have_read, fetch))
 
-    def _have_read(self, fetch: Fetch, reading: "asyncio.Future[list[bytes]]") -> None:
+    def _have_read(self, fetch: Fetch, reading: "asyncio.Future[list[Body]]") -> None:
         if self.failure is not None or reading.cancelled():
             return
         error = reading.exception()
         if error is not None:
             self._fail(error)
             return
-        self._broker.fetched(fetch, reading.result(), wall_us())
+        self._guarded(lambda: self._broker.fetched(fetch, reading.result(), wall_us()))
         self.turns.schedule()
 
     def _check_logins(self) -> None:

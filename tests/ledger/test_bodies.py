@@ -1,0 +1,211 @@
+"""Reading bodies: from every kind of file, in any order, waiting for the disk or not, whole or damaged."""
+
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from zlib import crc32
+
+import pytest
+
+from postroom.ledger import Ledger, LedgerCorrupt, LedgerOptions
+from postroom.ledger.body import BodyPlace
+from postroom.ledger.disk import RealDisk, RealFile
+from postroom.ledger.writer import InlineWriter
+from postroom.model.codes import Event, State
+from tests.ledger.workload import START_US
+from tests.simulation.disk import SimDisk, SimFile
+
+SMALL = LedgerOptions(journal_file_bytes=64 << 10, reserve_bytes=0, retention_bytes=0)
+LARGE = LedgerOptions(reserve_bytes=0)
+GET = (State.AVAILABLE, State.DELETED, 0, 0, 1, 0, 0, 0, 0, 0)
+
+
+def put(ledger: Ledger, body: bytes) -> BodyPlace:
+    head = (1, State.AVAILABLE, Event.PUT, 0, 0, 0, 4, 1, 0, 0, 0, 0, 0)
+    serial = ledger.builder.arrival(*head, body, crc32(body), b"", 0, b"", 0, b"", 0)
+    return serial, ledger.builder.last_body_offset, len(body)
+
+
+def opened(folder: Path, options: LedgerOptions = LARGE) -> Ledger:
+    return Ledger.open(folder, options, START_US, maintenance="manual")
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    made = opened(tmp_path)
+    yield made
+    made.close()
+
+
+def filled(ledger: Ledger, random: Random) -> tuple[list[BodyPlace], list[bytes]]:
+    """Bodies over journal, sealed and packed files: where they are, and what they are."""
+    places, bodies = [], []
+    for number in range(1200):
+        body = random.randbytes(random.choice((1, 20, 300, 1000)))
+        place = put(ledger, body)
+        if number > 900 or number % 7 == 0:
+            places.append(place)
+            bodies.append(body)
+        else:
+            ledger.builder.entry_event(place[0], 1, Event.GET, *GET)
+        if random.random() < 0.1:
+            ledger.flush()
+            ledger.maintenance_step()
+    ledger.flush()
+    while ledger.maintenance_step():
+        pass
+    return places, bodies
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_bodies_in_any_order_from_any_file(tmp_path: Path, seed: int) -> None:
+    random = Random(seed)
+    ledger = opened(tmp_path, SMALL)
+    places, bodies = filled(ledger, random)
+    kinds = {path.suffix for path in tmp_path.iterdir()}
+    assert {".journal", ".bodies", ".packed"} <= kinds
+    assert ledger.read_bodies(places) == ledger.read_cached_bodies(places) == bodies
+    for _ in range(50):
+        some = random.choices(range(len(places)), k=random.randrange(40))
+        wanted = [places[index] for index in some]
+        assert ledger.read_bodies(wanted) == [bodies[index] for index in some]
+        assert ledger.read_cached_bodies(wanted) == [bodies[index] for index in some]
+    ledger.close()
+
+
+def test_more_than_one_read_takes(ledger: Ledger) -> None:
+    random = Random(5)
+    bodies = [random.randbytes(200_000) for _ in range(12)]
+    places = [put(ledger, body) for body in bodies]
+    ledger.flush()
+    assert ledger.read_bodies(places) == bodies
+    assert ledger.read_cached_bodies(places[::-1]) == bodies[::-1]
+
+
+def test_what_is_not_durable_is_in_no_file(ledger: Ledger) -> None:
+    durable = put(ledger, b"durable")
+    ledger.flush()
+    waiting = put(ledger, b"not yet")
+    assert ledger.read_bodies([durable, waiting]) == [b"durable", b""]
+
+
+def flip(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_a_damaged_body_stands_for_itself_alone(ledger: Ledger, tmp_path: Path, cached: bool) -> None:
+    bodies = [b"first" * 9, b"second" * 9, b"third" * 9]
+    places = [put(ledger, body) for body in bodies]
+    ledger.flush()
+    (journal,) = tmp_path.glob("*.journal")
+    at = journal.read_bytes().index(bodies[1])
+    flip(journal, at + 3)
+    read = ledger.read_cached_bodies if cached else ledger.read_bodies
+    found = read(places)
+    assert found is not None and (found[0], found[2]) == (bodies[0], bodies[2])
+    damage = found[1]
+    assert isinstance(damage, LedgerCorrupt)
+    assert (damage.file, damage.offset) == (str(journal), at)
+    assert damage.reason == f"the body of message {places[1][0]} is damaged: its CRC is wrong"
+
+
+@pytest.mark.parametrize("part", ["trailer", "length"])
+def test_other_damage_to_a_body(ledger: Ledger, tmp_path: Path, part: str) -> None:
+    places = [put(ledger, b"one" * 9), put(ledger, b"two" * 9)]
+    ledger.flush()
+    (journal,) = tmp_path.glob("*.journal")
+    end = journal.read_bytes().index(b"two" * 9) + 27
+    if part == "trailer":
+        flip(journal, end + 1)
+    else:
+        os.truncate(journal, end + 2)
+    first, second = ledger.read_bodies(places)
+    assert first == b"one" * 9
+    assert isinstance(second, LedgerCorrupt)
+
+
+def large(ledger: Ledger, chunks: list[bytes]) -> BodyPlace:
+    """A message whose body came in chunks."""
+    builder = ledger.builder
+    positions: list[int] = []
+    for chunk in chunks:
+        positions.append(builder.body_chunk(positions[0] if positions else 0, chunk))
+    whole = b"".join(chunks)
+    head = (1, State.AVAILABLE, Event.PUT, 0, 0, 0, 4, 1, 0, 0, 0, 0, 0)
+    serial = builder.arrival(
+        *head, None, crc32(whole), b"", 0, b"", 0, b"", 0, body_len=len(whole), chunk_positions=positions
+    )
+    return serial, builder.last_body_offset, len(whole)
+
+
+def test_a_body_in_chunks_is_not_read_at_once(ledger: Ledger) -> None:
+    chunks = [b"a" * 1000, b"", b"b" * 2000]
+    place, plain = large(ledger, chunks), put(ledger, b"plain")
+    ledger.flush()
+    assert ledger.read_bodies([plain, place]) == [b"plain", b"".join(chunks)]
+    assert ledger.read_cached_bodies([plain, place]) is None
+    assert ledger.read_cached_bodies([plain]) == [b"plain"]
+
+
+@pytest.mark.parametrize("part", ["chunk", "list"])
+def test_damage_to_a_body_in_chunks(ledger: Ledger, tmp_path: Path, part: str) -> None:
+    place, plain = large(ledger, [b"a" * 1000, b"b" * 2000]), put(ledger, b"plain")
+    ledger.flush()
+    (journal,) = tmp_path.glob("*.journal")
+    data = journal.read_bytes()
+    flip(journal, data.index(b"b" * 2000) + 5 if part == "chunk" else data.index(b"plain") - 6)
+    damage, whole = ledger.read_bodies([place, plain])
+    assert isinstance(damage, LedgerCorrupt) and whole == b"plain"
+    assert ("the list of its chunks" in damage.reason) == (part == "list")
+
+
+def test_a_disk_that_has_to_be_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SimFile, "read_cached", lambda *_: None)
+    disk = SimDisk()
+    ledger = Ledger.open(
+        Path("simulated"), LARGE, START_US, disk=disk, writer=InlineWriter(disk), maintenance="manual"
+    )
+    place = put(ledger, b"body")
+    ledger.flush()
+    assert ledger.read_cached_bodies([place]) is None
+    assert ledger.read_bodies([place]) == [b"body"]
+    ledger.close()
+
+
+def a_file(folder: Path, data: bytes) -> RealFile:
+    file = RealDisk(folder).create("file")
+    file.write_at(0, [data])
+    return file
+
+
+def test_the_page_cache_gives_what_it_has_and_nothing_less(tmp_path: Path) -> None:
+    file = a_file(tmp_path, b"0123456789")
+    assert file.read_cached(2, 5) == b"23456"
+    assert file.read_cached(5, 6) is None, "the file ends before: who may wait finds out why"
+
+
+@pytest.mark.parametrize("code", [errno.EAGAIN, errno.EOPNOTSUPP])
+def test_a_file_system_that_would_wait_or_cannot_tell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(code, os.strerror(code))
+
+    file = a_file(tmp_path, b"0123456789")
+    monkeypatch.setattr(os, "preadv", refuse)
+    assert file.read_cached(0, 4) is None
+
+
+def test_a_disk_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> int:
+        raise OSError(errno.EIO, "Input/output error")
+
+    file = a_file(tmp_path, b"0123456789")
+    monkeypatch.setattr(os, "preadv", fail)
+    with pytest.raises(OSError, match="Input/output"):
+        file.read_cached(0, 4)
