@@ -5,6 +5,7 @@ copying. See ``FORMAT.md``, "Events file".
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
@@ -51,9 +52,10 @@ class EventsImage:
     names: memoryview
     blocks: Array
 
-    def __post_init__(self) -> None:
-        self.own_types = np.ascontiguousarray(self.own_transitions()["type"])
-        """RecordType of each of the file's own transitions."""
+    @cached_property
+    def own_types(self) -> Array:
+        """RecordType of each of the file's own transitions; looks at every record when first asked for."""
+        return np.ascontiguousarray(self.own_transitions()["type"])
 
     def own_transitions(self) -> Array:
         """Without the dictionary."""

@@ -23,7 +23,7 @@ from postroom.ledger.image import EventsImage, build_image, load_image
 from postroom.ledger.layout import Array
 from postroom.ledger.scan import Scan, scan_journal
 
-CHUNK_RECORDS: Final = 1 << 14
+CHUNK_RECORDS: Final = 1 << 16
 """Records handed out at once: many enough that numpy's fixed costs vanish, few enough for the processor's
 cache."""
 
