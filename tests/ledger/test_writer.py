@@ -50,6 +50,29 @@ def test_writes_all_parts_and_signals(writer: Writer, disk: RealDisk) -> None:
     assert file.size_bytes() == 11 + 5_000_000
 
 
+def test_a_job_is_over_when_it_is_signalled_and_not_before(
+    disk: RealDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signal behind its time would tell of the next job."""
+    reached, open_gate = threading.Event(), threading.Event()
+    signal = os.eventfd_write
+
+    def late(descriptor: int, value: int) -> None:
+        reached.set()
+        open_gate.wait()
+        signal(descriptor, value)
+
+    monkeypatch.setattr(os, "eventfd_write", late)
+    writer = ThreadWriter(disk)
+    writer.submit(disk.create("file"), 0, [b"one"], sync_names=False)
+    reached.wait()
+    assert not writer.complete()
+    open_gate.set()
+    writer.wait()
+    assert not select.select([writer.completion_fd], [], [], 0)[0]
+    writer.close()
+
+
 def test_short_slices_leave_the_priority_alone() -> None:
     seen: list[int] = []
 

@@ -4,8 +4,8 @@
 does the work in `complete`, for tools and tests. A failed job is fatal to the ledger: nothing is tried again.
 """
 
-import contextlib
 import os
+import select
 import threading
 from queue import SimpleQueue
 from typing import Protocol, final
@@ -83,8 +83,9 @@ class ThreadWriter:
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self.completion_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._over = select.poll()
+        self._over.register(self.completion_fd, select.POLLIN)
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
-        self._done = threading.Semaphore(0)
         self._error: OSError | None = None
         self._thread = threading.Thread(target=self._run, name="ledger-writer", daemon=True)
         self._thread.start()
@@ -93,11 +94,17 @@ class ThreadWriter:
         self._jobs.put((file, offset, parts, sync_names))
 
     def complete(self) -> bool:
-        return self._done.acquire(blocking=False) and self._finish()
+        try:
+            os.eventfd_read(self.completion_fd)
+        except BlockingIOError:
+            return False
+        if self._error is not None:
+            raise _failed(self._error.errno, str(self._error))
+        return True
 
     def wait(self) -> None:
-        self._done.acquire()
-        self._finish()
+        self._over.poll()
+        self.complete()
 
     def close(self) -> None:
         if self.completion_fd < 0:
@@ -107,20 +114,12 @@ class ThreadWriter:
         os.close(self.completion_fd)
         self.completion_fd = -1
 
-    def _finish(self) -> bool:
-        with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(self.completion_fd)
-        if self._error is not None:
-            raise _failed(self._error.errno, str(self._error))
-        return True
-
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
             try:
                 do_job(self._disk, *job)
             except OSError as error:
                 self._error = error
-            self._done.release()
             os.eventfd_write(self.completion_fd, 1)
 
 
