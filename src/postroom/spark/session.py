@@ -8,6 +8,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 DRIVER_MEMORY: Final = "1g"
+LOOPBACK: Final = "127.0.0.1"
 
 QUIET: Final = """
 rootLogger.level = error
@@ -28,6 +29,9 @@ SHORT_JOB: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 def local_session(name: str, cores: int, scratch: Path, is_short: bool = False) -> SparkSession:
     """A session on this machine, with its temporary files in `scratch`; `is_short`: for few rows."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the interpreter that has this package
+    os.environ.setdefault(
+        "SPARK_LOCAL_IP", LOOPBACK
+    )  # else it asks for the machine's name, which may lead nowhere
     quiet = scratch / "log4j2.properties"
     quiet.write_text(QUIET)
     java_options = f"-Dlog4j2.configurationFile={quiet} {SHORT_JOB if is_short else ''}"
@@ -37,8 +41,8 @@ def local_session(name: str, cores: int, scratch: Path, is_short: bool = False) 
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.memory", DRIVER_MEMORY)
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", LOOPBACK)
+        .config("spark.driver.host", LOOPBACK)
         .config("spark.driver.extraJavaOptions", java_options)
         .config("spark.sql.shuffle.partitions", str(cores if is_short else 2 * cores))
         .config("spark.sql.session.timeZone", "UTC")
