@@ -98,7 +98,6 @@ setup_python() {
   [ -x .venv/bin/pip ] || "$PYTHON" -m venv .venv
   local uv=(.venv/bin/python -m uv)
   "${uv[@]}" --version > /dev/null 2>&1 || .venv/bin/pip install -q "uv==$(cat tools/uv-version)"
-  export VIRTUAL_ENV=.venv
   "${uv[@]}" pip install --quiet --require-hashes -r requirements.lock
   # One that was built before OpenSSL's headers were there, and kept in a cache, can't do TLS.
   .venv/bin/python -c 'import proton, sys; sys.exit(not proton.SSL.present())' \
