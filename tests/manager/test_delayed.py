@@ -192,6 +192,20 @@ def test_packed_unborn_messages_survive_a_restart_without_becoming_objects() -> 
     assert world.turn(100) == [f"{number:02}".encode() for number in range(1, 40, 2)]
 
 
+def test_unborn_messages_of_a_transaction_are_born_after_a_restart() -> None:
+    world = LedgerWorld(SMALL)
+    queue = world.queue()
+    transaction = world.manager.begin(world.now_us)
+    for number in range(20):
+        world.put(queue, f"{number:02}".encode(), delay_ms=100, transaction=transaction)
+    world.manager.commit(transaction, world.now_us)
+    world.turn()
+    world.restart()
+    world.consumer(world.manager.queue("q"), credit=100)
+    assert world.turn(99) == []
+    assert world.turn(1) == [f"{number:02}".encode() for number in range(20)]
+
+
 def test_a_purge_ends_packed_unborn_messages() -> None:
     world = World(SMALL)
     queue = world.queue()

@@ -30,6 +30,7 @@ from postroom.model.codes import Event, State
 _NOTING_EVENTS: Final = (int(Event.EXPIRE), int(Event.DELETE))
 _DELETED: Final = int(State.DELETED)
 _AVAILABLE: Final = int(State.AVAILABLE)
+_DELAYED: Final = int(State.DELAYED)
 
 
 BATCH_ROWS: Final = 1 << 20
@@ -255,7 +256,8 @@ def _update(rows: Array, keys: _Keys, survives: Array, batch: Changes) -> None:
     held = IS_HELD[last["to_state"]]
     rows["state"] = last["to_state"]
     rows["causes"] = last["causes"]
-    rows["due_us"] = last["due_us"]
+    decided = (last["to_state"] == _DELAYED) & (last["due_us"] == 0)  # committed unborn: as it arrived
+    rows["due_us"] = np.where(decided, rows["due_us"], last["due_us"])
     rows["last_event"] = last["event"]
     rows["holder"] = np.where(held, last["holder"], 0)
     rows["holder_kind"] = np.where(held, last["holder_kind"], 0)
