@@ -10,6 +10,8 @@ from typing import Any, Final, final
 
 from mypy_extensions import i64
 
+from postroom.ledger.body import Body
+from postroom.ledger.errors import LedgerCorrupt
 from postroom.manager.browse import copy_of
 from postroom.manager.core import Core
 from postroom.manager.effects import Asker, Fetch, IdRead, Reply
@@ -245,10 +247,13 @@ def durable(core: Core) -> None:
         _send(core, through, read)
 
 
-def bodies_read(core: Core, request: StoreRequest, copies: list[Entry], bodies: list[bytes]) -> None:
+def bodies_read(core: Core, request: StoreRequest, copies: list[Entry], bodies: list[Body]) -> None:
     """The answer to a `Fetch`."""
     for copy, body in zip(copies, bodies, strict=True):
-        request.bodies[int(copy.serial)] = body if len(body) == copy.body_len else b""
+        if isinstance(body, LedgerCorrupt) or len(body) != copy.body_len:
+            request.bodies[int(copy.serial)] = b""
+        else:
+            request.bodies[int(copy.serial)] = body
     request.reading -= 1
     advance(core, request)
 

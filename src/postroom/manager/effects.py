@@ -95,10 +95,12 @@ class Fetch:
 
     __slots__ = ("entries", "size_bytes", "wanted")
 
-    def __init__(self, entries: "list[Entry]", wanted: list[tuple[int, int, int]], size_bytes: i64) -> None:
+    def __init__(self, entries: "list[Entry]", wanted: list[tuple[int, int, int]]) -> None:
         self.entries = entries
         self.wanted = wanted
-        self.size_bytes: i64 = size_bytes
+        self.size_bytes: i64 = 0
+        for entry in entries:
+            self.size_bytes += entry.body_len
 
 
 @final

@@ -80,12 +80,8 @@ def request(core: Core, wanted: list[Entry]) -> None:
     if not missing:
         wanted[0].queue.fetching = False
         return
-    places: list[tuple[int, int, int]] = []
-    size_bytes: i64 = 0
-    for entry in missing:
-        size_bytes += entry.body_len
-        places.append((int(entry.body_serial), int(entry.body_offset), int(entry.body_len)))
-    core.effects.fetches.append(Fetch(missing, places, size_bytes))
+    places = [(int(entry.body_serial), int(entry.body_offset), int(entry.body_len)) for entry in missing]
+    core.effects.fetches.append(Fetch(missing, places))
 
 
 def take_shared(core: Core, queue: Queue, entry: Entry) -> bool:
