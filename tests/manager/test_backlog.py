@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from postroom.ledger.errors import LedgerCorrupt
 from postroom.manager.backlog import Backlog
 from postroom.manager.consumer import Consumer
 from postroom.manager.entry import Entry
@@ -12,7 +11,7 @@ from postroom.manager.memory import BodyMissing
 from postroom.manager.options import ManagerOptions, QueueDefinition
 from postroom.manager.queue import Queue
 from postroom.model.packed import CHUNK_ENTRIES, PACKED_BYTES
-from tests.manager.world import World
+from tests.manager.world import DAMAGE, World
 
 
 def a_queue() -> Queue:
@@ -178,9 +177,6 @@ def test_a_live_entry_without_its_body_stops_the_turn() -> None:
     (fetch,) = world.manager.take_effects().fetches
     with pytest.raises(BodyMissing, match="has a body of 1 bytes, but 0 were read"):
         world.manager.fetched(fetch.entries, [b""], world.now_us)
-
-
-DAMAGE = LedgerCorrupt("00000001.bodies", 77, "the body is damaged")
 
 
 def test_an_entry_whose_body_is_damaged_is_discarded_and_the_others_go_out() -> None:

@@ -3,9 +3,8 @@
 import pytest
 
 from postroom.ledger.body import Body
-from postroom.ledger.errors import LedgerCorrupt
 from postroom.manager.options import ManagerOptions
-from tests.manager.world import World
+from tests.manager.world import DAMAGE, World
 
 
 @pytest.fixture
@@ -97,7 +96,7 @@ def test_bodies_of_a_batch_are_bounded_in_bytes() -> None:
     assert world.fetches == 3
 
 
-@pytest.mark.parametrize("missing", [b"", LedgerCorrupt("00000001.bodies", 77, "damaged")])
+@pytest.mark.parametrize("missing", [b"", DAMAGE])
 def test_a_copy_whose_body_has_gone_or_is_damaged_is_left_out(missing: Body) -> None:
     world = World(ManagerOptions(live_head=1, body_cache_bytes=0))
     queue = world.queue()

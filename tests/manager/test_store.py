@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from postroom.manager.errors import DuplicateMessage, NoMatchingMessage
+from postroom.manager.errors import DuplicateMessage, NoMatchingMessage, NotAllowed
+from postroom.manager.options import ManagerOptions
 from postroom.model.codes import Outcome, State
 from tests.manager.store_face import StoreFace, Uid
 from tests.manager.world import World
@@ -218,3 +219,31 @@ def test_expiry_is_noticed_by_whoever_comes_first(state: str, verb: str) -> None
         VERBS[verb](case)
     case.world.turn(600)
     assert case.now() == _DELETED
+
+
+def unread(live_head: int) -> tuple[World, StoreFace]:
+    """Three messages whose bodies have to be read, the first of them damaged."""
+    world = World(ManagerOptions(body_cache_bytes=0, live_head=live_head))
+    face = StoreFace(world)
+    for number in range(3):
+        face.put(b"%d" % number)
+    world.turn()
+    world.damaged.add(int(world.arrivals[0]["position"]))
+    return world, face
+
+
+@pytest.mark.parametrize("live_head", [0, 100])
+def test_a_damaged_message_is_discarded_when_it_is_to_be_got(live_head: int) -> None:
+    world, face = unread(live_head)
+    assert face.get()[1] == b"1"
+    assert world.events(face.queue)[0] == ("DISCARD", "DELETED", "DISCARDED")
+    assert (face.queue.statistics.depth, face.queue.unbodied) == (1, live_head // 100)
+
+
+def test_a_damaged_message_that_is_locked_stays_so() -> None:
+    _, face = unread(100)
+    lock, _ = face.lock()
+    with pytest.raises(NotAllowed, match=r"the body of message \d+ is damaged"):
+        face.get(lock=lock)
+    face.unlock(lock)
+    assert [face.get()[1] for _ in range(2)] == [b"1", b"2"]

@@ -417,6 +417,21 @@ def test_a_body_that_many_wait_for_is_read_once(world: TopicWorld) -> None:
     assert all(len(consumer.held) == 3 and consumer.queue.awaited == 0 for consumer in consumers)
 
 
+def test_a_damaged_body_ends_the_entries_of_all_subscriptions(world: TopicWorld) -> None:
+    topic = world.topic()
+    queues = [world.subscribe(name=f"s{number}", durable=True) for number in range(3)]
+    for number in range(3):
+        world.put(topic, str(number).encode())
+    world.turn()
+    world.damaged.add(int(world.arrivals[1]["position"]))
+    consumers = [world.consumer(queue, 10) for queue in queues]
+    assert sorted(world.turn()) == [b"0"] * 3 + [b"2"] * 3
+    assert world.manager.core.shared_reads == {}
+    for consumer in consumers:
+        assert ("DISCARD", "DELETED", "DISCARDED") in world.events(consumer.queue)
+        assert (consumer.queue.statistics.depth, consumer.queue.awaited) == (2, 0)
+
+
 def test_a_drain_waits_for_the_body_that_another_has_asked_for(world: TopicWorld) -> None:
     topic = world.topic()
     queues = [world.subscribe(name=f"s{number}", durable=True) for number in range(2)]

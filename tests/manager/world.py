@@ -6,6 +6,7 @@ import numpy as np
 
 from postroom.ledger.block import BlockBuilder
 from postroom.ledger.body import Body, BodyPlace
+from postroom.ledger.errors import LedgerCorrupt
 from postroom.ledger.hashing import hash_id
 from postroom.ledger.records import ARRIVAL, TRANSITION, RecordType
 from postroom.manager.consumer import Consumer, Producer
@@ -76,6 +77,9 @@ def _hashed(kind: int, ids: dict[int, MessageIds], serials: list[int]) -> Any:
     )
 
 
+DAMAGE = LedgerCorrupt("00000001.bodies", 77, "the body is damaged")
+
+
 class World:
     """One queue manager; `turn` commits what was written and carries out the effects."""
 
@@ -95,6 +99,8 @@ class World:
         self.fetches = 0
         """Reads of bodies."""
         self.id_reads = 0
+        self.damaged: set[int] = set()
+        """Serials of the messages whose bodies can't be read."""
         self.ids: dict[int, MessageIds] = {}
         """Of the arrivals that are on the disk."""
         self._chunks: dict[int, bytes] = {}
@@ -221,7 +227,9 @@ class World:
         return [delivery.body for delivery in sent]
 
     def _read(self, wanted: list[BodyPlace]) -> list[Body]:
-        return [self.bodies[serial][:size] for serial, _, size in wanted]
+        return [
+            DAMAGE if serial in self.damaged else self.bodies[serial][:size] for serial, _, size in wanted
+        ]
 
     def _read_ids(self, read: IdRead) -> list[Any]:
         if read.all_serials is None:

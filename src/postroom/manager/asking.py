@@ -14,9 +14,11 @@ from postroom.ledger.body import Body
 from postroom.ledger.errors import LedgerCorrupt
 from postroom.manager.browse import copy_of
 from postroom.manager.core import Core
+from postroom.manager.deadletter import discard_damaged
 from postroom.manager.effects import Asker, Fetch, IdRead, Reply
 from postroom.manager.entry import Entry
 from postroom.manager.errors import LimitExceeded, ManagerError, NoMatchingMessage
+from postroom.manager.finding import find, pick
 from postroom.manager.holders import store_of
 from postroom.manager.ids import IdIndex, serials_on
 from postroom.manager.queue import PRIORITIES, Queue
@@ -60,7 +62,7 @@ class StoreRequest:
         self.until_us: i64 = 0
         """How long it may wait for a message; 0 not at all."""
         self.bodies: dict[int, bytes] = {}
-        """Read for it, by serial; b"" where the entry has ended meanwhile."""
+        """Read for it, by serial; b"" where the entry has ended meanwhile or can't be read."""
         self.ids: dict[int, MessageIds] = {}
         self.scan: Scan | None = None
         self.reading: i64 = 0
@@ -248,12 +250,14 @@ def durable(core: Core) -> None:
 
 
 def bodies_read(core: Core, request: StoreRequest, copies: list[Entry], bodies: list[Body]) -> None:
-    """The answer to a `Fetch`."""
+    """The answer to a `Fetch`. What is available and damaged is discarded, so that it isn't found again."""
     for copy, body in zip(copies, bodies, strict=True):
-        if isinstance(body, LedgerCorrupt) or len(body) != copy.body_len:
-            request.bodies[int(copy.serial)] = b""
-        else:
-            request.bodies[int(copy.serial)] = body
+        if isinstance(body, LedgerCorrupt):
+            spot = find(request.queue, copy.serial)
+            if spot is not None:
+                discard_damaged(core, pick(core, request.queue, spot), body)
+            body = b""
+        request.bodies[int(copy.serial)] = body if len(body) == copy.body_len else b""
     request.reading -= 1
     advance(core, request)
 

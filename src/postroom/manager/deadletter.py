@@ -9,7 +9,7 @@ from postroom.manager import queues
 from postroom.manager.children import make_child
 from postroom.manager.core import Core
 from postroom.manager.entry import Entry
-from postroom.manager.placing import ended, take_out
+from postroom.manager.placing import ended
 from postroom.manager.transitions import step
 from postroom.model import numbers as n
 
@@ -48,12 +48,11 @@ def dead_letter(core: Core, entry: Entry, reason: str, description: str) -> None
 
 
 def discard_damaged(core: Core, entry: Entry, damage: LedgerCorrupt) -> None:
-    """End an available entry whose body is damaged in the ledger: no consumer could ever be given it.
+    """End an entry that is in no order and whose body is damaged in the ledger: nobody could be given it.
 
     It goes to no dead-letter queue, for what stood there would share the damaged body. The ledger keeps the
     reason.
     """
-    take_out(entry.queue, entry)
     description = f"{damage.file} at byte {damage.offset}: {damage.reason}"[:MAX_REASON_CHARS]
     step(core, entry, n.EVENT_DISCARD, 0, 0, None, 0, _detail(BODY_DAMAGED, description))
     ended(core, entry)

@@ -10,6 +10,7 @@ from postroom.manager.deadletter import discard_damaged
 from postroom.manager.effects import Fetch
 from postroom.manager.entry import Entry
 from postroom.manager.memory import check_body, keep_body, shared_body
+from postroom.manager.placing import take_out
 from postroom.manager.queue import Queue
 from postroom.model import numbers as n
 
@@ -124,6 +125,7 @@ def _take(core: Core, entry: Entry, body: Body) -> None:
     if entry.state != n.AVAILABLE or entry.body is not None:
         return
     if isinstance(body, LedgerCorrupt):
+        take_out(entry.queue, entry)
         discard_damaged(core, entry, body)
     else:
         check_body(entry, body)

@@ -19,6 +19,7 @@ from postroom.manager.errors import (
     LimitExceeded,
     MessageTooLarge,
     NoMatchingMessage,
+    NotAllowed,
     QueueNotFound,
     RequestInvalid,
 )
@@ -362,6 +363,8 @@ def _whole_row(core: Core, request: StoreRequest, entry: Entry) -> StoreRow:
     body = body_of(request, entry)
     if ids is None or body is None:
         raise ReadsNeeded([entry] if body is None else [], [serial] if ids is None else [], False)
+    if not body:
+        raise NotAllowed(f"the body of message {serial} is damaged: it can be unlocked or deleted, not got")
     return StoreRow(entry, unique_id_of(core, serial, ids), ids, body)
 
 
