@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from postroom.ledger import LedgerFailed
-from postroom.ledger.disk import Bytes, RealDisk
+from postroom.ledger.disk import SYNC_PIECE_BYTES, Bytes, RealDisk, write_in_pieces
 from postroom.ledger.writer import (
     InlineWriter,
     NativeWriter,
@@ -19,6 +19,7 @@ from postroom.ledger.writer import (
     ask_for_short_slices,
     native_available,
 )
+from tests.simulation.disk import SimDisk
 
 KINDS = [ThreadWriter, NativeWriter]
 
@@ -190,3 +191,23 @@ def test_a_file_of_zeros_is_trimmed(disk: RealDisk) -> None:
     disk.trim("file")
     assert (disk.folder / "file").stat().st_blocks == 0
     assert file.read_at(0, 2 << 20) == bytes(1 << 20)
+
+
+@pytest.mark.parametrize("sizes", [[], [0], [3, 0, 5], [1 << 20], [(1 << 20) + 1, 7], [5 << 19, 3, 5 << 19]])
+def test_a_file_in_pieces_is_whole_and_never_much_unsynced(sizes: list[int]) -> None:
+    disk = SimDisk()
+    file = disk.create("file")
+    parts = [bytes([number + 1]) * size for number, size in enumerate(sizes)]
+    most = 0
+    write = file.write_at
+
+    def watched(offset: int, written: Sequence[Bytes]) -> None:
+        nonlocal most
+        write(offset, written)
+        most = max(most, sum(len(data) for _, data in file.unsynced))
+
+    file.write_at = watched  # type: ignore[method-assign]
+    write_in_pieces(file, parts)
+    assert bytes(file.now) == bytes(file.platter) == b"".join(parts)
+    assert not file.unsynced
+    assert most < 2 * SYNC_PIECE_BYTES

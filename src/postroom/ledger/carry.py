@@ -12,7 +12,7 @@ def carry(state: FoldState, retired: list[EventsImage]) -> None:
     numbers = {image.file_number for image in retired}
     keys = [key for key in state.plain if key[0] == CARRIED_FILE or key[0] in numbers]
     serials = {key: _serials(state, key, retired) for key in keys}
-    explicit = np.unique(state.explicit["serial"])
+    explicit = distinct(state.explicit["serial"])
     pieces = [_live(state.carried, memoryview(state.carried_names), serials, CARRIED_FILE, explicit)]
     for image in retired:
         pieces.append(_live(image.arrivals, image.names, serials, image.file_number, explicit))
@@ -52,7 +52,7 @@ def _live(
 ) -> tuple[Array, list[bytes]]:
     """The live arrivals of one file and their names, one after the other in order of the rows."""
     wanted = [found for key, found in serials.items() if key[0] == file_number]
-    positions = np.unique(np.concatenate([*wanted, explicit]))
+    positions = distinct(np.concatenate([*wanted, explicit]))
     at = find(arrivals["position"], positions)
     rows = arrivals[at[at >= 0]].copy()
     texts: list[bytes] = []

@@ -23,7 +23,7 @@ from postroom.ledger.keep import Held, Keep
 from postroom.ledger.layout import Array
 from postroom.ledger.options import LedgerOptions
 from postroom.ledger.packed import Piece, load_packed_span, write_packed
-from postroom.ledger.state import CARRIED_FILE, Arrivals, FoldState
+from postroom.ledger.state import CARRIED_FILE, Arrivals, FoldState, distinct
 
 MERGE_RATIO: Final = 2
 """A neighbour joins a rewrite if it is at most this many times as large as what is rewritten anyway."""
@@ -67,7 +67,7 @@ class LiveBodies:
             if file_number in numbers or file_number == CARRIED_FILE:
                 by_file.setdefault(file_number, []).append(indexes)
         for file_number, parts in by_file.items():
-            indexes = np.unique(np.concatenate(parts)) if len(parts) > 1 else parts[0]
+            indexes = distinct(np.concatenate(parts)) if len(parts) > 1 else parts[0]
             pieces.append(_arrival_wants(self._source(file_number), indexes))
         pieces.append(_chunk_wants(self._state))
         wants = np.concatenate(pieces)

@@ -22,6 +22,9 @@ READABLE_PERMISSIONS = 0o640
 MAX_IO_PARTS = 512
 """Buffers in one writev call (the system's limit is 1024)."""
 
+SYNC_PIECE_BYTES = 1 << 20
+"""What is written in the background is synced so much at a time."""
+
 STANDBY_POLL_S = 0.5
 
 
@@ -244,6 +247,22 @@ class RealDisk:
         if self._folder_fd >= 0:
             os.close(self._folder_fd)
             self._folder_fd = -1
+
+
+def write_in_pieces(file: DiskFile, parts: Sequence[Bytes]) -> None:
+    """Fill a new file, durably; synced a piece at a time, so that a commit beside it waits for no more."""
+    offset = unsynced = 0
+    for part in parts:
+        view = memoryview(part).cast("B")
+        for start in range(0, len(view), SYNC_PIECE_BYTES):
+            piece = view[start : start + SYNC_PIECE_BYTES]
+            file.write_at(offset, [piece])
+            offset += len(piece)
+            unsynced += len(piece)
+            if unsynced >= SYNC_PIECE_BYTES:
+                file.sync()
+                unsynced = 0
+    file.sync()
 
 
 _LIBC = ctypes.CDLL(None, use_errno=True)

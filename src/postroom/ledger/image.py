@@ -12,7 +12,7 @@ from zlib import crc32
 import numpy as np
 
 from postroom.ledger.block import ARRIVAL_BYTES, BLOCK_HEADER_BYTES, TRANSITION_BYTES
-from postroom.ledger.disk import Bytes, Disk
+from postroom.ledger.disk import Bytes, Disk, write_in_pieces
 from postroom.ledger.errors import LedgerCorrupt
 from postroom.ledger.files import events_name
 from postroom.ledger.headers import Seal, crc_matches, with_crc
@@ -260,8 +260,7 @@ def write_durably(disk: Disk, name: str, parts: list[Bytes]) -> None:
     """A whole file, never seen half: to `.tmp`, sync, rename, sync the folder."""
     temporary = name + ".tmp"
     file = disk.create(temporary)
-    file.write_at(0, parts)
-    file.sync()
+    write_in_pieces(file, parts)
     file.close()
     disk.rename(temporary, name)
     disk.sync_names()

@@ -1,19 +1,17 @@
 """Packed files: live bodies of sealed files, rewritten without the dead. ``FORMAT.md``, "Packed bodies"."""
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 from zlib import crc32
 
 import numpy as np
 
-from postroom.ledger.disk import Disk, DiskFile
+from postroom.ledger.disk import SYNC_PIECE_BYTES, Disk, DiskFile
 from postroom.ledger.errors import LedgerCorrupt
 from postroom.ledger.files import PackedName, packed_name
 from postroom.ledger.headers import crc_matches, with_crc
 from postroom.ledger.layout import PACKED_HEADER, PACKED_MAGIC, PACKED_ROW_DTYPE, Array
 from postroom.ledger.records import FORMAT_VERSION
-
-WRITE_BATCH_BYTES: Final = 8 << 20
 
 
 class PackedSpan(NamedTuple):
@@ -75,8 +73,9 @@ def _write_pieces(file: DiskFile, pieces: Iterable[Piece]) -> tuple[list[tuple[i
         rows.append((key, end, len(data), 0))
         waiting.append(data)
         end += len(data)
-        if end - start >= WRITE_BATCH_BYTES:
+        if end - start >= SYNC_PIECE_BYTES:
             file.write_at(start, [b"".join(waiting)])
+            file.sync()
             waiting, start = [], end
     file.write_at(start, [b"".join(waiting)])
     return rows, end
