@@ -165,15 +165,18 @@ class World:
         self.now_us += ms * MS
         delivered: list[bytes] = []
         for _ in range(10_000):
-            deadline_us = self.manager.next_deadline_us()
-            if deadline_us and deadline_us <= self.now_us:
+            if self._is_due():
                 self.manager.on_time(self.now_us)
             effects = self.manager.take_effects()
             wrote = self._commit()
-            if not wrote and effects.empty():
+            if not wrote and effects.empty() and not self._is_due():
                 return delivered
             delivered += self._carry_out(effects)
         raise AssertionError("the turns don't come to an end")
+
+    def _is_due(self) -> bool:
+        deadline_us = self.manager.next_deadline_us()
+        return 0 < deadline_us <= self.now_us
 
     def _commit(self) -> bool:
         last = 0

@@ -2,7 +2,7 @@
 
 import pytest
 from proton import Delivery, Endpoint, Message, symbol, ulong
-from proton.reactor import AtLeastOnce, AtMostOnce, Copy, LinkOption, Selector
+from proton.reactor import AtLeastOnce, AtMostOnce, Copy, LinkOption
 from proton.utils import BlockingConnection, BlockingReceiver, LinkDetached, SendException
 
 from postroom.amqp.performatives import Source, Target
@@ -263,11 +263,6 @@ def test_reserved_names_are_not_created(connection: BlockingConnection, address:
         connection.create_sender(address)
     with pytest.raises(LinkDetached, match=condition):
         connection.create_receiver(address)
-
-
-def test_selectors_are_refused(connection: BlockingConnection, queue: str) -> None:
-    with pytest.raises(LinkDetached, match="amqp:not-implemented"):
-        connection.create_receiver(queue, options=Selector("colour = 'red'"))
 
 
 def test_delayed_delivery(broker: BrokerThread, connection: BlockingConnection, queue: str) -> None:

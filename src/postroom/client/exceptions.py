@@ -90,6 +90,9 @@ INVALID_FIELD_CONTAINER_ID: Final = "container-id"
 2.7.1).
 """
 
+INVALID_FIELD_FILTER: Final = "source.filter"
+"""What a refused attach names as the invalid field when it is the selector."""
+
 _BY_CONDITION: Final[dict[str, type[JMSException]]] = {
     errors.NOT_FOUND: InvalidDestinationException,
     errors.RESOURCE_DELETED: InvalidDestinationException,
@@ -111,8 +114,12 @@ def from_error(error: Error | None, what: str, default: type[JMSException] = JMS
     """
     if error is None:
         return default(f"{what} by the broker, without a reason")
-    if _names_container_id(error):
-        kind: type[JMSException] = InvalidClientIDException
+    invalid = _invalid_field(error)
+    kind: type[JMSException]
+    if invalid == INVALID_FIELD_CONTAINER_ID:
+        kind = InvalidClientIDException
+    elif invalid == INVALID_FIELD_FILTER:
+        kind = InvalidSelectorException
     else:
         kind = _BY_CONDITION.get(error.condition, default)
     return kind(f"{what}: {error.description or 'no description'}", error.condition)
@@ -127,8 +134,8 @@ def usage_errors(what: str) -> Iterator[None]:
         raise from_error(Error(error.condition, error.description), what) from None
 
 
-def _names_container_id(error: Error) -> bool:
-    """Whether ``error`` says that the container id is taken."""
+def _invalid_field(error: Error) -> object:
+    """Which field ``error`` calls invalid; None where it doesn't say."""
     if error.condition != errors.INVALID_FIELD or not error.info:
-        return False
-    return error.info.get("invalid-field") == INVALID_FIELD_CONTAINER_ID
+        return None
+    return error.info.get("invalid-field")

@@ -79,6 +79,23 @@ class Chunk:
     def ordinal(self, index: i64) -> i64:
         return read_i64_le(self.places, index * 16 + 8) if self.places else 0
 
+    def before(self, index: i64, place: i64, ordinal: i64) -> bool:
+        """Whether the entry at ``index`` stands ahead of a place."""
+        own = self.place(index)
+        return own < place or (own == place and self.ordinal(index) < ordinal)
+
+    def first_at(self, place: i64, ordinal: i64) -> i64:
+        """The first index from `head` on that is not ahead of a place; `count` if all are."""
+        low = self.head
+        high = self.count
+        while low < high:
+            middle = (low + high) >> 1
+            if self.before(middle, place, ordinal):
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
     def entry(self, index: i64, queue: "Queue", scratch: PackedEntry) -> Entry:
         """The entry at ``index`` as an object: its own if it has one, else a fresh one without body."""
         if self.objects:
@@ -287,6 +304,50 @@ class Backlog:
         """The entry at ``index`` has ended where it stands."""
         chunk.bury(index)
         self.count -= 1
+
+    def last(self) -> tuple[int, int]:
+        """(place, ordinal) of the last entry ever added that may still be here; the backlog isn't empty."""
+        if self._tail_count > 0:
+            return self.last_place, self.last_ordinal
+        chunk = self.chunks[-1]
+        return chunk.place(chunk.count - 1), chunk.ordinal(chunk.count - 1)
+
+    def reaches_beyond(self, place: i64, ordinal: i64) -> bool:
+        """Whether something, ended perhaps, stands behind a place; the backlog isn't empty."""
+        last_place, last_ordinal = self.last()
+        return last_place > place or (last_place == place and last_ordinal > ordinal)
+
+    def find(self, place: i64, ordinal: i64) -> "tuple[Chunk, int] | None":
+        """Chunk and index of the waiting entry at a place; None if it isn't in a chunk (any more)."""
+        at = self.chunk_at(place, ordinal)
+        if at == len(self.chunks):
+            return None
+        chunk = self.chunks[at]
+        index = chunk.first_at(place, ordinal)
+        if index == chunk.count or chunk.place(index) != place or chunk.ordinal(index) != ordinal:
+            return None
+        return None if chunk.is_dead(index) else (chunk, int(index))
+
+    def chunk_at(self, place: i64, ordinal: i64) -> i64:
+        """Which of `chunks` is the first that reaches to a place; their number if none does."""
+        low: i64 = 0
+        high: i64 = len(self.chunks)
+        while low < high:
+            middle = (low + high) >> 1
+            chunk = self.chunks[middle]
+            if chunk.before(chunk.count - 1, place, ordinal):
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def take_at(self, chunk: Chunk, index: i64) -> Entry:
+        """Remove the waiting entry at ``index`` of ``chunk`` and return it as an object."""
+        entry = chunk.entry(index, self.queue, self._scratch)
+        self.bury(chunk, index)
+        if chunk.left() == 0:
+            self.chunks.remove(chunk)
+        return entry
 
     def drop_empty(self) -> None:
         """Forget chunks in which nothing waits any more."""

@@ -3,6 +3,9 @@
 Three parts: what has come back (few, sorted), the live head (objects, in order), the backlog (packed, in
 order). What has come back was ahead of the live head when it was taken, so the next entry is the smaller of
 two fronts.
+
+An entry taken from the middle leaves its slot behind, as a gap that the entry itself knows of (``spot``);
+gaps are swept out when they are as many as the entries, so taking costs the same wherever it is done.
 """
 
 from typing import TYPE_CHECKING, Final, final
@@ -10,12 +13,18 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 from postroom.manager.backlog import Backlog
-from postroom.manager.entry import Entry
+from postroom.manager.entry import Entry, by_place
 
 if TYPE_CHECKING:
     from postroom.manager.queue import Queue
 
 COMPACT_AT: Final = 1024
+SWEEP_AT: Final = 64
+"""Gaps that are left alone."""
+
+NOWHERE: Final = 0
+LIVE: Final = 1
+RETURNED: Final = 2
 
 
 @final
@@ -25,19 +34,22 @@ class Band:
     def __init__(self, queue: "Queue", priority: i64) -> None:
         self.priority: i64 = priority
         self.returned: list[Entry] = []
-        """Last place first, so that the next one is taken from the end."""
+        """Last place first, so that the next one is taken from the end; the last is no gap."""
         self.live: list[Entry | None] = []
         self.head: i64 = 0
-        """Index of the first entry of `live`; what is before it has been taken."""
+        """Index of the first entry of `live`, which is no gap; what is before it has been taken."""
         self.backlog = Backlog(queue, priority)
+        self._live_gaps: i64 = 0
+        self._returned_gaps: i64 = 0
 
     def live_count(self) -> i64:
         """Objects available here."""
-        return len(self.live) - self.head + len(self.returned)
+        live = len(self.live) - self.head - self._live_gaps
+        return live + len(self.returned) - self._returned_gaps
 
     def count(self) -> i64:
         """Entries available here."""
-        return len(self.live) - self.head + len(self.returned) + self.backlog.count
+        return self.live_count() + self.backlog.count
 
     def first(self) -> Entry | None:
         """The next entry, left where it is; None when only the backlog has any, or nothing."""
@@ -51,30 +63,57 @@ class Band:
         return front
 
     def pop(self, entry: Entry) -> None:
-        """Take out ``entry``, which is usually the first."""
+        """Take out ``entry``, which is here and usually the first."""
         head = self.head
-        if head < len(self.live) and self.live[head] is entry:
-            self.live[head] = None
-            self.head = head + 1
-            if self.head == len(self.live):
-                self.live.clear()
-                self.head = 0
-            elif self.head >= COMPACT_AT and self.head * 2 > len(self.live):
-                del self.live[: self.head]
-                self.head = 0
-        elif self.returned and self.returned[-1] is entry:
-            self.returned.pop()
+        if entry.spot == LIVE:
+            entry.spot = NOWHERE
+            if self.live[head] is entry:
+                self._pop_front()
+            else:
+                self._live_gaps += 1
+                if self._live_gaps > SWEEP_AT and self._live_gaps * 2 > len(self.live) - head:
+                    self._sweep_live()
         else:
-            self._pop_inner(entry)
+            entry.spot = NOWHERE
+            self._pop_returned(entry)
 
-    def _pop_inner(self, entry: Entry) -> None:
-        if entry in self.returned:
-            self.returned.remove(entry)
-        else:
-            self.live.remove(entry)
+    def _pop_front(self) -> None:
+        """Pass the first of `live`, and the gaps behind it."""
+        live = self.live
+        live[self.head] = None
+        self.head += 1
+        while self._live_gaps > 0 and self.head < len(live) and _is_gap(live[self.head]):
+            live[self.head] = None
+            self.head += 1
+            self._live_gaps -= 1
+        if self.head == len(live):
+            live.clear()
+            self.head = 0
+        elif self.head >= COMPACT_AT and self.head * 2 > len(live):
+            del live[: self.head]
+            self.head = 0
+
+    def _pop_returned(self, entry: Entry) -> None:
+        back = self.returned
+        if back[-1] is entry:
+            back.pop()
+            while self._returned_gaps > 0 and back and back[-1].spot != RETURNED:
+                back.pop()
+                self._returned_gaps -= 1
+            return
+        self._returned_gaps += 1
+        if self._returned_gaps > SWEEP_AT and self._returned_gaps * 2 > len(back):
+            self.returned = [each for each in back if each.spot == RETURNED]
+            self._returned_gaps = 0
+
+    def _sweep_live(self) -> None:
+        self.live = [each for each in self.live if each is not None and each.spot == LIVE]
+        self.head = 0
+        self._live_gaps = 0
 
     def push(self, entry: Entry) -> None:
         """Add an entry behind all others."""
+        entry.spot = LIVE
         self.live.append(entry)
 
     def give_back(self, entry: Entry) -> None:
@@ -90,7 +129,34 @@ class Band:
                 low = middle + 1
             else:
                 high = middle
-        back.insert(low, entry)
+        entry.spot = RETURNED
+        if low < len(back) and back[low] is entry:
+            self._returned_gaps -= 1  # the gap that it left
+        else:
+            back.insert(low, entry)
+
+    def recover(self, entry: Entry) -> None:
+        """Put an entry among those that have come back, anywhere: `sort` follows when all are there."""
+        entry.spot = RETURNED
+        self.returned.append(entry)
+
+    def sort(self) -> None:
+        """Put what was recovered in order."""
+        self.returned.sort(key=by_place, reverse=True)
+
+    def find(self, place: i64, ordinal: i64) -> Entry | None:
+        """The available object at a place; None if it is packed, or isn't here."""
+        at = self._live_after(place, ordinal - 1)
+        if at < len(self.live):
+            entry = self.live[at]
+            if entry is not None and entry.spot == LIVE and entry.at(place, ordinal):
+                return entry
+        at = self._returned_after(place, ordinal - 1)
+        if at >= 0:
+            back = self.returned[at]
+            if back.spot == RETURNED and back.at(place, ordinal):
+                return back
+        return None
 
     def waiting(self) -> list[Entry]:
         """Every object available here, in order."""
@@ -104,7 +170,11 @@ class Band:
         found: list[Entry] = []
         while len(found) < limit:
             entry = self.live[at] if at < len(self.live) else None
-            if back_at >= 0 and (entry is None or back[back_at].before(entry)):
+            if entry is not None and entry.spot != LIVE:
+                at += 1
+            elif back_at >= 0 and back[back_at].spot != RETURNED:
+                back_at -= 1
+            elif back_at >= 0 and (entry is None or back[back_at].before(entry)):
                 found.append(back[back_at])
                 back_at -= 1
             elif entry is not None:
@@ -114,8 +184,28 @@ class Band:
                 break
         return found
 
+    def live_after(self, place: i64, ordinal: i64, limit: i64) -> list[Entry]:
+        """Up to ``limit`` of the live head behind a place, in order, without those that have come back."""
+        at = self._live_after(place, ordinal)
+        found: list[Entry] = []
+        while at < len(self.live) and len(found) < limit:
+            entry = self.live[at]
+            if entry is not None and entry.spot == LIVE:
+                found.append(entry)
+            at += 1
+        return found
+
+    def ends_at(self, place: i64, ordinal: i64) -> bool:
+        """Whether neither live head nor backlog reach beyond a place."""
+        if self.backlog.count > 0:
+            return not self.backlog.reaches_beyond(place, ordinal)
+        if self.head == len(self.live):
+            return True
+        last = self.live[-1]
+        return last is None or not last.behind(place, ordinal)
+
     def _live_after(self, place: i64, ordinal: i64) -> i64:
-        """Index of the first of `live` behind a place."""
+        """Index of the first of `live`, gaps included, behind a place."""
         low = self.head
         high: i64 = len(self.live)
         while low < high:
@@ -138,3 +228,7 @@ class Band:
             else:
                 high = middle
         return low - 1
+
+
+def _is_gap(entry: Entry | None) -> bool:
+    return entry is None or entry.spot != LIVE

@@ -15,8 +15,10 @@ from postroom.manager.core import Core
 from postroom.manager.effects import Delivery
 from postroom.manager.entry import Entry
 from postroom.manager.fetching import readable, request, wait_for_durable
+from postroom.manager.judging import fields_of
 from postroom.manager.queue import PRIORITIES, Queue
 from postroom.model import numbers as n
+from postroom.model.selector.selector import Selector
 
 if TYPE_CHECKING:
     from postroom.manager.consumer import Consumer
@@ -51,7 +53,7 @@ def browse(core: Core, consumer: "Consumer") -> None:
     if cursor is None or consumer.credit <= 0 or cursor.fetching:
         return
     while consumer.credit > 0:
-        if core.deliveries_left <= 0 or core.delivery_bytes_left <= 0:
+        if core.deliveries_left <= 0 or core.delivery_bytes_left <= 0 or core.judgements_left <= 0:
             core.leave_for_next_turn(consumer.queue)
             return
         if not cursor.copies:
@@ -63,11 +65,17 @@ def browse(core: Core, consumer: "Consumer") -> None:
             _fetch(core, consumer.queue, cursor)
             return
         cursor.copies.pop(0)
-        _send(core, consumer, copy)
+        if consumer.selector is None or _wanted(core, consumer.selector, copy, copy.body):
+            _send(core, consumer, copy)
     if consumer.drain:
         consumer.credit = 0
         consumer.drain = False
         core.effects.drained.append(consumer)
+
+
+def _wanted(core: Core, selector: Selector, copy: Entry, body: bytes) -> bool:
+    core.judgements_left -= 1
+    return selector.matches(fields_of(copy, body))
 
 
 def _send(core: Core, consumer: "Consumer", copy: Entry) -> None:
@@ -127,7 +135,10 @@ class _Batch:
 
 def _next_copies(core: Core, queue: Queue, cursor: Cursor, consumer: "Consumer") -> list[Entry]:
     """Copies of the next entries, of the highest priority that has any; the cursor moves behind them."""
-    batch = _Batch(min(consumer.credit, core.options.fetch_entries), core.options.fetch_bytes)
+    most = core.options.fetch_entries
+    batch = _Batch(
+        most if consumer.selector is not None else min(consumer.credit, most), core.options.fetch_bytes
+    )
     priority: i64 = PRIORITIES - 1
     while priority >= 0 and not batch.entries:
         band = queue.bands[priority]

@@ -6,9 +6,11 @@ from mypy_extensions import i64
 
 from postroom.manager.effects import Sink
 from postroom.manager.options import ConsumerOptions
+from postroom.model.selector.selector import Selector
 
 if TYPE_CHECKING:
     from postroom.manager.browse import Cursor
+    from postroom.manager.cursor import SelectorCursor
     from postroom.manager.entry import Entry
     from postroom.manager.queue import Queue
     from postroom.manager.waiting import BlockedSend
@@ -63,3 +65,9 @@ class Consumer:
         """Entries that may not come here again."""
         self.cursor: Cursor | None = None
         """Where a browser is."""
+        self.selector: Selector | None = None
+        """Which messages it wants; None all."""
+        self.matching: SelectorCursor | None = None
+        """Where its selector is, if it takes; shared with others that say the same."""
+        self.waits = False
+        """When it was last looked for something, bodies had to be read first, or the turn was over."""

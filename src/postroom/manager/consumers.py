@@ -14,6 +14,7 @@ from postroom.manager.errors import AccessRefused, LimitExceeded, NotAllowed, Qu
 from postroom.manager.options import ConsumerOptions
 from postroom.manager.queue import Queue
 from postroom.manager.returning import come_back
+from postroom.manager.selecting import leave_cursor, selector_of, use_cursor
 from postroom.manager.transitions import step
 from postroom.model import numbers as n
 
@@ -21,20 +22,24 @@ _CONSUMER: Final = n.CONSUMER
 
 
 def open_consumer(core: Core, queue: Queue, sink: Sink, options: ConsumerOptions) -> Consumer:
-    """Bind a consumer or a browser; raises AccessRefused, LimitExceeded, QueueNotFound."""
+    """Bind a consumer or a browser; raises AccessRefused, LimitExceeded, QueueNotFound, SelectorRefused."""
     if queue.deleted:
         raise QueueNotFound(f"queue {queue.name!r} has been deleted")
     if core.consumers >= core.options.max_consumers:
         raise LimitExceeded(f"{core.consumers} consumers are the limit (max_consumers of the queue manager)")
     if not options.browse:
         _check_access(queue, options)
+    selector = selector_of(options.selector)
     consumer = Consumer(core.new_holder_id(), queue, sink, options)
+    consumer.selector = selector
     core.consumers += 1
     queue.active_us = core.now_us
     if options.browse:
         consumer.cursor = Cursor()
         queue.browsers.append(consumer)
         return consumer
+    if selector is not None:
+        consumer.matching = use_cursor(core, queue, selector)
     consumer.active = not queue.exclusive or active_consumer(queue) is None
     if options.exclusive:
         queue.exclusive_consumer = consumer
@@ -125,6 +130,10 @@ def close_consumer(core: Core, consumer: Consumer, lost: bool) -> None:
         return
     refresh(core, consumer)
     queue.consumers.remove(consumer)
+    if queue.groups is not None:
+        queue.groups.leave(consumer)
+    if consumer.matching is not None:
+        leave_cursor(consumer.matching)
     queue.statistics.consumer_closed()
     if queue.exclusive_consumer is consumer:
         queue.exclusive_consumer = None
@@ -147,7 +156,7 @@ def close_consumer(core: Core, consumer: Consumer, lost: bool) -> None:
 def _lift_exclusions(queue: Queue, consumer: Consumer) -> None:
     """Nothing need remember a link that is no more."""
     for band in queue.bands:
-        for entry in band.returned:
+        for entry in band.waiting():
             if entry.excluded is not None and consumer.id in entry.excluded:
                 entry.excluded.remove(consumer.id)
                 if not entry.excluded:

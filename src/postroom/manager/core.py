@@ -78,6 +78,9 @@ class Core:
         """In memory, of entries that share theirs; by the serial of the arrival."""
         self.shared_reads: dict[int, list[Entry]] = {}
         """Shared bodies that are being read, and who waits for each beside the one that has asked."""
+        self.judgements_left: i64 = options.max_judgements_per_turn
+        """Evaluations of selectors that this turn may still make."""
+        self._last_cursor_id: i64 = 0
         self.pending: list[Queue] = []
         """Queues on which a bounded turn left work."""
         self.woken: list[Queue] = []
@@ -129,6 +132,10 @@ class Core:
         id = self.next_holder_id
         self.next_holder_id = id + 1
         return id
+
+    def new_cursor_id(self) -> i64:
+        self._last_cursor_id += 1
+        return self._last_cursor_id
 
     def record_producer(self, producer: Producer) -> None:
         """Write the producer to the ledger; before its first message."""

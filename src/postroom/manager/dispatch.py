@@ -2,16 +2,20 @@
 
 from mypy_extensions import i64
 
+from postroom.manager.band import NOWHERE
 from postroom.manager.browse import browse
+from postroom.manager.choosing import first_for, may_go
 from postroom.manager.consumer import Consumer
 from postroom.manager.core import Core
 from postroom.manager.effects import Delivery
 from postroom.manager.entry import Entry
 from postroom.manager.expiry import expire_available
 from postroom.manager.fetching import fetch_ahead, fetch_entry
+from postroom.manager.groups import FIRST_IN_GROUP
 from postroom.manager.memory import drop_body
 from postroom.manager.placing import ended, refill, take_out
-from postroom.manager.queue import PRIORITIES, Queue
+from postroom.manager.queue import Queue
+from postroom.manager.selecting import next_wanted
 from postroom.manager.transitions import acquire, step
 from postroom.model import numbers as n
 
@@ -46,8 +50,9 @@ def refresh(core: Core, consumer: Consumer) -> None:
 
 def dispatch(core: Core, queue: Queue) -> None:
     """Deliver what can be delivered, within the bounds of a turn."""
+    queue.stopped = False
     if queue.ready:
-        if queue.exclusions > 0:
+        if queue.exclusions > 0 or queue.cursors or queue.groups is not None:
             _dispatch_choosing(core, queue)
         else:
             _dispatch_in_turn(core, queue)
@@ -66,6 +71,7 @@ def _dispatch_in_turn(core: Core, queue: Queue) -> None:
         if entry is None:
             return
         if core.deliveries_left <= 0 or core.delivery_bytes_left <= 0:
+            queue.stopped = True
             core.leave_for_next_turn(queue)
             return
         if queue.turn >= len(queue.ready):
@@ -103,10 +109,13 @@ def deliver(core: Core, queue: Queue, consumer: Consumer, entry: Entry) -> None:
     """Give ``entry``, which has its body, to ``consumer``."""
     body = entry.body
     assert body is not None
-    take_out(queue, entry)
-    queue.ahead -= 1
+    if entry.spot != NOWHERE:
+        take_out(queue, entry)
+        queue.ahead -= 1
     delivery_count = entry.delivery_count
     annotations = entry.annotations
+    if queue.groups is not None and queue.groups.goes(consumer, entry, body):
+        annotations = {**(annotations or {}), FIRST_IN_GROUP: True}
     if consumer.presettled:
         step(core, entry, n.EVENT_GET, 0, 0, None, 0)
         ended(core, entry)
@@ -130,55 +139,64 @@ def _dispatch_choosing(core: Core, queue: Queue) -> None:
     idle: i64 = 0
     while queue.ready and idle < len(queue.ready):
         if core.deliveries_left <= 0 or core.delivery_bytes_left <= 0:
+            queue.stopped = True
             core.leave_for_next_turn(queue)
             return
         if queue.turn >= len(queue.ready):
             queue.turn = 0
         consumer = queue.ready[queue.turn]
         queue.turn += 1
-        entry = _first_for(core, queue, consumer)
+        entry = _next_for(core, queue, consumer)
         if entry is None:
             idle += 1
-            continue
+        else:
+            idle = 0
+            deliver(core, queue, consumer, entry)
+
+
+def _next_for(core: Core, queue: Queue, consumer: Consumer) -> Entry | None:
+    """The next entry for this consumer, with its body; None: nothing now."""
+    cursor = consumer.matching
+    if cursor is not None:
+        entry = next_wanted(core, cursor, consumer)
+        consumer.waits = cursor.busy
+        return entry
+    if queue.exclusions == 0 and queue.groups is None:
+        return next_entry(core, queue)
+    return _next_that_may_go(core, queue, consumer)
+
+
+def _next_that_may_go(core: Core, queue: Queue, consumer: Consumer) -> Entry | None:
+    while True:
+        entry = first_for(core, queue, consumer)
+        if entry is None:
+            return None
         if entry.expiry_us != 0 and entry.expiry_us <= core.now_us:
             expire_available(core, entry)
             continue
         if entry.body is None:
-            fetch_entry(core, queue, entry)
-            return
-        idle = 0
-        deliver(core, queue, consumer, entry)
-
-
-def _first_for(core: Core, queue: Queue, consumer: Consumer) -> Entry | None:
-    """The first available entry that may go to ``consumer``."""
-    priority: i64 = PRIORITIES - 1
-    while priority >= 0:
-        band = queue.bands[priority]
-        if band.backlog.count > 0:
-            refill(core, queue, band)
-        front = band.live[band.head] if band.head < len(band.live) else None
-        at: i64 = len(band.returned) - 1
-        while at >= 0:
-            entry = band.returned[at]
-            if front is not None and front.before(entry):
-                break
-            if entry.excluded is None or consumer.id not in entry.excluded:
-                return entry
-            at -= 1
-        if front is not None:
-            return front
-        priority -= 1
-    return None
+            queue.ahead = 0
+            fetch_ahead(core, queue, queue.bands[entry.priority])
+            if entry.body is None and not entry.fetching:
+                fetch_entry(core, queue, entry)
+        if entry.body is None:
+            return None
+        if may_go(queue, consumer, entry, entry.body):
+            return entry
 
 
 def _finish_drains(core: Core, queue: Queue) -> None:
     """Consumers that drain and can get nothing more now have used their credit."""
-    if not queue.draining or queue.fetching or queue.awaited > 0 or queue.waits_for_durable or queue.pending:
+    if not queue.draining or queue.stopped or queue.waits_for_durable:
         return
+    still: list[Consumer] = []
     for consumer in queue.draining:
+        waits = consumer.waits if consumer.matching is not None else queue.fetching or queue.awaited > 0
+        if waits:
+            still.append(consumer)
+            continue
         consumer.credit = 0
         consumer.drain = False
         refresh(core, consumer)
         core.effects.drained.append(consumer)
-    queue.draining.clear()
+    queue.draining = still

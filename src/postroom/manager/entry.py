@@ -37,6 +37,7 @@ class Entry:
         "failure_count",
         "fetching",
         "flags",
+        "group",
         "held_since",
         "holder",
         "holder_kind",
@@ -47,7 +48,9 @@ class Entry:
         "queue",
         "releases",
         "serial",
+        "spot",
         "state",
+        "verdicts",
     )
 
     def __init__(
@@ -87,12 +90,19 @@ class Entry:
         self.counted = False  # among the live entries of the queue manager
         self.annotations: dict[str, object] | None = None
         self.excluded: list[i64] | None = None  # consumers it may not go to again
+        self.group: i64 = -2  # bucket of its message group; -1 none, -2 not looked at
+        self.spot: i64 = 0  # where in its band it is; the band's
+        self.verdicts: dict[int, bool] | None = None  # what selectors said of it, by cursor id
 
     def before(self, other: "Entry") -> bool:
         """Whether this one stands ahead of ``other``, both of one priority."""
         if self.place != other.place:
             return self.place < other.place
         return self.ordinal < other.ordinal
+
+    def at(self, place: i64, ordinal: i64) -> bool:
+        """Whether this one stands at that place."""
+        return self.place == place and self.ordinal == ordinal
 
     def behind(self, place: i64, ordinal: i64) -> bool:
         """Whether this one stands behind that place."""

@@ -85,6 +85,12 @@ class AccessRefused(ManagerError):
     condition = "amqp:resource-locked"
 
 
+class SelectorRefused(ManagerError):
+    """The text is no selector; the description says where and what was expected."""
+
+    condition = "amqp:invalid-field"
+
+
 class NotAllowed(ManagerError):
     """The queue or entry is in a state in which this can't be done."""
 

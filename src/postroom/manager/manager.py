@@ -25,6 +25,7 @@ from postroom.manager import (
     quotas,
     restore,
     returning,
+    selecting,
     sending,
     settling,
     store,
@@ -35,6 +36,7 @@ from postroom.manager import (
 from postroom.manager.asking import StoreRequest
 from postroom.manager.consumer import Consumer, Producer
 from postroom.manager.core import Core
+from postroom.manager.cursor import SelectorCursor
 from postroom.manager.effects import Effects, IdRead, Sink
 from postroom.manager.entry import Entry
 from postroom.manager.options import ConsumerOptions, ManagerOptions, QueueDefinition
@@ -446,6 +448,8 @@ class QueueManager:
             browse.fetched(core, owner, entries, bodies)
         elif entries[0].state == n.START and isinstance(owner, StoreRequest):
             asking.bodies_read(core, owner, entries, bodies)
+        elif isinstance(owner, SelectorCursor):
+            selecting.fetched(core, owner, entries, bodies)
         else:
             _take_bodies(core, entries, bodies)
         self._finish()
@@ -513,6 +517,7 @@ class QueueManager:
         core.effects = Effects()
         core.deliveries_left = core.options.max_deliveries_per_turn
         core.delivery_bytes_left = core.options.max_delivery_bytes_per_turn
+        core.judgements_left = core.options.max_judgements_per_turn
         return effects
 
     def _settled(self, consumer: Consumer, token: i64) -> None:

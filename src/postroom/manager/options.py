@@ -18,6 +18,8 @@ IDENTITY_FIELDS: Final = (
 RESERVED_PREFIX: Final = "$"
 """Names that begin so belong to the broker ("$management"); clients can't create them."""
 
+MAX_GROUP_BUCKETS: Final = 65_536
+
 ACCESS_SHARED: Final = "shared"
 ACCESS_EXCLUSIVE: Final = "exclusive"
 
@@ -88,6 +90,8 @@ class QueueDefinition:
     """Where expired entries are redirected; "" ends them as expired."""
     confirm_id_required: bool = True
     """Message store: whether confirming by unique id needs the confirm id, too."""
+    group_buckets: int = 0
+    """Message groups (JMSXGroupID): into so many buckets, each with one consumer at a time; 0 none."""
     auto_created: bool = False
     """Created for a client that attached; removed when idle."""
     temporary: bool = False
@@ -117,11 +121,15 @@ class QueueDefinition:
             raise DefinitionInvalid(
                 f"queue {self.name!r}: access is {self.access!r}, must be 'shared' or 'exclusive'"
             )
-        lowest = {"max_consumers": 1, "redelivery_delay_ms": 0}
+        lowest = {"max_consumers": 1, "redelivery_delay_ms": 0, "group_buckets": 0}
         for each in fields(self):
             value = getattr(self, each.name)
             if isinstance(value, int) and not isinstance(value, bool):
                 _check_number(self.name, each.name, value, lowest.get(each.name, NO_LIMIT))
+        if self.group_buckets > MAX_GROUP_BUCKETS:
+            raise DefinitionInvalid(
+                f"queue {self.name!r}: group_buckets is {self.group_buckets}, at most {MAX_GROUP_BUCKETS}"
+            )
         for other in (self.dead_letter_queue, self.expiry_queue):
             if other:
                 check_name(other)
@@ -211,6 +219,8 @@ class ConsumerOptions:
     """Link name, for people."""
     container: str = ""
     user: str = ""
+    selector: str = ""
+    """Which messages it wants (`postroom.model.selector`); "" all."""
 
 
 @dataclass(frozen=True)
@@ -249,6 +259,8 @@ class ManagerOptions:
     fetch_bytes: int = 4 << 20
     max_deliveries_per_turn: int = 1024
     max_delivery_bytes_per_turn: int = 8 << 20
+    max_judgements_per_turn: int = 4096
+    """Evaluations of selectors; what they are to find beyond that is found in the next turn."""
     max_expired_per_turn: int = 1024
     expiry_scan_ms: int = 500
     """Expired entries that nobody meets are noticed within this time."""

@@ -4,9 +4,12 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from postroom.manager.backlog import Chunk
 from postroom.manager.band import Band
 from postroom.manager.core import Core
+from postroom.manager.cursor import came_back, unpacked
 from postroom.manager.entry import Entry
+from postroom.manager.judging import wanted_at_arrival
 from postroom.manager.memory import admit, forget, must_pack, note_unbodied, stored
 from postroom.manager.queue import Queue
 
@@ -18,6 +21,10 @@ def add_new(core: Core, queue: Queue, entry: Entry) -> None:
     band = queue.bands[entry.priority]
     backlog = band.backlog
     if must_pack(core, band.live_count(), backlog.count):
+        if queue.cursors and wanted_at_arrival(queue, entry):
+            admit(core, entry)
+            add_again(core, queue, entry)
+            return
         object_needed = not stored(entry) or entry.annotations is not None
         if object_needed:
             admit(core, entry)
@@ -36,8 +43,11 @@ def add_committed(core: Core, queue: Queue, entry: Entry) -> None:
     """An object that becomes available by a commit or its birth, behind all others. It may be packed: use it
     no more."""
     band = queue.bands[entry.priority]
-    packable = stored(entry) and entry.annotations is None
-    if packable and must_pack(core, band.live_count(), band.backlog.count):
+    packed = band.backlog.count > 0 or must_pack(core, band.live_count(), 0)
+    if packed and queue.cursors and wanted_at_arrival(queue, entry):
+        add_again(core, queue, entry)
+        return
+    if packed and stored(entry) and entry.annotations is None:
         band.backlog.append_entry(entry, False)
         forget(core, entry)
     elif band.backlog.count > 0:
@@ -52,12 +62,39 @@ def add_committed(core: Core, queue: Queue, entry: Entry) -> None:
 def add_again(core: Core, queue: Queue, entry: Entry) -> None:
     """An object that was held or delayed is available (again), at its place."""
     queue.bands[entry.priority].give_back(entry)
+    if queue.cursors:
+        came_back(queue, entry)
     note_unbodied(queue, entry)
     queue.ahead = 0
     if entry.excluded is not None:
         queue.exclusions += 1
     if entry.expiry_us != 0:
         watch_expiry(core, queue, entry.expiry_us)
+
+
+def take_packed(core: Core, queue: Queue, band: Band, chunk: Chunk, index: i64) -> Entry:
+    """Take an entry out of the middle of the backlog: an object, in no order, perhaps without its body."""
+    entry = band.backlog.take_at(chunk, index)
+    _unpack(core, queue, entry)
+    return entry
+
+
+def put_back_packed(core: Core, queue: Queue, entry: Entry) -> None:
+    """Have what `take_packed` gave wait at its place as an object."""
+    queue.bands[entry.priority].give_back(entry)
+    came_back(queue, entry)
+    note_unbodied(queue, entry)
+    if entry.expiry_us != 0:
+        watch_live(queue, entry.expiry_us)
+
+
+def _unpack(core: Core, queue: Queue, entry: Entry) -> None:
+    """A packed entry becomes an object."""
+    if not entry.counted:
+        entry.counted = True
+        core.live_entries += 1
+    if queue.cursors:
+        unpacked(queue, entry)
 
 
 def take_out(queue: Queue, entry: Entry) -> None:
@@ -75,9 +112,7 @@ def refill(core: Core, queue: Queue, band: Band) -> None:
     if backlog.count == 0 or len(band.live) - band.head >= REFILL_BELOW:
         return
     for entry in backlog.take(core.options.fetch_entries):
-        if not entry.counted:
-            entry.counted = True
-            core.live_entries += 1
+        _unpack(core, queue, entry)
         band.push(entry)
         note_unbodied(queue, entry)
         if entry.expiry_us != 0:

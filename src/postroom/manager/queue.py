@@ -6,8 +6,10 @@ from mypy_extensions import i64
 
 from postroom.manager.band import Band
 from postroom.manager.consumer import Consumer
+from postroom.manager.cursor import SelectorCursor
 from postroom.manager.delayed import DelayedEntries
 from postroom.manager.entry import Entry
+from postroom.manager.groups import Groups
 from postroom.manager.ids import IdIndex
 from postroom.manager.options import ACCESS_EXCLUSIVE, KIND_SUBSCRIPTION, KIND_TOPIC, QueueDefinition
 from postroom.manager.overrides import Overrides
@@ -34,6 +36,8 @@ class Queue:
         self.topic = Topic() if definition.kind == KIND_TOPIC else None
         """Of a topic's node, which holds no entries."""
         self.subscription = Subscription(id, definition) if definition.kind == KIND_SUBSCRIPTION else None
+        self.group_buckets: i64 = 0
+        self.groups: Groups | None = None
         self.define(definition, max_message_bytes)
 
         # What `quotas.bind` makes of the definition.
@@ -59,6 +63,8 @@ class Queue:
         self.draining: list[Consumer] = []
         self.browsers: list[Consumer] = []
         self.exclusive_consumer: Consumer | None = None
+        self.cursors: dict[str, SelectorCursor] = {}
+        """Of the selectors of its consumers, by text."""
 
         self.exclusions: i64 = 0
         """Available entries that some consumer may not get."""
@@ -70,6 +76,8 @@ class Queue:
         self.awaited: i64 = 0
         """Entries whose body another subscription has asked for."""
         self.waits_for_durable = False
+        self.stopped = False
+        """The last dispatch stopped at a bound of its turn."""
         self.pending = False
         """In the list of queues that a bounded turn left work on."""
 
@@ -100,6 +108,9 @@ class Queue:
         self.redelivery_limit: i64 = definition.redelivery_limit
         self.redelivery_delay_us: i64 = definition.redelivery_delay_ms * 1000
         self.lost_link_counts = definition.lost_link_counts
+        if definition.group_buckets != self.group_buckets:
+            self.group_buckets = definition.group_buckets
+            self.groups = Groups(definition.group_buckets) if definition.group_buckets > 0 else None
 
     def top_band(self) -> Band | None:
         """The highest priority on which something is available."""

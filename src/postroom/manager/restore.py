@@ -13,7 +13,7 @@ from postroom.ledger.records import RecordType
 from postroom.manager import administration, queues, quotas, store
 from postroom.manager.backlog import ZONE_ENTRIES
 from postroom.manager.core import Core
-from postroom.manager.entry import Entry, by_place
+from postroom.manager.entry import Entry
 from postroom.manager.memory import admit, note_unbodied
 from postroom.manager.options import QueueDefinition
 from postroom.manager.placing import ended, watch_expiry
@@ -150,7 +150,7 @@ def _take_back(core: Core, rows: "list[EntryRow]", holders: dict[int, store.Hold
         core.ledger.boundary()
     for queue in core.queues.values():
         for band in queue.bands:
-            band.returned.sort(key=by_place, reverse=True)
+            band.sort()
 
 
 def _take_back_one(core: Core, queue: Queue, row: "EntryRow", holders: dict[int, store.Holder]) -> None:
@@ -170,7 +170,7 @@ def _take_back_one(core: Core, queue: Queue, row: "EntryRow", holders: dict[int,
     elif entry.state == n.DELAYED:
         delay(core, entry)
     else:
-        queue.bands[entry.priority].returned.append(entry)  # sorted when all are there
+        queue.bands[entry.priority].recover(entry)
         note_unbodied(queue, entry)
         if entry.expiry_us != 0:
             watch_expiry(core, queue, entry.expiry_us)

@@ -8,7 +8,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from postroom.amqp.composite import Error
-from postroom.amqp.errors import INVALID_FIELD, NOT_ALLOWED, NOT_FOUND, NOT_IMPLEMENTED, AmqpError
+from postroom.amqp.errors import INVALID_FIELD, NOT_ALLOWED, NOT_FOUND, AmqpError
 from postroom.amqp.link import Link
 from postroom.amqp.performatives import Attach, Coordinator, Source, Target
 from postroom.amqp.receiver import ReceiverLink
@@ -137,9 +137,7 @@ def _grant_outgoing(binding: "ConnectionBinding", link: SenderLink, attach: Atta
     bound.dynamic = dynamic
     manager = binding.broker.manager
     if not topic:
-        if filters.selector:
-            raise AmqpError(NOT_IMPLEMENTED, "selectors on queues are not there yet")
-        bound.open(manager.queue(address), granted, attach, now_us)
+        bound.open(manager.queue(address), granted, attach, now_us, filters.selector)
         return Grant(bound, granted, attach.target)
     wanted = wanted_subscription(binding.container_id, link.name, source, address, filters)
     queue = manager.subscribe(wanted, now_us)

@@ -87,8 +87,11 @@ class OutgoingLink(BoundLink):
         self._most_ahead = binding.broker.config.limits.deliveries_ahead
         self._manager = binding.broker.manager
 
-    def open(self, queue: Queue, granted: Source, attach: Attach, now_us: int) -> None:
-        """Open the consumer. Raises `ManagerError` where the queue refuses it."""
+    def open(self, queue: Queue, granted: Source, attach: Attach, now_us: int, selector: str = "") -> None:
+        """Open the consumer. Raises `ManagerError` where the queue refuses it.
+
+        ``selector`` is what it wants of a queue; a subscription has got only what it wants.
+        """
         self._take_modes(granted)
         properties = attach.properties or {}
         options = ConsumerOptions(
@@ -98,6 +101,7 @@ class OutgoingLink(BoundLink):
             name=self.link.name,
             container=self.binding.container_id,
             user=self.binding.user,
+            selector=selector,
         )
         self.consumer = self._manager.open_consumer(queue, self, options, now_us)
         self._queue = queue
