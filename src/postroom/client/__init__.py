@@ -7,6 +7,7 @@ import nothing else of the house. Sockets, threads and the clock are allowed her
 
 from postroom.client.exceptions import (
     ConnectionLostException,
+    DuplicateMessageException,
     IllegalStateException,
     InvalidClientIDException,
     InvalidDestinationException,
@@ -19,18 +20,28 @@ from postroom.client.exceptions import (
     MessageModifiedException,
     MessageRejectedException,
     MessageReleasedException,
+    NoMatchingMessageException,
     ResourceAllocationException,
     TransactionRolledBackException,
 )
 from postroom.client.management import ManagementReply
 from postroom.client.message import BodyKind, Message
+from postroom.client.store import (
+    BrowseLock,
+    MessageEvent,
+    MessageFilter,
+    StoredMessage,
+    UniqueId,
+)
 from postroom.client.sync import (
     AcknowledgeMode,
     Connection,
     ConnectionFactory,
     ManagementClient,
     MessageConsumer,
+    MessageListener,
     MessageProducer,
+    MessageStore,
     QueueBrowser,
     Session,
 )
@@ -38,9 +49,11 @@ from postroom.client.sync import (
 __all__ = [
     "AcknowledgeMode",
     "BodyKind",
+    "BrowseLock",
     "Connection",
     "ConnectionFactory",
     "ConnectionLostException",
+    "DuplicateMessageException",
     "IllegalStateException",
     "InvalidClientIDException",
     "InvalidDestinationException",
@@ -53,13 +66,20 @@ __all__ = [
     "ManagementReply",
     "Message",
     "MessageConsumer",
+    "MessageEvent",
+    "MessageFilter",
     "MessageFormatException",
+    "MessageListener",
     "MessageModifiedException",
     "MessageProducer",
     "MessageRejectedException",
     "MessageReleasedException",
+    "MessageStore",
+    "NoMatchingMessageException",
     "QueueBrowser",
     "ResourceAllocationException",
     "Session",
+    "StoredMessage",
     "TransactionRolledBackException",
+    "UniqueId",
 ]

@@ -61,6 +61,16 @@ class MessageRejectedException(JMSException):
     """The broker refused the message for a reason that has no exception of its own."""
 
 
+class NoMatchingMessageException(JMSException):
+    """The message store has no such message that the caller may see: Except_Q_NoMatchingMsg of MQ
+    Everyplace.
+    """
+
+
+class DuplicateMessageException(JMSException):
+    """The message store has a message of that unique id already."""
+
+
 class MessageReleasedException(JMSException):
     """The broker didn't take the message, and says nothing against another attempt."""
 
@@ -105,6 +115,8 @@ _BY_CONDITION: Final[dict[str, type[JMSException]]] = {
     errors.TRANSACTION_ROLLBACK: TransactionRolledBackException,
     errors.TRANSACTION_TIMEOUT: TransactionRolledBackException,
     errors.CONNECTION_FORCED: ConnectionLostException,
+    "postroom:no-matching-message": NoMatchingMessageException,
+    "postroom:duplicate-message": DuplicateMessageException,
 }
 
 

@@ -170,11 +170,10 @@ class Put(StoreVerb):
         if queue.overrides is not None:
             overrides.apply(core, queue.overrides, head)
         self._check_room(core)
-        holder: ConfirmIdHolder | None = None
-        if self.confirm_id != NO_CONFIRM_ID:
-            holder = self.holder_of(core, self.confirm_id, None)
+        holder = self._holder(core)
         if earlier is not None:
             self._replace(core, earlier)
+            holder = self._holder(core)  # it has gone if the earlier copy was all that it held
         if not self.producer.recorded:
             core.record_producer(self.producer)
         serial = core.ledger.next_position  # the arrival is the next record
@@ -186,6 +185,11 @@ class Put(StoreVerb):
         else:
             self._put_held(core, holder, answer.unique_id)
         return answer
+
+    def _holder(self, core: Core) -> ConfirmIdHolder | None:
+        if self.confirm_id == NO_CONFIRM_ID:
+            return None
+        return self.holder_of(core, self.confirm_id, None)
 
     def _check_room(self, core: Core) -> None:
         size: i64 = len(self.body)

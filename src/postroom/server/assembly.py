@@ -9,6 +9,7 @@ from postroom.manager.errors import ManagerError
 from postroom.manager.manager import QueueManager
 from postroom.manager.options import ManagerOptions, QueueDefinition
 from postroom.manager.quota import QuotaDefinition
+from postroom.model.ids import MAX_ORIGIN_BYTES
 from postroom.server.config import Config, QueueConfig
 from postroom.server.exits import Exit, StartError
 
@@ -19,8 +20,15 @@ SUSPEND_SLACK_S: Final = 60
 def manager_options(config: Config) -> ManagerOptions:
     """The queue manager's bounds as the configuration has them."""
     auto, limits = config.auto_create, config.limits
-    sending, flow = config.sending, config.flow_control
+    sending, flow, store = config.sending, config.flow_control, config.message_store
     return ManagerOptions(
+        name=config.container_id.encode()[:MAX_ORIGIN_BYTES].decode(errors="ignore"),
+        browse_lock_ms=store.browse_lock_ms,
+        max_browse_lock_entries=store.max_browse_lock_messages,
+        max_confirm_id_entries=store.max_confirm_id_messages,
+        max_store_requests=store.max_waiting_requests,
+        max_store_wait_ms=store.max_wait_ms,
+        max_scanned_entries=store.max_compared_messages,
         auto_create=auto.enabled,
         max_auto_created_queues=auto.max_queues,
         auto_created_idle_ms=auto.idle_s * 1000,

@@ -12,13 +12,13 @@ was written before it is durable. Each turn's effects are kept with the position
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from postroom.ledger.block import BlockBuilder
 from postroom.ledger.body import Body
 from postroom.ledger.errors import LedgerCorrupt
 from postroom.ledger.leases import Lease, Leases
-from postroom.manager.effects import Effects, Fetch
+from postroom.manager.effects import Effects, Fetch, IdRead
 from postroom.manager.manager import QueueManager
 from postroom.server.binding import ConnectionBinding
 from postroom.server.config import Config
@@ -95,6 +95,8 @@ class Broker:
         """Connections that may have something to send."""
         self.fetches: Final[list[Fetch]] = []
         """Bodies to be read; answer each with `fetched`."""
+        self.id_reads: Final[list[IdRead]] = []
+        """Ids to be read; answer each with `ids_read`."""
         self.logins: Final[list[Login]] = []
         self.durable_through = ledger.builder.next_position - 1
         self.stopping = False
@@ -182,6 +184,10 @@ class Broker:
                 )
         self.manager.fetched(fetch.entries, bodies, now_us)
 
+    def ids_read(self, read: IdRead, found: list[Any], now_us: int) -> None:
+        """The ids that ``read`` asked for."""
+        self.manager.ids_read(read, found, now_us)
+
     def want_login(self, binding: ConnectionBinding, user: str, password: str) -> None:
         """Have a password checked off the loop."""
         self.logins.append(Login(binding, user, password))
@@ -222,10 +228,13 @@ class Broker:
         self._submit()
 
     def _take_fetches(self, effects: Effects) -> None:
-        """Reading bodies waits for nothing."""
+        """Reading bodies and ids waits for nothing."""
         if effects.fetches:
             self.fetches.extend(effects.fetches)
             effects.fetches.clear()
+        if effects.id_reads:
+            self.id_reads.extend(effects.id_reads)
+            effects.id_reads.clear()
 
     def _submit(self) -> None:
         builder = self.ledger.builder

@@ -207,6 +207,8 @@ class QueueConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Where rejected messages and those over the limit go; empty: they are discarded."""
     expiry_queue: str = ""
     """Where expired messages go; empty: nowhere."""
+    confirm_id_required: bool = True
+    """Message store: whether confirming by unique id needs the confirm id, too."""
 
     def __post_init__(self) -> None:
         if is_reserved(self.name):
@@ -274,6 +276,20 @@ class FlowControlConfig(Struct, frozen=True, forbid_unknown_fields=True):
             raise PlacedError(("minimum",), f"{self.minimum} is above the maximum ({self.maximum})")
 
 
+class MessageStoreConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the verbs of the message store may hold."""
+
+    browse_lock_ms: NotNegative = 300_000
+    """The longest that a browse lock holds; what is still locked then is unlocked. 0 for ever."""
+    max_browse_lock_messages: Positive = 10_000
+    max_confirm_id_messages: Positive = 100_000
+    """On one queue."""
+    max_waiting_requests: Positive = 10_000
+    max_wait_ms: Positive = 3_600_000
+    max_compared_messages: Positive = 100_000
+    """Bodies that one request compares in vain with the application properties that it asks for."""
+
+
 class Config(Struct, frozen=True, forbid_unknown_fields=True):
     """Everything that `postroom serve` needs to know."""
 
@@ -289,6 +305,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     log: LogConfig = LogConfig()
     sending: SendingConfig = SendingConfig()
     flow_control: FlowControlConfig = FlowControlConfig()
+    message_store: MessageStoreConfig = MessageStoreConfig()
     quota: list[QuotaConfig] = []
     queue: list[QueueConfig] = []
 

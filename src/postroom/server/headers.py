@@ -1,5 +1,7 @@
 """The first sections of a delivery: a fresh header, and message annotations that an outcome has changed."""
 
+from mypy_extensions import i64
+
 from postroom.amqp.messaging import encode_header, merge_annotations
 from postroom.ledger.records import ArrivalFlag
 from postroom.manager.effects import Delivery
@@ -14,24 +16,29 @@ _MAX_CACHED_COUNT = 16
 
 def message_payload(delivery: Delivery, now_us: int) -> bytes:
     """What goes over the wire: header, then the sections as stored."""
-    body = delivery.body
-    if delivery.annotations:
-        changes: dict[object, object] = dict(delivery.annotations.items())
-        body = merge_annotations(body, changes)
-    return _header(delivery, now_us) + body
-
-
-def _header(delivery: Delivery, now_us: int) -> bytes:
     entry = delivery.entry
-    durable = bool(entry.flags & _DURABLE)
-    count = delivery.delivery_count
-    if entry.expiry_us:
-        ttl_ms = max(1, (entry.expiry_us - now_us) // 1000)
-        return encode_header(durable, entry.priority, ttl_ms, False, count)
+    durable = entry.flags & _DURABLE != 0
+    header = header_of(durable, entry.priority, entry.expiry_us, delivery.delivery_count, now_us)
+    return header + changed_sections(delivery.body, delivery.annotations)
+
+
+def changed_sections(sections: bytes, annotations: dict[str, object] | None) -> bytes:
+    """The sections as stored, with the annotations that outcomes have changed."""
+    if not annotations:
+        return sections
+    changes: dict[object, object] = dict(annotations.items())
+    return merge_annotations(sections, changes)
+
+
+def header_of(durable: bool, priority: i64, expiry_us: i64, count: i64, now_us: i64) -> bytes:
+    """A fresh header; the time to live is what is left of it."""
+    if expiry_us:
+        ttl_ms = max(1, (expiry_us - now_us) // 1000)
+        return encode_header(durable, priority, ttl_ms, False, count)
     if count >= _MAX_CACHED_COUNT:
-        return encode_header(durable, entry.priority, -1, False, count)
-    key = (count << 8) | (entry.priority << 1) | durable
+        return encode_header(durable, priority, -1, False, count)
+    key = (count << 8) | (priority << 1) | durable
     header = _cache.get(key)
     if header is None:
-        header = _cache[key] = encode_header(durable, entry.priority, -1, False, count)
+        header = _cache[key] = encode_header(durable, priority, -1, False, count)
     return header

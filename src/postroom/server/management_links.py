@@ -16,7 +16,7 @@ from postroom.amqp.sender import SenderLink
 from postroom.manager.effects import PRESETTLED
 from postroom.server.bound import BoundLink
 from postroom.server.logs import log
-from postroom.server.management import Request
+from postroom.server.management import Later, Request, Response
 from postroom.server.requests import write_response
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ class RequestLink(BoundLink):
         self._answers_settled: Final = link.rcv_settle_mode != RCV_SECOND
         self._parts: list[bytes] = []
         self._size_bytes = 0
+        self._later: set[Later] = set()
+        """Answers that have not come yet."""
 
     def confirmed(self, now_us: int) -> None:
         self.link.flow(REQUEST_CREDIT)
@@ -78,6 +80,26 @@ class RequestLink(BoundLink):
         body = message.body.value if isinstance(message.body, Value) else None
         request = Request(message.application_properties, body, self.binding.user)
         response = self.binding.broker.management.perform(request, now_us)
+        if isinstance(response, Later):
+            self._expect(message, request, response)
+            return
+        now = response
+        self.binding.broker.after_durable(
+            self.binding, lambda later_us: self._respond(message, request, now, later_us)
+        )
+
+    def _expect(self, message: Message, request: Request, later: Later) -> None:
+        """The answer will come; nobody wants it any more once this link is gone."""
+
+        def answered(response: Response, now_us: int) -> None:
+            self._later.discard(later)
+            self._respond(message, request, response, now_us)
+
+        self._later.add(later)
+        later.then(answered)
+
+    def _respond(self, message: Message, request: Request, response: Response, now_us: int) -> None:
+        """Send the answer: what it tells of is durable."""
         log(
             logging.INFO if request.operation in ("CREATE", "UPDATE", "DELETE", "PURGE") else logging.DEBUG,
             "management",
@@ -98,9 +120,7 @@ class RequestLink(BoundLink):
             properties["count"] = response.count
         payload = write_response(message, properties, response.body)
         reply_to = (message.properties.reply_to if message.properties is not None else None) or ""
-        self.binding.broker.after_durable(
-            self.binding, lambda later_us: self._reply(reply_to, payload, later_us)
-        )
+        self._reply(reply_to, payload, now_us)
 
     def _reply(self, reply_to: str, payload: bytes, now_us: int) -> None:
         """Over the requester's own link for ``reply_to``, else to the queue of that name."""
@@ -128,6 +148,8 @@ class RequestLink(BoundLink):
         return links[0] if links and reply_to in ("", MANAGEMENT_ADDRESS) else None
 
     def close(self, lost: bool, now_us: int) -> None:
+        for later in list(self._later):
+            later.cancel()
         self.binding.broker.manager.close_producer(self._producer, now_us)
 
 

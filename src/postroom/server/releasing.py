@@ -26,6 +26,8 @@ def release(effects: Effects, now_us: int) -> None:
         _drained(consumer.sink)
     for detach in effects.detached:
         _ended(detach.consumer.sink, detach.condition, detach.description)
+    for reply in effects.replies:
+        reply.target.answered(reply.payload, now_us)
     for crossed in effects.crossed:
         _log_crossed(crossed)
 

@@ -8,11 +8,12 @@ import functools
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from postroom.ledger.body import Body, BodyPlace
 from postroom.ledger.errors import LedgerError
-from postroom.manager.effects import Fetch
+from postroom.manager.effects import Fetch, IdRead
+from postroom.model.ids import MessageIds
 from postroom.server.binding import ConnectionBinding
 from postroom.server.broker import Broker, LedgerFace, Login
 from postroom.server.clock import monotonic_us, wall_us
@@ -55,6 +56,10 @@ class ServiceLedger(LedgerFace, Protocol):
     def read_bodies(self, wanted: list[BodyPlace]) -> list[Body]: ...
 
     def read_cached_bodies(self, wanted: list[BodyPlace]) -> list[Body] | None: ...
+
+    def read_ids(self, serials: list[int]) -> list[MessageIds | None]: ...
+
+    def hash_ids(self, serials: Any) -> list[Any]: ...
 
 
 class Service:
@@ -218,6 +223,8 @@ class Service:
                 connection.flush()
         if broker.fetches:
             self._read_bodies()
+        if broker.id_reads:
+            self._read_ids()
         if broker.logins:
             self._check_logins()
         if broker.wants_turn:
@@ -252,6 +259,28 @@ class Service:
             self._fail(error)
             return
         self._guarded(lambda: self._broker.fetched(fetch, reading.result(), wall_us()))
+        self.turns.schedule()
+
+    def _read_ids(self) -> None:
+        reads = self._broker.id_reads[:]
+        self._broker.id_reads.clear()
+        ledger = self._ledger
+        for read in reads:
+            if read.all_serials is None:
+                job: Callable[[], list[Any]] = functools.partial(ledger.read_ids, read.serials)
+            else:
+                job = functools.partial(ledger.hash_ids, read.all_serials)
+            reading = self._loop.run_in_executor(self._pool, job)
+            reading.add_done_callback(functools.partial(self._have_read_ids, read))
+
+    def _have_read_ids(self, read: IdRead, reading: "asyncio.Future[list[Any]]") -> None:
+        if self.failure is not None or reading.cancelled():
+            return
+        error = reading.exception()
+        if error is not None:
+            self._fail(error)
+            return
+        self._broker.ids_read(read, reading.result(), wall_us())
         self.turns.schedule()
 
     def _check_logins(self) -> None:

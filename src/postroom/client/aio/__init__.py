@@ -4,6 +4,7 @@ from postroom.client.aio.consuming import MessageConsumer, QueueBrowser
 from postroom.client.aio.management import ManagementClient
 from postroom.client.aio.messaging import Connection, ConnectionFactory, Session
 from postroom.client.aio.producing import MessageProducer
+from postroom.client.aio.store import MessageListener, MessageStore
 from postroom.client.modes import AcknowledgeMode
 
 __all__ = [
@@ -12,7 +13,9 @@ __all__ = [
     "ConnectionFactory",
     "ManagementClient",
     "MessageConsumer",
+    "MessageListener",
     "MessageProducer",
+    "MessageStore",
     "QueueBrowser",
     "Session",
 ]

@@ -49,9 +49,10 @@ class ManagementClient:
         name: str | None = None,
         body: object = None,
         properties: Mapping[str, object] | None = None,
+        patience_s: float = 0.0,
     ) -> ManagementReply:
         """Send any request and wait for its answer; ``kind`` is the property ``type``, ``properties`` are
-        further ones.
+        further ones. ``patience_s``: how much longer than others it may take.
         """
         said: dict[str, object] = {"operation": operation, **(properties or {})}
         if kind is not None:
@@ -64,18 +65,18 @@ class ManagementClient:
         )
         async with self._one_at_a_time:
             await self._producer.send(message)
-            reply = reply_from_message(await self._reply_to(number))
+            reply = reply_from_message(await self._reply_to(number, patience_s))
         raise_unless_ok(reply, f"{operation} {kind or ''} {name or ''}".strip())
         return reply
 
-    async def _reply_to(self, number: str) -> Message:
+    async def _reply_to(self, number: str, patience_s: float) -> Message:
         """The answer to request ``number``; answers to requests given up before are passed over."""
+        usual_s = self._request_timeout_s
+        timeout_s = None if usual_s is None else usual_s + patience_s
         while True:
-            message = await self._replies.receive(self._request_timeout_s)
+            message = await self._replies.receive(timeout_s)
             if message is None:
-                raise JMSTimeoutException(
-                    f"no answer of {MANAGEMENT_NODE} within {self._request_timeout_s} s"
-                )
+                raise JMSTimeoutException(f"no answer of {MANAGEMENT_NODE} within {timeout_s} s")
             if message.correlation_id == number:
                 return message
 

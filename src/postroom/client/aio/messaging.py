@@ -30,6 +30,7 @@ from postroom.amqp.types import Described, Symbol
 from postroom.client.aio.consuming import MessageConsumer, QueueBrowser
 from postroom.client.aio.management import MANAGEMENT_NODE, ManagementClient
 from postroom.client.aio.producing import MessageProducer
+from postroom.client.aio.store import MessageStore
 from postroom.client.exceptions import (
     ConnectionLostException,
     IllegalStateException,
@@ -184,6 +185,10 @@ class Connection:
             await session.create_reply_consumer(),
             self._request_timeout_s,
         )
+
+    async def create_message_store(self, queue: str) -> MessageStore:
+        """The message store of a queue, with the verbs of MQ Everyplace."""
+        return MessageStore(queue, await self.create_management(), self.create_management)
 
     async def close(self) -> None:
         """Close the connection, its sessions first; see :meth:`Session.close` for what becomes of

@@ -9,6 +9,7 @@ from postroom.client.sync.consuming import MessageConsumer, QueueBrowser
 from postroom.client.sync.management import ManagementClient
 from postroom.client.sync.messaging import Connection, ConnectionFactory, Session
 from postroom.client.sync.producing import MessageProducer
+from postroom.client.sync.store import MessageListener, MessageStore
 
 __all__ = [
     "AcknowledgeMode",
@@ -16,7 +17,9 @@ __all__ = [
     "ConnectionFactory",
     "ManagementClient",
     "MessageConsumer",
+    "MessageListener",
     "MessageProducer",
+    "MessageStore",
     "QueueBrowser",
     "Session",
 ]

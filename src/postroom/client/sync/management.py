@@ -34,12 +34,15 @@ class ManagementClient:
         name: str | None = None,
         body: object = None,
         properties: Mapping[str, object] | None = None,
+        patience_s: float = 0.0,
     ) -> ManagementReply:
         """Send any request and wait for its answer; ``kind`` is the property ``type``, ``properties`` are
-        further ones.
+        further ones. ``patience_s``: how much longer than others it may take.
         """
         return self._portal.call(
-            self._inner.request(operation, kind=kind, name=name, body=body, properties=properties)
+            self._inner.request(
+                operation, kind=kind, name=name, body=body, properties=properties, patience_s=patience_s
+            )
         )
 
     def create(

@@ -20,6 +20,7 @@ from postroom.client.portal import Portal
 from postroom.client.sync.consuming import MessageConsumer, QueueBrowser
 from postroom.client.sync.management import ManagementClient
 from postroom.client.sync.producing import MessageProducer
+from postroom.client.sync.store import MessageStore
 
 __all__ = ["Connection", "ConnectionFactory", "Session"]
 
@@ -96,6 +97,10 @@ class Connection:
     def create_management(self) -> ManagementClient:
         """A client of the broker's management node."""
         return ManagementClient(self._portal, self._portal.call(self._inner.create_management()))
+
+    def create_message_store(self, queue: str) -> MessageStore:
+        """The message store of a queue, with the verbs of MQ Everyplace."""
+        return MessageStore(self._portal, self._portal.call(self._inner.create_message_store(queue)))
 
     def close(self) -> None:
         """Close the connection, its sessions first; see :meth:`Session.close` for what becomes of

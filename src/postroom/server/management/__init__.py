@@ -9,6 +9,6 @@ plain values (`request`); `management_links` carries them.
 from postroom.server.management.leases import LEASE_TYPE
 from postroom.server.management.node import Management
 from postroom.server.management.queues import QUEUE_TYPE
-from postroom.server.management.request import Request, Response
+from postroom.server.management.request import Later, Request, Response
 
-__all__ = ["LEASE_TYPE", "QUEUE_TYPE", "Management", "Request", "Response"]
+__all__ = ["LEASE_TYPE", "QUEUE_TYPE", "Later", "Management", "Request", "Response"]

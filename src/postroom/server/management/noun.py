@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from postroom.server.management.request import Attributes, Request, Response
+from postroom.server.management.request import Attributes, Later, Request, Response
 
-Operation = Callable[[Request, int], Response]
+Operation = Callable[[Request, int], Response | Later]
 """Carries out a request, given the time in µs; may raise `RequestError` or a ``ManagerError``."""
 
 

@@ -1,9 +1,23 @@
 """A request to the management node and its answer, as plain values."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from postroom.amqp import errors
+from postroom.manager.errors import (
+    AccessRefused,
+    DefinitionInvalid,
+    DuplicateMessage,
+    LimitExceeded,
+    ManagerError,
+    MessageTooLarge,
+    NameNotAllowed,
+    NoMatchingMessage,
+    QueueExists,
+    QueueInUse,
+    QueueNotFound,
+    RequestInvalid,
+)
 
 OK: Final = 200
 CREATED: Final = 201
@@ -28,6 +42,20 @@ CONDITIONS: Final = {
 
 NAMING: Final = ("name", "identity", "type")
 """Attributes that say which thing is meant; they set nothing."""
+
+_STATUS: Final[list[tuple[type[ManagerError], int]]] = [
+    (QueueNotFound, NOT_FOUND),
+    (QueueExists, CONFLICT),
+    (QueueInUse, CONFLICT),
+    (AccessRefused, CONFLICT),
+    (NameNotAllowed, BAD_REQUEST),
+    (DefinitionInvalid, BAD_REQUEST),
+    (LimitExceeded, LIMIT),
+    (MessageTooLarge, LIMIT),
+    (NoMatchingMessage, NOT_FOUND),
+    (DuplicateMessage, CONFLICT),
+    (RequestInvalid, BAD_REQUEST),
+]
 
 Attributes = dict[str, Any]
 
@@ -101,6 +129,24 @@ class Request:
         return found
 
 
+class Later:
+    """Given instead of an answer that isn't there yet; the operation gives that to `answer` when it is."""
+
+    def __init__(self, cancel: Callable[[], None]) -> None:
+        """``cancel`` is called when nobody wants the answer any more."""
+        self.cancel: Final = cancel
+        self._then: Callable[[Response, int], None] | None = None
+
+    def then(self, action: Callable[["Response", int], None]) -> None:
+        """Have ``action`` called with the answer and the time."""
+        self._then = action
+
+    def answer(self, response: "Response", now_us: int) -> None:
+        """Here it is; everything that it tells of is durable."""
+        if self._then is not None:
+            self._then(response, now_us)
+
+
 class Response:
     """The answer: a status as in HTTP, what it means, and a body."""
 
@@ -114,3 +160,15 @@ class Response:
         """Rows in the body of a QUERY; −1 for other operations."""
         self.condition: Final = condition
         """The AMQP error condition of a request that failed."""
+
+
+def refusal(error: ManagerError) -> Response:
+    """The answer to a request that the queue manager has refused."""
+    return Response(_status_of(error), error.description, {}, condition=error.condition)
+
+
+def _status_of(error: ManagerError) -> int:
+    for kind, status in _STATUS:
+        if isinstance(error, kind):
+            return status
+    return INTERNAL

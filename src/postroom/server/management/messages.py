@@ -1,0 +1,31 @@
+"""Messages, as the management node puts, gets and changes them; there are too many to be listed as rows."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from postroom.server.management.noun import Operation
+from postroom.server.management.request import Attributes
+from postroom.server.management.store import StoreOperations
+
+if TYPE_CHECKING:
+    from postroom.server.broker import Broker
+
+MESSAGE_TYPE: Final = "postroom.message"
+
+
+class Messages:
+    """The messages of one broker's queues; a request's name is the queue's."""
+
+    type: Final = MESSAGE_TYPE
+
+    def __init__(self, broker: "Broker") -> None:
+        self.operations: Final[Mapping[str, Operation]] = StoreOperations(broker).operations
+
+    def attribute_names(self) -> list[str]:
+        return []
+
+    def count(self) -> int:
+        return 0
+
+    def rows(self, offset: int, count: int) -> list[Attributes]:
+        return []
