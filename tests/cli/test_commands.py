@@ -185,3 +185,17 @@ def test_help_and_version(shell: Shell) -> None:
     for command in ("serve", "queue", "put", "get", "browse", "user", "ledger"):
         assert command in shell.ok("--help")
         assert "Usage" in shell.ok(command, "--help")
+
+
+def test_quotas_are_created_changed_listed_and_deleted(shell: Shell, queue: str) -> None:
+    shell.ok("quota", "create", queue, "--set", "messages_maximum=5", "--set", "policy=preemptive")
+    shell.ok("queue", "create", queue, "--set", f"quota={queue}")
+    shell.ok("put", queue, "a message")
+    shell.ok("quota", "update", queue, "--set", "bytes_maximum=1000")
+    [listed] = [each for each in shell.json("quota", "list") if each["name"] == queue]
+    assert (listed["messages_maximum"], listed["bytes_maximum"], listed["messages_used"]) == (5, 1000, 1)
+    assert "blocked" in shell.ok("quota", "list")
+    assert shell.run("quota", "delete", queue).exit_code == 3
+    shell.ok("queue", "delete", queue)
+    shell.ok("quota", "delete", queue)
+    assert shell.run("quota", "update", queue, "--set", "shared=yes").exit_code == 3

@@ -10,6 +10,7 @@ from postroom import __version__
 COMMANDS: Final = {
     "serve": ("postroom.cli.serve", "serve"),
     "queue": ("postroom.cli.queue", "queue"),
+    "quota": ("postroom.cli.quota", "quota"),
     "put": ("postroom.cli.put", "put"),
     "get": ("postroom.cli.get", "get"),
     "browse": ("postroom.cli.get", "browse"),

@@ -34,6 +34,7 @@ BATCH: Final = 1000
 )
 @click.option("--priority", type=click.IntRange(0, 9), default=4, show_default=True)
 @click.option("--ttl-ms", type=click.IntRange(1), help="Time to live; default: for ever.")
+@click.option("--delay-ms", type=click.IntRange(0), help="Time to deliver: can be received after it.")
 @click.option("--not-durable", is_flag=True, help="Lost when the broker restarts.")
 @click.option("--subject")
 @click.option("--reply-to")
@@ -49,6 +50,7 @@ def put(
     settings: tuple[str, ...],
     priority: int,
     ttl_ms: int | None,
+    delay_ms: int | None,
     not_durable: bool,
     subject: str | None,
     reply_to: str | None,
@@ -69,6 +71,7 @@ def put(
             durable=not not_durable,
             priority=priority,
             ttl_ms=ttl_ms,
+            time_to_deliver_ms=delay_ms,
             subject=subject,
             reply_to=reply_to,
             correlation_id=correlation_id,

@@ -1,12 +1,12 @@
 """`postroom queue`: list, create, delete and purge the queues of a running broker."""
 
 import json
-from typing import Any, Final
+from typing import Final
 
 import click
 from rich.table import Table
 
-from postroom.cli.talk import connected, json_option, output, url_option
+from postroom.cli.talk import connected, json_option, output, setting, settings_option, shown, url_option
 from postroom.server.management import QUEUE_TYPE
 
 LISTED: Final = (
@@ -47,20 +47,18 @@ def list_queues(prefix: str, every: bool, url: str, as_json: bool) -> None:
     for _, head in LISTED:
         table.add_column(head, justify="left" if head == "queue" else "right", overflow="fold")
     for each in queues:
-        table.add_row(*(_shown(each.get(attribute)) for attribute, _ in LISTED))
+        table.add_row(*(shown(each.get(attribute)) for attribute, _ in LISTED))
     output.print(table)
 
 
 @queue.command("create")
 @click.argument("name")
-@click.option(
-    "settings", "--set", multiple=True, metavar="KEY=VALUE", help="A setting, as in the configuration."
-)
+@settings_option
 @url_option
 @json_option
 def create_queue(name: str, settings: tuple[str, ...], url: str, as_json: bool) -> None:
     """Create the queue NAME."""
-    attributes = dict(_setting(text) for text in settings)
+    attributes = dict(setting(text) for text in settings)
     with connected(url) as connection:
         created = connection.create_management().create(QUEUE_TYPE, name, attributes)
     click.echo(json.dumps(created, default=str) if as_json else f"created {name}")
@@ -89,17 +87,3 @@ def purge_queue(name: str, url: str, as_json: bool) -> None:
         reply = connection.create_management().request("PURGE", kind=QUEUE_TYPE, name=name)
     purged = reply.attributes().get("purged")
     click.echo(json.dumps({"purged": purged}) if as_json else f"purged {purged} messages from {name}")
-
-
-def _setting(text: str) -> tuple[str, Any]:
-    key, equals, value = text.partition("=")
-    if not equals:
-        raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--set")
-    try:
-        return key, json.loads(value)
-    except json.JSONDecodeError:
-        return key, value
-
-
-def _shown(value: object) -> str:
-    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,6 +1,7 @@
 """What the commands that talk to a running broker share: the connection, and errors in one line."""
 
 import contextlib
+import json
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar
 
@@ -46,6 +47,29 @@ def url_option(command: Command) -> Command:
 def json_option(command: Command) -> Command:
     """The option ``--json``."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line.")(command)
+
+
+def settings_option(command: Command) -> Command:
+    """The option ``--set``, which may be given often."""
+    return click.option(
+        "settings", "--set", multiple=True, metavar="KEY=VALUE", help="A setting, as in the configuration."
+    )(command)
+
+
+def setting(text: str) -> tuple[str, Any]:
+    """Key and value of ``KEY=VALUE``; the value as JSON where it is that, else as it stands."""
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--set")
+    try:
+        return key, json.loads(value)
+    except json.JSONDecodeError:
+        return key, value
+
+
+def shown(value: object) -> str:
+    """A value in a table: numbers with marks at the thousands."""
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
 @contextlib.contextmanager

@@ -11,10 +11,21 @@ from postroom.amqp.link import Link
 from postroom.amqp.outcomes import DeliveryState
 from postroom.amqp.receiver import ReceiverLink
 from postroom.amqp.sender import SenderLink
+from postroom.amqp.types import Symbol
 from postroom.client.exceptions import IllegalStateException, JMSException, from_error, usage_errors
 from postroom.client.transport import LinkHandler, Transport, within
 
 TAG_BYTES: Final = 8
+
+
+SEND_TIMEOUT_PROPERTY: Final = "x-opt-send-timeout"
+
+
+def sending_properties(send_timeout_ms: int | None) -> dict[object, object] | None:
+    """Link properties that say how long a send is to wait for room."""
+    if send_timeout_ms is None:
+        return None
+    return {Symbol(SEND_TIMEOUT_PROPERTY): send_timeout_ms}
 
 
 class Attachment(LinkHandler):

@@ -18,6 +18,8 @@ DEFAULT_PRIORITY: Final = 4
 NO_DELIVERY: Final = -1
 ID_PREFIX: Final = "ID:"
 """Message ids made here begin like those of JMS."""
+DELIVERY_TIME: Final = "x-opt-delivery-time"
+"""Message annotation (ms since 1970) of what is to be delivered later."""
 MS_A_SECOND: Final = 1_000
 
 MessageId = str | int | uuid.UUID | bytes
@@ -54,6 +56,8 @@ class Message:
     """0 to 9, 9 first."""
     ttl_ms: int | None = None
     """Time to live; None: for ever."""
+    time_to_deliver_ms: int | None = None
+    """So long after it is sent it can be received, and not before; see `delivery_time_ms`."""
     delivery_count: int = 0
     """Failed attempts before this one; set by the broker."""
     first_acquirer: bool = False
@@ -88,6 +92,12 @@ class Message:
     """Which delivery it came in; NO_DELIVERY for a message made here."""
 
     @property
+    def delivery_time_ms(self) -> int | None:
+        """Since when it can be received, since 1970 (JMSDeliveryTime); None: since it was sent."""
+        value = self.annotations.get(DELIVERY_TIME)
+        return value if isinstance(value, int) else None
+
+    @property
     def redelivered(self) -> bool:
         """Whether there were failed attempts before this one (JMSRedelivered)."""
         return self.delivery_count > 0
@@ -103,13 +113,19 @@ def encode_message(message: Message, destination: str | None) -> bytes:
 
     Raises MessageFormatException for a value that AMQP has no type for.
     """
-    if message.ttl_ms is not None and message.ttl_ms < 0:
-        raise MessageFormatException(f"ttl_ms of a message is {message.ttl_ms}; it is 0 or more, or None")
+    for name in ("ttl_ms", "time_to_deliver_ms"):
+        value = getattr(message, name)
+        if value is not None and value < 0:
+            raise MessageFormatException(f"{name} of a message is {value}; it is 0 or more, or None")
+    now_ms = int(time.time() * MS_A_SECOND)
+    annotations = _symbolic(message.annotations)
+    if message.time_to_deliver_ms:
+        annotations[Symbol(DELIVERY_TIME)] = now_ms + message.time_to_deliver_ms
     whole = sections.Message(
         header=sections.Header(durable=message.durable, priority=message.priority, ttl=message.ttl_ms),
         delivery_annotations=_symbolic(message.delivery_annotations),
-        message_annotations=_symbolic(message.annotations),
-        properties=_properties(message, destination, int(time.time() * MS_A_SECOND)),
+        message_annotations=annotations,
+        properties=_properties(message, destination, now_ms),
         application_properties=message.properties,
         body=_body(message),
         footer=_symbolic(message.footer),

@@ -123,6 +123,10 @@ class QueueManager:
 
     # -- quotas
 
+    def quota(self, name: str) -> Quota:
+        """The quota of that name; raises QuotaNotFound."""
+        return quotas.find(self.core, name)
+
     def create_quota(self, definition: QuotaDefinition, now_us: i64) -> Quota:
         """Create a quota; the same definition again returns the one that is there.
 

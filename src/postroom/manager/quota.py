@@ -80,6 +80,12 @@ class Quota:
         self.definition = definition
         self.limit(self.pool)
 
+    def pools(self) -> list[Pool]:
+        """The shared pool, or the private ones of the members."""
+        if self.definition.shared:
+            return [self.pool]
+        return [queue.pool for queue in self.members if queue.pool is not None]
+
     def limit(self, pool: Pool) -> None:
         """Give a pool of this quota its limits."""
         definition = self.definition

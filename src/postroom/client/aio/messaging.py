@@ -39,7 +39,7 @@ from postroom.client.exceptions import (
     JMSTimeoutException,
     usage_errors,
 )
-from postroom.client.links import Receiving, Sending
+from postroom.client.links import Receiving, Sending, sending_properties
 from postroom.client.modes import AcknowledgeMode
 from postroom.client.transport import Transport
 from postroom.client.url import BrokerUrl
@@ -239,11 +239,15 @@ class Session:
         """True after ``close``, and when the connection is over."""
         return self._is_closed or self._transport.failure is not None
 
-    async def create_producer(self, queue: str | None = None, *, settled: bool = False) -> MessageProducer:
+    async def create_producer(
+        self, queue: str | None = None, *, settled: bool = False, send_timeout_ms: int | None = None
+    ) -> MessageProducer:
         """A producer for ``queue``; None for one whose messages name their own destination (ANONYMOUS-RELAY).
 
-        ``settled``: at most once, no outcome is waited for. Raises InvalidDestinationException,
-        JMSSecurityException, ResourceAllocationException as the broker answers.
+        ``settled``: at most once, no outcome is waited for. ``send_timeout_ms``: how long a send waits for
+        room in the destination's quota before it raises ResourceAllocationException; 0 not at all, None as
+        the broker is configured. Raises InvalidDestinationException, JMSSecurityException,
+        ResourceAllocationException as the broker answers.
         """
         self._check()
         with usage_errors(f"attach of a producer for {queue or 'any queue'}"):
@@ -252,6 +256,7 @@ class Session:
                 Source(),
                 Target(address=queue, capabilities=[QUEUE_CAPABILITY] if queue is not None else []),
                 snd_settle_mode=SND_SETTLED if settled else SND_UNSETTLED,
+                properties=sending_properties(send_timeout_ms),
             )
         sending = Sending(self._transport, link, f"the producer for {queue or 'any queue'}")
         await sending.attach(self._request_timeout_s)

@@ -140,14 +140,21 @@ class Session:
         """True after ``close``, and when the connection is over."""
         return self._inner.is_closed
 
-    def create_producer(self, queue: str | None = None, *, settled: bool = False) -> MessageProducer:
+    def create_producer(
+        self, queue: str | None = None, *, settled: bool = False, send_timeout_ms: int | None = None
+    ) -> MessageProducer:
         """A producer for ``queue``; None for one whose messages name their own destination (ANONYMOUS-RELAY).
 
-        ``settled``: at most once, no outcome is waited for. Raises InvalidDestinationException,
-        JMSSecurityException, ResourceAllocationException as the broker answers.
+        ``settled``: at most once, no outcome is waited for. ``send_timeout_ms``: how long a send waits for
+        room in the destination's quota before it raises ResourceAllocationException; 0 not at all, None as
+        the broker is configured. Raises InvalidDestinationException, JMSSecurityException,
+        ResourceAllocationException as the broker answers.
         """
         return MessageProducer(
-            self._portal, self._portal.call(self._inner.create_producer(queue, settled=settled))
+            self._portal,
+            self._portal.call(
+                self._inner.create_producer(queue, settled=settled, send_timeout_ms=send_timeout_ms)
+            ),
         )
 
     def create_consumer(

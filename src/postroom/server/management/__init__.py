@@ -1,14 +1,15 @@
 """What the management node does: the operations of the AMQP Management draft (working draft 9) on this
 broker's nouns.
 
-One module a noun (`queues`, `connections`, `brokers`, `leases`), each a class with the face of `noun.Noun`;
-`node` has the table of them and the operations about all (QUERY and the GETs). Requests and answers here are
-plain values (`request`); `management_links` carries them.
+One module a noun, each a class with the face of `noun.Noun`; `node` has the table of them and the operations
+about all (QUERY and the GETs). Requests and answers here are plain values (`request`); `management_links`
+carries them.
 """
 
 from postroom.server.management.leases import LEASE_TYPE
 from postroom.server.management.node import Management
 from postroom.server.management.queues import QUEUE_TYPE
-from postroom.server.management.request import Later, Request, Response
+from postroom.server.management.quotas import QUOTA_TYPE
+from postroom.server.management.request import Request, Response
 
-__all__ = ["LEASE_TYPE", "QUEUE_TYPE", "Later", "Management", "Request", "Response"]
+__all__ = ["LEASE_TYPE", "QUEUE_TYPE", "QUOTA_TYPE", "Management", "Request", "Response"]

@@ -1,0 +1,91 @@
+"""Quotas, as the management node shows and changes them."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from postroom.manager.quota import Quota, QuotaDefinition
+from postroom.server.management.noun import Operation
+from postroom.server.management.request import (
+    CONFLICT,
+    CREATED,
+    NO_CONTENT,
+    OK,
+    Attributes,
+    Request,
+    RequestError,
+    Response,
+)
+
+if TYPE_CHECKING:
+    from postroom.server.broker import Broker
+
+QUOTA_TYPE: Final = "postroom.quota"
+
+_SETTABLE: Final[Mapping[str, type]] = {
+    "messages_maximum": int,
+    "bytes_maximum": int,
+    "policy": str,
+    "shared": bool,
+}
+_ATTRIBUTES: Final = (
+    *("name", "identity", "type", *_SETTABLE),
+    *("destinations", "messages_used", "bytes_used", "blocked_sends"),
+)
+
+
+class Quotas:
+    """The quota resources of one broker."""
+
+    type: Final = QUOTA_TYPE
+
+    def __init__(self, broker: "Broker") -> None:
+        self._manager: Final = broker.manager
+        self.operations: Final[Mapping[str, Operation]] = {
+            "CREATE": self._create,
+            "READ": self._read,
+            "UPDATE": self._update,
+            "DELETE": self._delete,
+        }
+
+    def attribute_names(self) -> list[str]:
+        return list(_ATTRIBUTES)
+
+    def count(self) -> int:
+        return len(self._manager.quotas)
+
+    def rows(self, offset: int, count: int) -> list[Attributes]:
+        return [_attributes(quota) for quota in islice(self._manager.quotas.values(), offset, offset + count)]
+
+    def _create(self, request: Request, now_us: int) -> Response:
+        name = request.required_name()
+        if name in self._manager.quotas:
+            raise RequestError(CONFLICT, f"quota {name!r} exists already")
+        definition = QuotaDefinition(name, **request.settings("quota", _SETTABLE))
+        return Response(CREATED, "created", _attributes(self._manager.create_quota(definition, now_us)))
+
+    def _read(self, request: Request, now_us: int) -> Response:
+        return Response(OK, "OK", _attributes(self._manager.quota(request.required_name())))
+
+    def _update(self, request: Request, now_us: int) -> Response:
+        before = self._manager.quota(request.required_name()).definition
+        changed = replace(before, **request.settings("quota", _SETTABLE))
+        return Response(OK, "OK", _attributes(self._manager.update_quota(changed, now_us)))
+
+    def _delete(self, request: Request, now_us: int) -> Response:
+        self._manager.delete_quota(request.required_name(), now_us)
+        return Response(NO_CONTENT, "deleted", {})
+
+
+def _attributes(quota: Quota) -> Attributes:
+    """Definition and use of one quota: of the shared pool, or of all private ones together."""
+    definition, pools = quota.definition, quota.pools()
+    values = (
+        *(quota.name, quota.name, QUOTA_TYPE),
+        *(definition.messages_maximum, definition.bytes_maximum, definition.policy, definition.shared),
+        len(quota.members),
+        *(sum(int(pool.messages) for pool in pools), sum(int(pool.bytes) for pool in pools)),
+        sum(int(pool.line.count) for pool in pools),
+    )
+    return dict(zip(_ATTRIBUTES, values, strict=True))
