@@ -1,7 +1,8 @@
 """`postroom quota`: list, create, update and delete the quotas of a running broker."""
 
 import json
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import click
 from rich.table import Table
@@ -9,18 +10,7 @@ from rich.table import Table
 from postroom.cli.talk import connected, json_option, output, setting, settings_option, shown, url_option
 from postroom.server.management import QUOTA_TYPE
 
-LISTED: Final = (
-    ("name", "quota"),
-    ("messages_used", "messages"),
-    ("messages_maximum", "of at most"),
-    ("bytes_used", "bytes"),
-    ("bytes_maximum", "of at most"),
-    ("policy", "policy"),
-    ("shared", "shared"),
-    ("destinations", "destinations"),
-    ("blocked_sends", "blocked"),
-)
-"""Attributes that the table shows, and the head of each column."""
+COLUMNS: Final = ("quota", "messages", "bytes", "policy", "pools", "queues", "blocked")
 
 
 @click.group()
@@ -41,12 +31,10 @@ def list_quotas(url: str, as_json: bool) -> None:
             click.echo(json.dumps(each, default=str))
         return
     table = Table()
-    for attribute, head in LISTED:
-        table.add_column(
-            head, justify="left" if attribute in ("name", "policy") else "right", overflow="fold"
-        )
+    for head in COLUMNS:
+        table.add_column(head, overflow="fold")
     for each in quotas:
-        table.add_row(*(shown(each.get(attribute)) for attribute, _ in LISTED))
+        table.add_row(*_row(each))
     output.print(table)
 
 
@@ -87,3 +75,22 @@ def delete_quota(name: str, url: str) -> None:
     with connected(url) as connection:
         connection.create_management().delete(QUOTA_TYPE, name)
     click.echo(f"deleted {name}")
+
+
+def _row(quota: Mapping[str, Any]) -> list[str]:
+    pools = "shared" if quota["shared"] else "private"
+    used = [_used(quota, what) for what in ("messages", "bytes")]
+    return [
+        quota["name"],
+        *used,
+        quota["policy"],
+        pools,
+        shown(quota["destinations"]),
+        shown(quota["blocked_sends"]),
+    ]
+
+
+def _used(quota: Mapping[str, Any], what: str) -> str:
+    """What is used of how much: 3 of 10, or 3 where there is no limit."""
+    used, maximum = quota[f"{what}_used"], quota[f"{what}_maximum"]
+    return shown(used) if maximum < 0 else f"{shown(used)} of {shown(maximum)}"
