@@ -127,7 +127,7 @@ def test_record_fields_survive(
     fields = ("type", "serial", "queue", "holder", "holder_kind", "event")
     assert tuple(int(row[name]) for name in fields) == (type, serial, queue, holder, kind, event)
     assert name_of(row, parts, "detail") == detail
-    defines = RecordType.QUEUE_DEFINED <= type <= RecordType.PRODUCER_CLOSED
+    defines = RecordType.QUEUE_DEFINED <= type <= RecordType.LEASE_RELEASED
     assert [(d.record, d.detail) for d in parts.dictionary] == [(parts.transitions, detail)] * defines
 
 

@@ -110,13 +110,14 @@ class Workload:
 
     def put_unborn(self) -> None:
         due = self.builder.time_us + 10_000
-        self._arrive(self.random.choice(QUEUES), State.DELAYED, causes=DelayCause.UNBORN, due_us=due)
+        queue = self.random.choice((*QUEUES, ROUTING_SET))
+        self._arrive(queue, State.DELAYED, causes=DelayCause.UNBORN, due_us=due)
 
     def put_held(self) -> None:
         kind = self.random.choice((HolderKind.LOCAL_TRANSACTION, HolderKind.XA_PREPARED))
         holder = self._new_holder(kind)
         for _ in range(self.random.randrange(1, 4)):
-            queue = self.random.choice(QUEUES)
+            queue = self.random.choice((*QUEUES, ROUTING_SET))
             self._arrive(queue, State.PUT_UNCONFIRMED, holder_kind=kind, holder=holder)
 
     def put_large(self) -> None:

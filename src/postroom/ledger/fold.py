@@ -5,6 +5,7 @@ changes of an entry only the last says where it is now, its counts are sums, and
 became available. A change of an entry that isn't live is ignored here; ``postroom ledger verify`` reports it.
 """
 
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -98,11 +99,31 @@ def _add_arrivals(state: FoldState, image: EventsImage) -> None:
     _add_entries(state, image, single, sets[single])
     if len(single) == len(arrivals):
         return
-    members = routing_sets(image)
-    for set_id in distinct(sets[sets >= SET_BASE]).tolist():
-        indexes = np.flatnonzero(sets == set_id)
-        for queue in members.get(set_id, ()):
-            _add_entries(state, image, indexes, np.full(len(indexes), queue, np.uint32))
+    several = np.flatnonzero(sets >= SET_BASE)
+    for indexes, queues in _spell_out(several, sets[several], routing_sets(image)):
+        _add_entries(state, image, indexes, queues)
+
+
+def _spell_out(indexes: Array, sets: Array, members: dict[int, Array]) -> Iterator[tuple[Array, Array]]:
+    """(arrival indexes, queues), one for each queue of the arrivals' routing sets, about `BATCH_ROWS` at a
+    time.
+    """
+    ids = distinct(sets)
+    nobody = np.zeros(0, np.uint32)
+    queues = [members.get(set_id, nobody) for set_id in ids.tolist()]
+    joined = np.concatenate([*queues, nobody])
+    sizes = np.array([len(each) for each in queues], np.int64)
+    which = np.searchsorted(ids, sets)
+    counts, starts = sizes[which], (np.cumsum(sizes) - sizes)[which]
+    ends = np.cumsum(counts)
+    at = 0
+    while at < len(indexes):
+        before = int(ends[at - 1]) if at else 0
+        end = max(at + 1, int(np.searchsorted(ends, before + BATCH_ROWS, "right")))
+        owner = np.repeat(np.arange(at, end), counts[at:end])
+        number = np.arange(len(owner)) - (ends - counts - before)[owner]
+        yield indexes[owner], joined[starts[owner] + number]
+        at = end
 
 
 def _add_entries(state: FoldState, image: EventsImage, indexes: Array, queues: Array) -> None:
@@ -121,9 +142,12 @@ def _add_entries(state: FoldState, image: EventsImage, indexes: Array, queues: A
 
 def _merge_plain(state: FoldState, file_number: int, indexes: Array, queues: Array) -> None:
     """Add indexes of one file to the plain entries of their queues."""
-    distinct_queues = distinct(queues).tolist()
-    for queue in distinct_queues:
-        own = indexes if len(distinct_queues) == 1 else indexes[queues == queue]
+    distinct_queues = distinct(queues)
+    pieces = [indexes] if len(distinct_queues) else []
+    if len(distinct_queues) > 1:
+        order = np.argsort(queues, kind="stable")
+        pieces = np.split(indexes[order], np.searchsorted(queues[order], distinct_queues[1:]))
+    for queue, own in zip(distinct_queues.tolist(), pieces, strict=True):
         old = state.plain.get((file_number, queue))
         joined = own if old is None else np.sort(np.concatenate([old, own]))
         state.set_plain(file_number, queue, joined)
