@@ -10,6 +10,6 @@ from postroom.server.management.leases import LEASE_TYPE
 from postroom.server.management.node import Management
 from postroom.server.management.queues import QUEUE_TYPE
 from postroom.server.management.quotas import QUOTA_TYPE
-from postroom.server.management.request import Request, Response
+from postroom.server.management.request import Later, Request, Response
 
-__all__ = ["LEASE_TYPE", "QUEUE_TYPE", "QUOTA_TYPE", "Management", "Request", "Response"]
+__all__ = ["LEASE_TYPE", "QUEUE_TYPE", "QUOTA_TYPE", "Later", "Management", "Request", "Response"]

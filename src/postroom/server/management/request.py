@@ -16,6 +16,9 @@ from postroom.manager.errors import (
     QueueExists,
     QueueInUse,
     QueueNotFound,
+    QuotaExists,
+    QuotaInUse,
+    QuotaNotFound,
     RequestInvalid,
 )
 
@@ -47,6 +50,9 @@ _STATUS: Final[list[tuple[type[ManagerError], int]]] = [
     (QueueNotFound, NOT_FOUND),
     (QueueExists, CONFLICT),
     (QueueInUse, CONFLICT),
+    (QuotaNotFound, NOT_FOUND),
+    (QuotaExists, CONFLICT),
+    (QuotaInUse, CONFLICT),
     (AccessRefused, CONFLICT),
     (NameNotAllowed, BAD_REQUEST),
     (DefinitionInvalid, BAD_REQUEST),
