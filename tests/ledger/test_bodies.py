@@ -66,6 +66,7 @@ def test_any_bodies_in_any_order_from_any_file(tmp_path: Path, seed: int) -> Non
     places, bodies = filled(ledger, random)
     kinds = {path.suffix for path in tmp_path.iterdir()}
     assert {".journal", ".bodies", ".packed"} <= kinds
+    assert ledger.read_cached_bodies(places) is None, "where they lie has to be read first"
     assert ledger.read_bodies(places) == ledger.read_cached_bodies(places) == bodies
     for _ in range(50):
         some = random.choices(range(len(places)), k=random.randrange(40))

@@ -67,6 +67,9 @@ class BodyFile(Protocol):
 
     def name(self) -> str: ...
 
+    def ready(self) -> bool:
+        """Whether `places` has all it needs in memory."""
+
     def places(self, wanted: Sequence[BodyPlace]) -> list[int]:
         """The offset in the file of each; −1 where it holds none."""
 
@@ -87,6 +90,9 @@ class JournalBodies:
 
     def name(self) -> str:
         return self._name
+
+    def ready(self) -> bool:
+        return True
 
     def places(self, wanted: Sequence[BodyPlace]) -> list[int]:
         found: list[int] = []
@@ -114,6 +120,9 @@ class SealedBodies:
 
     def name(self) -> str:
         return bodies_name(self.first_file)
+
+    def ready(self) -> bool:
+        return self._table is not None
 
     def table(self) -> Array:
         """From the events file if there is one, else from the block headers."""
@@ -157,6 +166,9 @@ class PackedBodies:
 
     def name(self) -> str:
         return packed_name(self.packed)
+
+    def ready(self) -> bool:
+        return self._index is not None
 
     def index(self) -> Array:
         if self._index is None:
@@ -340,6 +352,8 @@ class BodyStore:
         may_wait: bool,
     ) -> bool:
         """Read from one file in order of place, nearby bodies together; False if the file has gone."""
+        if not may_wait and not file.ready():
+            raise _WouldWait
         try:
             places = file.places([wanted[row] for row in rows])
             opened = file.open()
