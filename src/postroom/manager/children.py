@@ -6,7 +6,9 @@ from mypy_extensions import i64
 from postroom.manager.core import Core
 from postroom.manager.entry import Entry
 from postroom.manager.memory import stored
-from postroom.manager.placing import add_new
+from postroom.manager.overrides import birth_us
+from postroom.manager.overrides import expiry_us as override_expiry_us
+from postroom.manager.placing import add_new, add_unborn
 from postroom.manager.queue import Queue
 from postroom.manager.statistics import CURRENT
 from postroom.model import numbers as n
@@ -15,23 +17,33 @@ from postroom.model import numbers as n
 def make_child(
     core: Core, parent: Entry, queue: Queue, event: i64, annotations: dict[str, object] | None
 ) -> None:
-    """Put what ``parent`` carries on ``queue`` as a new available entry that never expires.
+    """Put what ``parent`` carries on ``queue`` as a new entry, which expires only if ``queue`` says so.
 
-    The limits of ``queue`` don't apply: what could be delivered nowhere must find room (WebLogic's rule).
+    The overrides of ``queue`` apply (priority, times), its quota doesn't: what could be delivered nowhere
+    must find room (WebLogic's rules).
     """
     flags = parent.flags | n.FLAG_ADVERSE | n.FLAG_BODY_SHARED
+    overrides = queue.overrides
+    priority = parent.priority
+    expiry_us: i64 = 0
+    due_us: i64 = 0
+    if overrides is not None:
+        if overrides.priority >= 0:
+            priority = overrides.priority
+        expiry_us = override_expiry_us(core, overrides)
+        due_us = birth_us(core, overrides)
     serial = core.ledger.arrival(
         queue.id,
-        n.AVAILABLE,
+        n.AVAILABLE if due_us == 0 else n.DELAYED,
         event,
         0,
         0,
-        0,
-        parent.priority,
+        n.UNBORN if due_us != 0 else 0,
+        priority,
         flags,
         0,
-        0,
-        0,
+        expiry_us,
+        due_us,
         0,
         0,
         None,
@@ -52,15 +64,18 @@ def make_child(
     child = Entry(
         queue,
         serial,
-        parent.priority,
+        priority,
         flags,
-        0,
+        expiry_us,
         parent.body_serial,
         parent.body_offset,
         parent.body_len,
         None if stored(parent) else parent.body,
     )
     child.annotations = annotations
+    if due_us != 0:
+        add_unborn(core, child, due_us)
+        return
     queue.statistics.arrive(CURRENT, child.body_len)
     add_new(core, queue, child)
     wake(core, queue)

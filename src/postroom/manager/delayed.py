@@ -1,10 +1,10 @@
 """Entries that wait for a time: unborn ones, and those in their redelivery delay.
 
 Whatever comes first, the end of the delay or the expiry, is the entry's *moment*; nothing is looked at
-before. The first are objects on a heap. Beyond the bound on objects, unborn entries are packed, 48 bytes each, into
-runs sorted by moment; what has come since lies unsorted in the tail, whose earliest moment is known. The tail
-becomes a run when that moment comes, or when it is full; small runs are merged, so that their number stays
-within the logarithm of what waits, and a sort never holds up a turn for long.
+before. The first are objects on a heap. Beyond the bound on objects, unborn entries are packed, 48 bytes
+each, into runs sorted by moment; what has come since lies unsorted in the tail, whose earliest moment is
+known. The tail becomes a run when that moment comes, or when it is full; small runs are merged, so that their
+number stays within the logarithm of what waits, and a sort never holds up a turn for long.
 """
 
 import heapq

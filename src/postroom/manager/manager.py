@@ -230,8 +230,8 @@ class QueueManager:
         """Put a message: ``body`` is its sections without header and delivery-annotations.
 
         Answered by effect, once durable: accepted, or rejected with condition and description; one that is
-        pre-settled (token −1) only when it is refused. Where the destination's quota has no room it waits, and
-        with it everything that its producer puts after it (``sink.blocked`` says how many).
+        pre-settled (token −1) only when it is refused. Where the destination's quota has no room it waits,
+        and with it everything that its producer puts after it (``sink.blocked`` says how many).
         """
         core = self.core
         core.begin(now_us)

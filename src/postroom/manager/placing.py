@@ -1,4 +1,4 @@
-"""Where available entries stand: adding, taking out, and what must be told of it."""
+"""Where entries stand that nobody holds: adding, taking out, and what must be told of it."""
 
 from typing import Final
 
@@ -8,10 +8,13 @@ from postroom.manager.backlog import Chunk
 from postroom.manager.band import Band
 from postroom.manager.core import Core
 from postroom.manager.cursor import came_back, unpacked
+from postroom.manager.delayed import can_be_packed, moment_us
 from postroom.manager.entry import Entry
 from postroom.manager.judging import wanted_at_arrival
 from postroom.manager.memory import admit, forget, must_pack, note_unbodied, stored
 from postroom.manager.queue import Queue
+from postroom.manager.statistics import UNBORN
+from postroom.model import numbers as n
 
 REFILL_BELOW: Final = 256
 
@@ -139,3 +142,27 @@ def ended(core: Core, entry: Entry) -> None:
             if consumer.id in entry.excluded:
                 consumer.excluded -= 1
     forget(core, entry)
+
+
+def add_unborn(core: Core, entry: Entry, due_us: i64) -> None:
+    """A new entry, just written to the ledger as DELAYED, waits for its birth."""
+    entry.state = n.DELAYED
+    entry.causes = n.UNBORN
+    entry.due_us = due_us
+    entry.held_since = entry.serial
+    entry.place = 0
+    entry.queue.statistics.arrive(UNBORN, entry.body_len)
+    admit(core, entry)
+    delay(core, entry)
+
+
+def delay(core: Core, entry: Entry) -> None:
+    """Have a DELAYED entry wait for its time. It may be packed: use ``entry`` no more."""
+    queue = entry.queue
+    moment = moment_us(entry)
+    if can_be_packed(entry) and must_pack(core, queue.delayed.object_count(), 0):
+        queue.delayed.pack(entry)
+        forget(core, entry)
+    else:
+        queue.delayed.add(entry)
+    core.set_alarm(queue, moment)

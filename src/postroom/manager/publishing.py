@@ -8,13 +8,12 @@ from postroom.manager import routing, transactions
 from postroom.manager.consumer import Producer
 from postroom.manager.core import Core
 from postroom.manager.entry import ENTRY_OVERHEAD_BYTES, Entry
-from postroom.manager.memory import admit, must_pack
-from postroom.manager.placing import add_new, watch_expiry
+from postroom.manager.memory import must_pack
+from postroom.manager.placing import add_new, add_unborn, watch_expiry
 from postroom.manager.pool import Pool
 from postroom.manager.putting import NO_ROOM, arrival, due_of, expiry_of, flags_of, refusal, upload_size
 from postroom.manager.queue import Queue
-from postroom.manager.returning import delay
-from postroom.manager.statistics import CURRENT, UNBORN
+from postroom.manager.statistics import CURRENT
 from postroom.manager.topic import Route
 from postroom.manager.transaction import Transaction
 from postroom.manager.upload import Upload, abort
@@ -211,7 +210,7 @@ def _publish_to(
             entry = publication.entry(queue)
             transactions.hold_put(core, transaction, entry)
         elif due_us != 0:
-            _give_unborn(core, publication.entry(queue))
+            add_unborn(core, publication.entry(queue), due_us)
         else:
             _give(core, publication, queue)
 
@@ -291,12 +290,3 @@ def _give(core: Core, publication: _Publication, queue: Queue) -> None:
         add_new(core, queue, publication.entry(queue))
     if queue.ready or queue.browsers or queue.watched:
         core.woken.append(queue)
-
-
-def _give_unborn(core: Core, entry: Entry) -> None:
-    entry.state = n.DELAYED
-    entry.held_since = entry.serial
-    entry.place = 0
-    entry.queue.statistics.arrive(UNBORN, entry.body_len)
-    admit(core, entry)
-    delay(core, entry)

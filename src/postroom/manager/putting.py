@@ -9,12 +9,11 @@ from postroom.manager.consumer import Producer
 from postroom.manager.core import Core
 from postroom.manager.entry import ENTRY_OVERHEAD_BYTES, Entry
 from postroom.manager.expiry import expire_available, expired
-from postroom.manager.memory import admit, must_pack
-from postroom.manager.placing import add_new, watch_expiry
+from postroom.manager.memory import must_pack
+from postroom.manager.placing import add_new, add_unborn, watch_expiry
 from postroom.manager.pool import Pool
 from postroom.manager.queue import Queue
-from postroom.manager.returning import delay
-from postroom.manager.statistics import CURRENT, UNBORN
+from postroom.manager.statistics import CURRENT
 from postroom.manager.upload import Upload
 from postroom.model import numbers as n
 from postroom.model.message import MessageHead
@@ -170,9 +169,7 @@ def _store_unborn(
 ) -> None:
     """Put a message that is to be delivered later."""
     entry = new_entry(core, producer, queue, head, body, upload, n.DELAYED, n.EVENT_PUT, 0, 0, None, due_us)
-    queue.statistics.arrive(UNBORN, entry.body_len)
-    admit(core, entry)
-    delay(core, entry)
+    add_unborn(core, entry, due_us)
 
 
 def new_entry(

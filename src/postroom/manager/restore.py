@@ -16,11 +16,10 @@ from postroom.manager.core import Core
 from postroom.manager.entry import Entry
 from postroom.manager.memory import admit, note_unbodied
 from postroom.manager.options import QueueDefinition
-from postroom.manager.placing import ended, watch_expiry
+from postroom.manager.placing import delay, ended, watch_expiry
 from postroom.manager.queue import Queue
 from postroom.manager.quota import KIND_QUOTA, QuotaDefinition
 from postroom.manager.ranges import group_of_many
-from postroom.manager.returning import delay
 from postroom.manager.statistics import UNBORN, slot_of
 from postroom.manager.transitions import allowed, step
 from postroom.model import numbers as n

@@ -2,11 +2,10 @@
 
 from postroom.manager.core import Core
 from postroom.manager.deadletter import dead_letter_over_limit, over_limit
-from postroom.manager.delayed import can_be_packed, moment_us
 from postroom.manager.entry import Entry
 from postroom.manager.expiry import expire, expired
-from postroom.manager.memory import admit, forget, must_pack
-from postroom.manager.placing import add_again, add_committed
+from postroom.manager.memory import admit
+from postroom.manager.placing import add_again, add_committed, delay
 from postroom.manager.queue import Queue
 from postroom.manager.transitions import step
 from postroom.model import numbers as n
@@ -38,18 +37,6 @@ def settle_down(core: Core, entry: Entry) -> None:
     else:
         add_again(core, entry.queue, entry)
         core.woken.append(entry.queue)
-
-
-def delay(core: Core, entry: Entry) -> None:
-    """Have a DELAYED entry wait for its time. It may be packed: use ``entry`` no more."""
-    queue = entry.queue
-    moment = moment_us(entry)
-    if can_be_packed(entry) and must_pack(core, queue.delayed.object_count(), 0):
-        queue.delayed.pack(entry)
-        forget(core, entry)
-    else:
-        queue.delayed.add(entry)
-    core.set_alarm(queue, moment)
 
 
 def end_delays(core: Core, queue: Queue) -> None:

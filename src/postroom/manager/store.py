@@ -23,9 +23,9 @@ from postroom.manager.holders import (
     store_of,
 )
 from postroom.manager.memory import drop_body
-from postroom.manager.placing import add_committed, ended
+from postroom.manager.placing import add_committed, delay, ended
 from postroom.manager.queue import Queue
-from postroom.manager.returning import come_back, delay
+from postroom.manager.returning import come_back
 from postroom.manager.transitions import step
 from postroom.model import numbers as n
 

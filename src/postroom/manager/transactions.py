@@ -12,11 +12,11 @@ from postroom.manager.deadletter import dead_letter
 from postroom.manager.entry import Entry
 from postroom.manager.errors import LimitExceeded, NotAllowed, TransactionRolledBack, TransactionUnknown
 from postroom.manager.memory import admit
-from postroom.manager.placing import add_committed, ended
+from postroom.manager.placing import add_committed, delay, ended
 from postroom.manager.putting import due_of, new_entry
 from postroom.manager.queue import Queue
 from postroom.manager.ranges import runs
-from postroom.manager.returning import come_back, delay
+from postroom.manager.returning import come_back
 from postroom.manager.settling import check_held, exclude, let_go
 from postroom.manager.statistics import UNCOMMITTED_PUT
 from postroom.manager.transaction import Receipt, Transaction

@@ -2,38 +2,25 @@
 
 from typing import TYPE_CHECKING, Final
 
-from postroom.manager.errors import (
-    AccessRefused,
-    DefinitionInvalid,
-    LimitExceeded,
-    ManagerError,
-    NameNotAllowed,
-    QueueExists,
-    QueueInUse,
-    QueueNotFound,
-    QuotaExists,
-    QuotaInUse,
-    QuotaNotFound,
-)
+from postroom.manager.errors import ManagerError
 from postroom.server.management.brokers import Brokers
 from postroom.server.management.connections import Connections
 from postroom.server.management.leases import LeaseNoun
+from postroom.server.management.messages import Messages
 from postroom.server.management.noun import Noun, Operation
 from postroom.server.management.queues import Queues
 from postroom.server.management.quotas import Quotas
 from postroom.server.management.request import (
     BAD_REQUEST,
     CONDITIONS,
-    CONFLICT,
-    INTERNAL,
-    LIMIT,
-    NOT_FOUND,
     NOT_IMPLEMENTED,
     OK,
     Attributes,
+    Later,
     Request,
     RequestError,
     Response,
+    refusal,
 )
 
 if TYPE_CHECKING:
@@ -43,19 +30,6 @@ MANAGEMENT_TYPE: Final = "org.amqp.management"
 
 MAX_QUERY_ROWS: Final = 1_000
 """Rows of one answer to QUERY; more are had with offset."""
-
-_STATUS: Final[list[tuple[type[ManagerError], int]]] = [
-    (QueueNotFound, NOT_FOUND),
-    (QueueExists, CONFLICT),
-    (QueueInUse, CONFLICT),
-    (QuotaNotFound, NOT_FOUND),
-    (QuotaExists, CONFLICT),
-    (QuotaInUse, CONFLICT),
-    (AccessRefused, CONFLICT),
-    (NameNotAllowed, BAD_REQUEST),
-    (DefinitionInvalid, BAD_REQUEST),
-    (LimitExceeded, LIMIT),
-]
 
 
 class Management:
@@ -68,6 +42,7 @@ class Management:
             Connections(broker),
             Brokers(broker),
             LeaseNoun(broker),
+            Messages(broker),
         ]
         self._nouns: Final = {noun.type: noun for noun in nouns}
         self._operations: Final[dict[str, Operation]] = {
@@ -78,14 +53,14 @@ class Management:
             "GET-MGMT-NODES": self._get_nodes,
         }
 
-    def perform(self, request: Request, now_us: int) -> Response:
+    def perform(self, request: Request, now_us: int) -> Response | Later:
         """Carry out ``request``. What it changed is not durable yet: the answer must wait for that."""
         try:
             return self._find(request)(request, now_us)
         except RequestError as error:
             return Response(error.status, error.description, {}, condition=CONDITIONS.get(error.status, ""))
         except ManagerError as refused:
-            return Response(_status_of(refused), refused.description, {}, condition=refused.condition)
+            return refusal(refused)
 
     def _find(self, request: Request) -> Operation:
         name, type_name = request.operation, request.type
@@ -150,10 +125,3 @@ def _page(nouns: list[Noun], offset: int, count: int) -> list[Attributes]:
             break
         offset = max(0, offset - noun.count())
     return found
-
-
-def _status_of(error: ManagerError) -> int:
-    for kind, status in _STATUS:
-        if isinstance(error, kind):
-            return status
-    return INTERNAL
