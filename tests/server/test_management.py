@@ -122,7 +122,7 @@ def test_what_it_can_do(manager: Manager) -> None:
 
 BAD_REQUESTS: dict[str, tuple[str, object, dict[str, object], int]] = {
     "no type": ("CREATE", {}, {"name": "q"}, 501),
-    "an unknown type": ("CREATE", {}, {"type": "postroom.topic", "name": "q"}, 501),
+    "an unknown type": ("CREATE", {}, {"type": "postroom.nothing", "name": "q"}, 501),
     "an unknown operation": ("EXPLODE", {}, {"type": QUEUE, "name": "q"}, 501),
     "an operation of another type": ("PURGE", {}, {"type": "postroom.broker"}, 501),
     "no operation": ("", {}, {"type": QUEUE}, 400),
@@ -139,7 +139,7 @@ BAD_REQUESTS: dict[str, tuple[str, object, dict[str, object], int]] = {
     "a body that is no map": ("CREATE", ["max_messages"], {"type": QUEUE, "name": "q"}, 400),
     "a queue that isn't there": ("DELETE", {}, {"type": QUEUE, "name": "no-such"}, 404),
     "a connection that isn't there": ("READ", {}, {"type": "postroom.connection", "name": "no-such"}, 404),
-    "an entity type that is none": ("QUERY", {}, {"entityType": "postroom.topic"}, 400),
+    "an entity type that is none": ("QUERY", {}, {"entityType": "postroom.nothing"}, 400),
     "attribute names that are no list": ("QUERY", {"attributeNames": 3}, {"entityType": QUEUE}, 400),
     "an offset below 0": ("QUERY", {}, {"offset": -1}, 400),
     "a count that is no number": ("QUERY", {}, {"count": "all"}, 400),

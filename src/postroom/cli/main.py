@@ -10,6 +10,8 @@ from postroom import __version__
 COMMANDS: Final = {
     "serve": ("postroom.cli.serve", "serve"),
     "queue": ("postroom.cli.queue", "queue"),
+    "topic": ("postroom.cli.topic", "topic"),
+    "subscription": ("postroom.cli.subscription", "subscription"),
     "quota": ("postroom.cli.quota", "quota"),
     "put": ("postroom.cli.put", "put"),
     "get": ("postroom.cli.get", "get"),

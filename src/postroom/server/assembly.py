@@ -1,13 +1,14 @@
 """The configuration in the queue manager's terms."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Final
 
 import msgspec
 
 from postroom.manager.errors import ManagerError
 from postroom.manager.manager import QueueManager
-from postroom.manager.options import ManagerOptions, QueueDefinition
+from postroom.manager.options import KIND_TOPIC, ManagerOptions, QueueDefinition
+from postroom.manager.queue import Queue
 from postroom.manager.quota import QuotaDefinition
 from postroom.model.ids import MAX_ORIGIN_BYTES
 from postroom.server.config import Config, QueueConfig
@@ -69,18 +70,24 @@ def define_quotas(config: Config, manager: QueueManager, now_us: int) -> None:
 
 
 def define_queues(config: Config, manager: QueueManager, now_us: int) -> None:
-    """Make the quotas and queues of the configuration; those that exist take its settings.
+    """Make the quotas, queues and topics of the configuration; those that exist take its settings.
 
     Raises `StartError`.
     """
     define_quotas(config, manager, now_us)
     for queue in config.queue:
-        definition = queue_definition(queue)
-        try:
-            existing = manager.queues.get(queue.name)
-            if existing is None:
-                manager.create_queue(definition, now_us)
-            elif asdict(existing.definition) != asdict(definition):
-                manager.update_queue(definition, now_us)
-        except ManagerError as error:
-            raise StartError(Exit.CONFIGURATION, f"queue {queue.name!r}: {error.description}") from error
+        _define(manager, queue_definition(queue), manager.queues.get(queue.name), now_us)
+    for topic in config.topic:
+        definition = replace(queue_definition(topic), kind=KIND_TOPIC)
+        _define(manager, definition, manager.topics.get(topic.name), now_us)
+
+
+def _define(manager: QueueManager, definition: QueueDefinition, existing: Queue | None, now_us: int) -> None:
+    try:
+        if existing is None:
+            manager.create_queue(definition, now_us)
+        elif asdict(existing.definition) != asdict(definition):
+            manager.update_queue(definition, now_us)
+    except ManagerError as error:
+        what = f"{definition.kind} {definition.name!r}: {error.description}"
+        raise StartError(Exit.CONFIGURATION, what) from error

@@ -12,7 +12,7 @@ from msgspec import Meta, Struct, field
 from msgspec.structs import asdict
 
 from postroom.manager.errors import DefinitionInvalid, ManagerError
-from postroom.manager.options import QueueDefinition
+from postroom.manager.options import KIND_TOPIC, QueueDefinition
 from postroom.manager.quota import QuotaDefinition
 from postroom.server.passwords import PasswordHashError, parse_hash
 
@@ -211,10 +211,19 @@ class QueueConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Message store: whether confirming by unique id needs the confirm id, too."""
 
     def __post_init__(self) -> None:
-        if is_reserved(self.name):
-            prefixes = " or ".join(RESERVED_PREFIXES)
-            raise PlacedError(("name",), f"{self.name!r} is reserved: names may not begin with {prefixes}")
+        _check_not_reserved(self.name)
         _check(QueueDefinition(**asdict(self)))
+
+
+class TopicConfig(QueueConfig, frozen=True, forbid_unknown_fields=True):
+    """One topic that is made at the start unless it exists; one that exists takes these settings.
+
+    They are those of the subscriptions to it that are made from then on.
+    """
+
+    def __post_init__(self) -> None:
+        _check_not_reserved(self.name)
+        _check(QueueDefinition(**asdict(self), kind=KIND_TOPIC))
 
 
 class QuotaConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -231,6 +240,12 @@ class QuotaConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         _check(QuotaDefinition(**asdict(self)))
+
+
+def _check_not_reserved(name: str) -> None:
+    if is_reserved(name):
+        prefixes = " or ".join(RESERVED_PREFIXES)
+        raise PlacedError(("name",), f"{name!r} is reserved: names may not begin with {prefixes}")
 
 
 def _check(definition: QueueDefinition | QuotaDefinition) -> None:
@@ -308,12 +323,14 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     message_store: MessageStoreConfig = MessageStoreConfig()
     quota: list[QuotaConfig] = []
     queue: list[QueueConfig] = []
+    topic: list[TopicConfig] = []
 
     def __post_init__(self) -> None:
         if not self.listen:
             raise PlacedError(("listen",), "is empty: give at least one address")
         _check_users(self.users)
         _check_names("queue", [queue.name for queue in self.queue])
+        _check_names("topic", [topic.name for topic in self.topic])
         _check_names("quota", [quota.name for quota in self.quota])
 
     @property

@@ -11,5 +11,16 @@ from postroom.server.management.node import Management
 from postroom.server.management.queues import QUEUE_TYPE
 from postroom.server.management.quotas import QUOTA_TYPE
 from postroom.server.management.request import Later, Request, Response
+from postroom.server.management.topics import SUBSCRIPTION_TYPE, TOPIC_TYPE
 
-__all__ = ["LEASE_TYPE", "QUEUE_TYPE", "QUOTA_TYPE", "Later", "Management", "Request", "Response"]
+__all__ = [
+    "LEASE_TYPE",
+    "QUEUE_TYPE",
+    "QUOTA_TYPE",
+    "SUBSCRIPTION_TYPE",
+    "TOPIC_TYPE",
+    "Later",
+    "Management",
+    "Request",
+    "Response",
+]

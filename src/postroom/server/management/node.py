@@ -22,6 +22,7 @@ from postroom.server.management.request import (
     Response,
     refusal,
 )
+from postroom.server.management.topics import Subscriptions, Topics
 
 if TYPE_CHECKING:
     from postroom.server.broker import Broker
@@ -38,6 +39,8 @@ class Management:
     def __init__(self, broker: "Broker") -> None:
         nouns: list[Noun] = [
             Queues(broker),
+            Topics(broker),
+            Subscriptions(broker),
             Quotas(broker),
             Connections(broker),
             Brokers(broker),

@@ -1,11 +1,11 @@
 """Queues, as the management node shows and changes them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from postroom.manager.options import QueueDefinition
+from postroom.manager.options import IDENTITY_FIELDS, QueueDefinition
 from postroom.manager.queue import Queue
 from postroom.manager.statistics import Statistics
 from postroom.server.config import is_reserved
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 QUEUE_TYPE: Final = "postroom.queue"
 
-_FIXED: Final = ("name", "auto_created", "temporary")
-"""Fields of a definition that no request sets."""
 _SETTABLE: Final[dict[str, type]] = {
-    name: type(value) for name, value in QueueDefinition(name="").to_record().items() if name not in _FIXED
+    name: type(value)
+    for name, value in QueueDefinition(name="").to_record().items()
+    if name not in IDENTITY_FIELDS
 }
 
 
@@ -56,11 +56,15 @@ class Queues:
         return ["identity", "type", *definition, "dynamic", *Statistics().snapshot()]
 
     def count(self) -> int:
-        return len(self._manager.queues)
+        return sum(1 for _ in self._all())
 
     def rows(self, offset: int, count: int) -> list[Attributes]:
-        queues = islice(self._manager.queues.values(), offset, offset + count)
+        queues = islice(self._all(), offset, offset + count)
         return [_attributes(queue) for queue in queues]
+
+    def _all(self) -> Iterator[Queue]:
+        """Subscriptions are a noun of their own."""
+        return (queue for queue in self._manager.queues.values() if queue.subscription is None)
 
     def _create(self, request: Request, now_us: int) -> Response:
         name = request.name or str(request.attributes().get("name", ""))
@@ -70,7 +74,7 @@ class Queues:
             raise RequestError(FORBIDDEN, f"{name!r} is reserved for the broker itself")
         if name in self._manager.queues:
             raise RequestError(CONFLICT, f"queue {name!r} exists already")
-        definition = _changed(QueueDefinition(name=name), request)
+        definition = changed(QueueDefinition(name=name), request)
         return Response(CREATED, "created", _attributes(self._manager.create_queue(definition, now_us)))
 
     def _read(self, request: Request, now_us: int) -> Response:
@@ -78,12 +82,13 @@ class Queues:
 
     def _update(self, request: Request, now_us: int) -> Response:
         queue = self._queue(request)
-        self._manager.update_queue(_changed(queue.definition, request), now_us)
+        self._manager.update_queue(changed(queue.definition, request), now_us)
         return Response(OK, "OK", _attributes(queue))
 
     def _delete(self, request: Request, now_us: int) -> Response:
         queue = self._queue(request)
-        if_unused, if_empty = request.flag("if-unused"), request.flag("if-empty")
+        if_unused = request.flag("if-unused") or queue.definition.temporary
+        if_empty = request.flag("if-empty")
         self._manager.delete_queue(queue.name, if_unused, if_empty, now_us)
         return Response(NO_CONTENT, "deleted", {})
 
@@ -104,8 +109,8 @@ def _attributes(queue: Queue) -> Attributes:
     return attributes
 
 
-def _changed(definition: QueueDefinition, request: Request) -> QueueDefinition:
+def changed(definition: QueueDefinition, request: Request) -> QueueDefinition:
     """``definition`` with the request's settings put in. Raises `RequestError`, ``DefinitionInvalid``."""
-    changed = replace(definition, **request.settings("queue", _SETTABLE))
-    changed.check()
-    return changed
+    new = replace(definition, **request.settings(definition.kind, _SETTABLE))
+    new.check()
+    return new

@@ -20,6 +20,7 @@ from postroom.manager.errors import (
     QuotaInUse,
     QuotaNotFound,
     RequestInvalid,
+    SubscriptionInUse,
 )
 
 OK: Final = 200
@@ -50,6 +51,7 @@ _STATUS: Final[list[tuple[type[ManagerError], int]]] = [
     (QueueNotFound, NOT_FOUND),
     (QueueExists, CONFLICT),
     (QueueInUse, CONFLICT),
+    (SubscriptionInUse, CONFLICT),
     (QuotaNotFound, NOT_FOUND),
     (QuotaExists, CONFLICT),
     (QuotaInUse, CONFLICT),

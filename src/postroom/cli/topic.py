@@ -1,0 +1,74 @@
+"""`postroom topic`: list, create and delete the topics of a running broker."""
+
+import json
+from typing import Final
+
+import click
+from rich.table import Table
+
+from postroom.cli.talk import connected, json_option, output, setting, settings_option, shown, url_option
+from postroom.server.management import TOPIC_TYPE
+
+LISTED: Final = (
+    ("name", "topic"),
+    ("subscriptions", "subscriptions"),
+    ("consumers", "consumers"),
+    ("messages_received", "published"),
+    ("bytes_received", "bytes"),
+    ("messages_unrouted", "to nobody"),
+)
+"""Attributes that the table shows, and the head of each column."""
+
+
+@click.group()
+def topic() -> None:
+    """Topics of a running broker."""
+
+
+@topic.command("list")
+@click.argument("prefix", default="")
+@click.option("--all", "every", is_flag=True, help="Temporary topics of clients too.")
+@url_option
+@json_option
+def list_topics(prefix: str, every: bool, url: str, as_json: bool) -> None:
+    """List the topics, or those whose name begins with PREFIX."""
+    with connected(url) as connection:
+        found = connection.create_management().query(TOPIC_TYPE)
+    topics = sorted(
+        (each for each in found if str(each["name"]).startswith(prefix) and (every or not each["dynamic"])),
+        key=lambda each: str(each["name"]),
+    )
+    if as_json:
+        for each in topics:
+            click.echo(json.dumps(each, default=str))
+        return
+    table = Table()
+    for _, head in LISTED:
+        table.add_column(head, justify="left" if head == "topic" else "right", overflow="fold")
+    for each in topics:
+        table.add_row(*(shown(each.get(attribute)) for attribute, _ in LISTED))
+    output.print(table)
+
+
+@topic.command("create")
+@click.argument("name")
+@settings_option
+@url_option
+@json_option
+def create_topic(name: str, settings: tuple[str, ...], url: str, as_json: bool) -> None:
+    """Create the topic NAME; its settings are those of the subscriptions that will be made to it."""
+    attributes = dict(setting(text) for text in settings)
+    with connected(url) as connection:
+        created = connection.create_management().create(TOPIC_TYPE, name, attributes)
+    click.echo(json.dumps(created, default=str) if as_json else f"created {name}")
+
+
+@topic.command("delete")
+@click.argument("name")
+@click.option("--if-unused", is_flag=True, help="Only if nobody consumes from its subscriptions.")
+@url_option
+def delete_topic(name: str, if_unused: bool, url: str) -> None:
+    """Delete the topic NAME with its subscriptions and the messages on them."""
+    with connected(url) as connection:
+        connection.create_management().delete(TOPIC_TYPE, name, {"if-unused": if_unused})
+    click.echo(f"deleted {name}")
