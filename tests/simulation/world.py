@@ -20,12 +20,16 @@ from postroom.manager.options import ManagerOptions, QueueDefinition
 from postroom.server.broker import Broker
 from postroom.server.config import Config
 from tests.simulation.actors import Actor, Consumer, Producer, Transactor
-from tests.simulation.disk import PowerLost, SimDisk
+from tests.simulation.disk import SECTOR_BYTES, PowerLost, SimDisk
 from tests.simulation.oracle import Broken, Oracle
 
 START_US = 1_800_000_000_000_000
 DEAD_LETTERS = "dead-letters"
 DRAIN_ROUNDS = 20_000
+AIM = 5
+"""A block of more than one sector, which can be torn, draws so many times as many crashes as a small one."""
+STEPS_TO_CRASH = (0, 0, 1, 3, 8)
+"""How soon after a block was handed to the writer the power fails: at once, or with more gathered behind it."""
 
 
 class SimWriter:
@@ -74,7 +78,9 @@ class World:
         self.time_weight = self.random.choice((0, 1, 1, 4))
         self.cut_weight = min(1, self.random.choice((0, 1, 1, 4)))
         self.maintenance_weight = self.random.choice((0, 1, 5))
-        self.crash_chance = self.random.choice((0.0, 0.02, 0.1))
+        self.crash_chance = self.random.choice((0.0, 0.03, 0.1))
+        self.power_fails_in: int | None = None
+        """Steps until a crash that was planned when a block was handed to the writer."""
         self.boot()
 
     def _swarm_options(self) -> LedgerOptions:
@@ -152,8 +158,16 @@ class World:
         action = self.random.choices([action for _, action in choices], total)[0]
         try:
             action()
+            if self._power_fails_now():
+                self.crash()
         except PowerLost:
             self.crash()
+
+    def _power_fails_now(self) -> bool:
+        if self.power_fails_in is None:
+            return False
+        self.power_fails_in -= 1
+        return self.power_fails_in < 0
 
     def act(self) -> None:
         if self.actors:
@@ -175,17 +189,26 @@ class World:
             self.drop(actor)
 
     def end_turn(self) -> None:
-        in_flight = self.ledger.in_flight
+        in_flight, block_bytes = self.ledger.in_flight, self.ledger.builder.block_bytes()
         self.broker.end_turn(self.now_us)
-        if not in_flight and self.ledger.in_flight and self.random.random() < self.crash_chance:
-            self.crash()
+        if not in_flight and self.ledger.in_flight:
+            self.plan_crash(block_bytes)
 
     def complete(self) -> None:
         if not self.ledger.in_flight:
             return
+        block_bytes = self.ledger.builder.block_bytes()
         self.broker.completed(self.now_us)
-        if self.random.random() < self.crash_chance:
+        if self.ledger.in_flight:
+            self.plan_crash(block_bytes)
+        elif self.random.random() < self.crash_chance:
             self.crash()
+
+    def plan_crash(self, block_bytes: int) -> None:
+        """A block has just been handed to the writer: maybe the power fails before it is durable."""
+        chance = self.crash_chance * (AIM if block_bytes > SECTOR_BYTES else 1)
+        if self.random.random() < chance:
+            self.power_fails_in = self.random.choice(STEPS_TO_CRASH)
 
     def fetch(self) -> None:
         while self.broker.fetches:
@@ -229,7 +252,11 @@ class World:
     def crash(self) -> None:
         """The process and everything unsynced is gone; the next one starts."""
         self.crashes += 1
+        self.power_fails_in = None
         for actor in self.actors:
+            if self.random.random() < 0.5:  # what had left for the client before the end still reaches it
+                actor.collect()
+                actor.carry_to_client(len(actor.to_client))
             actor.gone()
         self.oracle.crashed()
         self.disk = self.disk.crash(self.random)
