@@ -3,18 +3,24 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
 from click.testing import CliRunner
 
 from postroom.cli.ledger import EXIT_DAMAGED, ledger
+from postroom.ledger import Ledger, LedgerOptions
 from postroom.ledger.block import Group
+from postroom.ledger.checkpoint import load_checkpoint, write_checkpoint
 from postroom.ledger.dump import Filter, dump
+from postroom.ledger.files import Listing
 from postroom.ledger.layout import EVENTS_HEADER
 from postroom.ledger.records import RecordType
+from postroom.ledger.segments import folder_of
 from postroom.ledger.stats import stats
 from postroom.ledger.verify import verify
-from tests.ledger.making import E, LedgerMaker, O, S
+from tests.ledger.making import START_US, E, LedgerMaker, O, S
+from tests.ledger.workload import Workload
 
 
 def _whole(folder: Path) -> LedgerMaker:
@@ -177,6 +183,14 @@ def _half_an_id(maker: LedgerMaker) -> None:
     maker.builder.record(RecordType.ROUTING_SET_DEFINED, 0, 0, 0x8000_0001, 0, 0, b"\x01\0\0\0\x02\0")
 
 
+def _no_lease(maker: LedgerMaker) -> None:
+    maker.builder.record(RecordType.LEASE_GRANTED, 0, 0, 1, 0, 0, b'{"name": "reader"}')
+
+
+def _no_checkpoint(maker: LedgerMaker) -> None:
+    maker.builder.record(RecordType.CHECKPOINT_WRITTEN, 1, 0, 0, 0, 0, b"[]")
+
+
 @pytest.mark.parametrize(
     ("write", "what"),
     [
@@ -187,6 +201,8 @@ def _half_an_id(maker: LedgerMaker) -> None:
         (_unknown_type, "position 2: record type 77 is unknown to this version"),
         (_no_json, "record 2: its detail is no JSON"),
         (_half_an_id, "record 2: its detail of 6 bytes is no list of queue ids"),
+        (_no_lease, "record 2: its detail tells of no lease"),
+        (_no_checkpoint, "position 2: its detail tells of no checkpoint"),
     ],
 )
 def test_a_record_that_makes_no_sense_is_named_with_its_position(
@@ -211,6 +227,52 @@ def test_what_is_no_damage_is_a_note(tmp_path: Path) -> None:
     notes = {finding.where: finding.what for finding in result.findings}
     assert "a torn block, never acknowledged" in notes["00000003.journal"]
     assert notes["00000004.events.tmp"].startswith("unfinished")
+
+
+def _small_ledger(folder: Path) -> Ledger:
+    options = LedgerOptions(journal_file_bytes=64 << 10, reserve_bytes=0)
+    return Ledger.open(folder, options, START_US, maintenance="manual")
+
+
+def test_stats_tell_of_leases_without_a_broker(tmp_path: Path) -> None:
+    running = _small_ledger(tmp_path)
+    running.leases.grant("held", "ann", START_US)
+    running.leases.grant("gone", "", START_US)
+    running.leases.grant("short", "bob", START_US, duration_s=1)
+    running.leases.release("gone", START_US)
+    running.tend(START_US + 1_000_000)
+    running.close()
+    again = _small_ledger(tmp_path)  # whose file opens with what is in force
+    again.close()
+    held, short = stats(tmp_path).leases
+    assert [held, short] == again.leases.all()
+    assert (held.owner, held.in_force, short.reason) == ("ann", True, "time")
+    code, out, _ = _run("stats", "--data", str(tmp_path))
+    assert code == 0
+    assert "from position" in out and "bob" in out
+    assert json.loads(_run("stats", "--data", str(tmp_path), "--json")[1])["leases"][1]["reason"] == "time"
+
+
+def test_a_checkpoint_must_be_the_one_that_was_recorded(tmp_path: Path) -> None:
+    running = _small_ledger(tmp_path)
+    work = Workload(running.builder, Random(1))
+    work.define()
+    while not Listing([path.name for path in tmp_path.iterdir()]).checkpoints:
+        work.step()
+        running.flush()
+        running.maintenance_step()
+    work.step()
+    running.tend(START_US)
+    running.close()
+    assert verify(tmp_path).is_whole
+    (position,) = Listing([path.name for path in tmp_path.iterdir()]).checkpoints
+    with folder_of(tmp_path) as disk:
+        state = load_checkpoint(disk, position, None)
+        state.totals["arrived"] += 1
+        write_checkpoint(disk, state, running.ledger_id.bytes)
+    (finding,) = verify(tmp_path).findings
+    assert (finding.where, finding.is_error) == (f"{position:020d}.checkpoint", True)
+    assert "isn't the checkpoint that the ledger recorded" in finding.what
 
 
 def _run(*arguments: str) -> tuple[int, str, str]:

@@ -119,6 +119,5 @@ MUTATIONS: dict[str, Mutation] = {
         "ledger/ledger.py",
         "            self._succeeded = before\n",
         "            self._maintenance.roll(before.file_number, before)\n",
-        1500,
     ),
 }

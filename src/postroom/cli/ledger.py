@@ -101,6 +101,12 @@ def _show_stats(counted: LedgerStats) -> None:
         positions = f"{file.first_position:,}–{file.last_position:,}" if file.epoch else ""
         files.add_row(file.name, f"{file.size_bytes:,}", str(file.epoch or ""), positions)
     console.print(files)
+    if counted.leases:
+        leases = Table("lease", "owner", "from position", "until", "broken", box=None, pad_edge=False)
+        for each in counted.leases:
+            until = iso(each.expires_us)
+            leases.add_row(each.name, each.owner, f"{each.position:,}", until, each.reason)
+        console.print(leases)
     if not counted.is_complete:
         click.echo(f"History begins at position {counted.first_position:,}; what is older is not counted.")
     click.echo(

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from postroom.ledger.expand import ExpandError, RoutingSets
 from postroom.ledger.layout import Array
+from postroom.ledger.leases import Lease, lease_from
 from postroom.ledger.records import RecordType
 
 
@@ -78,6 +79,21 @@ class Definitions:
         return _who(self.details(RecordType.HOLDER_OPENED))
 
     @cached_property
+    def leases(self) -> list[Lease]:
+        """The leases in force or broken at the end of the range, by name."""
+        kinds = self._transitions["type"]
+        chosen = self._transitions[(kinds >= RecordType.LEASE_GRANTED) & (kinds <= RecordType.LEASE_RELEASED)]
+        found: dict[int, Lease] = {}
+        for row in chosen:
+            number, position, at = int(row["holder"]), int(row["position"]), int(row["detail_offset"])
+            if row["type"] == RecordType.LEASE_RELEASED:
+                found.pop(number, None)
+            else:
+                detail = self._names[at : at + int(row["detail_len"])].tobytes()
+                found[number] = _lease(number, detail, position)
+        return sorted(found.values(), key=lambda lease: lease.name)
+
+    @cached_property
     def routing_sets(self) -> RoutingSets:
         """Queue ids by set id."""
         details = self.details(RecordType.ROUTING_SET_DEFINED)
@@ -92,6 +108,13 @@ def _decoded(detail: bytes, position: int) -> dict[str, Any]:
     if not isinstance(decoded, dict):
         raise ExpandError(position, "its detail is no JSON object")
     return decoded
+
+
+def _lease(number: int, detail: bytes, position: int) -> Lease:
+    try:
+        return lease_from(number, _decoded(detail, position), position)
+    except TypeError as error:
+        raise ExpandError(position, f"its detail tells of no lease: {error}") from error
 
 
 def _queue_ids(detail: bytes, position: int) -> Array:

@@ -14,6 +14,7 @@ import numpy as np
 from postroom.ledger.expand import Rows, expand
 from postroom.ledger.files import Listing, bodies_name, checkpoint_name, packed_name
 from postroom.ledger.layout import Array
+from postroom.ledger.leases import Lease
 from postroom.ledger.reader import LedgerReader
 from postroom.ledger.segments import folder_of
 from postroom.model.codes import STATE_COUNT, Outcome, State
@@ -66,6 +67,8 @@ class LedgerStats:
     last_time_us: int
     queues: list[QueueStats] = field(default_factory=list)
     files: list[FileStats] = field(default_factory=list)
+    leases: list[Lease] = field(default_factory=list)
+    """Those in force, and broken ones that were not released."""
 
     @property
     def is_complete(self) -> bool:
@@ -122,12 +125,14 @@ def stats(folder: Path, progress: Progress | None = None) -> LedgerStats:
     sums = _Sums()
     names: dict[int, str] = {}
     times: list[int] = []
+    leases: list[Lease] = []
     records = 0
     in_all = reader.durable_through - reader.first_position + 1
     for segment in reader.segments:
         source = reader.open(segment)
         definitions = source.definitions(segment.last_position)
         names.update(definitions.queue_names)
+        leases = definitions.leases
         for chunk in source.chunks(segment.first_position, segment.last_position):
             for rows in expand(chunk, definitions.routing_sets):
                 sums.add(rows)
@@ -151,6 +156,7 @@ def stats(folder: Path, progress: Progress | None = None) -> LedgerStats:
         max(times, default=0),
         _queues(sums, names),
         _files(folder, reader),
+        leases,
     )
 
 

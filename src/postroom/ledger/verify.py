@@ -6,6 +6,7 @@ the chain of blocks, every CRC, that positions are dense and times never go back
 spelled out, and on demand the CRC of every body.
 """
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -31,9 +32,9 @@ from postroom.ledger.files import (
     journal_name,
     packed_name,
 )
-from postroom.ledger.headers import Seal, crc_matches
+from postroom.ledger.headers import Seal, crc_matches, header_crc_of
 from postroom.ledger.image import ARRIVAL_NAMES, EventsImage, build_image, load_image, name_bytes
-from postroom.ledger.layout import PACKED_HEADER, PACKED_MAGIC, PACKED_ROW_DTYPE, Array
+from postroom.ledger.layout import CHECKPOINT_HEADER, PACKED_HEADER, PACKED_MAGIC, PACKED_ROW_DTYPE, Array
 from postroom.ledger.reader import LedgerReader
 from postroom.ledger.records import ArrivalFlag, RecordType
 from postroom.ledger.scan import (
@@ -138,24 +139,29 @@ def _check_chain(folder: Path, result: Verification) -> dict[int, Seal | None]:
 
 Check = Callable[[], None]
 
+Vouched = dict[int, int]
+"""header_crc of the checkpoint at each position, as the ledger recorded it."""
+
 
 def _checks(
     disk: Disk, listing: Listing, seals: dict[int, Seal | None], bodies: bool, result: Verification
 ) -> list[tuple[str, Check]]:
     """One check a file, in the order of the files."""
     checks: list[tuple[str, Check]] = []
+    vouched: Vouched = {}
     for number in listing.events:
-        checks.append((events_name(number), partial(_check_events, disk, number, result)))
+        checks.append((events_name(number), partial(_check_events, disk, number, vouched, result)))
     for number in listing.journal:
         if number not in seals and seals:
             result.note(
                 journal_name(number), "not in force: it was never begun, or another history replaced it"
             )
             continue
-        check = partial(_check_journal, disk, number, seals.get(number), bodies, result)
+        check = partial(_check_journal, disk, number, seals.get(number), bodies, vouched, result)
         checks.append((journal_name(number), check))
     for position in listing.checkpoints:
-        checks.append((checkpoint_name(position), partial(_check_checkpoint, disk, position, result)))
+        check = partial(_check_checkpoint, disk, position, vouched, result)
+        checks.append((checkpoint_name(position), check))
     if bodies:
         for number in listing.bodies:
             checks.append(
@@ -184,11 +190,13 @@ def _guarded(disk: Disk, name: str, check: Check, result: Verification) -> None:
 # --- records ----------------------------------------------------------------------------------------
 
 
-def _check_events(disk: Disk, number: int, result: Verification) -> None:
-    _check_records(events_name(number), load_image(disk, number, check=True), result)
+def _check_events(disk: Disk, number: int, vouched: Vouched, result: Verification) -> None:
+    _check_records(events_name(number), load_image(disk, number, check=True), vouched, result)
 
 
-def _check_journal(disk: Disk, number: int, seal: Seal | None, bodies: bool, result: Verification) -> None:
+def _check_journal(
+    disk: Disk, number: int, seal: Seal | None, bodies: bool, vouched: Vouched, result: Verification
+) -> None:
     scan, data = walk_journal(disk, number, seal)
     name = journal_name(number)
     if scan.verdict in (TailVerdict.CUT_TORN, TailVerdict.VOID_AFTER_SEAL):
@@ -198,12 +206,12 @@ def _check_journal(disk: Disk, number: int, seal: Seal | None, bodies: bool, res
             else "void, behind the seal"
         )
         result.note(name, f"{void_bytes(data, scan.end)} bytes from byte {scan.end}: {kind}")
-    _check_records(name, build_image(scan, data), result)
+    _check_records(name, build_image(scan, data), vouched, result)
     if bodies:
         _check_body_heaps(name, scan, data, result)
 
 
-def _check_records(name: str, image: EventsImage, result: Verification) -> None:
+def _check_records(name: str, image: EventsImage, vouched: Vouched, result: Verification) -> None:
     """Everything about the records of one file, but their CRCs, which the caller has compared."""
     before = len(result.findings)
     positions = _merged_positions(image)
@@ -220,6 +228,7 @@ def _check_records(name: str, image: EventsImage, result: Verification) -> None:
     _check_times(name, image, result)
     _check_codes(name, image, result)
     _check_definitions(name, image, result)
+    _note_checkpoints(name, image, vouched, result)
     if len(result.findings) == before:
         _check_rows(name, image, result)
 
@@ -282,9 +291,22 @@ def _check_definitions(name: str, image: EventsImage, result: Verification) -> N
             definitions.producer_names,
             definitions.holder_names,
             definitions.routing_sets,
+            definitions.leases,
         )
     except ExpandError as error:
         result.error(name, str(error))
+
+
+def _note_checkpoints(name: str, image: EventsImage, vouched: Vouched, result: Verification) -> None:
+    """What the records say of checkpoints; those are looked at behind all records."""
+    for record in image.own_transitions()[image.own_types == RecordType.CHECKPOINT_WRITTEN]:
+        start = int(record["detail_offset"])
+        detail = bytes(image.names[start : start + int(record["detail_len"])])
+        try:
+            vouched[int(record["serial"])] = int(json.loads(detail)["header_crc"])
+        except (ValueError, KeyError, TypeError):
+            what = f"position {record['position']}: its detail tells of no checkpoint"
+            result.error(name, what)
 
 
 def _check_rows(name: str, image: EventsImage, result: Verification) -> None:
@@ -314,12 +336,16 @@ def _check_ids(name: str, chunk: Chunk, result: Verification) -> None:
             result.error(name, f"position {position}: its {lengths[0][:-4]} lies outside the names heap")
 
 
-def _check_checkpoint(disk: Disk, position: int, result: Verification) -> None:
-    """Header, directory and sections by their CRCs; and that it is of this ledger's past."""
+def _check_checkpoint(disk: Disk, position: int, vouched: Vouched, result: Verification) -> None:
+    """Header, directory and sections by their CRCs; that it is the one that the ledger recorded, if it did;
+    and that it is of this ledger's past."""
     state = load_checkpoint(disk, position, UUID(result.ledger_id).bytes if result.ledger_id else None)
     if result.ledger_id and state.position > result.durable_through:
         what = f"covers position {position}, but the files end at {result.durable_through}"
         result.error(checkpoint_name(position), what)
+    crc = header_crc_of(disk.open(checkpoint_name(position)).read_at(0, CHECKPOINT_HEADER.size_bytes))
+    if vouched.get(position, crc) != crc:
+        result.error(checkpoint_name(position), "it isn't the checkpoint that the ledger recorded as written")
 
 
 # --- bodies -----------------------------------------------------------------------------------------
