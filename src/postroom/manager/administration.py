@@ -110,6 +110,9 @@ def _end_chunk(core: Core, queue: Queue, chunk: Chunk, event: int) -> int:
         rows = rows[dead[chunk.head : chunk.count] == 0]
     for entry in chunk.objects.values():
         ended(core, entry)
+    if queue.units is not None:
+        for serial in rows["serial"].tolist():
+            queue.units.ended(serial)
     if len(rows):
         outcome = _OUTCOMES[event]
         queue.statistics.end_many(outcome, len(rows), int(rows["body_len"].sum(dtype=np.int64)))

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 ZONE_ENTRIES: Final = 256
 ZONE_SHIFT: Final = 8
+_PRIORITY_AT: Final = 32
+_PRIORITY_SHIFT: Final = 32
+"""Where a packed entry has its priority, see `write_packed`."""
 
 
 @final
@@ -51,6 +54,10 @@ class Chunk:
         self.dead_count: i64 = 0
         """Tombstones from `head` on."""
         self.min_expiry_us: i64 = earliest(zones)
+
+    def priority(self) -> i64:
+        """Of all entries here."""
+        return (read_i64_le(self.data, _PRIORITY_AT) >> _PRIORITY_SHIFT) & 0xFF
 
     def left(self) -> i64:
         """Entries still waiting here."""

@@ -77,6 +77,8 @@ def make_child(
         add_unborn(core, child, due_us)
         return
     queue.statistics.arrive(CURRENT, child.body_len)
+    if queue.units is not None:
+        queue.units.come(child)
     add_new(core, queue, child)
     wake(core, queue)
 

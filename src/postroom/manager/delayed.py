@@ -27,7 +27,8 @@ RUN_ENTRIES: Final = 64 << 10
 _ROWS: Final = np.dtype(UNBORN_FIELDS)
 _EXPIRY_AT: Final = 16
 _DUE_AT: Final = 40
-_NEVER: Final = 0x7FFF_FFFF_FFFF_FFFF
+NEVER: Final = 0x7FFF_FFFF_FFFF_FFFF
+"""A moment that doesn't come."""
 
 
 def moment_us(entry: Entry) -> i64:
@@ -37,7 +38,7 @@ def moment_us(entry: Entry) -> i64:
 
 def _moment(due_us: i64, expiry_us: i64) -> i64:
     if due_us == 0:
-        return expiry_us if expiry_us != 0 else _NEVER
+        return expiry_us if expiry_us != 0 else NEVER
     return expiry_us if expiry_us != 0 and expiry_us < due_us else due_us
 
 
@@ -81,7 +82,7 @@ class _Run:
         while self.head < self.count and self.is_dead(self.head):
             self.head += 1
             self.dead_count -= 1
-        self.next_us = self.moment(self.head) if self.head < self.count else _NEVER
+        self.next_us = self.moment(self.head) if self.head < self.count else NEVER
 
     def bury(self, index: i64) -> None:
         dead = self.dead
@@ -140,7 +141,7 @@ class DelayedEntries:
     def _new_tail(self) -> None:
         self._tail = BytesWriter()
         self._tail_count: i64 = 0
-        self._tail_next_us: i64 = _NEVER
+        self._tail_next_us: i64 = NEVER
 
     def __len__(self) -> int:
         return len(self._objects) + int(self.packed)
@@ -201,12 +202,12 @@ class DelayedEntries:
     def next_us(self) -> i64:
         """The first moment of all; 0 if none comes."""
         soonest = self._soonest()
-        return 0 if soonest == _NEVER else soonest
+        return 0 if soonest == NEVER else soonest
 
     def _soonest(self) -> i64:
         while self._heap and self._heap[0][2] not in self._objects:
             heapq.heappop(self._heap)
-        soonest: i64 = self._heap[0][0] if self._heap else _NEVER
+        soonest: i64 = self._heap[0][0] if self._heap else NEVER
         if self._tail_next_us < soonest:
             soonest = self._tail_next_us
         for run in self._runs:
@@ -221,7 +222,7 @@ class DelayedEntries:
             return None
         if self._tail_next_us == soonest:
             self._seal()
-        serial: i64 = self._heap[0][1] if self._heap and self._heap[0][0] == soonest else _NEVER
+        serial: i64 = self._heap[0][1] if self._heap and self._heap[0][0] == soonest else NEVER
         found: _Run | None = None
         for run in self._runs:
             if run.next_us == soonest and run.serial(run.head) < serial:

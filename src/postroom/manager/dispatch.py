@@ -13,6 +13,7 @@ from postroom.manager.expiry import expire_available
 from postroom.manager.fetching import fetch_ahead, fetch_entry
 from postroom.manager.groups import FIRST_IN_GROUP
 from postroom.manager.memory import drop_body
+from postroom.manager.ordering import hold_back, is_full, may_look
 from postroom.manager.placing import ended, refill, take_out
 from postroom.manager.queue import Queue
 from postroom.manager.selecting import next_wanted
@@ -51,8 +52,10 @@ def refresh(core: Core, consumer: Consumer) -> None:
 def dispatch(core: Core, queue: Queue) -> None:
     """Deliver what can be delivered, within the bounds of a turn."""
     queue.stopped = False
-    if queue.ready:
-        if queue.exclusions > 0 or queue.cursors or queue.groups is not None:
+    if queue.units is not None and not may_look(core, queue, queue.units):
+        queue.stopped = True
+    elif queue.ready:
+        if queue.exclusions > 0 or queue.cursors or queue.groups is not None or queue.units is not None:
             _dispatch_choosing(core, queue)
         else:
             _dispatch_in_turn(core, queue)
@@ -156,6 +159,20 @@ def _dispatch_choosing(core: Core, queue: Queue) -> None:
 
 def _next_for(core: Core, queue: Queue, consumer: Consumer) -> Entry | None:
     """The next entry for this consumer, with its body; None: nothing now."""
+    units = queue.units
+    if units is None:
+        return _next_choice(core, queue, consumer)
+    while consumer.matching is None or not is_full(units):
+        entry = _next_choice(core, queue, consumer)
+        if entry is None or not hold_back(core, queue, units, entry):
+            return entry
+        if entry.state == n.AVAILABLE:
+            return None  # so many wait already that it stays where it is
+    return None
+
+
+def _next_choice(core: Core, queue: Queue, consumer: Consumer) -> Entry | None:
+    """The same, whatever its unit of order says."""
     cursor = consumer.matching
     if cursor is not None:
         entry = next_wanted(core, cursor, consumer)

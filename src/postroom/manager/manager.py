@@ -21,6 +21,7 @@ from postroom.manager import (
     dispatch,
     expiry,
     fetching,
+    ordering,
     queues,
     quotas,
     restore,
@@ -44,6 +45,7 @@ from postroom.manager.queue import Queue
 from postroom.manager.quota import Quota, QuotaDefinition
 from postroom.manager.topics import Subscribing
 from postroom.manager.transaction import Transaction
+from postroom.manager.units import Units
 from postroom.manager.upload import Upload, abort, add_chunk
 from postroom.model import numbers as n
 from postroom.model.message import MessageHead
@@ -454,6 +456,8 @@ class QueueManager:
             asking.bodies_read(core, owner, entries, bodies)
         elif isinstance(owner, SelectorCursor):
             selecting.fetched(core, owner, entries, bodies)
+        elif isinstance(owner, Units):
+            ordering.names_read(core, owner, entries, bodies)
         else:
             _take_bodies(core, entries, bodies)
         self._finish()

@@ -92,6 +92,11 @@ class QueueDefinition:
     """Message store: whether confirming by unique id needs the confirm id, too."""
     group_buckets: int = 0
     """Message groups (JMSXGroupID): into so many buckets, each with one consumer at a time; 0 none."""
+    unit_of_order: bool = False
+    """Whether messages that name a unit of order are delivered one after another, in their order. Changes
+    only while the queue is empty."""
+    max_unit_members: int = 1_000_000
+    """Messages that name a unit and have not ended; while there are so many, the queue takes nothing more."""
     auto_created: bool = False
     """Created for a client that attached; removed when idle."""
     temporary: bool = False
@@ -130,6 +135,8 @@ class QueueDefinition:
             raise DefinitionInvalid(
                 f"queue {self.name!r}: group_buckets is {self.group_buckets}, at most {MAX_GROUP_BUCKETS}"
             )
+        if self.unit_of_order and self.kind != KIND_QUEUE:
+            raise DefinitionInvalid(f"{self.name!r} is a {self.kind}: only queues have units of order")
         for other in (self.dead_letter_queue, self.expiry_queue):
             if other:
                 check_name(other)

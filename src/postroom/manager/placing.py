@@ -8,7 +8,7 @@ from postroom.manager.backlog import Chunk
 from postroom.manager.band import Band
 from postroom.manager.core import Core
 from postroom.manager.cursor import came_back, unpacked
-from postroom.manager.delayed import can_be_packed, moment_us
+from postroom.manager.delayed import NEVER, can_be_packed, moment_us
 from postroom.manager.entry import Entry
 from postroom.manager.judging import wanted_at_arrival
 from postroom.manager.memory import admit, forget, must_pack, note_unbodied, stored
@@ -141,6 +141,9 @@ def ended(core: Core, entry: Entry) -> None:
         for consumer in entry.queue.consumers:
             if consumer.id in entry.excluded:
                 consumer.excluded -= 1
+    units = entry.queue.units
+    if units is not None and units.ended(int(entry.serial)):
+        core.woken.append(entry.queue)
     forget(core, entry)
 
 
@@ -165,4 +168,4 @@ def delay(core: Core, entry: Entry) -> None:
         forget(core, entry)
     else:
         queue.delayed.add(entry)
-    core.set_alarm(queue, moment)
+    core.set_alarm(queue, 0 if moment == NEVER else moment)

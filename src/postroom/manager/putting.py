@@ -38,6 +38,11 @@ def refusal(core: Core, queue: Queue, size: i64, durable: bool) -> tuple[str, st
             f"queue {queue.name!r} has no store (persistent = false) and takes no persistent messages: "
             "send it non-persistent, or set allow_persistent_downgrade"
         )
+    if queue.units is not None and queue.units.full():
+        return NO_ROOM, (
+            f"queue {queue.name!r} keeps {queue.units.max_members} messages of units of order in mind "
+            "(max_unit_members): send it when some are done"
+        )
     pool = queue.pool
     if pool is not None and not pool.could_fit(size):
         return NO_ROOM, no_room_text(pool, size)
@@ -290,4 +295,7 @@ def arrival(
     )
     if queue.ids is not None:
         queue.ids.note(serial, head)
+    if queue.units is not None:
+        offset = core.ledger.last_body_offset
+        queue.units.come(Entry(queue, serial, priority, flags, 0, serial, offset, size, body))
     return serial

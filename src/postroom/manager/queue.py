@@ -17,6 +17,7 @@ from postroom.manager.pool import Pool
 from postroom.manager.quota import Quota
 from postroom.manager.statistics import Statistics
 from postroom.manager.topic import Subscription, Topic
+from postroom.manager.units import Units
 
 if TYPE_CHECKING:
     from postroom.manager.holders import QueueStore
@@ -38,6 +39,7 @@ class Queue:
         self.subscription = Subscription(id, definition) if definition.kind == KIND_SUBSCRIPTION else None
         self.group_buckets: i64 = 0
         self.groups: Groups | None = None
+        self.units: Units | None = None
         self.define(definition, max_message_bytes)
 
         # What `quotas.bind` makes of the definition.
@@ -111,6 +113,10 @@ class Queue:
         if definition.group_buckets != self.group_buckets:
             self.group_buckets = definition.group_buckets
             self.groups = Groups(definition.group_buckets) if definition.group_buckets > 0 else None
+        if definition.unit_of_order != (self.units is not None):
+            self.units = Units(definition.max_unit_members) if definition.unit_of_order else None
+        if self.units is not None:
+            self.units.max_members = definition.max_unit_members
 
     def top_band(self) -> Band | None:
         """The highest priority on which something is available."""

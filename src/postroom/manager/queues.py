@@ -83,6 +83,8 @@ def update(core: Core, definition: QueueDefinition) -> Queue:
         raise QueueInUse(
             f"queue {queue.name!r} has {len(queue.consumers)} consumers: its access can't change now"
         )
+    if definition.unit_of_order != queue.definition.unit_of_order and not queue.empty():
+        raise QueueInUse(f"queue {queue.name!r} is not empty: its unit_of_order can't change now")
     if definition != queue.definition:
         core.auto_created += int(definition.auto_created) - int(queue.definition.auto_created)
         queue.define(definition, core.options.max_message_bytes)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from postroom.ledger.records import RecordType
-from postroom.manager import administration, queues, quotas, store
+from postroom.manager import administration, ordering, queues, quotas, store
 from postroom.manager.backlog import ZONE_ENTRIES
 from postroom.manager.core import Core
 from postroom.manager.entry import Entry
@@ -80,6 +80,8 @@ def _begin_again(core: Core, queue: Queue) -> None:
             core.forsaken.append(queue)
         return
     core.set_alarm(queue, queue.delayed.next_us())
+    if queue.units is not None:
+        ordering.restored(queue, queue.units)
     for band in queue.bands:
         if band.backlog.count > 0:
             watch = band.backlog.min_expiry_us()

@@ -1,0 +1,150 @@
+"""Units of order, as WebLogic JMS has them: which messages of a queue are members of which, in their order.
+
+A member names its unit by the message annotation ``x-opt-unit-of-order`` or the application property
+``JMS_BEA_UnitOfOrder``. Order is that of arrival, whatever priority or selector says; unborn and uncommitted
+members count. Only the first member of a unit that has not ended can be delivered: the rest waits for it.
+
+What is kept for a member is its serial, so that it can be packed like any other message.
+"""
+
+import heapq
+from typing import TYPE_CHECKING, Final, final
+
+from mypy_extensions import i64
+
+from postroom.amqp.message_fields import MessageFields
+from postroom.manager.entry import Entry
+from postroom.model import numbers as n
+
+if TYPE_CHECKING:
+    from postroom.manager.backlog import Chunk
+
+ANNOTATION: Final = "x-opt-unit-of-order"
+PROPERTY: Final = "JMS_BEA_UnitOfOrder"
+
+ORDERED_AHEAD: Final = 1024
+"""Members that were met before their turn and are held back; beyond so many, those behind wait, too."""
+
+
+@final
+class Unit:
+    """One unit of order of one queue."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.serials: list[int] = []
+        """Heap of its members; those that have ended are dropped when they come to its top."""
+        self.waiting: dict[int, Entry] = {}
+        """Members that were met before their turn, by serial."""
+
+
+@final
+class Units:
+    """The units of order of one queue."""
+
+    def __init__(self, max_members: i64) -> None:
+        self.max_members: i64 = max_members
+        self._by_name: dict[str, Unit] = {}
+        self._by_serial: dict[int, Unit] = {}
+        self.waiting_count: i64 = 0
+        self.freed: list[Unit] = []
+        """Units whose first member waits and may go now."""
+        self.unread: list[Entry] = []
+        """Copies of entries whose unit is not known before their body has been read."""
+        self.unread_chunks: list[Chunk] = []
+        """The same, packed: of a queue that was there before the start."""
+        self.asked: i64 = 0
+        """Bodies on their way."""
+        self.restored = False
+        """Members that were held back before the start are to be taken over when all units are known."""
+
+    def full(self) -> bool:
+        """Whether no more members can be kept in mind."""
+        return len(self._by_serial) >= self.max_members
+
+    def known(self) -> bool:
+        """Whether the unit of every entry is known."""
+        return self.asked == 0 and not self.unread and not self.unread_chunks and not self.restored
+
+    def join(self, serial: int, sections: bytes) -> None:
+        """The message ``serial`` is a member of the unit that its sections name, if they name one."""
+        name = unit_of(sections)
+        if not name:
+            return
+        unit = self._by_name.get(name)
+        if unit is None:
+            unit = self._by_name[name] = Unit(name)
+        heapq.heappush(unit.serials, serial)
+        self._by_serial[serial] = unit
+
+    def come(self, entry: Entry) -> None:
+        """An entry has come whose body may not be in memory."""
+        if entry.body is not None:
+            self.join(int(entry.serial), entry.body)
+        else:
+            self.ask_for(entry)
+
+    def ask_for(self, entry: Entry) -> None:
+        """The unit of ``entry`` is to be found out from its stored body."""
+        copy = Entry(
+            entry.queue,
+            entry.serial,
+            entry.priority,
+            entry.flags,
+            0,
+            entry.body_serial,
+            entry.body_offset,
+            entry.body_len,
+            None,
+        )
+        copy.state = n.START
+        copy.owner = self
+        self.unread.append(copy)
+
+    def held_back_by(self, serial: int) -> Unit | None:
+        """The unit in which another member comes before ``serial``; None if it may go."""
+        unit = self._by_serial.get(serial)
+        return None if unit is None or self.first_of(unit) == serial else unit
+
+    def first_of(self, unit: Unit) -> int:
+        """The first member that has not ended; −1 if all have."""
+        serials = unit.serials
+        while serials and serials[0] not in self._by_serial:
+            heapq.heappop(serials)
+        return serials[0] if serials else -1
+
+    def hold_back(self, unit: Unit, entry: Entry) -> None:
+        unit.waiting[int(entry.serial)] = entry
+        self.waiting_count += 1
+
+    def take_waiting(self, unit: Unit) -> Entry | None:
+        """The first member, if it waits: it does no longer."""
+        entry = unit.waiting.pop(self.first_of(unit), None)
+        if entry is not None:
+            self.waiting_count -= 1
+        return entry
+
+    def ended(self, serial: int) -> bool:
+        """A message of the queue has ended; whether that lets another go."""
+        unit = self._by_serial.pop(serial, None)
+        if unit is None:
+            return False
+        if unit.waiting.pop(serial, None) is not None:
+            self.waiting_count -= 1
+        first = self.first_of(unit)
+        if first < 0:
+            del self._by_name[unit.name]
+            return False
+        if first in unit.waiting:
+            self.freed.append(unit)
+            return True
+        return False
+
+
+def unit_of(sections: bytes) -> str:
+    """The unit of order that a message names; "" for none."""
+    fields = MessageFields(0, False, 0, sections, None)
+    name = fields.annotation(ANNOTATION)
+    if name is None:
+        name = fields.application_property(PROPERTY)
+    return str(name) if isinstance(name, str) else ""

@@ -1,0 +1,261 @@
+"""Unit of order: the members of a unit are processed one after another, in the order of their arrival."""
+
+from typing import Any
+
+import pytest
+
+from postroom.amqp.messaging import scan_head
+from postroom.amqp.sections import Data, Message
+from postroom.amqp.types import Symbol
+from postroom.manager.errors import DefinitionInvalid, QueueInUse
+from postroom.manager.options import ManagerOptions
+from postroom.manager.queue import Queue
+from postroom.manager.units import ANNOTATION, ORDERED_AHEAD, PROPERTY
+from tests.manager.over_ledger import LedgerWorld
+from tests.manager.selecting import got, put, texts, turn
+from tests.manager.world import TestSink, World
+
+TINY = ManagerOptions(live_head=4, min_live_head=2, body_cache_bytes=60, fetch_entries=3)
+
+
+@pytest.fixture(params=[ManagerOptions(), TINY], ids=["in memory", "packed"])
+def world(request: pytest.FixtureRequest) -> World:
+    return World(request.param)
+
+
+def member(world: Any, queue: Queue, text: str, unit: str = "u", **more: Any) -> None:
+    put(world, queue, text, **{PROPERTY: unit}, **more)
+
+
+def slots(queue: Queue) -> tuple[int, int]:
+    """Messages that are current, and ordered."""
+    shown = queue.statistics.snapshot()
+    return shown["messages_current"], shown["messages_ordered"]
+
+
+def test_one_after_another_whoever_consumes(world: World) -> None:
+    queue = world.queue(unit_of_order=True)
+    first, second = world.consumer(queue, credit=10), world.consumer(queue, credit=10)
+    for number in range(5):
+        member(world, queue, str(number))
+    put(world, queue, "free")
+    seen = turn(world)
+    assert sorted(seen) == ["0", "free"]
+    assert slots(queue) == (0, 4)
+    for number in range(1, 5):
+        for consumer, entry in [(each, entry) for each in (first, second) for entry in world.held(each)]:
+            world.accept(consumer, entry)
+        assert turn(world) == [str(number)]
+    assert slots(queue) == (0, 0)
+    assert sorted(got(world, first) + got(world, second)) == ["0", "1", "2", "3", "4", "free"]
+
+
+def test_the_annotation_names_the_unit_too(world: World) -> None:
+    queue = world.queue(unit_of_order=True)
+    for text in ("1", "2"):
+        annotated = Message(message_annotations={Symbol(ANNOTATION): "u"}, body=Data([text.encode()]))
+        payload = annotated.encode()
+        world.manager.put(world._producer, queue, scan_head(payload), payload, TestSink(), 1, world.now_us)
+    world.consumer(queue, credit=10)
+    assert turn(world) == ["1"]
+
+
+def test_a_redelivery_delay_keeps_the_others_waiting(world: World) -> None:
+    queue = world.queue(unit_of_order=True, redelivery_delay_ms=1000)
+    consumer = world.consumer(queue, credit=10)
+    for number in range(3):
+        member(world, queue, str(number))
+    assert turn(world) == ["0"]
+    world.fail(consumer, world.held(consumer)[0])
+    assert turn(world, 500) == []
+    assert turn(world, 600) == ["0"]
+    world.accept(consumer, world.held(consumer)[0])
+    assert turn(world) == ["1"]
+
+
+def test_what_is_released_comes_first_again(world: World) -> None:
+    queue = world.queue(unit_of_order=True)
+    consumer = world.consumer(queue, credit=10)
+    for number in range(3):
+        member(world, queue, str(number))
+    world.turn()
+    world.release(consumer, world.held(consumer)[0])
+    assert turn(world, 100) == ["0"]
+
+
+def test_uncommitted_receipts_and_sends_hold_the_others_back(world: World) -> None:
+    queue = world.queue(unit_of_order=True)
+    consumer = world.consumer(queue, credit=10)
+    sends = world.manager.begin(world.now_us)
+    member(world, queue, "0", transaction=sends)
+    member(world, queue, "1")
+    assert turn(world) == []
+    world.manager.commit(sends, world.now_us)
+    assert turn(world) == ["0"]
+    receipts = world.manager.begin(world.now_us)
+    world.accept(consumer, world.held(consumer)[0], receipts)
+    assert turn(world) == []
+    world.manager.commit(receipts, world.now_us)
+    assert turn(world) == ["1"]
+
+
+def test_a_send_that_is_rolled_back_lets_the_others_go(world: World) -> None:
+    queue = world.queue(unit_of_order=True)
+    world.consumer(queue, credit=10)
+    sends = world.manager.begin(world.now_us)
+    member(world, queue, "never", transaction=sends)
+    member(world, queue, "1")
+    assert turn(world) == []
+    world.manager.rollback(sends, world.now_us)
+    assert turn(world) == ["1"]
+
+
+def test_an_unborn_member_holds_the_later_ones_back(world: World) -> None:
+    queue = world.queue(unit_of_order=True)
+    consumer = world.consumer(queue, credit=10)
+    member(world, queue, "late", head={"delivery_delay_ms": 1000})
+    member(world, queue, "waits")
+    assert turn(world) == []
+    assert turn(world, 1100) == ["late"]
+    world.accept(consumer, world.held(consumer)[0])
+    assert turn(world) == ["waits"]
+
+
+def test_priority_does_not_change_the_order_of_a_unit(world: World) -> None:
+    queue = world.queue(unit_of_order=True)
+    member(world, queue, "low", head={"priority": 1})
+    member(world, queue, "high", head={"priority": 9})
+    put(world, queue, "free", head={"priority": 5})
+    consumer = world.consumer(queue, credit=10)
+    assert turn(world) == ["free", "low"]
+    for entry in world.held(consumer):
+        world.accept(consumer, entry)
+    assert turn(world) == ["high"]
+
+
+def test_a_member_that_no_selector_wants_stops_its_unit(world: World) -> None:
+    """WebLogic's documented trap: it must be consumed, expire or be deleted first."""
+    queue = world.queue(unit_of_order=True)
+    consumer = world.consumer(queue, selector="color = 'red'", credit=10)
+    for number, color in enumerate(("red", "blue", "red")):
+        member(world, queue, str(number), color=color)
+    assert turn(world) == ["0"]
+    world.accept(consumer, world.held(consumer)[0])
+    assert turn(world) == []
+    plain = world.consumer(queue, credit=1)
+    assert turn(world) == ["1"]
+    world.accept(plain, world.held(plain)[0])
+    assert turn(world) == ["2"] and got(world, consumer) == ["0", "2"]
+
+
+def test_a_held_back_member_expires_in_time(world: World) -> None:
+    queue = world.queue(unit_of_order=True)
+    consumer = world.consumer(queue, credit=10)
+    member(world, queue, "0")
+    member(world, queue, "1", head={"ttl_ms": 100})
+    member(world, queue, "2")
+    assert turn(world) == ["0"]
+    world.turn(2000)
+    assert queue.statistics.snapshot()["messages_expired"] == 1
+    world.accept(consumer, world.held(consumer)[0])
+    assert turn(world) == ["2"]
+
+
+def test_a_dead_letter_lets_the_next_go(world: World) -> None:
+    queue = world.queue(unit_of_order=True, redelivery_limit=0, dead_letter_queue="dead")
+    consumer = world.consumer(queue, credit=10)
+    member(world, queue, "0")
+    member(world, queue, "1")
+    world.turn()
+    world.fail(consumer, world.held(consumer)[0])
+    assert turn(world) == ["1"]
+
+
+def test_moved_members_keep_their_order() -> None:
+    world = World()
+    dead = world.queue("dead", unit_of_order=True)
+    queue = world.queue(dead_letter_queue="dead")
+    for number in range(3):
+        member(world, queue, str(number))
+    world.turn()
+    consumer = world.consumer(queue, credit=10)
+    world.turn()
+    for entry in world.held(consumer):
+        world.manager.reject(consumer, entry, "amqp:not-allowed", "no", world.now_us)
+    reader = world.consumer(dead, credit=10)
+    assert turn(world) == ["0"]
+    world.accept(reader, world.held(reader)[0])
+    assert turn(world) == ["1"]
+
+
+def test_purging_and_deleting_leave_nothing_behind(world: World) -> None:
+    queue = world.queue(unit_of_order=True)
+    consumer = world.consumer(queue, credit=1)
+    for number in range(20):
+        member(world, queue, str(number), unit=f"u{number % 3}")
+    assert turn(world) == ["0"]
+    assert world.manager.purge_queue("q", world.now_us) == 19
+    world.accept(consumer, world.held(consumer)[0])
+    world.turn()
+    assert queue.units is not None and not queue.units._by_serial and not queue.units._by_name
+    member(world, queue, "next", unit="u1")
+    world.credit(consumer, 5)
+    assert turn(world) == ["next"]
+
+
+def test_what_is_held_back_is_bounded() -> None:
+    world = World()
+    queue = world.queue(unit_of_order=True)
+    for number in range(ORDERED_AHEAD + 50):
+        member(world, queue, str(number))
+    put(world, queue, "free")
+    consumer = world.consumer(queue)
+    world.credit(consumer, 10, drain=True)
+    assert turn(world) == ["0"] and world.drained == [consumer]
+    assert slots(queue) == (50, ORDERED_AHEAD)
+
+
+def test_more_members_than_can_be_kept_in_mind_are_refused() -> None:
+    world = World()
+    queue = world.queue(unit_of_order=True, max_unit_members=2)
+    sink = TestSink()
+    for number in range(2):
+        world.put(queue, b"", sink)
+        member(world, queue, str(number))
+    assert queue.statistics.depth == 4
+    world.put(queue, b"x", sink)
+    world.turn()
+    assert "max_unit_members" in sink.rejected[0][2]
+
+
+def test_the_option_changes_only_on_an_empty_queue(world: World) -> None:
+    from dataclasses import replace
+
+    queue = world.queue()
+    world.put(queue)
+    with pytest.raises(QueueInUse, match="unit_of_order"):
+        world.manager.update_queue(replace(queue.definition, unit_of_order=True), world.now_us)
+    with pytest.raises(DefinitionInvalid):
+        replace(queue.definition, name="t", kind="topic", unit_of_order=True).check()
+
+
+@pytest.mark.parametrize("options", [None, TINY])
+def test_order_survives_a_restart(options: ManagerOptions | None) -> None:
+    world = LedgerWorld(options)
+    world.queue(unit_of_order=True)
+    queue = world.manager.queue("q")
+    consumer = world.consumer(queue, credit=2)
+    for number in range(6):
+        member(world, queue, f"{number % 2}:{number}", unit=f"u{number % 2}")
+    assert texts(world.turn()) == ["0:0", "1:1"]
+    world.restart()
+    queue = world.manager.queue("q")
+    consumer = world.consumer(queue, credit=10)
+    seen = texts(world.turn())
+    assert sorted(seen) == ["0:0", "1:1"]
+    for _ in range(2):
+        for entry in world.held(consumer):
+            world.accept(consumer, entry)
+        seen += texts(world.turn())
+    assert sorted(seen, key=lambda text: int(text[2:])) == ["0:0", "1:1", "0:2", "1:3", "0:4", "1:5"]
+    assert [text for text in seen if text[0] == "0"] == ["0:0", "0:2", "0:4"]
