@@ -14,7 +14,7 @@ from typing import Any
 from tools.peers import BrokerFailed
 from tools.peers.broker import ROOT
 
-from bench import loadtool, machine, memory, scale, syncs, tables, traffic
+from bench import loadtool, machine, memory, scale, search, syncs, tables, traffic
 from bench.contenders import CONTENDERS, Contender
 from bench.say import say
 
@@ -22,6 +22,7 @@ SECTIONS = ("rates", "latency", "syncs", "memory", "recovery", "decode")
 OUT = ROOT / "bench/out"
 DOCUMENTED = ROOT / "docs/reference/benchmarks.inc"
 SYNC_RUN_MESSAGES = 50_000
+SEARCH_MESSAGES, SEARCH_ROUNDS = 20_000, 3
 
 
 @dataclass
@@ -85,6 +86,11 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     )
     parser.add_argument(
         "--again", action="store_true", help="measure the chosen sections anew and keep the last run's others"
+    )
+    parser.add_argument(
+        "--search-rabbitmq",
+        action="store_true",
+        help=f"only look for RabbitMQ's best settings, and keep them in {search.FOUND.relative_to(ROOT)}",
     )
     parser.add_argument("--document", action="store_true", help=f"also write {DOCUMENTED.relative_to(ROOT)}")
     return parser.parse_args(arguments)
@@ -185,6 +191,9 @@ def last_run() -> Run:
 def main() -> int:
     """Measures, prints the tables, saves them; exit code 1 when a section failed."""
     options = parse(sys.argv[1:])
+    if options.search_rabbitmq:
+        search.search(options.messages or SEARCH_MESSAGES, options.rounds or SEARCH_ROUNDS)
+        return 0
     sizes = _sizes(options)
     client = {
         **dataclasses.asdict(sizes),

@@ -8,15 +8,8 @@ from pathlib import Path
 
 from tools.peers import Artemis, Broker, Postroom, RabbitMQ
 from tools.peers.postroom import COMPILED, INTERPRETED
-from tools.peers.rabbitmq import QueueArguments
 
-KINDS = ("quorum", "classic")
-RABBIT_TUNED_CONFIG = {"raft.wal_max_batch_size": "32768"}
-"""More of the log is written and synced at once."""
-RABBIT_TUNED_ADVANCED = {"quorum_commands_soft_limit": "256", "credit_flow_default_credit": "{2000, 1000}"}
-"""Channels stop later for queues that have not answered yet."""
-RABBIT_TUNED_CLASSIC: QueueArguments = {"x-queue-version": 2}
-"""The newer store of classic queues."""
+from bench import search
 
 
 @dataclass(frozen=True)
@@ -38,21 +31,16 @@ class Contender:
 
 
 def _rabbit(folder: Path) -> Broker:
-    return RabbitMQ(folder, queues={f"{kind}-beside": {"x-queue-type": kind} for kind in KINDS})
+    return RabbitMQ(folder, queues={f"{kind}-beside": {"x-queue-type": kind} for kind in search.KINDS})
 
 
-def _rabbit_tuned(folder: Path) -> Broker:
-    classic: QueueArguments = {"x-queue-type": "classic", **RABBIT_TUNED_CLASSIC}
-    queues: dict[str, QueueArguments] = {
-        "quorum-beside": {"x-queue-type": "quorum"},
-        "classic": classic,
-        "classic-beside": classic,
-    }
-    return RabbitMQ(folder, config=RABBIT_TUNED_CONFIG, advanced=RABBIT_TUNED_ADVANCED, queues=queues)
-
-
-def _rabbit_rows(suffix: str = "") -> list[Row]:
-    return [Row(f"RabbitMQ {kind}{suffix}", kind, f"{kind}-beside") for kind in KINDS]
+def _rabbit_tuned(kind: str) -> Contender:
+    """With the best settings that `search` has found for this kind of queue."""
+    label = f"RabbitMQ {kind}, best of {search.how_many_tried(kind)}"
+    row = Row(label, kind, f"{kind}-beside")
+    return Contender(
+        f"rabbitmq-{kind}-tuned", lambda folder: search.best_settings(kind).broker(folder), [row]
+    )
 
 
 def _artemis(journal: str) -> Callable[[Path], Broker]:
@@ -66,8 +54,10 @@ CONTENDERS = [
         lambda folder: Postroom(folder, INTERPRETED),
         [Row("Postroom interpreted", "bench", "beside")],
     ),
-    Contender("rabbitmq", _rabbit, _rabbit_rows()),
-    Contender("rabbitmq-tuned", _rabbit_tuned, _rabbit_rows(", tuned")),
+    Contender(
+        "rabbitmq", _rabbit, [Row(f"RabbitMQ {kind}", kind, f"{kind}-beside") for kind in search.KINDS]
+    ),
+    *(_rabbit_tuned(kind) for kind in search.KINDS if search.how_many_tried(kind)),
     Contender("artemis", _artemis("ASYNCIO"), [Row("Artemis ASYNCIO", "bench", "beside")]),
     Contender("artemis-nio", _artemis("NIO"), [Row("Artemis NIO", "bench", "beside")]),
 ]

@@ -20,8 +20,9 @@ QUEUES: dict[str, QueueArguments] = {
 class RabbitMQ(Broker):
     """Debian's RabbitMQ. Queues are declared from definitions at start.
 
-    `config` adds lines to ``rabbitmq.conf`` and `advanced` Erlang terms to the application's environment (the
-    "tuned" runs); `queues` maps names to the x-arguments of further queues.
+    `config` adds lines to ``rabbitmq.conf``, `advanced` Erlang terms to the application's environment, and
+    `erlang_options` options of the virtual machine (the "tuned" runs); `queues` maps names to the
+    x-arguments of further queues.
     """
 
     name = "RabbitMQ"
@@ -32,11 +33,13 @@ class RabbitMQ(Broker):
         config: dict[str, str] | None = None,
         queues: dict[str, QueueArguments] | None = None,
         advanced: dict[str, str] | None = None,
+        erlang_options: str = "",
     ) -> None:
         super().__init__(folder)
         self.config = config or {}
         self.queues = {**QUEUES, **(queues or {})}
         self.advanced = advanced or {}
+        self.erlang_options = erlang_options
         self.home = find_installed("usr/lib/rabbitmq/lib/rabbitmq_server-*")
         self.erlang = find_installed("usr/lib/erlang")
         self.epmd_port, self.distribution_port = free_port(), free_port()
@@ -52,7 +55,8 @@ class RabbitMQ(Broker):
             for key, value in pairs.items()
             if key != "x-queue-type"
         }
-        return {**self.config, **self.advanced, **arguments}
+        machine = {"Erlang": self.erlang_options} if self.erlang_options else {}
+        return {**self.config, **self.advanced, **arguments, **machine}
 
     def command(self) -> list[str]:
         return [str(self.home / "sbin/rabbitmq-server")]
@@ -72,7 +76,7 @@ class RabbitMQ(Broker):
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "enabled_plugins"),
             "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq.conf"),
             "RABBITMQ_CONF_ENV_FILE": "/dev/null",
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": ERLANG_ARGUMENTS,
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": f"{ERLANG_ARGUMENTS} {self.erlang_options}",
             "RABBITMQ_ADVANCED_CONFIG_FILE": str(folder / "advanced.config"),
         }
 
