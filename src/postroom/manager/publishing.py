@@ -1,10 +1,11 @@
 """Publishing: one arrival, and an entry of it for every subscription that wants the message."""
 
-from typing import Final
+from typing import Final, final
 
 from mypy_extensions import i64
 
 from postroom.manager import routing, transactions
+from postroom.manager.band import Band
 from postroom.manager.consumer import Producer
 from postroom.manager.core import Core
 from postroom.manager.entry import ENTRY_OVERHEAD_BYTES, Entry
@@ -215,6 +216,7 @@ def _publish_to(
             _give(core, publication, queue)
 
 
+@final
 class _Publication:
     """What all entries of one publish have in common."""
 
@@ -274,8 +276,8 @@ def _give(core: Core, publication: _Publication, queue: Queue) -> None:
     queue.statistics.arrive(CURRENT, publication.size)
     band = queue.bands[publication.priority]
     backlog = band.backlog
-    stored = publication.flags & _STORED != 0
-    if stored and (not queue.consumers or must_pack(core, band.live_count(), backlog.count)):
+    idle = not queue.consumers and publication.flags & _STORED != 0
+    if idle or _packed(core, queue, band, publication.flags):
         backlog.append(
             publication.serial,
             publication.serial,
@@ -290,3 +292,10 @@ def _give(core: Core, publication: _Publication, queue: Queue) -> None:
         add_new(core, queue, publication.entry(queue))
     if queue.ready or queue.browsers or queue.watched:
         core.woken.append(queue)
+
+
+def _packed(core: Core, queue: Queue, band: Band, flags: i64) -> bool:
+    """Whether a new entry goes to the backlog though somebody consumes."""
+    if flags & _STORED == 0 or queue.cursors:
+        return False
+    return must_pack(core, band.live_count(), band.backlog.count)
