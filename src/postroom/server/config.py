@@ -207,6 +207,11 @@ class QueueConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Where rejected messages and those over the limit go; empty: they are discarded."""
     expiry_queue: str = ""
     """Where expired messages go; empty: nowhere."""
+    group_buckets: NotNegative = 0
+    """Message groups: into so many buckets, each with one consumer at a time; 0 none."""
+    unit_of_order: bool = False
+    """Whether the members of a unit of order are processed one after another."""
+    max_unit_members: Positive = 1_000_000
     confirm_id_required: bool = True
     """Message store: whether confirming by unique id needs the confirm id, too."""
 
