@@ -41,9 +41,10 @@ def disk(tmp_path: Path) -> RealDisk:
 def test_writes_all_parts_and_signals(writer: Writer, disk: RealDisk) -> None:
     file = disk.create("file")
     parts: list[Bytes] = [b"one", b"", bytearray(b"two"), memoryview(b"three")]
+    assert not writer.over()
     writer.submit(file, 0, parts, sync_names=True)
     assert select.select([writer.completion_fd], [], [], 30)[0]
-    assert writer.complete()
+    assert writer.over() and writer.complete() and not writer.over()
     assert not select.select([writer.completion_fd], [], [], 0)[0]
     writer.submit(file, 11, [b"x" * 5_000_000], sync_names=False)
     writer.wait()

@@ -21,7 +21,7 @@ class MemoryLedger:
         self.space_low = False
         self.held = held
         self.behind = False
-        self.written_at_once = False
+        self.written_at_once = self.over = False
         self.maintenance_error: Exception | None = None
         self.completion_fd = os.eventfd(0, os.EFD_NONBLOCK)
         self.blocks: list[SealedParts] = []

@@ -106,7 +106,7 @@ static void *run(void *arg)
         int failed = write_all(w);
         pthread_mutex_lock(&w->mutex);
         w->failed_errno = failed;
-        w->state = DONE;
+        __atomic_store_n(&w->state, DONE, __ATOMIC_RELEASE);
         pthread_cond_broadcast(&w->changed);
         if (write(w->event_fd, &one, sizeof one) < 0)
             w->failed_errno = errno;
@@ -232,6 +232,12 @@ static PyObject *writer_finish(Writer *w, PyObject *args)
     return PyLong_FromLong(w->failed_errno);
 }
 
+/* over() -> whether finish() would tell an outcome now; without a lock, to be asked often */
+static PyObject *writer_over(Writer *w, PyObject *unused)
+{
+    return PyBool_FromLong(__atomic_load_n(&w->state, __ATOMIC_ACQUIRE) == DONE);
+}
+
 static PyObject *writer_close(Writer *w, PyObject *unused)
 {
     stop(w);
@@ -258,6 +264,7 @@ static PyMethodDef methods[] = {
     {"submit", (PyCFunction)writer_submit, METH_VARARGS,
      "submit(fd, offset, parts: list of buffers, names_fd): write, sync, and sync the folder unless names_fd is -1"},
     {"finish", (PyCFunction)writer_finish, METH_VARARGS, "finish(wait) -> errno, 0 when durable; None while it runs"},
+    {"over", (PyCFunction)writer_over, METH_NOARGS, "whether the job in flight has ended"},
     {"close", (PyCFunction)writer_close, METH_NOARGS, "let the job in flight end and stop the thread"},
     {"fileno", (PyCFunction)writer_fileno, METH_NOARGS, "the eventfd"},
     {NULL, NULL, 0, NULL},

@@ -124,6 +124,11 @@ class Ledger:
         return self._job is not None
 
     @property
+    def over(self) -> bool:
+        """Whether the block in flight is durable or has failed: `complete` will tell. To be asked often."""
+        return self._job is not None and (self._written_at_once or self._writer.over())
+
+    @property
     def written_at_once(self) -> bool:
         """Whether `submit` has made its block durable itself: call `complete`, nothing will signal it."""
         return self._written_at_once

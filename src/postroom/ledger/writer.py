@@ -31,6 +31,9 @@ class Writer(Protocol):
     def submit(self, file: DiskFile, offset: int, parts: list[Bytes], sync_names: bool) -> None:
         """Start the job. Only when none is in flight."""
 
+    def over(self) -> bool:
+        """Whether the job is over, well or not; cheap, for asking often."""
+
     def complete(self) -> bool:
         """Whether the job is over; raises LedgerFailed if it failed."""
 
@@ -59,6 +62,9 @@ class NativeWriter:
     def submit(self, file: DiskFile, offset: int, parts: list[Bytes], sync_names: bool) -> None:
         self._native.submit(file.fileno(), offset, parts, self._names_fd if sync_names else -1)
         self._file = file  # keeps it open
+
+    def over(self) -> bool:
+        return self._native.over()
 
     def complete(self) -> bool:
         return self._finish(False)
@@ -92,6 +98,9 @@ class ThreadWriter:
 
     def submit(self, file: DiskFile, offset: int, parts: list[Bytes], sync_names: bool) -> None:
         self._jobs.put((file, offset, parts, sync_names))
+
+    def over(self) -> bool:
+        return bool(self._over.poll(0))
 
     def complete(self) -> bool:
         try:
@@ -135,6 +144,9 @@ class InlineWriter:
 
     def submit(self, file: DiskFile, offset: int, parts: list[Bytes], sync_names: bool) -> None:
         self._job = (file, offset, parts, sync_names)
+
+    def over(self) -> bool:
+        return self._job is not None
 
     def complete(self) -> bool:
         self.wait()

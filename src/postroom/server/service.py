@@ -41,6 +41,10 @@ class ServiceLedger(LedgerFace, Protocol):
     """What the service needs of the ledger beside what the broker needs."""
 
     @property
+    def over(self) -> bool:
+        """The block in flight has become durable or has failed."""
+
+    @property
     def written_at_once(self) -> bool: ...
 
     @property
@@ -175,6 +179,10 @@ class Service:
         if self.failure is not None or self._ledger.behind:
             return False
         return self._broker.unsynced_bytes() < self.limits.unsynced_bytes
+
+    def between_pieces(self) -> None:
+        if self._ledger.over:
+            self._on_completion()
 
     def end_turn(self) -> None:
         self._guarded(self._end_turn)

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import logging
 import signal
+import sys
 import uuid
 from typing import Final
 
@@ -24,6 +25,8 @@ from postroom.server.listeners import Listener
 from postroom.server.logs import log
 from postroom.server.service import Service
 
+SWITCH_INTERVAL_S: Final = 0.0002
+"""So long the ledger's maintenance, or a read, keeps the interpreter while the event loop wants it."""
 COLLECTOR_THRESHOLDS: Final = (50_000, 50, 1000)
 
 
@@ -94,6 +97,7 @@ async def _serve(config: Config) -> Exit:
 async def _run(config: Config, listeners: list[Listener], ledger: Ledger) -> Exit:
     loop = asyncio.get_running_loop()
     ask_for_short_slices()  # the maintenance of the ledger, a thread that runs by now, keeps the usual ones
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     service = Service(config, listeners, ledger, make_broker(config, ledger), loop)
     await service.start()
     _tune_collector()

@@ -31,6 +31,9 @@ class TurnEnd(Protocol):
 
     def end_turn(self) -> None: ...
 
+    def between_pieces(self) -> None:
+        """Within a turn: what has become durable meanwhile need not wait for the turn's end."""
+
     def may_take_in(self) -> bool:
         """False while too many bytes wait for the disk: inboxes are left alone until it has caught up."""
 
@@ -75,5 +78,6 @@ class Turns:
             frames += worker.work(PIECE_BYTES)
             if worker.has_work():
                 ready.append(worker)
+            self._end.between_pieces()
             if frames >= TURN_FRAMES or monotonic_us() >= deadline_us:
                 return
