@@ -144,6 +144,18 @@ def test_bytes_that_are_no_message_are_refused(payload: bytes) -> None:
         decode_message(payload)
 
 
+def test_time_to_deliver_is_an_absolute_annotation() -> None:
+    sent = decode_message(encode_message(Message("a", time_to_deliver_ms=5_000), "orders"))
+    assert sent.timestamp_ms is not None and sent.delivery_time_ms == sent.timestamp_ms + 5_000
+    assert decode_message(encode_message(Message("a", time_to_deliver_ms=0), None)).delivery_time_ms is None
+
+
+@pytest.mark.parametrize("name", ["ttl_ms", "time_to_deliver_ms"])
+def test_negative_times_are_refused(name: str) -> None:
+    with pytest.raises(MessageFormatException, match=f"{name} of a message is -1"):
+        encode_message(Message("a", **{name: -1}), None)
+
+
 def test_redelivered_is_a_count_above_zero() -> None:
     assert not FULL.redelivered
     assert replace(FULL, delivery_count=1).redelivered
