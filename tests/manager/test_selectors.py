@@ -154,6 +154,16 @@ def test_drain_answers_when_nothing_more_matches(world: World) -> None:
     assert turn(world) == [] and world.drained == [consumer, nothing]
 
 
+def test_a_drain_without_credit_is_answered_while_bodies_are_read() -> None:
+    world = World(ManagerOptions(live_head=4, min_live_head=2, body_cache_bytes=0))
+    queue = world.queue()
+    fill(world, queue, 30)
+    consumer = world.consumer(queue, selector="color = 1", credit=1)
+    assert consumer.waits
+    world.credit(consumer, 0, drain=True)
+    assert turn(world) == [] and world.drained == [consumer]
+
+
 def test_a_plain_drain_does_not_wait_for_a_long_search() -> None:
     world = World(ManagerOptions(live_head=10, min_live_head=4, body_cache_bytes=0, fetch_entries=8))
     queue = world.queue()

@@ -209,7 +209,7 @@ def _finish_drains(core: Core, queue: Queue) -> None:
     still: list[Consumer] = []
     for consumer in queue.draining:
         waits = consumer.waits if consumer.matching is not None else queue.fetching or queue.awaited > 0
-        if waits:
+        if waits and consumer.ready:
             still.append(consumer)
             continue
         consumer.credit = 0
