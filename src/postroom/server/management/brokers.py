@@ -37,7 +37,7 @@ class Brokers:
 
     def _attributes(self) -> Attributes:
         broker = self._broker
-        leases = broker.ledger.leases.all()
+        leases, core = broker.ledger.leases.all(), broker.manager.core
         return {
             "name": BROKER_NAME,
             "identity": BROKER_NAME,
@@ -51,6 +51,10 @@ class Brokers:
             "next_position": broker.ledger.builder.next_position,
             "unsynced_bytes": broker.unsynced_bytes(),
             "space_low": broker.ledger.space_low,
+            "blocked_sends": core.blocked_sends,
+            "blocked_bytes": core.blocked_bytes,
+            "quota_messages_used": core.broker_pool.messages,
+            "quota_bytes_used": core.broker_pool.bytes,
             "leases": len(leases),
             "leases_broken": sum(not lease.in_force for lease in leases),
         }
