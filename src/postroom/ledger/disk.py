@@ -109,6 +109,11 @@ class RealFile:
         self._fd = os.open(path, flags | os.O_CLOEXEC, READABLE_PERMISSIONS)
 
     def write_at(self, offset: int, parts: Sequence[Bytes]) -> None:
+        if len(parts) <= MAX_IO_PARTS:
+            written = os.pwritev(self._fd, parts, offset)
+            if written == sum([memoryview(part).nbytes for part in parts]):
+                return
+        # Too many at once, or the system took a part only: all, in as many calls as it needs.
         for start in range(0, len(parts), MAX_IO_PARTS):
             offset = self._write_some(offset, parts[start : start + MAX_IO_PARTS])
 

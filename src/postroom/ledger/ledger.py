@@ -270,14 +270,15 @@ class Ledger:
     def _submit(self, parts: SealedParts | None) -> bool:
         if self._failed:
             raise LedgerFailed("the ledger has failed before; the process must end")
-        before = self._journal.seal()
+        journal = self._journal
         parts = parts if parts is not None else self.builder.take()
         if parts is None:
             return False
-        job = self._job = self._guarded(lambda: self._journal.append(parts))
-        if job.file_number != before.file_number:
+        number_before = journal.identity.file_number
+        job = self._job = self._guarded(lambda: journal.append(parts))
+        if job.file_number != number_before:
             self._learn_file()
-            self._succeeded = before
+            self._succeeded = journal.header.seal
         if self._idle and sum(map(len, job.parts)) <= self._at_once_bytes:
             self._guarded(lambda: do_job(self._disk, job.file, job.offset, job.parts, job.sync_names))
             self._written_at_once = True
