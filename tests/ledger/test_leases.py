@@ -124,6 +124,10 @@ def test_the_number_of_leases_is_bounded_and_the_longest_broken_is_forgotten_fir
         table.leases.grant("r3", "", START_US)
     table.leases.tend(START_US + 10 * SECOND_US, False)
     table.leases.tend(START_US + 11 * SECOND_US, False)
+    table.keep.reaches(5, 5)
+    with pytest.raises(LeaseTooOld):
+        table.leases.grant("r3", "", START_US, 5)
+    assert len(table.leases.all()) == 3, "nobody is forgotten for nothing"
     table.leases.grant("r3", "", START_US + 11 * SECOND_US)
     assert [lease.name for lease in table.leases.all()] == ["r1", "r2", "r3"]
     assert len({lease.id for lease in table.leases.all()}) == 3

@@ -183,13 +183,16 @@ class Leases:
             )
         )
         if old is None:
-            self._make_room(now_us)
+            self._check_room()
         if not self._keep.claim(lease.position, bodies):
             raise LeaseTooOld(
                 f"position {lease.position} is not there any more: {'bodies' if bodies else 'events'} are"
                 f" kept from position {self._keep.last_gone(bodies) + 1} on"
             )
-        return self._write(RecordType.LEASE_GRANTED, lease, now_us)
+        self._write(RecordType.LEASE_GRANTED, lease, now_us)
+        if len(self._by_name) > self._options.max_leases:
+            self._forget(min(self._broken(), key=lambda each: each.broken_us), now_us)
+        return lease
 
     def renew(
         self,
@@ -288,14 +291,13 @@ class Leases:
                 raise LeaseInvalid(f"{name} is {value}, must be 1 to {most}")
         return replace(lease, expires_us=lease.granted_us + lease.duration_s * _SECOND_US)
 
-    def _make_room(self, now_us: int) -> None:
-        """Forget the lease that was broken first, where the table is full."""
-        if len(self._by_name) < self._options.max_leases:
-            return
-        broken = [lease for lease in self._by_name.values() if not lease.in_force]
-        if not broken:
+    def _check_room(self) -> None:
+        """One more may be granted if a broken one can be forgotten for it."""
+        if len(self._by_name) >= self._options.max_leases and not self._broken():
             raise LeaseLimit(f"there are {len(self._by_name)} leases, as many as max_leases allows")
-        self._forget(min(broken, key=lambda lease: lease.broken_us), now_us)
+
+    def _broken(self) -> list[Lease]:
+        return [lease for lease in self._by_name.values() if not lease.in_force]
 
     def _free_id(self) -> int:
         return 1 + max((lease.id for lease in self._by_name.values()), default=0)
