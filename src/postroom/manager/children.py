@@ -8,7 +8,7 @@ from postroom.manager.entry import Entry
 from postroom.manager.memory import stored
 from postroom.manager.overrides import birth_us
 from postroom.manager.overrides import expiry_us as override_expiry_us
-from postroom.manager.placing import add_new, add_unborn
+from postroom.manager.placing import add_delayed, add_new
 from postroom.manager.queue import Queue
 from postroom.manager.statistics import CURRENT
 from postroom.model import numbers as n
@@ -32,13 +32,14 @@ def make_child(
             priority = overrides.priority
         expiry_us = override_expiry_us(core, overrides)
         due_us = birth_us(core, overrides)
+    causes: i64 = n.UNBORN if due_us != 0 else n.PAUSED if queue.insertion_paused else 0
     serial = core.ledger.arrival(
         queue.id,
-        n.AVAILABLE if due_us == 0 else n.DELAYED,
+        n.AVAILABLE if causes == 0 else n.DELAYED,
         event,
         0,
         0,
-        n.UNBORN if due_us != 0 else 0,
+        causes,
         priority,
         flags,
         0,
@@ -73,8 +74,8 @@ def make_child(
         None if stored(parent) else parent.body,
     )
     child.annotations = annotations
-    if due_us != 0:
-        add_unborn(core, child, due_us)
+    if causes != 0:
+        add_delayed(core, child, causes, due_us)
         return
     queue.statistics.arrive(CURRENT, child.body_len)
     if queue.units is not None:

@@ -132,6 +132,8 @@ class DelayedEntries:
         self._heap: list[tuple[int, int, Entry]] = []
         """(moment, serial, entry); who leaves early is skipped when his moment comes."""
         self._objects: set[Entry] = set()
+        self._parked: dict[Entry, None] = {}
+        """Those of the objects that wait for insertion to be resumed, in the order in which they came."""
         self._runs: list[_Run] = []
         self._scratch = PackedEntry()
         self.packed: i64 = 0
@@ -151,8 +153,16 @@ class DelayedEntries:
 
     def add(self, entry: Entry) -> None:
         """``entry`` waits for its moment, as the object that it is."""
-        heapq.heappush(self._heap, (moment_us(entry), entry.serial, entry))
+        moment = moment_us(entry)
+        if moment != NEVER:
+            heapq.heappush(self._heap, (moment, entry.serial, entry))
         self._objects.add(entry)
+        if entry.causes & n.PAUSED != 0:
+            self._parked[entry] = None
+
+    def next_parked(self) -> Entry | None:
+        """The first of those that wait for insertion to be resumed."""
+        return next(iter(self._parked), None)
 
     def pack(self, entry: Entry) -> None:
         """``entry``, of which `can_be_packed` holds, waits for its moment; the object is not kept."""
@@ -188,6 +198,7 @@ class DelayedEntries:
         """It waits no longer (deleted, moved, purged)."""
         if entry in self._objects:
             self._objects.discard(entry)
+            self._parked.pop(entry, None)
             return
         if self._tail_count > 0:
             self._seal()
@@ -232,6 +243,7 @@ class DelayedEntries:
             return self._take(found)
         entry = heapq.heappop(self._heap)[2]
         self._objects.discard(entry)
+        self._parked.pop(entry, None)
         return entry
 
     def _take(self, run: _Run) -> Entry:

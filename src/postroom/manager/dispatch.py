@@ -52,6 +52,18 @@ def refresh(core: Core, consumer: Consumer) -> None:
 def dispatch(core: Core, queue: Queue) -> None:
     """Deliver what can be delivered, within the bounds of a turn."""
     queue.stopped = False
+    if not queue.consumption_paused:
+        _give_out(core, queue)
+    if queue.browsers:
+        for browser in queue.browsers:
+            browse(core, browser)
+    if queue.watched:
+        core.tell_watchers(queue)
+    _finish_drains(core, queue)
+
+
+def _give_out(core: Core, queue: Queue) -> None:
+    """Entries to those who take them."""
     if queue.units is not None and not may_look(core, queue, queue.units):
         queue.stopped = True
     elif queue.ready:
@@ -59,12 +71,6 @@ def dispatch(core: Core, queue: Queue) -> None:
             _dispatch_choosing(core, queue)
         else:
             _dispatch_in_turn(core, queue)
-    if queue.browsers:
-        for browser in queue.browsers:
-            browse(core, browser)
-    if queue.watched:
-        core.tell_watchers(queue)
-    _finish_drains(core, queue)
 
 
 def _dispatch_in_turn(core: Core, queue: Queue) -> None:

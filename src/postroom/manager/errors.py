@@ -53,6 +53,18 @@ class QuotaInUse(ManagerError):
     condition = "amqp:precondition-failed"
 
 
+class SwitchUnknown(ManagerError):
+    """There is nothing of that name to pause."""
+
+    condition = "amqp:invalid-field"
+
+
+class DestinationPaused(ManagerError):
+    """It takes no messages: production or insertion is paused."""
+
+    condition = "amqp:illegal-state"
+
+
 class NameNotAllowed(ManagerError):
     """Empty, too long, reserved, or with characters that a name may not have."""
 

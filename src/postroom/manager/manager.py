@@ -22,6 +22,7 @@ from postroom.manager import (
     expiry,
     fetching,
     ordering,
+    pausing,
     queues,
     quotas,
     restore,
@@ -122,6 +123,19 @@ class QueueManager:
         ended = administration.purge(self.core, queues.find(self.core, name))
         self._finish()
         return ended
+
+    def pause(self, queue: Queue, switch: str, now_us: i64) -> None:
+        """Pause "production", "insertion" or "consumption" (see `switches`) of a queue, or of a topic and all
+        its subscriptions. Raises SwitchUnknown."""
+        self.core.begin(now_us)
+        pausing.pause(self.core, queue, switch)
+        self._finish()
+
+    def resume(self, queue: Queue, switch: str, now_us: i64) -> None:
+        """Lift what `pause` did. Raises SwitchUnknown."""
+        self.core.begin(now_us)
+        pausing.resume(self.core, queue, switch)
+        self._finish()
 
     # -- quotas
 
@@ -485,6 +499,7 @@ class QueueManager:
             if not queue.deleted:
                 consumers.on_time(core, queue)
                 returning.end_delays(core, queue)
+                pausing.release(core, queue)
                 expiry.scan(core, queue)
                 store.on_time(core, queue)
                 administration.remove_if_idle(core, queue)

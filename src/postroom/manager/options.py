@@ -90,6 +90,10 @@ class QueueDefinition:
     """Where expired entries are redirected; "" ends them as expired."""
     confirm_id_required: bool = True
     """Message store: whether confirming by unique id needs the confirm id, too."""
+    production_paused_at_startup: str = "default"
+    """"true", "false", or "default": as auto-created queues, else as the queue manager's option says."""
+    insertion_paused_at_startup: str = "default"
+    consumption_paused_at_startup: str = "default"
     group_buckets: int = 0
     """Message groups (JMSXGroupID): into so many buckets, each with one consumer at a time; 0 none."""
     unit_of_order: bool = False
@@ -137,6 +141,13 @@ class QueueDefinition:
             )
         if self.unit_of_order and self.kind != KIND_QUEUE:
             raise DefinitionInvalid(f"{self.name!r} is a {self.kind}: only queues have units of order")
+        for switch in ("production", "insertion", "consumption"):
+            key = f"{switch}_paused_at_startup"
+            said = getattr(self, key)
+            if said not in ("default", "true", "false"):
+                raise DefinitionInvalid(
+                    f"queue {self.name!r}: {key} is {said!r}, must be default, true or false", key
+                )
         for other in (self.dead_letter_queue, self.expiry_queue):
             if other:
                 check_name(other)
@@ -269,6 +280,11 @@ class ManagerOptions:
     max_judgements_per_turn: int = 4096
     """Evaluations of selectors; what they are to find beyond that is found in the next turn."""
     max_expired_per_turn: int = 1024
+    """Entries ended, born or released by the clock, too."""
+    production_paused_at_startup: bool = False
+    """Of queues and topics that leave it at "default"; likewise the next two."""
+    insertion_paused_at_startup: bool = False
+    consumption_paused_at_startup: bool = False
     expiry_scan_ms: int = 500
     """Expired entries that nobody meets are noticed within this time."""
     release_backoff_after: int = 2

@@ -13,7 +13,7 @@ from postroom.manager.entry import Entry
 from postroom.manager.judging import wanted_at_arrival
 from postroom.manager.memory import admit, forget, must_pack, note_unbodied, stored
 from postroom.manager.queue import Queue
-from postroom.manager.statistics import UNBORN
+from postroom.manager.statistics import slot_of
 from postroom.model import numbers as n
 
 REFILL_BELOW: Final = 256
@@ -147,14 +147,14 @@ def ended(core: Core, entry: Entry) -> None:
     forget(core, entry)
 
 
-def add_unborn(core: Core, entry: Entry, due_us: i64) -> None:
-    """A new entry, just written to the ledger as DELAYED, waits for its birth."""
+def add_delayed(core: Core, entry: Entry, causes: i64, due_us: i64) -> None:
+    """A new entry, just written to the ledger as DELAYED, waits for its birth, or for a pause to end (0)."""
     entry.state = n.DELAYED
-    entry.causes = n.UNBORN
+    entry.causes = causes
     entry.due_us = due_us
     entry.held_since = entry.serial
     entry.place = 0
-    entry.queue.statistics.arrive(UNBORN, entry.body_len)
+    entry.queue.statistics.arrive(slot_of(n.DELAYED, 0, causes), entry.body_len)
     admit(core, entry)
     delay(core, entry)
 

@@ -10,7 +10,7 @@ from postroom.manager.consumer import Producer
 from postroom.manager.core import Core
 from postroom.manager.entry import ENTRY_OVERHEAD_BYTES, Entry
 from postroom.manager.memory import must_pack
-from postroom.manager.placing import add_new, add_unborn, watch_expiry
+from postroom.manager.placing import add_delayed, add_new, watch_expiry
 from postroom.manager.pool import Pool
 from postroom.manager.putting import NO_ROOM, arrival, due_of, expiry_of, flags_of, refusal, upload_size
 from postroom.manager.queue import Queue
@@ -211,7 +211,7 @@ def _publish_to(
             entry = publication.entry(queue)
             transactions.hold_put(core, transaction, entry)
         elif due_us != 0:
-            add_unborn(core, publication.entry(queue), due_us)
+            add_delayed(core, publication.entry(queue), n.UNBORN, due_us)
         else:
             _give(core, publication, queue)
 

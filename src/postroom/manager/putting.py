@@ -10,7 +10,7 @@ from postroom.manager.core import Core
 from postroom.manager.entry import ENTRY_OVERHEAD_BYTES, Entry
 from postroom.manager.expiry import expire_available, expired
 from postroom.manager.memory import must_pack
-from postroom.manager.placing import add_new, add_unborn, watch_expiry
+from postroom.manager.placing import add_delayed, add_new, watch_expiry
 from postroom.manager.pool import Pool
 from postroom.manager.queue import Queue
 from postroom.manager.statistics import CURRENT
@@ -21,6 +21,7 @@ from postroom.model.message import MessageHead
 TOO_LARGE: Final = "amqp:link:message-size-exceeded"
 NO_ROOM: Final = "amqp:resource-limit-exceeded"
 NOT_ALLOWED: Final = "amqp:not-allowed"
+CLOSED: Final = "amqp:illegal-state"
 
 
 def refusal(core: Core, queue: Queue, size: i64, durable: bool) -> tuple[str, str] | None:
@@ -28,6 +29,9 @@ def refusal(core: Core, queue: Queue, size: i64, durable: bool) -> tuple[str, st
 
     None if it can, now or when there is room.
     """
+    if queue.closed_to_puts:
+        switch = "production" if queue.production_paused else "insertion"
+        return CLOSED, f"{queue.definition.kind} {queue.name!r} takes no messages: {switch} is paused"
     if size > queue.max_message_bytes:
         return TOO_LARGE, (
             f"message of {size} bytes is larger than the {queue.max_message_bytes} bytes "
@@ -174,7 +178,7 @@ def _store_unborn(
 ) -> None:
     """Put a message that is to be delivered later."""
     entry = new_entry(core, producer, queue, head, body, upload, n.DELAYED, n.EVENT_PUT, 0, 0, None, due_us)
-    add_unborn(core, entry, due_us)
+    add_delayed(core, entry, n.UNBORN, due_us)
 
 
 def new_entry(

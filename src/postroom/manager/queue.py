@@ -83,6 +83,12 @@ class Queue:
         self.pending = False
         """In the list of queues that a bounded turn left work on."""
 
+        self.production_paused = False
+        self.insertion_paused = False
+        self.consumption_paused = False
+        self.closed_to_puts = False
+        """Production or insertion is paused."""
+
         self.ids: IdIndex | None = None
         """Who has an id; None while nobody asks."""
         self.store: QueueStore | None = None

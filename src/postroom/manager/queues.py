@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from postroom.ledger.records import RecordType
-from postroom.manager import quotas, routing
+from postroom.manager import quotas, routing, switches
 from postroom.manager.core import Core
 from postroom.manager.errors import LimitExceeded, NameNotAllowed, QueueExists, QueueInUse, QueueNotFound
 from postroom.manager.options import KIND_TOPIC, RESERVED_PREFIX, QueueDefinition
@@ -109,6 +109,7 @@ def register(core: Core, id: int, definition: QueueDefinition) -> Queue:
         core.topics[definition.name] = queue
     core.queues_by_id[id] = queue
     quotas.bind(core, queue)
+    switches.at_startup(core, queue)
     if queue.subscription is not None:
         routing.enrol(core, queue)
     if id >= core.next_queue_id:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from postroom.ledger.records import RecordType
-from postroom.manager import administration, ordering, queues, quotas, store
+from postroom.manager import administration, ordering, pausing, queues, quotas, store
 from postroom.manager.backlog import ZONE_ENTRIES
 from postroom.manager.core import Core
 from postroom.manager.entry import Entry
@@ -80,6 +80,7 @@ def _begin_again(core: Core, queue: Queue) -> None:
             core.forsaken.append(queue)
         return
     core.set_alarm(queue, queue.delayed.next_us())
+    pausing.release(core, queue)
     if queue.units is not None:
         ordering.restored(queue, queue.units)
     for band in queue.bands:
@@ -163,7 +164,7 @@ def _take_back_one(core: Core, queue: Queue, row: "EntryRow", holders: dict[int,
             if not store.restore_held(core, entry, holders):
                 queue.held.add(entry)
             return
-        step(core, entry, n.EVENT_RESTART, 0, 0, None, 0)
+        step(core, entry, n.EVENT_RESTART, 0, 0, None, n.PAUSED if queue.insertion_paused else 0)
         if row.noted == n.EVENT_DELETE and entry.state == n.AVAILABLE:
             step(core, entry, n.EVENT_DELETE, 0, 0, None, 0)
     if entry.state == n.DELETED:

@@ -15,13 +15,16 @@ def come_back(core: Core, entry: Entry, event: int, delayed: bool) -> None:
     """The holder gives ``entry`` back by ``event``.
 
     ``delayed``: the queue's redelivery delay applies. Without it the redelivery limit is judged at once, else
-    when the delay ends.
+    when the delay ends; while insertion is paused, when it is resumed.
     """
     queue = entry.queue
     causes = 0
     if delayed and queue.redelivery_delay_us > 0:
         causes = n.REDELIVERY_DELAY
         entry.due_us = core.now_us + queue.redelivery_delay_us
+    elif queue.insertion_paused:
+        causes = n.PAUSED
+        entry.due_us = 0
     step(core, entry, event, 0, 0, None, causes)
     settle_down(core, entry)
 
@@ -46,12 +49,13 @@ def end_delays(core: Core, queue: Queue) -> None:
         entry = queue.delayed.pop(core.now_us)
         if entry is None:
             break
-        _end_delay(core, queue, entry)
+        end_delay(core, queue, entry)
         left -= 1
     core.set_alarm(queue, queue.delayed.next_us())
 
 
-def _end_delay(core: Core, queue: Queue, entry: Entry) -> None:
+def end_delay(core: Core, queue: Queue, entry: Entry) -> None:
+    """What an entry waited for is over; it has left the delayed ones."""
     if entry.due_us > core.now_us:
         expire(core, entry)  # before its delay was over: nobody has seen it, and nobody will
         return
@@ -61,11 +65,16 @@ def _end_delay(core: Core, queue: Queue, entry: Entry) -> None:
     if expired(core, entry):
         expire(core, entry)
         return
+    if not entry.counted:
+        admit(core, entry)
+    if queue.insertion_paused:
+        entry.due_us = 0
+        step(core, entry, n.EVENT_DUE, 0, 0, None, n.PAUSED)
+        delay(core, entry)
+        return
     position = step(core, entry, n.EVENT_DUE, 0, 0, None, 0)
     if entry.place == 0:
         entry.place = position
-        if not entry.counted:
-            admit(core, entry)
         add_committed(core, queue, entry)
     else:
         add_again(core, queue, entry)

@@ -96,6 +96,9 @@ def confirm_put(core: Core, entry: Entry) -> None:
     born."""
     _let_go(core, entry)
     causes = entry.causes if entry.due_us > core.now_us else 0
+    if causes == 0 and entry.queue.insertion_paused:
+        causes = n.PAUSED
+        entry.due_us = 0
     position = step(core, entry, n.EVENT_CONFIRM, 0, 0, None, causes)
     if entry.state == n.DELAYED:
         delay(core, entry)

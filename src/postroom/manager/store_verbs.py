@@ -15,6 +15,7 @@ from postroom.manager.core import Core
 from postroom.manager.effects import Asker
 from postroom.manager.entry import Entry
 from postroom.manager.errors import (
+    DestinationPaused,
     DuplicateMessage,
     LimitExceeded,
     MessageTooLarge,
@@ -33,7 +34,7 @@ from postroom.manager.holders import (
     store_of,
 )
 from postroom.manager.memory import admit
-from postroom.manager.putting import TOO_LARGE, due_of, lacking, new_entry, no_room_text, refusal
+from postroom.manager.putting import CLOSED, TOO_LARGE, due_of, lacking, new_entry, no_room_text, refusal
 from postroom.manager.putting import store as put_available
 from postroom.manager.queue import Queue
 from postroom.manager.statistics import UNCOMMITTED_PUT
@@ -197,6 +198,8 @@ class Put(StoreVerb):
         if refused is not None:
             if refused[0] == TOO_LARGE:
                 raise MessageTooLarge(refused[1])
+            if refused[0] == CLOSED:
+                raise DestinationPaused(refused[1])
             raise LimitExceeded(refused[1])
         pool = lacking(core, self.queue, size)
         if pool is not None:
@@ -328,7 +331,7 @@ class Get(StoreVerb):
         self.check_queue()
         if self.filter.lock_id != 0:
             return self._get_locked(core)
-        found = matching(core, self, self.filter, 1)
+        found = [] if self.queue.consumption_paused else matching(core, self, self.filter, 1)
         if not found:
             raise no_match(self.queue, "that matches")
         spot = found[0]

@@ -204,22 +204,29 @@ def _record(core: Core, transaction: Transaction, event: i64, groups: list[Group
 
 
 def _groups_of_puts(core: Core, puts: list[Entry]) -> list[Group]:
-    """Available from now on, or still to be born."""
+    """Available from now on, still to be born, or held back by a pause."""
+    by_causes: dict[int, list[Entry]] = {0: [], n.UNBORN: [], n.PAUSED: []}
     for entry in puts:
         if entry.causes != 0 and entry.due_us <= core.now_us:
             entry.causes = 0
-    born = [entry for entry in puts if entry.causes == 0]
-    unborn = [entry for entry in puts if entry.causes != 0]
-    groups = _groups(born, n.PUT_UNCONFIRMED, n.AVAILABLE, 0)
-    return groups + _groups(unborn, n.PUT_UNCONFIRMED, n.DELAYED, 0)
+        if entry.causes == 0 and entry.queue.insertion_paused:
+            entry.causes = n.PAUSED
+            entry.due_us = 0
+        by_causes[int(entry.causes)].append(entry)
+    groups: list[Group] = []
+    for causes, entries in by_causes.items():
+        to_state = n.DELAYED if causes else n.AVAILABLE
+        groups += _groups(entries, n.PUT_UNCONFIRMED, to_state, 0, causes)
+    return groups
 
 
-def _groups(entries: list[Entry], from_state: int, to_state: int, outcome: int) -> list[Group]:
+def _groups(
+    entries: list[Entry], from_state: int, to_state: int, outcome: int, causes: int = 0
+) -> list[Group]:
     """One group for each queue, queues and serials in order."""
     by_queue: dict[int, list[int]] = {}
     for entry in entries:
         by_queue.setdefault(int(entry.queue.id), []).append(int(entry.serial))
-    causes = n.UNBORN if to_state == n.DELAYED else 0
     return [
         Group(queue, from_state, to_state, outcome, causes, 0, 0, runs(by_queue[queue]))
         for queue in sorted(by_queue)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from postroom.manager.options import IDENTITY_FIELDS, QueueDefinition
 from postroom.manager.queue import Queue
 from postroom.manager.statistics import Statistics
+from postroom.manager.switches import SWITCH_ATTRIBUTES, switches_of
 from postroom.server.config import is_reserved
 from postroom.server.dynamic import DYNAMIC_PREFIX
 from postroom.server.management.noun import Operation
@@ -23,6 +24,7 @@ from postroom.server.management.request import (
     RequestError,
     Response,
 )
+from postroom.server.management.switches import switch_operations
 
 if TYPE_CHECKING:
     from postroom.server.broker import Broker
@@ -49,11 +51,12 @@ class Queues:
             "UPDATE": self._update,
             "DELETE": self._delete,
             "PURGE": self._purge,
+            **switch_operations(broker.manager, self._queue),
         }
 
     def attribute_names(self) -> list[str]:
         definition = [each.name for each in fields(QueueDefinition)]
-        return ["identity", "type", *definition, "dynamic", *Statistics().snapshot()]
+        return ["identity", "type", *definition, "dynamic", *SWITCH_ATTRIBUTES, *Statistics().snapshot()]
 
     def count(self) -> int:
         return sum(1 for _ in self._all())
@@ -105,6 +108,7 @@ def _attributes(queue: Queue) -> Attributes:
     attributes: Attributes = {"identity": queue.name, "type": QUEUE_TYPE}
     attributes.update(queue.definition.to_record())
     attributes["dynamic"] = queue.name.startswith(DYNAMIC_PREFIX)
+    attributes.update(switches_of(queue))
     attributes.update(queue.statistics.snapshot())
     return attributes
 

@@ -7,6 +7,7 @@ from postroom.amqp import errors
 from postroom.manager.errors import (
     AccessRefused,
     DefinitionInvalid,
+    DestinationPaused,
     DuplicateMessage,
     LimitExceeded,
     ManagerError,
@@ -21,6 +22,7 @@ from postroom.manager.errors import (
     QuotaNotFound,
     RequestInvalid,
     SubscriptionInUse,
+    SwitchUnknown,
 )
 
 OK: Final = 200
@@ -57,6 +59,8 @@ _STATUS: Final[list[tuple[type[ManagerError], int]]] = [
     (QuotaInUse, CONFLICT),
     (AccessRefused, CONFLICT),
     (NameNotAllowed, BAD_REQUEST),
+    (SwitchUnknown, BAD_REQUEST),
+    (DestinationPaused, CONFLICT),
     (DefinitionInvalid, BAD_REQUEST),
     (LimitExceeded, LIMIT),
     (MessageTooLarge, LIMIT),

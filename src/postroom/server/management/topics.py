@@ -9,6 +9,7 @@ from postroom.manager.errors import QueueNotFound
 from postroom.manager.options import IDENTITY_FIELDS, KIND_TOPIC, QueueDefinition
 from postroom.manager.queue import Queue
 from postroom.manager.statistics import Statistics
+from postroom.manager.switches import SWITCH_ATTRIBUTES, switches_of
 from postroom.server.config import is_reserved
 from postroom.server.dynamic import DYNAMIC_PREFIX
 from postroom.server.management.noun import Operation
@@ -24,6 +25,7 @@ from postroom.server.management.request import (
     RequestError,
     Response,
 )
+from postroom.server.management.switches import switch_operations
 
 if TYPE_CHECKING:
     from postroom.server.broker import Broker
@@ -48,11 +50,12 @@ class Topics:
             "READ": self._read,
             "UPDATE": self._update,
             "DELETE": self._delete,
+            **switch_operations(broker.manager, self._node),
         }
 
     def attribute_names(self) -> list[str]:
         counted = (*_COUNTERS, "messages_unrouted", "subscriptions", "consumers")
-        return ["identity", "type", *_TOPIC_FIELDS, "dynamic", *counted]
+        return ["identity", "type", *_TOPIC_FIELDS, "dynamic", *SWITCH_ATTRIBUTES, *counted]
 
     def count(self) -> int:
         return len(self._manager.topics)
@@ -96,6 +99,7 @@ class Topics:
         attributes: Attributes = {"identity": node.name, "type": TOPIC_TYPE}
         attributes |= {name: record[name] for name in _TOPIC_FIELDS}
         attributes["dynamic"] = node.name.startswith(DYNAMIC_PREFIX)
+        attributes |= switches_of(node)
         attributes |= {name: counters[name] for name in _COUNTERS}
         attributes["messages_unrouted"] = int(topic.unrouted)
         attributes["subscriptions"] = len(subscribed)
@@ -115,11 +119,12 @@ class Subscriptions:
             "UPDATE": self._update,
             "DELETE": self._delete,
             "PURGE": self._purge,
+            **switch_operations(broker.manager, self._subscription),
         }
 
     def attribute_names(self) -> list[str]:
         definition = [each.name for each in fields(QueueDefinition)]
-        return ["identity", "type", *definition, "durable", *Statistics().snapshot()]
+        return ["identity", "type", *definition, "durable", *SWITCH_ATTRIBUTES, *Statistics().snapshot()]
 
     def count(self) -> int:
         return sum(1 for _ in self._all())
@@ -159,5 +164,6 @@ def _attributes(queue: Queue) -> Attributes:
     attributes: Attributes = {"identity": queue.name, "type": SUBSCRIPTION_TYPE}
     attributes.update(queue.definition.to_record())
     attributes["durable"] = not queue.definition.temporary
+    attributes.update(switches_of(queue))
     attributes.update(queue.statistics.snapshot())
     return attributes
