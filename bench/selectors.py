@@ -1,7 +1,7 @@
 """Consumers with selectors on a deep queue: what a message costs, and how often it is looked at.
 
 ``python -m bench.selectors`` with PYTHONPATH=build/compiled; ``--messages`` (1,000,000) wait on one queue, on
-disk, one in ``--every`` (10,000) of them is wanted. The last line is JSON. Processor and wall time in µs a message.
+disk, one in ``--every`` (10,000) of them is wanted. Times in µs a message; the last line is JSON.
 """
 
 from __future__ import annotations

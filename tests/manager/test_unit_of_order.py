@@ -3,10 +3,15 @@
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from postroom.amqp.message_fields import MessageFields
 from postroom.amqp.messaging import scan_head
 from postroom.amqp.sections import Data, Message
 from postroom.amqp.types import Symbol
+from postroom.manager.consumer import Consumer
+from postroom.manager.entry import Entry
 from postroom.manager.errors import DefinitionInvalid, QueueInUse
 from postroom.manager.options import ManagerOptions
 from postroom.manager.queue import Queue
@@ -259,3 +264,103 @@ def test_order_survives_a_restart(options: ManagerOptions | None) -> None:
         seen += texts(world.turn())
     assert sorted(seen, key=lambda text: int(text[2:])) == ["0:0", "1:1", "0:2", "1:3", "0:4", "1:5"]
     assert [text for text in seen if text[0] == "0"] == ["0:0", "0:2", "0:4"]
+
+
+COMMANDS = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), st.integers(0, 2), st.integers(3, 5)),
+        st.tuples(st.just("unborn"), st.integers(0, 2), st.integers(1, 30)),
+        st.tuples(st.just("transacted"), st.integers(0, 2), st.integers(0, 1)),
+        st.tuples(st.just("credit"), st.integers(0, 2), st.integers(1, 3)),
+        st.tuples(st.sampled_from(["accept", "release", "fail"]), st.integers(0, 2), st.integers(0, 5)),
+        st.tuples(st.just("reopen"), st.integers(0, 2), st.just(0)),
+        st.tuples(st.just("wait"), st.just(0), st.integers(0, 40)),
+    ),
+    max_size=60,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.booleans(), COMMANDS)
+def test_random_use_keeps_every_unit_in_order(packed: bool, commands: list[tuple[str, int, int]]) -> None:
+    world = World(TINY if packed else None)
+    queue = world.queue(unit_of_order=True, redelivery_delay_ms=10, group_buckets=4)
+    wanted = ["", "unit_number < 2", ""]
+    consumers = [world.consumer(queue, selector=each) for each in wanted]
+    done: list[tuple[int, int]] = []
+    sent = 0
+    for command, who, number in commands:
+        consumer = consumers[who]
+        if command in ("put", "unborn", "transacted"):
+            transaction = world.manager.begin(world.now_us) if command == "transacted" else None
+            head = {"priority": number} if command == "put" else {}
+            if command == "unborn":
+                head = {"delivery_delay_ms": number}
+            group = None if who == 0 else f"g{who}"
+            member(
+                world, queue, str(sent), f"u{who}", group=group, transaction=transaction, head=head,
+                unit_number=who, number=sent,
+            )  # fmt: skip
+            sent += 1
+            if transaction is not None and number:
+                world.manager.rollback(transaction, world.now_us)
+            elif transaction is not None:
+                world.manager.commit(transaction, world.now_us)
+        elif command == "credit":
+            world.credit(consumer, number)
+        elif command == "reopen":
+            world.close(consumer, lost=True)
+            consumers[who] = world.consumer(queue, selector=wanted[who])
+        elif command == "wait":
+            world.turn(number)
+        elif consumer.held:
+            held = world.held(consumer)
+            settle(world, consumer, held[number % len(held)], command, done)
+        world.turn()
+        check_one_at_a_time(world, consumers)
+    drain(world, consumers, done)
+    assert queue.statistics.depth == 0
+    for unit in range(3):
+        mine = [serial for each, serial in done if each == unit]
+        assert mine == sorted(mine)
+
+
+def settle(
+    world: World,
+    consumer: Consumer,
+    entry: Entry,
+    command: str,
+    done: list[tuple[int, int]],
+) -> None:
+    if command == "accept":
+        done.append((unit_number(world, entry), int(entry.serial)))
+        world.accept(consumer, entry)
+    elif command == "release":
+        world.release(consumer, entry)
+    else:
+        world.fail(consumer, entry)
+
+
+def unit_number(world: World, entry: Entry) -> int:
+    fields = MessageFields(0, False, 0, world.bodies[entry.serial], None)
+    number = fields.application_property("unit_number")
+    assert isinstance(number, int)
+    return int(number)
+
+
+def check_one_at_a_time(world: World, consumers: list[Consumer]) -> None:
+    held = [unit_number(world, entry) for consumer in consumers for entry in consumer.held]
+    assert len(held) == len(set(held))
+
+
+def drain(world: World, consumers: list[Consumer], done: list[tuple[int, int]]) -> None:
+    """Consume everything that is left, without selectors."""
+    for consumer in consumers:
+        world.close(consumer)
+    last = world.consumer(world.manager.queue("q"))
+    for _ in range(200):
+        world.credit(last, 5)
+        world.turn(50)
+        for entry in world.held(last):
+            settle(world, last, entry, "accept", done)
+    world.turn(1000)

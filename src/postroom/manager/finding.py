@@ -14,7 +14,7 @@ from postroom.manager.backlog import Backlog, Chunk
 from postroom.manager.band import Band
 from postroom.manager.core import Core
 from postroom.manager.entry import Entry
-from postroom.manager.placing import take_out
+from postroom.manager.placing import take_out, unpack
 from postroom.manager.queue import Queue
 from postroom.model.packed import PACKED_FIELDS
 
@@ -46,9 +46,7 @@ def pick(core: Core, queue: Queue, spot: Spot) -> Entry:
         queue.ahead = 0
         return entry
     spot.band.backlog.bury(spot.chunk, spot.index)
-    if not entry.counted:
-        entry.counted = True
-        core.live_entries += 1
+    unpack(core, queue, entry)
     return entry
 
 

@@ -78,7 +78,7 @@ def add_again(core: Core, queue: Queue, entry: Entry) -> None:
 def take_packed(core: Core, queue: Queue, band: Band, chunk: Chunk, index: i64) -> Entry:
     """Take an entry out of the middle of the backlog: an object, in no order, perhaps without its body."""
     entry = band.backlog.take_at(chunk, index)
-    _unpack(core, queue, entry)
+    unpack(core, queue, entry)
     return entry
 
 
@@ -91,8 +91,8 @@ def put_back_packed(core: Core, queue: Queue, entry: Entry) -> None:
         watch_live(queue, entry.expiry_us)
 
 
-def _unpack(core: Core, queue: Queue, entry: Entry) -> None:
-    """A packed entry becomes an object."""
+def unpack(core: Core, queue: Queue, entry: Entry) -> None:
+    """An entry that was packed is an object now."""
     if not entry.counted:
         entry.counted = True
         core.live_entries += 1
@@ -115,7 +115,7 @@ def refill(core: Core, queue: Queue, band: Band) -> None:
     if backlog.count == 0 or len(band.live) - band.head >= REFILL_BELOW:
         return
     for entry in backlog.take(core.options.fetch_entries):
-        _unpack(core, queue, entry)
+        unpack(core, queue, entry)
         band.push(entry)
         note_unbodied(queue, entry)
         if entry.expiry_us != 0:
