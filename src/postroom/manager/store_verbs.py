@@ -39,6 +39,7 @@ from postroom.manager.putting import store as put_available
 from postroom.manager.queue import Queue
 from postroom.manager.statistics import UNCOMMITTED_PUT
 from postroom.manager.store_filter import (
+    ANY_PRIORITY,
     StoreFilter,
     body_of,
     known_ids,
@@ -380,21 +381,35 @@ def locked(core: Core, verb: StoreVerb, filter: StoreFilter, limit: i64) -> list
 
     Raises NoMatchingMessage, ReadsNeeded.
     """
-    by = verb.learn_held(core).locks.get(int(filter.lock_id))
-    found: list[Entry] = []
-    for entry in list(by.entries.values()) if by is not None else []:
-        if len(found) >= limit:
-            break
-        if store.expire_if_due(core, entry):
-            continue
-        if filter.by_id():
-            ids = need_ids(verb.queue, verb, [int(entry.serial)])[0]
-            if not filter.fits(unique_id_of(core, entry.serial, ids), ids, entry.priority):
-                continue
-        found.append(entry)
+    held = verb.learn_held(core)
+    by = held.locks.get(int(filter.lock_id))
+    found = [] if by is None else _locked_by(core, verb, held, by, filter)
     if not found:
         raise no_match(verb.queue, "that matches under that lock id")
-    return found
+    found.sort(key=_in_order)
+    return found[:limit]
+
+
+def _locked_by(
+    core: Core, verb: StoreVerb, held: QueueStore, by: BrowseLock, filter: StoreFilter
+) -> list[Entry]:
+    entries = list(by.entries.values())
+    if filter.unique_id:
+        named = held.held.get(held.serials.get(filter.unique_id, 0))
+        entries = [named] if named is not None and named.owner is by else []
+    entries = [entry for entry in entries if not store.expire_if_due(core, entry)]
+    if not filter.by_id() and filter.priority == ANY_PRIORITY:
+        return entries
+    all_ids = need_ids(verb.queue, verb, [int(entry.serial) for entry in entries])
+    return [
+        entry
+        for entry, ids in zip(entries, all_ids, strict=True)
+        if filter.fits(held.unique_ids[int(entry.serial)], ids, entry.priority)
+    ]
+
+
+def _in_order(entry: Entry) -> tuple[int, int, int]:
+    return (-entry.priority, entry.place, entry.ordinal)
 
 
 @final
