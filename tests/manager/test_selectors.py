@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from postroom.manager.errors import SelectorRefused
 from postroom.manager.options import ManagerOptions
+from postroom.manager.selecting import MAX_LEFT_CURSORS
 from tests.manager.selecting import got, judgements, put, texts, turn
 from tests.manager.world import World
 
@@ -76,8 +77,36 @@ def test_consumers_of_one_selector_share_its_judgements(world: World) -> None:
     world.credit(second, 100)
     turn(world)
     assert judgements(queue) <= 60
-    world.close(second)
-    assert not queue.cursors
+
+
+def test_a_consumer_for_each_receive_does_not_start_again(world: World) -> None:
+    queue = world.queue()
+    fill(world, queue, 60)
+    for wanted in ("2", "7", "12"):
+        consumer = world.consumer(queue, selector="color = 2", credit=1)
+        assert turn(world) == [wanted]
+        world.accept(consumer, world.held(consumer)[0])
+        world.close(consumer)
+    put(world, queue, "high", color=2, head={"priority": 8})
+    world.turn()
+    consumer = world.consumer(queue, selector="color = 2", credit=2)
+    assert turn(world) == ["high", "17"]
+    world.close(consumer)
+    consumer = world.consumer(queue, selector="color = 2", credit=20)
+    assert turn(world) == ["high", *(str(number) for number in range(17, 60, 5))]
+    assert judgements(queue) == 61
+
+
+def test_only_so_many_cursors_are_kept_for_nobody(world: World) -> None:
+    queue = world.queue()
+    fill(world, queue, 10)
+    for color in range(MAX_LEFT_CURSORS + 3):
+        world.close(world.consumer(queue, selector=f"color = {color}", credit=1))
+        world.turn()
+    stays = world.consumer(queue, selector="color = 99", credit=1)
+    assert len(queue.cursors) == MAX_LEFT_CURSORS + 1 and queue.selecting == 1
+    world.close(stays)
+    assert list(queue.cursors)[-1] == "color = 99" and queue.selecting == 0
 
 
 def test_what_comes_back_is_not_judged_again(world: World) -> None:

@@ -90,6 +90,11 @@ class SelectorCursor:
             heapq.heapify(matched)
         del self.bodies[key]
 
+    def rest(self) -> None:
+        """Nobody uses it now: it remembers places, no bodies."""
+        for key in self.bodies:
+            self.bodies[key] = None
+
     def came(self, priority: i64, key: Key) -> None:
         """An entry has come that is to be judged apart from the others."""
         heapq.heappush(self.unjudged[priority], key)

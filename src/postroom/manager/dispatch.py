@@ -67,7 +67,7 @@ def _give_out(core: Core, queue: Queue) -> None:
     if queue.units is not None and not may_look(core, queue, queue.units):
         queue.stopped = True
     elif queue.ready:
-        if queue.exclusions > 0 or queue.cursors or queue.groups is not None or queue.units is not None:
+        if queue.exclusions > 0 or queue.selecting > 0 or queue.groups is not None or queue.units is not None:
             _dispatch_choosing(core, queue)
         else:
             _dispatch_in_turn(core, queue)

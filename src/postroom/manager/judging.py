@@ -39,9 +39,8 @@ def wanted_at_arrival(queue: "Queue", entry: Entry) -> bool:
     priority = entry.priority
     band = queue.bands[priority]
     for cursor in queue.cursors.values():
-        if len(cursor.matched[priority]) < MATCHED_AHEAD and band.ends_at(
-            cursor.place[priority], cursor.ordinal[priority]
-        ):
+        follows = cursor.users > 0 and len(cursor.matched[priority]) < MATCHED_AHEAD
+        if follows and band.ends_at(cursor.place[priority], cursor.ordinal[priority]):
             said = judge(cursor, entry, body)
             note_verdict(entry, cursor, said)
             cursor.at(priority, entry.place, entry.ordinal)

@@ -24,7 +24,7 @@ def add_new(core: Core, queue: Queue, entry: Entry) -> None:
     band = queue.bands[entry.priority]
     backlog = band.backlog
     if must_pack(core, band.live_count(), backlog.count):
-        if queue.cursors and wanted_at_arrival(queue, entry):
+        if queue.selecting > 0 and wanted_at_arrival(queue, entry):
             admit(core, entry)
             add_again(core, queue, entry)
             return
@@ -47,7 +47,7 @@ def add_committed(core: Core, queue: Queue, entry: Entry) -> None:
     no more."""
     band = queue.bands[entry.priority]
     packed = band.backlog.count > 0 or must_pack(core, band.live_count(), 0)
-    if packed and queue.cursors and wanted_at_arrival(queue, entry):
+    if packed and queue.selecting > 0 and wanted_at_arrival(queue, entry):
         add_again(core, queue, entry)
         return
     if packed and stored(entry) and entry.annotations is None:

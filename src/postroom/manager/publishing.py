@@ -296,6 +296,6 @@ def _give(core: Core, publication: _Publication, queue: Queue) -> None:
 
 def _packed(core: Core, queue: Queue, band: Band, flags: i64) -> bool:
     """Whether a new entry goes to the backlog though somebody consumes."""
-    if flags & _STORED == 0 or queue.cursors:
+    if flags & _STORED == 0 or queue.selecting > 0:
         return False
     return must_pack(core, band.live_count(), band.backlog.count)

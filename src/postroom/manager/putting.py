@@ -146,7 +146,7 @@ def store(
     offset = core.ledger.last_body_offset
     band = queue.bands[priority]
     packed = flags & n.FLAG_BODY_STORED != 0 and must_pack(core, band.live_count(), band.backlog.count)
-    if packed and not queue.cursors:
+    if packed and queue.selecting == 0:
         band.backlog.append(serial, serial, expiry_us, offset, size, flags)
         if expiry_us != 0:
             watch_expiry(core, queue, expiry_us)

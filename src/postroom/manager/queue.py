@@ -66,7 +66,9 @@ class Queue:
         self.browsers: list[Consumer] = []
         self.exclusive_consumer: Consumer | None = None
         self.cursors: dict[str, SelectorCursor] = {}
-        """Of the selectors of its consumers, by text."""
+        """Of the selectors of its consumers, by text; some that consumers have left."""
+        self.selecting: i64 = 0
+        """Those of them that are used."""
 
         self.exclusions: i64 = 0
         """Available entries that some consumer may not get."""

@@ -7,6 +7,7 @@ one turn may judge is bounded; the rest follows in the next.
 
 import heapq
 from collections.abc import Sequence
+from typing import Final
 
 from mypy_extensions import i64
 
@@ -30,6 +31,9 @@ from postroom.model import numbers as n
 from postroom.model.selector.errors import SelectorInvalid
 from postroom.model.selector.selector import Selector, parse
 
+MAX_LEFT_CURSORS: Final = 8
+"""Cursors of one queue that nobody uses."""
+
 
 def selector_of(text: str) -> Selector | None:
     """The selector that a consumer asks for, None for all. Raises SelectorRefused."""
@@ -40,7 +44,7 @@ def selector_of(text: str) -> Selector | None:
 
 
 def use_cursor(core: Core, queue: Queue, selector: Selector) -> SelectorCursor:
-    """The cursor of ``selector`` on ``queue``, with one user more."""
+    """The cursor of ``selector`` on ``queue``, with one user more; perhaps one that somebody left."""
     cursor = queue.cursors.get(selector.text)
     if cursor is None:
         cursor = SelectorCursor(core.new_cursor_id(), queue, selector)
@@ -48,16 +52,28 @@ def use_cursor(core: Core, queue: Queue, selector: Selector) -> SelectorCursor:
         for band in queue.bands:
             for entry in band.returned:
                 cursor.came(band.priority, key_of(entry))
+    if cursor.users == 0:
+        queue.selecting += 1
     cursor.users += 1
     return cursor
 
 
 def leave_cursor(cursor: SelectorCursor) -> None:
-    """A consumer has gone; with the last one goes what was judged."""
+    """A consumer has gone. When nobody is left, the cursor stays for the next who says the same, as many
+    clients do that make a consumer for each receive; the one left longest goes.
+    """
     cursor.users -= 1
-    if cursor.users == 0:
-        cursor.closed = True
-        del cursor.queue.cursors[cursor.selector.text]
+    if cursor.users > 0:
+        return
+    queue = cursor.queue
+    queue.selecting -= 1
+    cursor.rest()
+    del queue.cursors[cursor.selector.text]
+    queue.cursors[cursor.selector.text] = cursor
+    if len(queue.cursors) - queue.selecting > MAX_LEFT_CURSORS:
+        longest = next(each for each in queue.cursors.values() if each.users == 0)
+        longest.closed = True
+        del queue.cursors[longest.selector.text]
 
 
 # The next entry.
