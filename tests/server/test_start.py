@@ -137,10 +137,14 @@ def test_queues_of_the_configuration(start: list[Process], tmp_path: Path) -> No
         connection.create_sender("other")
     connection.close()
     assert broker.end() == Exit.STOPPED
-    config.write_text("[[queue]]\nname = 'small'\nmax_messages = 2\n")
+    room = "[[quota]]\nname = 'room'\nmessages_maximum = 2\n"
+    config.write_text(room + "[[queue]]\nname = 'small'\nquota = 'room'\n")
     again = begin(start, tmp_path, "--config", str(config), "--listen", "127.0.0.1:0")
     connection = BlockingConnection(again.ready(), timeout=15)
-    connection.create_sender("small").send(Message(body="y", durable=True))
+    sender = connection.create_sender("small")
+    sender.send(Message(body="y", durable=True))
+    with pytest.raises(SendException):
+        sender.send(Message(body="z", durable=True))
     connection.close()
 
 

@@ -260,6 +260,7 @@ class IncomingLink(BoundLink):
             self.queue = self._manager.queue_for_attach(queue.name, now_us)
         else:
             self.queue = self._manager.topic_for_attach(queue.name, now_us)
+        self._last_queue = self.queue
         return self.queue
 
     def _addressed(self, payload: bytes, head: MessageHead, now_us: int) -> Queue:
