@@ -119,6 +119,13 @@ class StoreFace:
         answer = self._do(Browse(self.queue, Asked(), a_filter(**wanted), False, [], 1000))
         return told(answer)
 
+    def browse_ids(self, **wanted: Any) -> list[tuple[Uid, bytes]]:
+        return told(self._do(Browse(self.queue, Asked(), a_filter(**wanted), True, [], 1000)))
+
+    def lock_ids(self, **wanted: Any) -> tuple[int, list[tuple[Uid, bytes]]]:
+        answer = self._do(BrowseAndLock(self.queue, Asked(), a_filter(**wanted), True, 0, 0))
+        return int(answer.lock_id), told(answer)
+
     def lock(self, confirm: int = 0, lease_ms: int = 0, **wanted: Any) -> tuple[int, list[tuple[Uid, bytes]]]:
         answer = self._do(
             BrowseAndLock(self.queue, Asked(), a_filter(**wanted), False, confirm, lease_ms * MS)
@@ -140,7 +147,9 @@ class StoreFace:
     def listen(self, position: int, timeout_ms: int = 0, **wanted: Any) -> Asked:
         asked = Asked()
         until_us = self.world.now_us + timeout_ms * MS if timeout_ms else 0
-        return self.begin(Listen(self.queue, asked, a_filter(**wanted), position, until_us), asked)
+        self.begin(Listen(self.queue, asked, a_filter(**wanted), position, until_us), asked)
+        self.world.turn()
+        return asked
 
 
 def told(answer: StoreAnswer) -> list[tuple[Uid, bytes]]:

@@ -100,7 +100,7 @@ VERBS: dict[str, Verb] = {
     "confirm, wrong id": lambda c: c.face.confirm(99),
     "undo": lambda c: c.face.undo(C),
     "undo, wrong id": lambda c: c.face.undo(99),
-    "browse": lambda c: c.face.browse(uid=c.uid) or _none(),
+    "browse": lambda c: _browsed(c),
     "lock": lambda c: c.face.lock(uid=c.uid),
     "unlock": lambda c: c.face.unlock(c.lock or 1, c.uid),
     "unlock, wrong lock": lambda c: c.face.unlock(999, c.uid),
@@ -112,8 +112,9 @@ VERBS: dict[str, Verb] = {
 }
 
 
-def _none() -> None:
-    raise NoMatchingMessage("a browse that finds nothing")
+def _browsed(case: Case) -> None:
+    if not case.face.browse(uid=case.uid):
+        raise NoMatchingMessage("a browse that finds nothing")
 
 
 def _waited(case: Case) -> None:

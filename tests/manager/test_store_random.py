@@ -236,7 +236,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(confirm=confirm_ids, data=st.data())
     def get_locked(self, confirm: int, data: st.DataObject) -> None:
         lock = self._lock(data)
-        by = data.draw(st.sampled_from([{}, {"uid": UIDS[0]}, {"message_id": "m1"}]))
+        by = data.draw(st.sampled_from(FILTERS[:4]))
 
         def model() -> tuple[Uid, bytes]:
             message = self.model.one(LOCKED, lock, **by)
@@ -321,7 +321,8 @@ class StoreMachine(RuleBasedStateMachine):
         uid = None if all_of_it else self._some(data, LOCKED)[0]
 
         def model() -> int:
-            found = self.model.found(LOCKED, lock, **({"uid": uid} if uid else {}))
+            by: dict[str, Any] = {"uid": uid} if uid else {}
+            found = self.model.found(LOCKED, lock, **by)
             if not found:
                 raise NoMatchingMessage("the model has none")
             for message in found:

@@ -100,6 +100,11 @@ class IdIndex:
                 found += serials[low:high].tolist()
         return sorted(set(found))
 
+    def hashed_bytes(self) -> i64:
+        """Memory of the segments: 16 bytes for each id."""
+        sizes = [array.nbytes for segment in self._segments for column in segment for array in column]
+        return sum(sizes)
+
     def too_large(self, depth: i64) -> bool:
         """Whether most of what it knows has ended."""
         return self.hashed > ID_KINDS * 2 * (depth + YOUNG_ENTRIES)
