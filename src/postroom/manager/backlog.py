@@ -158,6 +158,63 @@ def earliest(times_us: list[int]) -> i64:
     return soonest
 
 
+_SCRATCH: Final = PackedEntry()
+"""Whoever unpacks an entry uses it, and is done with it before the next."""
+
+
+@final
+class _Tail:
+    """The newest entries of a backlog, still growing."""
+
+    def __init__(self) -> None:
+        self.data = BytesWriter()
+        self.count: i64 = 0
+        self.zones: list[int] = []
+        self.zone_min_us: i64 = 0
+        self.expires = False
+        self.objects: dict[int, Entry] = {}
+        self.places: BytesWriter | None = None
+
+    def grow(self, place: i64, ordinal: i64, serial: i64, expiry_us: i64) -> None:
+        """An entry has been written to `data`."""
+        places = self.places
+        if places is not None:
+            write_i64_le(places, place)
+            write_i64_le(places, ordinal)
+        elif place != serial:
+            self._start_places(place, ordinal)
+        if expiry_us != 0:
+            self.expires = True
+            if self.zone_min_us == 0 or expiry_us < self.zone_min_us:
+                self.zone_min_us = expiry_us
+        self.count += 1
+        if self.count & (ZONE_ENTRIES - 1) == 0:
+            self.zones.append(self.zone_min_us)
+            self.zone_min_us = 0
+
+    def _start_places(self, place: i64, ordinal: i64) -> None:
+        """From here on places are not the serials: write down those so far."""
+        places = BytesWriter()
+        data = self.data.getvalue()
+        index: i64 = 0
+        while index < self.count:
+            write_i64_le(places, read_i64_le(data, index * PACKED_BYTES))
+            write_i64_le(places, 0)
+            index += 1
+        write_i64_le(places, place)
+        write_i64_le(places, ordinal)
+        self.places = places
+
+    def expiry_us(self) -> i64:
+        """The earliest; 0 if nothing expires."""
+        return earliest([*self.zones, self.zone_min_us]) if self.expires else 0
+
+    def close(self) -> None:
+        """It grows no more."""
+        if self.count & (ZONE_ENTRIES - 1) != 0:
+            self.zones.append(self.zone_min_us)
+
+
 @final
 class Backlog:
     """The packed entries of one priority of one queue."""
@@ -171,33 +228,32 @@ class Backlog:
         self.last_place: i64 = 0
         self.last_ordinal: i64 = 0
         self._next_number: i64 = 0
-        self._scratch = PackedEntry()
-        self._new_tail()
+        self._tail: _Tail | None = None
+        """None while it is empty: there may be many backlogs that never have anything."""
 
-    def _new_tail(self) -> None:
-        self._tail = BytesWriter()
-        self._tail_count: i64 = 0
-        self._tail_zones: list[int] = []
-        self._tail_zone_min: i64 = 0
-        self._tail_expires = False
-        self._tail_objects: dict[int, Entry] = {}
-        self._tail_places: BytesWriter | None = None
+    def _open_tail(self) -> _Tail:
+        tail = self._tail
+        if tail is None:
+            tail = self._tail = _Tail()
+        return tail
 
     def append(
         self, serial: i64, body_serial: i64, expiry_us: i64, body_offset: i64, body_len: i64, flags: i64
     ) -> None:
         """Add a fresh arrival; it stands behind all others."""
+        tail = self._open_tail()
         write_packed(
-            self._tail, serial, body_serial, expiry_us, body_offset, body_len, 0, 0, self.priority, flags
+            tail.data, serial, body_serial, expiry_us, body_offset, body_len, 0, 0, self.priority, flags
         )
-        self._grow(serial, 0, serial, expiry_us)
+        self._grow(tail, serial, 0, serial, expiry_us)
 
     def append_entry(self, entry: Entry, keep: bool) -> None:
         """Add an entry that exists as an object; ``keep`` it as one if it can't be packed."""
+        tail = self._open_tail()
         if keep:
-            self._tail_objects[self._tail_count] = entry
+            tail.objects[tail.count] = entry
         write_packed(
-            self._tail,
+            tail.data,
             entry.serial,
             entry.body_serial,
             entry.expiry_us,
@@ -208,55 +264,28 @@ class Backlog:
             entry.priority,
             entry.flags,
         )
-        self._grow(entry.place, entry.ordinal, entry.serial, entry.expiry_us)
+        self._grow(tail, entry.place, entry.ordinal, entry.serial, entry.expiry_us)
 
-    def _grow(self, place: i64, ordinal: i64, serial: i64, expiry_us: i64) -> None:
-        places = self._tail_places
-        if places is not None:
-            write_i64_le(places, place)
-            write_i64_le(places, ordinal)
-        elif place != serial:
-            self._start_places(place, ordinal)
+    def _grow(self, tail: _Tail, place: i64, ordinal: i64, serial: i64, expiry_us: i64) -> None:
+        tail.grow(place, ordinal, serial, expiry_us)
         self.last_place = place
         self.last_ordinal = ordinal
-        if expiry_us != 0:
-            self._tail_expires = True
-            if self._tail_zone_min == 0 or expiry_us < self._tail_zone_min:
-                self._tail_zone_min = expiry_us
-        self._tail_count += 1
         self.count += 1
-        if self._tail_count & (ZONE_ENTRIES - 1) == 0:
-            self._tail_zones.append(self._tail_zone_min)
-            self._tail_zone_min = 0
-            if self._tail_count == CHUNK_ENTRIES:
-                self._seal()
+        if tail.count == CHUNK_ENTRIES:
+            self._seal(tail)
 
-    def _start_places(self, place: i64, ordinal: i64) -> None:
-        """From here on places are not the serials: write down those of the tail so far."""
-        places = BytesWriter()
-        data = self._tail.getvalue()
-        index: i64 = 0
-        while index < self._tail_count:
-            write_i64_le(places, read_i64_le(data, index * PACKED_BYTES))
-            write_i64_le(places, 0)
-            index += 1
-        write_i64_le(places, place)
-        write_i64_le(places, ordinal)
-        self._tail_places = places
-
-    def _seal(self) -> None:
+    def _seal(self, tail: _Tail) -> None:
         """Make the tail a chunk."""
-        if self._tail_count & (ZONE_ENTRIES - 1) != 0:
-            self._tail_zones.append(self._tail_zone_min)
-        places = self._tail_places
+        tail.close()
+        places = tail.places
         self.add_chunk(
-            self._tail.getvalue(),
-            self._tail_count,
-            self._tail_zones if self._tail_expires else [],
-            self._tail_objects,
+            tail.data.getvalue(),
+            tail.count,
+            tail.zones if tail.expires else [],
+            tail.objects,
             places.getvalue() if places is not None else b"",
         )
-        self._new_tail()
+        self._tail = None
 
     def add_chunk(
         self, data: bytes, count: i64, zones: list[int], objects: dict[int, Entry], places: bytes
@@ -266,24 +295,24 @@ class Backlog:
         self._next_number += 1
 
     def _tail_expiry_us(self) -> i64:
-        return earliest([*self._tail_zones, self._tail_zone_min]) if self._tail_expires else 0
+        return 0 if self._tail is None else self._tail.expiry_us()
 
     def with_expired(self, now_us: i64) -> list[Chunk]:
         """Chunks in which something has expired; the tail becomes one if it has."""
-        tail_us = self._tail_expiry_us()
-        if tail_us != 0 and tail_us <= now_us:
-            self._seal()
+        tail = self._tail
+        if tail is not None and 0 < tail.expiry_us() <= now_us:
+            self._seal(tail)
         return [chunk for chunk in self.chunks if 0 < chunk.min_expiry_us <= now_us]
 
     def sealed(self) -> list[Chunk]:
         """All that waits, as chunks: the tail becomes one."""
-        if self._tail_count > 0:
-            self._seal()
+        if self._tail is not None:
+            self._seal(self._tail)
         return self.chunks
 
     def take(self, limit: i64) -> list[Entry]:
         """Remove up to ``limit`` entries from the front and return them as objects, in order."""
-        if self.count == self._tail_count:
+        if not self.chunks:
             self.sealed()
         taken: list[Entry] = []
         while self.chunks and len(taken) < limit:
@@ -293,7 +322,7 @@ class Backlog:
                 if chunk.is_dead(index):
                     chunk.dead_count -= 1
                 else:
-                    taken.append(chunk.entry(index, self.queue, self._scratch))
+                    taken.append(chunk.entry(index, self.queue, _SCRATCH))
                     if chunk.objects:
                         chunk.objects.pop(index, None)
                 index += 1
@@ -305,7 +334,7 @@ class Backlog:
 
     def object_at(self, chunk: Chunk, index: i64) -> Entry:
         """The entry at ``index`` of ``chunk``, which stays where it is."""
-        return chunk.entry(index, self.queue, self._scratch)
+        return chunk.entry(index, self.queue, _SCRATCH)
 
     def bury(self, chunk: Chunk, index: i64) -> None:
         """The entry at ``index`` has ended where it stands."""
@@ -314,7 +343,7 @@ class Backlog:
 
     def last(self) -> tuple[int, int]:
         """(place, ordinal) of the last entry ever added that may still be here; the backlog isn't empty."""
-        if self._tail_count > 0:
+        if self._tail is not None:
             return self.last_place, self.last_ordinal
         chunk = self.chunks[-1]
         return chunk.place(chunk.count - 1), chunk.ordinal(chunk.count - 1)
@@ -350,7 +379,7 @@ class Backlog:
 
     def take_at(self, chunk: Chunk, index: i64) -> Entry:
         """Remove the waiting entry at ``index`` of ``chunk`` and return it as an object."""
-        entry = chunk.entry(index, self.queue, self._scratch)
+        entry = chunk.entry(index, self.queue, _SCRATCH)
         self.bury(chunk, index)
         if chunk.left() == 0:
             self.chunks.remove(chunk)
