@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 ASYNC = ROOT / "src" / "postroom" / "client" / "aio"
 SYNC = ROOT / "src" / "postroom" / "client" / "sync"
 PACKAGE = "postroom.client"
-FILES = ("producing", "consuming", "management", "store", "messaging")
+FILES = ("producing", "consuming", "management", "store", "temporary", "messaging", "connecting")
 
 FACTORY = "ConnectionFactory"
 """The one class that applications make by themselves, and that opens the thread."""

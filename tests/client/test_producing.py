@@ -38,7 +38,7 @@ async def test_a_message_arrives_and_send_waits_for_its_outcome() -> None:
         producer = await producer_for(broker)
         await producer.send(Message("hello", properties={"n": 1}))
         ((address, payload, settled),) = broker.received
-        assert (address, settled, producer.queue) == ("q", False, "q")
+        assert (address, settled, producer.destination) == ("q", False, "q")
         message = decode_message(payload)
         assert (message.body, message.properties, message.destination) == ("hello", {"n": 1}, "q")
 

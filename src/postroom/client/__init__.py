@@ -5,6 +5,7 @@ generated from it. This room is built on ``postroom.amqp``, the engine that the 
 import nothing else of the house. Sockets, threads and the clock are allowed here.
 """
 
+from postroom.client.destinations import Destination, Queue, Topic
 from postroom.client.exceptions import (
     ConnectionLostException,
     DuplicateMessageException,
@@ -44,6 +45,7 @@ from postroom.client.sync import (
     MessageStore,
     QueueBrowser,
     Session,
+    TemporaryDestination,
 )
 
 __all__ = [
@@ -53,6 +55,7 @@ __all__ = [
     "Connection",
     "ConnectionFactory",
     "ConnectionLostException",
+    "Destination",
     "DuplicateMessageException",
     "IllegalStateException",
     "InvalidClientIDException",
@@ -76,10 +79,13 @@ __all__ = [
     "MessageReleasedException",
     "MessageStore",
     "NoMatchingMessageException",
+    "Queue",
     "QueueBrowser",
     "ResourceAllocationException",
     "Session",
     "StoredMessage",
+    "TemporaryDestination",
+    "Topic",
     "TransactionRolledBackException",
     "UniqueId",
 ]

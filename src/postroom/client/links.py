@@ -9,6 +9,7 @@ from typing import Any, Final
 from postroom.amqp import events
 from postroom.amqp.link import Link
 from postroom.amqp.outcomes import DeliveryState
+from postroom.amqp.performatives import Target
 from postroom.amqp.receiver import ReceiverLink
 from postroom.amqp.sender import SenderLink
 from postroom.amqp.types import Symbol
@@ -47,11 +48,14 @@ class Attachment(LinkHandler):
         self.transport.flush_soon()
         await within(self._attached, timeout_s, f"attach of {self.what}")
 
-    async def detach(self, timeout_s: float | None) -> None:
-        """Detach and wait for the broker's answer; a link that is gone is detached already."""
+    async def detach(self, timeout_s: float | None, closed: bool = True) -> None:
+        """Detach and wait for the broker's answer; a link that is gone is detached already.
+
+        ``closed``: its terminus goes with it.
+        """
         if self.failure is None:
             self.fail(IllegalStateException(f"{self.what} is closed"))
-            self._link.detach(closed=True)
+            self._link.detach(closed=closed)
             self.transport.flush_soon()
             await within(asyncio.shield(self._detached), timeout_s, f"detach of {self.what}")
 
@@ -182,6 +186,12 @@ class Sending(Attachment):
 
     def _is_granted(self) -> bool:
         return self._sender.target is not None
+
+    @property
+    def address(self) -> str | None:
+        """The node that the broker gave: the name of a dynamic one."""
+        target = self._sender.target
+        return target.address if isinstance(target, Target) else None
 
     def wake(self, failure: JMSException) -> None:
         fail_all(self._for_credit, failure)
@@ -372,9 +382,9 @@ class Receiving(Attachment):
         self._buffer.clear()
         return waiting
 
-    async def detach(self, timeout_s: float | None) -> None:
+    async def detach(self, timeout_s: float | None, closed: bool = True) -> None:
         self.before_flush()
-        await super().detach(timeout_s)
+        await super().detach(timeout_s, closed)
 
     def _is_granted(self) -> bool:
         return self._receiver.source is not None

@@ -11,11 +11,13 @@ from typing import Final
 
 from postroom.amqp import sections
 from postroom.amqp.errors import AmqpError
-from postroom.amqp.types import Symbol
+from postroom.amqp.types import Byte, Symbol
 from postroom.client.exceptions import MessageFormatException
 
 DEFAULT_PRIORITY: Final = 4
 NO_DELIVERY: Final = -1
+DESTINATION_TYPE: Final = "x-opt-jms-dest"
+DESTINATION_IS_TOPIC: Final = 1
 ID_PREFIX: Final = "ID:"
 """Message ids made here begin like those of JMS."""
 DELIVERY_TIME: Final = "x-opt-delivery-time"
@@ -108,9 +110,10 @@ def as_message(given: Message | str | bytes) -> Message:
     return given if isinstance(given, Message) else Message(given)
 
 
-def encode_message(message: Message, destination: str | None) -> bytes:
+def encode_message(message: Message, destination: str | None, to_topic: bool = False) -> bytes:
     """The bytes of ``message`` for the wire; message id, time and expiration are made where they are missing.
 
+    ``to_topic`` is told as JMS clients do: the name alone doesn't say what ``destination`` is.
     Raises MessageFormatException for a value that AMQP has no type for.
     """
     for name in ("ttl_ms", "time_to_deliver_ms"):
@@ -121,6 +124,8 @@ def encode_message(message: Message, destination: str | None) -> bytes:
     annotations = _symbolic(message.annotations)
     if message.time_to_deliver_ms:
         annotations[Symbol(DELIVERY_TIME)] = now_ms + message.time_to_deliver_ms
+    if to_topic:
+        annotations[Symbol(DESTINATION_TYPE)] = Byte(DESTINATION_IS_TOPIC)
     whole = sections.Message(
         header=sections.Header(durable=message.durable, priority=message.priority, ttl=message.ttl_ms),
         delivery_annotations=_symbolic(message.delivery_annotations),

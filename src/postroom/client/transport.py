@@ -186,6 +186,15 @@ class Transport(asyncio.Protocol):
         future.add_done_callback(self._waiting.discard)
         return future
 
+    @property
+    def has_client_id(self) -> bool:
+        """Whether the application has chosen the container id."""
+        return self._alone
+
+    def links(self) -> list[LinkHandler]:
+        """Those that are attached."""
+        return list(self._links)
+
     def add(self, handler: LinkHandler) -> None:
         """``handler`` is told when the connection ends, until ``remove``."""
         self._links.add(handler)

@@ -1,10 +1,12 @@
 """The client for asyncio: every name of :mod:`postroom.client`, with ``await``."""
 
+from postroom.client.aio.connecting import Connection, ConnectionFactory
 from postroom.client.aio.consuming import MessageConsumer, QueueBrowser
 from postroom.client.aio.management import ManagementClient
-from postroom.client.aio.messaging import Connection, ConnectionFactory, Session
+from postroom.client.aio.messaging import Session
 from postroom.client.aio.producing import MessageProducer
 from postroom.client.aio.store import MessageListener, MessageStore
+from postroom.client.aio.temporary import TemporaryDestination
 from postroom.client.modes import AcknowledgeMode
 
 __all__ = [
@@ -18,4 +20,5 @@ __all__ = [
     "MessageStore",
     "QueueBrowser",
     "Session",
+    "TemporaryDestination",
 ]

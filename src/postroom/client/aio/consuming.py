@@ -19,7 +19,9 @@ DEFAULT_BROWSE_CREDIT: Final = 1_000
 
 
 class MessageConsumer:
-    """Receives messages from a queue. Made by :meth:`Session.create_consumer`."""
+    """Receives messages from a queue or a subscription. Made by :meth:`Session.create_consumer` and its
+    likes.
+    """
 
     def __init__(
         self,
@@ -27,8 +29,11 @@ class MessageConsumer:
         mode: AcknowledgeMode,
         settle_second: bool,
         request_timeout_s: float | None,
+        durable: bool = False,
     ) -> None:
+        """``durable``: what it is attached to outlives it."""
         self._receiving = receiving
+        self._durable = durable
         self._mode = mode
         self._settle_second = settle_second
         self._request_timeout_s = request_timeout_s
@@ -37,7 +42,7 @@ class MessageConsumer:
 
     @property
     def address(self) -> str | None:
-        """The queue as the broker names it."""
+        """The queue or topic as the broker names it."""
         return self._receiving.address
 
     @property
@@ -130,7 +135,7 @@ class MessageConsumer:
             for incoming, _ in self._received.values():
                 self._receiving.settle(incoming, Modified(delivery_failed=True))
             self._received.clear()
-            await self._receiving.detach(self._request_timeout_s)
+            await self._receiving.detach(self._request_timeout_s, closed=not self._durable)
 
 
 class QueueBrowser:

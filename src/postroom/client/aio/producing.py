@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable
 
 from postroom.amqp.outcomes import Accepted, DeliveryState, Rejected, Released
+from postroom.client.destinations import Destination, Topic, address_of, text_of
 from postroom.client.exceptions import (
     JMSException,
     MessageModifiedException,
@@ -21,31 +22,35 @@ __all__ = ["MessageProducer"]
 
 
 class MessageProducer:
-    """Sends messages to a queue. Made by :meth:`Session.create_producer`."""
+    """Sends messages to a queue or publishes them to a topic. Made by :meth:`Session.create_producer`."""
 
     def __init__(
-        self, sending: Sending, queue: str | None, settled: bool, request_timeout_s: float | None
+        self,
+        sending: Sending,
+        destination: Destination | None,
+        settled: bool,
+        request_timeout_s: float | None,
     ) -> None:
         self._sending = sending
-        self._queue = queue
+        self._destination = destination
         self._settled = settled
         self._request_timeout_s = request_timeout_s
 
     @property
-    def queue(self) -> str | None:
+    def destination(self) -> Destination | None:
         """Where its messages go; None: where each of them says."""
-        return self._queue
+        return self._destination
 
     @property
     def is_closed(self) -> bool:
         """True after ``close``, and when the broker or a broken connection ended it."""
         return self._sending.failure is not None
 
-    async def send(self, message: Message | str | bytes, *, destination: str | None = None) -> None:
+    async def send(self, message: Message | str | bytes, *, destination: Destination | None = None) -> None:
         """Send and wait until the broker has taken responsibility: a persistent message is on its disk then.
 
         A str or bytes is sent as the body of a message with default headers. ``destination``: for a
-        producer without a queue. Raises by the outcome: InvalidDestinationException,
+        producer without one. Raises by the outcome: InvalidDestinationException,
         ResourceAllocationException (queue full), JMSSecurityException, MessageRejectedException,
         MessageReleasedException, MessageModifiedException; JMSTimeoutException when no credit or no outcome
         came in time; ConnectionLostException, after which the message may or may not have arrived.
@@ -57,7 +62,7 @@ class MessageProducer:
             )
 
     async def send_all(
-        self, messages: Iterable[Message | str | bytes], *, destination: str | None = None
+        self, messages: Iterable[Message | str | bytes], *, destination: Destination | None = None
     ) -> int:
         """Send many, without waiting for each outcome before the next; returns their number when all are
         accepted.
@@ -73,13 +78,16 @@ class MessageProducer:
         return len(outcomes)
 
     async def _put(
-        self, message: Message, destination: str | None
+        self, message: Message, destination: Destination | None
     ) -> asyncio.Future[DeliveryState | None] | None:
-        if self._queue is None and destination is None and message.destination is None:
-            raise JMSException("a producer without a queue needs a destination for each message")
-        if self._queue is not None and destination not in (None, self._queue):
-            raise JMSException(f"the producer for {self._queue} can't send to {destination}")
-        payload = encode_message(message, self._queue or destination)
+        own = self._destination
+        if own is None and destination is None and message.destination is None:
+            raise JMSException("a producer without a destination needs one for each message")
+        if own is not None and destination not in (None, own):
+            raise JMSException(f"the producer for {text_of(own)} can't send to {destination}")
+        where = own if own is not None else destination
+        address = None if where is None else address_of(where)
+        payload = encode_message(message, address, isinstance(where, Topic))
         return await self._sending.send(payload, self._settled, self._request_timeout_s)
 
     async def close(self) -> None:

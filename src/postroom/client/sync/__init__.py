@@ -5,11 +5,13 @@ application is busy.
 """
 
 from postroom.client.modes import AcknowledgeMode
+from postroom.client.sync.connecting import Connection, ConnectionFactory
 from postroom.client.sync.consuming import MessageConsumer, QueueBrowser
 from postroom.client.sync.management import ManagementClient
-from postroom.client.sync.messaging import Connection, ConnectionFactory, Session
+from postroom.client.sync.messaging import Session
 from postroom.client.sync.producing import MessageProducer
 from postroom.client.sync.store import MessageListener, MessageStore
+from postroom.client.sync.temporary import TemporaryDestination
 
 __all__ = [
     "AcknowledgeMode",
@@ -22,4 +24,5 @@ __all__ = [
     "MessageStore",
     "QueueBrowser",
     "Session",
+    "TemporaryDestination",
 ]

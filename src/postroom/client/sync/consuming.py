@@ -15,7 +15,9 @@ __all__ = ["MessageConsumer", "QueueBrowser"]
 
 
 class MessageConsumer:
-    """Receives messages from a queue. Made by :meth:`Session.create_consumer`."""
+    """Receives messages from a queue or a subscription. Made by :meth:`Session.create_consumer` and its
+    likes.
+    """
 
     def __init__(self, portal: Portal, inner: aio.MessageConsumer) -> None:
         self._portal = portal
@@ -23,7 +25,7 @@ class MessageConsumer:
 
     @property
     def address(self) -> str | None:
-        """The queue as the broker names it."""
+        """The queue or topic as the broker names it."""
         return self._inner.address
 
     @property

@@ -1,0 +1,139 @@
+"""Queues, topics and subscriptions, as sources and targets of links name them.
+
+Link names and capabilities of subscriptions are those of Qpid JMS, which brokers know.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import Final
+
+from postroom.amqp.performatives import Source, Target
+from postroom.amqp.termini import DURABILITY_UNSETTLED_STATE, EXPIRY_LINK_DETACH, EXPIRY_NEVER
+from postroom.amqp.types import Described, Symbol
+from postroom.client.exceptions import JMSException
+
+QUEUE_CAPABILITY: Final = "queue"
+TOPIC_CAPABILITY: Final = "topic"
+TEMPORARY_QUEUE_CAPABILITY: Final = "temporary-queue"
+TEMPORARY_TOPIC_CAPABILITY: Final = "temporary-topic"
+SHARED_CAPABILITY: Final = "shared"
+GLOBAL_CAPABILITY: Final = "global"
+SELECTOR_FILTER: Final = "jms-selector"
+SELECTOR_DESCRIPTOR: Final = Symbol("apache.org:selector-filter:string")
+NO_LOCAL_FILTER: Final = "no-local"
+NO_LOCAL_DESCRIPTOR: Final = Symbol("apache.org:no-local-filter:list")
+NAME_DELIMITER: Final = "|"
+GLOBAL_SUFFIX: Final = "global"
+
+
+@dataclass(frozen=True)
+class Queue:
+    """A queue by its name; wherever a destination is asked for, a plain str means one, too."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic by its name, or, for a consumer, a pattern of names (``orders.*``, ``orders.#``)."""
+
+    name: str
+
+
+Destination = str | Queue | Topic
+
+
+def address_of(destination: Destination) -> str:
+    """Its name."""
+    return destination if isinstance(destination, str) else destination.name
+
+
+def capability_of(destination: Destination) -> str:
+    """What a terminus that is meant to be it is capable of."""
+    return TOPIC_CAPABILITY if isinstance(destination, Topic) else QUEUE_CAPABILITY
+
+
+def text_of(destination: Destination) -> str:
+    """For errors."""
+    return f"topic {destination.name}" if isinstance(destination, Topic) else address_of(destination)
+
+
+def target_of(destination: Destination | None) -> Target:
+    """Where a producer sends; None: to what each message names."""
+    if destination is None:
+        return Target()
+    return Target(address=address_of(destination), capabilities=[capability_of(destination)])
+
+
+def source_of(destination: Destination, selector: str | None, no_local: bool) -> Source:
+    """Where a consumer of its own takes from."""
+    return Source(
+        address=address_of(destination),
+        filter=filters(selector, no_local),
+        capabilities=[capability_of(destination)],
+    )
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """A subscription that is durable, or shared, or both."""
+
+    topic: str
+    name: str
+    durable: bool
+    shared: bool
+    is_global: bool
+    """It belongs to no client id."""
+    selector: str | None = None
+    no_local: bool = False
+
+    def source(self) -> Source:
+        """The terminus to attach to."""
+        capabilities = [TOPIC_CAPABILITY]
+        if self.shared:
+            capabilities += [SHARED_CAPABILITY, *([GLOBAL_CAPABILITY] if self.is_global else [])]
+        source = Source(
+            address=self.topic, filter=filters(self.selector, self.no_local), capabilities=capabilities
+        )
+        source.expiry_policy = EXPIRY_NEVER if self.durable else EXPIRY_LINK_DETACH
+        if self.durable:
+            source.durable = DURABILITY_UNSETTLED_STATE
+        return source
+
+    def link_name(self) -> str:
+        """The subscription's name; of a shared one with an ending that no other link has."""
+        if not self.shared:
+            return self.name
+        scope = GLOBAL_SUFFIX if self.is_global else ""
+        kind = "" if self.durable else "volatile"
+        return f"{self.name}{NAME_DELIMITER}{scope}{kind}{uuid.uuid4()}"
+
+
+def unsubscribing_link(name: str, is_global: bool) -> tuple[str, list[str]]:
+    """Name and desired capabilities of a link that means a durable subscription by its name alone."""
+    if not is_global:
+        return name, []
+    return f"{name}{NAME_DELIMITER}{GLOBAL_SUFFIX}", [SHARED_CAPABILITY, GLOBAL_CAPABILITY]
+
+
+def check_subscription_name(name: str) -> None:
+    """Raises JMSException for a name that no subscription can have."""
+    if not name or NAME_DELIMITER in name:
+        raise JMSException(f"a subscription's name is not empty and has no {NAME_DELIMITER!r}: {name!r}")
+
+
+def link_name(address: str | None) -> str:
+    """A link name of its own: two links with one name would be one link."""
+    return f"{address or 'link'}-{uuid.uuid4()}"
+
+
+def filters(selector: str | None, no_local: bool = False) -> dict[object, object] | None:
+    """The source filters that Apache registered for JMS."""
+    found: dict[object, object] = {}
+    if selector is not None:
+        found[Symbol(SELECTOR_FILTER)] = Described(SELECTOR_DESCRIPTOR, selector)
+    if no_local:
+        found[Symbol(NO_LOCAL_FILTER)] = Described(NO_LOCAL_DESCRIPTOR, [])
+    return found or None

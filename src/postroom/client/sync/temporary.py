@@ -1,0 +1,43 @@
+"""Temporary queues and topics: the sync face.
+
+Generated from aio/temporary.py by tools/async_to_sync.py: change that, and run the tool.
+"""
+
+from __future__ import annotations
+
+from postroom.client.aio import temporary as aio
+from postroom.client.destinations import Queue, Topic
+from postroom.client.portal import Portal
+
+__all__ = ["TemporaryDestination"]
+
+
+class TemporaryDestination:
+    """A queue or topic that the broker has made and named for this connection, and deletes with it.
+
+    Everybody can send to it, only this connection can consume from it. Made by
+    :meth:`Session.create_temporary_queue` and :meth:`Session.create_temporary_topic`.
+    """
+
+    def __init__(self, portal: Portal, inner: aio.TemporaryDestination) -> None:
+        self._portal = portal
+        self._inner = inner
+
+    @property
+    def destination(self) -> Queue | Topic:
+        """What producers and consumers are created for."""
+        return self._inner.destination
+
+    @property
+    def name(self) -> str:
+        """Its name: what a message's ``reply_to`` is set to."""
+        return self._inner.name
+
+    @property
+    def is_deleted(self) -> bool:
+        """True after ``delete``, and when the connection is over."""
+        return self._inner.is_deleted
+
+    def delete(self) -> None:
+        """Delete it with what waits there. Raises IllegalStateException while a consumer of it is open."""
+        self._portal.call(self._inner.delete())
