@@ -15,6 +15,7 @@ from postroom.manager.entry import Entry
 from postroom.manager.errors import DefinitionInvalid, QueueInUse
 from postroom.manager.options import ManagerOptions
 from postroom.manager.queue import Queue
+from postroom.manager.switches import INSERTION
 from postroom.manager.units import ANNOTATION, ORDERED_AHEAD, PROPERTY
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.selecting import got, put, texts, turn
@@ -231,6 +232,19 @@ def test_more_members_than_can_be_kept_in_mind_are_refused() -> None:
     world.put(queue, b"x", sink)
     world.turn()
     assert "max_unit_members" in sink.rejected[0][2]
+
+
+def test_paused_insertion_keeps_whose_turn_has_come(world: World) -> None:
+    queue = world.queue(unit_of_order=True)
+    consumer = world.consumer(queue, credit=10)
+    for number in range(3):
+        member(world, queue, str(number))
+    assert turn(world) == ["0"]
+    world.manager.pause(queue, INSERTION, world.now_us)
+    world.accept(consumer, world.held(consumer)[0])
+    assert turn(world) == []
+    world.manager.resume(queue, INSERTION, world.now_us)
+    assert turn(world) == ["1"]
 
 
 def test_the_option_changes_only_on_an_empty_queue(world: World) -> None:

@@ -10,7 +10,7 @@ from postroom.manager.fetching import readable, request, wait_for_durable
 from postroom.manager.memory import drop_body
 from postroom.manager.placing import take_out
 from postroom.manager.queue import Queue
-from postroom.manager.returning import settle_down
+from postroom.manager.returning import end_delay
 from postroom.manager.transitions import step
 from postroom.manager.units import ORDERED_AHEAD, Units
 from postroom.model import numbers as n
@@ -56,8 +56,7 @@ def is_full(units: Units) -> bool:
 
 def _let_go(core: Core, queue: Queue, entry: Entry) -> None:
     queue.delayed.discard(entry)
-    step(core, entry, n.EVENT_DUE, 0, 0, None, 0)
-    settle_down(core, entry)
+    end_delay(core, queue, entry)
 
 
 # Units that are not known yet.
