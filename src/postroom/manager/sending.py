@@ -184,8 +184,7 @@ def _let_in(core: Core, blocked: BlockedSend) -> bool:
     head, body, upload = blocked.head, blocked.body, blocked.upload
     refused = _take(core, blocked.producer, queue, head, body, upload, blocked.transaction)
     if refused is not None:
-        waiting.discard(core, blocked)
-        core.effects.rejected.append(Rejected(blocked.sink, blocked.token, refused[0], refused[1]))
+        waiting.reject(core, blocked, refused[0], refused[1])
         return True
     blocked.body = None
     if blocked.token >= 0:

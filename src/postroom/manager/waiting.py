@@ -181,6 +181,11 @@ def _forget_deadlines(core: "Core") -> None:
 def refuse(core: "Core", send: BlockedSend, condition: str, description: str) -> None:
     """The waiting ends with an error for the sender."""
     leave(core, send)
+    reject(core, send, condition, description)
+
+
+def reject(core: "Core", send: BlockedSend, condition: str, description: str) -> None:
+    """Answer a send that has left the line; a commit that has waited for it fails."""
     discard(core, send)
     transaction = send.transaction
     if transaction is not None and (send.token < 0 or transaction.discharger is not None):
