@@ -18,7 +18,7 @@ from bench import loadtool, machine, memory, scale, search, syncs, tables, traff
 from bench.contenders import CONTENDERS, Contender
 from bench.say import say
 
-SECTIONS = ("rates", "latency", "syncs", "memory", "recovery", "decode")
+SECTIONS = ("rates", "latency", "syncs", "memory", "recovery", "decode", "topics")
 OUT = ROOT / "bench/out"
 DOCUMENTED = ROOT / "docs/reference/benchmarks.inc"
 SYNC_RUN_MESSAGES = 50_000
@@ -35,6 +35,7 @@ class Run:
     waiting: memory.Waiting | None = None
     recovery: dict[str, str] = field(default_factory=dict)
     decode: dict[str, str] = field(default_factory=dict)
+    topics: dict[str, str] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
 
     def _has(self, name: str) -> bool:
@@ -52,7 +53,11 @@ class Run:
                 parts.append(f"### Latency\n\n{tables.latency(self.traffic)}")
         if self.waiting:
             parts.append(f"### Memory and restart\n\n{tables.waiting(self.waiting)}")
-        for title, values in (("Recovery", self.recovery), ("Decoding", self.decode)):
+        for title, values in (
+            ("Recovery", self.recovery),
+            ("Decoding", self.decode),
+            ("Topics", self.topics),
+        ):
             if values:
                 parts.append(f"### {title}\n\n{tables.facts(values)}")
         if self.failures:
@@ -145,12 +150,16 @@ def measure(options: argparse.Namespace, run: Run) -> None:
     def decode_section() -> None:
         run.decode = scale.decode(options.quick)
 
+    def topics_section() -> None:
+        run.topics = scale.topics(options.quick)
+
     steps = [
         (bool(sections & {"rates", "latency"}), "rates and latency", traffic_section),
         ("syncs" in sections, "syncs", lambda: _count_syncs(contenders, run)),
         ("memory" in sections, "memory", memory_section),
         ("recovery" in sections, "recovery", recovery_section),
         ("decode" in sections, "decode", decode_section),
+        ("topics" in sections, "topics", topics_section),
     ]
     for wanted, name, step in steps:
         if wanted:
@@ -181,7 +190,8 @@ def last_run() -> Run:
     if not path.exists():
         sys.exit(f"bench: --again needs a run to go on from, and there is no {path.relative_to(ROOT)}")
     said = json.loads(path.read_text())
-    run = Run(said["machine"], said["client"], recovery=said["recovery"], decode=said["decode"])
+    kept = {name: said.get(name, {}) for name in ("recovery", "decode", "topics")}
+    run = Run(said["machine"], said["client"], **kept)
     run.traffic = {label: traffic.Measured(**row) for label, row in said["traffic"].items()}
     if said["waiting"] is not None:
         run.waiting = memory.Waiting(**said["waiting"])

@@ -1,4 +1,4 @@
-"""Recovery and decoding: the ledger's own benchmarks, run as the programs that they are."""
+"""Recovery, decoding and publishing: benchmarks of single parts, run as the programs that they are."""
 
 from __future__ import annotations
 
@@ -39,3 +39,8 @@ def recovery(quick: bool) -> dict[str, str]:
 def decode(quick: bool) -> dict[str, str]:
     """How fast `.events` files become Arrow tables."""
     return _run("reader_bench.py", *(["--quick"] if quick else []))
+
+
+def topics(quick: bool) -> dict[str, str]:
+    """What publishing to many subscriptions costs."""
+    return _run("topics.py", *(["--quick"] if quick else []))
