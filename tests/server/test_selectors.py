@@ -93,3 +93,23 @@ def test_the_client_selects_browses_and_is_told_of_bad_ones(broker: BrokerThread
             session.create_consumer(queue, selector="odd >")
         with pytest.raises(InvalidSelectorException):
             session.create_browser(queue, selector="(odd")
+
+
+@pytest.mark.parametrize(("again", "resumed"), [("color = 'red'", True), ("color = 'blue'", False)])
+def test_a_link_with_another_selector_is_another_link(
+    broker: BrokerThread, request: pytest.FixtureRequest, again: str, resumed: bool
+) -> None:
+    queue = str(request.node.name)
+
+    def source(selector: str) -> Source:
+        described = DescribedValue(Symbol("apache.org:selector-filter:string"), selector)
+        return Source(address=queue, filter={Symbol("s"): described}, expiry_policy="never", timeout=60)
+
+    with EnginePeer(broker.port, container_id=queue) as first:
+        first.open().session().attach_receiver("r", source("color = 'red'"), Target())
+        first.wait_for(LinkAttached)
+    with EnginePeer(broker.port, container_id=queue) as second:
+        second.open().session().attach_receiver("r", source(again), Target(), unsettled={})
+        attach = second.wait_for(LinkAttached).attach
+        assert (attach.unsettled is not None) is resumed
+        assert broker.call(lambda b: list(b.manager.queues[queue].cursors)[-1]) == again

@@ -32,6 +32,7 @@ from postroom.manager.queue import Queue
 from postroom.server.bound import BoundLink
 from postroom.server.headers import message_payload
 from postroom.server.logs import log
+from postroom.server.terminus import read_filters
 
 if TYPE_CHECKING:
     from postroom.manager.transaction import Transaction
@@ -331,8 +332,18 @@ class OutgoingLink(BoundLink):
     def may_resume(self, attach: Attach) -> bool:
         """Whether the client's attach takes this link up, rather than beginning anew under its name."""
         source = attach.source
-        same = source is None or (source.address == self.address and not source.dynamic)
+        same = source is None or (
+            source.address == self.address and not source.dynamic and self._selects_as(source)
+        )
         return self.consumer is not None and attach.unsettled is not None and same
+
+    def _selects_as(self, source: Source) -> bool:
+        """Whether the selector asked for is the one that it has; that of a subscription is the subscription's
+        business."""
+        consumer = self.consumer
+        if consumer is None or self.of_topic():
+            return True
+        return read_filters(source).selector == consumer.options.selector
 
     def resume(
         self,
