@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SOURCE = Path("src/postroom")
 WIRE_FOLDERS = ("amqp", "model", "model/selector")
 CORE_FOLDERS = ("manager",)
-CORE_LEDGER = ("records", "block", "bodies")
+CORE_LEDGER = ("records", "block")
 CORE_SERVER = (
     *("attach", "binding", "bound", "broker", "coordinator", "dynamic", "headers", "incoming"),
     *("management_links", "outgoing", "registry", "releasing", "terminus"),

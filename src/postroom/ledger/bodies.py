@@ -3,7 +3,7 @@
 A `BodyFile` is a journal, a sealed `.bodies` file or a packed one; the `BodyStore` knows them all by the
 positions they hold and is the only one who does. Only what is durable can be read. Reading is safe in any
 thread beside the writer, sealing and compaction: the list of files is replaced, never changed, and a file
-that was removed under a reader is looked up again.
+that was removed under a reader is looked up again. Not among the compiled modules: these serve one thread.
 """
 
 import threading
