@@ -1,6 +1,7 @@
 """The message store over the wire: our client's two faces, restarts, and requests that wait."""
 
 import asyncio
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -286,3 +287,21 @@ def test_a_lock_ends_with_its_lease(tmp_path: Path) -> None:
         store.put("x")
         store.browse_and_lock()
         assert body(store.wait(timeout_s=A_MINUTE_S).message) == "x"
+
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "howto" / "message-store.md"
+PROGRAMS = dict(re.findall(r"^## ([^\n]+)\n.*?^```python\n(.*?)^```$", PAGE.read_text(), re.M | re.S))
+SAID = {
+    "Assured put and get": ["one crate of apples"],
+    "Look at messages and take some of them": ["took 4", "took 3", "left 3"],
+    "Wait, and listen": ["answers 4", "yes"],
+}
+
+
+@pytest.mark.parametrize("title", SAID)
+def test_a_program_of_the_how_to_page_works(
+    title: str, broker: BrokerThread, capsys: pytest.CaptureFixture[str]
+) -> None:
+    exec(PROGRAMS[title].replace("5672", str(broker.port)), {})
+    assert capsys.readouterr().out.splitlines() == SAID[title]
+    assert PROGRAMS.keys() == SAID.keys()
