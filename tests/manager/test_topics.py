@@ -20,6 +20,7 @@ from postroom.manager.options import ManagerOptions, QueueDefinition
 from postroom.manager.queue import Queue
 from postroom.manager.quota import QuotaDefinition
 from postroom.manager.topics import Subscribing
+from postroom.model.codes import Outcome
 from tests.manager.world import TestSink, World, a_head
 
 
@@ -478,3 +479,48 @@ def test_a_publish_to_a_deleted_topic_makes_it_again_where_that_is_allowed(world
     world.put(topic)
     world.turn()
     assert world.manager.topic("news") is not topic
+
+
+def test_dead_letters_can_go_to_a_topic(world: TopicWorld) -> None:
+    topic = world.topic("dead")
+    queue = world.queue("q", dead_letter_queue="dead")
+    for durable in (True, False):
+        world.put(queue, b"bad", durable=durable)
+    first = world.consumer(queue, 10)
+    world.turn()
+    world.manager.reject(first, world.held(first)[0], "app:nobody", "", world.now_us)
+    world.turn()
+    assert queue.statistics.ended[Outcome.DISCARDED] == 1
+    readers = [world.subscriber("dead", client=f"c{number}") for number in range(3)]
+    world.put(queue, b"worse")
+    world.turn()
+    for entry in world.held(first):
+        world.manager.reject(first, entry, "app:bad", "", world.now_us)
+    world.turn()
+    assert {name: len(bodies) for name, bodies in world.got().items() if name != "q"} == {
+        reader.queue.name: 2 for reader in readers
+    }
+    assert queue.statistics.ended[Outcome.DEAD_LETTERED] == 2
+    assert topic.statistics.depth == 0
+    for reader in readers:
+        for entry in world.held(reader):
+            world.accept(reader, entry)
+    world.turn()
+    core = world.manager.core
+    assert (core.cached_bytes, core.volatile_bytes, core.live_entries, core.shared_bodies) == (0, 0, 0, {})
+
+
+def test_a_paused_subscription_refuses_the_publish_for_all(world: TopicWorld) -> None:
+    topic = world.topic()
+    queues = [world.subscribe(name=f"s{number}", durable=True) for number in range(2)]
+    for paused in (queues[1], topic):
+        world.manager.pause(paused, "production", world.now_us)
+        sink = TestSink()
+        world.put(topic, sink=sink)
+        world.turn()
+        assert [condition for _, condition, _ in sink.rejected] == ["amqp:illegal-state"]
+        assert "production is paused" in sink.rejected[0][2]
+        world.manager.resume(paused, "production", world.now_us)
+    world.put(topic)
+    world.turn()
+    assert [queue.statistics.depth for queue in queues] == [1, 1]

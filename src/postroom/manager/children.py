@@ -3,6 +3,7 @@ body."""
 
 from mypy_extensions import i64
 
+from postroom.manager import routing
 from postroom.manager.core import Core
 from postroom.manager.entry import Entry
 from postroom.manager.memory import stored
@@ -17,12 +18,21 @@ from postroom.model import numbers as n
 def make_child(
     core: Core, parent: Entry, queue: Queue, event: i64, annotations: dict[str, object] | None
 ) -> None:
-    """Put what ``parent`` carries on ``queue`` as a new entry, which expires only if ``queue`` says so.
+    """Put what ``parent`` carries on ``queue`` as a new entry, which expires only if ``queue`` says so; on a
+    topic, as one for each of its subscriptions.
 
     The overrides of ``queue`` apply (priority, times), its quota doesn't: what could be delivered nowhere
     must find room (WebLogic's rules).
     """
+    takers = [queue]
+    routing_set = queue.id
     flags = parent.flags | n.FLAG_ADVERSE | n.FLAG_BODY_SHARED
+    if queue.topic is not None:
+        route = routing.route_of(core, queue)
+        takers = route.queues
+        routing_set = routing.set_of(core, route, takers)
+        if len(takers) > 1:
+            flags |= n.FLAG_PUBLISHED
     overrides = queue.overrides
     priority = parent.priority
     expiry_us: i64 = 0
@@ -34,7 +44,7 @@ def make_child(
         due_us = birth_us(core, overrides)
     causes: i64 = n.UNBORN if due_us != 0 else n.PAUSED if queue.insertion_paused else 0
     serial = core.ledger.arrival(
-        queue.id,
+        routing_set,
         n.AVAILABLE if causes == 0 else n.DELAYED,
         event,
         0,
@@ -62,18 +72,23 @@ def make_child(
         None,
         parent.body_offset,
     )
-    child = Entry(
-        queue,
-        serial,
-        priority,
-        flags,
-        expiry_us,
-        parent.body_serial,
-        parent.body_offset,
-        parent.body_len,
-        None if stored(parent) else parent.body,
-    )
-    child.annotations = annotations
+    for taker in takers:
+        child = Entry(
+            taker,
+            serial,
+            priority,
+            flags,
+            expiry_us,
+            parent.body_serial,
+            parent.body_offset,
+            parent.body_len,
+            None if stored(parent) else parent.body,
+        )
+        child.annotations = annotations
+        _place(core, taker, child, causes, due_us)
+
+
+def _place(core: Core, queue: Queue, child: Entry, causes: i64, due_us: i64) -> None:
     if causes != 0:
         add_delayed(core, child, causes, due_us)
         return

@@ -8,6 +8,7 @@ from postroom.manager.switches import CONSUMPTION, INSERTION, turn
 
 def pause(core: Core, queue: Queue, switch: str) -> None:
     """Pause one thing of a queue, or of a topic and its subscriptions. Raises SwitchUnknown."""
+    core.route_version += 1
     for each in _with_subscriptions(core, queue):
         turn(each, switch, True)
 
@@ -15,6 +16,7 @@ def pause(core: Core, queue: Queue, switch: str) -> None:
 def resume(core: Core, queue: Queue, switch: str) -> None:
     """Lift what `pause` did; resuming insertion also admits sends again, unless production is paused by
     itself. Raises SwitchUnknown."""
+    core.route_version += 1
     for each in _with_subscriptions(core, queue):
         turn(each, switch, False)
         if switch == INSERTION:

@@ -41,7 +41,7 @@ def publish(
     route = routing.route_of(core, node)
     takers = _takers(route, route.queues, producer, head, body, upload)
     size: i64 = len(body) if body is not None else upload_size(upload)
-    refused = _refusal(core, node, takers, bool(route.limited), size, head.durable)
+    refused = _refusal(core, node, route, takers, size, head.durable)
     if refused is not None:
         return refused
     if transaction is not None and takers:
@@ -70,13 +70,16 @@ def _takers(
 
 
 def _refusal(
-    core: Core, node: Queue, takers: list[Queue], limited: bool, size: i64, durable: bool
+    core: Core, node: Queue, route: Route, takers: list[Queue], size: i64, durable: bool
 ) -> tuple[str, str] | None:
     """Why it can't be taken however long it waits."""
     refused = refusal(core, node, size, durable)
     if refused is not None:
         return refused
-    for pool, count in _charges(takers if limited else []).items():
+    for queue in route.closed:
+        if not route.choosy or queue in takers:
+            return refusal(core, queue, size, durable)
+    for pool, count in _charges(takers if route.limited else []).items():
         if not pool.could_fit_many(count, size):
             return NO_ROOM, (
                 f"{pool.what} has no room for {count} entries of {size} bytes, one for each subscription: at "
@@ -189,7 +192,7 @@ def _publish_to(
         core,
         producer,
         node,
-        _set_of(core, route, takers),
+        routing.set_of(core, route, takers),
         head,
         body,
         upload,
@@ -256,19 +259,6 @@ class _Publication:
             entry.causes = self.causes
             entry.due_us = self.due_us
         return entry
-
-
-def _set_of(core: Core, route: Route, takers: list[Queue]) -> i64:
-    """What the arrival names as its queues: the one, or a set."""
-    if len(takers) == 1:
-        return takers[0].id
-    if takers is not route.queues:
-        return core.routing_sets.find(routing.members_of(takers)).id
-    found = route.set
-    if found is None or found.dropped:
-        found = core.routing_sets.find(routing.members_of(takers))
-        route.set = found
-    return found.id
 
 
 def _give(core: Core, publication: _Publication, queue: Queue) -> None:

@@ -135,7 +135,8 @@ def remove(core: Core, queue: Queue) -> None:
 
 
 def target(core: Core, queue: Queue, name: str) -> Queue | None:
-    """Where ``queue`` sends its dead letters or expired entries; None for "" or itself.
+    """Where ``queue`` sends its dead letters or expired entries; None for "", itself, or a topic to which
+    nobody subscribes.
 
     It is created if missing, above every limit: what can be delivered nowhere must find room.
     """
@@ -144,4 +145,7 @@ def target(core: Core, queue: Queue, name: str) -> Queue | None:
     found = core.queues.get(name)
     if found is not None:
         return found
+    node = core.topics.get(name)
+    if node is not None:
+        return node if routing.route_of(core, node).queues else None
     return _make(core, replace(core.options.queue_defaults, name=name, auto_created=False))

@@ -1,5 +1,7 @@
 """Which subscriptions a published message goes to."""
 
+from mypy_extensions import i64
+
 from postroom.amqp.message_fields import MessageFields
 from postroom.manager.core import Core
 from postroom.manager.options import is_pattern
@@ -61,6 +63,8 @@ def _find(core: Core, node: Queue) -> Route:
         subscription = queue.subscription
         if subscription is not None and subscription.choosy():
             route.choosy = True
+        if queue.closed_to_puts:
+            route.closed.append(queue)
         if queue.pool is not None:
             route.limited.append(queue)
     return route
@@ -98,3 +102,16 @@ def fields_of(head: MessageHead, body: bytes | None, upload: Upload | None) -> M
     """What selectors see of a message that is being published."""
     sections = upload.opening if upload is not None else body
     return MessageFields(head.priority, head.durable, 0, sections or b"", None)
+
+
+def set_of(core: Core, route: Route, takers: list[Queue]) -> i64:
+    """What an arrival names as its queues: the one, or the set of ``takers``, all or part of ``route``."""
+    if len(takers) == 1:
+        return takers[0].id
+    if takers is not route.queues:
+        return core.routing_sets.find(members_of(takers)).id
+    found = route.set
+    if found is None or found.dropped:
+        found = core.routing_sets.find(members_of(takers))
+        route.set = found
+    return found.id

@@ -21,6 +21,8 @@ class Route:
         self.queues = queues
         self.choosy = False
         """Some take only part of what is published."""
+        self.closed: list[Queue] = []
+        """Those whose production or insertion is paused."""
         self.limited: list[Queue] = []
         """Those that may have no room."""
         self.set: RoutingSet | None = None
