@@ -102,7 +102,7 @@ BAD_DEFINITIONS: list[tuple[dict[str, Any], type[ManagerError]]] = [
     ({"name": "q", "max_messages": -2}, DefinitionInvalid),
     ({"name": "q", "max_bytes": -5}, DefinitionInvalid),
     ({"name": "q", "max_consumers": 0}, DefinitionInvalid),
-    ({"name": "q", "redelivery_delay_ms": -1}, DefinitionInvalid),
+    ({"name": "q", "redelivery_delay_ms": -2}, DefinitionInvalid),
     ({"name": "q", "redelivery_limit": -7}, DefinitionInvalid),
     ({"name": "q", "dead_letter_queue": "a\tb"}, NameNotAllowed),
 ]

@@ -105,7 +105,7 @@ def test_overrides_of_the_error_destination_apply_and_its_quota_doesn_t(world: W
     dead = world.queue(
         "dead", max_messages=0, priority_override=8, ttl_override_ms=500, time_to_deliver_ms=100
     )
-    queue = world.queue(expiry_queue="dead", dead_letter_queue="dead")
+    queue = world.queue(expiration_policy="redirect", dead_letter_queue="dead")
     world.put(queue, b"expired", ttl_ms=10)
     world.turn(600)
     assert dead.statistics.slots()["unborn"] == (1, 7)

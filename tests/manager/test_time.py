@@ -1,10 +1,12 @@
 """Expiry, unborn messages, redelivery delay and limit, dead letters."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from postroom.manager.options import ManagerOptions
+from postroom.manager.errors import DefinitionInvalid
+from postroom.manager.options import ManagerOptions, QueueDefinition
 from postroom.model.codes import Event, Outcome
 from tests.manager.world import MS, World
 
@@ -73,7 +75,7 @@ def test_an_expired_held_entry_can_still_be_accepted(world: World) -> None:
 
 
 def test_expired_messages_are_redirected_where_the_queue_says_so(world: World) -> None:
-    queue, late = world.queue(expiry_queue="late"), world.queue("late")
+    queue, late = world.queue(expiration_policy="redirect", expiry_queue="late"), world.queue("late")
     world.put(queue, b"old", ttl_ms=10)
     world.turn(1_000)
     assert queue.statistics.ended[Outcome.REDIRECTED] == 1
@@ -274,3 +276,79 @@ def test_dead_letters_find_room_even_when_no_queue_may_be_created() -> None:
     world.turn()
     world.manager.reject(consumer, world.held(consumer)[0], "c" * 5000, "\ud800", world.now_us)
     assert world.manager.queue("dead").statistics.current == 1
+
+
+@pytest.mark.parametrize(("own_ms", "consumer_ms", "waits_ms"), [(-1, 50, 50), (100, 50, 100), (0, 50, 0)])
+def test_the_delay_of_a_queue_beats_that_of_the_consumer(
+    world: World, own_ms: int, consumer_ms: int, waits_ms: int
+) -> None:
+    queue = world.queue(redelivery_delay_ms=own_ms)
+    consumer = world.consumer(queue, credit=5, redelivery_delay_ms=consumer_ms)
+    world.put(queue, b"m")
+    world.turn()
+    world.fail(consumer, world.held(consumer)[0])
+    if waits_ms:
+        assert world.turn(waits_ms - 1) == []
+    assert world.turn(1) == [b"m"]
+
+
+def test_a_delay_is_fixed_when_the_message_comes_back(world: World) -> None:
+    queue = world.queue(redelivery_delay_ms=100)
+    consumer = world.consumer(queue, credit=5)
+    world.put(queue, b"m")
+    world.turn()
+    world.fail(consumer, world.held(consumer)[0])
+    world.manager.update_queue(replace(queue.definition, redelivery_delay_ms=0), world.now_us)
+    assert world.turn(99) == []
+    assert world.turn(1) == [b"m"]
+
+
+def test_a_rolled_back_receipt_waits_as_long_as_its_consumer_says(world: World) -> None:
+    queue = world.queue()
+    consumer = world.consumer(queue, credit=5, redelivery_delay_ms=30)
+    world.put(queue, b"m")
+    world.turn()
+    transaction = world.manager.begin(world.now_us)
+    world.accept(consumer, world.held(consumer)[0], transaction)
+    world.manager.rollback(transaction, world.now_us)
+    assert world.turn(29) == []
+    assert world.turn(1) == [b"m"]
+
+
+def test_a_lost_consumer_brings_no_delay(world: World) -> None:
+    queue = world.queue()
+    consumer = world.consumer(queue, credit=5, redelivery_delay_ms=1000)
+    world.put(queue, b"m")
+    world.turn()
+    world.close(consumer, lost=True)
+    world.consumer(queue, credit=1)
+    assert world.turn() == [b"m"]
+
+
+@pytest.mark.parametrize(
+    ("definition", "complaint"),
+    [
+        ({"expiration_policy": "redirect"}, "neither expiry_queue nor dead_letter_queue"),
+        ({"expiry_queue": "late"}, "expiry_queue needs expiration_policy = 'redirect'"),
+        ({"expiration_policy": "forget"}, "must be one of discard, log, redirect"),
+    ],
+)
+def test_expiration_policies_that_mean_nothing_are_refused(
+    definition: dict[str, str], complaint: str
+) -> None:
+    with pytest.raises(DefinitionInvalid, match=complaint):
+        QueueDefinition(name="q", **definition).check()
+
+
+def test_a_target_of_redirection_cannot_be_taken_away(world: World) -> None:
+    queue = world.queue(expiration_policy="redirect", dead_letter_queue="dead")
+    with pytest.raises(DefinitionInvalid, match="where to"):
+        world.manager.update_queue(replace(queue.definition, dead_letter_queue=""), world.now_us)
+
+
+def test_redirection_goes_to_the_dead_letter_queue_where_no_other_is_named(world: World) -> None:
+    queue, dead = world.queue(expiration_policy="redirect", dead_letter_queue="dead"), world.queue("dead")
+    world.put(queue, b"m", ttl_ms=10)
+    world.turn(11)
+    world.turn(1000)
+    assert dead.statistics.current == 1

@@ -97,7 +97,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "lost-link-keeps-its-messages": Mutation(
         "manager/consumers.py",
-        "        come_back(core, entry, event, False)\n    consumer.held.clear()",
+        "        come_back(core, entry, event, 0)\n    consumer.held.clear()",
         "        pass\n    consumer.held.clear()",
     ),
     "redelivered-without-a-count": Mutation(

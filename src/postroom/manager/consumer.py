@@ -46,6 +46,7 @@ class Consumer:
         self.options = options
         self.browse = options.browse
         self.presettled = options.presettled
+        self.redelivery_delay_us: i64 = options.redelivery_delay_ms * 1000
         self.credit: i64 = 0
         self.assigned: i64 = 0
         """Entries ever given to it; rises as its credit is counted down."""

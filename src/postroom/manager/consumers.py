@@ -139,7 +139,7 @@ def close_consumer(core: Core, consumer: Consumer, lost: bool) -> None:
         queue.exclusive_consumer = None
     event = n.EVENT_LINK_LOST if lost or consumer.suspended else n.EVENT_RELEASE
     for entry in held_in_order(consumer, True):
-        come_back(core, entry, event, False)
+        come_back(core, entry, event, 0)
     consumer.held.clear()
     if consumer.recorded:
         core.record_holder_closed(consumer.id, _CONSUMER)

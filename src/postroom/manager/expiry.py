@@ -28,7 +28,7 @@ def expire_available(core: Core, entry: Entry) -> None:
 def expire(core: Core, entry: Entry) -> None:
     """End an entry that is in no order: as expired, or redirected if its queue says so."""
     queue = entry.queue
-    target = queues.target(core, queue, queue.definition.expiry_queue)
+    target = queues.target(core, queue, queue.expiry_target) if queue.expiry_target else None
     if target is None:
         step(core, entry, n.EVENT_EXPIRE, 0, 0, None, 0)
     else:

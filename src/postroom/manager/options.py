@@ -23,6 +23,11 @@ MAX_GROUP_BUCKETS: Final = 65_536
 ACCESS_SHARED: Final = "shared"
 ACCESS_EXCLUSIVE: Final = "exclusive"
 
+POLICY_DISCARD: Final = "discard"
+POLICY_LOG: Final = "log"
+POLICY_REDIRECT: Final = "redirect"
+EXPIRATION_POLICIES: Final = (POLICY_DISCARD, POLICY_LOG, POLICY_REDIRECT)
+
 KIND_QUEUE: Final = "queue"
 KIND_TOPIC: Final = "topic"
 KIND_SUBSCRIPTION: Final = "subscription"
@@ -80,14 +85,17 @@ class QueueDefinition:
     """A message expires at the latest so long after its arrival, whatever its own time to live."""
     redelivery_limit: int = NO_LIMIT
     """Failures after which an entry may still be delivered again; above it goes to the dead-letter queue."""
-    redelivery_delay_ms: int = 0
-    """How long an entry waits after rollback, recover or modified(delivery-failed)."""
+    redelivery_delay_ms: int = NO_LIMIT
+    """How long an entry waits after rollback, recover or modified(delivery-failed); −1: as its consumer
+    says."""
     lost_link_counts: bool = False
     """Whether deliveries that come back by a lost link are charged to the redelivery limit."""
     dead_letter_queue: str = ""
     """Where rejected entries and those over the limit go; "" discards them. Created when first needed."""
+    expiration_policy: str = POLICY_DISCARD
+    """"discard"; "log", which ends expired entries, too, but notes them in the message log; or "redirect"."""
     expiry_queue: str = ""
-    """Where expired entries are redirected; "" ends them as expired."""
+    """Where expired entries are redirected; "" to the dead-letter queue."""
     confirm_id_required: bool = True
     """Message store: whether confirming by unique id needs the confirm id, too."""
     production_paused_at_startup: str = "default"
@@ -130,7 +138,7 @@ class QueueDefinition:
             raise DefinitionInvalid(
                 f"queue {self.name!r}: access is {self.access!r}, must be 'shared' or 'exclusive'"
             )
-        lowest = {"max_consumers": 1, "redelivery_delay_ms": 0, "group_buckets": 0}
+        lowest = {"max_consumers": 1, "group_buckets": 0}
         for each in fields(self):
             value = getattr(self, each.name)
             if isinstance(value, int) and not isinstance(value, bool):
@@ -151,7 +159,28 @@ class QueueDefinition:
         for other in (self.dead_letter_queue, self.expiry_queue):
             if other:
                 check_name(other)
+        self._check_expiration()
         check_sending(self)
+
+    def _check_expiration(self) -> None:
+        policy = self.expiration_policy
+        if policy not in EXPIRATION_POLICIES:
+            raise DefinitionInvalid(
+                f"queue {self.name!r}: expiration_policy is {policy!r}, must be one of "
+                + ", ".join(EXPIRATION_POLICIES),
+                "expiration_policy",
+            )
+        if policy == POLICY_REDIRECT and not self.expiry_queue and not self.dead_letter_queue:
+            raise DefinitionInvalid(
+                f"queue {self.name!r}: expiration_policy is 'redirect', but neither expiry_queue nor "
+                "dead_letter_queue says where to",
+                "expiration_policy",
+            )
+        if policy != POLICY_REDIRECT and self.expiry_queue:
+            raise DefinitionInvalid(
+                f"queue {self.name!r}: expiry_queue needs expiration_policy = 'redirect'; it is {policy!r}",
+                "expiry_queue",
+            )
 
     def to_record(self) -> dict[str, object]:
         """As JSON-able fields, for the ledger."""
@@ -239,6 +268,8 @@ class ConsumerOptions:
     user: str = ""
     selector: str = ""
     """Which messages it wants (`postroom.model.selector`); "" all."""
+    redelivery_delay_ms: int = 0
+    """How long what it fails at waits, where the queue doesn't say."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,13 @@ from postroom.manager.delayed import DelayedEntries
 from postroom.manager.entry import Entry
 from postroom.manager.groups import Groups
 from postroom.manager.ids import IdIndex
-from postroom.manager.options import ACCESS_EXCLUSIVE, KIND_SUBSCRIPTION, KIND_TOPIC, QueueDefinition
+from postroom.manager.options import (
+    ACCESS_EXCLUSIVE,
+    KIND_SUBSCRIPTION,
+    KIND_TOPIC,
+    POLICY_REDIRECT,
+    QueueDefinition,
+)
 from postroom.manager.overrides import Overrides
 from postroom.manager.pool import Pool
 from postroom.manager.quota import Quota
@@ -116,8 +122,12 @@ class Queue:
         self.max_message_bytes: i64 = own if 0 <= own < max_message_bytes else max_message_bytes
         self.max_ttl_us: i64 = definition.max_ttl_ms * 1000 if definition.max_ttl_ms >= 0 else -1
         self.redelivery_limit: i64 = definition.redelivery_limit
-        self.redelivery_delay_us: i64 = definition.redelivery_delay_ms * 1000
+        delay_ms: i64 = definition.redelivery_delay_ms
+        self.redelivery_delay_us: i64 = delay_ms * 1000 if delay_ms >= 0 else -1
         self.lost_link_counts = definition.lost_link_counts
+        redirects = definition.expiration_policy == POLICY_REDIRECT
+        self.expiry_target = (definition.expiry_queue or definition.dead_letter_queue) if redirects else ""
+        """Where expired entries are redirected; "" nowhere."""
         if definition.group_buckets != self.group_buckets:
             self.group_buckets = definition.group_buckets
             self.groups = Groups(definition.group_buckets) if definition.group_buckets > 0 else None

@@ -1,5 +1,8 @@
 """Entries that come back, and entries whose delay ends."""
 
+from mypy_extensions import i64
+
+from postroom.manager.consumer import Consumer
 from postroom.manager.core import Core
 from postroom.manager.deadletter import dead_letter_over_limit, over_limit
 from postroom.manager.entry import Entry
@@ -11,17 +14,22 @@ from postroom.manager.transitions import step
 from postroom.model import numbers as n
 
 
-def come_back(core: Core, entry: Entry, event: int, delayed: bool) -> None:
-    """The holder gives ``entry`` back by ``event``.
+def redelivery_delay_us(queue: Queue, consumer: Consumer) -> i64:
+    """How long what ``consumer`` fails at is to wait: the queue's delay beats the consumer's."""
+    return queue.redelivery_delay_us if queue.redelivery_delay_us >= 0 else consumer.redelivery_delay_us
 
-    ``delayed``: the queue's redelivery delay applies. Without it the redelivery limit is judged at once, else
-    when the delay ends; while insertion is paused, when it is resumed.
+
+def come_back(core: Core, entry: Entry, event: int, delay_us: i64) -> None:
+    """The holder gives ``entry`` back by ``event``, not to be delivered again for ``delay_us``.
+
+    That is fixed now: what changes later concerns those that come back later. Without a delay the redelivery
+    limit is judged at once, else when the delay ends; while insertion is paused, when it is resumed.
     """
     queue = entry.queue
     causes = 0
-    if delayed and queue.redelivery_delay_us > 0:
+    if delay_us > 0:
         causes = n.REDELIVERY_DELAY
-        entry.due_us = core.now_us + queue.redelivery_delay_us
+        entry.due_us = core.now_us + delay_us
     elif queue.insertion_paused:
         causes = n.PAUSED
         entry.due_us = 0

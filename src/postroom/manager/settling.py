@@ -9,7 +9,7 @@ from postroom.manager.dispatch import refresh
 from postroom.manager.entry import Entry
 from postroom.manager.errors import LimitExceeded, NotHeld
 from postroom.manager.placing import ended
-from postroom.manager.returning import come_back
+from postroom.manager.returning import come_back, redelivery_delay_us
 from postroom.manager.transitions import confirm
 from postroom.model import numbers as n
 
@@ -43,7 +43,7 @@ def release(core: Core, consumer: Consumer, entry: Entry) -> None:
     let_go(core, consumer, entry)
     entry.releases += 1
     _back_off(core, consumer, entry.releases - core.options.release_backoff_after)
-    come_back(core, entry, n.EVENT_RELEASE, False)
+    come_back(core, entry, n.EVENT_RELEASE, 0)
 
 
 def modify(
@@ -62,9 +62,9 @@ def modify(
         entry.annotations = {**(entry.annotations or {}), **annotations}
     if failed:
         entry.releases = 0
-        come_back(core, entry, n.EVENT_FAIL, True)
+        come_back(core, entry, n.EVENT_FAIL, redelivery_delay_us(entry.queue, consumer))
     else:
-        come_back(core, entry, n.EVENT_RELEASE, False)
+        come_back(core, entry, n.EVENT_RELEASE, 0)
 
 
 def reject(core: Core, consumer: Consumer, entry: Entry, condition: str, description: str) -> None:

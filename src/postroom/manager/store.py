@@ -114,7 +114,7 @@ def undo(core: Core, entry: Entry) -> None:
         end_held(core, entry, n.EVENT_UNDO)
     elif entry.state == n.GET_UNCONFIRMED:
         _let_go(core, entry)
-        come_back(core, entry, n.EVENT_UNDO, False)
+        come_back(core, entry, n.EVENT_UNDO, 0)
     elif entry.state == n.LOCKED_FOR_BROWSE:
         _free(core, entry, n.EVENT_UNDO)
     else:
@@ -128,7 +128,7 @@ def unlock(core: Core, entry: Entry) -> None:
 
 def _free(core: Core, entry: Entry, event: i64) -> None:
     _let_go(core, entry)
-    come_back(core, entry, event, False)
+    come_back(core, entry, event, 0)
 
 
 def _lock_again(core: Core, entry: Entry) -> None:

@@ -16,7 +16,7 @@ from postroom.manager.placing import add_committed, delay, ended
 from postroom.manager.putting import due_of, new_entry
 from postroom.manager.queue import Queue
 from postroom.manager.ranges import runs
-from postroom.manager.returning import come_back
+from postroom.manager.returning import come_back, redelivery_delay_us
 from postroom.manager.settling import check_held, exclude, let_go
 from postroom.manager.statistics import UNCOMMITTED_PUT
 from postroom.manager.transaction import Receipt, Transaction
@@ -264,14 +264,16 @@ def _apply(core: Core, receipt: Receipt) -> None:
         exclude(core, receipt.consumer, entry)
     if receipt.annotations:
         entry.annotations = {**(entry.annotations or {}), **receipt.annotations}
-    come_back(core, entry, receipt.event, receipt.event == n.EVENT_FAIL)
+    failed = receipt.event == n.EVENT_FAIL
+    delay_us = redelivery_delay_us(entry.queue, receipt.consumer) if failed else 0
+    come_back(core, entry, receipt.event, delay_us)
 
 
 def _undo(core: Core, receipt: Receipt) -> None:
     entry, consumer = receipt.entry, receipt.consumer
     entry.queue.held.discard(entry)
     if receipt.settled or consumer.closed or consumer.suspended:
-        come_back(core, entry, n.EVENT_UNDO, True)
+        come_back(core, entry, n.EVENT_UNDO, redelivery_delay_us(entry.queue, consumer))
     else:
         step(core, entry, n.EVENT_RESUME, n.CONSUMER, consumer.id, consumer, 0)
         consumer.held.add(entry)

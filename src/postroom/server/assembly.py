@@ -21,6 +21,7 @@ SUSPEND_SLACK_S: Final = 60
 def manager_options(config: Config) -> ManagerOptions:
     """The queue manager's bounds as the configuration has them."""
     auto, limits = config.auto_create, config.limits
+    startup = config.startup
     sending, flow, store = config.sending, config.flow_control, config.message_store
     return ManagerOptions(
         name=config.container_id.encode()[:MAX_ORIGIN_BYTES].decode(errors="ignore"),
@@ -46,6 +47,9 @@ def manager_options(config: Config) -> ManagerOptions:
         flow_minimum=flow.minimum,
         flow_interval_s=flow.interval_s,
         flow_steps=flow.steps,
+        production_paused_at_startup=startup.production_paused,
+        insertion_paused_at_startup=startup.insertion_paused,
+        consumption_paused_at_startup=startup.consumption_paused,
         max_suspended_links=limits.suspended_links,
         max_suspend_ms=(limits.suspended_timeout_s + SUSPEND_SLACK_S) * 1000,
     )

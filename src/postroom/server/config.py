@@ -140,6 +140,14 @@ class AutoCreateConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """An auto-created queue that is empty and unused for so long is removed; 0: as soon as it is."""
 
 
+class StartupConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """What queues and topics that don't say it themselves start with."""
+
+    production_paused: bool = False
+    insertion_paused: bool = False
+    consumption_paused: bool = False
+
+
 class LogConfig(Struct, frozen=True, forbid_unknown_fields=True):
     json: bool = False
     level: Literal["debug", "info", "warning", "error"] = "info"
@@ -200,13 +208,18 @@ class QueueConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """A message expires at the latest so long after its arrival."""
     redelivery_limit: Limit = -1
     """Failures after which a message is still delivered again; above, it goes to the dead-letter queue."""
-    redelivery_delay_ms: NotNegative = 0
+    redelivery_delay_ms: Limit = -1
+    """How long a message waits after a failure; -1: as its consumer says."""
     lost_link_counts: bool = False
     """Whether a delivery that came back by a broken link is charged to the redelivery limit."""
     dead_letter_queue: str = ""
     """Where rejected messages and those over the limit go; empty: they are discarded."""
+    expiration_policy: Literal["discard", "log", "redirect"] = "discard"
     expiry_queue: str = ""
-    """Where expired messages go; empty: nowhere."""
+    """Where expired messages are redirected; empty: to the dead-letter queue."""
+    production_paused_at_startup: Literal["default", "true", "false"] = "default"
+    insertion_paused_at_startup: Literal["default", "true", "false"] = "default"
+    consumption_paused_at_startup: Literal["default", "true", "false"] = "default"
     group_buckets: NotNegative = 0
     """Message groups: into so many buckets, each with one consumer at a time; 0 none."""
     unit_of_order: bool = False
@@ -323,6 +336,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     auto_create: AutoCreateConfig = AutoCreateConfig()
     ledger: LedgerConfig = LedgerConfig()
     log: LogConfig = LogConfig()
+    startup: StartupConfig = StartupConfig()
     sending: SendingConfig = SendingConfig()
     flow_control: FlowControlConfig = FlowControlConfig()
     message_store: MessageStoreConfig = MessageStoreConfig()

@@ -37,6 +37,7 @@ from postroom.manager.queue import Queue
 from postroom.model.message import MessageHead
 from postroom.server.bound import BoundLink
 from postroom.server.config import is_reserved
+from postroom.server.terminus import ms_property
 
 if TYPE_CHECKING:
     from postroom.manager.transaction import Transaction
@@ -60,12 +61,7 @@ def send_timeout_ms(attach: Attach) -> int:
 
     Raises `AmqpError` for one that is no number of milliseconds.
     """
-    value = (attach.properties or {}).get(SEND_TIMEOUT_PROPERTY, -1)
-    if isinstance(value, bool) or not isinstance(value, int) or value < -1:
-        raise AmqpError(
-            INVALID_FIELD, f"link property {SEND_TIMEOUT_PROPERTY} is {value!r}, must be ms, or -1"
-        )
-    return value
+    return ms_property(attach, SEND_TIMEOUT_PROPERTY, -1)
 
 
 def says_topic(payload: bytes, head: MessageHead) -> bool:

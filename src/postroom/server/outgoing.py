@@ -32,7 +32,7 @@ from postroom.manager.queue import Queue
 from postroom.server.bound import BoundLink
 from postroom.server.headers import message_payload
 from postroom.server.logs import log
-from postroom.server.terminus import read_filters
+from postroom.server.terminus import ms_property, read_filters
 
 if TYPE_CHECKING:
     from postroom.manager.transaction import Transaction
@@ -44,6 +44,8 @@ FIRST_AVERAGE_BYTES: Final = 64 << 10
 """Taken as the size of a message before the first has been seen."""
 EXCLUSIVE_PROPERTY: Final = "exclusive"
 """Link property (boolean): nobody else may consume from the queue while this link does."""
+REDELIVERY_DELAY_PROPERTY: Final = "x-opt-redelivery-delay"
+"""Link property (ms): how long what this consumer fails at waits, unless its queue says."""
 TAG_BYTES: Final = 4
 TAG_MASK: Final = 0xFFFF_FFFF
 
@@ -103,6 +105,7 @@ class OutgoingLink(BoundLink):
             container=self.binding.container_id,
             user=self.binding.user,
             selector=selector,
+            redelivery_delay_ms=ms_property(attach, REDELIVERY_DELAY_PROPERTY, 0),
         )
         self.consumer = self._manager.open_consumer(queue, self, options, now_us)
         self._queue = queue

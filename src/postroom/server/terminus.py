@@ -4,7 +4,7 @@ from typing import Final
 
 from postroom.amqp.errors import INVALID_FIELD, AmqpError
 from postroom.amqp.outcomes import RELEASED, DeliveryState, Modified, Rejected, Released
-from postroom.amqp.performatives import Source, Target
+from postroom.amqp.performatives import Attach, Source, Target
 from postroom.amqp.termini import (
     DISTRIBUTION_COPY,
     DISTRIBUTION_MOVE,
@@ -26,6 +26,7 @@ OUTCOMES: Final = [
 ]
 """Every outcome of part 3, section 3.4: a source here knows what to do with each."""
 
+MAX_PROPERTY_MS: Final = 2**53
 SELECTOR_NAME: Final = "apache.org:selector-filter:string"
 SELECTOR_CODE: Final = 0x0000468C00000004
 NO_LOCAL_NAME: Final = "apache.org:no-local-filter:list"
@@ -171,3 +172,17 @@ def _granted_capabilities(asked: list[str], topic: bool) -> list[str]:
     granted = [capability for capability in asked if capability in kinds]
     kind = "topic" if topic else "queue"
     return granted if any(capability.endswith(kind) for capability in granted) else [kind, *granted]
+
+
+def ms_property(attach: Attach, name: str, unset: int) -> int:
+    """A link property that is a number of milliseconds, or ``unset``. Raises `AmqpError` for any other
+    value."""
+    value = (attach.properties or {}).get(name, unset)
+    if value == unset and not isinstance(value, bool):
+        return unset
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_PROPERTY_MS:
+        raise AmqpError(
+            INVALID_FIELD,
+            f"link property {name} is {value!r}, must be {unset} or milliseconds from 0 to {MAX_PROPERTY_MS}",
+        )
+    return value

@@ -50,6 +50,7 @@ DEFAULT_PREFETCH: Final = 1_000
 MAX_PREFETCH: Final = 32_767
 LIFETIME_POLICY: Final = "lifetime-policy"
 EXCLUSIVE_PROPERTY: Final = Symbol("exclusive")
+REDELIVERY_DELAY_PROPERTY: Final = Symbol("x-opt-redelivery-delay")
 """Link property: this consumer wants the queue for itself."""
 
 
@@ -147,14 +148,17 @@ class Session:
         prefetch: int = DEFAULT_PREFETCH,
         settle_second: bool = False,
         exclusive: bool = False,
+        redelivery_delay_ms: int = 0,
     ) -> MessageConsumer:
         """A consumer of a queue (a str or :class:`Queue`), or a subscriber to a :class:`Topic`, who gets what
         is published while he is there.
 
         ``prefetch`` messages (0 to 32,767) are asked for ahead; 0: each ``receive`` asks for one.
         ``settle_second``: every outcome waits for the broker's answer, so that it is known to be durable.
-        ``no_local``: not what is published under this client id. Raises as :meth:`create_producer`, and
-        ResourceAllocationException where another consumer has the queue for itself.
+        ``no_local``: not what is published under this client id. ``redelivery_delay_ms``: how long what is
+        rolled back or recovered waits, unless its queue has a delay of its own. Raises as
+        :meth:`create_producer`, and ResourceAllocationException where another consumer has the queue for
+        itself.
         """
         receiving = await self._receiving(
             source_of(destination, selector, no_local),
@@ -162,6 +166,7 @@ class Session:
             prefetch=prefetch,
             settle_second=settle_second,
             exclusive=exclusive,
+            redelivery_delay_ms=redelivery_delay_ms,
         )
         return self._consumer(receiving, settle_second)
 
@@ -302,6 +307,7 @@ class Session:
         prefetch: int = 0,
         settle_second: bool = False,
         exclusive: bool = False,
+        redelivery_delay_ms: int = 0,
     ) -> Receiving:
         """``source`` None: the one that the broker knows under ``name``."""
         self._check()
@@ -314,7 +320,7 @@ class Session:
                 Target(),
                 snd_settle_mode=self._sender_settle_mode(source),
                 rcv_settle_mode=RCV_SECOND if settle_second else RCV_FIRST,
-                properties={EXCLUSIVE_PROPERTY: True} if exclusive else None,
+                properties=_properties(exclusive, redelivery_delay_ms),
                 desired_capabilities=desired,
             )
         receiving = Receiving(self._transport, link, what, prefetch)
@@ -354,3 +360,13 @@ class Session:
                 await opened.close()
             self._engine.end()
             self._transport.flush_soon()
+
+
+def _properties(exclusive: bool, redelivery_delay_ms: int) -> dict[object, object] | None:
+    """Link properties of a consumer."""
+    properties: dict[object, object] = {}
+    if exclusive:
+        properties[EXCLUSIVE_PROPERTY] = True
+    if redelivery_delay_ms:
+        properties[REDELIVERY_DELAY_PROPERTY] = redelivery_delay_ms
+    return properties or None

@@ -77,14 +77,17 @@ class Session:
         prefetch: int = DEFAULT_PREFETCH,
         settle_second: bool = False,
         exclusive: bool = False,
+        redelivery_delay_ms: int = 0,
     ) -> MessageConsumer:
         """A consumer of a queue (a str or :class:`Queue`), or a subscriber to a :class:`Topic`, who gets what
         is published while he is there.
 
         ``prefetch`` messages (0 to 32,767) are asked for ahead; 0: each ``receive`` asks for one.
         ``settle_second``: every outcome waits for the broker's answer, so that it is known to be durable.
-        ``no_local``: not what is published under this client id. Raises as :meth:`create_producer`, and
-        ResourceAllocationException where another consumer has the queue for itself.
+        ``no_local``: not what is published under this client id. ``redelivery_delay_ms``: how long what is
+        rolled back or recovered waits, unless its queue has a delay of its own. Raises as
+        :meth:`create_producer`, and ResourceAllocationException where another consumer has the queue for
+        itself.
         """
         return MessageConsumer(
             self._portal,
@@ -96,6 +99,7 @@ class Session:
                     prefetch=prefetch,
                     settle_second=settle_second,
                     exclusive=exclusive,
+                    redelivery_delay_ms=redelivery_delay_ms,
                 )
             ),
         )
