@@ -6,6 +6,7 @@ import pytest
 
 from postroom.amqp.sections import Data, Message
 from postroom.manager.errors import (
+    DestinationPaused,
     LimitExceeded,
     NoMatchingMessage,
     QueueInUse,
@@ -109,6 +110,24 @@ def test_one_read_serves_a_message_that_is_not_durable_yet() -> None:
     asked = face.wait(0)
     world.turn()
     assert told(asked.result())[0][1] == b"fresh"
+
+
+def test_pausing_holds_for_the_store_as_for_others(world: World, face: StoreFace) -> None:
+    uid = face.put(b"1", confirm=3)
+    for switch in ("consumption", "insertion"):
+        world.manager.pause(face.queue, switch, world.now_us)
+    with pytest.raises(DestinationPaused, match="paused"):
+        face.put(b"2")
+    face.confirm_put(uid, 3)
+    assert face.browse() == []
+    asked = face.wait(1000)
+    world.manager.resume(face.queue, "insertion", world.now_us)
+    world.turn()
+    assert face.browse() == [(uid, b"1")]
+    assert asked.answer is None
+    world.manager.resume(face.queue, "consumption", world.now_us)
+    world.turn()
+    assert told(asked.result()) == [(uid, b"1")]
 
 
 # Listening.

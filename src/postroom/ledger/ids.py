@@ -20,7 +20,7 @@ from postroom.ledger.headers import decode_block_header
 from postroom.ledger.image import load_arrivals
 from postroom.ledger.layout import ARRIVAL_DTYPE, Array
 from postroom.ledger.records import ArrivalFlag
-from postroom.ledger.state import find
+from postroom.ledger.state import distinct, find
 from postroom.model.ids import ID_KINDS, MessageIds
 
 _SHARED: Final = int(ArrivalFlag.BODY_SHARED)
@@ -55,13 +55,13 @@ class IdReader:
     def ids(self, serials: list[int]) -> list[MessageIds | None]:
         """The ids of durable arrivals, in that order; None where the ledger knows the arrival no more."""
         found: dict[int, MessageIds] = {}
-        for named in self._read(np.unique(np.array(serials, np.uint64))):
+        for named in self._read(distinct(np.array(serials, np.uint64))):
             found.update(zip(named.serials.tolist(), _ids_of(named), strict=True))
         return [found.get(serial) for serial in serials]
 
     def hashed(self, serials: Array) -> list[list[HashedIds]]:
         """By file, for each kind of id the hashes of all that these durable arrivals have."""
-        return [_hashed(named) for named in self._read(np.unique(serials))]
+        return [_hashed(named) for named in self._read(distinct(serials))]
 
     def _read(self, serials: Array) -> Iterator[Named]:
         """The arrivals; for those that share another's body, the arrival which that came with."""
@@ -77,7 +77,7 @@ class IdReader:
             yield from self._read_parents(np.concatenate(children), np.concatenate(parents))
 
     def _read_parents(self, children: Array, parents: Array) -> Iterator[Named]:
-        for rows, names in self._rows(np.unique(parents)):
+        for rows, names in self._rows(distinct(parents)):
             at = find(rows["position"], parents)
             yield Named(children[at >= 0], rows[at[at >= 0]], names)
 

@@ -102,8 +102,11 @@ class IdIndex:
 
     def hashed_bytes(self) -> i64:
         """Memory of the segments: 16 bytes for each id."""
-        sizes = [array.nbytes for segment in self._segments for column in segment for array in column]
-        return sum(sizes)
+        total: i64 = 0
+        for segment in self._segments:
+            for hashes, serials in segment:
+                total += int(hashes.nbytes) + int(serials.nbytes)
+        return total
 
     def too_large(self, depth: i64) -> bool:
         """Whether most of what it knows has ended."""

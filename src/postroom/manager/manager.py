@@ -437,7 +437,7 @@ class QueueManager:
     # -- the message store
 
     def ask_store(self, request: StoreRequest, now_us: i64) -> None:
-        """Take up a request (`store_verbs`, `store_browsing`); answered by a `Reply` to its target.
+        """Take up a request (`store_verbs`, `store_putting`, `store_browsing`), answered by a `Reply`.
 
         Raises LimitExceeded.
         """

@@ -8,23 +8,17 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from postroom.manager import overrides, store
+from postroom.manager import store
 from postroom.manager.asking import MAX_IDS_READ, ReadsNeeded, StoreRequest
-from postroom.manager.consumer import Producer
 from postroom.manager.core import Core
 from postroom.manager.effects import Asker
 from postroom.manager.entry import Entry
 from postroom.manager.errors import (
-    DestinationPaused,
-    DuplicateMessage,
-    LimitExceeded,
-    MessageTooLarge,
     NoMatchingMessage,
     NotAllowed,
     QueueNotFound,
     RequestInvalid,
 )
-from postroom.manager.finding import Spot, find, find_busy
 from postroom.manager.holders import (
     NO_CONFIRM_ID,
     BrowseLock,
@@ -33,11 +27,7 @@ from postroom.manager.holders import (
     confirm_id_holder,
     store_of,
 )
-from postroom.manager.memory import admit
-from postroom.manager.putting import CLOSED, TOO_LARGE, due_of, lacking, new_entry, no_room_text, refusal
-from postroom.manager.putting import store as put_available
 from postroom.manager.queue import Queue
-from postroom.manager.statistics import UNCOMMITTED_PUT
 from postroom.manager.store_filter import (
     ANY_PRIORITY,
     StoreFilter,
@@ -45,12 +35,10 @@ from postroom.manager.store_filter import (
     known_ids,
     matching,
     need_ids,
-    serials_by_id,
     unique_id_of,
 )
 from postroom.model import numbers as n
 from postroom.model.ids import MessageIds
-from postroom.model.message import MessageHead
 
 NO_MATCHING_MSG: Final = "Except_Q_NoMatchingMsg"
 DUPLICATE_MSG: Final = "Except_Duplicate"
@@ -140,172 +128,7 @@ def check_unique_id(filter: StoreFilter, operation: str) -> None:
         raise RequestInvalid(f"{operation} needs the unique id of one message: origin queue manager and time")
 
 
-# -- putting
-
-
-@final
-class Put(StoreVerb):
-    """putMessage."""
-
-    def __init__(
-        self,
-        queue: Queue,
-        target: Asker,
-        producer: Producer,
-        head: MessageHead,
-        body: bytes,
-        confirm_id: i64,
-        resend: bool,
-    ) -> None:
-        """``resend`` is Msg_Resend: an earlier copy that nobody has seen or holds is replaced."""
-        super().__init__(queue, target)
-        self.producer = producer
-        self.head = head
-        self.body = body
-        self.confirm_id: i64 = confirm_id
-        self.resend = resend
-
-    def run(self, core: Core) -> object:
-        self.check_queue()
-        queue, head = self.queue, self.head
-        earlier = self._earlier(core) if head.unique_id else None
-        if queue.overrides is not None:
-            overrides.apply(core, queue.overrides, head)
-        self._check_room(core)
-        holder = self._holder(core)
-        if earlier is not None:
-            self._replace(core, earlier)
-            holder = self._holder(core)  # it has gone if the earlier copy was all that it held
-        if not self.producer.recorded:
-            core.record_producer(self.producer)
-        serial = core.ledger.next_position  # the arrival is the next record
-        answer = done(1)
-        answer.unique_id = unique_id_of(core, serial, _ids(head))
-        if holder is None:
-            put_available(core, self.producer, queue, head, self.body, None)
-            core.woken.append(queue)
-        else:
-            self._put_held(core, holder, answer.unique_id)
-        return answer
-
-    def _holder(self, core: Core) -> ConfirmIdHolder | None:
-        if self.confirm_id == NO_CONFIRM_ID:
-            return None
-        return self.holder_of(core, self.confirm_id, None)
-
-    def _check_room(self, core: Core) -> None:
-        size: i64 = len(self.body)
-        refused = refusal(core, self.queue, size, self.head.durable)
-        if refused is not None:
-            if refused[0] == TOO_LARGE:
-                raise MessageTooLarge(refused[1])
-            if refused[0] == CLOSED:
-                raise DestinationPaused(refused[1])
-            raise LimitExceeded(refused[1])
-        pool = lacking(core, self.queue, size)
-        if pool is not None:
-            raise LimitExceeded("Except_Q_Full: " + no_room_text(pool, size))
-
-    def _put_held(self, core: Core, holder: ConfirmIdHolder, unique_id: bytes) -> None:
-        entry = new_entry(
-            core,
-            self.producer,
-            self.queue,
-            self.head,
-            self.body,
-            None,
-            n.PUT_UNCONFIRMED,
-            n.EVENT_PUT_HELD,
-            n.CONFIRM_ID,
-            holder.id,
-            holder,
-            due_of(core, self.head),
-        )
-        self.queue.statistics.arrive(UNCOMMITTED_PUT, entry.body_len)
-        admit(core, entry)
-        store.hold_put(core, entry, holder, unique_id)
-
-    def _earlier(self, core: Core) -> Entry | Spot | None:
-        """Another copy on the queue that is to be replaced. Raises DuplicateMessage, ReadsNeeded."""
-        found = self.live_copy(core, self.head.unique_id)
-        if found is None:
-            return None
-        entry = found.entry if isinstance(found, Spot) else found
-        unseen = entry.state == n.PUT_UNCONFIRMED and entry.holder_kind == n.CONFIRM_ID
-        if self.resend and (unseen or isinstance(found, Spot)):
-            return found
-        raise DuplicateMessage(
-            f"{DUPLICATE_MSG}: queue {self.queue.name!r} has a message of that unique id already; "
-            "if this is it again, because the answer was lost, say so (resend)"
-        )
-
-    def live_copy(self, core: Core, unique_id: bytes) -> Entry | Spot | None:
-        """The message of that unique id, in whatever state. Raises ReadsNeeded."""
-        entry = self.held_entry(core, unique_id)
-        if entry is not None:
-            return entry
-        wanted = StoreFilter()
-        wanted.unique_id = unique_id
-        for serial in serials_by_id(core, self, wanted):
-            spot = find(self.queue, serial)
-            found: Entry | Spot | None = spot if spot is not None else find_busy(self.queue, serial)
-            if found is not None:
-                ids = need_ids(self.queue, self, [serial])[0]
-                if unique_id_of(core, serial, ids) == unique_id:
-                    return found
-        return None
-
-    def _replace(self, core: Core, earlier: Entry | Spot) -> None:
-        if isinstance(earlier, Spot):
-            spot = find(self.queue, earlier.entry.serial)
-            if spot is not None:
-                store.delete(core, spot)
-        else:
-            store.undo(core, earlier)
-
-
-def _ids(head: MessageHead) -> MessageIds:
-    return MessageIds(head.unique_id, b"", 0, b"", 0)
-
-
-@final
-class ConfirmPut(StoreVerb):
-    """confirmPutMessage: by unique id; a second time it does nothing."""
-
-    def __init__(self, queue: Queue, target: Asker, filter: StoreFilter, confirm_id: i64) -> None:
-        super().__init__(queue, target)
-        self.filter = filter
-        self.confirm_id: i64 = confirm_id
-
-    def run(self, core: Core) -> object:
-        check_unique_id(self.filter, "CONFIRM-PUT")
-        entry = self.held_entry(core, self.filter.unique_id)
-        if entry is None:
-            if not _is_confirmed(core, self, self.filter.unique_id):
-                raise no_match(self.queue, "of that unique id that was put and not confirmed")
-            return done(0)
-        if entry.state != n.PUT_UNCONFIRMED or not _may_confirm(entry, self.confirm_id):
-            raise no_match(self.queue, "of that unique id put under that confirm id")
-        store.confirm_put(core, entry)
-        return done(1)
-
-
-def _is_confirmed(core: Core, request: StoreRequest, unique_id: bytes) -> bool:
-    """Whether it is available, or will be by itself: a repeated confirmation is nothing wrong."""
-    wanted = StoreFilter()
-    wanted.unique_id = unique_id
-    if matching(core, request, wanted, 1):
-        return True
-    for serial in serials_by_id(core, request, wanted):
-        busy = find_busy(request.queue, serial)
-        if busy is not None and busy.state == n.DELAYED:
-            ids = need_ids(request.queue, request, [serial])[0]
-            if unique_id_of(core, serial, ids) == unique_id:
-                return True
-    return False
-
-
-def _may_confirm(entry: Entry, confirm_id: i64) -> bool:
+def may_confirm(entry: Entry, confirm_id: i64) -> bool:
     """Whether that confirm id is the one; none is needed where the queue says so."""
     holder = entry.owner
     if confirm_id == NO_CONFIRM_ID and not entry.queue.definition.confirm_id_required:
@@ -424,7 +247,7 @@ class ConfirmGet(StoreVerb):
     def run(self, core: Core) -> object:
         check_unique_id(self.filter, "CONFIRM-GET")
         entry = self.held_entry(core, self.filter.unique_id)
-        if entry is None or not _is_got(entry) or not _may_confirm(entry, self.confirm_id):
+        if entry is None or not _is_got(entry) or not may_confirm(entry, self.confirm_id):
             raise no_match(self.queue, "of that unique id got under that confirm id")
         store.end_held(core, entry, n.EVENT_CONFIRM)
         return done(1)

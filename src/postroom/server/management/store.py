@@ -17,13 +17,12 @@ from postroom.manager.errors import ManagerError
 from postroom.manager.queue import Queue
 from postroom.manager.store_browsing import Browse, BrowseAndLock, Listen, Unlock
 from postroom.manager.store_filter import ANY_PRIORITY, StoreFilter
+from postroom.manager.store_putting import ConfirmPut, Put
 from postroom.manager.store_verbs import (
     Confirm,
     ConfirmGet,
-    ConfirmPut,
     Delete,
     Get,
-    Put,
     StoreAnswer,
     StoreRow,
     Undo,
