@@ -77,8 +77,8 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "compaction-drops-live-bodies": Mutation(
         "ledger/compaction.py",
-        "        if not len(wants):",
-        "        if size < heap_bytes(file):",
+        "        elif len(wants):\n",
+        "        elif size >= heap_bytes(file):\n",
     ),
     "live-events-file-removed": Mutation(
         "ledger/maintenance.py",
@@ -91,9 +91,9 @@ MUTATIONS: dict[str, Mutation] = {
         "            False,\n",
     ),
     "events-file-renamed-unsynced": Mutation(
-        "ledger/image.py",
-        "    file.sync()\n    file.close()",
-        "    file.close()",
+        "ledger/disk.py",
+        "                unsynced = 0\n    file.sync()\n",
+        "                unsynced = 0\n",
     ),
     "lost-link-keeps-its-messages": Mutation(
         "manager/consumers.py",
@@ -117,7 +117,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "sealed-before-the-successor-is-durable": Mutation(
         "ledger/ledger.py",
-        "            self._succeeded = before\n",
-        "            self._maintenance.roll(before.file_number, before)\n",
+        "            self._succeeded = journal.header.seal\n",
+        "            self._maintenance.roll(number_before, journal.header.seal)\n",
     ),
 }

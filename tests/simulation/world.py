@@ -29,7 +29,7 @@ DRAIN_ROUNDS = 20_000
 AIM = 5
 """A block of more than one sector, which can be torn, draws so many times as many crashes as a small one."""
 STEPS_TO_CRASH = (0, 0, 1, 3, 8)
-"""How soon after a block was handed to the writer the power fails: at once, or with more gathered behind it."""
+"""How soon after a block was handed to the writer the power fails: at once, or with more gathered behind."""
 
 
 class SimWriter:
