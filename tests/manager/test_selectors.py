@@ -400,3 +400,15 @@ def test_each_selector_judges_each_entry_once(messages: list[tuple[int, int]], c
     for color, consumer in consumers.items():
         expected = {str(number) for number, (each, _) in enumerate(messages) if each == color}
         assert set(got(world, consumer)) <= expected
+
+
+def test_those_who_do_not_want_an_arrival_are_not_searched_again(world: World) -> None:
+    queue = world.queue()
+    fill(world, queue, 20)
+    consumers = [world.consumer(queue, selector=f"number = {number}", credit=1) for number in range(20)]
+    world.turn()
+    before = [int(cursor.searches) for cursor in queue.cursors.values()]
+    put(world, queue, "for 7", number=7)
+    assert turn(world) == ["for 7"] and got(world, consumers[7]) == ["for 7"]
+    after = [int(cursor.searches) for cursor in queue.cursors.values()]
+    assert [number for number in range(20) if after[number] != before[number]] == [7]

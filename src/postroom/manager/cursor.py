@@ -52,8 +52,12 @@ class SelectorCursor:
         their way nothing is given out: what comes first isn't known."""
         self.busy = False
         """There may be more that matches: bodies are on their way, or this turn has done enough."""
+        self.done = False
+        """It has been through everything, nothing is wanted, and nothing has come since."""
         self.judgements: i64 = 0
         """Evaluations of the selector."""
+        self.searches: i64 = 0
+        """Times that it was gone through for somebody."""
 
     def passed(self, priority: i64, place: i64, ordinal: i64) -> bool:
         """Whether the position is at that place, or behind it."""
@@ -67,6 +71,7 @@ class SelectorCursor:
 
     def wants(self, priority: i64, key: Key, body: bytes | None) -> None:
         """The entry at ``key`` is wanted; ``body`` if it has been read for nobody else."""
+        self.done = False
         if key not in self.bodies:
             heapq.heappush(self.matched[priority], key)
             self.bodies[key] = body
@@ -97,6 +102,7 @@ class SelectorCursor:
 
     def came(self, priority: i64, key: Key) -> None:
         """An entry has come that is to be judged apart from the others."""
+        self.done = False
         heapq.heappush(self.unjudged[priority], key)
         if len(self.unjudged[priority]) > self._prune_at[priority]:
             self._prune(priority)

@@ -3,11 +3,12 @@
 from typing import TYPE_CHECKING, Final
 
 from postroom.amqp.message_fields import MessageFields
-from postroom.manager.cursor import SelectorCursor, note_verdict
+from postroom.manager.cursor import SelectorCursor, key_of, note_verdict
 from postroom.manager.entry import Entry
 from postroom.model import numbers as n
 
 if TYPE_CHECKING:
+    from postroom.manager.band import Band
     from postroom.manager.queue import Queue
 
 MATCHED_AHEAD: Final = 256
@@ -27,22 +28,33 @@ def judge(cursor: SelectorCursor, entry: Entry, body: bytes) -> bool:
 
 
 def wanted_at_arrival(queue: "Queue", entry: Entry) -> bool:
-    """Whether a selector that has come to the end of its priority wants ``entry``, which is to be packed.
+    """Whether a selector that has come to the end of its priority wants ``entry``, which is about to stand
+    there.
 
-    It is judged while its body is in memory, so that it need not be read again. If it is wanted, it is better
-    kept as an object.
+    It is judged while its body is in memory, so that it need not be read again, and nobody who doesn't want
+    it is woken. A wanted one is better kept as an object.
     """
-    body = entry.body
-    if body is None:
-        return False
-    wanted = False
-    priority = entry.priority
+    priority, body = entry.priority, entry.body
     band = queue.bands[priority]
+    fields = fields_of(entry, body) if body is not None else None
+    wanted = False
     for cursor in queue.cursors.values():
-        follows = cursor.users > 0 and len(cursor.matched[priority]) < MATCHED_AHEAD
-        if follows and band.ends_at(cursor.place[priority], cursor.ordinal[priority]):
-            said = judge(cursor, entry, body)
-            note_verdict(entry, cursor, said)
-            cursor.at(priority, entry.place, entry.ordinal)
-            wanted = wanted or said
+        if fields is None or not _follows(cursor, band):
+            cursor.done = False
+            continue
+        cursor.judgements += 1
+        said = cursor.selector.matches(fields)
+        note_verdict(entry, cursor, said)
+        cursor.at(priority, entry.place, entry.ordinal)
+        if said:
+            cursor.wants(priority, key_of(entry), None)
+            wanted = True
     return wanted
+
+
+def _follows(cursor: SelectorCursor, band: "Band") -> bool:
+    """Whether somebody uses the cursor, and it has been through everything there was of a priority."""
+    priority = band.priority
+    if cursor.users == 0 or len(cursor.matched[priority]) >= MATCHED_AHEAD:
+        return False
+    return band.ends_at(cursor.place[priority], cursor.ordinal[priority])

@@ -23,8 +23,9 @@ def add_new(core: Core, queue: Queue, entry: Entry) -> None:
     """A new available entry, behind all others of its priority. It may be packed: use ``entry`` no more."""
     band = queue.bands[entry.priority]
     backlog = band.backlog
+    wanted = queue.selecting > 0 and wanted_at_arrival(queue, entry)
     if must_pack(core, band.live_count(), backlog.count):
-        if queue.selecting > 0 and wanted_at_arrival(queue, entry):
+        if wanted:
             admit(core, entry)
             add_again(core, queue, entry)
             return
@@ -47,7 +48,8 @@ def add_committed(core: Core, queue: Queue, entry: Entry) -> None:
     no more."""
     band = queue.bands[entry.priority]
     packed = band.backlog.count > 0 or must_pack(core, band.live_count(), 0)
-    if packed and queue.selecting > 0 and wanted_at_arrival(queue, entry):
+    wanted = queue.selecting > 0 and wanted_at_arrival(queue, entry)
+    if packed and wanted:
         add_again(core, queue, entry)
         return
     if packed and stored(entry) and entry.annotations is None:

@@ -54,6 +54,7 @@ def use_cursor(core: Core, queue: Queue, selector: Selector) -> SelectorCursor:
                 cursor.came(band.priority, key_of(entry))
     if cursor.users == 0:
         queue.selecting += 1
+        cursor.done = False
     cursor.users += 1
     return cursor
 
@@ -86,12 +87,16 @@ def next_wanted(core: Core, cursor: SelectorCursor, consumer: Consumer) -> Entry
     ``cursor.busy`` says whether there may be something later without anything new.
     """
     cursor.busy = len(cursor.asked) > 0
+    if cursor.done:
+        return None
+    cursor.searches += 1
     priority: i64 = PRIORITIES - 1
     while priority >= 0 and not cursor.busy:
         entry = _next_of(core, cursor, cursor.queue.bands[priority], consumer)
         if entry is not None:
             return entry
         priority -= 1
+    cursor.done = not cursor.busy and not cursor.bodies
     return None
 
 
