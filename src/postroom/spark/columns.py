@@ -382,7 +382,12 @@ COLUMNS: Final[tuple[Column, ...]] = (
     _arrival(
         "parent_serial", pa.int64(), "The entry it was made from", _of_arrival("parent_serial", _long_or_null)
     ),
-    _arrival("parent_queue_id", pa.int64(), "That entry's queue", _of_arrival("parent_queue", _long_or_null)),
+    _arrival(
+        "parent_queue_id",
+        pa.int64(),
+        "That entry's queue; without a parent the topic that it was published to",
+        _of_arrival("parent_queue", _long_or_null),
+    ),
 )
 
 COLUMN_BY_NAME: Final = {column.name: column for column in COLUMNS}

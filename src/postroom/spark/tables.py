@@ -188,7 +188,7 @@ ENTRY_COMMENTS: Final = {
     "producer_id": "Who sent it",
     "producer": "The producer's name",
     "parent_serial": "The entry it was made from (move, dead letter, replay)",
-    "parent_queue_id": "That entry's queue",
+    "parent_queue_id": "That entry's queue; without a parent the topic that it was published to",
     "body_serial": "Whose body it shares; its own serial else",
     "arrival_event": "put, put_held, or what made it of its parent",
     "last_event": "Its last event; null if that is older than the history",
