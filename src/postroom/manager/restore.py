@@ -48,6 +48,7 @@ _GONE_WITH_THE_PROCESS: Final = frozenset(
 
 def restore(core: Core, recovered: "Recovered") -> None:
     """Take over what was recovered, and write what the restart itself changes."""
+    core.durable_through = core.ledger.next_position - 1  # what comes from here on isn't, until we are told
     for quota_id, record in recovered.queues:
         if record.get("kind") == KIND_QUOTA:
             quotas.register(core, quota_id, QuotaDefinition.from_record(record))
