@@ -5,6 +5,7 @@ again when one has gone meanwhile. Bodies are not touched.
 """
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -17,11 +18,14 @@ from postroom.ledger.errors import LedgerCorrupt
 from postroom.ledger.files import Listing, journal_name
 from postroom.ledger.hashing import hash_ids
 from postroom.ledger.headers import decode_block_header
-from postroom.ledger.image import load_arrivals
+from postroom.ledger.image import ARRIVAL_NAMES, load_arrivals
 from postroom.ledger.layout import ARRIVAL_DTYPE, Array
 from postroom.ledger.records import ArrivalFlag
 from postroom.ledger.state import distinct, find
 from postroom.model.ids import ID_KINDS, MessageIds
+
+PIECE_ROWS: Final = 1 << 16
+"""Arrivals hashed and sorted at a time: a step holds the interpreter for some milliseconds."""
 
 _SHARED: Final = int(ArrivalFlag.BODY_SHARED)
 
@@ -60,8 +64,8 @@ class IdReader:
         return [found.get(serial) for serial in serials]
 
     def hashed(self, serials: Array) -> list[list[HashedIds]]:
-        """By file, for each kind of id the hashes of all that these durable arrivals have."""
-        return [_hashed(named) for named in self._read(distinct(serials))]
+        """In large pieces, for each kind of id the hashes of all that these durable arrivals have."""
+        return [_hashed(piece) for piece in _pieces(self._read(distinct(serials)))]
 
     def _read(self, serials: Array) -> Iterator[Named]:
         """The arrivals; for those that share another's body, the arrival which that came with."""
@@ -87,9 +91,12 @@ class IdReader:
         for _ in range(MAX_LOOKUPS):
             if not len(left):
                 return
-            for rows, names in [*self._from_journals(left), *self._from_events(left)]:
-                left = left[find(rows["position"], left) < 0]
+            found: list[Array] = []
+            for rows, names in chain(self._from_journals(left), self._from_events(left)):
+                found.append(rows["position"])
                 yield rows, names
+            if found:
+                left = left[find(np.sort(np.concatenate(found)), left) < 0]
         state = newest_checkpoint(self._disk, self._ledger_id) if len(left) else None
         if state is not None:
             at = find(state.carried["position"], left)
@@ -158,6 +165,32 @@ def _columns(rows: Array) -> list[tuple[Array, Array, Array, Array]]:
             for name in ("message_id", "correlation_id")
         ),
     ]
+
+
+def _pieces(found: Iterator[Named]) -> Iterator[Named]:
+    """The same arrivals in fewer pieces: blocks of a journal may have a handful each."""
+    waiting: list[Named] = []
+    count = 0
+    for named in found:
+        waiting.append(named)
+        count += len(named.rows)
+        if count >= PIECE_ROWS:
+            yield _joined(waiting)
+            waiting, count = [], 0
+    if waiting:
+        yield _joined(waiting)
+
+
+def _joined(parts: list[Named]) -> Named:
+    if len(parts) == 1:
+        return parts[0]
+    rows = np.concatenate([part.rows for part in parts])
+    sizes = np.array([len(part.names) for part in parts], np.int64)
+    bases = np.repeat(np.cumsum(sizes) - sizes, [len(part.rows) for part in parts]).astype(np.uint32)
+    for offset, _ in ARRIVAL_NAMES:
+        rows[offset] += bases
+    serials = np.concatenate([part.serials for part in parts])
+    return Named(serials, rows, np.concatenate([part.names for part in parts]))
 
 
 def _hashed(named: Named) -> list[HashedIds]:

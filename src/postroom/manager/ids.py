@@ -96,8 +96,10 @@ class IdIndex:
             wanted = np.uint64(hash_id(id, int(type)))
             for segment in self._segments:
                 hashes, serials = segment[kind]
-                low, high = np.searchsorted(hashes, wanted, "left"), np.searchsorted(hashes, wanted, "right")
-                found += serials[low:high].tolist()
+                low = int(hashes.searchsorted(wanted))
+                if low < len(hashes) and hashes[low] == wanted:
+                    high = int(hashes.searchsorted(wanted, "right"))
+                    found += serials[low:high].tolist()
         return sorted(set(found))
 
     def hashed_bytes(self) -> i64:
