@@ -1,5 +1,7 @@
 """Message groups: one consumer for the messages of a group, as long as it stays."""
 
+from dataclasses import replace
+
 import pytest
 
 from postroom.manager.errors import DefinitionInvalid
@@ -137,6 +139,21 @@ def test_buckets_bound_what_is_remembered(world: World) -> None:
     assert sorted((len(first.held), len(second.held))) == [0, 10]
     with pytest.raises(DefinitionInvalid, match="group_buckets"):
         world.queue("too many", group_buckets=MAX_GROUP_BUCKETS + 1)
+
+
+def test_the_number_of_buckets_can_change(world: World) -> None:
+    queue = world.queue(group_buckets=1024)
+    first = world.consumer(queue, credit=1)
+    for number in range(6):
+        put(world, queue, str(number), group="g")
+    assert turn(world) == ["0"]
+    world.manager.update_queue(replace(queue.definition, group_buckets=3), world.now_us)
+    second = world.consumer(queue, credit=1)
+    assert turn(world) == ["1"]
+    for consumer in (first, second):
+        world.credit(consumer, 2)
+        world.turn()
+    assert (got(world, first), got(world, second)) == (["0"], ["1", "2", "3"])
 
 
 def test_without_the_option_groups_mean_nothing(world: World) -> None:

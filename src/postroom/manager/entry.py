@@ -90,7 +90,7 @@ class Entry:
         self.counted = False  # among the live entries of the queue manager
         self.annotations: dict[str, object] | None = None
         self.excluded: list[i64] | None = None  # consumers it may not go to again
-        self.group: i64 = -2  # bucket of its message group; -1 none, -2 not looked at
+        self.group: i64 = -2  # hash of its message group; -1 none, -2 not looked at
         self.spot: i64 = 0  # where in its band it is; the band's
         self.verdicts: dict[int, bool] | None = None  # what selectors said of it, by cursor id
 

@@ -39,8 +39,8 @@ class Groups:
         """The bucket of an entry's group; NO_GROUP without one."""
         if entry.group == NOT_LOOKED_AT:
             name = fields_of(entry, body).group_id()
-            entry.group = crc32(name.encode()) % self._buckets if name else NO_GROUP
-        return entry.group
+            entry.group = crc32(name.encode()) if name else NO_GROUP
+        return NO_GROUP if entry.group == NO_GROUP else entry.group % self._buckets
 
     def may_go(self, consumer: "Consumer", bucket: i64) -> bool:
         """Whether the bucket is free, or the consumer's."""
