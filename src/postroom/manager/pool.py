@@ -30,6 +30,11 @@ class _Stretch:
         self.min_bytes: i64 = 0
         """Not larger than the smallest that waits."""
 
+    def pass_over(self) -> None:
+        """Find the first that still waits, of which there is one."""
+        while self.sends[self.head].stretch is not self:
+            self.head += 1
+
 
 @final
 class Line:
@@ -67,8 +72,7 @@ class Line:
         if not self._stretches:
             return None
         stretch = self._stretches[0]
-        while stretch.sends[stretch.head].stretch is not stretch:
-            stretch.head += 1
+        stretch.pass_over()
         return stretch.sends[stretch.head]
 
     def first_that_fits(self, room_bytes: i64) -> "BlockedSend | None":
@@ -88,7 +92,11 @@ class Line:
 def _search(stretch: _Stretch, room_bytes: i64) -> "BlockedSend | None":
     """Also finds the smallest size anew."""
     smallest: i64 = -1
-    for send in stretch.sends:
+    stretch.pass_over()
+    at = stretch.head
+    while at < len(stretch.sends):
+        send = stretch.sends[at]
+        at += 1
         if send.stretch is not stretch:
             continue
         if send.size <= room_bytes and send.is_next():
