@@ -10,7 +10,7 @@ from zlib import crc32
 import pytest
 
 from postroom.ledger import Ledger, LedgerCorrupt, LedgerOptions
-from postroom.ledger.body import BodyPlace
+from postroom.ledger.body import Body, BodyPlace
 from postroom.ledger.disk import RealDisk, RealFile
 from postroom.ledger.writer import InlineWriter
 from postroom.model.codes import Event, State
@@ -37,6 +37,16 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
     made = opened(tmp_path)
     yield made
     made.close()
+
+
+def at_once(ledger: Ledger, wanted: list[BodyPlace]) -> list[Body]:
+    """`read_cached_bodies`, which may find a page busy: again then, after the other way has read it."""
+    for _ in range(1000):
+        found = ledger.read_cached_bodies(wanted)
+        if found is not None:
+            return found
+        ledger.read_bodies(wanted)
+    raise AssertionError("the page cache never had it")
 
 
 def filled(ledger: Ledger, random: Random) -> tuple[list[BodyPlace], list[bytes]]:
@@ -67,12 +77,12 @@ def test_any_bodies_in_any_order_from_any_file(tmp_path: Path, seed: int) -> Non
     kinds = {path.suffix for path in tmp_path.iterdir()}
     assert {".journal", ".bodies", ".packed"} <= kinds
     assert ledger.read_cached_bodies(places) is None, "where they lie has to be read first"
-    assert ledger.read_bodies(places) == ledger.read_cached_bodies(places) == bodies
+    assert ledger.read_bodies(places) == at_once(ledger, places) == bodies
     for _ in range(50):
         some = random.choices(range(len(places)), k=random.randrange(40))
         wanted = [places[index] for index in some]
         assert ledger.read_bodies(wanted) == [bodies[index] for index in some]
-        assert ledger.read_cached_bodies(wanted) == [bodies[index] for index in some]
+        assert at_once(ledger, wanted) == [bodies[index] for index in some]
     ledger.close()
 
 
@@ -82,7 +92,7 @@ def test_more_than_one_read_takes(ledger: Ledger) -> None:
     places = [put(ledger, body) for body in bodies]
     ledger.flush()
     assert ledger.read_bodies(places) == bodies
-    assert ledger.read_cached_bodies(places[::-1]) == bodies[::-1]
+    assert at_once(ledger, places[::-1]) == bodies[::-1]
 
 
 def test_what_is_not_durable_is_in_no_file(ledger: Ledger) -> None:
@@ -106,9 +116,8 @@ def test_a_damaged_body_stands_for_itself_alone(ledger: Ledger, tmp_path: Path, 
     (journal,) = tmp_path.glob("*.journal")
     at = journal.read_bytes().index(bodies[1])
     flip(journal, at + 3)
-    read = ledger.read_cached_bodies if cached else ledger.read_bodies
-    found = read(places)
-    assert found is not None and (found[0], found[2]) == (bodies[0], bodies[2])
+    found = at_once(ledger, places) if cached else ledger.read_bodies(places)
+    assert (found[0], found[2]) == (bodies[0], bodies[2])
     damage = found[1]
     assert isinstance(damage, LedgerCorrupt)
     assert (damage.file, damage.offset) == (str(journal), at)
@@ -150,7 +159,7 @@ def test_a_body_in_chunks_is_not_read_at_once(ledger: Ledger) -> None:
     ledger.flush()
     assert ledger.read_bodies([plain, place]) == [b"plain", b"".join(chunks)]
     assert ledger.read_cached_bodies([plain, place]) is None
-    assert ledger.read_cached_bodies([plain]) == [b"plain"]
+    assert at_once(ledger, [plain]) == [b"plain"]
 
 
 @pytest.mark.parametrize("part", ["chunk", "list"])
@@ -186,7 +195,8 @@ def a_file(folder: Path, data: bytes) -> RealFile:
 
 def test_the_page_cache_gives_what_it_has_and_nothing_less(tmp_path: Path) -> None:
     file = a_file(tmp_path, b"0123456789")
-    assert file.read_cached(2, 5) == b"23456"
+    found = (file.read_cached(2, 5) for _ in range(1000))
+    assert next(data for data in found if data is not None) == b"23456"
     assert file.read_cached(5, 6) is None, "the file ends before: who may wait finds out why"
 
 
