@@ -18,7 +18,7 @@ from bench import loadtool, machine, memory, scale, search, syncs, tables, traff
 from bench.contenders import CONTENDERS, Contender
 from bench.say import say
 
-SECTIONS = ("rates", "latency", "syncs", "memory", "recovery", "decode", "topics")
+SECTIONS = ("rates", "latency", "syncs", "memory", "recovery", "decode", "topics", "senders")
 OUT = ROOT / "bench/out"
 DOCUMENTED = ROOT / "docs/reference/benchmarks.inc"
 SYNC_RUN_MESSAGES = 50_000
@@ -36,6 +36,7 @@ class Run:
     recovery: dict[str, str] = field(default_factory=dict)
     decode: dict[str, str] = field(default_factory=dict)
     topics: dict[str, str] = field(default_factory=dict)
+    senders: dict[str, str] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
 
     def _has(self, name: str) -> bool:
@@ -57,6 +58,7 @@ class Run:
             ("Recovery", self.recovery),
             ("Decoding", self.decode),
             ("Topics", self.topics),
+            ("Unborn messages and full quotas", self.senders),
         ):
             if values:
                 parts.append(f"### {title}\n\n{tables.facts(values)}")
@@ -153,12 +155,16 @@ def measure(options: argparse.Namespace, run: Run) -> None:
     def topics_section() -> None:
         run.topics = scale.topics(options.quick)
 
+    def senders_section() -> None:
+        run.senders = scale.senders(options.quick)
+
     steps = [
         (bool(sections & {"rates", "latency"}), "rates and latency", traffic_section),
         ("syncs" in sections, "syncs", lambda: _count_syncs(contenders, run)),
         ("memory" in sections, "memory", memory_section),
         ("recovery" in sections, "recovery", recovery_section),
         ("decode" in sections, "decode", decode_section),
+        ("senders" in sections, "senders", senders_section),
         ("topics" in sections, "topics", topics_section),
     ]
     for wanted, name, step in steps:
@@ -190,7 +196,7 @@ def last_run() -> Run:
     if not path.exists():
         sys.exit(f"bench: --again needs a run to go on from, and there is no {path.relative_to(ROOT)}")
     said = json.loads(path.read_text())
-    kept = {name: said.get(name, {}) for name in ("recovery", "decode", "topics")}
+    kept = {name: said.get(name, {}) for name in ("recovery", "decode", "topics", "senders")}
     run = Run(said["machine"], said["client"], **kept)
     run.traffic = {label: traffic.Measured(**row) for label, row in said["traffic"].items()}
     if said["waiting"] is not None:

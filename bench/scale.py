@@ -44,3 +44,8 @@ def decode(quick: bool) -> dict[str, str]:
 def topics(quick: bool) -> dict[str, str]:
     """What publishing to many subscriptions costs."""
     return _run("topics.py", *(["--quick"] if quick else []))
+
+
+def senders(quick: bool) -> dict[str, str]:
+    """What unborn messages cost, and sends that wait for room, however many wait."""
+    return _run("senders.py", *(["--quick"] if quick else []))
