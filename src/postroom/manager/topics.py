@@ -116,8 +116,6 @@ def subscribe(core: Core, wanted: Subscribing) -> Queue:
     check_pattern(wanted.topic)
     if not is_pattern(wanted.topic):
         find_or_create(core, wanted.topic)
-    elif not core.options.auto_create and not core.topics:
-        raise QueueNotFound(f"there is no topic that {wanted.topic!r} could match")
     existing = core.subscriptions.get((wanted.client, wanted.name, wanted.durable)) if wanted.name else None
     if existing is not None:
         if _same(existing, wanted):

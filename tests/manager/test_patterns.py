@@ -1,0 +1,49 @@
+"""The trie of patterns against a plain definition of what a pattern matches."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from postroom.manager.options import QueueDefinition
+from postroom.manager.patterns import Patterns
+from postroom.manager.queue import Queue
+
+LEVELS = st.sampled_from(["a", "b", "", "a*", "#b"])
+NAMES = st.lists(LEVELS, min_size=1, max_size=4).map(".".join)
+PATTERNS = st.builds(
+    lambda levels, rest: ".".join([*levels, *rest]) or "#",
+    st.lists(st.sampled_from(["a", "b", "", "*", "a*", "#b"]), max_size=4),
+    st.sampled_from([[], ["#"]]),
+)
+
+
+def matches(pattern: list[str], name: list[str]) -> bool:
+    """By the definition: * is one level, # the rest, none included."""
+    if pattern[:1] == ["#"]:
+        return True
+    if not pattern or not name:
+        return pattern == name
+    return pattern[0] in ("*", name[0]) and matches(pattern[1:], name[1:])
+
+
+def a_queue(number: int) -> Queue:
+    return Queue(number, QueueDefinition(name=f"q{number}"), 1000)
+
+
+@given(st.lists(PATTERNS, max_size=12), st.data())
+def test_the_trie_finds_what_the_definition_says(patterns: list[str], data: st.DataObject) -> None:
+    trie = Patterns()
+    known = {a_queue(number): pattern for number, pattern in enumerate(patterns, 1)}
+    for queue, pattern in known.items():
+        trie.add(pattern, queue)
+    gone = data.draw(st.lists(st.sampled_from(list(known)), unique=True)) if known else []
+    for queue in gone:
+        trie.remove(known.pop(queue), queue)
+    for name in data.draw(st.lists(NAMES, min_size=1, max_size=5)):
+        expected = {queue for queue, pattern in known.items() if matches(pattern.split("."), name.split("."))}
+        found = trie.matching(name)
+        assert set(found) == expected and len(found) == len(expected)
+    for pattern in patterns:
+        assert set(trie.exactly(pattern)) == {queue for queue, each in known.items() if each == pattern}
+    for queue, pattern in list(known.items()):
+        trie.remove(pattern, queue)
+    assert not trie._root.children and not trie._root.here
