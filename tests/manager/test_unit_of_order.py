@@ -18,7 +18,7 @@ from postroom.manager.queue import Queue
 from postroom.manager.switches import INSERTION
 from postroom.manager.units import ANNOTATION, ORDERED_AHEAD, PROPERTY
 from tests.manager.over_ledger import LedgerWorld
-from tests.manager.selecting import got, put, texts, turn
+from tests.manager.selecting import got, put, text_of, texts, turn
 from tests.manager.world import TestSink, World
 
 TINY = ManagerOptions(live_head=4, min_live_head=2, body_cache_bytes=60, fetch_entries=3)
@@ -378,3 +378,103 @@ def drain(world: World, consumers: list[Consumer], done: list[tuple[int, int]]) 
         for entry in world.held(last):
             settle(world, last, entry, "accept", done)
     world.turn(1000)
+
+
+RESTARTS = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), st.integers(0, 2), st.integers(3, 5)),
+        st.tuples(st.just("held"), st.integers(0, 2), st.integers(0, 1)),
+        st.tuples(st.just("credit"), st.just(0), st.integers(1, 4)),
+        st.tuples(st.sampled_from(["accept", "fail"]), st.just(0), st.integers(0, 5)),
+        st.tuples(st.just("restart"), st.just(0), st.just(0)),
+    ),
+    max_size=30,
+)
+
+
+class Life:
+    """A queue that is started again now and then, and what has become of its messages."""
+
+    def __init__(self, packed: bool) -> None:
+        self.world = LedgerWorld(TINY if packed else None)
+        self.world.queue(unit_of_order=True, redelivery_delay_ms=5)
+        self.consumer = self.world.consumer(self.queue)
+        self.sent: list[str] = []
+        self.done: list[str] = []
+        self.texts: dict[int, str] = {}
+
+    @property
+    def queue(self) -> Queue:
+        return self.world.manager.queue("q")
+
+    def put(self, unit: int, priority: int) -> None:
+        self.sent.append(f"{unit}:{len(self.sent)}")
+        member(self.world, self.queue, self.sent[-1], f"u{unit}", head={"priority": priority})
+
+    def put_held(self, unit: int, rolled_back: int) -> None:
+        manager, now_us = self.world.manager, self.world.now_us
+        transaction = manager.begin(now_us)
+        text = f"{unit}:{len(self.sent)}"
+        member(self.world, self.queue, text, f"u{unit}", transaction=transaction)
+        if rolled_back:
+            manager.rollback(transaction, now_us)
+        else:
+            self.sent.append(text)
+            manager.commit(transaction, now_us)
+
+    def restart(self) -> None:
+        self.turn()
+        self.world.restart()
+        self.consumer = self.world.consumer(self.queue)
+
+    def turn(self) -> None:
+        self.world.turn(10)
+        for each in self.world.delivered:
+            self.texts[int(each.entry.serial)] = text_of(each.body)
+
+    def accept(self, number: int) -> None:
+        held = self.world.held(self.consumer)
+        if held:
+            entry = held[number % len(held)]
+            self.done.append(self.texts[int(entry.serial)])
+            self.world.accept(self.consumer, entry)
+
+    def fail(self, number: int) -> None:
+        held = self.world.held(self.consumer)
+        if held:
+            self.world.fail(self.consumer, held[number % len(held)])
+
+    def finish(self) -> None:
+        self.restart()
+        while self.queue.statistics.depth > 0:
+            self.world.credit(self.consumer, 5)
+            self.turn()
+            assert self.consumer.held
+            for _ in range(len(self.consumer.held)):
+                self.accept(0)
+            self.turn()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.booleans(), RESTARTS)
+def test_random_use_with_restarts(packed: bool, commands: list[tuple[str, int, int]]) -> None:
+    life = Life(packed)
+    for command, unit, number in commands:
+        if command == "put":
+            life.put(unit, number)
+        elif command == "held":
+            life.put_held(unit, number)
+        elif command == "credit":
+            life.world.credit(life.consumer, number)
+        elif command == "restart":
+            life.restart()
+        elif command == "accept":
+            life.accept(number)
+        else:
+            life.fail(number)
+        life.turn()
+    life.finish()
+    assert sorted(life.done) == sorted(life.sent)
+    for unit in range(3):
+        mine = [int(text[2:]) for text in life.done if text.startswith(f"{unit}:")]
+        assert mine == sorted(mine)
