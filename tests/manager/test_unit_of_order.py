@@ -432,15 +432,19 @@ class Life:
         for each in self.world.delivered:
             self.texts[int(each.entry.serial)] = text_of(each.body)
 
+    def held(self) -> list[Entry]:
+        """What has been delivered, and not only assigned."""
+        return [entry for entry in self.world.held(self.consumer) if int(entry.serial) in self.texts]
+
     def accept(self, number: int) -> None:
-        held = self.world.held(self.consumer)
+        held = self.held()
         if held:
             entry = held[number % len(held)]
             self.done.append(self.texts[int(entry.serial)])
             self.world.accept(self.consumer, entry)
 
     def fail(self, number: int) -> None:
-        held = self.world.held(self.consumer)
+        held = self.held()
         if held:
             self.world.fail(self.consumer, held[number % len(held)])
 
@@ -450,7 +454,7 @@ class Life:
             self.world.credit(self.consumer, 5)
             self.turn()
             assert self.consumer.held
-            for _ in range(len(self.consumer.held)):
+            for _ in self.held():
                 self.accept(0)
             self.turn()
 
