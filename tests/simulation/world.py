@@ -9,6 +9,7 @@ maintenance or start-up.
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from postroom.amqp.outcomes import ACCEPTED
 from postroom.ledger.disk import Bytes, DiskFile
@@ -218,6 +219,14 @@ class World:
                 if isinstance(damage, LedgerCorrupt):
                     raise damage  # this disk damages nothing: it is our own doing
             self.broker.fetched(fetch, bodies, self.now_us)
+        while self.broker.id_reads:
+            read = self.broker.id_reads.pop(0)
+            all_serials: Any = read.all_serials
+            if all_serials is None:
+                found: list[Any] = list(self.ledger.read_ids(read.serials))
+            else:
+                found = list(self.ledger.hash_ids(all_serials))
+            self.broker.ids_read(read, found, self.now_us)
 
     def connect(self) -> None:
         if len(self.actors) >= 6:
@@ -281,7 +290,7 @@ class World:
             self.broker.end_turn(self.now_us)
             if self.ledger.in_flight:
                 self.broker.completed(self.now_us)
-            elif self.broker.idle() and not self.broker.fetches:
+            elif self.broker.idle() and not self.broker.fetches and not self.broker.id_reads:
                 return
         raise Broken("the broker does not come to rest")
 
