@@ -350,3 +350,23 @@ def test_holders_are_in_the_ledger_only_while_they_hold(world: World, face: Stor
         "BROWSE_LOCK",
     ]
     assert State.LOCKED_FOR_BROWSE.name in [to for _, to, _ in world.events()]
+
+
+def test_only_so_many_requests_have_bodies_in_memory() -> None:
+    world = LedgerWorld(ManagerOptions(max_store_readers=1, body_cache_bytes=0))
+    face = StoreFace(world)
+    for number in range(4):
+        face.put(b"%d" % number)
+    world.fetches = 0
+    asked = []
+    for _ in range(3):
+        asked.append(Asked())
+        face.begin(Browse(face.queue, asked[-1], a_filter(), False, [], 1000), asked[-1])
+    got = face.wait(1000, confirm=3, priority=9)
+    core = world.manager.core
+    assert (int(core.store_readers), len(core.stood_back)) == (1, 2)
+    world.turn()
+    assert [len(told(each.result())) for each in asked] == [4, 4, 4]
+    assert got.answer is None and core.store_readers == 0
+    world.turn(1000)
+    assert core.store_requests == 0

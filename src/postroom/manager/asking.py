@@ -67,6 +67,8 @@ class StoreRequest:
         self.scan: Scan | None = None
         self.reading: i64 = 0
         """Reads that are out."""
+        self.admitted = False
+        """Among the bounded number of requests that may have bodies in memory."""
         self.waiting = False
         self.over = False
 
@@ -119,8 +121,8 @@ def _over(core: Core, request: StoreRequest) -> None:
     if request.over:
         return
     request.over = True
-    request.bodies = {}
     core.store_requests -= 1
+    _let_go(core, request)
     if request.waiting:
         waiting = store_of(request.queue).waiting
         waiting.remove(request)
@@ -131,6 +133,7 @@ def _over(core: Core, request: StoreRequest) -> None:
 
 
 def _wait(core: Core, request: StoreRequest) -> None:
+    _let_go(core, request)
     if not request.waiting:
         request.waiting = True
         store_of(request.queue).waiting.append(request)
@@ -179,6 +182,8 @@ def _read(core: Core, request: StoreRequest, needed: ReadsNeeded) -> None:
     if needed.index:
         _read_index(core, request)
         return
+    if needed.bodies and not _admit(core, request):
+        return
     if needed.bodies:
         copies = _batch(core, request, needed.bodies)
         request.reading += 1
@@ -188,6 +193,32 @@ def _read(core: Core, request: StoreRequest, needed: ReadsNeeded) -> None:
         request.reading += 1
         serials = needed.ids[:MAX_IDS_READ]
         _send(core, max(serials), IdRead(request, serials, None))
+
+
+def _admit(core: Core, request: StoreRequest) -> bool:
+    """Whether bodies may be read for it now; else it is run again when another is done."""
+    if request.admitted:
+        return True
+    if core.store_readers >= core.options.max_store_readers:
+        core.stood_back.append(request)
+        return False
+    request.admitted = True
+    core.store_readers += 1
+    return True
+
+
+def _let_go(core: Core, request: StoreRequest) -> None:
+    """It needs its bodies no longer."""
+    request.bodies = {}
+    if request.admitted:
+        request.admitted = False
+        core.store_readers -= 1
+
+
+def admit_more(core: Core) -> None:
+    """Run those that stood back, as far as others have made room."""
+    while core.stood_back and core.store_readers < core.options.max_store_readers:
+        advance(core, core.stood_back.pop(0))
 
 
 def _batch(core: Core, request: StoreRequest, entries: list[Entry]) -> list[Entry]:

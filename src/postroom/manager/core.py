@@ -106,6 +106,10 @@ class Core:
         self.deadline_order: i64 = 0
         self.store_requests: i64 = 0
         """Requests to message stores that have no answer yet."""
+        self.store_readers: i64 = 0
+        """Those of them that may have bodies in memory."""
+        self.stood_back: list[StoreRequest] = []
+        """Those that want to and have to wait for one that does."""
         self.store_deadlines: list[tuple[int, int, StoreRequest]] = []
         """Heap of (until_us, order of coming, request): those that wait for a message."""
         self.watched: list[Queue] = []

@@ -10,6 +10,7 @@ from typing import Any, Final, final
 import numpy as np
 from mypy_extensions import i64
 
+from postroom.ledger.state import find as among
 from postroom.manager.backlog import Backlog, Chunk
 from postroom.manager.band import Band
 from postroom.manager.core import Core
@@ -93,6 +94,32 @@ def _index_of(chunk: Chunk, place: i64) -> i64:
     if chunk.places:
         places = np.frombuffer(chunk.places, np.int64)[::2]
     return int(np.searchsorted(places, int(place)))
+
+
+def spots_among(queue: Queue, priority: i64, serials: Any) -> Iterator[Spot]:
+    """Of these many serials (ascending, u64) what is available on one priority, in order."""
+    band = queue.bands[priority]
+    wanted = set(serials.tolist()) if band.live_count() > 0 else set()
+    packed = _packed_among(band, serials) if band.backlog.count > 0 else iter(())
+    behind = next(packed, None)
+    for entry in _objects(band, -1, 0):
+        if int(entry.serial) in wanted:
+            while behind is not None and behind.entry.before(entry):
+                yield behind
+                behind = next(packed, None)
+            yield Spot(entry, band, None, 0)
+    while behind is not None:
+        yield behind
+        behind = next(packed, None)
+
+
+def _packed_among(band: Band, serials: Any) -> Iterator[Spot]:
+    backlog = band.backlog
+    for chunk in backlog.sealed():
+        column: Any = np.frombuffer(chunk.data, _PACKED)["serial"]
+        for index in np.flatnonzero(among(serials, column) >= 0).tolist():
+            if index >= chunk.head and not chunk.is_dead(index):
+                yield Spot(backlog.object_at(chunk, index), band, chunk, index)
 
 
 def find(queue: Queue, serial: i64) -> Spot | None:

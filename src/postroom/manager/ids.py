@@ -14,6 +14,7 @@ import numpy as np
 from mypy_extensions import i64
 
 from postroom.ledger.hashing import hash_id, hash_ids
+from postroom.ledger.state import distinct
 from postroom.model.ids import ID_KINDS, MESSAGE_ID, UNIQUE_ID, MessageIds
 from postroom.model.message import MessageHead
 from postroom.model.packed import PACKED_FIELDS
@@ -89,18 +90,17 @@ class IdIndex:
         self.ready = True
         self.reading = False
 
-    def candidates(self, kind: i64, id: bytes, type: i64) -> list[int]:
-        """Serials of those that may have this id, each once."""
-        found = list(self._serials[kind].get((id, int(type)), []))
+    def candidates(self, kind: i64, id: bytes, type: i64) -> Any:
+        """Serials of those that may have this id, ascending, each once: an array of u64."""
+        found = [np.array(self._serials[kind].get((id, int(type)), []), np.uint64)]
         if self._segments:
             wanted = np.uint64(hash_id(id, int(type)))
             for segment in self._segments:
                 hashes, serials = segment[kind]
                 low = int(hashes.searchsorted(wanted))
                 if low < len(hashes) and hashes[low] == wanted:
-                    high = int(hashes.searchsorted(wanted, "right"))
-                    found += serials[low:high].tolist()
-        return sorted(set(found))
+                    found.append(serials[low : int(hashes.searchsorted(wanted, "right"))])
+        return distinct(np.concatenate(found))
 
     def hashed_bytes(self) -> i64:
         """Memory of the segments: 16 bytes for each id."""

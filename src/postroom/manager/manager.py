@@ -448,6 +448,7 @@ class QueueManager:
     def cancel_request(self, request: StoreRequest) -> None:
         """Nobody wants the answer any more; what it has done already stays done."""
         asking.cancel(self.core, request)
+        self._finish()
 
     def ids_read(self, read: IdRead, found: list[Any], now_us: i64) -> None:
         """What an `IdRead` asked for."""
@@ -553,6 +554,8 @@ class QueueManager:
         core = self.core
         if core.forsaken:
             topics.end_forsaken(core)
+        if core.stood_back:
+            asking.admit_more(core)
         while core.woken or core.changed_pools or core.unlimited_sends:
             woken = core.woken
             core.woken = []

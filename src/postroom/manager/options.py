@@ -350,6 +350,8 @@ class ManagerOptions:
     """Of the queue manager: the origin in the unique ids that it derives."""
     max_store_requests: int = 10_000
     """Requests to message stores that wait, for a message or for a read; one more is refused."""
+    max_store_readers: int = 64
+    """Such requests that have bodies in memory, `store_page_bytes` or one batch each; the others wait."""
     max_store_wait_ms: int = 3_600_000
     """The longest that one may wait for a message."""
     max_confirm_id_entries: int = 100_000

@@ -5,8 +5,9 @@ read for them. Any other field (an application property) needs the body of each 
 with.
 """
 
-from typing import Final, final
+from typing import Any, Final, final
 
+import numpy as np
 from mypy_extensions import i64
 
 from postroom.amqp.message_fields import MessageFields
@@ -15,7 +16,7 @@ from postroom.manager.core import Core
 from postroom.manager.entry import Entry
 from postroom.manager.errors import LimitExceeded
 from postroom.manager.expiry import expired
-from postroom.manager.finding import Spot, find, spots
+from postroom.manager.finding import Spot, find, spots, spots_among
 from postroom.manager.queue import PRIORITIES, Queue
 from postroom.model.ids import (
     CORRELATION_ID,
@@ -28,6 +29,8 @@ from postroom.model.ids import (
 )
 
 ANY_PRIORITY: Final = -1
+MAX_LOOKED_UP: Final = 256
+"""Candidates that are looked up one by one."""
 
 
 @final
@@ -100,17 +103,14 @@ def need_ids(queue: Queue, request: StoreRequest, serials: list[int]) -> list[Me
     return [ids for ids in found if ids is not None]
 
 
-def serials_by_id(core: Core, request: StoreRequest, filter: StoreFilter) -> list[int]:
-    """Serials of what has, or had, the ids of the filter: exactly these, whatever became of them.
-
-    Raises ReadsNeeded.
-    """
+def serials_by_id(core: Core, request: StoreRequest, filter: StoreFilter) -> Any:
+    """Serials of what may have, or have had, the ids of the filter, as an array. Raises ReadsNeeded."""
     index = index_of(request.queue)
     if filter.unique_id:
         found = index.candidates(UNIQUE_ID, filter.unique_id, 0)
         serial = serial_in(core, filter.unique_id)
         if serial > 0:
-            found.append(int(serial))
+            found = np.append(found, np.uint64(int(serial)))
     elif filter.message_id_type != 0:
         found = index.candidates(MESSAGE_ID, filter.message_id, filter.message_id_type)
     else:
@@ -121,31 +121,53 @@ def serials_by_id(core: Core, request: StoreRequest, filter: StoreFilter) -> lis
 def matching(core: Core, request: StoreRequest, filter: StoreFilter, limit: i64) -> list[Spot]:
     """The first available messages that the filter means, in order. Raises ReadsNeeded."""
     if filter.by_id():
-        found = _by_id(core, request, filter)
-        if filter.properties:
-            found = [spot for spot in found if _has_properties(request, filter, spot.entry, found)]
-        return found[:limit]
+        if not filter.properties:
+            return _by_id(core, request, filter, limit)
+        found = _by_id(core, request, filter, core.options.max_scanned_entries)
+        return [spot for spot in found if _has_properties(request, filter, spot.entry, found)][:limit]
     if filter.properties:
         return _by_properties(core, request, filter, limit)
     return _in_order(core, request.queue, filter, limit)
 
 
-def _by_id(core: Core, request: StoreRequest, filter: StoreFilter) -> list[Spot]:
-    queue = request.queue
+def _by_id(core: Core, request: StoreRequest, filter: StoreFilter, limit: i64) -> list[Spot]:
+    """What really has the ids: few candidates are looked up one by one, many in the order of the queue."""
+    serials = serials_by_id(core, request, filter)
+    if len(serials) <= MAX_LOOKED_UP:
+        found = _look_up(core, request.queue, serials.tolist())
+        return _fitting(core, request, filter, found)[:limit]
+    fitting: list[Spot] = []
+    batch: list[Spot] = []
+    for priority in priorities_of(filter, PRIORITIES - 1):
+        for spot in spots_among(request.queue, priority, serials):
+            if not expired(core, spot.entry):
+                batch.append(spot)
+            if len(batch) >= MAX_LOOKED_UP:
+                fitting += _fitting(core, request, filter, batch)
+                batch = []
+                if len(fitting) >= limit:
+                    return fitting[:limit]
+    return (fitting + _fitting(core, request, filter, batch))[:limit]
+
+
+def _look_up(core: Core, queue: Queue, serials: list[int]) -> list[Spot]:
+    """Those that are available, in order."""
     found: list[Spot] = []
-    for serial in serials_by_id(core, request, filter):
+    for serial in serials:
         spot = find(queue, serial)
         if spot is not None and not expired(core, spot.entry):
             found.append(spot)
-    serials = [int(spot.entry.serial) for spot in found]
-    all_ids = need_ids(queue, request, serials)
-    fitting = [
+    found.sort(key=_order)
+    return found
+
+
+def _fitting(core: Core, request: StoreRequest, filter: StoreFilter, found: list[Spot]) -> list[Spot]:
+    all_ids = need_ids(request.queue, request, [int(spot.entry.serial) for spot in found])
+    return [
         spot
         for spot, ids in zip(found, all_ids, strict=True)
         if filter.fits(unique_id_of(core, spot.entry.serial, ids), ids, spot.entry.priority)
     ]
-    fitting.sort(key=_order)
-    return fitting
 
 
 def _order(spot: Spot) -> tuple[int, int, int]:

@@ -141,7 +141,7 @@ class Put(StoreVerb):
             return entry
         wanted = StoreFilter()
         wanted.unique_id = unique_id
-        for serial in serials_by_id(core, self, wanted):
+        for serial in serials_by_id(core, self, wanted).tolist():
             spot = find(self.queue, serial)
             found: Entry | Spot | None = spot if spot is not None else find_busy(self.queue, serial)
             if found is not None:
@@ -191,7 +191,7 @@ def _is_confirmed(core: Core, request: StoreRequest, unique_id: bytes) -> bool:
     wanted.unique_id = unique_id
     if matching(core, request, wanted, 1):
         return True
-    for serial in serials_by_id(core, request, wanted):
+    for serial in serials_by_id(core, request, wanted).tolist():
         busy = find_busy(request.queue, serial)
         if busy is not None and busy.state == n.DELAYED:
             ids = need_ids(request.queue, request, [serial])[0]
