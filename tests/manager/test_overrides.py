@@ -26,6 +26,14 @@ def test_a_relative_time_to_deliver_beats_the_sender(world: World) -> None:
     assert len(world.turn(1)) == 4
 
 
+def test_times_at_the_end_of_time(world: World) -> None:
+    queue = world.queue(time_to_deliver_ms=1 << 52, ttl_override_ms=1 << 52)
+    world.put(queue)
+    world.put(world.queue("plain"), delay_ms=((1 << 62) - 1) // 1000, due_ms=((1 << 62) - 1) // 1000)
+    assert world.turn(1_000_000) == []
+    assert queue.statistics.slots()["unborn"] == (1, 4)
+
+
 def test_a_time_to_deliver_of_0_delivers_at_once(world: World) -> None:
     queue = world.queue(time_to_deliver_ms=0)
     world.consumer(queue, credit=10)
@@ -117,6 +125,8 @@ def test_overrides_of_the_error_destination_apply_and_its_quota_doesn_t(world: W
 
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"time_to_deliver_ms": -2}, "time_to_deliver_ms"),
+    ({"time_to_deliver_ms": 1 << 53}, "time_to_deliver_ms"),
+    ({"max_messages": 1 << 70}, "max_messages"),
     ({"ttl_override_ms": -2}, "ttl_override_ms"),
     ({"priority_override": 10}, "priority_override"),
     ({"priority_override": -2}, "priority_override"),

@@ -388,6 +388,7 @@ def test_times_of_a_blocked_message_count_from_its_send(world: World) -> None:
     [
         ({"messages_maximum": -2}, DefinitionInvalid),
         ({"bytes_maximum": -2}, DefinitionInvalid),
+        ({"bytes_maximum": 1 << 64}, DefinitionInvalid),
         ({"policy": "lifo"}, DefinitionInvalid),
         ({"name": ""}, NameNotAllowed),
         ({"name": "a\nb"}, NameNotAllowed),

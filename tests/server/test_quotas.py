@@ -10,10 +10,11 @@ from proton.reactor import LinkOption
 from proton.utils import BlockingConnection, BlockingSender, SendException
 
 from postroom.amqp.delivery import Delivery as WireDelivery
-from postroom.amqp.events import LinkDetached
+from postroom.amqp.events import LinkAttached, LinkDetached
 from postroom.amqp.outcomes import ACCEPTED, Discharge, Rejected, TransactionalState
+from postroom.amqp.performatives import RCV_SECOND
 from postroom.amqp.sender import SenderLink
-from postroom.amqp.termini import Source, Target
+from postroom.amqp.termini import EXPIRY_NEVER, Source, Target
 from postroom.amqp.types import Symbol
 from postroom.client.exceptions import ResourceAllocationException
 from postroom.client.sync import Connection, ConnectionFactory
@@ -198,6 +199,29 @@ def test_blocked_sends_of_a_lost_link_vanish(broker: BrokerThread, queue: str) -
     broker.wait_until(lambda b: blocked(b, queue) == 0)
     assert broker.call(lambda b: (b.manager.core.blocked_bytes, b.manager.core.blocked_sends)) == (0, 0)
     assert broker.call(lambda b: b.manager.queue(queue).statistics.depth) == 1
+
+
+def test_a_sender_that_comes_back_finds_that_its_blocked_send_never_came(
+    broker: BrokerThread, connection: BlockingConnection, queue: str
+) -> None:
+    create(broker, queue, max_messages=1)
+    lasting = Target(address=queue, expiry_policy=EXPIRY_NEVER, timeout=60)
+    wishes = {"rcv_settle_mode": RCV_SECOND, "properties": {Symbol("x-opt-send-timeout"): LONG_MS}}
+    with EnginePeer(broker.port, container_id=queue) as first:
+        link = first.open().session().attach_sender("s", Source(), lasting, **wishes)  # type: ignore[arg-type]
+        first.pump(lambda: link.attached and link.credit > 0)
+        one = link.send(_encoded(b"one"), b"tag-1", False)
+        link.send(_encoded(b"two"), b"tag-2", False)
+        first.pump(lambda: one.state is not None)
+        broker.wait_until(lambda b: blocked(b, queue) == 1)
+    broker.wait_until(lambda b: blocked(b, queue) == 0)
+    take(connection, queue)
+    with EnginePeer(broker.port, container_id=queue) as second:
+        unsettled = {b"tag-1": None, b"tag-2": None}
+        session = second.open().session()
+        session.attach_sender("s", Source(), lasting, unsettled=unsettled, **wishes)  # type: ignore[arg-type]
+        attach = second.wait_for(LinkAttached).attach
+        assert attach.unsettled == {b"tag-1": ACCEPTED}
 
 
 def test_a_presettled_send_waits_too(

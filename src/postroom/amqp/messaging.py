@@ -49,6 +49,8 @@ _ORIGIN_TIME: Final = b"x-opt-mqe-time"
 _MIN_TIME: Final = -0x8000_0000_0000_0000
 _MAX_TIME: Final = 0x7FFF_FFFF_FFFF_FFFF
 _MAX_TIME_MS: Final = 0x7FFF_FFFF_FFFF_FFFF // 1000
+_MAX_DELAY_MS: Final = _MAX_TIME_MS // 2
+"""From any time of these centuries on, still a time in µs of 64 bits."""
 
 
 def scan_head(payload: bytes, complete: bool = True) -> MessageHead:
@@ -274,7 +276,7 @@ def _milliseconds(r: Reader, what: str) -> i64:
         return 0
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise r.fail(f"{what}: milliseconds expected, not negative")
-    return min(value, _MAX_TIME_MS)
+    return min(value, _MAX_DELAY_MS)
 
 
 def read_annotations(stored: bytes) -> dict[object, object]:

@@ -9,6 +9,9 @@ from postroom.manager.sending_checks import POLICY_FIFO, check_sending
 NO_LIMIT: Final = -1
 """For limits that may be off."""
 
+MAX_NUMBER: Final = 1 << 52
+"""Of any setting: as milliseconds 142,000 years, which are still a time in µs of 64 bits."""
+
 MAX_NAME_BYTES: Final = 255
 IDENTITY_FIELDS: Final = (
     *("name", "kind", "auto_created", "temporary"),
@@ -197,6 +200,8 @@ class QueueDefinition:
 def _check_number(queue: str, name: str, value: int, lowest: int) -> None:
     if value < lowest:
         raise DefinitionInvalid(f"queue {queue!r}: {name} is {value}, must be {lowest} or more", name)
+    if value > MAX_NUMBER:
+        raise DefinitionInvalid(f"queue {queue!r}: {name} is {value}, must be {MAX_NUMBER} or less", name)
 
 
 def check_name(name: str) -> None:
@@ -366,6 +371,14 @@ class ManagerOptions:
     """Messages in one answer of the message store."""
     store_page_bytes: int = 1 << 20
     """Their bodies together, unless a single one is larger."""
+    max_searched_per_turn: int = 2048
+    """Messages that one request of message management looks at, or changes, before others have their turn."""
+    max_moved_entries: int = 10_000
+    """Messages in one move or replay, which is one block of the ledger."""
+    max_message_cursors: int = 64
+    """Open cursors of message management; one more is refused."""
+    max_cursor_entries: int = 1_000_000
+    """Messages of one cursor, 8 bytes each."""
     max_transactions: int = 10_000
     max_transaction_entries: int = 100_000
     transaction_timeout_ms: int = 300_000

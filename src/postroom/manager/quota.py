@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 KIND_QUOTA: Final = "quota"
 MAX_QUOTA_NAME_BYTES: Final = 255
+MAX_MAXIMUM: Final = 1 << 52
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,9 @@ class QuotaDefinition:
         ):
             if value < NO_LIMIT:
                 raise DefinitionInvalid(f"quota {self.name!r}: {key} is {value}, must be −1 or more", key)
+            if value > MAX_MAXIMUM:
+                what = f"quota {self.name!r}: {key} is {value}, must be {MAX_MAXIMUM} or less"
+                raise DefinitionInvalid(what, key)
 
     def to_record(self) -> dict[str, object]:
         """As JSON-able fields, for the ledger."""
