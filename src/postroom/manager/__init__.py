@@ -5,6 +5,6 @@ Pure: no loop, socket, file, thread, clock or randomness. Time is an argument, e
 
 Public: `manager.QueueManager`; `options.ManagerOptions`, `QueueDefinition`, `ConsumerOptions`;
 `effects.Effects`, `Sink`, `Delivery`, `Fetch`, `PRESETTLED`; `consumer.Producer`, `Consumer`;
-`queue.Queue`; `quota.QuotaDefinition`; `entry.Entry`; `transaction.Transaction`; `upload.Upload`; `statistics.Statistics`;
-`errors.ManagerError` and its subclasses.
+`queue.Queue`; `quota.QuotaDefinition`; `entry.Entry`; `transaction.Transaction`; `upload.Upload`;
+`statistics.Statistics`; `errors.ManagerError` and its subclasses.
 """
