@@ -85,6 +85,17 @@ def test_the_index_is_built_once_and_follows_what_comes() -> None:
         face.put(b"again", uid=("QM1", 597))
 
 
+def test_what_has_ended_in_the_middle_is_not_indexed() -> None:
+    world = packed_world()
+    face = a_backlog(world, 400)
+    for number in range(100, 300):
+        face.get(message_id=f"m{number}")
+    face.queue.ids = None
+    face.browse_ids(message_id="m1")
+    index = face.queue.ids
+    assert index is not None and index.hashed == 200 * 2 + 68
+
+
 def test_a_derived_unique_id_needs_no_index() -> None:
     world = packed_world()
     face = a_backlog(world, 600)

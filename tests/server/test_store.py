@@ -17,6 +17,7 @@ from postroom.client import (
     DuplicateMessageException,
     InvalidDestinationException,
     JMSException,
+    ManagementException,
     Message,
     MessageFilter,
     MessageStore,
@@ -287,6 +288,53 @@ def test_a_lock_ends_with_its_lease(tmp_path: Path) -> None:
         store.put("x")
         store.browse_and_lock()
         assert body(store.wait(timeout_s=A_MINUTE_S).message) == "x"
+
+
+BAD_REQUESTS: dict[str, tuple[str, object]] = {
+    "no message": ("PUT-MESSAGE", {}),
+    "bytes that are no message": ("PUT-MESSAGE", {"message": b"\x00\x53\x99"}),
+    "a message of another type": ("PUT-MESSAGE", {"message": "text"}),
+    "half a unique id": ("GET-MESSAGE", {"origin": "QM1"}),
+    "the other half": ("GET-MESSAGE", {"time": 1}),
+    "an origin that is empty": ("GET-MESSAGE", {"origin": "", "time": 1}),
+    "an origin that is too long": ("GET-MESSAGE", {"origin": "x" * 300, "time": 1}),
+    "a time that is text": ("GET-MESSAGE", {"origin": "x", "time": "1"}),
+    "a priority beyond 9": ("GET-MESSAGE", {"priority": 10}),
+    "a priority that is text": ("GET-MESSAGE", {"priority": "4"}),
+    "a negative confirm id": ("GET-MESSAGE", {"confirm_id": -1}),
+    "a confirm id of 0": ("UNDO", {"confirm_id": 0}),
+    "a message id of no id type": ("BROWSE", {"message_id": 1.5}),
+    "properties that are no map": ("BROWSE", {"properties": [1]}),
+    "a page that begins nowhere": ("BROWSE", {"after": [1]}),
+    "a page of another priority": ("BROWSE", {"after": [11, 0, 0]}),
+    "a page before all": ("BROWSE", {"after": [1, -5, 0]}),
+    "just_uid that is a number": ("BROWSE", {"just_uid": 1}),
+    "a delete of all": ("DELETE-MESSAGE", {}),
+    "a confirmation of all": ("CONFIRM-GET", {"confirm_id": 1}),
+    "a body that is no map": ("BROWSE", "all"),
+}
+
+
+@pytest.mark.parametrize("what", BAD_REQUESTS)
+def test_bad_requests_are_refused_and_harm_nobody(what: str, connection: Connection) -> None:
+    operation, said = BAD_REQUESTS[what]
+    management = connection.create_management()
+    with pytest.raises(ManagementException) as refused:
+        management.request(operation, kind="postroom.message", name="q", body=said)
+    assert (refused.value.status_code, refused.value.condition) == (400, "amqp:invalid-field")
+    assert management.read("postroom.queue", "q")["messages_received"] == 0
+
+
+def test_numbers_that_are_large_are_taken(store: MessageStore) -> None:
+    most = (1 << 63) - 1
+    uid = store.put("x", unique_id=UniqueId("QM1", -most), confirm_id=most)
+    store.confirm_put(uid, most)
+    lock = store.browse_and_lock(lease_s=1e15, confirm_id=most)
+    assert lock.messages[0].unique_id == uid
+    assert store.undo(most) == 1
+    assert store.browse(MessageFilter(message_id=b"none")) == []
+    with pytest.raises(NoMatchingMessageException):
+        store.unlock(most)
 
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "howto" / "message-store.md"

@@ -177,5 +177,8 @@ def serials_on(queue: "Queue") -> Any:
 
 
 def _serials_of_chunk(chunk: "Chunk") -> Any:
-    """Those that have ended are among them: they do no harm."""
-    return np.frombuffer(chunk.data, _PACKED)["serial"][chunk.head :]
+    serials: Any = np.frombuffer(chunk.data, _PACKED)["serial"][chunk.head : chunk.count]
+    if chunk.dead is not None:
+        dead = np.unpackbits(np.frombuffer(chunk.dead, np.uint8), bitorder="little")
+        serials = serials[dead[chunk.head : chunk.count] == 0]
+    return serials

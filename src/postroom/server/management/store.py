@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAX_NUMBER: Final = (1 << 63) - 1
+MAX_PRIORITY: Final = 9
+MAX_LEASE_MS: Final = 1 << 50
 PLACE_NUMBERS: Final = 3
 _US_A_MS: Final = 1000
 _ULONG_BYTES: Final = 8
@@ -126,7 +128,7 @@ class StoreOperations:
 
     def _browse_and_lock(self, request: Request, now_us: int) -> Later:
         said, ticket = Arguments(request), Ticket()
-        lease_us = said.number("lease_ms") * _US_A_MS
+        lease_us = min(said.number("lease_ms"), MAX_LEASE_MS) * _US_A_MS
         just_uid, confirm_id = said.value("just_uid", bool, False), said.number("confirm_id")
         queue = self._queue(request)
         return self._ask(
@@ -220,6 +222,8 @@ class Arguments:
             "correlation_id", self._said.get("correlation_id")
         )
         made.priority = self.number("priority", ANY_PRIORITY)
+        if made.priority > MAX_PRIORITY:
+            raise RequestError(BAD_REQUEST, f"priority is {made.priority}, must be 0 to {MAX_PRIORITY}")
         made.properties = self._properties()
         made.lock_id = self.number("lock_id")
         return made
@@ -241,7 +245,8 @@ class Arguments:
         value = self._said.get("after")
         if value is None:
             return []
-        if isinstance(value, list) and len(value) == PLACE_NUMBERS and all(isinstance(v, int) for v in value):
+        is_place = isinstance(value, list) and len(value) == PLACE_NUMBERS and all(map(_is_number, value))
+        if is_place and value[0] <= MAX_PRIORITY:
             return [int(each) for each in value]
         raise RequestError(BAD_REQUEST, "after must be what the answer before gave")
 
@@ -252,6 +257,10 @@ class Arguments:
         if not isinstance(value, dict):
             raise RequestError(BAD_REQUEST, "properties must be a map of application properties")
         return {str(name): wanted for name, wanted in value.items()}
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_NUMBER
 
 
 def _id_of(name: str, value: object) -> tuple[bytes, int]:
