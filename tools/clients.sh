@@ -1,8 +1,8 @@
 #!/bin/sh
-# usage: tools/clients.sh [rhea] [qpid_jms]      (without names: both)
+# usage: tools/clients.sh [rhea] [qpid_jms] [joram]      (without names: all)
 #
-# Makes the foreign AMQP clients ready that the tests and the demo drive: rhea (npm ci) and Qpid JMS (mvn package).
-# Does nothing for a client whose sources did not change since. Says what to install when a tool is missing.
+# Makes the foreign AMQP clients ready that the tests and the demo drive: rhea (npm ci), Qpid JMS and the runner of the
+# Joram JMS tests (mvn package). Does nothing for a client whose sources did not change since. Says what to install when a tool is missing.
 set -eu
 
 here=$(cd "$(dirname "$0")/.." && pwd)
@@ -35,27 +35,28 @@ rhea() {
     echo "$wanted" >"$stamp"
 }
 
-qpid_jms() {
-    dir=$clients/qpid-jms
+maven() { # folder
+    dir=$clients/$1
     stamp=$dir/target/.postroom-stamp
     # shellcheck disable=SC2046  # the paths are ours and hold no spaces
-    wanted=$(cd "$dir" && digest pom.xml $(find src -name '*.java' | LC_ALL=C sort))
+    wanted=$(cd "$dir" && digest pom.xml $(find src -type f | LC_ALL=C sort))
     fresh "$stamp" "$wanted" && return
     need java default-jdk-headless
     need javac default-jdk-headless
     need mvn maven
-    echo "Qpid JMS: mvn package" >&2
+    echo "$1: mvn package" >&2
     (cd "$dir" && mvn -q -B -Dstyle.color=never clean package)
     echo "$wanted" >"$stamp"
 }
 
-[ $# -gt 0 ] || set -- rhea qpid_jms
+[ $# -gt 0 ] || set -- rhea qpid_jms joram
 for client in "$@"; do
     case $client in
         rhea) rhea ;;
-        qpid_jms) qpid_jms ;;
+        qpid_jms) maven qpid-jms ;;
+        joram) maven joram ;;
         *)
-            echo "unknown client $client: rhea or qpid_jms" >&2
+            echo "unknown client $client: rhea, qpid_jms or joram" >&2
             exit 2
             ;;
     esac

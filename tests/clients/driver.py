@@ -24,7 +24,7 @@ COMMANDS: dict[str, list[str]] = {
     ],
     "postroom": [sys.executable, str(HERE / "postroom_driver.py")],
 }  # fmt: skip
-MADE_READY_BY_SCRIPT = ("rhea", "qpid_jms")
+MADE_READY_BY_SCRIPT = ("rhea", "qpid_jms", "joram")
 
 
 class ClientError(Exception):
