@@ -6,5 +6,6 @@ Pure: no loop, socket, file, thread, clock or randomness. Time is an argument, e
 Public: `manager.QueueManager`; `options.ManagerOptions`, `QueueDefinition`, `ConsumerOptions`;
 `effects.Effects`, `Sink`, `Delivery`, `Fetch`, `PRESETTLED`; `consumer.Producer`, `Consumer`;
 `queue.Queue`; `quota.QuotaDefinition`; `entry.Entry`; `transaction.Transaction`; `upload.Upload`;
-`statistics.Statistics`; `errors.ManagerError` and its subclasses.
+`statistics.Statistics`; `asking.StoreRequest` and the verbs in `store_verbs`, `store_putting`,
+`store_browsing`, answered to an `effects.Asker`; `errors.ManagerError` and its subclasses.
 """
