@@ -40,8 +40,12 @@ class LedgerWorld(World):
         self._producer = self.manager.open_producer("sender", "test", "")
 
     def restart(self) -> None:
-        """Start again from what is on the disk."""
+        """Start again, with everything on the disk."""
         self.ledger.flush()
+        self.crash()
+
+    def crash(self) -> None:
+        """Start again from what is on the disk."""
         self.disk = self.disk.copy()
         self.delivered.clear()
         self._open()

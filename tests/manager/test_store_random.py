@@ -11,9 +11,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from postroom.amqp.sections import Data, Message
 from postroom.manager.errors import DuplicateMessage, ManagerError, NoMatchingMessage
 from postroom.manager.options import ManagerOptions
+from postroom.manager.store_verbs import Delete, Get, Undo
 from postroom.model.codes import State
 from tests.manager.over_ledger import LedgerWorld
-from tests.manager.store_face import StoreFace, Uid
+from tests.manager.store_face import Asked, StoreFace, Uid, a_filter
 
 PUT, FREE, LOCKED, GOT, THROUGH = (
     State.PUT_UNCONFIRMED,
@@ -346,6 +347,22 @@ class StoreMachine(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         self.world.restart()
+        self.model.all = [each for each in self.model.all if each.durable]
+
+    @rule(data=st.data())
+    def crash(self, data: st.DataObject) -> None:
+        """What has no answer yet has not been."""
+        queue, uid = self.face.queue, data.draw(st.sampled_from(UIDS))
+        confirm = self._confirm_id(data)
+        asked = [Asked() for _ in range(3)]
+        for request in (
+            Undo(queue, asked[0], confirm),
+            Get(queue, asked[1], a_filter(), confirm, 0),
+            Delete(queue, asked[2], a_filter(uid)),
+        ):
+            self.world.manager.ask_store(request, self.world.now_us)
+        self.world.crash()
+        assert [each.answer for each in asked] == [None] * 3
         self.model.all = [each for each in self.model.all if each.durable]
 
     @invariant()
