@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from postroom.amqp.sections import Data, Message, decode_message
 from postroom.manager.errors import DefinitionInvalid
 from postroom.manager.options import ManagerOptions, QueueDefinition
 from postroom.manager.pace import TICK_US, Pace
@@ -11,43 +12,53 @@ from postroom.manager.quota import QuotaDefinition
 from postroom.model.codes import Outcome
 from tests.manager.world import MS, TestSink, World
 
+BODY = Message(body=Data([b"body"])).encode()
+
 
 @pytest.fixture
 def world() -> World:
     return World()
 
 
+def delivery_time_ms(stored: bytes) -> object:
+    """What a receiver reads as JMSDeliveryTime."""
+    return decode_message(stored).message_annotations.get("x-opt-delivery-time")
+
+
 def test_a_relative_time_to_deliver_beats_the_sender(world: World) -> None:
     queue = world.queue(time_to_deliver_ms=50)
     world.consumer(queue, credit=10)
     for settings in ({}, {"delay_ms": 5}, {"delay_ms": 500}, {"due_ms": world.now_us // 1000 + 900}):
-        world.put(queue, **settings)
+        world.put(queue, BODY, **settings)
     assert world.turn(49) == []
-    assert len(world.turn(1)) == 4
+    born = world.turn(1)
+    assert [delivery_time_ms(body) for body in born] == [world.now_us // 1000] * 4
 
 
 def test_times_at_the_end_of_time(world: World) -> None:
     queue = world.queue(time_to_deliver_ms=1 << 52, ttl_override_ms=1 << 52)
-    world.put(queue)
+    world.put(queue, BODY)
     world.put(world.queue("plain"), delay_ms=((1 << 62) - 1) // 1000, due_ms=((1 << 62) - 1) // 1000)
     assert world.turn(1_000_000) == []
-    assert queue.statistics.slots()["unborn"] == (1, 4)
+    assert queue.statistics.slots()["unborn"][0] == 1
 
 
 def test_a_time_to_deliver_of_0_delivers_at_once(world: World) -> None:
     queue = world.queue(time_to_deliver_ms=0)
     world.consumer(queue, credit=10)
-    world.put(queue, delay_ms=500)
-    assert world.turn() == [b"body"]
+    world.put(queue, BODY, delay_ms=500)
+    [body] = world.turn()
+    assert delivery_time_ms(body) == world.now_us // 1000
 
 
 def test_a_schedule_says_when_messages_are_born(world: World) -> None:
     queue = world.queue(delivery_schedule="0 * * * * * *")  # at each full second
     world.consumer(queue, credit=10)
     world.now_us += 400 * MS
-    world.put(queue)
+    world.put(queue, BODY)
     assert world.turn(599) == []
-    assert world.turn(1) == [b"body"]
+    [body] = world.turn(1)
+    assert delivery_time_ms(body) == world.now_us // 1000
 
 
 def test_overrides_don_t_touch_what_is_stored(world: World) -> None:
@@ -75,7 +86,7 @@ def test_time_to_live_and_priority_overrides(world: World) -> None:
 def test_a_life_not_longer_than_the_override_s_delay_ends_unseen(world: World) -> None:
     queue, sink = world.queue(time_to_deliver_ms=50), TestSink()
     world.consumer(queue, credit=10)
-    world.put(queue, sink=sink, ttl_ms=50)
+    world.put(queue, BODY, sink=sink, ttl_ms=50)
     assert world.turn(100) == []
     assert (len(sink.accepted), sink.rejected) == (1, [])
     assert queue.statistics.ended[Outcome.EXPIRED] == 1

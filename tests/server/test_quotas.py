@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from proton import Delivery, Message
+from proton import Delivery, Message, symbol
 from proton.reactor import LinkOption
 from proton.utils import BlockingConnection, BlockingSender, SendException
 
@@ -341,6 +341,18 @@ def test_senders_above_a_threshold_are_given_little_credit(broker: BrokerThread,
         assert broker.call(lambda b: b.manager.queue(queue).statistics.meter.armed)  # type: ignore[union-attr]
         broker.turn(lambda b, now_us: b.manager.purge_queue(queue, now_us))
         peer.pump(lambda: producer.link.credit > 100)  # at the maximum, and disarmed: free
+
+
+def test_overrides_reach_the_receiver(
+    broker: BrokerThread, connection: BlockingConnection, queue: str
+) -> None:
+    create(broker, queue, time_to_deliver_ms=1, priority_override=9, delivery_mode_override="non-persistent")
+    annotations = {symbol("x-opt-delivery-time"): 4_000_000_000_000, symbol("x-opt-other"): "stays"}
+    connection.create_sender(queue).send(Message(body="x", durable=True, annotations=annotations))
+    received = connection.create_receiver(queue, credit=1).receive(timeout=WAIT_S)
+    assert (received.priority, received.durable) == (9, False)
+    assert received.annotations[symbol("x-opt-delivery-time")] < 4_000_000_000_000
+    assert received.annotations[symbol("x-opt-other")] == "stays"
 
 
 def test_quotas_are_managed_on_the_wire(broker: BrokerThread, queue: str) -> None:

@@ -4,10 +4,11 @@ priority and delivery mode they have.
 Overrides are applied when a message arrives; what is stored already keeps what it has (WebLogic's rule).
 """
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
+from postroom.amqp.messaging import merge_annotations
 from postroom.manager.sending_checks import MODE_NON_PERSISTENT, MODE_PERSISTENT
 from postroom.model.message import MessageHead
 from postroom.model.schedule import Schedule, parse_schedule
@@ -15,6 +16,8 @@ from postroom.model.schedule import Schedule, parse_schedule
 if TYPE_CHECKING:
     from postroom.manager.core import Core
     from postroom.manager.options import QueueDefinition
+
+DELIVERY_TIME: Final = "x-opt-delivery-time"
 
 
 @final
@@ -26,6 +29,8 @@ class Overrides:
         self.schedule: Schedule | None = None
         if definition.delivery_schedule:
             self.schedule = parse_schedule(definition.delivery_schedule)
+        self.bears = self.time_to_deliver_ms >= 0 or self.schedule is not None
+        """Whether it says when messages are born."""
         self.ttl_ms: i64 = definition.ttl_override_ms
         self.priority: i64 = definition.priority_override
         mode = definition.delivery_mode_override
@@ -55,10 +60,16 @@ def apply(core: "Core", overrides: Overrides, head: MessageHead) -> None:
         head.durable = False
     elif overrides.makes_durable:
         head.durable = True
-    if overrides.time_to_deliver_ms >= 0 or overrides.schedule is not None:
+    if overrides.bears:
         due_us = birth_us(core, overrides)
         head.delivery_delay_ms = 0
         head.delivery_time_ms = (due_us + 999) // 1000
+
+
+def with_delivery_time(core: "Core", head: MessageHead, body: bytes) -> bytes:
+    """The sections ``body`` with the time of their birth as the destination has set it (JMSDeliveryTime)."""
+    time_ms = head.delivery_time_ms if head.delivery_time_ms != 0 else core.now_us // 1000
+    return merge_annotations(body, {DELIVERY_TIME: int(time_ms)})
 
 
 def birth_us(core: "Core", overrides: Overrides) -> i64:

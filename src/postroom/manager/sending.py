@@ -45,6 +45,9 @@ def send(
         queue = _made_again(core, queue)
     if queue.overrides is not None:
         overrides.apply(core, queue.overrides, head)
+        if body is not None and queue.overrides.bears:
+            body = overrides.with_delivery_time(core, head, body)
+            size = len(body)
     refused = _refusal(core, queue, size, head.durable)
     if refused is None:
         pool = _lacking(core, producer, queue, head, body, upload, size, None)
