@@ -59,13 +59,15 @@ def _ids_of(row: Any, names: bytes) -> MessageIds:
         return names[start : start + size]
 
     at, size = int(row["message_id_offset"]), int(row["message_id_len"])
-    return MessageIds(
+    ids = MessageIds(
         piece(at + size, int(row["unique_id_len"])),
         piece(at, size),
         int(row["message_id_type"]),
         piece(int(row["correlation_id_offset"]), int(row["correlation_id_len"])),
         int(row["correlation_id_type"]),
     )
+    ids.parent_queue, ids.parent_serial = int(row["parent_queue"]), int(row["parent_serial"])
+    return ids
 
 
 def _hashed(kind: int, ids: dict[int, MessageIds], serials: list[int]) -> Any:

@@ -37,6 +37,8 @@ class Named(NamedTuple):
     """Of the entries asked for: those of the rows, or of the children that share their bodies."""
     rows: Array
     names: Array
+    own: Array
+    """The rows of the entries themselves, which say what they were made of."""
 
 
 class HashedIds(NamedTuple):
@@ -70,20 +72,20 @@ class IdReader:
     def _read(self, serials: Array) -> Iterator[Named]:
         """The arrivals; for those that share another's body, the arrival which that came with."""
         children: list[Array] = []
-        parents: list[Array] = []
         for rows, names in self._rows(serials):
             shared = (rows["flags"] & _SHARED) != 0
-            children.append(rows["position"][shared])
-            parents.append(rows["body_serial"][shared])
+            children.append(rows[shared])
             own = rows[~shared]
-            yield Named(own["position"], own, names)
+            yield Named(own["position"], own, names, own)
         if sum(map(len, children)):
-            yield from self._read_parents(np.concatenate(children), np.concatenate(parents))
+            yield from self._read_parents(np.concatenate(children))
 
-    def _read_parents(self, children: Array, parents: Array) -> Iterator[Named]:
+    def _read_parents(self, children: Array) -> Iterator[Named]:
+        parents = children["body_serial"]
         for rows, names in self._rows(distinct(parents)):
             at = find(rows["position"], parents)
-            yield Named(children[at >= 0], rows[at[at >= 0]], names)
+            here = children[at >= 0]
+            yield Named(here["position"], rows[at[at >= 0]], names, here)
 
     def _rows(self, serials: Array) -> Iterator[tuple[Array, Array]]:
         """(arrivals, names) that have these ascending serials, a file or block at a time."""
@@ -190,7 +192,8 @@ def _joined(parts: list[Named]) -> Named:
     for offset, _ in ARRIVAL_NAMES:
         rows[offset] += bases
     serials = np.concatenate([part.serials for part in parts])
-    return Named(serials, rows, np.concatenate([part.names for part in parts]))
+    names = np.concatenate([part.names for part in parts])
+    return Named(serials, rows, names, np.concatenate([part.own for part in parts]))
 
 
 def _hashed(named: Named) -> list[HashedIds]:
@@ -209,8 +212,15 @@ def _ids_of(named: Named) -> list[MessageIds]:
         (offsets.tolist(), lengths.tolist(), types.tolist())
         for _, offsets, lengths, types in _columns(named.rows)
     ]
+    groups = [named.rows[f"group_id_{what}"].tolist() for what in ("offset", "len")]
     found = []
     for row in range(len(named.rows)):
         texts = [bytes(names[at[row] : at[row] + size[row]]) for at, size, _ in columns]
-        found.append(MessageIds(texts[0], texts[1], columns[1][2][row], texts[2], columns[2][2][row]))
+        ids = MessageIds(texts[0], texts[1], columns[1][2][row], texts[2], columns[2][2][row])
+        ids.group_id = bytes(names[groups[0][row] : groups[0][row] + groups[1][row]])
+        ids.group_sequence = int(named.rows["group_sequence"][row])
+        ids.creation_us = int(named.rows["creation_us"][row])
+        ids.parent_queue = int(named.own["parent_queue"][row])
+        ids.parent_serial = int(named.own["parent_serial"][row])
+        found.append(ids)
     return found

@@ -39,6 +39,10 @@ class ReadsNeeded(Exception):
         """The queue's index of ids must be complete."""
 
 
+class TurnOver(Exception):
+    """The request has done enough for one turn; it is run again in the next."""
+
+
 @final
 class Scan:
     """How far a request has compared bodies, so that none is read twice."""
@@ -101,6 +105,8 @@ def advance(core: Core, request: StoreRequest) -> None:
         answer = request.run(core)
     except ReadsNeeded as needed:
         _read(core, request, needed)
+    except TurnOver:
+        core.unfinished.append(request)
     except NoMatchingMessage as nothing:
         if request.until_us > core.now_us and not request.queue.deleted:
             _wait(core, request)
@@ -110,6 +116,14 @@ def advance(core: Core, request: StoreRequest) -> None:
         _answer(core, request, refused)
     else:
         _answer(core, request, answer)
+
+
+def go_on(core: Core) -> None:
+    """A new turn: run those that the last one had not enough time for."""
+    unfinished = core.unfinished
+    core.unfinished = []
+    for request in unfinished:
+        advance(core, request)
 
 
 def _answer(core: Core, request: StoreRequest, answer: object) -> None:

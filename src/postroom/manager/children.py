@@ -1,11 +1,14 @@
-"""New entries made of old ones: dead letters and redirected ones. They name their parent and share its
+"""New entries made of old ones: dead letters, redirected and moved ones. They name their parent and share its
 body."""
 
 from mypy_extensions import i64
 
+from postroom.amqp.errors import AmqpError
+from postroom.amqp.messaging import scan_head
 from postroom.manager import routing
 from postroom.manager.core import Core
 from postroom.manager.entry import Entry
+from postroom.manager.ids import ids_of_head
 from postroom.manager.memory import stored
 from postroom.manager.overrides import birth_us
 from postroom.manager.overrides import expiry_us as override_expiry_us
@@ -13,6 +16,7 @@ from postroom.manager.placing import add_delayed, add_new
 from postroom.manager.queue import Queue
 from postroom.manager.statistics import CURRENT
 from postroom.model import numbers as n
+from postroom.model.ids import NO_IDS, MessageIds
 
 
 def make_child(
@@ -43,7 +47,74 @@ def make_child(
         expiry_us = override_expiry_us(core, overrides)
         due_us = birth_us(core, overrides)
     causes: i64 = n.UNBORN if due_us != 0 else n.PAUSED if queue.insertion_paused else 0
-    serial = core.ledger.arrival(
+    ids = _ids_in_memory(parent)
+    serial = _arrival(core, parent, routing_set, event, causes, priority, flags, expiry_us, due_us, ids)
+    for taker in takers:
+        child = _entry(taker, serial, priority, flags, expiry_us, parent)
+        child.annotations = annotations
+        _note_ids(taker, serial, ids)
+        _place(core, taker, child, causes, due_us)
+
+
+def move_child(
+    core: Core, parent: Entry, queue: Queue, ids: MessageIds, annotations: dict[str, object] | None
+) -> None:
+    """Put what ``parent`` carries on ``queue``, by an administrator: only the queue is another.
+
+    Expiry, birth, priority and ids stay, whatever the overrides of ``queue`` are; the counts of deliveries
+    and failures begin again, and a redelivery delay ends.
+    """
+    flags = (parent.flags | n.FLAG_BODY_SHARED) & ~(n.FLAG_ADVERSE | n.FLAG_PUBLISHED)
+    due_us = parent.due_us if parent.causes & n.UNBORN != 0 else 0
+    causes: i64 = n.UNBORN if due_us != 0 else 0
+    expiry_us = parent.expiry_us
+    event: i64 = n.EVENT_MOVE
+    serial = _arrival(core, parent, queue.id, event, causes, parent.priority, flags, expiry_us, due_us, ids)
+    child = _entry(queue, serial, parent.priority, flags, expiry_us, parent)
+    child.annotations = annotations
+    _note_ids(queue, serial, ids)
+    _place(core, queue, child, causes, due_us)
+
+
+def _ids_in_memory(parent: Entry) -> MessageIds:
+    """The ids that the new arrival shows; where the body isn't in memory they are found through the
+    parent's."""
+    if parent.body is None:
+        return NO_IDS
+    try:
+        head = scan_head(parent.body)
+    except AmqpError:
+        return NO_IDS
+    ids = ids_of_head(head)
+    ids.creation_us = head.creation_us
+    ids.group_id = head.group_id
+    ids.group_sequence = head.group_sequence
+    return ids
+
+
+def _note_ids(queue: Queue, serial: i64, ids: MessageIds) -> None:
+    index = queue.ids
+    if index is None:
+        return
+    if ids is not NO_IDS:
+        index.add(serial, ids)
+    elif not index.reading:
+        queue.ids = None  # built again when somebody asks
+
+
+def _arrival(
+    core: Core,
+    parent: Entry,
+    routing_set: i64,
+    event: i64,
+    causes: i64,
+    priority: i64,
+    flags: i64,
+    expiry_us: i64,
+    due_us: i64,
+    ids: MessageIds,
+) -> i64:
+    return core.ledger.arrival(
         routing_set,
         n.AVAILABLE if causes == 0 else n.DELAYED,
         event,
@@ -55,37 +126,38 @@ def make_child(
         0,
         expiry_us,
         due_us,
-        0,
+        ids.creation_us,
         0,
         None,
         0,
-        b"",
-        0,
-        b"",
-        0,
-        b"",
-        0,
+        ids.message_id,
+        ids.message_id_type,
+        ids.correlation_id,
+        ids.correlation_id_type,
+        ids.group_id,
+        ids.group_sequence,
         parent.body_serial,
         parent.body_len,
         parent.serial,
         parent.queue.id,
         None,
         parent.body_offset,
+        ids.unique_id,
     )
-    for taker in takers:
-        child = Entry(
-            taker,
-            serial,
-            priority,
-            flags,
-            expiry_us,
-            parent.body_serial,
-            parent.body_offset,
-            parent.body_len,
-            None if stored(parent) else parent.body,
-        )
-        child.annotations = annotations
-        _place(core, taker, child, causes, due_us)
+
+
+def _entry(queue: Queue, serial: i64, priority: i64, flags: i64, expiry_us: i64, parent: Entry) -> Entry:
+    return Entry(
+        queue,
+        serial,
+        priority,
+        flags,
+        expiry_us,
+        parent.body_serial,
+        parent.body_offset,
+        parent.body_len,
+        None if stored(parent) else parent.body,
+    )
 
 
 def _place(core: Core, queue: Queue, child: Entry, causes: i64, due_us: i64) -> None:

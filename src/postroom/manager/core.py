@@ -24,6 +24,7 @@ from postroom.manager.transaction import Transaction
 
 if TYPE_CHECKING:
     from postroom.manager.asking import StoreRequest
+    from postroom.manager.queries import MessageCursor
     from postroom.manager.waiting import BlockedSend
 
 NEVER_TOLD: Final = 0x7FFF_FFFF_FFFF_FFFF
@@ -112,6 +113,10 @@ class Core:
         """Those that want to and have to wait for one that does."""
         self.store_deadlines: list[tuple[int, int, StoreRequest]] = []
         """Heap of (until_us, order of coming, request): those that wait for a message."""
+        self.unfinished: list[StoreRequest] = []
+        """Requests that go on in the next turn."""
+        self.message_cursors: dict[int, MessageCursor] = {}
+        """Open ones, by id."""
         self.watched: list[Queue] = []
         """Queues with news for who waits there."""
         self.undurable: list[tuple[int, Fetch | IdRead]] = []

@@ -107,13 +107,17 @@ class _Run:
         here = low < self.count and self.serial(low) == serial and not self.is_dead(low)
         return low if here else -1
 
+    def waiting(self) -> Any:
+        """Indexes of what waits here, as an array."""
+        indexes = np.arange(self.head, self.count)
+        if self.dead is None:
+            return indexes
+        bits = np.unpackbits(np.frombuffer(self.dead, np.uint8), bitorder="little")
+        return indexes[bits[self.head : self.count] == 0]
+
     def rows(self) -> Any:
         """What waits here, as an array."""
-        rows = np.frombuffer(self.data, _ROWS)[self.head : self.count]
-        if self.dead is None:
-            return rows
-        bits = np.unpackbits(np.frombuffer(self.dead, np.uint8), bitorder="little")
-        return rows[bits[self.head : self.count] == 0]
+        return np.frombuffer(self.data, _ROWS)[self.waiting()]
 
 
 def _sorted_run(rows: Any) -> _Run:
@@ -299,6 +303,31 @@ class DelayedEntries:
             found += run.rows()["serial"].tolist()
         return found
 
+    def holds(self, entry: Entry) -> bool:
+        """Whether it waits here, as this object or packed."""
+        if entry in self._objects:
+            return True
+        if self._tail_count > 0:
+            self._seal()
+        moment = moment_us(entry)
+        return any(run.find(moment, entry.serial) >= 0 for run in self._runs)
+
+    def behind(self, serial: i64, limit: i64) -> list[Entry]:
+        """Up to ``limit`` of those that wait, as objects, in the order in which they came: those behind
+        ``serial``."""
+        if self._tail_count > 0:
+            self._seal()
+        found = sorted((entry for entry in self._objects if entry.serial > serial), key=_by_serial)[:limit]
+        for run in self._runs:
+            indexes = run.waiting()
+            serials = np.frombuffer(run.data, _ROWS)["serial"][indexes]
+            wanted = np.flatnonzero(serials > int(serial))
+            if len(wanted) > limit:
+                wanted = wanted[np.argpartition(serials[wanted], int(limit))[: int(limit)]]
+            for index in indexes[wanted].tolist():
+                found.append(self._object(run, index))
+        return sorted(found, key=_by_serial)[:limit]
+
     def entries(self) -> list[Entry]:
         """All that wait, as objects; those that are packed stay so. First moment first."""
         return self.some(len(self))
@@ -316,6 +345,10 @@ class DelayedEntries:
                     packed.append(self._object(run, index))
                 index += 1
         return sorted([*found, *packed], key=_by_moment)
+
+
+def _by_serial(entry: Entry) -> int:
+    return int(entry.serial)
 
 
 def _by_moment(entry: Entry) -> tuple[int, int]:

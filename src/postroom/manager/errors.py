@@ -135,6 +135,18 @@ class DuplicateMessage(ManagerError):
     condition = "postroom:duplicate-message"
 
 
+class CursorUnknown(ManagerError):
+    """The cursor of a query is closed, or belongs to another queue."""
+
+    condition = "amqp:not-found"
+
+
+class OriginGone(ManagerError):
+    """A message can't go back to where it came from: the queue has been deleted."""
+
+    condition = "amqp:not-found"
+
+
 class RequestInvalid(ManagerError):
     """Something that the request needs is missing, or can't be so."""
 

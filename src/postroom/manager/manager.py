@@ -508,6 +508,7 @@ class QueueManager:
         transactions.time_out(core)
         waiting.time_out(core)
         asking.time_out(core)
+        asking.go_on(core)
         left = core.pending
         core.pending = []
         for queue in left:
@@ -518,7 +519,7 @@ class QueueManager:
     def next_deadline_us(self) -> int:
         """When `on_time` is wanted; 0 never. Not later than now while a bounded turn has left work."""
         core = self.core
-        if core.pending:
+        if core.pending or core.unfinished:
             return core.now_us
         soonest = core.next_alarm_us()
         for due_us in (

@@ -48,7 +48,18 @@ def unpack_unique_id(packed: bytes) -> UniqueId:
 class MessageIds:
     """The ids of one message, as bytes; a type of 0 (IdType.NONE) says that it has no such id."""
 
-    __slots__ = ("correlation_id", "correlation_id_type", "message_id", "message_id_type", "unique_id")
+    __slots__ = (
+        "correlation_id",
+        "correlation_id_type",
+        "creation_us",
+        "group_id",
+        "group_sequence",
+        "message_id",
+        "message_id_type",
+        "parent_queue",
+        "parent_serial",
+        "unique_id",
+    )
 
     def __init__(
         self,
@@ -64,6 +75,14 @@ class MessageIds:
         self.message_id_type: i64 = message_id_type
         self.correlation_id = correlation_id
         self.correlation_id_type: i64 = correlation_id_type
+
+        # What else the arrival says, where it has been read back.
+        self.creation_us: i64 = 0
+        self.group_id = b""
+        self.group_sequence: i64 = 0
+        self.parent_queue: i64 = 0
+        """Where what it was made of lay (dead letters, moves); 0: it was put."""
+        self.parent_serial: i64 = 0
 
 
 NO_IDS: Final = MessageIds(b"", b"", 0, b"", 0)

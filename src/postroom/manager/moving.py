@@ -1,0 +1,274 @@
+"""Deleting and moving messages as an administrator, and sending dead letters back to where they came from.
+
+What nobody holds can be changed: visible, delayed and ordered messages. A deletion is done message by
+message. A move is one command and so one block of the ledger: after a crash all of it is there or nothing. It
+is carried out in one go, so that nobody can take a message half-way; that is why the source's consumption
+need not be paused, as WebLogic JMS wants it (who wants it checked can ask for that).
+"""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from postroom.manager import queues
+from postroom.manager.asking import MAX_IDS_READ, ReadsNeeded, StoreRequest, TurnOver
+from postroom.manager.children import move_child
+from postroom.manager.core import Core
+from postroom.manager.deadletter import DESCRIPTION_KEY, ORIGIN_KEY, REASON_KEY
+from postroom.manager.effects import Asker
+from postroom.manager.entry import Entry
+from postroom.manager.errors import (
+    DestinationPaused,
+    LimitExceeded,
+    MessageTooLarge,
+    NotAllowed,
+    OriginGone,
+    RequestInvalid,
+)
+from postroom.manager.finding import find, pick
+from postroom.manager.message_states import CHANGEABLE, states_of
+from postroom.manager.placing import ended
+from postroom.manager.queries import check_there
+from postroom.manager.queue import Queue
+from postroom.manager.searching import Search, Wanted
+from postroom.manager.transitions import step
+from postroom.model import numbers as n
+from postroom.model.ids import MessageIds
+
+WHY_DEAD: Final = (REASON_KEY, DESCRIPTION_KEY, ORIGIN_KEY)
+"""Annotations that a message loses when it goes back to where it came from."""
+
+
+@final
+class Changed:
+    """What a request has done."""
+
+    def __init__(self) -> None:
+        self.count: i64 = 0
+        """Messages."""
+        self.more = False
+        """There were more than one request may change."""
+        self.without_origin: i64 = 0
+        """Of a replay: messages that were put here, and so stay."""
+
+
+def check_paused(queue: Queue, wanted: bool) -> None:
+    """Raise NotAllowed if the caller wants the queue's consumption to be paused, and it isn't."""
+    if wanted and not queue.consumption_paused:
+        raise NotAllowed(
+            f"consumption of queue {queue.name!r} is not paused: pause it, or ask without if_paused"
+        )
+
+
+def taken(core: Core, queue: Queue, entry: Entry) -> Entry | None:
+    """Take it out of the order or of what is delayed; None if that can't be done (any more)."""
+    if entry.state == n.DELAYED and queue.delayed.holds(entry):
+        if states_of(core, entry) & CHANGEABLE == 0:
+            return None
+        queue.delayed.discard(entry)
+        return entry
+    spot = find(queue, entry.serial)
+    if spot is None or states_of(core, spot.entry) & CHANGEABLE == 0:
+        return None
+    return pick(core, queue, spot)
+
+
+@final
+class DeleteMessages(StoreRequest):
+    """deleteMessages: end everything that is meant."""
+
+    def __init__(self, queue: Queue, target: Asker, wanted: Wanted, if_paused: bool) -> None:
+        super().__init__(queue, target)
+        wanted.states &= CHANGEABLE
+        self.search = Search(wanted)
+        self.if_paused = if_paused
+        self.done = Changed()
+
+    def run(self, core: Core) -> object:
+        check_there(self.queue)
+        check_paused(self.queue, self.if_paused)
+        try:
+            self.search.go_on(core, self)
+        finally:
+            self._delete(core)
+        return self.done
+
+    def _delete(self, core: Core) -> None:
+        found = self.search.found
+        self.search.found = []
+        for each in found:
+            entry = taken(core, self.queue, each)
+            if entry is not None:
+                step(core, entry, n.EVENT_DELETE, 0, 0, None, 0)
+                ended(core, entry)
+                self.done.count += 1
+                core.ledger.boundary()
+
+
+class _Move(StoreRequest):
+    """What moves and replays have in common: find everything, read its ids, then go, all at once."""
+
+    def __init__(self, queue: Queue, target: Asker, wanted: Wanted, if_paused: bool, in_pieces: bool) -> None:
+        """``in_pieces``: where more than one move can take are meant, the first of them go and the rest
+        stays; otherwise that is refused."""
+        super().__init__(queue, target)
+        wanted.states &= CHANGEABLE
+        self.search = Search(wanted)
+        self.if_paused = if_paused
+        self.in_pieces = in_pieces
+        self.done = Changed()
+
+    def run(self, core: Core) -> object:
+        check_there(self.queue)
+        check_paused(self.queue, self.if_paused)
+        found = self._find(core)
+        unread = [int(entry.serial) for entry in found if int(entry.serial) not in self.ids]
+        if unread:
+            raise ReadsNeeded([], unread[:MAX_IDS_READ], False)
+        pairs = [(entry, self.ids[int(entry.serial)]) for entry in found if self._is_here(core, entry)]
+        self.go(core, pairs)
+        return self.done
+
+    def go(self, core: Core, pairs: list[tuple[Entry, MessageIds]]) -> None:
+        """Move them, or raise without having moved any."""
+        raise NotImplementedError
+
+    def _find(self, core: Core) -> list[Entry]:
+        limit = core.options.max_moved_entries
+        search = self.search
+        try:
+            search.go_on(core, self)
+        except (TurnOver, ReadsNeeded):
+            if len(search.found) <= limit:
+                raise
+        if len(search.found) > limit:
+            if not self.in_pieces:
+                raise LimitExceeded(
+                    f"more than {limit} messages of queue {self.queue.name!r} match; one move takes no more "
+                    "(max_moved_entries): narrow the selector, or move them in pieces"
+                )
+            search.over = True
+            search.found = search.found[:limit]
+            self.done.more = True
+        return search.found
+
+    def _is_here(self, core: Core, entry: Entry) -> bool:
+        if entry.state == n.DELAYED and self.queue.delayed.holds(entry):
+            return True
+        spot = find(self.queue, entry.serial)
+        return spot is not None and states_of(core, spot.entry) & CHANGEABLE != 0
+
+    def move(
+        self, core: Core, pairs: list[tuple[Entry, MessageIds]], target: Queue, drop: tuple[str, ...]
+    ) -> None:
+        """Move these to one queue, without some annotations. The caller has asked `check_target`."""
+        for each, ids in pairs:
+            entry = taken(core, self.queue, each)
+            if entry is None:
+                continue
+            move_child(core, entry, target, ids, _without(entry.annotations, drop))
+            step(core, entry, n.EVENT_MOVE, 0, 0, None, 0)
+            ended(core, entry)
+            self.done.count += 1
+
+
+def _without(annotations: dict[str, object] | None, drop: tuple[str, ...]) -> dict[str, object] | None:
+    if not annotations:
+        return None
+    return {key: value for key, value in annotations.items() if key not in drop} or None
+
+
+def check_target(core: Core, source: Queue, target: Queue, entries: list[Entry]) -> None:
+    """Raise unless ``target`` can take these from ``source``, all of them together.
+
+    Its overrides don't apply to what is moved; its limits do, and its quota unless both share it.
+    """
+    if target is source:
+        raise RequestInvalid(f"queue {source.name!r} is where the messages are")
+    if target.topic is not None:
+        raise RequestInvalid(f"{target.name!r} is a topic: messages are moved to queues and subscriptions")
+    if target.closed_to_puts:
+        switch = "production" if target.production_paused else "insertion"
+        raise DestinationPaused(f"queue {target.name!r} takes no messages: {switch} is paused")
+    for entry in entries:
+        if entry.body_len > target.max_message_bytes:
+            raise MessageTooLarge(
+                f"message {entry.serial} of {entry.body_len} bytes is larger than the "
+                f"{target.max_message_bytes} bytes that queue {target.name!r} takes"
+            )
+        if entry.flags & n.FLAG_DURABLE != 0 and not target.persistent:
+            raise NotAllowed(f"queue {target.name!r} has no store and takes no persistent messages")
+    if target.units is not None and target.units.full():
+        raise LimitExceeded(f"queue {target.name!r} keeps no more units of order in mind (max_unit_members)")
+    _check_room(source, target, entries)
+
+
+def _check_room(source: Queue, target: Queue, entries: list[Entry]) -> None:
+    pool = target.pool
+    if pool is None or pool is source.pool:
+        return
+    count, size = len(entries), sum(int(entry.body_len) for entry in entries)
+    too_many = pool.max_messages >= 0 and pool.messages + count > pool.max_messages
+    too_large = pool.max_bytes >= 0 and pool.bytes + size > pool.max_bytes
+    if too_many or too_large:
+        raise LimitExceeded(
+            f"{pool.what} has no room for {count} messages of {size} bytes: {pool.messages} messages of at "
+            f"most {pool.max_messages}, {pool.bytes} bytes of at most {pool.max_bytes} (−1: no limit)"
+        )
+
+
+@final
+class MoveMessages(_Move):
+    """moveMessages: everything that is meant goes to another queue, all or nothing."""
+
+    def __init__(
+        self, queue: Queue, target: Asker, wanted: Wanted, to: Queue, if_paused: bool, in_pieces: bool
+    ) -> None:
+        super().__init__(queue, target, wanted, if_paused, in_pieces)
+        self.to = to
+
+    def go(self, core: Core, pairs: list[tuple[Entry, MessageIds]]) -> None:
+        check_there(self.to)
+        check_target(core, self.queue, self.to, [entry for entry, _ in pairs])
+        self.move(core, pairs, self.to, ())
+
+
+@final
+class Replay(_Move):
+    """Dead letters, and whatever else was made of a message of another queue, go back there, or to ``to``."""
+
+    def __init__(
+        self,
+        queue: Queue,
+        target: Asker,
+        wanted: Wanted,
+        to: str,
+        if_paused: bool,
+        in_pieces: bool,
+    ) -> None:
+        """``to``: a queue that takes them all; "" each goes back to its origin."""
+        super().__init__(queue, target, wanted, if_paused, in_pieces)
+        self.to = to
+
+    def go(self, core: Core, pairs: list[tuple[Entry, MessageIds]]) -> None:
+        by_target: dict[str, list[tuple[Entry, MessageIds]]] = {}
+        for entry, ids in pairs:
+            if not self.to and ids.parent_serial == 0:
+                self.done.without_origin += 1
+                continue
+            name = self.to or self._origin(core, entry, ids)
+            by_target.setdefault(name, []).append((entry, ids))
+        targets = {name: queues.find(core, name) for name in by_target}
+        for name, target in targets.items():
+            check_target(core, self.queue, target, [entry for entry, _ in by_target[name]])
+        for name, target in targets.items():
+            self.move(core, by_target[name], target, WHY_DEAD)
+
+    def _origin(self, core: Core, entry: Entry, ids: MessageIds) -> str:
+        origin = core.queues_by_id.get(int(ids.parent_queue))
+        if origin is None or origin.deleted:
+            raise OriginGone(
+                f"message {entry.serial} of queue {self.queue.name!r} came from a queue that has been "
+                "deleted; nothing was moved: say where to (to), or select others"
+            )
+        return origin.name

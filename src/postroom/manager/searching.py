@@ -1,0 +1,181 @@
+"""Which messages of a queue are meant by message management: by selector and state, message id or serial.
+
+A search goes through the queue a piece a turn: what is available in the order of delivery, then what is
+delayed and then what is held, in the order of arrival. Each message is judged as it is when the search comes
+by; what comes to stand before it meanwhile is not seen. Bodies are read only for a selector that asks for
+more than header fields, in batches, and not kept.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from postroom.amqp.message_fields import MessageFields
+from postroom.manager.asking import ReadsNeeded, StoreRequest, TurnOver
+from postroom.manager.core import Core
+from postroom.manager.entry import Entry
+from postroom.manager.errors import SelectorRefused
+from postroom.manager.finding import find, find_busy, spots
+from postroom.manager.message_states import states_of
+from postroom.manager.queue import PRIORITIES, Queue
+from postroom.manager.store_filter import StoreFilter, body_of, need_ids, serials_by_id
+from postroom.model import numbers as n
+from postroom.model.selector import Selector, SelectorInvalid, parse
+
+NO_SERIAL: Final = 0
+
+
+@final
+class Wanted:
+    """Which messages are meant; all that is said must hold."""
+
+    def __init__(self, states: i64, selector: str = "") -> None:
+        """``states``: any of these (`message_states`). Raises SelectorRefused."""
+        self.states: i64 = states
+        self.selector: Selector | None = parsed(selector) if selector.strip() else None
+        self.message_id = b""
+        self.message_id_type: i64 = 0
+        """IdType; 0: any message id."""
+        self.serial: i64 = NO_SERIAL
+
+
+def parsed(text: str) -> Selector:
+    """Raises SelectorRefused."""
+    try:
+        return parse(text)
+    except SelectorInvalid as error:
+        raise SelectorRefused(str(error)) from None
+
+
+@final
+class Search:
+    """One way through a queue."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self.wanted = wanted
+        self.over = False
+        self.found: list[Entry] = []
+        """What is meant, since the caller took it last. Of what is packed: objects that nobody knows."""
+        self._batch: list[Entry] = []
+        """To be judged, in order."""
+        self._priority: i64 = PRIORITIES - 1
+        self._place: i64 = -1
+        self._ordinal: i64 = 0
+        self._delayed_serial: i64 = 0
+        self._held: list[Entry] | None = None
+        self._left: i64 = 0
+        """So many more may be looked at in this turn."""
+
+    def go_on(self, core: Core, request: StoreRequest) -> None:
+        """Go on to the end of the queue. Raises TurnOver and ReadsNeeded, having kept its place."""
+        self._left = core.options.max_searched_per_turn
+        while not self.over:
+            self._judge(core, request)
+            if self._left <= 0:
+                raise TurnOver
+            self._batch = self._next(core, request)
+            self.over = not self._batch
+
+    def _judge(self, core: Core, request: StoreRequest) -> None:
+        """Judge the batch, as far as bodies are there."""
+        wanted = self.wanted
+        selector = wanted.selector
+        missing: list[Entry] = []
+        for entry in self._batch:
+            if entry.state == n.DELETED or states_of(core, entry) & wanted.states == 0:
+                continue
+            body = _body(request, entry) if selector is not None and selector.needs_sections else b""
+            if body is None:
+                missing.append(entry)
+            elif not missing and (selector is None or selector.matches(_fields(entry, body))):
+                self.found.append(entry)
+        if missing:
+            first = self._batch.index(missing[0])
+            self._batch = self._batch[first:]
+            raise ReadsNeeded(missing, [], False)
+        for entry in self._batch:
+            request.bodies.pop(int(entry.serial), None)
+        self._left -= len(self._batch)
+        self._batch = []
+
+    def _next(self, core: Core, request: StoreRequest) -> list[Entry]:
+        """The next to be judged; none at the end."""
+        wanted, queue = self.wanted, request.queue
+        if wanted.serial != NO_SERIAL or wanted.message_id_type != 0:
+            return self._named(core, request)
+        limit = core.options.fetch_entries
+        batch = self._available(queue, limit)
+        if not batch:
+            batch = queue.delayed.behind(self._delayed_serial, limit)
+            if batch:
+                self._delayed_serial = batch[-1].serial
+        return batch or self._next_held(queue, limit)
+
+    def _named(self, core: Core, request: StoreRequest) -> list[Entry]:
+        if self._held is not None:
+            return []
+        wanted = self.wanted
+        if wanted.serial != NO_SERIAL:
+            serials = [int(wanted.serial)]
+        else:
+            filter = StoreFilter()
+            filter.message_id, filter.message_id_type = wanted.message_id, wanted.message_id_type
+            serials = serials_by_id(core, request, filter)
+            all_ids = need_ids(request.queue, request, serials)
+            serials = [
+                serial
+                for serial, ids in zip(serials, all_ids, strict=True)
+                if (ids.message_id, ids.message_id_type) == (wanted.message_id, wanted.message_id_type)
+            ]
+        self._held = []
+        return [entry for entry in (located(request.queue, serial) for serial in serials) if entry]
+
+    def _available(self, queue: Queue, limit: i64) -> list[Entry]:
+        while self._priority >= 0:
+            waiting = spots(queue, self._priority, self._place, self._ordinal)
+            batch = [spot.entry for spot in islice(waiting, limit)]
+            if batch:
+                self._place, self._ordinal = batch[-1].place, batch[-1].ordinal
+                return batch
+            self._priority -= 1
+            self._place, self._ordinal = -1, 0
+        return []
+
+    def _next_held(self, queue: Queue, limit: i64) -> list[Entry]:
+        if self._held is None:
+            self._held = sorted(held(queue), key=_by_serial)
+        batch = self._held[:limit]
+        self._held = self._held[limit:]
+        return batch
+
+
+def located(queue: Queue, serial: int) -> Entry | None:
+    """The entry of that serial, if it is on the queue in any state."""
+    spot = find(queue, serial)
+    return spot.entry if spot is not None else find_busy(queue, serial)
+
+
+def held(queue: Queue) -> Iterator[Entry]:
+    """Everything on the queue that somebody holds."""
+    yield from queue.held
+    for consumer in queue.consumers:
+        yield from consumer.held
+
+
+def _body(request: StoreRequest, entry: Entry) -> bytes | None:
+    """None: it must be read; b"": there is none any more."""
+    body = body_of(request, entry)
+    if body is None and entry.flags & n.FLAG_BODY_STORED == 0:
+        return b""
+    return body
+
+
+def _fields(entry: Entry, body: bytes) -> MessageFields:
+    durable = entry.flags & n.FLAG_DURABLE != 0
+    return MessageFields(entry.priority, durable, entry.delivery_count, body, entry.annotations)
+
+
+def _by_serial(entry: Entry) -> int:
+    return int(entry.serial)
