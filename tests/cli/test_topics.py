@@ -91,3 +91,16 @@ def test_a_name_of_a_queue_and_a_topic_is_refused_at_the_start() -> None:
     config = make_config(("both",), topic=[TopicConfig(name="both")])
     with pytest.raises((StartError, AssertionError), match="both"), BrokerThread(config):
         pass
+
+
+def test_put_and_get_with_topics(shell: Shell, topic: str) -> None:
+    assert shell.run("get", topic, "--topic", "--subscription", "cli").exit_code == 4
+    shell.ok("put", topic, "--topic", "a", "b")
+    assert shell.ok("get", topic, "--topic", "--subscription", "cli").split() == ["a"]
+    (kept,) = shell.json("subscription", "list", topic)
+    assert (kept["name"], kept["messages_current"]) == (f"{topic}::cli", 1)
+    assert "b" in shell.ok("browse", f"{topic}::cli")
+    assert shell.ok("get", f"{topic}::cli").split() == ["b"]
+    assert shell.run("get", topic, "--topic").exit_code == 4
+    assert "--topic" in shell.run("get", topic, "--subscription", "cli").stderr
+    assert shell.run("put", topic, "x").exit_code == 3

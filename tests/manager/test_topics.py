@@ -19,6 +19,7 @@ from postroom.manager.errors import (
 from postroom.manager.options import ManagerOptions, QueueDefinition
 from postroom.manager.queue import Queue
 from postroom.manager.quota import QuotaDefinition
+from postroom.manager.routing import slows_down
 from postroom.manager.topics import Subscribing
 from postroom.model.codes import Outcome
 from tests.manager.world import TestSink, World, a_head
@@ -524,3 +525,34 @@ def test_a_paused_subscription_refuses_the_publish_for_all(world: TopicWorld) ->
     world.put(topic)
     world.turn()
     assert [queue.statistics.depth for queue in queues] == [1, 1]
+
+
+def test_a_publish_that_nobody_gets_still_needs_an_open_transaction(world: TopicWorld) -> None:
+    topic = world.topic()
+    transaction = world.manager.begin(world.now_us)
+    world.manager.rollback(transaction, world.now_us)
+    sink = TestSink()
+    world.put(topic, sink=sink, transaction=transaction)
+    world.turn()
+    assert [condition for _, condition, _ in sink.rejected] == ["amqp:transaction:unknown-id"]
+
+
+def test_a_topic_slows_senders_down_while_a_subscription_is_above_its_threshold(world: TopicWorld) -> None:
+    topic = world.topic(messages_high=2, messages_low=1)
+    first = world.subscribe(name="a", durable=True)
+    world.subscribe(name="b", durable=True)
+    core = world.manager.core
+    for slowed in (False, False, True):
+        world.put(topic)
+        world.turn()
+        assert slows_down(core, topic) is slowed
+    for name in (first.name, f"{topic.name}::me/b"):
+        assert slows_down(core, topic)
+        world.manager.purge_queue(name, world.now_us)
+    assert not slows_down(core, topic)
+
+
+def test_a_definition_is_written_without_what_is_usual() -> None:
+    definition = QueueDefinition(name="q", max_messages=5)
+    assert definition.to_ledger() == {"name": "q", "kind": "queue", "max_messages": 5}
+    assert QueueDefinition.from_record(definition.to_ledger()) == definition

@@ -308,6 +308,11 @@ def test_a_subscription_is_read_but_not_written_by_its_own_name(
     browser.flow(1)
     assert len(transfers(other, browser, 1)) == 1
     assert subscriptions(broker, topic) == {name: 1}
+    close(other, browser)
+    reader = receiving(other, "c", Source(address=name))
+    assert received(other, reader, 1) == ["1"]
+    close(other, reader)
+    assert subscriptions(broker, topic) == {name: 0}  # whoever reads it by its own name doesn't end it
     gone = other.session().attach_receiver("x", Source(address=f"{topic}::no/such"), Target())
     assert detached(other, gone).error.condition == "amqp:invalid-field"  # type: ignore[union-attr]
 

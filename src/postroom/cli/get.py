@@ -11,7 +11,7 @@ from rich.table import Table
 
 from postroom.cli.show import as_json_line, as_text, body_bytes
 from postroom.cli.talk import EXIT_NOTHING, connected, json_option, notes, output, url_option
-from postroom.client import AcknowledgeMode, Message, MessageConsumer
+from postroom.client import AcknowledgeMode, Message, MessageConsumer, Session, Topic
 
 BODY_CHARS: Final = 60
 """Of each body in a table."""
@@ -30,16 +30,31 @@ PROGRESS_FROM: Final = 1000
 @click.option(
     "--folder", type=click.Path(path_type=Path, file_okay=False), help="Write each body to a file here."
 )
+@click.option("--topic", "of_topic", is_flag=True, help="QUEUE is a topic, or a pattern of topics.")
+@click.option(
+    "--subscription", help="Of a topic: the shared durable subscription to take from, made if need be."
+)
 @url_option
 @json_option
-def get(queue: str, count: int, wait_s: float, folder: Path | None, url: str, as_json: bool) -> None:
+def get(
+    queue: str,
+    count: int,
+    wait_s: float,
+    folder: Path | None,
+    of_topic: bool,
+    subscription: str | None,
+    url: str,
+    as_json: bool,
+) -> None:
     """Take messages from QUEUE and print their bodies.
 
+    From a topic comes what is published meanwhile (give --wait-s), or what a subscription has kept.
     A message is accepted when it has been printed or written; one that could not be stays on the queue.
     """
     taken = 0
     with connected(url) as connection, connection.create_session(AcknowledgeMode.INDIVIDUAL) as session:
-        consumer = session.create_consumer(queue, prefetch=min(count, 100) or 100)
+        prefetch = min(count, 100) or 100
+        consumer = _consumer(session, Topic(queue) if of_topic else queue, subscription, prefetch)
         hidden = folder is None or count < PROGRESS_FROM or not notes.is_terminal
         with Progress(console=notes, transient=True, disable=hidden) as progress:
             task = progress.add_task("getting", total=count or None)
@@ -51,6 +66,16 @@ def get(queue: str, count: int, wait_s: float, folder: Path | None, url: str, as
     if taken == 0:
         notes.print(f"there is no message on {queue}")
         raise SystemExit(EXIT_NOTHING)
+
+
+def _consumer(
+    session: Session, destination: Topic | str, subscription: str | None, prefetch: int
+) -> MessageConsumer:
+    if subscription is None:
+        return session.create_consumer(destination, prefetch=prefetch)
+    if not isinstance(destination, Topic):
+        raise click.BadParameter("only a topic has subscriptions: give --topic", param_hint="--subscription")
+    return session.create_shared_durable_consumer(destination, subscription, prefetch=prefetch)
 
 
 @click.command()

@@ -11,7 +11,7 @@ import click
 from rich.progress import Progress
 
 from postroom.cli.talk import connected, json_option, notes, url_option
-from postroom.client import Message
+from postroom.client import Message, Topic
 
 Sender = Callable[[list[Message]], int]
 
@@ -39,6 +39,7 @@ BATCH: Final = 1000
 @click.option("--subject")
 @click.option("--reply-to")
 @click.option("--correlation-id")
+@click.option("--topic", "to_topic", is_flag=True, help="QUEUE is a topic: publish to it.")
 @url_option
 @json_option
 def put(
@@ -55,6 +56,7 @@ def put(
     subject: str | None,
     reply_to: str | None,
     correlation_id: str | None,
+    to_topic: bool,
     url: str,
     as_json: bool,
 ) -> None:
@@ -79,7 +81,7 @@ def put(
 
     given = _bodies(bodies, files, lines)
     with connected(url) as connection, connection.create_session() as session:
-        producer = session.create_producer(queue)
+        producer = session.create_producer(Topic(queue) if to_topic else queue)
         sent = _send(
             producer.send_all, (message(body) for body in _repeated(given, count)), _total(given, count)
         )

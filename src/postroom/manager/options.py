@@ -186,15 +186,25 @@ class QueueDefinition:
             )
 
     def to_record(self) -> dict[str, object]:
-        """As JSON-able fields, for the ledger."""
+        """As JSON-able fields."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    def to_ledger(self) -> dict[str, object]:
+        """As `to_record`, without what is as it is by default: every file of the ledger opens with the
+        definitions in force, and there may be many.
+        """
+        usual = {each.name: each.default for each in fields(self) if each.name != "kind"}
+        return {name: value for name, value in self.to_record().items() if value != usual.get(name, _NEVER)}
 
     @staticmethod
     def from_record(record: dict[str, object]) -> "QueueDefinition":
-        """The definition that `to_record` wrote; fields of later versions are left out."""
+        """The definition that `to_ledger` wrote; fields of later versions are left out."""
         known = {each.name for each in fields(QueueDefinition)}
         definition = QueueDefinition(name=str(record["name"]))
         return replace(definition, **{k: v for k, v in record.items() if k in known})  # type: ignore[arg-type]
+
+
+_NEVER: Final = object()
 
 
 def _check_number(queue: str, name: str, value: int, lowest: int) -> None:

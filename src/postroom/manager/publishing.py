@@ -44,7 +44,7 @@ def publish(
     refused = _refusal(core, node, route, takers, size, head.durable)
     if refused is not None:
         return refused
-    if transaction is not None and takers:
+    if transaction is not None:
         transactions.make_room(core, transaction, len(takers))
     node.statistics.received += 1
     node.statistics.received_bytes += size

@@ -95,7 +95,7 @@ def update(core: Core, definition: QueueDefinition) -> Queue:
 
 
 def _write(core: Core, queue: Queue) -> None:
-    detail = json.dumps(queue.definition.to_record(), ensure_ascii=False).encode()
+    detail = json.dumps(queue.definition.to_ledger(), ensure_ascii=False).encode()
     core.ledger.record(_QUEUE_DEFINED, 0, queue.id, 0, 0, 0, detail)
 
 

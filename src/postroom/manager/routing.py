@@ -67,11 +67,25 @@ def _find(core: Core, node: Queue) -> Route:
             route.closed.append(queue)
         if queue.pool is not None:
             route.limited.append(queue)
+        if queue.statistics.meter is not None:
+            route.metered.append(queue)
     return route
 
 
 def _by_id(queue: Queue) -> int:
     return int(queue.id)
+
+
+def slows_down(core: Core, queue: Queue) -> bool:
+    """Whether ``queue`` is above a threshold, or, of a topic, a subscription to it is."""
+    if queue.topic is None:
+        meter = queue.statistics.meter
+        return meter is not None and meter.armed
+    for each in route_of(core, queue).metered:
+        meter = each.statistics.meter
+        if meter is not None and meter.armed:
+            return True
+    return False
 
 
 def members_of(queues: list[Queue]) -> bytes:

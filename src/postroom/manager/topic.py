@@ -25,6 +25,8 @@ class Route:
         """Those whose production or insertion is paused."""
         self.limited: list[Queue] = []
         """Those that may have no room."""
+        self.metered: list[Queue] = []
+        """Those that may be above a threshold."""
         self.set: RoutingSet | None = None
         """Of all of them, once something was published to all."""
 

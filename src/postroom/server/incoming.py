@@ -34,6 +34,7 @@ from postroom.manager.effects import PRESETTLED
 from postroom.manager.errors import ManagerError
 from postroom.manager.pace import Pace
 from postroom.manager.queue import Queue
+from postroom.manager.routing import slows_down
 from postroom.model.message import MessageHead
 from postroom.server.bound import BoundLink
 from postroom.server.config import is_reserved
@@ -73,14 +74,6 @@ def says_topic(payload: bytes, head: MessageHead) -> bool:
         return True
     older = fields.annotation(OLDER_DESTINATION_TYPE)
     return isinstance(older, str) and older == "topic"
-
-
-def slows_down(queue: Queue | None) -> bool:
-    """Whether ``queue`` is above a threshold."""
-    if queue is None:
-        return False
-    meter = queue.statistics.meter
-    return meter is not None and meter.armed
 
 
 class Arriving:
@@ -159,7 +152,7 @@ class IncomingLink(BoundLink):
         """Credit up to the limit, less what has no answer yet; said only when it is worth a frame."""
         if self.blocked > 0 or not self.link.attached:
             return
-        if self._pace is not None or slows_down(self._last_queue):
+        if self._pace is not None or self._slowed_down():
             self._keep_pace()
             return
         credit = self._credit_limit - self._unanswered
@@ -178,6 +171,11 @@ class IncomingLink(BoundLink):
 
     # Flow control.
 
+    def _slowed_down(self) -> bool:
+        """Whether the last message went to somewhere that is above a threshold."""
+        queue = self._last_queue
+        return queue is not None and slows_down(self._manager.core, queue)
+
     def _keep_pace(self) -> None:
         """Slowed down: credit comes with the ticks, and what there is too much of is taken back now."""
         if self._pace is None:
@@ -193,7 +191,7 @@ class IncomingLink(BoundLink):
         pace = self._pace
         if pace is None:
             return
-        more = pace.advance(now_us, slows_down(self._last_queue))
+        more = pace.advance(now_us, self._slowed_down())
         if pace.over:
             self._pace = None
             self._broker.pacing.end(self)

@@ -329,8 +329,9 @@ class OutgoingLink(BoundLink):
         return True
 
     def of_topic(self) -> bool:
-        """Whether the link is a subscriber's."""
-        return self.consumer is not None and self.consumer.queue.subscription is not None
+        """Whether the link is a subscriber's: attached to a topic, not to a subscription by its own name."""
+        queue = self._queue
+        return queue is not None and queue.subscription is not None and queue.name != self.address
 
     def may_resume(self, attach: Attach) -> bool:
         """Whether the client's attach takes this link up, rather than beginning anew under its name."""
@@ -416,5 +417,5 @@ class OutgoingLink(BoundLink):
     def end_terminus(self, now_us: int) -> None:
         """The client has closed the link: a durable subscription ends, unless another consumer has it."""
         queue = self._queue
-        if queue is not None and queue.subscription is not None and not queue.deleted:
+        if queue is not None and self.of_topic() and not queue.deleted:
             self._manager.forsake(queue, now_us)
