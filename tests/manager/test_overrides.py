@@ -221,6 +221,26 @@ def test_thresholds_set_later_hold_at_once(world: World) -> None:
     assert not queue.statistics.meter.armed
 
 
+def test_the_broker_has_thresholds_over_all_destinations() -> None:
+    world = World(ManagerOptions(messages_high=3, messages_low=2))
+    one, two = world.queue("one"), world.queue("two", max_messages=10)
+    for queue in (one, two, one):
+        world.put(queue)
+    core = world.manager.core
+    assert core.thresholds is not None and not core.thresholds.armed
+    world.put(two)
+    meters = [queue.statistics.meter for queue in (one, two)]
+    assert all(meter is not None and meter.armed for meter in meters)
+    [crossed] = world.manager.take_effects().crossed
+    assert (crossed.queue, crossed.armed, crossed.value) == ("(broker)", True, 4)
+    world.turn(20)
+    world.manager.delete_queue("two", False, False, world.now_us)
+    assert (core.thresholds.armed, core.thresholds.messages) == (True, 2)  # not below low
+    world.manager.purge_queue("one", world.now_us)
+    assert (core.thresholds.armed, core.thresholds.messages) == (False, 0)
+    assert core.thresholds.messages_time_us() == 20 * MS
+
+
 def run(pace: Pace, start_us: int, seconds: float, armed: bool) -> int:
     """Messages that the pace allows in so long."""
     ticks = int(seconds * 1_000_000 / TICK_US)

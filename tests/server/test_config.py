@@ -73,6 +73,12 @@ BAD_FILES = {
         "queue[0].priority_override",
         "Expected `int` <= 9",
     ),
+    "thresholds of the broker": (
+        "[sending]\nmax_bytes = 10\nbytes_low = 1\nbytes_high = 11\n",
+        4,
+        "sending.bytes_high",
+        "must not be above the quota's maximum (10)",
+    ),
     "flow control upside down": ("[flow_control]\nminimum = 600\n", 2, "flow_control.minimum", "above the"),
     "inline table": ("listen = [\n{address='h:2'},\n{adres='x'}]\n", 1, "listen[1].adres", "unknown key"),
     "after a long string": (

@@ -12,6 +12,7 @@ from postroom.ledger.records import RecordType
 from postroom.manager.consumer import Consumer, Producer
 from postroom.manager.effects import Effects, Fetch, IdRead
 from postroom.manager.entry import Entry
+from postroom.manager.meter import Thresholds
 from postroom.manager.options import ManagerOptions
 from postroom.manager.patterns import Patterns
 from postroom.manager.pool import Pool
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from postroom.manager.queries import MessageCursor
     from postroom.manager.waiting import BlockedSend
 
+BROKER: Final = "(broker)"
+"""In place of a queue's name, where all of them together have passed a threshold."""
 NEVER_TOLD: Final = 0x7FFF_FFFF_FFFF_FFFF
 """`Core.durable_through` of a queue manager whose host doesn't say: everything counts as durable."""
 
@@ -98,6 +101,13 @@ class Core:
         self.broker_pool.limit(
             options.quota_messages, options.quota_bytes, options.quota_policy == POLICY_PREEMPTIVE
         )
+        self.thresholds: Thresholds | None = None
+        """Of the broker: for all destinations together."""
+        if options.messages_high >= 0 or options.bytes_high >= 0:
+            self.thresholds = Thresholds(self, BROKER, 0, 0)
+            self.thresholds.set(
+                options.messages_high, options.messages_low, options.bytes_high, options.bytes_low
+            )
         self.unlimited_sends: list[BlockedSend] = []
         """Sends that waited only for one before them, and may go in before this command ends."""
         self.blocked_sends: i64 = 0

@@ -1,7 +1,8 @@
-"""The meter of one destination: what it holds is charged to its quota and compared with its thresholds.
+"""The meter of one destination: what it holds is charged to its quota and compared with thresholds, its own
+and the broker's.
 
-Thresholds have hysteresis: above high the destination arms (its senders are slowed down), below low it
-disarms, and in between nothing changes.
+Thresholds have hysteresis: above high they arm (senders are slowed down), below low they disarm, and in
+between nothing changes.
 """
 
 from typing import TYPE_CHECKING, final
@@ -13,7 +14,6 @@ from postroom.manager.pool import Pool
 
 if TYPE_CHECKING:
     from postroom.manager.core import Core
-    from postroom.manager.options import QueueDefinition
 
 
 @final
@@ -35,63 +35,35 @@ class Threshold:
 
 
 @final
-class Meter:
-    """Follows what a destination holds; told by its statistics. A destination without limits has none."""
+class Thresholds:
+    """The thresholds of a destination, or of the broker, with what they are compared with."""
 
     def __init__(self, core: "Core", name: str, messages: i64, bytes: i64) -> None:
         self._core = core
         self._name = name
         self.messages: i64 = messages
         self.bytes: i64 = bytes
-        self.pool: Pool | None = None
-        self.watched = False
-        """Whether it has thresholds."""
         self.armed = False
         """Whether senders are to be slowed down."""
         self.by_messages = Threshold("messages", -1, -1)
         self.by_bytes = Threshold("bytes", -1, -1)
 
-    def set_thresholds(self, definition: "QueueDefinition") -> None:
-        """Take over thresholds; they hold at once for what is there."""
-        self.by_messages.high = definition.messages_high
-        self.by_messages.low = definition.messages_low
-        self.by_bytes.high = definition.bytes_high
-        self.by_bytes.low = definition.bytes_low
-        self.watched = definition.messages_high >= 0 or definition.bytes_high >= 0 or self.armed
-        self._compare()
-        self.watched = definition.messages_high >= 0 or definition.bytes_high >= 0
+    def set(self, messages_high: i64, messages_low: i64, bytes_high: i64, bytes_low: i64) -> None:
+        """Take over thresholds (−1 off); they hold at once for what is there."""
+        self.by_messages.high = messages_high
+        self.by_messages.low = messages_low
+        self.by_bytes.high = bytes_high
+        self.by_bytes.low = bytes_low
+        self.add(0, 0)
 
-    def grow(self, count: i64, size: i64) -> None:
-        """The destination holds so many messages and bytes more."""
+    def add(self, count: i64, size: i64) -> None:
+        """There are so many messages and bytes more (or fewer)."""
         self.messages += count
         self.bytes += size
-        if self.pool is not None:
-            self.pool.charge(count, size)
-        if self.watched:
-            self._compare()
+        self._compare(self.by_messages, self.messages)
+        self._compare(self.by_bytes, self.bytes)
 
-    def shrink(self, count: i64, size: i64) -> None:
-        """The destination holds so many messages and bytes less."""
-        self.messages -= count
-        self.bytes -= size
-        if self.pool is not None:
-            self.pool.give_back(count, size)
-        if self.watched:
-            self._compare()
-
-    def change_pool(self, pool: Pool | None) -> None:
-        """What is held is charged to ``pool`` from now on."""
-        if self.pool is not None:
-            self.pool.give_back(self.messages, self.bytes)
-        if pool is not None:
-            pool.charge(self.messages, self.bytes)
-        self.pool = pool
-
-    def _compare(self) -> None:
-        self._compare_one(self.by_messages, self.messages)
-        self._compare_one(self.by_bytes, self.bytes)
-
-    def _compare_one(self, threshold: Threshold, value: i64) -> None:
+    def _compare(self, threshold: Threshold, value: i64) -> None:
         if threshold.armed:
             if threshold.high < 0 or value < threshold.low:
                 self._disarm(threshold, value)
@@ -112,11 +84,11 @@ class Meter:
         self.armed = self.by_messages.armed or self.by_bytes.armed
         core.effects.crossed.append(Crossed(self._name, threshold.what, False, value, threshold.low))
 
-    def messages_threshold_us(self) -> i64:
+    def messages_time_us(self) -> i64:
         """How long the number of messages has been above its threshold (WebLogic's MessagesThresholdTime)."""
         return self.by_messages.time_us(self._core.now_us)
 
-    def bytes_threshold_us(self) -> i64:
+    def bytes_time_us(self) -> i64:
         return self.by_bytes.time_us(self._core.now_us)
 
     def reset_times(self) -> None:
@@ -124,3 +96,72 @@ class Meter:
         for threshold in (self.by_messages, self.by_bytes):
             threshold.past_us = 0
             threshold.armed_since_us = self._core.now_us
+
+
+@final
+class Meter:
+    """Follows what a destination holds; told by its statistics. A destination without limits has none."""
+
+    def __init__(self, messages: i64, bytes: i64, broker: Thresholds | None) -> None:
+        self.messages: i64 = messages
+        self.bytes: i64 = bytes
+        self.pool: Pool | None = None
+        self.own: Thresholds | None = None
+        self.broker = broker
+        if broker is not None:
+            broker.add(messages, bytes)
+
+    @property
+    def armed(self) -> bool:
+        """Whether senders are to be slowed down, for this destination's sake or the broker's."""
+        own, broker = self.own, self.broker
+        return (own is not None and own.armed) or (broker is not None and broker.armed)
+
+    def grow(self, count: i64, size: i64) -> None:
+        """The destination holds so many messages and bytes more."""
+        self.messages += count
+        self.bytes += size
+        if self.pool is not None:
+            self.pool.charge(count, size)
+        self._tell(count, size)
+
+    def shrink(self, count: i64, size: i64) -> None:
+        """The destination holds so many messages and bytes less."""
+        self.messages -= count
+        self.bytes -= size
+        if self.pool is not None:
+            self.pool.give_back(count, size)
+        self._tell(-count, -size)
+
+    def _tell(self, count: i64, size: i64) -> None:
+        if self.own is not None:
+            self.own.add(count, size)
+        if self.broker is not None:
+            self.broker.add(count, size)
+
+    def change_pool(self, pool: Pool | None) -> None:
+        """What is held is charged to ``pool`` from now on."""
+        if self.pool is not None:
+            self.pool.give_back(self.messages, self.bytes)
+        if pool is not None:
+            pool.charge(self.messages, self.bytes)
+        self.pool = pool
+
+    def close(self) -> None:
+        """The destination is no more."""
+        self.change_pool(None)
+        if self.broker is not None:
+            self.broker.add(-self.messages, -self.bytes)
+            self.broker = None
+
+    def messages_threshold_us(self) -> i64:
+        """How long the number of messages has been above the destination's threshold."""
+        return self.own.messages_time_us() if self.own is not None else 0
+
+    def bytes_threshold_us(self) -> i64:
+        return self.own.bytes_time_us() if self.own is not None else 0
+
+    def reset_times(self) -> None:
+        """Count the times from now on."""
+        if self.own is not None:
+            self.own.reset_times()

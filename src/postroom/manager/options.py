@@ -344,6 +344,11 @@ class ManagerOptions:
     """The broker's quota: all destinations together that have none of their own, current and pending."""
     quota_bytes: int = NO_LIMIT
     quota_policy: str = POLICY_FIFO
+    messages_high: int = NO_LIMIT
+    """Thresholds of the broker: of all destinations together, under whatever quota. −1 off."""
+    messages_low: int = NO_LIMIT
+    bytes_high: int = NO_LIMIT
+    bytes_low: int = NO_LIMIT
     send_timeout_ms: int = 10
     """How long a send waits for room where its link doesn't say; 0 not at all."""
     max_send_timeout_ms: int = 60_000

@@ -7,7 +7,7 @@ from postroom.ledger.records import RecordType
 from postroom.manager import waiting
 from postroom.manager.core import Core
 from postroom.manager.errors import LimitExceeded, QuotaExists, QuotaInUse, QuotaNotFound
-from postroom.manager.meter import Meter
+from postroom.manager.meter import Meter, Thresholds
 from postroom.manager.options import QueueDefinition
 from postroom.manager.overrides import overrides_of
 from postroom.manager.pool import Pool
@@ -115,14 +115,20 @@ def bind(core: Core, queue: Queue) -> None:
 def _measure(core: Core, queue: Queue, pool: Pool | None) -> None:
     statistics, definition = queue.statistics, queue.definition
     meter = statistics.meter
+    has_thresholds = definition.messages_high >= 0 or definition.bytes_high >= 0
     if meter is None:
-        if pool is None and definition.messages_high < 0 and definition.bytes_high < 0:
+        if pool is None and not has_thresholds and core.thresholds is None:
             return
-        meter = Meter(core, queue.name, statistics.depth, statistics.depth_bytes)
+        meter = Meter(statistics.depth, statistics.depth_bytes, core.thresholds)
         statistics.meter = meter
     if meter.pool is not pool:
         meter.change_pool(pool)
-    meter.set_thresholds(definition)
+    if has_thresholds and meter.own is None:
+        meter.own = Thresholds(core, queue.name, meter.messages, meter.bytes)
+    if meter.own is not None:
+        meter.own.set(
+            definition.messages_high, definition.messages_low, definition.bytes_high, definition.bytes_low
+        )
 
 
 def _pool_for(core: Core, queue: Queue) -> Pool | None:
@@ -167,4 +173,4 @@ def unbind(core: Core, queue: Queue) -> None:
     waiting.refuse_all(core, queue, "amqp:resource-deleted", f"queue {queue.name!r} has been deleted")
     _join(core, queue, None)
     if queue.statistics.meter is not None:
-        queue.statistics.meter.change_pool(None)
+        queue.statistics.meter.close()

@@ -19,18 +19,17 @@ MAX_PRIORITY: Final = 9
 
 def check_sending(definition: "QueueDefinition") -> None:
     """Raise DefinitionInvalid, naming the key, unless these settings can be."""
-    name = definition.name
+    whose = f"queue {definition.name!r}"
     if definition.quota_policy not in POLICIES:
-        raise _wrong(name, "quota_policy", definition.quota_policy, "must be 'fifo' or 'preemptive'")
+        raise _wrong(whose, "quota_policy", definition.quota_policy, "must be 'fifo' or 'preemptive'")
     if definition.quota and (definition.max_messages >= 0 or definition.max_bytes >= 0):
-        raise DefinitionInvalid(
-            f"queue {name!r}: quota and max_messages or max_bytes: it is under one quota only", "quota"
-        )
+        what = f"{whose}: quota and max_messages or max_bytes: it is under one quota only"
+        raise DefinitionInvalid(what, "quota")
     if definition.priority_override > MAX_PRIORITY:
-        raise _wrong(name, "priority_override", definition.priority_override, "must be −1 to 9")
+        raise _wrong(whose, "priority_override", definition.priority_override, "must be −1 to 9")
     if definition.delivery_mode_override not in ("", MODE_PERSISTENT, MODE_NON_PERSISTENT):
-        what = f"must be empty, {MODE_PERSISTENT!r} or {MODE_NON_PERSISTENT!r}"
-        raise _wrong(name, "delivery_mode_override", definition.delivery_mode_override, what)
+        must = f"must be empty, {MODE_PERSISTENT!r} or {MODE_NON_PERSISTENT!r}"
+        raise _wrong(whose, "delivery_mode_override", definition.delivery_mode_override, must)
     _check_birth(definition)
     check_thresholds(definition, definition.max_messages, definition.max_bytes)
 
@@ -52,20 +51,21 @@ def _check_birth(definition: "QueueDefinition") -> None:
 
 def check_thresholds(definition: "QueueDefinition", max_messages: int, max_bytes: int) -> None:
     """Raise DefinitionInvalid unless low ≤ high ≤ maximum, for messages and for bytes."""
-    name = definition.name
-    _check_order(name, "messages", definition.messages_low, definition.messages_high, max_messages)
-    _check_order(name, "bytes", definition.bytes_low, definition.bytes_high, max_bytes)
+    whose = f"queue {definition.name!r}"
+    check_order(whose, "messages", definition.messages_low, definition.messages_high, max_messages)
+    check_order(whose, "bytes", definition.bytes_low, definition.bytes_high, max_bytes)
 
 
-def _check_order(name: str, what: str, low: int, high: int, maximum: int) -> None:
+def check_order(whose: str, what: str, low: int, high: int, maximum: int) -> None:
+    """Raise DefinitionInvalid unless low ≤ high ≤ maximum; −1: off, or no maximum."""
     if (low < 0) != (high < 0):
-        both = f"queue {name!r}: {what}_low and {what}_high belong together: give both"
+        both = f"{whose}: {what}_low and {what}_high belong together: give both"
         raise DefinitionInvalid(both, f"{what}_low")
     if low > high:
-        raise _wrong(name, f"{what}_low", low, f"must not be above {what}_high ({high})")
+        raise _wrong(whose, f"{what}_low", low, f"must not be above {what}_high ({high})")
     if high > maximum >= 0:
-        raise _wrong(name, f"{what}_high", high, f"must not be above the quota's maximum ({maximum})")
+        raise _wrong(whose, f"{what}_high", high, f"must not be above the quota's maximum ({maximum})")
 
 
-def _wrong(name: str, key: str, value: object, must: str) -> DefinitionInvalid:
-    return DefinitionInvalid(f"queue {name!r}: {key} is {value!r}, {must}", key)
+def _wrong(whose: str, key: str, value: object, must: str) -> DefinitionInvalid:
+    return DefinitionInvalid(f"{whose}: {key} is {value!r}, {must}", key)

@@ -14,6 +14,7 @@ from msgspec.structs import asdict
 from postroom.manager.errors import DefinitionInvalid, ManagerError
 from postroom.manager.options import KIND_TOPIC, QueueDefinition
 from postroom.manager.quota import QuotaDefinition
+from postroom.manager.sending_checks import check_order
 from postroom.server.passwords import PasswordHashError, parse_hash
 
 DEFAULT_PORT: Final = 5672
@@ -282,6 +283,11 @@ class SendingConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Held at most by all queues that are under no other quota; -1 no limit."""
     max_bytes: Limit = -1
     quota_policy: Policy = "fifo"
+    messages_high: Limit = -1
+    """Above it all senders are slowed down, until there are fewer than messages_low; -1 off."""
+    messages_low: Limit = -1
+    bytes_high: Limit = -1
+    bytes_low: Limit = -1
     send_timeout_ms: NotNegative = 10
     """How long a send waits for room where its link doesn't say; 0 not at all."""
     max_send_timeout_ms: NotNegative = 60_000
@@ -289,6 +295,13 @@ class SendingConfig(Struct, frozen=True, forbid_unknown_fields=True):
     max_blocked_bytes: NotNegative = 128 << 20
     """Sends that wait for room, all links; one more is refused at once."""
     max_blocked_bytes_per_link: NotNegative = 8 << 20
+
+    def __post_init__(self) -> None:
+        try:
+            check_order("the broker", "messages", self.messages_low, self.messages_high, self.max_messages)
+            check_order("the broker", "bytes", self.bytes_low, self.bytes_high, self.max_bytes)
+        except DefinitionInvalid as error:
+            raise PlacedError((error.key,), error.description) from error
 
 
 class FlowControlConfig(Struct, frozen=True, forbid_unknown_fields=True):

@@ -55,6 +55,8 @@ class Brokers:
             "blocked_bytes": core.blocked_bytes,
             "quota_messages_used": core.broker_pool.messages,
             "quota_bytes_used": core.broker_pool.bytes,
+            "messages_threshold_us": core.thresholds.messages_time_us() if core.thresholds else 0,
+            "bytes_threshold_us": core.thresholds.bytes_time_us() if core.thresholds else 0,
             "leases": len(leases),
             "leases_broken": sum(not lease.in_force for lease in leases),
         }
