@@ -1,4 +1,5 @@
-"""What the management node has answered holds after a SIGKILL: queues made and deleted, messages purged."""
+"""What the management node has answered holds after a SIGKILL: queues and quotas made and deleted, messages
+purged."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +8,7 @@ import pytest
 
 from postroom.client import Message
 from postroom.client.sync import Connection, ConnectionFactory
-from postroom.server.management import QUEUE_TYPE
+from postroom.server.management import QUEUE_TYPE, QUOTA_TYPE
 from tests.clients.broker import BrokerProcess
 
 KILLS = 5
@@ -70,3 +71,23 @@ def test_a_created_queue_is_there(broker: BrokerProcess) -> None:
     for number in range(KILLS):
         killed_once_answered(broker, "CREATE", f"created-{number}")
         assert f"created-{number}" in queues(broker)
+
+
+def test_a_quota_is_there_as_it_was_changed_last_with_what_is_used_of_it(broker: BrokerProcess) -> None:
+    with connected(broker) as connection:
+        management = connection.create_management()
+        management.create(QUOTA_TYPE, "room", {"messages_maximum": 1})
+        management.create(QUEUE_TYPE, "limited", {"quota": "room"})
+    for number in range(1, KILLS + 1):
+        with connected(broker) as connection:
+            connection.create_management().update(QUOTA_TYPE, "room", {"messages_maximum": number})
+            connection.create_session().create_producer("limited").send("one more")
+            broker.kill()
+        broker.start()
+        with connected(broker) as connection:
+            quota = connection.create_management().read(QUOTA_TYPE, "room")
+        assert (quota["messages_maximum"], quota["messages_used"], quota["destinations"]) == (
+            number,
+            number,
+            1,
+        )
