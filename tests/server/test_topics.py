@@ -4,6 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from proton import Message as ProtonMessage
+from proton import symbol
+from proton.reactor import Container, DurableSubscription, LinkOption
+from proton.utils import BlockingConnection
 
 from postroom.amqp.events import DispositionReceived, LinkAttached
 from postroom.amqp.outcomes import ACCEPTED, Rejected
@@ -411,3 +415,28 @@ def test_large_messages_to_several_subscribers(peer: EnginePeer, other: EnginePe
         while size < len(text):
             size = sum(len(event.payload) for event in transfers(each, link, 1))
             each.round_trip()
+
+
+def test_a_durable_subscription_of_proton(broker: BrokerThread, topic: str) -> None:
+    def opened() -> BlockingConnection:
+        container = Container()
+        container.container_id = f"proton-{topic}"
+        return BlockingConnection(broker.url, timeout=15, container=container)
+
+    class OfTopic(LinkOption):
+        def apply(self, link: object) -> None:
+            link.source.capabilities.put_object(symbol("topic"))  # type: ignore[attr-defined]
+
+    options = [OfTopic(), DurableSubscription()]
+    first = opened()
+    receiver = first.create_receiver(topic, name="sub", options=options)
+    receiver.detach()
+    first.create_sender(topic).send(ProtonMessage(body="kept", durable=True))
+    first.close()
+    second = opened()
+    again = second.create_receiver(topic, name="sub", options=options)
+    assert again.receive(timeout=15).body == "kept"
+    again.accept()
+    again.close()
+    second.close()
+    assert subscriptions(broker, topic) == {}
