@@ -155,3 +155,26 @@ def test_an_index_of_what_has_ended_is_dropped_and_built_again() -> None:
     index.learn([[empty, (hashes, hashes), empty]])
     assert len(face.browse_ids(message_id="m1")) == 1
     assert face.queue.ids is not index
+
+
+def test_what_is_made_of_others_is_found_by_the_ids_that_they_came_with() -> None:
+    world = packed_world()
+    world.queue("dead")
+    dead = StoreFace(world, "dead")
+    dead.put(b"first", message_id="first")
+    assert dead.browse_ids(message_id="first")
+    world.queue("source", expiry_queue="dead", expiration_policy="redirect")
+    source = StoreFace(world, "source")
+    for number in range(30):
+        source.put(
+            b"%d" % number, uid=("QM1", number), message_id=f"m{number}", correlation_id="c", ttl_ms=10
+        )
+    world.turn(2000)
+    assert dead.queue.statistics.current == 31
+    reads, world.fetches = world.id_reads, 0
+    assert dead.browse_ids(message_id="m7")[0][0] == ("QM1", 7)
+    assert len(dead.browse_ids(correlation_id="c")) == 30
+    assert world.fetches == 0
+    assert world.id_reads <= reads + 3, "those that have come are read once, together"
+    with pytest.raises(DuplicateMessage):
+        dead.put(b"again", uid=("QM1", 7))

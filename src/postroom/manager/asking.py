@@ -257,14 +257,13 @@ def _read_index(core: Core, request: StoreRequest) -> None:
     index.askers.append(request)
     if not index.reading:
         index.reading = True
-        _send(core, core.ledger.next_position - 1, IdRead(index, [], serials_on(queue)))
+        everything = None if index.ready else serials_on(queue)
+        _send(core, core.ledger.next_position - 1, IdRead(index, index.take_missed(), everything))
 
 
 def index_of(queue: Queue) -> IdIndex:
     """The queue's index, if it is complete. Raises ReadsNeeded."""
     index = queue.ids
-    if index is not None and not index.ready and queue.empty():
-        index.ready = True
     if index is None and queue.empty():
         index = queue.ids = IdIndex()
         index.ready = True
@@ -272,6 +271,8 @@ def index_of(queue: Queue) -> IdIndex:
         raise ReadsNeeded([], [], True)
     if index.too_large(queue.statistics.depth):
         queue.ids = None
+        raise ReadsNeeded([], [], True)
+    if index.missed or index.reading:
         raise ReadsNeeded([], [], True)
     return index
 
@@ -316,7 +317,10 @@ def ids_read(core: Core, read: IdRead, found: list[Any]) -> None:
         asker.reading -= 1
         advance(core, asker)
     elif isinstance(asker, IdIndex):
-        asker.learn(found)
+        if read.all_serials is not None:
+            asker.learn(found)
+        else:
+            asker.add_missed(read.serials, found)
         askers = asker.askers
         asker.askers = []
         for request in askers:

@@ -98,8 +98,8 @@ def _note_ids(queue: Queue, serial: i64, ids: MessageIds) -> None:
         return
     if ids is not NO_IDS:
         index.add(serial, ids)
-    elif not index.reading:
-        queue.ids = None  # built again when somebody asks
+    else:
+        index.miss(serial)
 
 
 def _arrival(

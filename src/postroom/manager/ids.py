@@ -15,7 +15,7 @@ from mypy_extensions import i64
 
 from postroom.ledger.hashing import hash_id, hash_ids
 from postroom.ledger.state import distinct
-from postroom.model.ids import ID_KINDS, MESSAGE_ID, UNIQUE_ID, MessageIds
+from postroom.model.ids import ID_KINDS, MESSAGE_ID, NO_IDS, UNIQUE_ID, MessageIds
 from postroom.model.message import MessageHead
 from postroom.model.packed import PACKED_FIELDS
 
@@ -59,6 +59,8 @@ class IdIndex:
         self.ready = False
         """Whether everything that was on the queue before is in it."""
         self.reading = False
+        self.missed: list[int] = []
+        """Entries made of others: their ids are to be read."""
         self.askers: list[object] = []
         """Requests that wait for it to be ready."""
         self.young: dict[int, MessageIds] = {}
@@ -82,6 +84,21 @@ class IdIndex:
                 self._serials[kind].setdefault(id, []).append(int(serial))
         if len(self.young) > YOUNG_ENTRIES:
             self._fold(YOUNG_ENTRIES // 2)
+
+    def miss(self, serial: i64) -> None:
+        """An entry has come whose ids are not in memory."""
+        self.missed.append(int(serial))
+
+    def take_missed(self) -> list[int]:
+        """Those to be read now: the whole queue is, where the index isn't ready."""
+        missed, self.missed = self.missed, []
+        return missed
+
+    def add_missed(self, serials: list[int], found: list[Any]) -> None:
+        """The ids of those have been read."""
+        for serial, ids in zip(serials, found, strict=True):
+            self.add(serial, ids if ids is not None else NO_IDS)
+        self.reading = False
 
     def learn(self, segments: list[list[Any]]) -> None:
         """What was on the queue before has been read."""
@@ -112,7 +129,7 @@ class IdIndex:
 
     def too_large(self, depth: i64) -> bool:
         """Whether most of what it knows has ended."""
-        return self.hashed > ID_KINDS * 2 * (depth + YOUNG_ENTRIES)
+        return self.hashed + len(self.missed) > ID_KINDS * 2 * (depth + YOUNG_ENTRIES)
 
     def _fold(self, count: int) -> None:
         """Keep only hashes of the oldest."""
