@@ -13,6 +13,8 @@ COMMANDS: Final = {
     "topic": ("postroom.cli.topic", "topic"),
     "subscription": ("postroom.cli.subscription", "subscription"),
     "quota": ("postroom.cli.quota", "quota"),
+    "message": ("postroom.cli.message", "message"),
+    "dlq": ("postroom.cli.dlq", "dlq"),
     "put": ("postroom.cli.put", "put"),
     "get": ("postroom.cli.get", "get"),
     "browse": ("postroom.cli.get", "browse"),

@@ -6,6 +6,7 @@ from typing import Final
 import click
 from rich.table import Table
 
+from postroom.cli.switches import add_switches
 from postroom.cli.talk import connected, json_option, output, setting, settings_option, shown, url_option
 from postroom.server.management import QUEUE_TYPE
 
@@ -24,6 +25,9 @@ LISTED: Final = (
 @click.group()
 def queue() -> None:
     """Queues of a running broker."""
+
+
+add_switches(queue, QUEUE_TYPE, "queue")
 
 
 @queue.command("list")

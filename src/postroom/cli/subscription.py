@@ -6,6 +6,7 @@ from typing import Final
 import click
 from rich.table import Table
 
+from postroom.cli.switches import add_switches
 from postroom.cli.talk import connected, json_option, output, shown, url_option
 from postroom.server.management import SUBSCRIPTION_TYPE
 
@@ -23,6 +24,9 @@ LISTED: Final = (
 @click.group()
 def subscription() -> None:
     """Subscriptions to topics of a running broker."""
+
+
+add_switches(subscription, SUBSCRIPTION_TYPE, "subscription")
 
 
 @subscription.command("list")

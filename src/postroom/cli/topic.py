@@ -6,6 +6,7 @@ from typing import Final
 import click
 from rich.table import Table
 
+from postroom.cli.switches import add_switches
 from postroom.cli.talk import connected, json_option, output, setting, settings_option, shown, url_option
 from postroom.server.management import TOPIC_TYPE
 
@@ -23,6 +24,9 @@ LISTED: Final = (
 @click.group()
 def topic() -> None:
     """Topics of a running broker."""
+
+
+add_switches(topic, TOPIC_TYPE, "topic and its subscriptions")
 
 
 @topic.command("list")

@@ -7,6 +7,7 @@ carries them.
 """
 
 from postroom.server.management.leases import LEASE_TYPE
+from postroom.server.management.messages import MESSAGE_TYPE
 from postroom.server.management.node import Management
 from postroom.server.management.queues import QUEUE_TYPE
 from postroom.server.management.quotas import QUOTA_TYPE
@@ -15,6 +16,7 @@ from postroom.server.management.topics import SUBSCRIPTION_TYPE, TOPIC_TYPE
 
 __all__ = [
     "LEASE_TYPE",
+    "MESSAGE_TYPE",
     "QUEUE_TYPE",
     "QUOTA_TYPE",
     "SUBSCRIPTION_TYPE",

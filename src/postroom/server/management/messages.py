@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from postroom.server.management.administering import MessageManagement
 from postroom.server.management.noun import Operation
 from postroom.server.management.request import Attributes
 from postroom.server.management.store import StoreOperations
@@ -19,7 +20,10 @@ class Messages:
     type: Final = MESSAGE_TYPE
 
     def __init__(self, broker: "Broker") -> None:
-        self.operations: Final[Mapping[str, Operation]] = StoreOperations(broker).operations
+        self.operations: Final[Mapping[str, Operation]] = {
+            **StoreOperations(broker).operations,
+            **MessageManagement(broker).operations,
+        }
 
     def attribute_names(self) -> list[str]:
         return []

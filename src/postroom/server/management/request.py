@@ -6,6 +6,7 @@ from typing import Any, Final
 from postroom.amqp import errors
 from postroom.manager.errors import (
     AccessRefused,
+    CursorUnknown,
     DefinitionInvalid,
     DestinationPaused,
     DuplicateMessage,
@@ -15,6 +16,7 @@ from postroom.manager.errors import (
     NameNotAllowed,
     NoMatchingMessage,
     NotAllowed,
+    OriginGone,
     QueueExists,
     QueueInUse,
     QueueNotFound,
@@ -22,6 +24,7 @@ from postroom.manager.errors import (
     QuotaInUse,
     QuotaNotFound,
     RequestInvalid,
+    SelectorRefused,
     SubscriptionInUse,
     SwitchUnknown,
 )
@@ -69,6 +72,10 @@ _STATUS: Final[list[tuple[type[ManagerError], int]]] = [
     (NoMatchingMessage, NOT_FOUND),
     (DuplicateMessage, CONFLICT),
     (RequestInvalid, BAD_REQUEST),
+    (SelectorRefused, BAD_REQUEST),
+    (NotAllowed, CONFLICT),
+    (CursorUnknown, NOT_FOUND),
+    (OriginGone, NOT_FOUND),
 ]
 
 Attributes = dict[str, Any]

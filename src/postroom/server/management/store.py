@@ -278,7 +278,8 @@ def _id_of(name: str, value: object) -> tuple[bytes, int]:
     raise RequestError(BAD_REQUEST, f"{name} is {value!r}, must be a string, binary, uuid or ulong")
 
 
-def _shown_id(id: bytes, type: int) -> object:
+def shown_id(id: bytes, type: int) -> object:
+    """An id as the AMQP value that it was; None where there is none."""
     if type == IdType.STRING:
         return id.decode("utf-8", "replace")
     if type == IdType.UUID:
@@ -308,8 +309,8 @@ def _shown_row(row: StoreRow, now_us: int) -> Attributes:
     told: Attributes = {
         "origin": origin,
         "time": time,
-        "message_id": _shown_id(ids.message_id, ids.message_id_type),
-        "correlation_id": _shown_id(ids.correlation_id, ids.correlation_id_type),
+        "message_id": shown_id(ids.message_id, ids.message_id_type),
+        "correlation_id": shown_id(ids.correlation_id, ids.correlation_id_type),
         "priority": row.priority,
     }
     if row.body is not None:

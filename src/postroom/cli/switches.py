@@ -1,0 +1,84 @@
+"""`pause`, `resume` and `stats` of queues, topics and subscriptions: the same for all three."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import click
+from rich.table import Table
+
+from postroom.cli.talk import connected, json_option, output, shown, url_option
+
+SWITCHES: Final = ("production", "insertion", "consumption")
+
+CAUSES: Final = (
+    *("unacknowledged", "unborn", "uncommitted_put", "uncommitted_get"),
+    *("redelivery_delay", "browse_locked", "paused", "ordered"),
+)
+"""Why messages are pending; their counters are named after it."""
+
+
+def add_switches(group: click.Group, kind: str, what: str) -> None:
+    """Give ``group``, about things of type ``kind``, these commands; ``what`` is their name."""
+    group.add_command(_turning("pause", kind, f"Pause production, insertion or consumption of a {what}."))
+    group.add_command(_turning("resume", kind, f"Lift a pause of a {what}."))
+    group.add_command(_stats(kind, f"Show the counters of a {what}."))
+
+
+def _turning(verb: str, kind: str, text: str) -> click.Command:
+    @click.command(verb, help=text)
+    @click.argument("name")
+    @click.argument("switch", type=click.Choice(SWITCHES), default="consumption")
+    @url_option
+    @json_option
+    def command(name: str, switch: str, url: str, as_json: bool) -> None:
+        with connected(url) as connection:
+            reply = connection.create_management().request(
+                verb.upper(), kind=kind, name=name, properties={"switch": switch}
+            )
+        click.echo(json.dumps(reply.attributes()) if as_json else f"{verb}d {switch} of {name}")
+
+    return command
+
+
+def _stats(kind: str, text: str) -> click.Command:
+    @click.command("stats", help=text)
+    @click.argument("name")
+    @click.option("--reset", is_flag=True, help="Begin those anew that run since the start.")
+    @url_option
+    @json_option
+    def command(name: str, reset: bool, url: str, as_json: bool) -> None:
+        with connected(url) as connection:
+            management = connection.create_management()
+            counters = management.read(kind, name)
+            if reset:
+                management.request("RESET-STATISTICS", kind=kind, name=name)
+        if as_json:
+            click.echo(json.dumps(counters, default=str))
+        else:
+            _show(counters)
+
+    return command
+
+
+def _show(counters: Mapping[str, Any]) -> None:
+    table = Table("", "messages", "bytes", box=None, pad_edge=False)
+    for row in ("current", "pending", *(f"  {cause}" for cause in CAUSES), "high", "received"):
+        values = [counters.get(f"{unit}_{row.strip()}", 0) for unit in ("messages", "bytes")]
+        if row.startswith(" ") and not any(values):
+            continue
+        table.add_row(row, *map(shown, values))
+    output.print(table)
+    rest = [
+        name
+        for name, value in counters.items()
+        if name.startswith(("messages_", "consumers", "blocked")) and value and name.partition("_")[2]
+    ]
+    told = {*("messages_current", "messages_pending", "messages_high", "messages_received")}
+    told |= {f"messages_{cause}" for cause in CAUSES}
+    for name in rest:
+        if name not in told and isinstance(counters[name], int):
+            click.echo(f"{name.replace('_', ' ')}: {shown(counters[name])}")
+    for switch in SWITCHES:
+        if counters.get(f"{switch}_paused"):
+            click.echo(f"{switch} is paused")

@@ -1,0 +1,254 @@
+"""Message management, as operations on messages: WebLogic JMS' getMessages, getMessage, deleteMessages,
+moveMessages, importMessages, and the replay of dead letters.
+
+The request's name is a queue or subscription, its body a map of arguments
+(`docs/reference/message-management`). Answers come when they are there and durable.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from postroom.amqp.errors import AmqpError
+from postroom.amqp.messaging import scan_head
+from postroom.manager.asking import StoreRequest
+from postroom.manager.effects import Asker
+from postroom.manager.errors import ManagerError
+from postroom.manager.importing import MAX_IMPORTED, Imported, ImportMessages
+from postroom.manager.message_states import mask_of, named
+from postroom.manager.moving import Changed, DeleteMessages, MoveMessages, Replay
+from postroom.manager.queries import (
+    CloseCursor,
+    MessageRow,
+    OpenCursor,
+    QueryAnswer,
+    ReadCursor,
+    ShowMessage,
+)
+from postroom.manager.queue import Queue
+from postroom.manager.searching import Wanted
+from postroom.model import numbers as n
+from postroom.model.codes import HolderKind
+from postroom.model.message import MessageHead
+from postroom.server.headers import changed_sections, header_of
+from postroom.server.management.noun import Operation
+from postroom.server.management.request import (
+    BAD_REQUEST,
+    LIMIT,
+    OK,
+    Attributes,
+    Later,
+    Request,
+    RequestError,
+    Response,
+    refusal,
+)
+from postroom.server.management.store import Arguments, shown_id
+
+if TYPE_CHECKING:
+    from postroom.server.broker import Broker
+
+DEFAULT_CURSOR_IDLE_S: Final = 300
+MAX_CURSOR_IDLE_S: Final = 86_400
+_US_A_S: Final = 1_000_000
+_US_A_MS: Final = 1_000
+
+
+class MessageManagement:
+    """What an administrator asks for, on the queues of one broker."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker: Final = broker
+        self._producer: Final = broker.manager.open_producer("import", broker.config.container_id, "")
+        self.operations: Final[Mapping[str, Operation]] = {
+            "OPEN-CURSOR": self._open_cursor,
+            "READ-CURSOR": self._read_cursor,
+            "CLOSE-CURSOR": self._close_cursor,
+            "READ": self._read,
+            "DELETE-MESSAGES": self._delete,
+            "MOVE-MESSAGES": self._move,
+            "REPLAY": self._replay,
+            "IMPORT-MESSAGES": self._import,
+        }
+
+    def _open_cursor(self, request: Request, now_us: int) -> Later:
+        said = Arguments(request)
+        idle_s = said.number("timeout_s", DEFAULT_CURSOR_IDLE_S)
+        ticket = _Ticket()
+        idle_us = min(idle_s, MAX_CURSOR_IDLE_S) * _US_A_S
+        return self._ask(ticket, OpenCursor(self._queue(request), ticket, _wanted(said), idle_us), now_us)
+
+    def _read_cursor(self, request: Request, now_us: int) -> Later:
+        said, ticket = Arguments(request), _Ticket()
+        count = said.number("count") or self._broker.manager.options.store_page_entries
+        page = ReadCursor(
+            self._queue(request),
+            ticket,
+            said.number("cursor"),
+            said.number("offset"),
+            count,
+            said.value("bodies", bool, False),
+        )
+        return self._ask(ticket, page, now_us)
+
+    def _close_cursor(self, request: Request, now_us: int) -> Later:
+        ticket = _Ticket()
+        cursor = Arguments(request).number("cursor")
+        return self._ask(ticket, CloseCursor(self._queue(request), ticket, cursor), now_us)
+
+    def _read(self, request: Request, now_us: int) -> Later:
+        said, ticket = Arguments(request), _Ticket()
+        wanted = _wanted(said)
+        if wanted.serial == 0 and wanted.message_id_type == 0:
+            raise RequestError(BAD_REQUEST, "READ needs a message_id or serial")
+        bodies = said.value("bodies", bool, True)
+        return self._ask(ticket, ShowMessage(self._queue(request), ticket, wanted, bodies), now_us)
+
+    def _delete(self, request: Request, now_us: int) -> Later:
+        said, ticket = Arguments(request), _Ticket()
+        if_paused = said.value("if_paused", bool, False)
+        queue = self._queue(request)
+        return self._ask(ticket, DeleteMessages(queue, ticket, _wanted(said), if_paused), now_us)
+
+    def _move(self, request: Request, now_us: int) -> Later:
+        said, ticket = Arguments(request), _Ticket()
+        to = said.value("to", str, "")
+        if not to:
+            raise RequestError(BAD_REQUEST, "MOVE-MESSAGES needs `to`, the queue that takes the messages")
+        move = MoveMessages(
+            self._queue(request), ticket, _wanted(said), self._broker.manager.queue(to), *_how(said)
+        )
+        return self._ask(ticket, move, now_us)
+
+    def _replay(self, request: Request, now_us: int) -> Later:
+        said, ticket = Arguments(request), _Ticket()
+        to = said.value("to", str, "")
+        replay = Replay(self._queue(request), ticket, _wanted(said), to, *_how(said))
+        return self._ask(ticket, replay, now_us)
+
+    def _import(self, request: Request, now_us: int) -> Later:
+        said, ticket = Arguments(request), _Ticket()
+        if self._broker.space_low:
+            raise RequestError(LIMIT, "the broker's disk is nearly full: import later")
+        messages = said.value("messages", list, [])
+        if len(messages) > MAX_IMPORTED:
+            raise RequestError(LIMIT, f"{len(messages)} messages: one request imports {MAX_IMPORTED}")
+        taken = [_importable(each, number) for number, each in enumerate(messages)]
+        overrides = said.value("overrides", bool, False)
+        wanted = ImportMessages(self._queue(request), ticket, self._producer, taken, overrides)
+        return self._ask(ticket, wanted, now_us)
+
+    def _queue(self, request: Request) -> Queue:
+        return self._broker.manager.queue(request.required_name())
+
+    def _ask(self, ticket: "_Ticket", request: StoreRequest, now_us: int) -> Later:
+        manager = self._broker.manager
+        ticket.later = Later(lambda: manager.cancel_request(request))
+        manager.ask_store(request, now_us)
+        return ticket.later
+
+
+class _Ticket(Asker):
+    """Stands for a request in the queue manager, and passes its answer on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.later: Later | None = None
+
+    def answered(self, payload: object, now_us: int) -> None:
+        assert self.later is not None
+        if isinstance(payload, ManagerError):
+            self.later.answer(refusal(payload), now_us)
+        else:
+            self.later.answer(Response(OK, "OK", _SHOWN[type(payload)](payload, now_us)), now_us)
+
+
+def _wanted(said: Arguments) -> Wanted:
+    """Which messages the request means. Raises SelectorRefused, RequestInvalid."""
+    states = said.value("states", list, [])
+    wanted = Wanted(mask_of([str(each) for each in states]), said.value("selector", str, ""))
+    by_id = said.filter()
+    wanted.message_id, wanted.message_id_type = by_id.message_id, by_id.message_id_type
+    wanted.serial = said.number("serial")
+    return wanted
+
+
+def _how(said: Arguments) -> tuple[bool, bool]:
+    return said.value("if_paused", bool, False), said.value("in_pieces", bool, False)
+
+
+def _importable(said: object, number: int) -> tuple[MessageHead, bytes]:
+    """A message of an import: its bytes, or a map with them as ``message`` and with absolute times."""
+    fields = said if isinstance(said, dict) else {"message": said}
+    message = fields.get("message")
+    if not isinstance(message, bytes):
+        raise RequestError(BAD_REQUEST, f"messages[{number}] has no message as binary")
+    try:
+        head = scan_head(message)
+    except AmqpError as error:
+        raise RequestError(BAD_REQUEST, f"messages[{number}]: {error.description}") from None
+    expires_us, due_us = fields.get("expires_us"), fields.get("due_us")
+    if isinstance(expires_us, int):
+        head.expiry_us, head.ttl_ms = expires_us, -1
+    if isinstance(due_us, int):
+        head.delivery_time_ms, head.delivery_delay_ms = -(-due_us // _US_A_MS), 0
+    return head, message[head.bare_offset :]
+
+
+def _shown_query(answer: object, now_us: int) -> Attributes:
+    assert isinstance(answer, QueryAnswer)
+    told: Attributes = {
+        "count": answer.count,
+        "messages": [_shown_row(row, now_us) for row in answer.rows],
+    }
+    if answer.cursor:
+        told["cursor"] = answer.cursor
+    return told
+
+
+def _shown_row(row: MessageRow, now_us: int) -> Attributes:
+    """One message; only what says something."""
+    entry, ids = row.entry, row.ids
+    if entry is None or ids is None:
+        return {"serial": row.serial, "gone": True}
+    durable = entry.flags & n.FLAG_DURABLE != 0
+    told: Attributes = {
+        "serial": entry.serial,
+        "states": named(row.states),
+        "message_id": shown_id(ids.message_id, ids.message_id_type),
+        "correlation_id": shown_id(ids.correlation_id, ids.correlation_id_type),
+        "priority": entry.priority,
+        "durable": durable,
+        "delivery_count": entry.delivery_count,
+        "failure_count": entry.failure_count,
+        "body_bytes": entry.body_len,
+        "expires_us": entry.expiry_us or None,
+        "due_us": entry.due_us or None,
+        "created_us": ids.creation_us or None,
+        "group_id": ids.group_id.decode("utf-8", "replace") or None,
+        "origin_queue": row.parent_queue or None,
+    }
+    if entry.holder_kind:
+        told["held_by"] = HolderKind(entry.holder_kind).name.lower()
+        told["holder"] = entry.holder
+    if row.body:
+        header = header_of(durable, entry.priority, entry.expiry_us, entry.delivery_count, now_us)
+        told["message"] = header + changed_sections(row.body, entry.annotations)
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _shown_change(done: object, now_us: int) -> Attributes:
+    assert isinstance(done, Changed)
+    return {"count": done.count, "more": done.more, "without_origin": done.without_origin}
+
+
+def _shown_import(done: object, now_us: int) -> Attributes:
+    assert isinstance(done, Imported)
+    return {"created": done.created, "replaced": done.replaced}
+
+
+_SHOWN: Final[Mapping[type, Callable[[object, int], Attributes]]] = {
+    QueryAnswer: _shown_query,
+    Changed: _shown_change,
+    Imported: _shown_import,
+}
+"""How an answer is told, by its type."""
