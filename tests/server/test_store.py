@@ -312,6 +312,8 @@ BAD_REQUESTS: dict[str, tuple[str, object]] = {
     "a delete of all": ("DELETE-MESSAGE", {}),
     "a confirmation of all": ("CONFIRM-GET", {"confirm_id": 1}),
     "a body that is no map": ("BROWSE", "all"),
+    "properties of what is locked": ("GET-MESSAGE", {"lock_id": 1, "properties": {"n": 1}}),
+    "a listener for properties": ("LISTEN", {"properties": {"n": 1}}),
 }
 
 

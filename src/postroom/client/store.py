@@ -37,7 +37,7 @@ class MessageFilter:
     lock_id: int | None = None
     """Of a browse with lock: only messages that it has locked."""
     properties: Mapping[str, object] = field(default_factory=dict)
-    """Application properties."""
+    """Application properties; not together with a lock id, and not for a listener."""
 
     def arguments(self) -> dict[str, object]:
         """As a request to the broker has them."""

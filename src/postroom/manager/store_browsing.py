@@ -31,6 +31,7 @@ from postroom.manager.store_verbs import (
     StoreAnswer,
     StoreRow,
     StoreVerb,
+    check_no_properties,
     done,
     locked,
     no_match,
@@ -215,6 +216,7 @@ class Listen(_Page):
 
     def run(self, core: Core) -> object:
         self.check_queue()
+        check_no_properties(self.filter, "a listener")
         if self.position < 0:
             self.position = core.ledger.next_position - 1
         if self.page is None:

@@ -123,6 +123,11 @@ class StoreVerb(StoreRequest):
         return confirm_id_holder(core, self.queue, confirm_id, lock)
 
 
+def check_no_properties(filter: StoreFilter, where: str) -> None:
+    if filter.properties:
+        raise RequestInvalid(f"with {where} only ids and priority can be asked for, not properties")
+
+
 def check_unique_id(filter: StoreFilter, operation: str) -> None:
     if not filter.unique_id:
         raise RequestInvalid(f"{operation} needs the unique id of one message: origin queue manager and time")
@@ -202,8 +207,9 @@ def _whole_row(core: Core, request: StoreRequest, entry: Entry) -> StoreRow:
 def locked(core: Core, verb: StoreVerb, filter: StoreFilter, limit: i64) -> list[Entry]:
     """What is locked under the filter's lock id and meant by it, in the order of the browse.
 
-    Raises NoMatchingMessage, ReadsNeeded.
+    Raises NoMatchingMessage, RequestInvalid, ReadsNeeded.
     """
+    check_no_properties(filter, "a lock id")
     held = verb.learn_held(core)
     by = held.locks.get(int(filter.lock_id))
     found = [] if by is None else _locked_by(core, verb, held, by, filter)
