@@ -53,6 +53,8 @@ def test_subscriptions_are_listed_and_deleted_when_not_in_use(
         (of_topic,) = shell.json("topic", "list", topic)
         counted = ("subscriptions", "consumers", "messages_received", "messages_unrouted")
         assert [of_topic[counter] for counter in counted] == [1, 1, 2, 0]
+        sums = ("messages_current", "messages_pending", "bytes_pending", "messages_consumed")
+        assert [of_topic[counter] for counter in sums] == [2, 0, 0, 0]
         in_use = shell.run("subscription", "delete", name)
         assert in_use.exit_code == 3 and "in use" in in_use.stderr
         refused = shell.run("topic", "delete", topic, "--if-unused")

@@ -36,6 +36,12 @@ SUBSCRIPTION_TYPE: Final = "postroom.subscription"
 _SETTINGS: Final = tuple(each.name for each in fields(QueueDefinition) if each.name not in IDENTITY_FIELDS)
 _TOPIC_FIELDS: Final = ("name", *_SETTINGS, "auto_created", "temporary")
 _COUNTERS: Final = ("messages_received", "bytes_received")
+"""Of the topic itself: what was published, once."""
+_SUMS: Final = (
+    *("messages_current", "messages_pending", "bytes_current", "bytes_pending"),
+    *("messages_consumed", "messages_expired", "messages_dead_lettered"),
+)
+"""Over the subscriptions to it, each with entries of its own; not over those to patterns."""
 
 
 class Topics:
@@ -54,7 +60,7 @@ class Topics:
         }
 
     def attribute_names(self) -> list[str]:
-        counted = (*_COUNTERS, "messages_unrouted", "subscriptions", "consumers")
+        counted = (*_COUNTERS, "messages_unrouted", "subscriptions", "consumers", *_SUMS)
         return ["identity", "type", *_TOPIC_FIELDS, "dynamic", *SWITCH_ATTRIBUTES, *counted]
 
     def count(self) -> int:
@@ -104,7 +110,16 @@ class Topics:
         attributes["messages_unrouted"] = int(topic.unrouted)
         attributes["subscriptions"] = len(subscribed)
         attributes["consumers"] = sum(len(queue.consumers) for queue in subscribed)
-        return attributes
+        return attributes | _sums(self._manager.core.patterns.exactly(node.name))
+
+
+def _sums(queues: list[Queue]) -> Attributes:
+    found: Attributes = dict.fromkeys(_SUMS, 0)
+    for queue in queues:
+        counters = queue.statistics.snapshot()
+        for name in _SUMS:
+            found[name] += counters[name]
+    return found
 
 
 class Subscriptions:
