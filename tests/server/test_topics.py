@@ -268,6 +268,11 @@ def test_a_bad_selector_is_refused_with_its_place(peer: EnginePeer, topic: str) 
     assert error.info is not None and error.info["position"] == 9
 
 
+def test_a_shared_subscription_has_a_name(peer: EnginePeer, topic: str) -> None:
+    link = peer.session().attach_receiver("|volatile1", topic_source(topic, "shared"), Target())
+    assert condition(peer, link) == "amqp:invalid-field"
+
+
 def test_no_local(peer: EnginePeer, other: EnginePeer, topic: str) -> None:
     link = receiving(peer, "r", topic_source(topic, filter=NO_LOCAL))
     assert link.source is not None and link.source.filter is not None

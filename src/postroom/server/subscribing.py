@@ -8,7 +8,7 @@ the name alone says which subscription is meant.
 
 from typing import Final
 
-from postroom.amqp.errors import NOT_FOUND, AmqpError
+from postroom.amqp.errors import INVALID_FIELD, NOT_FOUND, AmqpError
 from postroom.amqp.performatives import Attach, Source
 from postroom.amqp.termini import DURABILITY_NONE, EXPIRY_NEVER
 from postroom.manager.errors import QueueNotFound, SubscriptionInUse
@@ -28,12 +28,16 @@ def is_durable(source: Source) -> bool:
 def wanted_subscription(
     container_id: str, link_name: str, source: Source, address: str, filters: Filters
 ) -> Subscribing:
-    """What the attach of a link to the topic ``address`` asks for."""
+    """What the attach of a link to the topic ``address`` asks for. Raises `AmqpError` for a shared one without
+    a name.
+    """
     durable = is_durable(source)
     shared = SHARED in source.capabilities
     name = ""
     if shared:
         name = link_name.partition(NAME_DELIMITER)[0]
+        if not name:
+            raise AmqpError(INVALID_FIELD, f"link {link_name!r} names no subscription to be shared")
     elif durable:
         name = link_name
     return Subscribing(
