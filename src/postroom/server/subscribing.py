@@ -28,8 +28,9 @@ def is_durable(source: Source) -> bool:
 def wanted_subscription(
     container_id: str, link_name: str, source: Source, address: str, filters: Filters
 ) -> Subscribing:
-    """What the attach of a link to the topic ``address`` asks for. Raises `AmqpError` for a shared one without
-    a name.
+    """What the attach of a link to the topic ``address`` asks for.
+
+    Raises `AmqpError` for a shared one without a name.
     """
     durable = is_durable(source)
     shared = SHARED in source.capabilities
