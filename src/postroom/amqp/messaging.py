@@ -206,11 +206,11 @@ def _scan_annotations(r: Reader, head: MessageHead) -> None:
     count = r.open_compound(code)
     if count & 1:
         raise r.fail("message-annotations: the last key has no value")
-    origin = _Origin()
+    origin: _Origin | None = None
     for _ in range(count >> 1):
-        _scan_annotation(r, head, origin)
+        origin = _scan_annotation(r, head, origin)
     r.close_compound(outer_end)
-    if origin.has_time and origin.queue_manager:
+    if origin is not None and origin.has_time and origin.queue_manager:
         head.unique_id = _unique_id(r, origin)
 
 
@@ -231,13 +231,14 @@ def _unique_id(r: Reader, origin: _Origin) -> bytes:
         raise r.fail(f"message-annotations: {error}") from None
 
 
-def _scan_annotation(r: Reader, head: MessageHead, origin: _Origin) -> None:
-    """Passes one key and value, and notes what they say about the delivery's time and the unique id."""
+def _scan_annotation(r: Reader, head: MessageHead, origin: _Origin | None) -> _Origin | None:
+    """Passes one key and value, and notes what they say about the delivery's time and the unique id, which
+    few messages bring."""
     if r.take_byte() != c.SYMBOL_8:
         r.pos -= 1
         r.skip()
         r.skip()
-        return
+        return origin
     size = r.take_byte()
     r.need(size)
     key = r.pos
@@ -247,11 +248,14 @@ def _scan_annotation(r: Reader, head: MessageHead, origin: _Origin) -> None:
     elif size == len(_DELIVERY_DELAY) and r.data[key : key + size] == _DELIVERY_DELAY:
         head.delivery_delay_ms = _milliseconds(r, "x-opt-delivery-delay")
     elif size == len(_ORIGIN_TIME) and r.data[key : key + size] == _ORIGIN_TIME:
+        origin = origin or _Origin()
         _scan_origin_time(r, origin)
     elif size == len(_ORIGIN_QUEUE_MANAGER) and r.data[key : key + size] == _ORIGIN_QUEUE_MANAGER:
+        origin = origin or _Origin()
         origin.queue_manager = _origin_name(r)
     else:
         r.skip()
+    return origin
 
 
 def _scan_origin_time(r: Reader, origin: _Origin) -> None:
