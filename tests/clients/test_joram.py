@@ -48,7 +48,7 @@ WAYS = {
 }
 """Qpid JMS with its usual credit of 1,000 messages, and asking for each message alone, with drain."""
 
-RUN_S = 120
+RUN_S = 100
 
 Result = dict[str, Any]
 """``class``, ``test``, ``took_ms``, and ``failure``: the stack trace, or None."""
