@@ -5,6 +5,7 @@ read for them. Any other field (an application property) needs the body of each 
 with.
 """
 
+from collections.abc import Iterator
 from typing import Any, Final, final
 
 import numpy as np
@@ -200,31 +201,36 @@ def _by_properties(core: Core, request: StoreRequest, filter: StoreFilter, limit
         scan = request.scan = Scan()
     found: list[Spot] = []
     missing: list[Entry] = []
-    for priority in priorities_of(filter, scan.priority):
-        behind = priority == scan.priority
-        for spot in spots(
-            request.queue, priority, scan.place if behind else -1, scan.ordinal if behind else 0
-        ):
-            entry = spot.entry
-            if int(entry.serial) in scan.rejected or expired(core, entry):
-                continue
-            body = body_of(request, entry)
-            if body is None:
-                missing.append(entry)
-                if len(missing) >= core.options.fetch_entries:
-                    raise ReadsNeeded(missing, [], False)
-            elif missing:
-                continue  # compared when those before it have been
-            elif _fits_properties(filter, entry, body):
-                found.append(spot)
-                if len(found) >= limit:
-                    return found
-            else:
-                _reject(core, request, scan, entry, not found)
+    for spot in _not_rejected(core, request.queue, filter, scan):
+        entry = spot.entry
+        body = body_of(request, entry)
+        if body is None:
+            missing.append(entry)
+            if len(missing) >= core.options.fetch_entries:
+                break
+        elif missing:
+            continue  # compared when those before it have been
+        elif not _fits_properties(filter, entry, body):
+            _reject(core, request, scan, entry, not found)
+        else:
+            found.append(spot)
+            if len(found) >= limit:
+                return found
     if missing:
         raise ReadsNeeded(missing, [], False)
     scan.begin_again()
     return found
+
+
+def _not_rejected(core: Core, queue: Queue, filter: StoreFilter, scan: Scan) -> Iterator[Spot]:
+    """What is available behind the scan's place, in order, without what it has compared in vain."""
+    start, place, ordinal = scan.priority, scan.place, scan.ordinal
+    for priority in priorities_of(filter, start):
+        if priority != start:
+            place, ordinal = -1, 0
+        for spot in spots(queue, priority, place, ordinal):
+            if int(spot.entry.serial) not in scan.rejected and not expired(core, spot.entry):
+                yield spot
 
 
 def _reject(core: Core, request: StoreRequest, scan: Scan, entry: Entry, is_front: bool) -> None:
