@@ -92,8 +92,8 @@ def test_dump_gives_every_row_in_order(tmp_path: Path) -> None:
         (Filter(first=12), [12, 13]),
         (Filter(last=2), [1, 2]),
         (Filter(queue="other"), [8, 10, 13]),
-        (Filter(serial=4), [4, 5, 6]),
-        (Filter(serial=8, queue="orders"), [8, 11, 12]),
+        (Filter(serials=frozenset([4])), [4, 5, 6]),
+        (Filter(serials=frozenset([8]), queue="orders"), [8, 11, 12]),
         (Filter(queue="nobody's"), []),
     ],
 )

@@ -18,23 +18,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from postroom.cli.lease import lease
+from postroom.cli.life_cycle import log_command
+from postroom.cli.options import data_option, json_option, one_line_errors
 from postroom.ledger.dump import Filter, Line, dump, iso
-from postroom.ledger.errors import LedgerError
 from postroom.ledger.stats import LedgerStats, stats
 from postroom.ledger.verify import Verification, verify
 
 EXIT_DAMAGED: Final = 3
-
-data_option = click.option(
-    "--data",
-    "folder",
-    type=click.Path(path_type=Path),
-    default=Path("postroom-data"),
-    show_default=True,
-    metavar="FOLDER",
-    help="The broker's data folder.",
-)
-json_option = click.option("--json", "as_json", is_flag=True, help="JSON, for scripts.")
 
 
 @click.group()
@@ -43,6 +33,7 @@ def ledger() -> None:
 
 
 ledger.add_command(lease)
+ledger.add_command(log_command)
 
 
 @ledger.command("verify")
@@ -51,7 +42,7 @@ ledger.add_command(lease)
 @click.option("--bodies", is_flag=True, help="Read every stored body too and compare its CRC.")
 def verify_command(folder: Path, as_json: bool, bodies: bool) -> None:
     """Check files, seals, chains, CRCs, positions and every record; exit code 3 if anything is damaged."""
-    with _one_line_errors(), _progress("files", not as_json) as progress:
+    with one_line_errors(), _progress("files", not as_json) as progress:
         result = verify(folder, bodies, progress)
     if as_json:
         click.echo(json.dumps(asdict(result) | {"is_whole": result.is_whole}, indent=2))
@@ -75,7 +66,7 @@ def _show_verification(result: Verification) -> None:
 @json_option
 def stats_command(folder: Path, as_json: bool) -> None:
     """What each queue holds and what became of the rest; files, bytes, epochs."""
-    with _one_line_errors(), _progress("records", not as_json) as progress:
+    with one_line_errors(), _progress("records", not as_json) as progress:
         counted = stats(folder, progress)
     if as_json:
         more = {"size_bytes": counted.size_bytes, "is_complete": counted.is_complete}
@@ -147,8 +138,10 @@ def dump_command(
 ) -> None:
     """Every event, one a line."""
     show: Callable[[Line], str] = _json_line if as_json else _text_line
-    with _one_line_errors():
-        for line in dump(folder, Filter(first, last, queue, serial), undecided):
+    with one_line_errors():
+        for line in dump(
+            folder, Filter(first, last, queue, None if serial is None else frozenset([serial])), undecided
+        ):
             click.echo(show(line))
 
 
@@ -169,18 +162,7 @@ def _fields(fields: dict[str, Any]) -> str:
     return " ".join(f"{name}={value}" for name, value in fields.items())
 
 
-# --- errors and progress ----------------------------------------------------------------------------
-
-
-@contextmanager
-def _one_line_errors() -> Iterator[None]:
-    """What a ledger refuses, as one line and exit code 1."""
-    try:
-        yield
-    except BrokenPipeError:  # `… dump | head`: click ends quietly
-        raise
-    except (LedgerError, OSError) as error:
-        raise click.ClickException(str(error)) from error
+# --- progress ----------------------------------------------------------------------------
 
 
 @contextmanager

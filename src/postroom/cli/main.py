@@ -20,6 +20,7 @@ COMMANDS: Final = {
     "browse": ("postroom.cli.get", "browse"),
     "user": ("postroom.cli.user", "user"),
     "ledger": ("postroom.cli.ledger", "ledger"),
+    "trace": ("postroom.cli.trace", "trace_command"),
 }
 
 

@@ -79,6 +79,22 @@ class Definitions:
         return _who(self.details(RecordType.HOLDER_OPENED))
 
     @cached_property
+    def producer_users(self) -> dict[int, str]:
+        """Who the producers logged in as, by id; only those that did."""
+        return _users(self.details(RecordType.PRODUCER_OPENED))
+
+    @cached_property
+    def holder_users(self) -> dict[int, str]:
+        """Who the holders logged in as, by id; only those that did."""
+        return _users(self.details(RecordType.HOLDER_OPENED))
+
+    @cached_property
+    def holder_details(self) -> dict[int, dict[str, Any]]:
+        """What is said of the holders, by id."""
+        details = self.details(RecordType.HOLDER_OPENED)
+        return {number: _decoded(detail, position) if detail else {} for number, detail, position in details}
+
+    @cached_property
     def leases(self) -> list[Lease]:
         """The leases in force or broken at the end of the range, by name."""
         kinds = self._transitions["type"]
@@ -133,3 +149,12 @@ def _who(details: Iterator[tuple[int, bytes, int]]) -> dict[int, str]:
         parts = (who.get("container"), who.get("name"))
         names[number] = "/".join(str(part) for part in parts if part) or f"#{number}"
     return names
+
+
+def _users(details: Iterator[tuple[int, bytes, int]]) -> dict[int, str]:
+    users = {}
+    for number, detail, position in details:
+        user = _decoded(detail, position).get("user") if detail else None
+        if user:
+            users[number] = str(user)
+    return users

@@ -30,17 +30,18 @@ Line = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What to show: a range of positions, both included; one queue by name; one message by its serial."""
+    """What to show: a range of positions, both included; one queue by name; certain messages by their
+    serials."""
 
     first: int | None = None
     last: int | None = None
     queue: str | None = None
-    serial: int | None = None
+    serials: frozenset[int] | None = None
 
     @property
     def is_about_entries(self) -> bool:
         """Whether records that change no entry (definitions, epochs) are left out."""
-        return self.queue is not None or self.serial is not None
+        return self.queue is not None or self.serials is not None
 
 
 def dump(folder: Path, wanted: Filter, beyond_durable: bool = False) -> Iterator[Line]:
@@ -56,6 +57,8 @@ def dump(folder: Path, wanted: Filter, beyond_durable: bool = False) -> Iterator
 
 def _chunk_lines(chunk: Chunk, known: Definitions, wanted: Filter) -> list[Line]:
     lines: list[tuple[int, int, Line]] = []
+    if wanted.serials is not None:
+        chunk = _about(chunk, np.array(sorted(wanted.serials), np.uint64))
     for rows in expand(chunk, known.routing_sets):
         for index in np.flatnonzero(_mask(rows, known, wanted)).tolist():
             lines.append(
@@ -67,10 +70,18 @@ def _chunk_lines(chunk: Chunk, known: Definitions, wanted: Filter) -> list[Line]
     return [line for _, _, line in sorted(lines, key=lambda one: one[:2])]
 
 
+def _about(chunk: Chunk, serials: Array) -> Chunk:
+    """What may be about certain messages: less to spell out."""
+    kinds = chunk.transitions["type"]
+    theirs = (kinds != RecordType.ENTRY_EVENT) | np.isin(chunk.transitions["serial"], serials)
+    arrivals = chunk.arrivals[np.isin(chunk.arrivals["position"], serials)]
+    return Chunk(arrivals, chunk.transitions[theirs], chunk.names)
+
+
 def _mask(rows: Rows, known: Definitions, wanted: Filter) -> Array:
     mask = np.ones(len(rows), bool)
-    if wanted.serial is not None:
-        mask &= rows["serial"] == wanted.serial
+    if wanted.serials is not None:
+        mask &= np.isin(rows["serial"], np.array(sorted(wanted.serials), np.uint64))
     if wanted.queue is not None:
         mask &= np.isin(
             rows["queue"], [number for number, name in known.queue_names.items() if name == wanted.queue]
@@ -95,6 +106,8 @@ def _row_line(rows: Rows, index: int, known: Definitions) -> Line:
         "causes": _flags(DelayCause, value("causes")),
         "holder_kind": name_of(HolderKind, value("holder_kind")) if value("holder_kind") else None,
         "holder": value("holder") or None,
+        "holder_name": known.holder_names.get(value("holder")),
+        "user": known.holder_users.get(value("holder")),
         "due": iso(value("due_us")) if value("due_us") else None,
         "delivery_delta": value("delivery_delta") or None,
         "failure_delta": value("failure_delta") or None,
@@ -102,7 +115,7 @@ def _row_line(rows: Rows, index: int, known: Definitions) -> Line:
     if rows.arrivals is not None:
         line |= _arrival_fields(rows.arrivals[index], rows.names, known)
     if rows.transitions is not None and rows.transitions["detail_len"][index]:
-        line["detail"] = _json_or_hex(heap_piece(rows.names, rows.transitions[index], "detail"))
+        line["detail"] = json_or_hex(heap_piece(rows.names, rows.transitions[index], "detail"))
     return {
         name: content
         for name, content in line.items()
@@ -123,6 +136,7 @@ def _arrival_fields(arrival: Any, names: Array, known: Definitions) -> Line:
         "flags": _flags(ArrivalFlag, int(arrival["flags"])),
         "body_bytes": int(arrival["body_len"]),
         "producer": known.producer_names.get(producer, f"#{producer}") if producer else None,
+        "user": known.producer_users.get(producer),
         "expiry": iso(int(arrival["expiry_us"])) if arrival["expiry_us"] else None,
         "parent": int(arrival["parent_serial"]) or None,
         "parent_queue": known.queue_names.get(int(arrival["parent_queue"])),
@@ -155,10 +169,11 @@ def _detail(record: Any, kind: int, chunk: Chunk, known: Definitions) -> Any:
     raw = heap_piece(chunk.names, record, "detail")
     if kind == RecordType.ROUTING_SET_DEFINED:
         return [known.queue_names.get(int(number), f"#{number}") for number in np.frombuffer(raw, "<u4")]
-    return _json_or_hex(raw)
+    return json_or_hex(raw)
 
 
-def _json_or_hex(raw: bytes) -> Any:
+def json_or_hex(raw: bytes) -> Any:
+    """A detail: the JSON that it is, or else its bytes in hex."""
     try:
         return json.loads(raw)
     except ValueError:

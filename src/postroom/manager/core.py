@@ -169,8 +169,7 @@ class Core:
     def record_consumer(self, consumer: Consumer) -> None:
         """Write the consumer to the ledger as a holder; before its first delivery."""
         consumer.recorded = True
-        who = consumer.options
-        self.record_holder(consumer.id, _CONSUMER, _who(who.name, who.container, who.user))
+        self.record_holder(consumer.id, _CONSUMER, _consumer_detail(consumer))
 
     def record_holder(self, id: i64, kind: i64, detail: bytes) -> None:
         self.ledger.record(_HOLDER_OPENED, 0, 0, id, kind, 0, detail)
@@ -216,6 +215,14 @@ class Core:
         if not queue.pending:
             queue.pending = True
             self.pending.append(queue)
+
+
+def _consumer_detail(consumer: Consumer) -> bytes:
+    who = consumer.options
+    told = {"name": who.name, "container": who.container, "user": who.user, "queue": consumer.queue.name}
+    if who.selector:
+        told["selector"] = who.selector
+    return json.dumps(told, ensure_ascii=False).encode()
 
 
 def _who(name: str, container: str, user: str) -> bytes:

@@ -99,6 +99,8 @@ class QueueDefinition:
     """"discard"; "log", which ends expired entries, too, but notes them in the message log; or "redirect"."""
     expiry_queue: str = ""
     """Where expired entries are redirected; "" to the dead-letter queue."""
+    message_logging: bool = False
+    """Whether the message log (``jms.messages.log``) tells what happens to its messages."""
     confirm_id_required: bool = True
     """Message store: whether confirming by unique id needs the confirm id, too."""
     production_paused_at_startup: str = "default"

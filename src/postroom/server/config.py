@@ -218,6 +218,8 @@ class QueueConfig(Struct, frozen=True, forbid_unknown_fields=True):
     expiration_policy: Literal["discard", "log", "redirect"] = "discard"
     expiry_queue: str = ""
     """Where expired messages are redirected; empty: to the dead-letter queue."""
+    message_logging: bool = False
+    """Whether the message log tells what happens to its messages."""
     production_paused_at_startup: Literal["default", "true", "false"] = "default"
     insertion_paused_at_startup: Literal["default", "true", "false"] = "default"
     consumption_paused_at_startup: Literal["default", "true", "false"] = "default"
