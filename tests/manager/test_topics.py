@@ -22,6 +22,7 @@ from postroom.manager.quota import QuotaDefinition
 from postroom.manager.routing import slows_down
 from postroom.manager.topics import Subscribing
 from postroom.model.codes import Outcome
+from tests.manager.store_face import StoreFace
 from tests.manager.world import TestSink, World, a_head
 
 
@@ -313,6 +314,22 @@ def test_a_subscription_that_goes_with_a_transaction_open_ends_with_it(world: To
     world.turn()
     assert consumer.queue.deleted and consumer.queue.statistics.depth == 0
     assert world.got()[stays.queue.name] == [b"taken", b"after", b"given"]
+
+
+def test_a_subscription_that_goes_with_something_locked_ends_when_the_lock_does(world: TopicWorld) -> None:
+    topic = world.topic()
+    consumer = world.subscriber(credit=0)
+    queue = consumer.queue
+    world.put(topic, b"locked")
+    world.turn()
+    store = StoreFace(world, queue.name)
+    lock, _ = store.lock()
+    world.close(consumer)
+    world.turn(2000)
+    assert not queue.deleted
+    store.unlock(lock)
+    world.turn(2000)
+    assert queue.deleted and queue.statistics.depth == 0
 
 
 def test_unborn_messages_are_born_on_every_subscription(world: TopicWorld) -> None:

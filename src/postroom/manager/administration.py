@@ -51,14 +51,19 @@ def delete(core: Core, queue: Queue, if_unused: bool, if_empty: bool) -> int:
 
 
 def remove_if_idle(core: Core, queue: Queue) -> None:
-    """Delete an auto-created queue that has been empty and without consumers for long enough."""
+    """Delete an auto-created queue that has been empty and without consumers for long enough, or a topic
+    without subscriptions; and a subscription that was only waiting for whoever held something of it.
+    """
+    if queue.subscription is not None and not queue.subscription.routed and not queue.deleted:
+        core.forsaken.append(queue)
+        return
     if not queue.definition.auto_created or queue.deleted:
         return
     due_us = queue.active_us + core.options.auto_created_idle_ms * 1000
     used = queue.consumers or queue.browsers or not queue.empty() or queue.statistics.blocked > 0
     used = used or queue.watched
     if queue.topic is not None:
-        used = bool(core.patterns.exactly(queue.name))
+        used = queue.statistics.blocked > 0 or bool(core.patterns.exactly(queue.name))
     if not used and due_us <= core.now_us:
         queues.remove(core, queue)
     else:

@@ -1,6 +1,7 @@
 """Topics and subscriptions: made, found, replaced and ended, by the rules of JMS."""
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 from postroom.manager import administration, queues, routing
 from postroom.manager.core import Core
@@ -23,6 +24,9 @@ from postroom.manager.options import (
 )
 from postroom.manager.queue import Queue
 from postroom.model import numbers as n
+
+DOOMED_CHECK_US: Final = 1_000_000
+"""How often a subscription that nobody uses is looked at while something of it is held."""
 
 
 @dataclass(frozen=True)
@@ -204,7 +208,7 @@ def forsake(core: Core, queue: Queue) -> None:
 
 def end_forsaken(core: Core) -> None:
     """End the subscriptions that nobody uses; one of which a transaction holds something, as soon as it is
-    decided."""
+    decided, one of which anybody else does, soon after he lets go."""
     forsaken = core.forsaken
     core.forsaken = []
     for queue in forsaken:
@@ -213,6 +217,8 @@ def end_forsaken(core: Core) -> None:
         if queue.held:
             routing.dismiss(core, queue)
             administration.clear(core, queue, n.EVENT_DELETE)
-            core.doomed.append(queue)
+            core.set_alarm(queue, core.now_us + DOOMED_CHECK_US)
+            if queue not in core.doomed:
+                core.doomed.append(queue)
         else:
             administration.delete(core, queue, False, False)
