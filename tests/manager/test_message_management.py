@@ -318,6 +318,14 @@ def test_a_move_keeps_what_a_message_is(world: World) -> None:
     check_counts(target)
 
 
+def test_a_move_to_where_its_message_id_is_leaves_both(world: World) -> None:
+    source, target = StoreFace(world, "a"), StoreFace(world, "b")
+    source.put(b"moved", message_id="m")
+    target.put(b"there", message_id="m")
+    assert move(world, source.queue, target.queue).count == 1
+    assert [row.body for row in query(world, target.queue)] == [b"there", b"moved"]
+
+
 def test_a_move_goes_through_the_packed_backlog(world: World) -> None:
     source, target = world.queue("a"), world.queue("b")
     numbered(world, source, 200)
