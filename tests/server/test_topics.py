@@ -332,20 +332,20 @@ def test_the_anonymous_terminus_reaches_topics(
 ) -> None:
     relay = sending(peer, "relay", Target())
 
-    def say(text: str, annotations: dict[object, object] | None) -> None:
+    def say(text: str, annotations: dict[object, object]) -> None:
         message = Message(
             message_annotations=annotations, properties=Properties(to=topic), body=Data([text.encode()])
         )
         relay.send(message.encode(), text.encode(), False)
         peer.pump(lambda: relay.unsettled_count == 0)
 
-    say("neither queue nor topic", None)
+    say("neither queue nor topic", {})
     assert isinstance(peer.wait_for(DispositionReceived).state, Rejected)
     assert topic not in broker.call(lambda b: list(b.manager.topics))
     say("made", {Symbol(mark[0]): mark[1]})
     assert topic in broker.call(lambda b: list(b.manager.topics))
     link = receiving(peer, "r", topic_source(topic))
-    say("published", None)
+    say("published", {})
     assert received(peer, link, 1) == ["published"]
 
 
