@@ -27,6 +27,7 @@ from postroom.client import (
     aio,
 )
 from postroom.server.config import MessageStoreConfig, QueueConfig
+from postroom.server.management_links import MAX_UNANSWERED, REQUEST_CREDIT
 from tests.server.harness import BrokerThread, make_config
 
 NAMES = ("q", "small", "lenient")
@@ -215,6 +216,27 @@ def test_who_has_gone_gets_nothing(broker: BrokerThread, store: MessageStore) ->
     broker.wait_until(lambda b: b.manager.core.store_requests == 0)
     store.put("stays")
     assert len(store.browse()) == 1
+
+
+def test_who_waits_for_very_many_answers_gets_no_more_credit(broker: BrokerThread) -> None:
+    async def main() -> None:
+        async with await aio.ConnectionFactory(broker.url).create_connection() as connection:
+            session = await connection.create_session()
+            requests = await session.create_producer("$management")
+            said = {"operation": "WAIT", "type": "postroom.message", "name": "q"}
+            wait = Message({"timeout_ms": 60_000}, properties=said, durable=False)
+            sending = [asyncio.create_task(requests.send(wait)) for _ in range(2000)]
+            while waits(broker) < MAX_UNANSWERED:
+                await asyncio.sleep(0)
+            store = await connection.create_message_store("q")
+            await store.put("x")
+            assert waits(broker) <= MAX_UNANSWERED + REQUEST_CREDIT
+            assert not all(task.done() for task in sending)
+            for task in sending:
+                task.cancel()
+
+    asyncio.run(main())
+    broker.wait_until(lambda b: b.manager.core.store_requests == 0)
 
 
 def test_a_listener_hears_of_what_comes(connection: Connection, store: MessageStore) -> None:

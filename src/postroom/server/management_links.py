@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 MANAGEMENT_ADDRESS: Final = "$management"
 REQUEST_CREDIT: Final = 100
 MAX_REQUEST_BYTES: Final = 1 << 20
+MAX_UNANSWERED: Final = 1000
+"""Requests of one link that wait for an answer; at that its sender gets no more credit."""
 MAX_WAITING_REPLIES: Final = 1000
 """Answers that wait for credit on one link; the oldest goes when there is one more."""
 TAG_BYTES: Final = 8
@@ -72,9 +74,14 @@ class RequestLink(BoundLink):
 
     def _answer(self, delivery_id: int, state: DeliveryState) -> None:
         self.link.settle(delivery_id, delivery_id, state, self._answers_settled)
-        if self.link.attached and self.link.credit * 2 <= REQUEST_CREDIT:
-            self.link.flow(REQUEST_CREDIT)
+        self._grant()
         self.binding.touch()
+
+    def _grant(self) -> None:
+        """More requests may come, unless very many have no answer yet."""
+        wanted = self.link.attached and self.link.credit * 2 <= REQUEST_CREDIT
+        if wanted and len(self._later) < MAX_UNANSWERED:
+            self.link.flow(REQUEST_CREDIT)
 
     def _perform(self, message: Message, now_us: int) -> None:
         body = message.body.value if isinstance(message.body, Value) else None
@@ -94,6 +101,7 @@ class RequestLink(BoundLink):
         def answered(response: Response, now_us: int) -> None:
             self._later.discard(later)
             self._respond(message, request, response, now_us)
+            self._grant()
 
         self._later.add(later)
         later.then(answered)
