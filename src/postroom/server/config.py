@@ -154,6 +154,18 @@ class LogConfig(Struct, frozen=True, forbid_unknown_fields=True):
     level: Literal["debug", "info", "warning", "error"] = "info"
 
 
+class MessageLogConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """The message log, ``jms.messages.log`` in the data folder, for destinations with ``message_logging`` or
+    the expiration policy "log"."""
+
+    interval_s: Annotated[float, Meta(gt=0, le=3600)] = 5.0
+    """How often the ledger is looked at. A look reads the newest file of the ledger."""
+    max_file_bytes: Annotated[int, Meta(ge=4096)] = 64 << 20
+    """A file that has grown so large is followed by a new one."""
+    max_files: Annotated[int, Meta(ge=1, le=1000)] = 7
+    """Files that are kept; older ones go."""
+
+
 class LedgerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """What the ledger may use; see the ledger's reference for the meaning of each."""
 
@@ -351,6 +363,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     auto_create: AutoCreateConfig = AutoCreateConfig()
     ledger: LedgerConfig = LedgerConfig()
     log: LogConfig = LogConfig()
+    message_log: MessageLogConfig = MessageLogConfig()
     startup: StartupConfig = StartupConfig()
     sending: SendingConfig = SendingConfig()
     flow_control: FlowControlConfig = FlowControlConfig()

@@ -6,6 +6,7 @@ import logging
 import signal
 import sys
 import uuid
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -23,6 +24,7 @@ from postroom.server.config import Config
 from postroom.server.exits import Exit, StartError
 from postroom.server.listeners import Listener
 from postroom.server.logs import log
+from postroom.server.message_log import MessageLogWriter, is_wanted
 from postroom.server.service import Service
 
 SWITCH_INTERVAL_S: Final = 0.0002
@@ -98,8 +100,13 @@ async def _run(config: Config, listeners: list[Listener], ledger: Ledger) -> Exi
     loop = asyncio.get_running_loop()
     ask_for_short_slices()  # the maintenance of the ledger, a thread that runs by now, keeps the usual ones
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    service = Service(config, listeners, ledger, make_broker(config, ledger), loop)
+    broker = make_broker(config, ledger)
+    service = Service(config, listeners, ledger, broker, loop)
     await service.start()
+    message_log = MessageLogWriter(
+        config.data_folder, config.message_log, partial(is_wanted, broker), lambda: ledger.durable_through
+    )
+    message_log.start()
     _tune_collector()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, service.ended.set)
@@ -121,5 +128,6 @@ async def _run(config: Config, listeners: list[Listener], ledger: Ledger) -> Exi
         return _exit_of(service.failure)
     log(logging.INFO, "stopping")
     await service.stop()
+    message_log.stop()
     log(logging.INFO, "stopped")
     return Exit.STOPPED
