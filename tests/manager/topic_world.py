@@ -1,0 +1,37 @@
+"""A `World` with topics: shorthands for tests."""
+
+from typing import Any
+
+from postroom.ledger.records import RecordType
+from postroom.manager.consumer import Consumer
+from postroom.manager.options import QueueDefinition
+from postroom.manager.queue import Queue
+from postroom.manager.topics import Subscribing
+from tests.manager.world import World
+
+
+class TopicWorld(World):
+    def topic(self, name: str = "news", **definition: Any) -> Queue:
+        return self.manager.create_queue(QueueDefinition(name=name, kind="topic", **definition), self.now_us)
+
+    def subscribe(self, topic: str = "news", **wanted: Any) -> Queue:
+        wanted.setdefault("client", "me")
+        return self.manager.subscribe(Subscribing(topic=topic, **wanted), self.now_us)
+
+    def subscriber(self, topic: str = "news", credit: int = 100, **wanted: Any) -> Consumer:
+        return self.consumer(self.subscribe(topic, **wanted), credit)
+
+    def got(self) -> dict[str, list[bytes]]:
+        """Bodies delivered so far by the queue that they were delivered from."""
+        found: dict[str, list[bytes]] = {}
+        for delivery in self.delivered:
+            found.setdefault(delivery.entry.queue.name, []).append(delivery.body)
+        return found
+
+    def sets(self) -> list[list[int]]:
+        """The routing sets defined so far."""
+        return [
+            [int.from_bytes(detail[at : at + 4], "little") for at in range(0, len(detail), 4)]
+            for row, detail in zip(self.transitions, self.details, strict=True)
+            if row["type"] == RecordType.ROUTING_SET_DEFINED
+        ]
