@@ -7,6 +7,7 @@ from typing import Any
 from postroom.ledger import Ledger, LedgerOptions
 from postroom.ledger.body import Body, BodyPlace
 from postroom.ledger.reader import LedgerReader
+from postroom.ledger.recovered import Recovered
 from postroom.ledger.writer import InlineWriter
 from postroom.manager.effects import IdRead
 from postroom.manager.manager import QueueManager
@@ -49,6 +50,20 @@ class LedgerWorld(World):
         self.disk = self.disk.copy()
         self.delivered.clear()
         self._open()
+
+    def recover(self) -> Recovered:
+        """What a start from the disk as it is would find."""
+        self.ledger.flush()
+        disk = self.disk.copy()
+        options = LedgerOptions(journal_file_bytes=64 << 10, reserve_bytes=0)
+        return Ledger.open(
+            Path("simulated"),
+            options,
+            self.now_us,
+            disk=disk,
+            writer=InlineWriter(disk),
+            maintenance="manual",
+        ).recovered
 
     def rows(self) -> list[tuple[int, ...]]:
         """Every event of the whole ledger as a reader sees it: `COLUMNS` of each, in order of position."""

@@ -215,3 +215,24 @@ def test_bodies_that_come_in_pieces_are_shared_too(world: TopicWorld, maintained
         world.subscriber(number)
     assert world.turn() == [b"".join(pieces)] * 6
     assert world.fetches == 1
+
+
+def test_publishes_and_puts_between_them_keep_their_own_bodies_after_a_restart() -> None:
+    """As many entries by sets as the file has arrivals: each is of its own arrival."""
+    world = LedgerWorld()
+    world.manager.create_queue(QueueDefinition(name="news", kind="topic"), world.now_us)
+    plain = world.queue("plain")
+    for name in ("a", "b"):
+        wanted = Subscribing(topic="news", client="c", name=name, durable=True)
+        world.manager.subscribe(wanted, world.now_us)
+    world.put(plain, b"put")
+    world.put(world.manager.topic("news"), b"published")
+    world.turn()
+    world.restart()
+    subscribed = world.manager.durable_subscription("c", "a")
+    assert subscribed.statistics.depth_bytes == len(b"published")
+    world.consumer(subscribed, credit=10)
+    world.consumer(world.manager.queue("plain"), credit=10)
+    assert sorted(world.turn()) == [b"published", b"put"]
+    totals = {row.queue: (row.arrived, row.arrived_bytes) for row in world.recover().totals}
+    assert totals[int(subscribed.id)] == (1, len(b"published"))

@@ -96,12 +96,13 @@ def _add_arrivals(state: FoldState, image: EventsImage) -> None:
         return
     sets = arrivals["routing_set"]
     single = np.flatnonzero(sets < SET_BASE)
-    _add_entries(state, image, single, sets[single])
     if len(single) == len(arrivals):
+        _add_entries(state, image, arrivals, single, sets)
         return
+    _add_entries(state, image, arrivals[single], single, sets[single])
     several = np.flatnonzero(sets >= SET_BASE)
     for indexes, queues in _spell_out(several, sets[several], routing_sets(image)):
-        _add_entries(state, image, indexes, queues)
+        _add_entries(state, image, arrivals[indexes], indexes, queues)
 
 
 def _spell_out(indexes: Array, sets: Array, members: dict[int, Array]) -> Iterator[tuple[Array, Array]]:
@@ -126,11 +127,12 @@ def _spell_out(indexes: Array, sets: Array, members: dict[int, Array]) -> Iterat
         at = end
 
 
-def _add_entries(state: FoldState, image: EventsImage, indexes: Array, queues: Array) -> None:
-    """One entry for each (arrival index, queue) of two arrays."""
+def _add_entries(
+    state: FoldState, image: EventsImage, arrivals: Array, indexes: Array, queues: Array
+) -> None:
+    """One entry for each (arrival, its index in the file, queue) of three arrays."""
     if not len(indexes):
         return
-    arrivals = image.arrivals if len(indexes) == len(image.arrivals) else image.arrivals[indexes]
     _count_arrived(state, queues, arrivals["body_len"])
     plain = arrives_plain(arrivals)
     if not plain.all():
