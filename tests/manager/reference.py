@@ -1,165 +1,337 @@
 """The rules once more, as plainly as can be: lists and loops, no ledger, no packing, no increments.
 
-The random tests compare the queue manager with this.
+The random tests compare the queue manager with this, after every command.
 """
 
-from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from postroom.model.codes import Outcome
+from tests.manager.reference_place import (
+    AVAILABLE,
+    DELAYED,
+    GOT,
+    GOT_BY_ID,
+    GOT_BY_LOCK,
+    HELD,
+    LOCKED,
+    PARKED,
+    PUT,
+    PUT_BY_ID,
+    UNBORN,
+    Message,
+    Place,
+    TopicPlace,
+)
 
-AVAILABLE = "current"
-HELD = "unacknowledged"
-UNBORN = "unborn"
-DELAYED = "redelivery_delay"
-PUT_IN_TRANSACTION = "uncommitted_put"
-GOT_IN_TRANSACTION = "uncommitted_get"
+STORE_HELD = (PUT_BY_ID, GOT_BY_ID, GOT_BY_LOCK, LOCKED)
+
+
+@dataclass(eq=False)
+class Waiting:
+    """A send that is blocked."""
+
+    token: int
+    link: int
+    place: Place
+    message: Message
+    due_us: int
+    since_us: int
+
+
+@dataclass(eq=False)
+class Lock:
+    """A browse lock."""
+
+    confirm: int
+    until_us: int
+    over: bool = False
 
 
 @dataclass
-class Message:
-    body: bytes
-    priority: int
-    durable: bool
-    expiry_us: int
-    state: str = AVAILABLE
-    order: int = 0
-    """Rank of its first availability; 0 while it has never been available."""
-    serial: int = 0
-    due_us: int = 0
-    holder: object = None
-    transaction: object = None
-    settled: bool = True
-    verb: str = "accept"
-    deliveries: int = 0
-    failures: int = 0
+class Answers:
+    """What senders were told."""
 
-    def expired(self, now_us: int) -> bool:
-        return self.expiry_us != 0 and self.expiry_us <= now_us
-
-
-def _is_gone(holder: object) -> bool:
-    return getattr(holder, "closed", False) or getattr(holder, "suspended", False)
-
-
-@dataclass
-class Place:
-    """One queue."""
-
-    name: str
-    limit: int = -1
-    delay_us: int = 0
-    dead_letters: str = ""
-    messages: list[Message] = field(default_factory=list)
-    ended: Counter[Outcome] = field(default_factory=Counter)
-    received: int = 0
-
-    def available(self) -> list[Message]:
-        found = [message for message in self.messages if message.state == AVAILABLE]
-        return sorted(found, key=lambda message: (-message.priority, message.order))
-
-    def counts(self) -> dict[str, tuple[int, int]]:
-        states = (AVAILABLE, HELD, UNBORN, DELAYED, PUT_IN_TRANSACTION, GOT_IN_TRANSACTION)
-        return {state: self._count(state) for state in states}
-
-    def _count(self, state: str) -> tuple[int, int]:
-        sizes = [len(message.body) for message in self.messages if message.state == state]
-        return len(sizes), sum(sizes)
+    accepted: list[int] = field(default_factory=list)
+    rejected: list[int] = field(default_factory=list)
 
 
 class Reference:
-    """All queues, and the clock."""
+    """All destinations, who waits for room, the locks, and the clock."""
 
-    def __init__(self, places: list[Place]) -> None:
+    def __init__(self, places: list[Place], topics: list[TopicPlace]) -> None:
         self.places = {place.name: place for place in places}
+        self.topics = {topic.name: topic for topic in topics}
+        self.line: list[Waiting] = []
+        self.locks: dict[int, Lock] = {}
+        self.answers = Answers()
         self.now_us = 0
         self._ranks = 0
         self._serials = 0
+        self._tied = False
+        """Time passes: what comes to one queue from several has no order among itself."""
 
-    def next_rank(self) -> int:
-        self._ranks += 1
+    def all_places(self) -> list[Place]:
+        return list(self.places.values())
+
+    def next_rank(self, place: Place) -> int:
+        if not (self._tied and place.takes_children):
+            self._ranks += 1
         return self._ranks
 
-    def arrive(self, place: Place, message: Message, delay_us: int) -> None:
+    # Coming.
+
+    def arrive(self, place: Place, message: Message) -> None:
+        """A new entry; its state says by what right it is there."""
         self._serials += 1
         message.serial = self._serials
-        place.received += 1
-        place.messages.append(message)
-        if message.transaction is not None:
-            message.state = PUT_IN_TRANSACTION
-            message.due_us = self.now_us + delay_us if delay_us else 0
-        elif delay_us:
-            message.state = UNBORN
-            message.due_us = self.now_us + delay_us
+        place.arrived(message, self.now_us)
+        if message.state == AVAILABLE:
+            if message.due_us > self.now_us:
+                message.state = UNBORN
+            else:
+                message.order = self.next_rank(place)
+
+    def send(self, waiting: Waiting) -> None:
+        """A producer puts: refused, blocked or taken."""
+        place = waiting.place
+        if place.closed():
+            self.answers.rejected.append(waiting.token)
+            return
+        behind = any(each.link == waiting.link for each in self.line)
+        if behind or place.full() or (place.limited() and not place.preemptive and self._in_line(place)):
+            self.line.append(waiting)
+            place.blocked += 1
+            place.blocked_total += 1
         else:
-            message.order = self.next_rank()
+            self._take(waiting)
+
+    def _in_line(self, place: Place) -> list[Waiting]:
+        return [each for each in self.line if each.place is place]
+
+    def _take(self, waiting: Waiting) -> None:
+        self.arrive(waiting.place, waiting.message)
+        self.answers.accepted.append(waiting.token)
+
+    def let_in(self) -> None:
+        """Until nobody can go in any more."""
+        while True:
+            found = next((each for each in self.line if self._may_go_in(each)), None)
+            if found is None:
+                return
+            self.leave(found)
+            if found.place.closed():
+                self.answers.rejected.append(found.token)
+            else:
+                self._take(found)
+
+    def _may_go_in(self, waiting: Waiting) -> bool:
+        first = next(each for each in self.line if each.link == waiting.link)
+        place = waiting.place
+        if first is not waiting or place.full():
+            return False
+        return not place.limited() or place.preemptive or self._in_line(place)[0] is waiting
+
+    def leave(self, waiting: Waiting) -> None:
+        self.line.remove(waiting)
+        waiting.place.blocked -= 1
+        waiting.place.blocked_us += self.now_us - waiting.since_us
+
+    def publish(self, topic: TopicPlace, token: int, message: Message, client: str) -> None:
+        takers = [place for place in self.subscriptions(topic) if place.wants(message, client)]
+        if topic.closed() or any(place.closed() for place in takers):
+            self.answers.rejected.append(token)
+            return
+        topic.received += 1
+        topic.received_bytes += len(message.body)
+        topic.unrouted += not takers
+        for place in takers:
+            self.arrive(place, message.copy())
+        self.answers.accepted.append(token)
+
+    def subscriptions(self, topic: TopicPlace) -> Iterator[Place]:
+        return (place for place in self.all_places() if place.matches(topic.name))
+
+    # Going.
 
     def end(self, place: Place, message: Message, outcome: Outcome) -> None:
-        place.messages.remove(message)
-        place.ended[outcome] += 1
+        place.ended_one(message, outcome, self.now_us)
 
-    def come_back(self, place: Place, message: Message, failed: bool, sent: bool, delayed: bool) -> None:
+    def come_back(self, place: Place, message: Message, failed: bool, sent: bool, delay_us: int = 0) -> None:
         message.holder = message.transaction = None
+        message.confirm = message.lock = 0
         message.deliveries += sent
         message.failures += failed
-        if delayed and place.delay_us:
-            message.state = DELAYED
-            message.due_us = self.now_us + place.delay_us
-            return
-        self._judge(place, message)
+        if delay_us > 0:
+            message.state, message.due_us = DELAYED, self.now_us + delay_us
+        elif place.insertion:
+            self._park(place, message)
+        else:
+            self._judge(place, message)
+
+    def _park(self, place: Place, message: Message) -> None:
+        message.state, message.due_us = PARKED, 0
+        message.parked = self.next_rank(place)
 
     def _judge(self, place: Place, message: Message) -> None:
-        if 0 <= place.limit < message.failures:
+        """Nothing holds it any more: to its place, or out."""
+        if place.over_limit(message):
             self.dead_letter(place, message)
             return
         message.state = AVAILABLE
         if not message.order:
-            message.order = self.next_rank()
+            message.order = self.next_rank(place)
         if message.expired(self.now_us):
-            self.end(place, message, Outcome.EXPIRED)
+            self.expire(place, message)
+
+    def expire(self, place: Place, message: Message) -> None:
+        target = self.places.get(place.redirect)
+        if target is not None:
+            self._child(target, message)
+        self.end(place, message, Outcome.EXPIRED if target is None else Outcome.REDIRECTED)
 
     def dead_letter(self, place: Place, message: Message) -> None:
         target = self.places.get(place.dead_letters)
-        if target is None:
-            self.end(place, message, Outcome.DISCARDED)
-            return
-        child = Message(message.body, message.priority, message.durable, 0)
-        self.arrive(target, child, 0)
-        self.end(place, message, Outcome.DEAD_LETTERED)
+        if target is not None:
+            self._child(target, message)
+        self.end(place, message, Outcome.DISCARDED if target is None else Outcome.DEAD_LETTERED)
 
-    def pass_time(self, now_us: int) -> None:
-        """Everything that is due, and everything whose time is over."""
-        self.now_us = now_us
-        for place in self.places.values():
-            for message in list(place.messages):
-                waiting = message.state in (AVAILABLE, UNBORN, DELAYED)
-                over = 0 <= place.limit < message.failures and message.due_us <= now_us
-                if waiting and message.expired(now_us) and not (message.state == DELAYED and over):
-                    self.end(place, message, Outcome.EXPIRED)
-            due = [m for m in place.messages if m.state in (UNBORN, DELAYED) and m.due_us <= now_us]
-            for message in sorted(due, key=lambda m: (m.due_us, m.serial)):
-                self._judge(place, message)
+    def _child(self, target: Place, parent: Message) -> None:
+        child = Message(parent.body, parent.number, parent.priority, parent.durable, 0)
+        if target.insertion:
+            child.state = PARKED
+            child.parked = self.next_rank(target)
+        self.arrive(target, child)
+
+    def subscription(self, pattern: str, name: str) -> Place | None:
+        """The durable one of that name."""
+        ending = f"/{name}{pattern}"
+        found = (p for p in self.all_places() if p.pattern == pattern and p.name.endswith(ending))
+        return next((place for place in found if not place.temporary), None)
+
+    def add_subscription(self, place: Place) -> None:
+        topic = self.topics.get(place.pattern)
+        if topic is not None:
+            place.production, place.insertion = topic.production, topic.insertion
+            place.consumption = topic.consumption
+        self.places[place.name] = place
+
+    def switch(self, name: str, switch: str, on: bool) -> None:
+        """Pause or resume a queue, or a topic with the subscriptions to it."""
+        topic = self.topics.get(name)
+        if topic is not None:
+            setattr(topic, switch, on)
+        for place in self.all_places():
+            if place.name == name or (place.pattern == name and not place.dismissed):
+                setattr(place, switch, on)
+                if switch == "insertion" and not on:
+                    self._release(place)
+
+    def make_again(self, place: Place) -> None:
+        """It was deleted with everything on it and about it, and another like it is there."""
+        for waiting in self._in_line(place):
+            self.leave(waiting)
+            self.answers.rejected.append(waiting.token)
+        place.messages.clear()
+        place.consumers = 0
+        place.start_again()
+
+    def purge(self, place: Place, outcome: Outcome) -> None:
+        for message in list(place.messages):
+            if message.state in (AVAILABLE, UNBORN, DELAYED, PARKED):
+                self.end(place, message, outcome)
+
+    def _release(self, place: Place) -> None:
+        parked = sorted((m for m in place.messages if m.state == PARKED), key=lambda m: m.parked)
+        ranks: dict[int, int] = {}
+        for message in parked:
+            if not message.order and not place.over_limit(message) and not message.expired(self.now_us):
+                if message.parked not in ranks:
+                    ranks[message.parked] = self.next_rank(place)
+                message.order = ranks[message.parked]
+            self._judge(place, message)
+
+    # Time.
+
+    def rest(self) -> None:
+        """What is due at this moment, until nothing is."""
+        self._tied = True
+        for place in self.all_places():
+            self._end_delays(place)
+            self._expire(place)
+            self._end_leases(place)
+        self._ranks += 1
+        self._tied = False
+        self.let_in()
+        late = [each for each in self.line if each.due_us <= self.now_us]
+        for each in late:
+            self.leave(each)
+            self.answers.rejected.append(each.token)
+        self.let_in()
+        if any(place.expired(self.now_us) for place in self.all_places()):
+            self.rest()
+
+    def _end_delays(self, place: Place) -> None:
+        waiting = [m for m in place.messages if m.state in (UNBORN, DELAYED, PARKED)]
+        for message in sorted(waiting, key=lambda m: (m.moment_us(), m.serial)):
+            if message.moment_us() <= self.now_us:
+                self._end_delay(place, message)
+
+    def _end_delay(self, place: Place, message: Message) -> None:
+        if message.due_us > self.now_us:
+            self.expire(place, message)
+        elif place.over_limit(message):
+            self.dead_letter(place, message)
+        elif message.expired(self.now_us):
+            self.expire(place, message)
+        elif place.insertion:
+            self._park(place, message)
+        else:
+            self._judge(place, message)
+
+    def _expire(self, place: Place) -> None:
+        for message in list(place.messages):
+            if message.state == AVAILABLE and message.expired(self.now_us):
+                self.expire(place, message)
+
+    def _end_leases(self, place: Place) -> None:
+        for id, lock in self.locks.items():
+            if lock.until_us <= self.now_us and not lock.over:
+                lock.over = True
+                for message in [m for m in place.messages if m.state == LOCKED and m.lock == id]:
+                    self.come_back(place, message, False, False)
+        for message in list(place.messages):
+            if message.state in STORE_HELD and message.expired(self.now_us):
+                self.end(place, message, Outcome.EXPIRED)
+
+    # Transactions.
 
     def commit(self, transaction: object) -> None:
-        for place in self.places.values():
-            for message in self.of(place, transaction, PUT_IN_TRANSACTION):
+        for place in self.all_places():
+            for message in self.of(place, transaction, PUT):
                 message.transaction = None
-                message.state = UNBORN
-                if message.due_us <= self.now_us:
-                    self._judge(place, message)
-                elif message.expired(self.now_us):
-                    self.end(place, message, Outcome.EXPIRED)
-        for place in self.places.values():
-            for message in self.of(place, transaction, GOT_IN_TRANSACTION):
+                self.complete(place, message)
+        for place in self.all_places():
+            for message in self.of(place, transaction, GOT):
                 self.settle(place, message, message.verb)
 
+    def complete(self, place: Place, message: Message) -> None:
+        """A put is confirmed: there, still to be born, or held back by a pause."""
+        message.confirm = 0
+        if message.due_us > self.now_us:
+            message.state = UNBORN
+        elif place.insertion:
+            self._park(place, message)
+        else:
+            self._judge(place, message)
+
     def rollback(self, transaction: object) -> None:
-        for place in self.places.values():
-            for message in self.of(place, transaction, PUT_IN_TRANSACTION):
+        for place in self.all_places():
+            for message in self.of(place, transaction, PUT):
                 self.end(place, message, Outcome.ROLLED_BACK)
-            for message in self.of(place, transaction, GOT_IN_TRANSACTION):
+            for message in self.of(place, transaction, GOT):
                 if message.settled or _is_gone(message.holder):
-                    self.come_back(place, message, True, True, True)
+                    self.come_back(place, message, True, True, place.delay_for(message))
                 else:
                     message.state, message.transaction = HELD, None
 
@@ -171,23 +343,53 @@ class Reference:
         if verb == "accept":
             self.end(place, message, Outcome.CONSUMED)
         elif verb == "release":
-            self.come_back(place, message, False, False, False)
+            self.come_back(place, message, False, False)
         elif verb == "fail":
-            self.come_back(place, message, True, True, True)
+            self.come_back(place, message, True, True, place.delay_for(message))
         else:
             self.dead_letter(place, message)
 
+    # The message store.
+
+    def undo(self, place: Place, message: Message) -> None:
+        if message.state == PUT_BY_ID:
+            self.end(place, message, Outcome.ROLLED_BACK)
+        elif message.state == GOT_BY_ID:
+            self.come_back(place, message, True, True)
+        elif message.state == LOCKED:
+            self.come_back(place, message, False, False)
+        else:
+            message.state, message.confirm = LOCKED, 0
+            if self.locks[message.lock].over:
+                self.come_back(place, message, False, False)
+
+    # Starting again.
+
     def restart(self) -> None:
-        for place in self.places.values():
-            place.ended.clear()
-            place.received = 0
+        self.line.clear()
+        self.answers = Answers()
+        for place in self.all_places():
+            if place.temporary:
+                del self.places[place.name]
+                continue
+            place.start_again()
             for message in list(place.messages):
-                if message.state == PUT_IN_TRANSACTION:
-                    self.end(place, message, Outcome.ROLLED_BACK)
-                elif not message.durable:
-                    self.end(place, message, Outcome.LOST)
-                elif message.state in (HELD, GOT_IN_TRANSACTION):
-                    message.holder = message.transaction = None
-                    message.deliveries += 1
-                    message.state = AVAILABLE
-        self.pass_time(self.now_us)
+                self._restart_one(place, message)
+            self._release(place)
+        for topic in self.topics.values():
+            topic.start_again()
+
+    def _restart_one(self, place: Place, message: Message) -> None:
+        message.parked = message.serial
+        if message.state == PUT:
+            self.end(place, message, Outcome.ROLLED_BACK)
+        elif not message.durable:
+            self.end(place, message, Outcome.LOST)
+        elif message.state in (HELD, GOT):
+            message.holder = message.transaction = None
+            message.deliveries += 1
+            message.state = AVAILABLE
+
+
+def _is_gone(holder: object) -> bool:
+    return getattr(holder, "closed", False) or getattr(holder, "suspended", False)

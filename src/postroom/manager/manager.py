@@ -458,6 +458,10 @@ class QueueManager:
 
     # -- bodies, time, effects
 
+    def tell_time(self, now_us: i64) -> None:
+        """It is ``now_us``: before statistics are read, so that times in them are exact."""
+        self.core.begin(now_us)
+
     def fetched(self, entries: list[Entry], bodies: list[Body], now_us: i64) -> None:
         """The bodies that a `Fetch` asked for. An available entry whose body is damaged is discarded."""
         core = self.core

@@ -37,6 +37,7 @@ class Management:
     """The management node of one broker."""
 
     def __init__(self, broker: "Broker") -> None:
+        self._manager: Final = broker.manager
         nouns: list[Noun] = [
             Queues(broker),
             Topics(broker),
@@ -58,6 +59,7 @@ class Management:
 
     def perform(self, request: Request, now_us: int) -> Response | Later:
         """Carry out ``request``. What it changed is not durable yet: the answer must wait for that."""
+        self._manager.tell_time(now_us)
         try:
             return self._find(request)(request, now_us)
         except RequestError as error:

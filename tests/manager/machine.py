@@ -1,0 +1,301 @@
+"""The queue manager over the real ledger beside its reference: what the rules of the random test work on."""
+
+from itertools import count
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
+
+from postroom.amqp.sections import Data
+from postroom.amqp.sections import Message as Sections
+from postroom.manager.consumer import Consumer, Producer
+from postroom.manager.effects import Delivery
+from postroom.manager.entry import Entry
+from postroom.manager.options import ManagerOptions
+from postroom.manager.queue import Queue
+from postroom.manager.transaction import Transaction
+from postroom.model.codes import Outcome
+from tests.manager.over_ledger import LedgerWorld
+from tests.manager.recount import check_counters, check_history
+from tests.manager.reference import Reference
+from tests.manager.reference_place import GOT, HELD, Message, Place, TopicPlace
+from tests.manager.store_face import StoreFace
+from tests.manager.world import MS, TestSink
+
+QUEUES = ("plain", "strict", "late", "units", "small", "dead", "spent")
+TOPICS = ("news", "news.sport")
+TEXTS = {None: "", 0: "n = 0", 1: "n = 1"}
+LINKS = 2
+SEND_TIMEOUT_MS = 8
+SMALL = ManagerOptions(
+    live_head=3,
+    min_live_head=1,
+    fetch_entries=2,
+    fetch_bytes=200,
+    body_cache_bytes=300,
+    max_deliveries_per_turn=3,
+    max_judgements_per_turn=7,
+    expiry_scan_ms=0,
+    release_backoff_ms=1,
+    max_release_backoff_ms=4,
+    transaction_timeout_ms=0,
+)
+
+
+def a_body(number: int, which: int, size: int) -> bytes:
+    """Stored sections: what selectors and units of order ask for, and a text of its own."""
+    properties: dict[str, Any] = {"n": number}
+    if number:
+        properties["JMS_BEA_UnitOfOrder"] = f"unit {number}"
+    text = b"%d" % which
+    return Sections(application_properties=properties, body=Data([text.rjust(size, b".")])).encode()
+
+
+class Machine(RuleBasedStateMachine):
+    """Each rule does one thing to both, lets the queue manager come to rest, and compares."""
+
+    @initialize(delay_ms=st.sampled_from([-1, 0, 5]), preemptive=st.booleans())
+    def start(self, delay_ms: int, preemptive: bool) -> None:
+        self.world = LedgerWorld(SMALL)
+        self.places = _define(self.world, delay_ms, preemptive)
+        self.reference = Reference(self.places, [TopicPlace(name) for name in TOPICS])
+        self.reference.now_us = self.world.now_us
+        self.face = StoreFace(self.world, "plain")
+        self.transactions: list[Transaction] = []
+        self.bodies = count(1)
+        self._come_up()
+
+    def _come_up(self) -> None:
+        """The process has started: nobody is connected."""
+        self.sink = TestSink()
+        self.consumers: list[Consumer] = []
+        self.entries: dict[Entry, Message] = {}
+        self.transactions.clear()
+        self.seen = 0
+        opened = self.world.manager.open_producer
+        self.links = [opened(f"link {n}", "me", "", SEND_TIMEOUT_MS) for n in range(LINKS)]
+        self.publisher = opened("publisher", "me", "")
+
+    def link(self, number: int) -> Producer:
+        return self.links[number]
+
+    def queue(self, name: str) -> Queue:
+        return self.world.manager.queue(name)
+
+    def place_of(self, entry: Entry) -> Place:
+        return self.reference.places[entry.queue.name]
+
+    def a_transaction(self, within: bool) -> Transaction | None:
+        return self.transactions[-1] if within and self.transactions else None
+
+    def a_message(
+        self,
+        number: int,
+        size: int,
+        priority: int,
+        durable: bool,
+        ttl_ms: int,
+        delay_ms: int,
+        place: Place | None,
+    ) -> Message:
+        """What the reference makes of a message that is put now."""
+        if place is not None and place.priority_override >= 0:
+            priority = place.priority_override
+        if place is not None and place.ttl_override_ms >= 0:
+            ttl_ms = place.ttl_override_ms
+        expiry_us = self.world.now_us + ttl_ms * MS if ttl_ms > 0 else 0
+        due_us = self.world.now_us + delay_ms * MS if delay_ms else 0
+        return Message(a_body(number, next(self.bodies), size), number, priority, durable, expiry_us, due_us)
+
+    # Coming to rest.
+
+    def rest(self) -> None:
+        """Let everything come to rest; every delivery must be the next that the reference has."""
+        self.agreed = False
+        self.world.turn()
+        self.reference.rest()
+        for delivery in self.world.delivered[self.seen :]:
+            if not delivery.consumer.browse:
+                self._check_delivery(delivery)
+        self.seen = len(self.world.delivered)
+        self.reference.rest()
+
+    def _check_delivery(self, delivery: Delivery) -> None:
+        entry, consumer = delivery.entry, delivery.consumer
+        place = self.place_of(entry)
+        assert not place.consumption, "a paused queue gave something out"
+        waiting = place.available(self.wanted_by(consumer))
+        assert waiting, f"{place.name} gave out what the reference does not have"
+        if place.unit_of_order:  # between units there is no order: one is held back when it is met
+            number = next((each.number for each in waiting if each.body == delivery.body), -1)
+            waiting = [each for each in waiting if each.number == number] or waiting
+        next_ones = [each for each in waiting if each.rank() == waiting[0].rank()]
+        message = next((each for each in next_ones if each.body == delivery.body), None)
+        assert message is not None, (place.name, delivery.body, waiting[0].body)
+        assert delivery.delivery_count == message.deliveries
+        if consumer.presettled:
+            self.reference.end(place, message, Outcome.CONSUMED)
+        else:
+            message.state, message.holder = HELD, consumer
+            self.entries[entry] = message
+
+    @staticmethod
+    def wanted_by(consumer: Consumer) -> int | None:
+        return next(number for number, text in TEXTS.items() if text == consumer.options.selector)
+
+    # What is compared.
+
+    agreed = False
+    """Nothing has been done since both were compared."""
+
+    @invariant()
+    def everything_agrees(self) -> None:
+        if not hasattr(self, "world"):
+            return
+        self.world.manager.tell_time(self.world.now_us)
+        check_counters(self.world.manager.core)
+        assert set(self.world.manager.queues) == set(self.reference.places)
+        for place in self.reference.all_places():
+            self._check_place(place)
+        for topic in self.reference.topics.values():
+            self._check_topic(topic)
+        assert sorted(self.sink.accepted) == sorted(self.reference.answers.accepted)
+        assert sorted(each[0] for each in self.sink.rejected) == sorted(self.reference.answers.rejected)
+        self.agreed = True
+
+    def _check_place(self, place: Place) -> None:
+        queue = self.queue(place.name)
+        shown, expected = queue.statistics.snapshot(), place.snapshot(self.world.now_us)
+        if place.unit_of_order:  # a member is held back when it is met, not before
+            for counted in (shown, expected):
+                _join(counted)
+        different = {name: (shown[name], expected[name]) for name in shown if shown[name] != expected[name]}
+        assert not different and shown.keys() == expected.keys(), (place.name, different)
+        if not place.consumption:
+            for consumer in queue.ready:
+                left = place.available(self.wanted_by(consumer))
+                assert not left, f"someone waits on {place.name} beside what he could have"
+
+    def _check_topic(self, topic: TopicPlace) -> None:
+        node = self.world.manager.topic(topic.name)
+        told = (node.statistics.received, node.statistics.received_bytes)
+        assert told == (topic.received, topic.received_bytes)
+        assert node.topic is not None and node.topic.unrouted == topic.unrouted
+        assert node.statistics.depth == 0
+
+    def teardown(self) -> None:
+        """Everything that is left comes out, in order, and the ledger tells the same story."""
+        if not self.agreed:
+            return  # it has failed already
+        for transaction in list(self.transactions):
+            self.decide_one(transaction, False)
+        for name in QUEUES:
+            for switch in ("production", "insertion", "consumption"):
+                self.turn_switch(name, switch, False)
+        self.world.now_us += 400_000 * MS
+        self.pass_time()
+        for consumer in list(self.consumers):
+            self.close_one(consumer, False)
+        for name in QUEUES:
+            self.open_one(name, 10_000, presettled=True)
+        self.rest()
+        held_by_ids = [m for m in self.reference.places["plain"].messages if m.confirm or m.lock]
+        left = [m for name in QUEUES for m in self.reference.places[name].messages]
+        assert left == held_by_ids, "what nobody holds stays"
+        self.everything_agrees()
+        check_history(self.world)
+
+    # What several rules do.
+
+    def pass_time(self) -> None:
+        """Links that were not resumed in time are lost; then whatever is due."""
+        self.reference.now_us = self.world.now_us
+        for consumer in list(self.consumers):
+            if consumer.suspended and consumer.suspended_until_us <= self.world.now_us:
+                self._gone(consumer, True)
+        self.rest()
+
+    def open_one(self, name: str, credit: int, **options: Any) -> None:
+        self.consumers.append(self.world.consumer(self.queue(name), credit, **options))
+        self.reference.places[name].opened()
+        self.rest()
+
+    def close_one(self, consumer: Consumer, lost: bool) -> None:
+        lost = lost or consumer.suspended
+        held = self.world.held(consumer)
+        self.world.close(consumer, lost)
+        self._return(consumer, held, lost)
+        self.rest()
+
+    def _gone(self, consumer: Consumer, lost: bool) -> None:
+        self._return(consumer, self.world.held(consumer), lost)
+
+    def _return(self, consumer: Consumer, held: list[Entry], lost: bool) -> None:
+        self.consumers.remove(consumer)
+        place = self.reference.places[consumer.queue.name]
+        place.consumers -= 1
+        for entry in sorted(held, key=lambda e: (-e.place, -e.ordinal)):
+            charged = lost and place.lost_link_counts
+            self.reference.come_back(place, self.entries.pop(entry), charged, lost)
+        if place.temporary and not place.consumers:
+            self._forsake(place)
+
+    def _forsake(self, place: Place) -> None:
+        """A subscription without consumers ends; at the latest when transactions let go what is on it."""
+        self.reference.purge(place, Outcome.DELETED)
+        place.dismissed = True
+        if not place.messages:
+            del self.reference.places[place.name]
+
+    def decide_one(self, transaction: Transaction, commit: bool) -> None:
+        self.transactions.remove(transaction)
+        if commit:
+            self.world.manager.commit(transaction, self.world.now_us)
+            self.reference.commit(transaction)
+        else:
+            self.world.manager.rollback(transaction, self.world.now_us)
+            self.reference.rollback(transaction)
+        for place in self.reference.all_places():
+            if place.dismissed and not any(m.state in (GOT, "put in a transaction") for m in place.messages):
+                self._forsake(place)
+        self.rest()
+
+    def turn_switch(self, name: str, switch: str, on: bool) -> None:
+        manager, now_us = self.world.manager, self.world.now_us
+        node = manager.topic(name) if name in TOPICS else manager.queue(name)
+        (manager.pause if on else manager.resume)(node, switch, now_us)
+        self.reference.switch(name, switch, on)
+        self.rest()
+
+
+def _join(counted: dict[str, int]) -> None:
+    """Current and ordered in one."""
+    for unit in ("messages", "bytes"):
+        counted[f"{unit}_current"] += counted.pop(f"{unit}_ordered")
+        counted.pop(f"{unit}_pending")
+
+
+def _define(world: LedgerWorld, delay_ms: int, preemptive: bool) -> list[Place]:
+    """The queues of the test, for both."""
+    world.queue("plain")
+    strict: dict[str, Any] = {"redelivery_limit": 1, "dead_letter_queue": "dead", "lost_link_counts": True}
+    world.queue("strict", redelivery_delay_ms=delay_ms, **strict)
+    late: dict[str, Any] = {"priority_override": 7, "ttl_override_ms": 6}
+    world.queue("late", expiration_policy="redirect", expiry_queue="spent", **late)
+    world.queue("units", unit_of_order=True)
+    quota: dict[str, Any] = {"max_messages": 3, "messages_high": 2, "messages_low": 1}
+    world.queue("small", quota_policy="preemptive" if preemptive else "fifo", **quota)
+    world.queue("dead")
+    world.queue("spent")
+    for name in TOPICS:
+        world.queue(name, kind="topic", redelivery_limit=0, dead_letter_queue="dead")
+    delay_us = delay_ms * MS if delay_ms >= 0 else -1
+    return [
+        Place("plain"),
+        Place("strict", limit=1, delay_us=delay_us, dead_letters="dead", lost_link_counts=True),
+        Place("late", redirect="spent", priority_override=7, ttl_override_ms=6),
+        Place("units", unit_of_order=True),
+        Place("small", max_messages=3, preemptive=preemptive, high_mark=2, low_mark=1),
+        Place("dead", takes_children=True),
+        Place("spent", takes_children=True),
+    ]

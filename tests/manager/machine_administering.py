@@ -1,0 +1,87 @@
+"""Rules of the random test: what administrators and time do."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import rule
+
+from postroom.manager.errors import QueueInUse
+from postroom.model.codes import Outcome
+from tests.manager.machine import QUEUES, TOPICS, Machine
+from tests.manager.world import MS
+
+switches = st.sampled_from(["production", "insertion", "insertion", "consumption"])
+
+
+class Administering(Machine):
+    @rule(ms=st.sampled_from([1, 2, 5, 30]))
+    def wait(self, ms: int) -> None:
+        self.world.now_us += ms * MS
+        self.pass_time()
+
+    wait_1 = wait_2 = wait
+
+    @rule(name=st.sampled_from([*QUEUES, *TOPICS]), switch=switches)
+    def turn_over(self, name: str, switch: str) -> None:
+        """Pause what runs, resume what is paused."""
+        where = self.reference.topics.get(name) or self.reference.places[name]
+        self.turn_switch(name, switch, not getattr(where, switch))
+
+    @rule(name=st.sampled_from(QUEUES))
+    def purge(self, name: str) -> None:
+        place = self.reference.places[name]
+        before = len(place.messages)
+        ended = self.world.manager.purge_queue(name, self.world.now_us)
+        self.reference.purge(place, Outcome.PURGED)
+        assert ended == before - len(place.messages)
+        self.rest()
+
+    @rule(name=st.sampled_from(["plain", "strict", "late", "units", "small"]))
+    def delete(self, name: str) -> None:
+        """Delete a queue with what is on it, and make another like it."""
+        place = self.reference.places[name]
+        definition = self.queue(name).definition
+        if any(message.transaction is not None for message in place.messages):
+            with pytest.raises(QueueInUse):
+                self.world.manager.delete_queue(name, False, False, self.world.now_us)
+            return
+        for consumer in [c for c in self.consumers if c.queue.name == name]:
+            self._gone(consumer, True)
+        self.world.manager.delete_queue(name, False, False, self.world.now_us)
+        self.world.manager.create_queue(definition, self.world.now_us)
+        self.reference.make_again(place)
+        self.rest()
+
+    @rule(maximum=st.integers(2, 5))
+    def change_quota(self, maximum: int) -> None:
+        definition = self.queue("small").definition
+        self.world.manager.update_queue(replace(definition, max_messages=maximum), self.world.now_us)
+        self.reference.places["small"].max_messages = maximum
+        self.rest()
+
+    @rule(name=st.sampled_from(QUEUES))
+    def reset_statistics(self, name: str) -> None:
+        self.queue(name).statistics.reset()
+        self.reference.places[name].reset(self.world.now_us)
+
+    @rule()
+    def restart(self) -> None:
+        self.world.restart()
+        self._come_up()
+        self.reference.restart()
+        self.rest()
+        for place in self.reference.all_places():
+            self._adopt_peaks(place.name)
+
+    def _adopt_peaks(self, name: str) -> None:
+        """While a queue is taken over, what a restart ends may be counted for a moment."""
+        place, statistics = self.reference.places[name], self.queue(name).statistics
+        assert len(place.messages) <= statistics.high
+        place.high, place.high_bytes = int(statistics.high), int(statistics.high_bytes)
+        meter = statistics.meter
+        if meter is not None and meter.own is not None and place.high_mark >= 0:
+            armed = meter.own.by_messages.armed
+            assert armed or len(place.messages) <= place.high_mark
+            assert not armed or len(place.messages) >= place.low_mark
+            place.armed_us = self.world.now_us if armed else None

@@ -1,0 +1,156 @@
+"""Rules of the random test: consumers, browsers, subscriptions, and what is said to deliveries."""
+
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+
+from postroom.manager.consumer import Consumer
+from postroom.manager.entry import Entry
+from postroom.manager.topics import Subscribing
+from postroom.manager.transaction import Transaction
+from tests.manager.machine import QUEUES, TEXTS, TOPICS, Machine
+from tests.manager.reference_place import GOT, Place
+from tests.manager.world import MS, TestSink
+
+CREDITS = st.sampled_from([0, 1, 2, 5, 20])
+wanted = st.sampled_from([None, None, 0, 1])
+
+
+class Taking(Machine):
+    @precondition(lambda self: len(self.consumers) < 8)
+    @rule(
+        name=st.sampled_from([*QUEUES, "plain", "units", "small"]),
+        credit=CREDITS,
+        wanted=wanted,
+        delay_ms=st.sampled_from([0, 0, 3]),
+        presettled=st.integers(0, 5),
+    )
+    def open(self, name: str, credit: int, wanted: int | None, delay_ms: int, presettled: int) -> None:
+        options: dict[str, Any] = {"presettled": presettled == 0 and name != "small"}
+        self.open_one(name, credit, selector=TEXTS[wanted], redelivery_delay_ms=delay_ms, **options)
+
+    open_1 = open_2 = open
+
+    @precondition(lambda self: len(self.consumers) < 8 and len(self.reference.places) < 13)
+    @rule(
+        pattern=st.sampled_from([*TOPICS, "news.*", "#", "*"]),
+        durable=st.booleans(),
+        wanted=wanted,
+        no_local=st.booleans(),
+        credit=CREDITS,
+        name=st.sampled_from(["a", "b"]),
+    )
+    def subscribe(
+        self, pattern: str, durable: bool, wanted: int | None, no_local: bool, credit: int, name: str
+    ) -> None:
+        """Durable ones have a name and can be found again; others live as long as their consumer."""
+        known = self.reference.subscription(pattern, name) if durable else None
+        if known is not None and (known.consumers or self._is_held(known)):
+            return
+        if known is not None and (known.wanted, known.no_local) != (wanted, no_local):
+            del self.reference.places[known.name]  # another one of that name takes its place
+            known = None
+        asked = Subscribing(
+            pattern, "me", name + pattern if durable else "", durable, False, TEXTS[wanted], no_local
+        )
+        queue = self.world.manager.subscribe(asked, self.world.now_us)
+        if known is None:
+            place = Place(queue.name, pattern=pattern, wanted=wanted)
+            if pattern in TOPICS:  # those to patterns have no topic's definition for a template
+                place.limit, place.dead_letters = 0, "dead"
+            place.client, place.no_local, place.temporary = "me", no_local, not durable
+            self.reference.add_subscription(place)
+        self.open_one(queue.name, credit)
+
+    subscribe_1 = subscribe
+
+    def _is_held(self, place: Place) -> bool:
+        return any(message.transaction is not None for message in place.messages)
+
+    @rule(data=st.data())
+    def unsubscribe(self, data: st.DataObject) -> None:
+        free = [place for place in self.reference.all_places() if self._can_go(place)]
+        if not free:
+            return
+        place = data.draw(st.sampled_from(free))
+        self.world.manager.unsubscribe(self.queue(place.name), self.world.now_us)
+        del self.reference.places[place.name]
+        self.rest()
+
+    def _can_go(self, place: Place) -> bool:
+        durable = bool(place.pattern) and not place.temporary
+        return durable and not place.consumers and not self._is_held(place)
+
+    @rule(name=st.sampled_from(QUEUES), wanted=wanted)
+    def browse(self, name: str, wanted: int | None) -> None:
+        place = self.reference.places[name]
+        browser = self.world.consumer(self.queue(name), browse=True, selector=TEXTS[wanted])
+        self.world.credit(browser, 1000, drain=True)
+        self.rest()
+        seen = [delivery.body for delivery in self.world.delivered if delivery.consumer is browser]
+        expected = [m for m in place.in_sight() if wanted in (None, m.number)]
+        if place.unit_of_order:
+            assert set(seen) <= {message.body for message in expected}
+        elif not place.takes_children:
+            assert seen == [message.body for message in expected]
+        assert len(seen) <= len(expected)
+        self.world.close(browser)
+        self.rest()
+
+    @precondition(lambda self: self.consumers)
+    @rule(data=st.data(), credit=CREDITS, drain=st.booleans())
+    def credit(self, data: st.DataObject, credit: int, drain: bool) -> None:
+        self.world.credit(data.draw(st.sampled_from(self.consumers)), credit, drain)
+        self.rest()
+
+    @precondition(lambda self: any(c.held and not c.suspended for c in self.consumers))
+    @rule(
+        data=st.data(),
+        verb=st.sampled_from(["accept", "accept", "release", "fail", "reject"]),
+        within=st.booleans(),
+        settled=st.booleans(),
+    )
+    def settle(self, data: st.DataObject, verb: str, within: bool, settled: bool) -> None:
+        consumer = data.draw(st.sampled_from([c for c in self.consumers if c.held and not c.suspended]))
+        entry = data.draw(st.sampled_from(self.world.held(consumer)))
+        transaction = self.a_transaction(within)
+        self._say(verb, consumer, entry, -1 if settled else 1, transaction)
+        message = self.entries[entry]
+        if transaction is None:
+            del self.entries[entry]
+            self.reference.settle(self.place_of(entry), message, verb)
+        else:
+            message.state, message.transaction = GOT, transaction
+            message.settled, message.verb = settled, verb
+        self.rest()
+
+    settle_1 = settle_2 = settle_3 = settle_4 = settle
+
+    def _say(
+        self, verb: str, consumer: Consumer, entry: Entry, token: int, transaction: Transaction | None
+    ) -> None:
+        manager, now_us = self.world.manager, self.world.now_us
+        if verb == "accept":
+            manager.accept(consumer, entry, now_us, token, transaction)
+        elif verb == "release":
+            manager.release(consumer, entry, now_us, token, transaction)
+        elif verb == "fail":
+            manager.modify(consumer, entry, True, False, None, now_us, token, transaction)
+        else:
+            manager.reject(consumer, entry, "app:bad", "", now_us, token, transaction)
+
+    @precondition(lambda self: self.consumers)
+    @rule(data=st.data(), lost=st.booleans())
+    def close(self, data: st.DataObject, lost: bool) -> None:
+        self.close_one(data.draw(st.sampled_from(self.consumers)), lost)
+
+    @precondition(lambda self: any(not c.presettled for c in self.consumers))
+    @rule(data=st.data(), timeout_ms=st.sampled_from([3, 10_000]))
+    def suspend_or_resume(self, data: st.DataObject, timeout_ms: int) -> None:
+        consumer = data.draw(st.sampled_from([c for c in self.consumers if not c.presettled]))
+        if consumer.suspended:
+            self.world.manager.resume_consumer(consumer, TestSink(), self.world.now_us)
+        else:
+            assert self.world.manager.suspend_consumer(consumer, timeout_ms * MS, self.world.now_us)
+        self.rest()

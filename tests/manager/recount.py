@@ -1,0 +1,111 @@
+"""Everything that the queue manager counts as it goes along, counted once more from what is really there, and
+from the events in the ledger."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from postroom.ledger.records import SET_BASE
+from postroom.manager.core import Core
+from postroom.manager.entry import ENTRY_OVERHEAD_BYTES, Entry
+from postroom.manager.finding import spots
+from postroom.manager.memory import stored
+from postroom.manager.queue import Queue
+from postroom.manager.statistics import SLOT_NAMES, slot_of
+from postroom.model.codes import Outcome, State
+from postroom.model.tables import relation
+from tests.manager.over_ledger import LedgerWorld
+
+
+def entries_of(queue: Queue) -> Iterator[Entry]:
+    """Every entry of a queue, wherever it is kept."""
+    for band in queue.bands:
+        for spot in spots(queue, band.priority, -1, 0):
+            yield spot.entry
+    yield from queue.delayed.entries()
+    for consumer in queue.consumers:
+        yield from consumer.held
+    yield from queue.held
+
+
+def check_counters(core: Core) -> None:
+    """Statistics, quotas and memory agree with a recount."""
+    charged: Counter[object] = Counter()
+    objects = volatile_bytes = 0
+    for queue in core.queues.values():
+        entries = list(entries_of(queue))
+        _check_queue(queue, entries)
+        charged[queue.pool] += len(entries)
+        objects += sum(entry.counted for entry in entries)
+        volatile_bytes += sum(_volatile_bytes(entry) for entry in entries if not entry.flags & 32)
+        volatile_bytes += sum(ENTRY_OVERHEAD_BYTES for entry in entries if _is_shared(entry))
+    for queue in core.queues.values():
+        if queue.pool is not None:
+            assert queue.pool.messages == charged[queue.pool]
+    assert core.live_entries == objects
+    assert core.volatile_bytes >= volatile_bytes, "volatile messages cost more than is counted"
+    assert core.blocked_sends == sum(queue.statistics.blocked for queue in core.queues_by_id.values())
+
+
+def _is_shared(entry: Entry) -> bool:
+    return not stored(entry) and bool(entry.flags & 32)
+
+
+def _volatile_bytes(entry: Entry) -> int:
+    return 0 if stored(entry) else ENTRY_OVERHEAD_BYTES + int(entry.body_len)
+
+
+def _check_queue(queue: Queue, entries: list[Entry]) -> None:
+    serials = [int(entry.serial) for entry in entries]
+    assert len(set(serials)) == len(serials), "an entry is in two places"
+    sizes: dict[str, tuple[int, int]] = dict.fromkeys(SLOT_NAMES[1:], (0, 0))
+    for entry in entries:
+        slot = SLOT_NAMES[slot_of(entry.state, entry.holder_kind, entry.causes)]
+        count, size = sizes[slot]
+        sizes[slot] = (count + 1, size + int(entry.body_len))
+    statistics = queue.statistics
+    assert statistics.slots() == sizes, queue.name
+    assert statistics.depth == len(entries)
+    assert statistics.depth_bytes == sum(size for _, size in sizes.values())
+    assert statistics.consumers == len(queue.consumers)
+    exclusions = [e for e in entries if e.state == State.AVAILABLE and e.excluded is not None]
+    assert queue.exclusions == len(exclusions)
+
+
+def check_history(world: LedgerWorld) -> None:
+    """Every event of the ledger is legal, and begins where the one before it of that entry ended.
+
+    What lives at the end is what the queue manager has, and the ledger's totals are the sums of the events.
+    """
+    legal = {tuple(map(int, row)) for row in relation()}
+    states: dict[tuple[int, int], int] = {}
+    arrived: Counter[int] = Counter()
+    ended: Counter[tuple[int, int]] = Counter()
+    for _, serial, queue, from_state, holder_kind, event, to_state, outcome in world.rows():
+        if queue == 0 or queue >= SET_BASE:
+            continue  # published to nobody
+        assert (from_state, holder_kind, event, to_state, outcome) in legal
+        before = states.get((serial, queue), State.START)
+        assert before == from_state, (serial, queue)
+        arrived[queue] += before == State.START
+        ended[queue, outcome] += to_state == State.DELETED
+        states[serial, queue] = to_state
+    live = Counter(queue for (_, queue), state in states.items() if state != State.DELETED)
+    queues = world.manager.core.queues_by_id
+    for id, node in queues.items():
+        assert live[id] == (node.statistics.depth if node.topic is None else 0), node.name
+    assert set(+live) <= set(queues)
+    _check_totals(world, arrived, ended)
+
+
+def _check_totals(world: LedgerWorld, arrived: Counter[int], ended: Counter[tuple[int, int]]) -> None:
+    """Totals by queue, those of deleted queues together as queue 0."""
+    queues = world.manager.core.queues_by_id
+    told = {row.queue: row for row in world.recover().totals}
+    for id in {*queues, 0}:
+        ours = {id} if id else set(arrived) - set(queues)
+        row = told.get(id)
+        assert sum(arrived[one] for one in ours) == (row.arrived if row is not None else 0), id
+        for outcome in Outcome:
+            if outcome != Outcome.NONE:
+                total = sum(ended[one, outcome] for one in ours)
+                assert total == (row.ended[outcome] if row is not None else 0), (id, outcome)

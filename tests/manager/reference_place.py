@@ -1,0 +1,284 @@
+"""One destination of the reference: its messages in a list, and every counter that is to be exact."""
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+
+from postroom.manager.consumer import Consumer
+from postroom.manager.options import NO_LIMIT
+from postroom.manager.statistics import SLOT_NAMES
+from postroom.model.codes import Outcome
+
+AVAILABLE = "available"
+HELD = "held by a consumer"
+UNBORN = "unborn"
+DELAYED = "delayed"
+PARKED = "parked"
+PUT = "put in a transaction"
+GOT = "got in a transaction"
+PUT_BY_ID = "put by a confirm id"
+GOT_BY_ID = "got by a confirm id"
+GOT_BY_LOCK = "got through a lock"
+LOCKED = "locked"
+
+SLOTS = {
+    AVAILABLE: "current",
+    HELD: "unacknowledged",
+    UNBORN: "unborn",
+    DELAYED: "redelivery_delay",
+    PARKED: "paused",
+    PUT: "uncommitted_put",
+    GOT: "uncommitted_get",
+    PUT_BY_ID: "uncommitted_put",
+    GOT_BY_ID: "unacknowledged",
+    GOT_BY_LOCK: "unacknowledged",
+    LOCKED: "browse_locked",
+}
+"""Where the statistics count a message in each state."""
+
+NEVER = 1 << 63
+
+
+@dataclass(eq=False)
+class Message:
+    """One entry."""
+
+    body: bytes
+    number: int
+    """What selectors ask for, and the name of its unit of order."""
+    priority: int
+    durable: bool
+    expiry_us: int
+    due_us: int = 0
+    state: str = AVAILABLE
+    order: int = 0
+    """Rank of its first availability; 0 while it has never been available. Equal ranks: either first."""
+    serial: int = 0
+    parked: int = 0
+    """Rank of its completion while insertion was paused."""
+    holder: Consumer | None = None
+    transaction: object = None
+    settled: bool = True
+    verb: str = "accept"
+    deliveries: int = 0
+    failures: int = 0
+    uid: tuple[str, int] | None = None
+    confirm: int = 0
+    lock: int = 0
+
+    def expired(self, now_us: int) -> bool:
+        return self.expiry_us != 0 and self.expiry_us <= now_us
+
+    def moment_us(self) -> int:
+        """When something is to be done about it while it is delayed."""
+        return min(self.due_us or NEVER, self.expiry_us or NEVER)
+
+    def copy(self) -> "Message":
+        return replace(self)
+
+    def rank(self) -> tuple[int, int]:
+        return (-self.priority, self.order)
+
+
+@dataclass
+class Switched:
+    """What can be paused."""
+
+    name: str
+    production: bool = False
+    insertion: bool = False
+    consumption: bool = False
+
+    def closed(self) -> bool:
+        return self.production or self.insertion
+
+
+@dataclass(eq=False)
+class TopicPlace(Switched):
+    """A topic, which holds nothing."""
+
+    received: int = 0
+    received_bytes: int = 0
+    unrouted: int = 0
+
+    def start_again(self) -> None:
+        self.received = self.received_bytes = self.unrouted = 0
+        self.production = self.insertion = self.consumption = False
+
+
+@dataclass(eq=False)
+class Place(Switched):
+    """A queue or a subscription."""
+
+    limit: int = -1
+    delay_us: int = -1
+    dead_letters: str = ""
+    redirect: str = ""
+    lost_link_counts: bool = False
+    takes_children: bool = False
+    unit_of_order: bool = False
+    priority_override: int = -1
+    ttl_override_ms: int = -1
+    max_messages: int = NO_LIMIT
+    preemptive: bool = False
+    high_mark: int = NO_LIMIT
+    low_mark: int = NO_LIMIT
+    # Of a subscription.
+    pattern: str = ""
+    wanted: int | None = None
+    client: str = ""
+    no_local: bool = False
+    temporary: bool = False
+    dismissed: bool = False
+    """Nothing comes any more; it goes when transactions let it."""
+    # What is there, and what was.
+    messages: list[Message] = field(default_factory=list)
+    ended: Counter[Outcome] = field(default_factory=Counter)
+    received: int = 0
+    received_bytes: int = 0
+    high: int = 0
+    high_bytes: int = 0
+    consumers: int = 0
+    consumers_high: int = 0
+    consumers_total: int = 0
+    blocked: int = 0
+    blocked_total: int = 0
+    blocked_us: int = 0
+    armed_us: int | None = None
+    """Since when it has been above its threshold."""
+    above_us: int = 0
+
+    # Who may.
+
+    def full(self) -> bool:
+        return 0 <= self.max_messages <= len(self.messages)
+
+    def limited(self) -> bool:
+        return self.max_messages >= 0
+
+    def over_limit(self, message: Message) -> bool:
+        return 0 <= self.limit < message.failures
+
+    def delay_for(self, message: Message) -> int:
+        """Its own delay beats that of the consumer that failed."""
+        if self.delay_us >= 0 or message.holder is None:
+            return max(self.delay_us, 0)
+        return message.holder.options.redelivery_delay_ms * 1000
+
+    def matches(self, topic: str) -> bool:
+        return bool(self.pattern) and not self.dismissed and _fits(self.pattern.split("."), topic.split("."))
+
+    def wants(self, message: Message, publisher: str) -> bool:
+        if self.no_local and publisher == self.client:
+            return False
+        return self.wanted is None or self.wanted == message.number
+
+    def in_sight(self) -> list[Message]:
+        """What a browser sees, in order."""
+        return sorted((m for m in self.messages if m.state == AVAILABLE), key=Message.rank)
+
+    def available(self, wanted: int | None = None) -> list[Message]:
+        """What somebody with that selector may be given, in order."""
+        found = [m for m in self.messages if m.state == AVAILABLE and wanted in (None, m.number)]
+        if self.unit_of_order:
+            found = [m for m in found if not m.number or m is self._first_of_unit(m.number)]
+        return sorted(found, key=Message.rank)
+
+    def _first_of_unit(self, number: int) -> Message | None:
+        members = [m for m in self.messages if m.number == number]
+        return min(members, key=lambda m: m.serial, default=None)
+
+    def expired(self, now_us: int) -> bool:
+        return any(
+            m.state in (AVAILABLE, UNBORN, DELAYED, PARKED) and m.expired(now_us) for m in self.messages
+        )
+
+    # Counting.
+
+    def arrived(self, message: Message, now_us: int) -> None:
+        self.messages.append(message)
+        self.received += 1
+        self.received_bytes += len(message.body)
+        self._peak()
+        self._compare(now_us)
+
+    def ended_one(self, message: Message, outcome: Outcome, now_us: int) -> None:
+        self.messages.remove(message)
+        self.ended[outcome] += 1
+        self._compare(now_us)
+
+    def _bytes(self) -> int:
+        return sum(len(message.body) for message in self.messages)
+
+    def _peak(self) -> None:
+        self.high = max(self.high, len(self.messages))
+        self.high_bytes = max(self.high_bytes, self._bytes())
+
+    def _compare(self, now_us: int) -> None:
+        if self.armed_us is None and len(self.messages) > self.high_mark >= 0:
+            self.armed_us = now_us
+        elif self.armed_us is not None and len(self.messages) < self.low_mark:
+            self.above_us += now_us - self.armed_us
+            self.armed_us = None
+
+    def opened(self) -> None:
+        self.consumers += 1
+        self.consumers_total += 1
+        self.consumers_high = max(self.consumers_high, self.consumers)
+
+    def reset(self, now_us: int) -> None:
+        self._zero()
+        self.consumers_high = self.consumers_total = self.consumers
+        self.blocked_total = self.blocked
+        if self.armed_us is not None:
+            self.armed_us = now_us
+        self._peak()
+
+    def start_again(self) -> None:
+        self._zero()
+        self.production = self.insertion = self.consumption = False
+        self.consumers = self.consumers_high = self.consumers_total = 0
+        self.blocked = self.blocked_total = 0
+        self.armed_us = None
+
+    def _zero(self) -> None:
+        self.ended.clear()
+        self.received = self.received_bytes = self.high = self.high_bytes = 0
+        self.blocked_us = self.above_us = 0
+
+    def snapshot(self, now_us: int) -> dict[str, int]:
+        """Every counter, counted."""
+        sizes: dict[str, list[int]] = {name: [] for name in SLOT_NAMES if name != "nowhere"}
+        for message in self.messages:
+            sizes[SLOTS[message.state]].append(len(message.body))
+        shown: dict[str, int] = {}
+        for name, found in sizes.items():
+            shown[f"messages_{name}"], shown[f"bytes_{name}"] = len(found), sum(found)
+        above_us = self.above_us + (now_us - self.armed_us if self.armed_us is not None else 0)
+        return (
+            shown
+            | {
+                "messages_pending": len(self.messages) - shown["messages_current"],
+                "bytes_pending": self._bytes() - shown["bytes_current"],
+                "messages_high": self.high,
+                "bytes_high": self.high_bytes,
+                "messages_received": self.received,
+                "bytes_received": self.received_bytes,
+                "blocked_sends": self.blocked,
+                "blocked_sends_total": self.blocked_total,
+                "blocked_send_us": self.blocked_us,
+                "messages_threshold_us": above_us,
+                "bytes_threshold_us": 0,
+                "consumers": self.consumers,
+                "consumers_high": self.consumers_high,
+                "consumers_total": self.consumers_total,
+            }
+            | {f"messages_{o.name.lower()}": self.ended[o] for o in Outcome if o != Outcome.NONE}
+        )
+
+
+def _fits(pattern: list[str], levels: list[str]) -> bool:
+    if pattern == ["#"]:
+        return True
+    if not pattern or not levels:
+        return not pattern and not levels
+    return pattern[0] in ("*", levels[0]) and _fits(pattern[1:], levels[1:])
