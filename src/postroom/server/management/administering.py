@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Final
 from postroom.amqp.errors import AmqpError
 from postroom.amqp.messaging import scan_head
 from postroom.manager.asking import StoreRequest
-from postroom.manager.effects import Asker
-from postroom.manager.errors import ManagerError
 from postroom.manager.importing import MAX_IMPORTED, Imported, ImportMessages
 from postroom.manager.message_states import mask_of, named
 from postroom.manager.moving import Changed, DeleteMessages, MoveMessages, Replay
@@ -34,15 +32,13 @@ from postroom.server.management.noun import Operation
 from postroom.server.management.request import (
     BAD_REQUEST,
     LIMIT,
-    OK,
     Attributes,
     Later,
     Request,
     RequestError,
-    Response,
-    refusal,
 )
 from postroom.server.management.store import Arguments, shown_id
+from postroom.server.management.tickets import Ticket
 
 if TYPE_CHECKING:
     from postroom.server.broker import Broker
@@ -73,12 +69,12 @@ class MessageManagement:
     def _open_cursor(self, request: Request, now_us: int) -> Later:
         said = Arguments(request)
         idle_s = said.number("timeout_s", DEFAULT_CURSOR_IDLE_S)
-        ticket = _Ticket()
+        ticket = Ticket(_shown)
         idle_us = min(idle_s, MAX_CURSOR_IDLE_S) * _US_A_S
         return self._ask(ticket, OpenCursor(self._queue(request), ticket, _wanted(said), idle_us), now_us)
 
     def _read_cursor(self, request: Request, now_us: int) -> Later:
-        said, ticket = Arguments(request), _Ticket()
+        said, ticket = Arguments(request), Ticket(_shown)
         count = said.number("count") or self._broker.manager.options.store_page_entries
         page = ReadCursor(
             self._queue(request),
@@ -91,12 +87,12 @@ class MessageManagement:
         return self._ask(ticket, page, now_us)
 
     def _close_cursor(self, request: Request, now_us: int) -> Later:
-        ticket = _Ticket()
+        ticket = Ticket(_shown)
         cursor = Arguments(request).number("cursor")
         return self._ask(ticket, CloseCursor(self._queue(request), ticket, cursor), now_us)
 
     def _read(self, request: Request, now_us: int) -> Later:
-        said, ticket = Arguments(request), _Ticket()
+        said, ticket = Arguments(request), Ticket(_shown)
         wanted = _wanted(said)
         if wanted.serial == 0 and wanted.message_id_type == 0:
             raise RequestError(BAD_REQUEST, "READ needs a message_id or serial")
@@ -104,13 +100,13 @@ class MessageManagement:
         return self._ask(ticket, ShowMessage(self._queue(request), ticket, wanted, bodies), now_us)
 
     def _delete(self, request: Request, now_us: int) -> Later:
-        said, ticket = Arguments(request), _Ticket()
+        said, ticket = Arguments(request), Ticket(_shown)
         if_paused = said.value("if_paused", bool, False)
         queue = self._queue(request)
         return self._ask(ticket, DeleteMessages(queue, ticket, _wanted(said), if_paused), now_us)
 
     def _move(self, request: Request, now_us: int) -> Later:
-        said, ticket = Arguments(request), _Ticket()
+        said, ticket = Arguments(request), Ticket(_shown)
         to = said.value("to", str, "")
         if not to:
             raise RequestError(BAD_REQUEST, "MOVE-MESSAGES needs `to`, the queue that takes the messages")
@@ -120,13 +116,13 @@ class MessageManagement:
         return self._ask(ticket, move, now_us)
 
     def _replay(self, request: Request, now_us: int) -> Later:
-        said, ticket = Arguments(request), _Ticket()
+        said, ticket = Arguments(request), Ticket(_shown)
         to = said.value("to", str, "")
         replay = Replay(self._queue(request), ticket, _wanted(said), to, *_how(said))
         return self._ask(ticket, replay, now_us)
 
     def _import(self, request: Request, now_us: int) -> Later:
-        said, ticket = Arguments(request), _Ticket()
+        said, ticket = Arguments(request), Ticket(_shown)
         if self._broker.space_low:
             raise RequestError(LIMIT, "the broker's disk is nearly full: import later")
         messages = said.value("messages", list, [])
@@ -140,26 +136,8 @@ class MessageManagement:
     def _queue(self, request: Request) -> Queue:
         return self._broker.manager.queue(request.required_name())
 
-    def _ask(self, ticket: "_Ticket", request: StoreRequest, now_us: int) -> Later:
-        manager = self._broker.manager
-        ticket.later = Later(lambda: manager.cancel_request(request))
-        manager.ask_store(request, now_us)
-        return ticket.later
-
-
-class _Ticket(Asker):
-    """Stands for a request in the queue manager, and passes its answer on."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.later: Later | None = None
-
-    def answered(self, payload: object, now_us: int) -> None:
-        assert self.later is not None
-        if isinstance(payload, ManagerError):
-            self.later.answer(refusal(payload), now_us)
-        else:
-            self.later.answer(Response(OK, "OK", _SHOWN[type(payload)](payload, now_us)), now_us)
+    def _ask(self, ticket: Ticket, request: StoreRequest, now_us: int) -> Later:
+        return ticket.ask(self._broker.manager, request, now_us)
 
 
 def _wanted(said: Arguments) -> Wanted:
@@ -252,3 +230,7 @@ _SHOWN: Final[Mapping[type, Callable[[object, int], Attributes]]] = {
     Imported: _shown_import,
 }
 """How an answer is told, by its type."""
+
+
+def _shown(answer: object, now_us: int) -> Attributes:
+    return _SHOWN[type(answer)](answer, now_us)

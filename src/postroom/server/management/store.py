@@ -12,8 +12,6 @@ from postroom.amqp.errors import AmqpError
 from postroom.amqp.messaging import scan_head
 from postroom.amqp.types import ULong
 from postroom.manager.asking import StoreRequest
-from postroom.manager.effects import Asker
-from postroom.manager.errors import ManagerError
 from postroom.manager.queue import Queue
 from postroom.manager.store_browsing import Browse, BrowseAndLock, Listen, Unlock
 from postroom.manager.store_filter import ANY_PRIORITY, StoreFilter
@@ -34,14 +32,12 @@ from postroom.server.management.noun import Operation
 from postroom.server.management.request import (
     BAD_REQUEST,
     LIMIT,
-    OK,
     Attributes,
     Later,
     Request,
     RequestError,
-    Response,
-    refusal,
 )
+from postroom.server.management.tickets import Ticket
 
 if TYPE_CHECKING:
     from postroom.server.broker import Broker
@@ -91,7 +87,7 @@ class StoreOperations:
             head.unique_id = unique_id
         body = message[head.bare_offset :]
         confirm_id, resend = said.number("confirm_id"), said.value("resend", bool, False)
-        ticket = Ticket()
+        ticket = Ticket(shown)
         return self._ask(
             ticket,
             Put(self._queue(request), ticket, self._producer, head, body, confirm_id, resend),
@@ -99,35 +95,35 @@ class StoreOperations:
         )
 
     def _confirm_put(self, request: Request, now_us: int) -> Later:
-        said, ticket = Arguments(request), Ticket()
+        said, ticket = Arguments(request), Ticket(shown)
         verb = ConfirmPut(self._queue(request), ticket, said.filter(), said.number("confirm_id"))
         return self._ask(ticket, verb, now_us)
 
     def _get(self, request: Request, now_us: int) -> Later:
-        said, ticket = Arguments(request), Ticket()
+        said, ticket = Arguments(request), Ticket(shown)
         verb = Get(self._queue(request), ticket, said.filter(), said.number("confirm_id"), 0)
         return self._ask(ticket, verb, now_us)
 
     def _wait(self, request: Request, now_us: int) -> Later:
-        said, ticket = Arguments(request), Ticket()
+        said, ticket = Arguments(request), Ticket(shown)
         until_us = self._until_us(said, now_us)
         verb = Get(self._queue(request), ticket, said.filter(), said.number("confirm_id"), until_us)
         return self._ask(ticket, verb, now_us)
 
     def _confirm_get(self, request: Request, now_us: int) -> Later:
-        said, ticket = Arguments(request), Ticket()
+        said, ticket = Arguments(request), Ticket(shown)
         verb = ConfirmGet(self._queue(request), ticket, said.filter(), said.number("confirm_id"))
         return self._ask(ticket, verb, now_us)
 
     def _browse(self, request: Request, now_us: int) -> Later:
-        said, ticket = Arguments(request), Ticket()
+        said, ticket = Arguments(request), Ticket(shown)
         limit = said.number("count") or self._broker.manager.options.store_page_entries
         just_uid = said.value("just_uid", bool, False)
         verb = Browse(self._queue(request), ticket, said.filter(), just_uid, said.place(), limit)
         return self._ask(ticket, verb, now_us)
 
     def _browse_and_lock(self, request: Request, now_us: int) -> Later:
-        said, ticket = Arguments(request), Ticket()
+        said, ticket = Arguments(request), Ticket(shown)
         lease_us = min(said.number("lease_ms"), MAX_LEASE_MS) * _US_A_MS
         just_uid, confirm_id = said.value("just_uid", bool, False), said.number("confirm_id")
         queue = self._queue(request)
@@ -136,25 +132,25 @@ class StoreOperations:
         )
 
     def _unlock(self, request: Request, now_us: int) -> Later:
-        ticket = Ticket()
+        ticket = Ticket(shown)
         return self._ask(ticket, Unlock(self._queue(request), ticket, Arguments(request).filter()), now_us)
 
     def _delete(self, request: Request, now_us: int) -> Later:
-        ticket = Ticket()
+        ticket = Ticket(shown)
         return self._ask(ticket, Delete(self._queue(request), ticket, Arguments(request).filter()), now_us)
 
     def _undo(self, request: Request, now_us: int) -> Later:
-        ticket = Ticket()
+        ticket = Ticket(shown)
         confirm_id = Arguments(request).number("confirm_id")
         return self._ask(ticket, Undo(self._queue(request), ticket, confirm_id), now_us)
 
     def _confirm(self, request: Request, now_us: int) -> Later:
-        ticket = Ticket()
+        ticket = Ticket(shown)
         confirm_id = Arguments(request).number("confirm_id")
         return self._ask(ticket, Confirm(self._queue(request), ticket, confirm_id), now_us)
 
     def _listen(self, request: Request, now_us: int) -> Later:
-        said, ticket = Arguments(request), Ticket()
+        said, ticket = Arguments(request), Ticket(shown)
         position = said.number("position", -1)
         until_us = self._until_us(said, now_us)
         verb = Listen(self._queue(request), ticket, said.filter(), position, until_us)
@@ -167,26 +163,8 @@ class StoreOperations:
         timeout_ms = min(said.number("timeout_ms"), self._broker.manager.options.max_store_wait_ms)
         return now_us + timeout_ms * _US_A_MS
 
-    def _ask(self, ticket: "Ticket", verb: StoreRequest, now_us: int) -> Later:
-        manager = self._broker.manager
-        ticket.later = Later(lambda: manager.cancel_request(verb))
-        manager.ask_store(verb, now_us)
-        return ticket.later
-
-
-class Ticket(Asker):
-    """Stands for a request in the queue manager, and passes its answer on."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.later: Later | None = None
-
-    def answered(self, payload: object, now_us: int) -> None:
-        assert self.later is not None
-        if isinstance(payload, ManagerError):
-            self.later.answer(refusal(payload), now_us)
-        elif isinstance(payload, StoreAnswer):
-            self.later.answer(Response(OK, "OK", shown(payload, now_us)), now_us)
+    def _ask(self, ticket: Ticket, verb: StoreRequest, now_us: int) -> Later:
+        return ticket.ask(self._broker.manager, verb, now_us)
 
 
 class Arguments:
@@ -289,8 +267,9 @@ def shown_id(id: bytes, type: int) -> object:
     return id if type == IdType.BINARY else None
 
 
-def shown(answer: StoreAnswer, now_us: int) -> Attributes:
+def shown(answer: object, now_us: int) -> Attributes:
     """The answer as attributes; only those that say something."""
+    assert isinstance(answer, StoreAnswer)
     told: Attributes = {"count": answer.count}
     if answer.unique_id:
         told["origin"], told["time"] = unpack_unique_id(answer.unique_id)
