@@ -412,3 +412,28 @@ def test_those_who_do_not_want_an_arrival_are_not_searched_again(world: World) -
     assert turn(world) == ["for 7"] and got(world, consumers[7]) == ["for 7"]
     after = [int(cursor.searches) for cursor in queue.cursors.values()]
     assert [number for number in range(20) if after[number] != before[number]] == [7]
+
+
+def test_what_searches_keep_in_memory_is_bounded() -> None:
+    world = World(
+        ManagerOptions(
+            live_head=4, min_live_head=2, body_cache_bytes=0, max_search_bytes=300, fetch_bytes=200
+        )
+    )
+    queue = world.queue()
+    fill(world, queue, 100)
+    memory = world.manager.core.search_memory
+    consumers = [world.consumer(queue, selector=f"color = {color} AND TRUE", credit=9) for color in range(5)]
+    assert 300 <= memory.reading_bytes <= 300 + 200 + 100 and len(memory.waiting) > 0
+    seen = turn(world)
+    assert memory.kept_bytes <= 300 + 100 * len(consumers) and memory.reading_bytes == 0
+    assert [len(got(world, consumer)) for consumer in consumers] == [9] * 5 and len(seen) == 45
+    for consumer in consumers:
+        world.credit(consumer, 100)
+    assert len(turn(world)) == 55
+    for consumer in consumers:
+        world.close(consumer)
+    world.turn()
+    for number in range(MAX_LEFT_CURSORS):
+        world.close(world.consumer(queue, selector=f"other = {number}"))
+    assert (memory.kept_bytes, memory.reading_bytes) == (0, 0)

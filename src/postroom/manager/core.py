@@ -10,6 +10,7 @@ from mypy_extensions import i64
 from postroom.ledger.block import BlockBuilder
 from postroom.ledger.records import RecordType
 from postroom.manager.consumer import Consumer, Producer
+from postroom.manager.cursor import SearchMemory
 from postroom.manager.effects import Effects, Fetch, IdRead
 from postroom.manager.entry import Entry
 from postroom.manager.meter import Thresholds
@@ -85,6 +86,7 @@ class Core:
         self.judgements_left: i64 = options.max_judgements_per_turn
         """Evaluations of selectors that this turn may still make."""
         self._last_cursor_id: i64 = 0
+        self.search_memory = SearchMemory(options.max_search_bytes)
         self.pending: list[Queue] = []
         """Queues on which a bounded turn left work."""
         self.woken: list[Queue] = []

@@ -25,11 +25,32 @@ Key = tuple[int, int]
 
 
 @final
+class SearchMemory:
+    """Bodies that all cursors together have in memory, or on their way."""
+
+    def __init__(self, max_bytes: i64) -> None:
+        self.max_bytes: i64 = max_bytes
+        """Of each of the two; one batch more may be on its way."""
+        self.reading_bytes: i64 = 0
+        self.kept_bytes: i64 = 0
+        self.waiting: dict[int, Queue] = {}
+        """Queues, by id, on which a search goes on when less is on its way."""
+
+    def keep(self, size: i64, needed: bool) -> bool:
+        """Whether a body may be kept until its entry is taken; one that is ``needed`` now may."""
+        if not needed and self.kept_bytes + size > self.max_bytes:
+            return False
+        self.kept_bytes += size
+        return True
+
+
+@final
 class SelectorCursor:
     """One selector on one queue; by priority where there are lists."""
 
-    def __init__(self, id: i64, queue: "Queue", selector: Selector) -> None:
+    def __init__(self, id: i64, queue: "Queue", selector: Selector, memory: SearchMemory) -> None:
         self.id: i64 = id
+        self.memory = memory
         self.queue = queue
         self.selector = selector
         self.users: i64 = 0
@@ -47,6 +68,7 @@ class SelectorCursor:
         """When `unjudged`, or `matched`, is so long, what has gone meanwhile is dropped from it."""
         self.asked: dict[Key, Entry | None] = {}
         """Bodies on their way, and the objects that are to be told the verdict; None: still packed."""
+        self.asked_bytes: i64 = 0
         self.walking = False
         """Those on their way lie behind the position, which moves on when they are there. While any are on
         their way nothing is given out: what comes first isn't known."""
@@ -69,9 +91,11 @@ class SelectorCursor:
         self.place[priority] = place
         self.ordinal[priority] = ordinal
 
-    def wants(self, priority: i64, key: Key, body: bytes | None) -> None:
-        """The entry at ``key`` is wanted; ``body`` if it has been read for nobody else."""
+    def wants(self, priority: i64, key: Key, body: bytes | None, needed: bool = False) -> None:
+        """The entry at ``key`` is wanted; ``body`` if it has been read for this, ``needed`` at once."""
         self.done = False
+        if body is not None and self.bodies.get(key) is None and not self.memory.keep(len(body), needed):
+            body = None
         if key not in self.bodies:
             heapq.heappush(self.matched[priority], key)
             self.bodies[key] = body
@@ -80,10 +104,16 @@ class SelectorCursor:
         elif body is not None:
             self.bodies[key] = body
 
+    def _drop(self, key: Key) -> None:
+        """What stands at ``key`` is wanted no longer, or not to be had."""
+        body = self.bodies.pop(key)
+        if body is not None:
+            self.memory.kept_bytes -= len(body)
+
     def forget(self, priority: i64, key: Key) -> None:
         """What is first of `matched`, at ``key``, is taken or gone."""
         heapq.heappop(self.matched[priority])
-        del self.bodies[key]
+        self._drop(key)
 
     def forget_first(self, priority: i64, key: Key) -> None:
         """What was found at ``key``, perhaps behind others that may not go to its taker, is taken."""
@@ -93,12 +123,14 @@ class SelectorCursor:
         else:
             matched.remove(key)
             heapq.heapify(matched)
-        del self.bodies[key]
+        self._drop(key)
 
     def rest(self) -> None:
         """Nobody uses it now: it remembers places, no bodies."""
-        for key in self.bodies:
-            self.bodies[key] = None
+        for key, body in self.bodies.items():
+            if body is not None:
+                self.memory.kept_bytes -= len(body)
+                self.bodies[key] = None
 
     def came(self, priority: i64, key: Key) -> None:
         """An entry has come that is to be judged apart from the others."""
@@ -117,7 +149,7 @@ class SelectorCursor:
             if band.find(key[0], key[1]) is not None or band.backlog.find(key[0], key[1]) is not None:
                 kept.append(key)
             else:
-                del self.bodies[key]
+                self._drop(key)
         self.matched[priority] = kept
         self._prune_at[priority] = 2 * max(len(here), len(kept), _PRUNE_AT)
 

@@ -325,6 +325,8 @@ class ManagerOptions:
     fetch_bytes: int = 4 << 20
     max_deliveries_per_turn: int = 1024
     max_delivery_bytes_per_turn: int = 8 << 20
+    max_search_bytes: int = 64 << 20
+    """Bodies that are being read for selectors; and again so many that are kept of what is wanted."""
     max_judgements_per_turn: int = 4096
     """Evaluations of selectors; what they are to find beyond that is found in the next turn."""
     max_expired_per_turn: int = 1024

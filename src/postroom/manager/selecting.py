@@ -47,7 +47,7 @@ def use_cursor(core: Core, queue: Queue, selector: Selector) -> SelectorCursor:
     """The cursor of ``selector`` on ``queue``, with one user more; perhaps one that somebody left."""
     cursor = queue.cursors.get(selector.text)
     if cursor is None:
-        cursor = SelectorCursor(core.new_cursor_id(), queue, selector)
+        cursor = SelectorCursor(core.new_cursor_id(), queue, selector, core.search_memory)
         queue.cursors[selector.text] = cursor
         for band in queue.bands:
             for entry in band.returned:
@@ -74,6 +74,7 @@ def leave_cursor(cursor: SelectorCursor) -> None:
     if len(queue.cursors) - queue.selecting > MAX_LEFT_CURSORS:
         longest = next(each for each in queue.cursors.values() if each.users == 0)
         longest.closed = True
+        longest.rest()
         del queue.cursors[longest.selector.text]
 
 
@@ -317,6 +318,11 @@ def _ask(
     """
     bytes_left: i64 = core.options.fetch_bytes
     copies: list[Entry] = []
+    memory = cursor.memory
+    cursor.busy = True
+    if memory.reading_bytes >= memory.max_bytes:
+        memory.waiting[int(cursor.queue.id)] = cursor.queue
+        return 0
     for index, entry in enumerate(entries):
         if not readable(core, entry):
             if not copies:
@@ -327,7 +333,8 @@ def _ask(
             break
         copies.append(_copy(entry, cursor))
         cursor.asked[key_of(entry)] = objects[index]
-    cursor.busy = True
+        cursor.asked_bytes += entry.body_len
+    memory.reading_bytes += cursor.asked_bytes
     cursor.walking = walking
     if copies:
         request(core, copies)
@@ -357,6 +364,7 @@ def _copy(entry: Entry, cursor: SelectorCursor) -> Entry:
 
 def fetched(core: Core, cursor: SelectorCursor, copies: list[Entry], bodies: list[Body]) -> None:
     """Bodies that `_ask` asked for have come: judge, and let the queue be dispatched."""
+    _arrived(core, cursor)
     if cursor.closed:
         return
     for copy, body in zip(copies, bodies, strict=True):
@@ -369,6 +377,15 @@ def fetched(core: Core, cursor: SelectorCursor, copies: list[Entry], bodies: lis
         if cursor.walking:
             cursor.at(copy.priority, copy.place, copy.ordinal)
     core.woken.append(cursor.queue)
+
+
+def _arrived(core: Core, cursor: SelectorCursor) -> None:
+    """Others may read now."""
+    memory = cursor.memory
+    memory.reading_bytes -= cursor.asked_bytes
+    cursor.asked_bytes = 0
+    core.woken.extend(memory.waiting.values())
+    memory.waiting = {}
 
 
 def _damaged(core: Core, cursor: SelectorCursor, original: Entry | None, damage: LedgerCorrupt) -> None:
@@ -384,10 +401,11 @@ def _judge_read(
     core: Core, cursor: SelectorCursor, copy: Entry, original: Entry | None, key: Key, body: bytes
 ) -> None:
     said = verdict_on(original, cursor) if original is not None else -1
+    needed = said == 1
     if said < 0:
         core.judgements_left -= 1
         said = 1 if judge(cursor, copy, body) else 0
         if original is not None:
             note_verdict(original, cursor, said == 1)
     if said == 1:
-        cursor.wants(copy.priority, key, body)
+        cursor.wants(copy.priority, key, body, needed)
