@@ -210,3 +210,37 @@ def test_counters_are_shown_and_reset(shell: Shell, queue: str) -> None:
         1,
         1,
     )
+
+
+def test_counters_of_the_broker_and_its_connections(broker: BrokerThread, shell: Shell, queue: str) -> None:
+    (before,) = shell.json("broker", "stats", "--reset")
+    shell.ok("put", queue, "a", "b")
+    shell.ok("get", queue)
+    (counters,) = shell.json("broker", "stats")
+    answers = int(str(counters["messages_received"])) - 2  # those of the management node, on reply queues
+    assert 0 <= answers <= 2 and counters["messages_consumed"] == answers + 1
+    assert int(str(counters["messages_current"])) == int(str(before["messages_current"])) + 1
+    shell.ok("queue", "delete", queue)
+    (counters,) = shell.json("broker", "stats")
+    assert counters["messages_deleted"] == 1
+    assert counters["messages_current"] == before["messages_current"]
+    assert "received" in shell.ok("broker", "stats")
+
+
+def test_counters_of_a_connection(broker: BrokerThread, shell: Shell, queue: str) -> None:
+    with (
+        ConnectionFactory(broker.url).create_connection() as connection,
+        connection.create_session(AcknowledgeMode.INDIVIDUAL) as session,
+    ):
+        producer = session.create_producer(queue)
+        for _ in range(3):
+            producer.send(Message("x" * 1000))
+        consumer = session.create_consumer(queue)
+        assert consumer.receive(10) is not None
+        own = next(each for each in shell.json("connection", "list") if each["messages_in"] == 3)
+        assert own["messages_out"] == own["unsettled"] == 3
+        assert int(str(own["bytes_in"])) > 3000 and int(str(own["bytes_out"])) > 3000
+        shell.ok("connection", "reset", str(own["name"]))
+        again = next(each for each in shell.json("connection", "list") if each["name"] == own["name"])
+        assert (again["messages_in"], again["unsettled"]) == (0, 3)
+        assert str(own["name"]) in shell.ok("connection", "list")

@@ -56,12 +56,13 @@ def _stats(kind: str, text: str) -> click.Command:
         if as_json:
             click.echo(json.dumps(counters, default=str))
         else:
-            _show(counters)
+            show_counters(counters)
 
     return command
 
 
-def _show(counters: Mapping[str, Any]) -> None:
+def show_counters(counters: Mapping[str, Any]) -> None:
+    """The counters of a destination, or of all, for people: only those that say something."""
     table = Table("", "messages", "bytes", box=None, pad_edge=False)
     for row in ("current", "pending", *(f"  {cause}" for cause in CAUSES), "high", "received"):
         values = [counters.get(f"{unit}_{row.strip()}", 0) for unit in ("messages", "bytes")]

@@ -22,6 +22,7 @@ from postroom.manager.quota import Quota
 from postroom.manager.routing_sets import RoutingSets
 from postroom.manager.sending_checks import POLICY_PREEMPTIVE
 from postroom.manager.shared_body import SharedBody
+from postroom.manager.totals import Removed
 from postroom.manager.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ class Core:
         """Subscriptions that go when this command is over."""
         self.doomed: list[Queue] = []
         """Those of them that wait until a transaction is decided."""
+        self.removed = Removed()
+        """Counters of queues that are no more."""
         self.next_queue_id: i64 = 1
         self.next_holder_id: i64 = 1
         self.auto_created: i64 = 0

@@ -124,6 +124,7 @@ def remove(core: Core, queue: Queue) -> None:
     core.ledger.record(_QUEUE_DELETED, 0, queue.id, 0, 0, 0, b"")
     if queue.topic is None:
         del core.queues[queue.name]
+        core.removed.add(queue.statistics)
     else:
         del core.topics[queue.name]
     routing.dismiss(core, queue)

@@ -62,6 +62,7 @@ class ConnectionBinding:
         self.failed = False
         self.opened_us: Final = now_us
         self.links: Final[dict[Link, BoundLink]] = {}
+        self.begin_counting()
         self.transactions: Final[dict[bytes, Transaction]] = {}
         self.retired: Final[dict[Transaction, list[tuple[OutgoingLink, list[int]]]]] = {}
         """Unsettled outcomes that wait for the end of their transaction."""
@@ -83,10 +84,19 @@ class ConnectionBinding:
             ProtocolFailed: self._on_failure,
         }
 
+    def begin_counting(self) -> None:
+        """Set the counters to 0: messages sent and received on links to queues and topics, bytes on the
+        wire."""
+        self.messages_in = 0
+        self.messages_out = 0
+        self.bytes_in = 0
+        self.bytes_out = 0
+
     # For the owner of the socket.
 
     def receive(self, data: bytes, monotonic_us: int, now_us: int) -> int:
         """Bytes have come; the number of events that they made."""
+        self.bytes_in += len(data)
         events = self.engine.receive_data(data, monotonic_us)
         self.handle(events, now_us)
         return len(events)
@@ -106,7 +116,9 @@ class ConnectionBinding:
 
     def data_to_send(self) -> bytes:
         """Everything that is to go out now."""
-        return self.engine.data_to_send()
+        data = self.engine.data_to_send()
+        self.bytes_out += len(data)
+        return data
 
     def lost(self, now_us: int) -> None:
         """The socket is gone, with or without a close before."""

@@ -91,6 +91,9 @@ class Broker:
         self.pacing: Final = Pacing()
         self.connections: Final[dict[ConnectionBinding, None]] = {}
         """In the order in which they came."""
+        self.connections_high = 0
+        """Most at a time, and all, since the start or the last reset."""
+        self.connections_total = 0
         self.touched: Final[dict[ConnectionBinding, None]] = {}
         """Connections that may have something to send."""
         self.fetches: Final[list[Fetch]] = []
@@ -120,6 +123,8 @@ class Broker:
             return None
         binding = ConnectionBinding(self, remote, anonymous, monotonic_us, now_us)
         self.connections[binding] = None
+        self.connections_total += 1
+        self.connections_high = max(self.connections_high, len(self.connections))
         self.touched[binding] = None
         return binding
 

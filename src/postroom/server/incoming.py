@@ -218,6 +218,7 @@ class IncomingLink(BoundLink):
             self.grant()
 
     def _receive(self, event: TransferReceived, payload: bytes, token: int, now_us: int) -> None:
+        self.binding.messages_in += 1
         if token != PRESETTLED:
             self._unanswered += 1
         producer = self._producer
@@ -340,6 +341,7 @@ class IncomingLink(BoundLink):
 
     def _finish(self, event: TransferReceived, arriving: Arriving, token: int, now_us: int) -> None:
         """The last frame of a message that went to the ledger as it came (or was refused on the way)."""
+        self.binding.messages_in += 1
         if token != PRESETTLED:
             self._unanswered += 1
         self._stream(event, arriving, now_us)

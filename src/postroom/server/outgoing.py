@@ -166,6 +166,7 @@ class OutgoingLink(BoundLink):
         tag = self._next_tag.to_bytes(TAG_BYTES, "big")
         self._next_tag = (self._next_tag + 1) & TAG_MASK
         link.send(payload, tag, self.presettled, 0, None, None if delivery.copied else entry)
+        self.binding.messages_out += 1
         self.binding.wrote(self)
 
     def _give_back(self, delivery: Delivery, too_large: bool, now_us: int) -> None:

@@ -6,6 +6,8 @@ about all (QUERY and the GETs). Requests and answers here are plain values (`req
 carries them.
 """
 
+from postroom.server.management.brokers import BROKER_NAME, BROKER_TYPE
+from postroom.server.management.connections import CONNECTION_TYPE
 from postroom.server.management.leases import LEASE_TYPE
 from postroom.server.management.messages import MESSAGE_TYPE
 from postroom.server.management.node import Management
@@ -15,6 +17,9 @@ from postroom.server.management.request import Later, Request, Response
 from postroom.server.management.topics import SUBSCRIPTION_TYPE, TOPIC_TYPE
 
 __all__ = [
+    "BROKER_NAME",
+    "BROKER_TYPE",
+    "CONNECTION_TYPE",
     "LEASE_TYPE",
     "MESSAGE_TYPE",
     "QUEUE_TYPE",

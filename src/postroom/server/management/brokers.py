@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from postroom import __version__
+from postroom.manager import totals
 from postroom.server.management.noun import Operation
 from postroom.server.management.request import OK, Attributes, Request, Response
 
@@ -21,7 +22,10 @@ class Brokers:
 
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
-        self.operations: Final[Mapping[str, Operation]] = {"READ": self._read}
+        self.operations: Final[Mapping[str, Operation]] = {
+            "READ": self._read,
+            "RESET-STATISTICS": self._reset,
+        }
 
     def attribute_names(self) -> list[str]:
         return list(self._attributes())
@@ -35,6 +39,14 @@ class Brokers:
     def _read(self, request: Request, now_us: int) -> Response:
         return Response(OK, "OK", self._attributes())
 
+    def _reset(self, request: Request, now_us: int) -> Response:
+        """Also of every queue, subscription and topic. The answer has the counters from before."""
+        before = self._attributes()
+        totals.reset(self._broker.manager.core)
+        self._broker.connections_high = len(self._broker.connections)
+        self._broker.connections_total = self._broker.connections_high
+        return Response(OK, "reset", before)
+
     def _attributes(self) -> Attributes:
         broker = self._broker
         leases, core = broker.ledger.leases.all(), broker.manager.core
@@ -46,6 +58,8 @@ class Brokers:
             "container_id": broker.config.container_id,
             "queues": len(broker.manager.queues),
             "connections": len(broker.connections),
+            "connections_high": broker.connections_high,
+            "connections_total": broker.connections_total,
             "kept_links": broker.registry.kept_count(),
             "durable_through": broker.durable_through,
             "next_position": broker.ledger.builder.next_position,
@@ -59,4 +73,5 @@ class Brokers:
             "bytes_threshold_us": core.thresholds.bytes_time_us() if core.thresholds else 0,
             "leases": len(leases),
             "leases_broken": sum(not lease.in_force for lease in leases),
+            **totals.totals(core),
         }
