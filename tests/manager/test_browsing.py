@@ -4,6 +4,7 @@ import pytest
 
 from postroom.ledger.body import Body
 from postroom.manager.options import ManagerOptions
+from tests.manager.over_ledger import LedgerWorld
 from tests.manager.world import DAMAGE, World
 
 
@@ -109,3 +110,18 @@ def test_a_copy_whose_body_has_gone_or_is_damaged_is_left_out(missing: Body) -> 
     world.manager.fetched(fetch.entries, [b"0", missing, b"2"], world.now_us)
     assert world.turn() == [b"0", b"2"]
     assert world.drained == [browser]
+
+
+def test_after_a_restart_a_browser_sees_objects_and_packed_entries_in_one_order() -> None:
+    """What was born or committed before a restart comes back as objects, perhaps behind packed ones."""
+    world = LedgerWorld()
+    queue = world.queue("q")
+    world.put(queue, b"first")
+    world.put(queue, b"born", delay_ms=4)
+    world.turn(10)
+    world.put(queue, b"last")
+    world.turn()
+    world.restart()
+    browser = world.consumer(world.manager.queue("q"), browse=True)
+    world.credit(browser, 10, drain=True)
+    assert world.turn() == [b"first", b"born", b"last"]

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, final
 from mypy_extensions import i64
 
 from postroom.ledger.body import Body
-from postroom.manager.backlog import Backlog
-from postroom.manager.band import Band
 from postroom.manager.core import Core
 from postroom.manager.effects import Delivery
 from postroom.manager.entry import Entry
 from postroom.manager.fetching import readable, request, wait_for_durable
+from postroom.manager.finding import spots
 from postroom.manager.judging import fields_of
 from postroom.manager.queue import PRIORITIES, Queue
 from postroom.model import numbers as n
@@ -31,15 +30,8 @@ class Cursor:
     def __init__(self) -> None:
         self.place: list[int] = [0] * PRIORITIES
         self.ordinal: list[int] = [-1] * PRIORITIES
-        self.chunk: list[int] = [0] * PRIORITIES
-        self.index: list[int] = [0] * PRIORITIES
         self.copies: list[Entry] = []
         self.fetching = False
-
-    def passed(self, entry: Entry) -> bool:
-        """Whether the browser has seen this place, or one behind it."""
-        priority = entry.priority
-        return not entry.behind(self.place[priority], self.ordinal[priority])
 
     def at(self, entry: Entry) -> None:
         """The cursor stands on ``entry`` now."""
@@ -141,44 +133,20 @@ def _next_copies(core: Core, queue: Queue, cursor: Cursor, consumer: "Consumer")
     )
     priority: i64 = PRIORITIES - 1
     while priority >= 0 and not batch.entries:
-        band = queue.bands[priority]
-        if band.live_count() > 0:
-            _from_objects(core, band, cursor, batch)
-        if band.backlog.count > 0 and not batch.full():
-            _from_backlog(core, band.backlog, cursor, priority, batch)
+        if queue.bands[priority].count() > 0:
+            _fill(core, queue, cursor, priority, batch)
         priority -= 1
     return [copy_of(entry, consumer) for entry in batch.entries]
 
 
-def _consider(core: Core, cursor: Cursor, batch: _Batch, entry: Entry) -> None:
-    """Add ``entry`` to the batch unless the browser has seen it, or its time is over."""
-    if not cursor.passed(entry) and (entry.expiry_us == 0 or entry.expiry_us > core.now_us):
+def _fill(core: Core, queue: Queue, cursor: Cursor, priority: i64, batch: _Batch) -> None:
+    """Add what stands behind the cursor, objects and packed entries in one order, but nothing that is
+    expired."""
+    for spot in spots(queue, priority, cursor.place[priority], cursor.ordinal[priority]):
+        entry = spot.entry
         cursor.at(entry)
-        batch.add(entry)
-
-
-def _from_objects(core: Core, band: Band, cursor: Cursor, batch: _Batch) -> None:
-    priority = band.priority
-    for entry in band.after(cursor.place[priority], cursor.ordinal[priority], batch.left):
-        if batch.full():
-            return
-        _consider(core, cursor, batch, entry)
-
-
-def _from_backlog(core: Core, backlog: Backlog, cursor: Cursor, priority: i64, batch: _Batch) -> None:
-    """The cursor remembers chunk and index, so that nothing is searched."""
-    for chunk in backlog.sealed():
-        if chunk.number < cursor.chunk[priority]:
-            continue
-        index = chunk.head
-        if chunk.number == cursor.chunk[priority] and index < cursor.index[priority]:
-            index = cursor.index[priority]
-        while index < chunk.count and not batch.full():
-            if not chunk.is_dead(index):
-                _consider(core, cursor, batch, backlog.object_at(chunk, index))
-            index += 1
-        cursor.chunk[priority] = chunk.number
-        cursor.index[priority] = index
+        if entry.expiry_us == 0 or entry.expiry_us > core.now_us:
+            batch.add(entry)
         if batch.full():
             return
 
