@@ -210,10 +210,26 @@ class Machine(RuleBasedStateMachine):
     def pass_time(self) -> None:
         """Links that were not resumed in time are lost; then whatever is due."""
         self.reference.now_us = self.world.now_us
+        crowded = bool(self.reference.line)
         for consumer in list(self.consumers):
             if consumer.suspended and consumer.suspended_until_us <= self.world.now_us:
                 self._gone(consumer, True)
         self.rest()
+        if crowded:  # who was let in before something else of the same moment ended
+            self.adopt_peaks("small")
+            self.adopt_peaks("strict")
+
+    def adopt_peaks(self, name: str) -> None:
+        """What comes and goes within one command may be counted for a moment, in either order."""
+        place, statistics = self.reference.places[name], self.queue(name).statistics
+        assert len(place.messages) <= statistics.high
+        place.high, place.high_bytes = int(statistics.high), int(statistics.high_bytes)
+        meter = statistics.meter
+        if meter is not None and place.high_mark >= 0:
+            armed = meter.armed
+            assert armed or len(place.messages) <= place.high_mark
+            assert not armed or len(place.messages) >= place.low_mark
+            place.armed_us = (place.armed_us or self.world.now_us) if armed else None
 
     def open_one(self, name: str, credit: int, **options: Any) -> None:
         self.consumers.append(self.world.consumer(self.queue(name), credit, **options))

@@ -72,16 +72,4 @@ class Administering(Machine):
         self.reference.restart()
         self.rest()
         for place in self.reference.all_places():
-            self._adopt_peaks(place.name)
-
-    def _adopt_peaks(self, name: str) -> None:
-        """While a queue is taken over, what a restart ends may be counted for a moment."""
-        place, statistics = self.reference.places[name], self.queue(name).statistics
-        assert len(place.messages) <= statistics.high
-        place.high, place.high_bytes = int(statistics.high), int(statistics.high_bytes)
-        meter = statistics.meter
-        if meter is not None and meter.own is not None and place.high_mark >= 0:
-            armed = meter.own.by_messages.armed
-            assert armed or len(place.messages) <= place.high_mark
-            assert not armed or len(place.messages) >= place.low_mark
-            place.armed_us = self.world.now_us if armed else None
+            self.adopt_peaks(place.name)

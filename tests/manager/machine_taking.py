@@ -13,7 +13,7 @@ from tests.manager.machine import QUEUES, TEXTS, TOPICS, Machine
 from tests.manager.reference_place import GOT, Place
 from tests.manager.world import MS, TestSink
 
-CREDITS = st.sampled_from([0, 1, 2, 5, 20])
+CREDITS = st.sampled_from([0, 1, 2, 5, 20, 20])
 wanted = st.sampled_from([None, None, 0, 1])
 
 
@@ -30,7 +30,7 @@ class Taking(Machine):
         options: dict[str, Any] = {"presettled": presettled == 0 and name != "small"}
         self.open_one(name, credit, selector=TEXTS[wanted], redelivery_delay_ms=delay_ms, **options)
 
-    open_1 = open_2 = open
+    open_1 = open_2 = open_3 = open_4 = open
 
     @precondition(lambda self: len(self.consumers) < 8 and len(self.reference.places) < 13)
     @rule(
@@ -125,7 +125,7 @@ class Taking(Machine):
             message.settled, message.verb = settled, verb
         self.rest()
 
-    settle_1 = settle_2 = settle_3 = settle_4 = settle
+    settle_1 = settle_2 = settle_3 = settle_4 = settle_5 = settle_6 = settle
 
     def _say(
         self, verb: str, consumer: Consumer, entry: Entry, token: int, transaction: Transaction | None
