@@ -16,29 +16,21 @@ from postroom.ledger.body import Body
 from postroom.manager import (
     administration,
     asking,
-    browse,
     consumers,
-    dispatch,
-    expiry,
-    fetching,
-    ordering,
     pausing,
     queues,
     quotas,
     restore,
-    returning,
-    selecting,
     sending,
     settling,
-    store,
     topics,
     transactions,
+    turn,
     waiting,
 )
 from postroom.manager.asking import StoreRequest
 from postroom.manager.consumer import Consumer, Producer
 from postroom.manager.core import Core
-from postroom.manager.cursor import SelectorCursor
 from postroom.manager.effects import Effects, IdRead, Sink
 from postroom.manager.entry import Entry
 from postroom.manager.options import ConsumerOptions, ManagerOptions, QueueDefinition
@@ -46,7 +38,6 @@ from postroom.manager.queue import Queue
 from postroom.manager.quota import Quota, QuotaDefinition
 from postroom.manager.topics import Subscribing
 from postroom.manager.transaction import Transaction
-from postroom.manager.units import Units
 from postroom.manager.upload import Upload, abort, add_chunk
 from postroom.model import numbers as n
 from postroom.model.message import MessageHead
@@ -76,7 +67,7 @@ class QueueManager:
         """
         self.core.begin(now_us)
         restore.restore(self.core, recovered)
-        self._finish()
+        turn.finish(self.core)
 
     # -- queues
 
@@ -106,7 +97,7 @@ class QueueManager:
         """
         self.core.begin(now_us)
         queue = queues.update(self.core, definition)
-        self._finish()
+        turn.finish(self.core)
         return queue
 
     def delete_queue(self, name: str, if_unused: bool, if_empty: bool, now_us: i64) -> int:
@@ -114,14 +105,14 @@ class QueueManager:
         QueueInUse."""
         self.core.begin(now_us)
         ended = administration.delete(self.core, queues.find(self.core, name), if_unused, if_empty)
-        self._finish()
+        turn.finish(self.core)
         return ended
 
     def purge_queue(self, name: str, now_us: i64) -> int:
         """End everything that is available or delayed; returns how many. What is held stays."""
         self.core.begin(now_us)
         ended = administration.purge(self.core, queues.find(self.core, name))
-        self._finish()
+        turn.finish(self.core)
         return ended
 
     def pause(self, queue: Queue, switch: str, now_us: i64) -> None:
@@ -129,13 +120,13 @@ class QueueManager:
         its subscriptions. Raises SwitchUnknown."""
         self.core.begin(now_us)
         pausing.pause(self.core, queue, switch)
-        self._finish()
+        turn.finish(self.core)
 
     def resume(self, queue: Queue, switch: str, now_us: i64) -> None:
         """Lift what `pause` did. Raises SwitchUnknown."""
         self.core.begin(now_us)
         pausing.resume(self.core, queue, switch)
-        self._finish()
+        turn.finish(self.core)
 
     # -- quotas
 
@@ -156,7 +147,7 @@ class QueueManager:
         DefinitionInvalid."""
         self.core.begin(now_us)
         quota = quotas.update(self.core, definition)
-        self._finish()
+        turn.finish(self.core)
         return quota
 
     def delete_quota(self, name: str, now_us: i64) -> None:
@@ -179,7 +170,7 @@ class QueueManager:
         """Delete a topic with the subscriptions to it; returns how many. Raises QueueNotFound, QueueInUse."""
         self.core.begin(now_us)
         ended = topics.delete(self.core, topics.find(self.core, name), if_unused)
-        self._finish()
+        turn.finish(self.core)
         return ended
 
     def subscribe(self, wanted: Subscribing, now_us: i64) -> Queue:
@@ -187,7 +178,7 @@ class QueueManager:
         `topics.subscribe`."""
         self.core.begin(now_us)
         queue = topics.subscribe(self.core, wanted)
-        self._finish()
+        turn.finish(self.core)
         return queue
 
     def durable_subscription(self, client: str, name: str) -> Queue:
@@ -198,13 +189,13 @@ class QueueManager:
         """End a subscription that nobody uses. Raises SubscriptionInUse, QueueInUse."""
         self.core.begin(now_us)
         topics.unsubscribe(self.core, queue)
-        self._finish()
+        turn.finish(self.core)
 
     def forsake(self, queue: Queue, now_us: i64) -> None:
         """End a subscription unless somebody else uses it, at the latest when open transactions let it go."""
         self.core.begin(now_us)
         topics.forsake(self.core, queue)
-        self._finish()
+        turn.finish(self.core)
 
     # -- producing
 
@@ -222,7 +213,7 @@ class QueueManager:
         """His link is gone: what of his waits for room vanishes, without answer. Returns the tokens."""
         self.core.begin(now_us)
         tokens = waiting.withdraw_all(self.core, producer)
-        self._finish()
+        turn.finish(self.core)
         return tokens
 
     def close_producer(self, producer: Producer, now_us: i64) -> None:
@@ -252,7 +243,7 @@ class QueueManager:
         core = self.core
         core.begin(now_us)
         sending.send(core, producer, queue, head, body, None, len(body), sink, token, transaction)
-        self._finish()
+        turn.finish(self.core)
 
     def begin_upload(self, producer: Producer) -> Upload:
         """A body over ``CHUNK_BODY_BYTES`` is about to arrive in pieces."""
@@ -285,7 +276,7 @@ class QueueManager:
         if answer == sending.REFUSED:
             abort(self.core, upload)
         upload.over = True
-        self._finish()
+        turn.finish(self.core)
 
     def abort_upload(self, upload: Upload) -> None:
         """It will not be finished; nothing is left of it."""
@@ -304,7 +295,7 @@ class QueueManager:
         up."""
         self.core.begin(now_us)
         consumers.set_credit(self.core, consumer, credit, drain)
-        self._finish()
+        turn.finish(self.core)
 
     def accept(
         self,
@@ -394,14 +385,14 @@ class QueueManager:
         """It is gone: what it holds goes back, as released or (``lost``) as by a lost link."""
         self.core.begin(now_us)
         consumers.close_consumer(self.core, consumer, lost)
-        self._finish()
+        turn.finish(self.core)
 
     def suspend_consumer(self, consumer: Consumer, timeout_us: i64, now_us: i64) -> bool:
         """Its link is lost but may be resumed within the time-out; False if there is no room to remember
         it."""
         self.core.begin(now_us)
         kept = consumers.suspend_consumer(self.core, consumer, timeout_us)
-        self._finish()
+        turn.finish(self.core)
         return kept
 
     def resume_consumer(self, consumer: Consumer, sink: Sink, now_us: i64) -> list[Entry]:
@@ -422,7 +413,7 @@ class QueueManager:
         try:
             transactions.commit(self.core, transaction)
         finally:
-            self._finish()
+            turn.finish(self.core)
 
     def rollback(self, transaction: Transaction, now_us: i64) -> None:
         """Decide against it; no effect if it has been decided.
@@ -432,7 +423,7 @@ class QueueManager:
         """
         self.core.begin(now_us)
         transactions.rollback(self.core, transaction)
-        self._finish()
+        turn.finish(self.core)
 
     # -- the message store
 
@@ -443,18 +434,18 @@ class QueueManager:
         """
         self.core.begin(now_us)
         asking.begin(self.core, request)
-        self._finish()
+        turn.finish(self.core)
 
     def cancel_request(self, request: StoreRequest) -> None:
         """Nobody wants the answer any more; what it has done already stays done."""
         asking.cancel(self.core, request)
-        self._finish()
+        turn.finish(self.core)
 
     def ids_read(self, read: IdRead, found: list[Any], now_us: i64) -> None:
         """What an `IdRead` asked for."""
         self.core.begin(now_us)
         asking.ids_read(self.core, read, found)
-        self._finish()
+        turn.finish(self.core)
 
     # -- bodies, time, effects
 
@@ -464,117 +455,30 @@ class QueueManager:
 
     def fetched(self, entries: list[Entry], bodies: list[Body], now_us: i64) -> None:
         """The bodies that a `Fetch` asked for. An available entry whose body is damaged is discarded."""
-        core = self.core
-        core.begin(now_us)
-        if not entries:
-            return
-        owner = entries[0].owner
-        if entries[0].state == n.START and isinstance(owner, Consumer):
-            browse.fetched(core, owner, entries, bodies)
-        elif entries[0].state == n.START and isinstance(owner, StoreRequest):
-            asking.bodies_read(core, owner, entries, bodies)
-        elif isinstance(owner, SelectorCursor):
-            selecting.fetched(core, owner, entries, bodies)
-        elif isinstance(owner, Units):
-            ordering.names_read(core, owner, entries, bodies)
-        else:
-            _take_bodies(core, entries, bodies)
-        self._finish()
+        self.core.begin(now_us)
+        if entries:
+            turn.fetched(self.core, entries, bodies)
+            turn.finish(self.core)
 
     def durable(self, position: i64, now_us: i64) -> None:
         """Everything up to ``position`` is on disk."""
-        core = self.core
-        core.begin(now_us)
-        core.durable_through = position
-        if core.undurable:
-            asking.durable(core)
-        if core.waiting_for_durable:
-            waiting = core.waiting_for_durable
-            core.waiting_for_durable = []
-            for queue in waiting:
-                queue.waits_for_durable = False
-                core.woken.append(queue)
-            self._finish()
+        self.core.begin(now_us)
+        turn.durable(self.core, position)
 
     def on_time(self, now_us: i64) -> None:
         """Do what is due, and what a bounded turn left undone."""
-        core = self.core
-        core.begin(now_us)
-        for queue in core.pop_alarms():
-            if not queue.deleted:
-                consumers.on_time(core, queue)
-                returning.end_delays(core, queue)
-                pausing.release(core, queue)
-                expiry.scan(core, queue)
-                store.on_time(core, queue)
-                administration.remove_if_idle(core, queue)
-                self._finish()
-        transactions.time_out(core)
-        waiting.time_out(core)
-        asking.time_out(core)
-        asking.go_on(core)
-        left = core.pending
-        core.pending = []
-        for queue in left:
-            queue.pending = False
-            core.woken.append(queue)
-        self._finish()
+        self.core.begin(now_us)
+        turn.on_time(self.core)
 
     def next_deadline_us(self) -> int:
         """When `on_time` is wanted; 0 never. Not later than now while a bounded turn has left work."""
-        core = self.core
-        if core.pending or core.unfinished:
-            return core.now_us
-        soonest = core.next_alarm_us()
-        for due_us in (
-            transactions.next_timeout_us(core),
-            waiting.next_timeout_us(core),
-            asking.next_deadline_us(core),
-        ):
-            if due_us != 0 and (soonest == 0 or due_us < soonest):
-                soonest = due_us
-        return soonest
+        return turn.next_deadline_us(self.core)
 
     def take_effects(self) -> Effects:
         """What is to be done when everything written so far is durable; a new turn begins."""
-        core = self.core
-        if core.watched:
-            asking.serve(core)
-            self._finish()
-        effects = core.effects
-        effects.close()
-        core.effects = Effects()
-        core.deliveries_left = core.options.max_deliveries_per_turn
-        core.delivery_bytes_left = core.options.max_delivery_bytes_per_turn
-        core.judgements_left = core.options.max_judgements_per_turn
-        return effects
+        return turn.end(self.core)
 
     def _settled(self, consumer: Consumer, token: i64) -> None:
         if token >= 0:
             self.core.effects.settle(consumer.sink, token)
-        self._finish()
-
-    def _finish(self) -> None:
-        """The command is over: dispatch where it has made something available, and let a large block end."""
-        core = self.core
-        if core.forsaken:
-            topics.end_forsaken(core)
-        if core.stood_back:
-            asking.admit_more(core)
-        while core.woken or core.changed_pools or core.unlimited_sends:
-            woken = core.woken
-            core.woken = []
-            for queue in woken:
-                if not queue.deleted:
-                    dispatch.dispatch(core, queue)
-            if core.changed_pools or core.unlimited_sends:
-                sending.let_in(core)
-        core.ledger.boundary()
-
-
-def _take_bodies(core: Core, entries: list[Entry], bodies: list[Body]) -> None:
-    queue = entries[0].queue
-    queue.fetching = False
-    for entry, body in zip(entries, bodies, strict=True):
-        fetching.arrived(core, entry, body)
-    core.woken.append(queue)
+        turn.finish(self.core)

@@ -1,0 +1,138 @@
+"""The course of a turn: what follows every command, what is done as time passes and as the disk answers, and
+the effects at its end."""
+
+from mypy_extensions import i64
+
+from postroom.ledger.body import Body
+from postroom.manager import (
+    administration,
+    asking,
+    browse,
+    consumers,
+    dispatch,
+    expiry,
+    fetching,
+    ordering,
+    pausing,
+    returning,
+    selecting,
+    sending,
+    store,
+    topics,
+    transactions,
+    waiting,
+)
+from postroom.manager.asking import StoreRequest
+from postroom.manager.consumer import Consumer
+from postroom.manager.core import Core
+from postroom.manager.cursor import SelectorCursor
+from postroom.manager.effects import Effects
+from postroom.manager.entry import Entry
+from postroom.manager.units import Units
+from postroom.model import numbers as n
+
+
+def finish(core: Core) -> None:
+    """The command is over: dispatch where it has made something available, and let a large block end."""
+    if core.forsaken:
+        topics.end_forsaken(core)
+    if core.stood_back:
+        asking.admit_more(core)
+    while core.woken or core.changed_pools or core.unlimited_sends:
+        woken = core.woken
+        core.woken = []
+        for queue in woken:
+            if not queue.deleted:
+                dispatch.dispatch(core, queue)
+        if core.changed_pools or core.unlimited_sends:
+            sending.let_in(core)
+    core.ledger.boundary()
+
+
+def fetched(core: Core, entries: list[Entry], bodies: list[Body]) -> None:
+    """The bodies of ``entries`` are here: give them to whoever has asked."""
+    owner = entries[0].owner
+    if entries[0].state == n.START and isinstance(owner, Consumer):
+        browse.fetched(core, owner, entries, bodies)
+    elif entries[0].state == n.START and isinstance(owner, StoreRequest):
+        asking.bodies_read(core, owner, entries, bodies)
+    elif isinstance(owner, SelectorCursor):
+        selecting.fetched(core, owner, entries, bodies)
+    elif isinstance(owner, Units):
+        ordering.names_read(core, owner, entries, bodies)
+    else:
+        _take_bodies(core, entries, bodies)
+
+
+def _take_bodies(core: Core, entries: list[Entry], bodies: list[Body]) -> None:
+    queue = entries[0].queue
+    queue.fetching = False
+    for entry, body in zip(entries, bodies, strict=True):
+        fetching.arrived(core, entry, body)
+    core.woken.append(queue)
+
+
+def durable(core: Core, position: i64) -> None:
+    """Everything up to ``position`` is on disk: go on with what has waited for that."""
+    core.durable_through = position
+    if core.undurable:
+        asking.durable(core)
+    if core.waiting_for_durable:
+        waiting_for_it = core.waiting_for_durable
+        core.waiting_for_durable = []
+        for queue in waiting_for_it:
+            queue.waits_for_durable = False
+            core.woken.append(queue)
+        finish(core)
+
+
+def on_time(core: Core) -> None:
+    """Do what is due, and what a bounded turn left undone."""
+    for queue in core.pop_alarms():
+        if not queue.deleted:
+            consumers.on_time(core, queue)
+            returning.end_delays(core, queue)
+            pausing.release(core, queue)
+            expiry.scan(core, queue)
+            store.on_time(core, queue)
+            administration.remove_if_idle(core, queue)
+            finish(core)
+    transactions.time_out(core)
+    waiting.time_out(core)
+    asking.time_out(core)
+    asking.go_on(core)
+    left = core.pending
+    core.pending = []
+    for queue in left:
+        queue.pending = False
+        core.woken.append(queue)
+    finish(core)
+
+
+def next_deadline_us(core: Core) -> int:
+    """When `on_time` is wanted; 0 never. Not later than now while a bounded turn has left work."""
+    if core.pending or core.unfinished:
+        return core.now_us
+    soonest = core.next_alarm_us()
+    for due_us in (
+        transactions.next_timeout_us(core),
+        waiting.next_timeout_us(core),
+        asking.next_deadline_us(core),
+    ):
+        if due_us != 0 and (soonest == 0 or due_us < soonest):
+            soonest = due_us
+    return soonest
+
+
+def end(core: Core) -> Effects:
+    """What is to be done when everything written so far is durable; a new turn begins."""
+    if core.watched:
+        asking.serve(core)
+        finish(core)
+    effects = core.effects
+    effects.close()
+    core.effects = Effects()
+    core.deliveries_left = core.options.max_deliveries_per_turn
+    core.delivery_bytes_left = core.options.max_delivery_bytes_per_turn
+    core.judgements_left = core.options.max_judgements_per_turn
+    return effects
