@@ -152,6 +152,19 @@ def test_what_is_no_export_is_one_line(
     assert result.exit_code == 3 and text in result.stderr and result.stderr.count("\n") == 1
 
 
+def test_messages_before_a_bad_one_are_imported_and_large_ones_are_refused(
+    shell: Shell, queue: str, tmp_path: Path
+) -> None:
+    shell.ok("queue", "create", queue)
+    lines = [{"body": f"{n}" * 200_000, "message_id": f"m{n}"} for n in range(5)]
+    lines.append({"body": "x" * 1_100_000, "message_id": "large"})
+    (tmp_path / "file").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    result = shell.run("message", "import", queue, str(tmp_path / "file"))
+    assert result.exit_code == 3 and "message 6 of 1100" in result.stderr
+    ids = [row["message_id"] for row in shell.json("message", "list", queue)]
+    assert ids == [f"m{n}" for n in range(5)]
+
+
 def test_dead_letters_are_replayed(broker: BrokerThread, shell: Shell, queue: str) -> None:
     dead = f"{queue}.dead"
     shell.ok("queue", "create", dead)

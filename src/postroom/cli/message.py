@@ -1,9 +1,10 @@
 """`postroom message`: look at messages in any state, delete, move, export and import them."""
 
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import click
 from rich.table import Table
@@ -28,7 +29,10 @@ from postroom.server.management import MESSAGE_TYPE
 LISTED: Final = ("serial", "message id", "states", "priority", "deliveries", "bytes", "expires", "body")
 BODY_CHARS: Final = 30
 IMPORT_ROWS: Final = 100
-IMPORT_BYTES: Final = 4 << 20
+IMPORT_BYTES: Final = 512 << 10
+"""Of one request, unless a single message is larger."""
+MAX_IMPORT_BYTES: Final = 1000 << 10
+"""A request to the management node has at most 1 MiB."""
 PATIENCE_S: Final = 600.0
 """How much longer than usual an answer may take that needs the bodies of a deep queue."""
 
@@ -223,17 +227,26 @@ def import_messages(queue: str, file: Path, overrides: bool, url: str, as_json: 
         click.echo(f"imported {created + replaced} messages into {queue}, {replaced} of them replaced others")
 
 
-def _batches(source: Any, queue: str) -> Any:
+def _batches(source: IO[bytes], queue: str) -> Iterator[list[dict[str, object]]]:
     batch: list[dict[str, object]] = []
     size = 0
     try:
-        for each in messages_of(source, queue):
-            batch.append(each)
-            size += len(each["message"])  # type: ignore[arg-type]
-            if len(batch) >= IMPORT_ROWS or size >= IMPORT_BYTES:
+        for number, each in enumerate(messages_of(source, queue), 1):
+            message = each["message"]
+            assert isinstance(message, bytes)
+            if len(message) > MAX_IMPORT_BYTES:
+                raise ValueError(
+                    f"message {number} of {len(message)} bytes: an import takes messages of at most "
+                    f"{MAX_IMPORT_BYTES} bytes; those before it are imported: send it, and import the rest"
+                )
+            if batch and (len(batch) == IMPORT_ROWS or size + len(message) > IMPORT_BYTES):
                 yield batch
                 batch, size = [], 0
+            batch.append(each)
+            size += len(message)
     except ValueError as error:
+        if batch:
+            yield batch
         raise BrokerError(str(error)) from error
     if batch:
         yield batch
