@@ -10,7 +10,7 @@ from proton.utils import BlockingConnection, BlockingReceiver, BlockingSender
 
 from postroom.manager.queue import Queue
 from postroom.server.config import AutoCreateConfig, LedgerConfig
-from postroom.server.management import queues
+from postroom.server.management.queues import Queues
 from postroom.server.management.request import Attributes
 from tests.server.harness import BrokerThread, make_config
 
@@ -91,11 +91,11 @@ def test_a_page_builds_no_more_rows_than_it_has(
         manager.ask("CREATE", type=QUEUE, name=f"{queue}-{number}")
     built: list[str] = []
 
-    def attributes(of: Queue) -> Attributes:
+    def shown(noun: Queues, of: Queue) -> Attributes:
         built.append(of.name)
         return {"name": of.name}
 
-    monkeypatch.setattr(queues, "_attributes", attributes)
+    monkeypatch.setattr(Queues, "shown", shown)
     at = broker.call(lambda b: list(b.manager.queues).index(f"{queue}-1"))
     page = manager.ask("QUERY", {"attributeNames": ["name"]}, entityType=QUEUE, offset=at, count=1)
     assert page.body["results"] == [[f"{queue}-1"]]

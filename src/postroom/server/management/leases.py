@@ -1,7 +1,6 @@
 """Leases of ledger readers, as the management node grants, renews and releases them."""
 
-from collections.abc import Mapping
-from itertools import islice
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from postroom.ledger.errors import (
@@ -14,7 +13,7 @@ from postroom.ledger.errors import (
     LeaseUnknown,
 )
 from postroom.ledger.leases import Lease
-from postroom.server.management.noun import Operation
+from postroom.server.management.noun import ListedNoun, Operation
 from postroom.server.management.request import (
     BAD_REQUEST,
     CONFLICT,
@@ -58,7 +57,7 @@ _STATUS: Final[Mapping[type[LeaseError], int]] = {
 }
 
 
-class LeaseNoun:
+class LeaseNoun(ListedNoun[Lease]):
     """The leases on one broker's ledger."""
 
     type: Final = LEASE_TYPE
@@ -67,7 +66,7 @@ class LeaseNoun:
         self._leases: Final = broker.ledger.leases
         self.operations: Final[Mapping[str, Operation]] = {
             "CREATE": self._grant,
-            "READ": self._read,
+            "READ": self.read,
             "UPDATE": self._renew,
             "DELETE": self._release,
         }
@@ -75,43 +74,16 @@ class LeaseNoun:
     def attribute_names(self) -> list[str]:
         return list(_ATTRIBUTES)
 
-    def count(self) -> int:
-        return len(self._leases.all())
+    def all(self) -> Iterable[Lease]:
+        return self._leases.all()
 
-    def rows(self, offset: int, count: int) -> list[Attributes]:
-        return [self._attributes(lease) for lease in islice(self._leases.all(), offset, offset + count)]
-
-    def _grant(self, request: Request, now_us: int) -> Response:
-        name = request.required_name()
-        settings: Attributes = {"owner": request.user} | request.settings("lease", _GRANTED)
-        try:
-            lease = self._leases.grant(name, now_us=now_us, **settings)
-        except LeaseError as error:
-            raise _refused(error) from error
-        return Response(CREATED, "granted", self._attributes(lease))
-
-    def _read(self, request: Request, now_us: int) -> Response:
-        return Response(OK, "OK", self._attributes(self._lease(request)))
-
-    def _renew(self, request: Request, now_us: int) -> Response:
-        settings = request.settings("lease", _RENEWED)
-        try:
-            lease = self._leases.renew(request.required_name(), now_us, **settings)
-        except LeaseError as error:
-            raise _refused(error) from error
-        return Response(OK, "renewed", self._attributes(lease))
-
-    def _release(self, request: Request, now_us: int) -> Response:
-        self._leases.release(self._lease(request).name, now_us)
-        return Response(NO_CONTENT, "released", {})
-
-    def _lease(self, request: Request) -> Lease:
+    def find(self, request: Request) -> Lease:
         try:
             return self._leases.get(request.required_name())
         except LeaseError as error:
             raise _refused(error) from error
 
-    def _attributes(self, lease: Lease) -> Attributes:
+    def shown(self, lease: Lease) -> Attributes:
         missing = self._leases.missing(lease)
         values = (
             *(lease.name, lease.name, LEASE_TYPE, lease.owner, "broken" if lease.reason else "in force"),
@@ -120,6 +92,27 @@ class LeaseNoun:
             *(lease.reason, lease.broken_us, lease.broken_position, missing.first, missing.last),
         )
         return dict(zip(_ATTRIBUTES, values, strict=True))
+
+    def _grant(self, request: Request, now_us: int) -> Response:
+        name = request.required_name()
+        settings: Attributes = {"owner": request.user} | request.settings("lease", _GRANTED)
+        try:
+            lease = self._leases.grant(name, now_us=now_us, **settings)
+        except LeaseError as error:
+            raise _refused(error) from error
+        return Response(CREATED, "granted", self.shown(lease))
+
+    def _renew(self, request: Request, now_us: int) -> Response:
+        settings = request.settings("lease", _RENEWED)
+        try:
+            lease = self._leases.renew(request.required_name(), now_us, **settings)
+        except LeaseError as error:
+            raise _refused(error) from error
+        return Response(OK, "renewed", self.shown(lease))
+
+    def _release(self, request: Request, now_us: int) -> Response:
+        self._leases.release(self.find(request).name, now_us)
+        return Response(NO_CONTENT, "released", {})
 
 
 def _refused(error: LeaseError) -> RequestError:

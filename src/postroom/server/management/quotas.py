@@ -1,12 +1,11 @@
 """Quotas, as the management node shows and changes them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from postroom.manager.quota import Quota, QuotaDefinition
-from postroom.server.management.noun import Operation
+from postroom.server.management.noun import ListedNoun, Operation
 from postroom.server.management.request import (
     CONFLICT,
     CREATED,
@@ -35,7 +34,7 @@ _ATTRIBUTES: Final = (
 )
 
 
-class Quotas:
+class Quotas(ListedNoun[Quota]):
     """The quota resources of one broker."""
 
     type: Final = QUOTA_TYPE
@@ -44,7 +43,7 @@ class Quotas:
         self._manager: Final = broker.manager
         self.operations: Final[Mapping[str, Operation]] = {
             "CREATE": self._create,
-            "READ": self._read,
+            "READ": self.read,
             "UPDATE": self._update,
             "DELETE": self._delete,
         }
@@ -52,40 +51,35 @@ class Quotas:
     def attribute_names(self) -> list[str]:
         return list(_ATTRIBUTES)
 
-    def count(self) -> int:
-        return len(self._manager.quotas)
+    def all(self) -> Iterable[Quota]:
+        return self._manager.quotas.values()
 
-    def rows(self, offset: int, count: int) -> list[Attributes]:
-        return [_attributes(quota) for quota in islice(self._manager.quotas.values(), offset, offset + count)]
+    def find(self, request: Request) -> Quota:
+        return self._manager.quota(request.required_name())
+
+    def shown(self, quota: Quota) -> Attributes:
+        """Definition and use: of the shared pool, or of all private ones together."""
+        definition, pools = quota.definition, quota.pools()
+        values = (
+            *(quota.name, quota.name, QUOTA_TYPE),
+            *(definition.messages_maximum, definition.bytes_maximum, definition.policy, definition.shared),
+            len(quota.members),
+            *(sum(int(pool.messages) for pool in pools), sum(int(pool.bytes) for pool in pools)),
+            sum(int(pool.line.count) for pool in pools),
+        )
+        return dict(zip(_ATTRIBUTES, values, strict=True))
 
     def _create(self, request: Request, now_us: int) -> Response:
         name = request.required_name()
         if name in self._manager.quotas:
             raise RequestError(CONFLICT, f"quota {name!r} exists already")
         definition = QuotaDefinition(name, **request.settings("quota", _SETTABLE))
-        return Response(CREATED, "created", _attributes(self._manager.create_quota(definition, now_us)))
-
-    def _read(self, request: Request, now_us: int) -> Response:
-        return Response(OK, "OK", _attributes(self._manager.quota(request.required_name())))
+        return Response(CREATED, "created", self.shown(self._manager.create_quota(definition, now_us)))
 
     def _update(self, request: Request, now_us: int) -> Response:
-        before = self._manager.quota(request.required_name()).definition
-        changed = replace(before, **request.settings("quota", _SETTABLE))
-        return Response(OK, "OK", _attributes(self._manager.update_quota(changed, now_us)))
+        changed = replace(self.find(request).definition, **request.settings("quota", _SETTABLE))
+        return Response(OK, "OK", self.shown(self._manager.update_quota(changed, now_us)))
 
     def _delete(self, request: Request, now_us: int) -> Response:
         self._manager.delete_quota(request.required_name(), now_us)
         return Response(NO_CONTENT, "deleted", {})
-
-
-def _attributes(quota: Quota) -> Attributes:
-    """Definition and use of one quota: of the shared pool, or of all private ones together."""
-    definition, pools = quota.definition, quota.pools()
-    values = (
-        *(quota.name, quota.name, QUOTA_TYPE),
-        *(definition.messages_maximum, definition.bytes_maximum, definition.policy, definition.shared),
-        len(quota.members),
-        *(sum(int(pool.messages) for pool in pools), sum(int(pool.bytes) for pool in pools)),
-        sum(int(pool.line.count) for pool in pools),
-    )
-    return dict(zip(_ATTRIBUTES, values, strict=True))

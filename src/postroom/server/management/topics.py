@@ -1,30 +1,17 @@
 """Topics and subscriptions, as the management node shows and changes them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
-from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from postroom.manager.errors import QueueNotFound
 from postroom.manager.options import IDENTITY_FIELDS, KIND_TOPIC, QueueDefinition
 from postroom.manager.queue import Queue
-from postroom.manager.statistics import Statistics
 from postroom.manager.switches import SWITCH_ATTRIBUTES, switches_of
-from postroom.server.config import is_reserved
 from postroom.server.dynamic import DYNAMIC_PREFIX
+from postroom.server.management.destinations import Destinations, queue_attribute_names, shown_queue
 from postroom.server.management.noun import Operation
-from postroom.server.management.queues import changed
-from postroom.server.management.request import (
-    CONFLICT,
-    CREATED,
-    FORBIDDEN,
-    NO_CONTENT,
-    OK,
-    Attributes,
-    Request,
-    RequestError,
-    Response,
-)
+from postroom.server.management.request import NO_CONTENT, OK, Attributes, Request, Response
 from postroom.server.management.switches import switch_operations
 
 if TYPE_CHECKING:
@@ -44,60 +31,32 @@ _SUMS: Final = (
 """Over the subscriptions to it, each with entries of its own; not over those to patterns."""
 
 
-class Topics:
+class Topics(Destinations):
     """The topics of one broker."""
 
     type: Final = TOPIC_TYPE
 
     def __init__(self, broker: "Broker") -> None:
-        self._manager: Final = broker.manager
+        super().__init__(broker)
         self.operations: Final[Mapping[str, Operation]] = {
             "CREATE": self._create,
-            "READ": self._read,
-            "UPDATE": self._update,
+            "READ": self.read,
+            "UPDATE": self.update,
             "DELETE": self._delete,
-            **switch_operations(broker.manager, self._node),
+            **switch_operations(broker.manager, self.find),
         }
 
     def attribute_names(self) -> list[str]:
         counted = (*_COUNTERS, "messages_unrouted", "subscriptions", "consumers", *_SUMS)
         return ["identity", "type", *_TOPIC_FIELDS, "dynamic", *SWITCH_ATTRIBUTES, *counted]
 
-    def count(self) -> int:
-        return len(self._manager.topics)
+    def all(self) -> Iterable[Queue]:
+        return self._manager.topics.values()
 
-    def rows(self, offset: int, count: int) -> list[Attributes]:
-        return [
-            self._attributes(node) for node in islice(self._manager.topics.values(), offset, offset + count)
-        ]
-
-    def _create(self, request: Request, now_us: int) -> Response:
-        name = request.required_name()
-        if is_reserved(name):
-            raise RequestError(FORBIDDEN, f"{name!r} is reserved for the broker itself")
-        if name in self._manager.topics:
-            raise RequestError(CONFLICT, f"topic {name!r} exists already")
-        definition = changed(QueueDefinition(name=name, kind=KIND_TOPIC), request)
-        return Response(CREATED, "created", self._attributes(self._manager.create_queue(definition, now_us)))
-
-    def _read(self, request: Request, now_us: int) -> Response:
-        return Response(OK, "OK", self._attributes(self._node(request)))
-
-    def _update(self, request: Request, now_us: int) -> Response:
-        node = self._node(request)
-        self._manager.update_queue(changed(node.definition, request), now_us)
-        return Response(OK, "OK", self._attributes(node))
-
-    def _delete(self, request: Request, now_us: int) -> Response:
-        node = self._node(request)
-        if_unused = request.flag("if-unused") or node.definition.temporary
-        ended = self._manager.delete_topic(node.name, if_unused, now_us)
-        return Response(OK, "deleted", {"subscriptions": ended})
-
-    def _node(self, request: Request) -> Queue:
+    def find(self, request: Request) -> Queue:
         return self._manager.topic(request.required_name())
 
-    def _attributes(self, node: Queue) -> Attributes:
+    def shown(self, node: Queue) -> Attributes:
         topic = node.topic
         assert topic is not None
         record, counters = node.definition.to_record(), node.statistics.snapshot()
@@ -112,6 +71,16 @@ class Topics:
         attributes["consumers"] = sum(len(queue.consumers) for queue in subscribed)
         return attributes | _sums(self._manager.core.patterns.exactly(node.name))
 
+    def _create(self, request: Request, now_us: int) -> Response:
+        plain = QueueDefinition(name=request.required_name(), kind=KIND_TOPIC)
+        return self.created(plain, self._manager.topics, request, now_us)
+
+    def _delete(self, request: Request, now_us: int) -> Response:
+        node = self.find(request)
+        if_unused = request.flag("if-unused") or node.definition.temporary
+        ended = self._manager.delete_topic(node.name, if_unused, now_us)
+        return Response(OK, "deleted", {"subscriptions": ended})
+
 
 def _sums(queues: list[Queue]) -> Attributes:
     found: Attributes = dict.fromkeys(_SUMS, 0)
@@ -122,51 +91,28 @@ def _sums(queues: list[Queue]) -> Attributes:
     return found
 
 
-class Subscriptions:
+class Subscriptions(Destinations):
     """The subscriptions of one broker, each with the settings and counters of a queue."""
 
     type: Final = SUBSCRIPTION_TYPE
 
     def __init__(self, broker: "Broker") -> None:
-        self._manager: Final = broker.manager
+        super().__init__(broker)
         self.operations: Final[Mapping[str, Operation]] = {
-            "READ": self._read,
-            "UPDATE": self._update,
+            "READ": self.read,
+            "UPDATE": self.update,
             "DELETE": self._delete,
-            "PURGE": self._purge,
-            **switch_operations(broker.manager, self._subscription),
+            "PURGE": self.purge,
+            **switch_operations(broker.manager, self.find),
         }
 
     def attribute_names(self) -> list[str]:
-        definition = [each.name for each in fields(QueueDefinition)]
-        return ["identity", "type", *definition, "durable", *SWITCH_ATTRIBUTES, *Statistics().snapshot()]
+        return queue_attribute_names("durable")
 
-    def count(self) -> int:
-        return sum(1 for _ in self._all())
-
-    def rows(self, offset: int, count: int) -> list[Attributes]:
-        return [_attributes(queue) for queue in islice(self._all(), offset, offset + count)]
-
-    def _all(self) -> Iterator[Queue]:
+    def all(self) -> Iterator[Queue]:
         return (queue for queue in self._manager.queues.values() if queue.subscription is not None)
 
-    def _read(self, request: Request, now_us: int) -> Response:
-        return Response(OK, "OK", _attributes(self._subscription(request)))
-
-    def _update(self, request: Request, now_us: int) -> Response:
-        queue = self._subscription(request)
-        self._manager.update_queue(changed(queue.definition, request), now_us)
-        return Response(OK, "OK", _attributes(queue))
-
-    def _delete(self, request: Request, now_us: int) -> Response:
-        self._manager.unsubscribe(self._subscription(request), now_us)
-        return Response(NO_CONTENT, "deleted", {})
-
-    def _purge(self, request: Request, now_us: int) -> Response:
-        purged = self._manager.purge_queue(self._subscription(request).name, now_us)
-        return Response(OK, "purged", {"purged": purged})
-
-    def _subscription(self, request: Request) -> Queue:
+    def find(self, request: Request) -> Queue:
         """By its full name, as QUERY shows it."""
         name = request.required_name()
         queue = self._manager.queues.get(name)
@@ -174,11 +120,9 @@ class Subscriptions:
             raise QueueNotFound(f"there is no subscription {name!r}")
         return queue
 
+    def shown(self, queue: Queue) -> Attributes:
+        return shown_queue(queue, SUBSCRIPTION_TYPE, {"durable": not queue.definition.temporary})
 
-def _attributes(queue: Queue) -> Attributes:
-    attributes: Attributes = {"identity": queue.name, "type": SUBSCRIPTION_TYPE}
-    attributes.update(queue.definition.to_record())
-    attributes["durable"] = not queue.definition.temporary
-    attributes.update(switches_of(queue))
-    attributes.update(queue.statistics.snapshot())
-    return attributes
+    def _delete(self, request: Request, now_us: int) -> Response:
+        self._manager.unsubscribe(self.find(request), now_us)
+        return Response(NO_CONTENT, "deleted", {})

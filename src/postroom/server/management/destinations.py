@@ -1,0 +1,85 @@
+"""What is the same for the nouns that are queues to the queue manager: queues, topics, subscriptions."""
+
+from collections.abc import Container
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Final
+
+from postroom.manager.options import IDENTITY_FIELDS, QueueDefinition
+from postroom.manager.queue import Queue
+from postroom.manager.statistics import Statistics
+from postroom.manager.switches import SWITCH_ATTRIBUTES, switches_of
+from postroom.server.config import is_reserved
+from postroom.server.management.noun import ListedNoun
+from postroom.server.management.request import (
+    CONFLICT,
+    CREATED,
+    FORBIDDEN,
+    OK,
+    Attributes,
+    Request,
+    RequestError,
+    Response,
+)
+
+if TYPE_CHECKING:
+    from postroom.server.broker import Broker
+
+_SETTABLE: Final[dict[str, type]] = {
+    name: type(value)
+    for name, value in QueueDefinition(name="").to_record().items()
+    if name not in IDENTITY_FIELDS
+}
+
+
+class Destinations(ListedNoun[Queue]):
+    """One of these nouns: the operations that all of them have alike."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._manager: Final = broker.manager
+
+    def created(
+        self, plain: QueueDefinition, taken: Container[str], request: Request, now_us: int
+    ) -> Response:
+        """Create ``plain`` with the request's settings, unless its name is ``taken``."""
+        if is_reserved(plain.name):
+            raise RequestError(FORBIDDEN, f"{plain.name!r} is reserved for the broker itself")
+        if plain.name in taken:
+            raise RequestError(CONFLICT, f"{plain.kind} {plain.name!r} exists already")
+        queue = self._manager.create_queue(_changed(plain, request), now_us)
+        return Response(CREATED, "created", self.shown(queue))
+
+    def update(self, request: Request, now_us: int) -> Response:
+        """The operation UPDATE."""
+        queue = self.find(request)
+        self._manager.update_queue(_changed(queue.definition, request), now_us)
+        return Response(OK, "OK", self.shown(queue))
+
+    def purge(self, request: Request, now_us: int) -> Response:
+        """The operation PURGE."""
+        purged = self._manager.purge_queue(self.find(request).name, now_us)
+        return Response(OK, "purged", {"purged": purged})
+
+
+def queue_attribute_names(own: str) -> list[str]:
+    """Of `shown_queue`."""
+    definition = [each.name for each in fields(QueueDefinition)]
+    return ["identity", "type", *definition, own, *SWITCH_ATTRIBUTES, *Statistics().snapshot()]
+
+
+def shown_queue(queue: Queue, type_name: str, own: Attributes) -> Attributes:
+    """Definition and counters of one queue, with ``own``, which only this noun has."""
+    return {
+        "identity": queue.name,
+        "type": type_name,
+        **queue.definition.to_record(),
+        **own,
+        **switches_of(queue),
+        **queue.statistics.snapshot(),
+    }
+
+
+def _changed(definition: QueueDefinition, request: Request) -> QueueDefinition:
+    """``definition`` with the request's settings put in. Raises `RequestError`, ``DefinitionInvalid``."""
+    new = replace(definition, **request.settings(definition.kind, _SETTABLE))
+    new.check()
+    return new
