@@ -89,6 +89,13 @@ class AgainstAList(RuleBasedStateMachine):
             other.pack(entry)
         self.delayed.restore(other._tail.getvalue())
 
+    @rule(serial=st.integers(0, 200), limit=st.integers(1, 20))
+    def some_behind_a_serial(self, serial: int, limit: int) -> None:
+        found = self.delayed.behind(serial, limit)
+        expected = sorted(each for each in self.model if each > serial)[:limit]
+        assert [facts(entry) for entry in found] == [self.model[each] for each in expected]
+        assert all(self.delayed.holds(entry) for entry in found)
+
     @invariant()
     def agrees(self) -> None:
         assert len(self.delayed) == len(self.model)

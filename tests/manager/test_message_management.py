@@ -436,6 +436,11 @@ def test_after_a_crash_all_or_nothing_has_been_moved(seed: int) -> None:
 def dead_letters(world: World, count: int = 3, origin: str = "orders") -> tuple[Queue, Queue]:
     """``count`` messages that were rejected; origin and dead-letter queue."""
     world.queue("dead")
+    return dead_letters_on(world, count, origin)
+
+
+def dead_letters_on(world: World, count: int, origin: str = "orders") -> tuple[Queue, Queue]:
+    """The same on the queue "dead" that is there."""
     queue = world.queue(origin, dead_letter_queue="dead", redelivery_limit=1)
     numbered(world, queue, count)
     consumer = world.consumer(queue, count)
@@ -487,6 +492,17 @@ def test_what_was_put_on_the_dead_letter_queue_stays(world: World) -> None:
     done = replay(world, dead)
     assert (done.count, done.without_origin) == (1, 1)
     assert (found(world, dead), found(world, origin)) == (["put here"], ["0"])
+
+
+def test_a_replay_in_pieces_passes_over_what_has_no_origin() -> None:
+    world = World(ManagerOptions(**SMALL, max_moved_entries=4, max_searched_per_turn=4, fetch_entries=2))
+    world.queue("dead")
+    numbered(world, world.manager.queue("dead"), 30)
+    _, dead = dead_letters_on(world, 10)
+    counts = [replay(world, dead, in_pieces=True) for _ in range(3)]
+    assert [(done.count, done.more) for done in counts] == [(4, True), (4, True), (2, False)]
+    assert counts[-1].without_origin == 30 and len(found(world, dead)) == 30
+    assert replay(world, dead, in_pieces=True).count == 0
 
 
 def test_a_replay_after_a_restart() -> None:

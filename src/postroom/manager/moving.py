@@ -116,15 +116,14 @@ class _Move(StoreRequest):
         self.search = Search(wanted)
         self.if_paused = if_paused
         self.in_pieces = in_pieces
+        self.learnt: i64 = 0
+        """So many of those found have been asked about."""
         self.done = Changed()
 
     def run(self, core: Core) -> object:
         check_there(self.queue)
         check_paused(self.queue, self.if_paused)
         found = self._find(core)
-        unread = [int(entry.serial) for entry in found if int(entry.serial) not in self.ids]
-        if unread:
-            raise ReadsNeeded([], unread[:MAX_IDS_READ], False)
         pairs = [(entry, self.ids[int(entry.serial)]) for entry in found if self._is_here(core, entry)]
         self.go(core, pairs)
         return self.done
@@ -133,14 +132,34 @@ class _Move(StoreRequest):
         """Move them, or raise without having moved any."""
         raise NotImplementedError
 
+    def may_go(self, ids: MessageIds) -> bool:
+        """Whether a message with these ids can be moved at all; asked once for each."""
+        return True
+
+    def _learn(self) -> None:
+        """Read the ids of what has been found, and drop what can't be moved. Raises ReadsNeeded."""
+        unread = [int(entry.serial) for entry in self.search.found if int(entry.serial) not in self.ids]
+        if unread:
+            raise ReadsNeeded([], unread[:MAX_IDS_READ], False)
+        found = self.search.found[: self.learnt]
+        for entry in self.search.found[self.learnt :]:
+            if self.may_go(self.ids[int(entry.serial)]):
+                found.append(entry)
+            else:
+                del self.ids[int(entry.serial)]
+        self.search.found = found
+        self.learnt = len(found)
+
     def _find(self, core: Core) -> list[Entry]:
         limit = core.options.max_moved_entries
         search = self.search
         try:
             search.go_on(core, self)
         except (TurnOver, ReadsNeeded):
+            self._learn()
             if len(search.found) <= limit:
                 raise
+        self._learn()
         if len(search.found) > limit:
             if not self.in_pieces:
                 raise LimitExceeded(
@@ -253,9 +272,6 @@ class Replay(_Move):
     def go(self, core: Core, pairs: list[tuple[Entry, MessageIds]]) -> None:
         by_target: dict[str, list[tuple[Entry, MessageIds]]] = {}
         for entry, ids in pairs:
-            if not self.to and ids.parent_serial == 0:
-                self.done.without_origin += 1
-                continue
             name = self.to or self._origin(core, entry, ids)
             by_target.setdefault(name, []).append((entry, ids))
         targets = {name: queues.find(core, name) for name in by_target}
@@ -263,6 +279,12 @@ class Replay(_Move):
             check_target(core, self.queue, target, [entry for entry, _ in by_target[name]])
         for name, target in targets.items():
             self.move(core, by_target[name], target, WHY_DEAD)
+
+    def may_go(self, ids: MessageIds) -> bool:
+        if self.to or ids.parent_serial != 0:
+            return True
+        self.done.without_origin += 1
+        return False
 
     def _origin(self, core: Core, entry: Entry, ids: MessageIds) -> str:
         origin = core.queues_by_id.get(int(ids.parent_queue))

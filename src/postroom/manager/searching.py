@@ -108,7 +108,7 @@ class Search:
         limit = core.options.fetch_entries
         batch = self._available(queue, limit)
         if not batch:
-            batch = queue.delayed.behind(self._delayed_serial, limit)
+            batch = queue.delayed.behind(self._delayed_serial, core.options.max_searched_per_turn)
             if batch:
                 self._delayed_serial = batch[-1].serial
         return batch or self._next_held(queue, limit)
