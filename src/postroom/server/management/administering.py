@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 from postroom.amqp.errors import AmqpError
 from postroom.amqp.messaging import scan_head
-from postroom.manager.asking import StoreRequest
 from postroom.manager.importing import MAX_IMPORTED, Imported, ImportMessages
 from postroom.manager.message_states import mask_of, named
 from postroom.manager.moving import Changed, DeleteMessages, MoveMessages, Replay
@@ -28,17 +27,15 @@ from postroom.model import numbers as n
 from postroom.model.codes import HolderKind
 from postroom.model.message import MessageHead
 from postroom.server.headers import changed_sections, header_of
-from postroom.server.management.noun import Operation
+from postroom.server.management.arguments import US_A_MS, Arguments
 from postroom.server.management.request import (
     BAD_REQUEST,
     LIMIT,
     Attributes,
-    Later,
-    Request,
     RequestError,
 )
-from postroom.server.management.store import Arguments, shown_id
-from postroom.server.management.tickets import Ticket
+from postroom.server.management.store import shown_id
+from postroom.server.management.tickets import Make, Ticket, asking_operations
 
 if TYPE_CHECKING:
     from postroom.server.broker import Broker
@@ -46,7 +43,6 @@ if TYPE_CHECKING:
 DEFAULT_CURSOR_IDLE_S: Final = 300
 MAX_CURSOR_IDLE_S: Final = 86_400
 _US_A_S: Final = 1_000_000
-_US_A_MS: Final = 1_000
 
 
 class MessageManagement:
@@ -55,74 +51,30 @@ class MessageManagement:
     def __init__(self, broker: "Broker") -> None:
         self._broker: Final = broker
         self._producer: Final = broker.manager.open_producer("import", broker.config.container_id, "")
-        self.operations: Final[Mapping[str, Operation]] = {
-            "OPEN-CURSOR": self._open_cursor,
+        makers: Mapping[str, Make] = {
+            "OPEN-CURSOR": _open_cursor,
             "READ-CURSOR": self._read_cursor,
-            "CLOSE-CURSOR": self._close_cursor,
-            "READ": self._read,
-            "DELETE-MESSAGES": self._delete,
+            "CLOSE-CURSOR": _close_cursor,
+            "READ": _read,
+            "DELETE-MESSAGES": _delete,
             "MOVE-MESSAGES": self._move,
-            "REPLAY": self._replay,
+            "REPLAY": _replay,
             "IMPORT-MESSAGES": self._import,
         }
+        self.operations: Final = asking_operations(broker.manager, _shown, makers)
 
-    def _open_cursor(self, request: Request, now_us: int) -> Later:
-        said = Arguments(request)
-        idle_s = said.number("timeout_s", DEFAULT_CURSOR_IDLE_S)
-        ticket = Ticket(_shown)
-        idle_us = min(idle_s, MAX_CURSOR_IDLE_S) * _US_A_S
-        return self._ask(ticket, OpenCursor(self._queue(request), ticket, _wanted(said), idle_us), now_us)
-
-    def _read_cursor(self, request: Request, now_us: int) -> Later:
-        said, ticket = Arguments(request), Ticket(_shown)
+    def _read_cursor(self, queue: Queue, ticket: Ticket, said: Arguments) -> ReadCursor:
         count = said.number("count") or self._broker.manager.options.store_page_entries
-        page = ReadCursor(
-            self._queue(request),
-            ticket,
-            said.number("cursor"),
-            said.number("offset"),
-            count,
-            said.value("bodies", bool, False),
-        )
-        return self._ask(ticket, page, now_us)
+        bodies = said.value("bodies", bool, False)
+        return ReadCursor(queue, ticket, said.number("cursor"), said.number("offset"), count, bodies)
 
-    def _close_cursor(self, request: Request, now_us: int) -> Later:
-        ticket = Ticket(_shown)
-        cursor = Arguments(request).number("cursor")
-        return self._ask(ticket, CloseCursor(self._queue(request), ticket, cursor), now_us)
-
-    def _read(self, request: Request, now_us: int) -> Later:
-        said, ticket = Arguments(request), Ticket(_shown)
-        wanted = _wanted(said)
-        if wanted.serial == 0 and wanted.message_id_type == 0:
-            raise RequestError(BAD_REQUEST, "READ needs a message_id or serial")
-        bodies = said.value("bodies", bool, True)
-        return self._ask(ticket, ShowMessage(self._queue(request), ticket, wanted, bodies), now_us)
-
-    def _delete(self, request: Request, now_us: int) -> Later:
-        said, ticket = Arguments(request), Ticket(_shown)
-        if_paused = said.value("if_paused", bool, False)
-        queue = self._queue(request)
-        return self._ask(ticket, DeleteMessages(queue, ticket, _wanted(said), if_paused), now_us)
-
-    def _move(self, request: Request, now_us: int) -> Later:
-        said, ticket = Arguments(request), Ticket(_shown)
+    def _move(self, queue: Queue, ticket: Ticket, said: Arguments) -> MoveMessages:
         to = said.value("to", str, "")
         if not to:
             raise RequestError(BAD_REQUEST, "MOVE-MESSAGES needs `to`, the queue that takes the messages")
-        move = MoveMessages(
-            self._queue(request), ticket, _wanted(said), self._broker.manager.queue(to), *_how(said)
-        )
-        return self._ask(ticket, move, now_us)
+        return MoveMessages(queue, ticket, _wanted(said), self._broker.manager.queue(to), *_how(said))
 
-    def _replay(self, request: Request, now_us: int) -> Later:
-        said, ticket = Arguments(request), Ticket(_shown)
-        to = said.value("to", str, "")
-        replay = Replay(self._queue(request), ticket, _wanted(said), to, *_how(said))
-        return self._ask(ticket, replay, now_us)
-
-    def _import(self, request: Request, now_us: int) -> Later:
-        said, ticket = Arguments(request), Ticket(_shown)
+    def _import(self, queue: Queue, ticket: Ticket, said: Arguments) -> ImportMessages:
         if self._broker.space_low:
             raise RequestError(LIMIT, "the broker's disk is nearly full: import later")
         messages = said.value("messages", list, [])
@@ -130,14 +82,31 @@ class MessageManagement:
             raise RequestError(LIMIT, f"{len(messages)} messages: one request imports {MAX_IMPORTED}")
         taken = [_importable(each, number) for number, each in enumerate(messages)]
         overrides = said.value("overrides", bool, False)
-        wanted = ImportMessages(self._queue(request), ticket, self._producer, taken, overrides)
-        return self._ask(ticket, wanted, now_us)
+        return ImportMessages(queue, ticket, self._producer, taken, overrides)
 
-    def _queue(self, request: Request) -> Queue:
-        return self._broker.manager.queue(request.required_name())
 
-    def _ask(self, ticket: Ticket, request: StoreRequest, now_us: int) -> Later:
-        return ticket.ask(self._broker.manager, request, now_us)
+def _open_cursor(queue: Queue, ticket: Ticket, said: Arguments) -> OpenCursor:
+    idle_s = min(said.number("timeout_s", DEFAULT_CURSOR_IDLE_S), MAX_CURSOR_IDLE_S)
+    return OpenCursor(queue, ticket, _wanted(said), idle_s * _US_A_S)
+
+
+def _close_cursor(queue: Queue, ticket: Ticket, said: Arguments) -> CloseCursor:
+    return CloseCursor(queue, ticket, said.number("cursor"))
+
+
+def _read(queue: Queue, ticket: Ticket, said: Arguments) -> ShowMessage:
+    wanted = _wanted(said)
+    if wanted.serial == 0 and wanted.message_id_type == 0:
+        raise RequestError(BAD_REQUEST, "READ needs a message_id or serial")
+    return ShowMessage(queue, ticket, wanted, said.value("bodies", bool, True))
+
+
+def _delete(queue: Queue, ticket: Ticket, said: Arguments) -> DeleteMessages:
+    return DeleteMessages(queue, ticket, _wanted(said), said.value("if_paused", bool, False))
+
+
+def _replay(queue: Queue, ticket: Ticket, said: Arguments) -> Replay:
+    return Replay(queue, ticket, _wanted(said), said.value("to", str, ""), *_how(said))
 
 
 def _wanted(said: Arguments) -> Wanted:
@@ -168,7 +137,7 @@ def _importable(said: object, number: int) -> tuple[MessageHead, bytes]:
     if isinstance(expires_us, int):
         head.expiry_us, head.ttl_ms = expires_us, -1
     if isinstance(due_us, int):
-        head.delivery_time_ms, head.delivery_delay_ms = -(-due_us // _US_A_MS), 0
+        head.delivery_time_ms, head.delivery_delay_ms = -(-due_us // US_A_MS), 0
     return head, message[head.bare_offset :]
 
 

@@ -1,20 +1,26 @@
 """Requests that the queue manager answers when it can: what stands between it and the asking link."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 from postroom.manager.asking import StoreRequest
 from postroom.manager.effects import Asker
 from postroom.manager.errors import ManagerError
 from postroom.manager.manager import QueueManager
-from postroom.server.management.request import OK, Attributes, Later, Response, refusal
+from postroom.manager.queue import Queue
+from postroom.server.management.arguments import Arguments
+from postroom.server.management.noun import Operation
+from postroom.server.management.request import OK, Attributes, Later, Request, Response, refusal
+
+Show = Callable[[object, int], Attributes]
+"""Makes the body of an answer, given what the queue manager says and the time."""
 
 
 class Ticket(Asker):
     """Stands for a request in the queue manager, and passes its answer on."""
 
-    def __init__(self, shown: Callable[[object, int], Attributes]) -> None:
-        """``shown`` makes the body of the answer, given what the queue manager says and the time."""
+    def __init__(self, shown: Show) -> None:
         super().__init__()
         self._shown: Final = shown
         self._later: Later | None = None
@@ -31,3 +37,20 @@ class Ticket(Asker):
             self._later.answer(refusal(payload), now_us)
         else:
             self._later.answer(Response(OK, "OK", self._shown(payload, now_us)), now_us)
+
+
+Make = Callable[[Queue, Ticket, Arguments], StoreRequest]
+"""What to ask the queue manager; may raise `RequestError` or a ``ManagerError``."""
+
+
+def asking_operations(
+    manager: QueueManager, shown: Show, makers: Mapping[str, Make]
+) -> Mapping[str, Operation]:
+    """An operation for each of ``makers``: it asks for what that makes. A request's name is the queue's."""
+    return {verb: partial(_ask, manager, shown, make) for verb, make in makers.items()}
+
+
+def _ask(manager: QueueManager, shown: Show, make: Make, request: Request, now_us: int) -> Later:
+    ticket = Ticket(shown)
+    queue = manager.queue(request.required_name())
+    return ticket.ask(manager, make(queue, ticket, Arguments(request, now_us)), now_us)

@@ -1,0 +1,111 @@
+"""What the body of a request about messages says."""
+
+from typing import Final, TypeVar
+from uuid import UUID
+
+from postroom.manager.store_filter import ANY_PRIORITY, StoreFilter
+from postroom.model.codes import IdType
+from postroom.model.ids import pack_unique_id
+from postroom.server.management.request import BAD_REQUEST, Request, RequestError
+
+T = TypeVar("T")
+
+MAX_NUMBER: Final = (1 << 63) - 1
+MAX_PRIORITY: Final = 9
+PLACE_NUMBERS: Final = 3
+US_A_MS: Final = 1_000
+_ULONG_BYTES: Final = 8
+
+
+class Arguments:
+    """The body of a request about messages, taken apart."""
+
+    def __init__(self, request: Request, now_us: int) -> None:
+        self._said: Final = request.attributes()
+        self._now_us: Final = now_us
+
+    def value(self, name: str, kind: type[T], default: T) -> T:
+        """An argument of that type."""
+        value = self._said.get(name, default)
+        if not isinstance(value, kind):
+            raise RequestError(BAD_REQUEST, f"{name} is {value!r}, must be of type {kind.__name__}")
+        return value
+
+    def number(self, name: str, default: int = 0) -> int:
+        """A whole number that is not negative."""
+        value = self._said.get(name, default)
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int)
+            or not min(default, 0) <= value <= MAX_NUMBER
+        ):
+            raise RequestError(BAD_REQUEST, f"{name} is {value!r}, must be a whole number of 0 or more")
+        return int(value)
+
+    def until_us(self, max_wait_ms: int) -> int:
+        """When ``timeout_ms`` is over, which may be ``max_wait_ms`` at most."""
+        return self._now_us + min(self.number("timeout_ms"), max_wait_ms) * US_A_MS
+
+    def filter(self) -> StoreFilter:
+        """Which messages are meant."""
+        made = StoreFilter()
+        made.unique_id = self.unique_id()
+        made.message_id, made.message_id_type = _id_of("message_id", self._said.get("message_id"))
+        made.correlation_id, made.correlation_id_type = _id_of(
+            "correlation_id", self._said.get("correlation_id")
+        )
+        made.priority = self.number("priority", ANY_PRIORITY)
+        if made.priority > MAX_PRIORITY:
+            raise RequestError(BAD_REQUEST, f"priority is {made.priority}, must be 0 to {MAX_PRIORITY}")
+        made.properties = self._properties()
+        made.lock_id = self.number("lock_id")
+        return made
+
+    def unique_id(self) -> bytes:
+        """Packed; b"" where there is none."""
+        origin, time = self._said.get("origin"), self._said.get("time")
+        if origin is None and time is None:
+            return b""
+        if not isinstance(origin, str) or isinstance(time, bool) or not isinstance(time, int):
+            raise RequestError(BAD_REQUEST, "a unique id is both: origin, a string, and time, a whole number")
+        try:
+            return pack_unique_id(origin, time)
+        except ValueError as error:
+            raise RequestError(BAD_REQUEST, str(error)) from None
+
+    def place(self) -> list[int]:
+        """Where a page begins: what the answer before it gave as ``after``."""
+        value = self._said.get("after")
+        if value is None:
+            return []
+        is_place = isinstance(value, list) and len(value) == PLACE_NUMBERS and all(map(_is_number, value))
+        if is_place and value[0] <= MAX_PRIORITY:
+            return [int(each) for each in value]
+        raise RequestError(BAD_REQUEST, "after must be what the answer before gave")
+
+    def _properties(self) -> dict[str, object]:
+        value = self._said.get("properties")
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            raise RequestError(BAD_REQUEST, "properties must be a map of application properties")
+        return {str(name): wanted for name, wanted in value.items()}
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_NUMBER
+
+
+def _id_of(name: str, value: object) -> tuple[bytes, int]:
+    """An id as the index has it, and its IdType."""
+    if value is None:
+        return b"", int(IdType.NONE)
+    if isinstance(value, str):
+        return value.encode(), int(IdType.STRING)
+    if isinstance(value, bytes):
+        return value, int(IdType.BINARY)
+    if isinstance(value, UUID):
+        return value.bytes, int(IdType.UUID)
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 64:
+        return value.to_bytes(_ULONG_BYTES, "big"), int(IdType.ULONG)
+    raise RequestError(BAD_REQUEST, f"{name} is {value!r}, must be a string, binary, uuid or ulong")
