@@ -1,16 +1,21 @@
 """The message log of the broker: what is told, how files turn over, and that nothing is lost by a restart."""
 
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from proton import Message
 from proton.utils import BlockingConnection
 
+from postroom.amqp.sections import Data
+from postroom.amqp.sections import Message as AmqpMessage
+from postroom.ledger.body import Body, BodyPlace
 from postroom.ledger.message_log import LogRecord
 from postroom.server.config import MessageLogConfig
 from postroom.server.exits import Exit
-from postroom.server.message_log import LOG_NAME, POSITION_NAME, MessageLogFile, MessageLogWriter
+from postroom.server.message_log import LOG_NAME, POSITION_NAME, MessageLogFile, MessageLogWriter, told
+from tests.manager import selecting
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.test_lives import written
 from tests.server.test_start import Process, begin, start
@@ -23,8 +28,12 @@ def events(folder: Path) -> list[str]:
     return [line.split("> <")[8] for line in lines]
 
 
+def no_bodies(wanted: Sequence[BodyPlace]) -> list[Body]:
+    raise AssertionError("nobody has asked for the content")
+
+
 def a_writer(folder: Path, wanted: bool = True) -> MessageLogWriter:
-    return MessageLogWriter(folder, MessageLogConfig(), lambda: wanted, lambda: 0)
+    return MessageLogWriter(folder, MessageLogConfig(), lambda: wanted, lambda: 0, no_bodies)
 
 
 def test_files_turn_over_and_the_oldest_go(tmp_path: Path) -> None:
@@ -66,6 +75,24 @@ def test_nothing_is_read_while_nobody_asks(tmp_path: Path) -> None:
 def test_what_goes_wrong_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     a_writer(tmp_path).look()
     assert "message-log-failed" in caplog.text
+
+
+def test_the_content_if_it_is_asked_for(tmp_path: Path) -> None:
+    world = LedgerWorld()
+    queue = world.queue(message_logging=True)
+    selecting.put(world, queue, "some text", colour="red")
+    world.turn()
+    folder = written(world, tmp_path)
+    config = MessageLogConfig(content=True)
+    MessageLogWriter(folder, config, lambda: True, lambda: 0, world.ledger.read_bodies).look()
+    (line,) = (tmp_path / LOG_NAME).read_text().splitlines()
+    assert line.endswith('<{"properties": {"colour": "red"}, "body": "some text"}> <>')
+
+
+def test_long_contents_are_cut_and_bad_ones_explained() -> None:
+    sections = AmqpMessage(body=Data([b"x" * 100])).encode()
+    assert told(sections, 40) == told(sections, 1000)[:39] + "…"
+    assert told(b"nonsense", 40)
 
 
 @pytest.mark.sockets

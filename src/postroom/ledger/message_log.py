@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from postroom.ledger.body import BodyPlace
 from postroom.ledger.definitions import Definitions
 from postroom.ledger.dump import heap_piece, id_text, iso, json_or_hex
 from postroom.ledger.expand import Chunk, Rows, expand
@@ -50,6 +51,9 @@ _TRANSACTIONS: Final = (HolderKind.LOCAL_TRANSACTION, HolderKind.XA_BRANCH, Hold
 _US_A_MS: Final = 1000
 _NS_A_US: Final = 1000
 
+Content = Callable[[BodyPlace], str]
+"""Gives what a stored body says, for a record."""
+
 Wants = Callable[[Mapping[str, Any], str], bool]
 """Whether an event (second) of a destination with that definition (first) is to be written."""
 
@@ -67,9 +71,10 @@ class LogRecord:
     user: str
     consumer: str
     selector: str = ""
+    content: str = ""
 
     def text(self) -> str:
-        """As a line: WebLogic's fields in its order. The diagnostic context and the content are empty."""
+        """As a line: WebLogic's fields in its order. The diagnostic context is empty."""
         return "####" + " ".join(f"<{_escaped(each)}>" for each in self.fields().values())
 
     def fields(self) -> dict[str, str]:
@@ -86,7 +91,7 @@ class LogRecord:
             "event": self.event,
             "user": self.user,
             "consumer": self.consumer,
-            "content": "",
+            "content": self.content,
             "selector": self.selector,
         }
 
@@ -113,8 +118,10 @@ class MessageLog:
     """The records of a range of positions. Kept for the next range, it remembers which published messages
     have expired already."""
 
-    def __init__(self, wants: Wants) -> None:
+    def __init__(self, wants: Wants, content: Content | None = None) -> None:
+        """``content``: None leaves that field empty."""
         self._wants: Final = wants
+        self._content: Final = content
         self._expired: dict[int, None] = {}
 
     def records(self, reader: LedgerReader, first: int, last: int) -> Iterator[LogRecord]:
@@ -129,6 +136,14 @@ class MessageLog:
 
     def wants(self, definition: Mapping[str, Any], event: str) -> bool:
         return self._wants(definition, event)
+
+    def content(self, found: tuple[Any, Array] | None) -> str:
+        """What the message of that arrival says, if that is wanted and stored."""
+        if self._content is None or found is None or not found[0]["flags"] & ArrivalFlag.BODY_STORED:
+            return ""
+        names = ("body_serial", "body_offset", "body_len")
+        serial, offset, length = (int(found[0][name]) for name in names)
+        return self._content((serial, offset, length))
 
     def is_first_expiry(self, serial: int) -> bool:
         """Whether the expiry of that published message has not been written."""
@@ -225,6 +240,7 @@ class _Page:
             event,
             user,
             f"{self._known.holder_names.get(holder, '')}#{holder}" if by_consumer else "",
+            content=self._log.content(found),
         )
         self._found.append((int(rows["position"][index]), ordinal, record))
 

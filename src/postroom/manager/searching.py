@@ -130,7 +130,8 @@ class Search:
                 if (ids.message_id, ids.message_id_type) == (wanted.message_id, wanted.message_id_type)
             ]
         self._held = []
-        return [entry for entry in (located(request.queue, serial) for serial in serials) if entry]
+        located_ones = [located(request.queue, serial) for serial in serials]
+        return [entry for entry in located_ones if entry is not None]
 
     def _available(self, queue: Queue, limit: i64) -> list[Entry]:
         while self._priority >= 0:

@@ -164,6 +164,10 @@ class MessageLogConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """A file that has grown so large is followed by a new one."""
     max_files: Annotated[int, Meta(ge=1, le=1000)] = 7
     """Files that are kept; older ones go."""
+    content: bool = False
+    """Whether application properties and body are written, too."""
+    max_content_chars: Positive = 4096
+    """Of each; what is longer is cut off."""
 
 
 class LedgerConfig(Struct, frozen=True, forbid_unknown_fields=True):

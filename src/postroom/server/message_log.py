@@ -6,19 +6,25 @@ while no destination asks nothing is read. It tells what is durable, some second
 it stands is written after the records, so that a crash in between repeats some.
 """
 
+import json
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from postroom.ledger.errors import LedgerError
+from postroom.amqp.errors import AmqpError
+from postroom.amqp.sections import Data, decode_message
+from postroom.ledger.body import Body, BodyPlace
+from postroom.ledger.errors import LedgerCorrupt, LedgerError
 from postroom.ledger.message_log import LogRecord, MessageLog, as_defined
 from postroom.ledger.reader import LedgerReader
 from postroom.manager.options import POLICY_LOG
 from postroom.server.broker import Broker
 from postroom.server.config import MessageLogConfig
 from postroom.server.logs import log
+
+ReadBodies = Callable[[Sequence[BodyPlace]], list[Body]]
 
 LOG_NAME: Final = "jms.messages.log"
 POSITION_NAME: Final = "jms.messages.position"
@@ -34,6 +40,19 @@ def is_wanted(broker: Broker) -> bool:
         each.definition.message_logging or each.definition.expiration_policy == POLICY_LOG
         for each in destinations
     )
+
+
+def told(sections: bytes, longest: int) -> str:
+    """What a message says: its application properties and body as JSON, cut to ``longest`` characters."""
+    try:
+        message = decode_message(sections)
+    except AmqpError as error:
+        return error.description
+    body = message.body
+    value = body.joined().decode("utf-8", "replace") if isinstance(body, Data) else body
+    said = {"properties": message.application_properties or {}, "body": value}
+    text = json.dumps(said, default=str, ensure_ascii=False)
+    return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 class MessageLogFile:
@@ -90,12 +109,16 @@ class MessageLogWriter:
         config: MessageLogConfig,
         is_wanted: Callable[[], bool],
         durable_through: Callable[[], int],
+        read_bodies: ReadBodies,
     ) -> None:
-        """``durable_through`` gives the end of the ledger without reading it."""
+        """``durable_through`` gives the end of the ledger without reading it, ``read_bodies`` stored bodies,
+        in any thread."""
         self._folder: Final = folder
         self._interval_s: Final = config.interval_s
         self._file: Final = MessageLogFile(folder, config)
-        self._log: Final = MessageLog(as_defined)
+        self._max_content_chars: Final = config.max_content_chars
+        self._read_bodies: Final = read_bodies
+        self._log: Final = MessageLog(as_defined, self._content if config.content else None)
         self._is_wanted: Final = is_wanted
         self._durable_through: Final = durable_through
         self._stopping: Final = threading.Event()
@@ -139,6 +162,12 @@ class MessageLogWriter:
             self._file.write(list(self._log.records(reader, first, last)))
             self._stand_at(last)
             first = last + 1
+
+    def _content(self, place: BodyPlace) -> str:
+        (body,) = self._read_bodies([place])
+        if isinstance(body, LedgerCorrupt):
+            return str(body)
+        return told(body, self._max_content_chars) if body else ""  # b"": it has ended, and is gone
 
     def _stand_at(self, position: int) -> None:
         if position != self._position:

@@ -104,7 +104,11 @@ async def _run(config: Config, listeners: list[Listener], ledger: Ledger) -> Exi
     service = Service(config, listeners, ledger, broker, loop)
     await service.start()
     message_log = MessageLogWriter(
-        config.data_folder, config.message_log, partial(is_wanted, broker), lambda: ledger.durable_through
+        config.data_folder,
+        config.message_log,
+        partial(is_wanted, broker),
+        lambda: ledger.durable_through,
+        ledger.read_bodies,
     )
     message_log.start()
     _tune_collector()
