@@ -33,7 +33,7 @@ from postroom.manager.consumer import Consumer, Producer
 from postroom.manager.core import Core
 from postroom.manager.effects import Effects, IdRead, Sink
 from postroom.manager.entry import Entry
-from postroom.manager.options import ConsumerOptions, ManagerOptions, QueueDefinition
+from postroom.manager.options import KIND_QUEUE, KIND_TOPIC, ConsumerOptions, ManagerOptions, QueueDefinition
 from postroom.manager.queue import Queue
 from postroom.manager.quota import Quota, QuotaDefinition
 from postroom.manager.topics import Subscribing
@@ -78,7 +78,7 @@ class QueueManager:
     def queue_for_attach(self, name: str, now_us: i64) -> Queue:
         """The queue that a client attaches to, created for it where the options allow."""
         self.core.begin(now_us)
-        return queues.find_or_create(self.core, name)
+        return queues.find_or_create(self.core, name, KIND_QUEUE)
 
     def create_queue(self, definition: QueueDefinition, now_us: i64) -> Queue:
         """Create a queue; the same definition again returns the one that is there.
@@ -164,7 +164,7 @@ class QueueManager:
     def topic_for_attach(self, name: str, now_us: i64) -> Queue:
         """The topic that a client publishes to, created for it where the options allow."""
         self.core.begin(now_us)
-        return topics.find_or_create(self.core, name)
+        return queues.find_or_create(self.core, name, KIND_TOPIC)
 
     def delete_topic(self, name: str, if_unused: bool, now_us: i64) -> int:
         """Delete a topic with the subscriptions to it; returns how many. Raises QueueNotFound, QueueInUse."""

@@ -8,7 +8,7 @@ from postroom.ledger.records import RecordType
 from postroom.manager import quotas, routing, switches
 from postroom.manager.core import Core
 from postroom.manager.errors import LimitExceeded, NameNotAllowed, QueueExists, QueueInUse, QueueNotFound
-from postroom.manager.options import KIND_TOPIC, RESERVED_PREFIX, QueueDefinition
+from postroom.manager.options import KIND_QUEUE, KIND_TOPIC, RESERVED_PREFIX, QueueDefinition
 from postroom.manager.queue import Queue
 
 _QUEUE_DEFINED: Final = int(RecordType.QUEUE_DEFINED)
@@ -23,23 +23,29 @@ def find(core: Core, name: str) -> Queue:
     return queue
 
 
-def find_or_create(core: Core, name: str) -> Queue:
-    """The queue that a client attaches to: created for it where the options allow."""
-    queue = core.queues.get(name)
+def find_or_create(core: Core, name: str, kind: str) -> Queue:
+    """The queue or topic (``kind``) that a client attaches to: created for it where the options allow.
+
+    Raises QueueNotFound, NameNotAllowed, LimitExceeded.
+    """
+    of_kind, others, other_kind = core.queues, core.topics, KIND_TOPIC
+    if kind == KIND_TOPIC:
+        of_kind, others, other_kind = core.topics, core.queues, KIND_QUEUE
+    queue = of_kind.get(name)
     if queue is not None:
         return queue
-    if name in core.topics:
-        raise QueueNotFound(f"there is no queue {name!r}: that name is a topic's")
+    if name in others:
+        raise QueueNotFound(f"there is no {kind} {name!r}: that name is a {other_kind}'s")
     if not core.options.auto_create:
-        raise QueueNotFound(f"there is no queue {name!r}, and queues are not created by attaching")
+        raise QueueNotFound(f"there is no {kind} {name!r}, and {kind}s are not created by attaching")
     if name.startswith(RESERVED_PREFIX):
         raise NameNotAllowed(f"{name!r}: names beginning with {RESERVED_PREFIX!r} belong to the broker")
     if core.auto_created >= core.options.max_auto_created_queues:
         raise LimitExceeded(
-            f"queue {name!r} can't be created: {core.auto_created} auto-created queues are the limit "
-            "(max_auto_created_queues); delete some or create the queue explicitly"
+            f"{kind} {name!r} can't be created: {core.auto_created} auto-created queues and topics are the "
+            f"limit (max_auto_created_queues); delete some or create the {kind} explicitly"
         )
-    return create(core, replace(core.options.queue_defaults, name=name, auto_created=True))
+    return create(core, replace(core.options.queue_defaults, name=name, kind=kind, auto_created=True))
 
 
 def create(core: Core, definition: QueueDefinition) -> Queue:

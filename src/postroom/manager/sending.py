@@ -9,12 +9,13 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from postroom.manager import dispatch, overrides, publishing, queues, topics, transactions, waiting
+from postroom.manager import dispatch, overrides, publishing, queues, transactions, waiting
 from postroom.manager.consumer import Producer
 from postroom.manager.core import Core
 from postroom.manager.effects import Rejected, Sink
 from postroom.manager.entry import ENTRY_OVERHEAD_BYTES
 from postroom.manager.errors import ManagerError
+from postroom.manager.options import KIND_QUEUE, KIND_TOPIC
 from postroom.manager.pool import Pool
 from postroom.manager.putting import NO_ROOM, lacking, no_room_text, refusal, store
 from postroom.manager.queue import Queue
@@ -74,9 +75,8 @@ def send(
 
 def _made_again(core: Core, queue: Queue) -> Queue:
     """Another of the name of a queue or topic that was deleted; raises QueueNotFound, LimitExceeded."""
-    if queue.topic is not None:
-        return topics.find_or_create(core, queue.name)
-    return queues.find_or_create(core, queue.name)
+    kind = KIND_QUEUE if queue.topic is None else KIND_TOPIC
+    return queues.find_or_create(core, queue.name, kind)
 
 
 def _refusal(core: Core, queue: Queue, size: i64, durable: bool) -> tuple[str, str] | None:

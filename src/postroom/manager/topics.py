@@ -6,8 +6,6 @@ from typing import Final
 from postroom.manager import administration, queues, routing
 from postroom.manager.core import Core
 from postroom.manager.errors import (
-    LimitExceeded,
-    NameNotAllowed,
     NotAllowed,
     QueueExists,
     QueueInUse,
@@ -17,7 +15,6 @@ from postroom.manager.errors import (
 from postroom.manager.options import (
     KIND_SUBSCRIPTION,
     KIND_TOPIC,
-    RESERVED_PREFIX,
     SUBSCRIPTION_MARK,
     check_pattern,
     is_pattern,
@@ -61,26 +58,6 @@ def find(core: Core, name: str) -> Queue:
     return node
 
 
-def find_or_create(core: Core, name: str) -> Queue:
-    """The topic that a client attaches to: created for it where the options allow."""
-    node = core.topics.get(name)
-    if node is not None:
-        return node
-    if name in core.queues:
-        raise QueueNotFound(f"there is no topic {name!r}: that name is a queue's")
-    if not core.options.auto_create:
-        raise QueueNotFound(f"there is no topic {name!r}, and topics are not created by attaching")
-    if name.startswith(RESERVED_PREFIX):
-        raise NameNotAllowed(f"{name!r}: names beginning with {RESERVED_PREFIX!r} belong to the broker")
-    if core.auto_created >= core.options.max_auto_created_queues:
-        raise LimitExceeded(
-            f"topic {name!r} can't be created: {core.auto_created} auto-created queues and topics are the "
-            "limit (max_auto_created_queues); delete some or create the topic explicitly"
-        )
-    definition = replace(core.options.queue_defaults, name=name, kind=KIND_TOPIC, auto_created=True)
-    return queues.create(core, definition)
-
-
 def delete(core: Core, node: Queue, if_unused: bool) -> int:
     """Delete a topic with the subscriptions to it (not those to patterns); returns how many those were.
 
@@ -119,7 +96,7 @@ def subscribe(core: Core, wanted: Subscribing) -> Queue:
     """
     check_pattern(wanted.topic)
     if not is_pattern(wanted.topic):
-        find_or_create(core, wanted.topic)
+        queues.find_or_create(core, wanted.topic, KIND_TOPIC)
     existing = core.subscriptions.get((wanted.client, wanted.name, wanted.durable)) if wanted.name else None
     if existing is not None:
         if _same(existing, wanted):
