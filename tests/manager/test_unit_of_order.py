@@ -482,3 +482,18 @@ def test_random_use_with_restarts(packed: bool, commands: list[tuple[str, int, i
     for unit in range(3):
         mine = [int(text[2:]) for text in life.done if text.startswith(f"{unit}:")]
         assert mine == sorted(mine)
+
+
+def test_what_ends_before_its_unit_is_read_after_a_restart_holds_nobody_back() -> None:
+    world = LedgerWorld()
+    queue = world.queue("q", unit_of_order=True)
+    for text in ("a", "b"):
+        member(world, queue, text)
+    world.turn()
+    world.restart()
+    queue = world.manager.queue("q")
+    consumer = world.consumer(queue, credit=10)  # has the bodies read, whose units aren't known yet
+    assert world.manager.purge_queue("q", world.now_us) == 2
+    member(world, queue, "c")
+    assert turn(world) == ["c"]
+    assert consumer.held

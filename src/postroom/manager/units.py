@@ -57,6 +57,8 @@ class Units:
         """Bodies on their way."""
         self.restored = False
         """Members that were held back before the start are to be taken over when all units are known."""
+        self._ended_unread: set[int] = set()
+        """Messages that have ended while not every unit is known: they are no members any more."""
 
     def full(self) -> bool:
         """Whether no more members can be kept in mind."""
@@ -68,6 +70,9 @@ class Units:
 
     def join(self, serial: int, sections: bytes) -> None:
         """The message ``serial`` is a member of the unit that its sections name, if they name one."""
+        if serial in self._ended_unread:
+            self._ended_unread.discard(serial)
+            return
         name = unit_of(sections)
         if not name:
             return
@@ -128,6 +133,8 @@ class Units:
         """A message of the queue has ended; whether that lets another go."""
         unit = self._by_serial.pop(serial, None)
         if unit is None:
+            if not self.known():
+                self._ended_unread.add(serial)
             return False
         if unit.waiting.pop(serial, None) is not None:
             self.waiting_count -= 1
