@@ -9,7 +9,6 @@ from hypothesis.stateful import rule
 from postroom.manager.errors import QueueInUse
 from postroom.model.codes import Outcome
 from tests.manager.machine import QUEUES, TOPICS, Machine
-from tests.manager.world import MS
 
 switches = st.sampled_from(["production", "insertion", "insertion", "consumption"])
 
@@ -17,8 +16,7 @@ switches = st.sampled_from(["production", "insertion", "insertion", "consumption
 class Administering(Machine):
     @rule(ms=st.sampled_from([1, 2, 5, 30]))
     def wait(self, ms: int) -> None:
-        self.world.now_us += ms * MS
-        self.pass_time()
+        self.pass_time(ms)
 
     wait_1 = wait_2 = wait
 

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from tests.manager.machine import LINKS, SEND_TIMEOUT_MS, TOPICS, Machine
+from tests.manager.machine import LINKS, SEND_TIMEOUT_MS, STEP_US, TOPICS, Machine
 from tests.manager.reference import Waiting
 from tests.manager.reference_place import PUT
 from tests.manager.world import MS
@@ -54,7 +54,7 @@ class Sending(Machine):
         message = self.a_message(0, size, place=place, **head)
         queue, producer = self.queue(name), self.link(link)
         token = self.world.put(queue, message.body, self.sink, producer=producer, **head)
-        due_us = now_us + SEND_TIMEOUT_MS * MS
+        due_us = now_us + SEND_TIMEOUT_MS * MS + STEP_US
         self.reference.send(Waiting(token, link, place, message, due_us, now_us))
         self.rest()
 

@@ -10,7 +10,7 @@ from postroom.manager.entry import Entry
 from postroom.manager.topics import Subscribing
 from postroom.manager.transaction import Transaction
 from tests.manager.machine import QUEUES, TEXTS, TOPICS, Machine
-from tests.manager.reference_place import GOT, Place
+from tests.manager.reference_place import Place
 from tests.manager.world import MS, TestSink
 
 CREDITS = st.sampled_from([0, 1, 2, 5, 20, 20])
@@ -121,8 +121,7 @@ class Taking(Machine):
             del self.entries[entry]
             self.reference.settle(self.place_of(entry), message, verb)
         else:
-            message.state, message.transaction = GOT, transaction
-            message.settled, message.verb = settled, verb
+            self.reference.got(message, transaction, verb, settled)
         self.rest()
 
     settle_1 = settle_2 = settle_3 = settle_4 = settle_5 = settle_6 = settle

@@ -154,6 +154,13 @@ class Reference:
 
     # Going.
 
+    def got(self, message: Message, transaction: object, verb: str, settled: bool) -> None:
+        """A delivery is settled in a transaction."""
+        self._serials += 1
+        message.receipt = self._serials
+        message.state, message.transaction = GOT, transaction
+        message.settled, message.verb = settled, verb
+
     def end(self, place: Place, message: Message, outcome: Outcome) -> None:
         place.ended_one(message, outcome, self.now_us)
 
@@ -311,9 +318,8 @@ class Reference:
             for message in self.of(place, transaction, PUT):
                 message.transaction = None
                 self.complete(place, message)
-        for place in self.all_places():
-            for message in self.of(place, transaction, GOT):
-                self.settle(place, message, message.verb)
+        for place, message in self._receipts(transaction):
+            self.settle(place, message, message.verb)
 
     def complete(self, place: Place, message: Message) -> None:
         """A put is confirmed: there, still to be born, or held back by a pause."""
@@ -329,11 +335,16 @@ class Reference:
         for place in self.all_places():
             for message in self.of(place, transaction, PUT):
                 self.end(place, message, Outcome.ROLLED_BACK)
-            for message in self.of(place, transaction, GOT):
-                if message.settled or _is_gone(message.holder):
-                    self.come_back(place, message, True, True, place.delay_for(message))
-                else:
-                    message.state, message.transaction = HELD, None
+        for place, message in self._receipts(transaction):
+            if message.settled or _is_gone(message.holder):
+                self.come_back(place, message, True, True, place.delay_for(message))
+            else:
+                message.state, message.transaction = HELD, None
+
+    def _receipts(self, transaction: object) -> list[tuple[Place, Message]]:
+        """What was got in it, in the order in which it was settled."""
+        got = [(p, m) for p in self.all_places() for m in self.of(p, transaction, GOT)]
+        return sorted(got, key=lambda found: found[1].receipt)
 
     @staticmethod
     def of(place: Place, transaction: object, state: str) -> list[Message]:

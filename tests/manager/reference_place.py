@@ -57,6 +57,8 @@ class Message:
     """Rank of its completion while insertion was paused."""
     holder: Consumer | None = None
     transaction: object = None
+    receipt: int = 0
+    """Rank of what was said to it in its transaction."""
     settled: bool = True
     verb: str = "accept"
     deliveries: int = 0
