@@ -16,6 +16,7 @@ from postroom.amqp.events import (
     SenderDispositionReceived,
     TransferReceived,
 )
+from postroom.amqp.messaging import DELIVERY_DELAY
 from postroom.amqp.options import ConnectionOptions
 from postroom.amqp.outcomes import (
     ACCEPTED,
@@ -33,13 +34,17 @@ from postroom.amqp.performatives import Coordinator, Source, Target
 from postroom.amqp.receiver import ReceiverLink
 from postroom.amqp.sections import Data, Header, Message, decode_message
 from postroom.amqp.sender import SenderLink
+from postroom.amqp.types import ULong
+from postroom.client.destinations import filters
 from postroom.server.binding import ConnectionBinding
-from tests.simulation.oracle import Answer, Fate, Oracle, Unit
+from tests.simulation.oracle import Answer, Broken, Fate, Oracle, Unit
 
 AMQP_VALUE_SECTION = b"\x00\x53\x77"
 RCV_SECOND = 1
 SND_SETTLED = 1
 MAX_UNSETTLED = 40
+TOPIC = "topic"
+_WANTS_1 = filters("n = 1")
 
 
 class Surroundings(Protocol):
@@ -49,6 +54,12 @@ class Surroundings(Protocol):
     oracle: Oracle
     now_us: int
     queues: list[str]
+    """Where is sent to; the topic among them."""
+    sources: list[str]
+    """Where is consumed from: queues and the topic's subscriptions."""
+    subscriptions: list[str]
+    selects: bool
+    """Whether messages have what selectors ask for."""
 
 
 class Actor:
@@ -100,10 +111,17 @@ class Actor:
         """The connection or the broker is gone."""
 
 
-def encode(fate: Fate, priority: int, ttl_ms: int | None, padding: int) -> bytes:
+def encode(
+    fate: Fate, priority: int, ttl_ms: int | None, delay_ms: int, padding: int, selects: bool
+) -> bytes:
     """The message of this fate: its id is its body."""
     header = Header(durable=fate.durable, priority=priority, ttl=ttl_ms)
-    return Message(header=header, body=Data([b"%d;" % fate.id + b"x" * padding])).encode()
+    message = Message(header=header, body=Data([b"%d;" % fate.id + b"x" * padding]))
+    if delay_ms:
+        message.message_annotations = {DELIVERY_DELAY: ULong(delay_ms)}
+    if selects:
+        message.application_properties = {"n": fate.id % 3}
+    return message.encode()
 
 
 def decode(payload: bytes) -> tuple[int, int]:
@@ -137,15 +155,25 @@ class Producer(Actor):
         priority = random.choice((4, 4, 4, 0, 9))
         ttl_ms = random.choice((None, None, None, None, 50, 2000))
         expiry_us = world.now_us + ttl_ms * 1000 if ttl_ms is not None else 0
-        fate = world.oracle.sent(self.queue, (self.name, priority), random.random() < 0.8, expiry_us, unit)
+        durable, to_topic = random.random() < 0.8, self.queue == TOPIC
+        first = world.subscriptions[0] if to_topic else self.queue
+        fate = world.oracle.sent(first, (self.name, priority), durable, expiry_us, unit)
         if ttl_ms is not None:
             fate.expiry_us = world.now_us + ttl_ms * 1000
             fate.order_perturbed = True
+        delay_ms = random.choice((0, 0, 0, 0, 0, 5, 300))
+        if delay_ms:
+            fate.due_us = world.now_us + delay_ms * 1000
+            fate.order_perturbed = True
+        if to_topic:
+            fate.has_dead_letters = False
+            world.oracle.published(fate, world.subscriptions[1:])
         padding = random.choice((0, 10, 200, 3000))
         state = TransactionalState(txn_id) if txn_id else None
         self.sent += 1
         tag = self.sent.to_bytes(4, "big")
-        self.link.send(encode(fate, priority, ttl_ms, padding), tag, False, state=state, context=fate)
+        payload = encode(fate, priority, ttl_ms, delay_ms, padding, world.selects)
+        self.link.send(payload, tag, False, state=state, context=fate)
 
     def answered(self, context: object, state: DeliveryState | None) -> None:
         if isinstance(context, Fate) and context.unit is None:
@@ -159,12 +187,13 @@ class Consumer(Actor):
 
     def __init__(self, world: Surroundings, name: str, binding: ConnectionBinding, queue: str = "") -> None:
         super().__init__(world, name, binding)
-        self.queue = queue or world.random.choice(world.queues)
+        self.queue = queue or world.random.choice(world.sources)
+        self.wanted = 1 if world.selects and not queue and world.random.random() < 0.4 else None
         self.second = world.random.random() < 0.5
         self.presettled = not (self.second or queue) and world.random.random() < 0.1
         self.link: ReceiverLink = self.session.attach_receiver(
             f"{name}-in",
-            Source(address=self.queue),
+            Source(address=self.queue, filter=_WANTS_1 if self.wanted else None),
             Target(),
             snd_settle_mode=SND_SETTLED if self.presettled else 0,
             rcv_settle_mode=RCV_SECOND if self.second else 0,
@@ -228,7 +257,9 @@ class Consumer(Actor):
 
     def received(self, event: TransferReceived) -> None:
         id, count = decode(event.payload)
-        fate = self.world.oracle.delivered(id, self.queue, count, self.name)
+        fate = self.world.oracle.delivered(id, self.queue, count, self.name, self.world.now_us)
+        if self.wanted is not None and id % 3 != self.wanted:
+            raise Broken(f"message {id} does not match the selector of {self.name}")
         if event.settled:
             self.world.oracle.settled(fate, "pre-settled")
             fate.given.add("pre-settled")
@@ -285,6 +316,8 @@ class Transactor(Producer):
             committed = context == "commit" and isinstance(state, Accepted)
             self.world.oracle.decided(self.unit, committed)
             self.unit, self.txn_id = None, b""
+        elif isinstance(context, Fate) and isinstance(state, Rejected):
+            self.world.oracle.answered(context, Answer.REFUSED)
 
     def gone(self) -> None:
         if self.unit is not None and self.unit.decision in ("open", "rolling back"):

@@ -4,7 +4,7 @@ The oracle hears what clients did and what they were told, and nothing of how th
 has an id of its own in its body. A `Broken` promise names the message and what was seen.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 
@@ -43,6 +43,16 @@ class Fate:
     order_perturbed: bool = False
     released: bool = False
     """A consumer has released it: it may come again uncounted."""
+    due_us: int = 0
+    """Not to be delivered before; 0 at once."""
+    number: int = 0
+    """What selectors ask for."""
+    copies: "list[Fate]" = field(default_factory=list)
+    """Of a publish: its entries on the other subscriptions."""
+    has_dead_letters: bool = True
+    """Whether it is kept when it is rejected."""
+    locked_until_us: int = 0
+    """A lock was answered, and nobody has lifted it."""
 
 
 @dataclass(eq=False)
@@ -60,7 +70,11 @@ class Oracle:
 
     def __init__(self, dead_letter_queue: str, judges_order: bool) -> None:
         self.judges_order = judges_order
-        self.fates: dict[int, Fate] = {}
+        self.may_refuse = False
+        """Sends can be refused, so that a transaction may hold less than was sent in it."""
+        self.fates: dict[tuple[int, str], Fate] = {}
+        """By id and queue."""
+        self._first: dict[int, Fate] = {}
         self.life = 1
         """Counts the broker's processes: each crash ends one."""
         self.dead_letter_queue = dead_letter_queue
@@ -70,22 +84,43 @@ class Oracle:
     def sent(
         self, queue: str, stream: tuple[str, int], durable: bool, expiry_us: int, unit: Unit | None
     ) -> Fate:
-        fate = Fate(len(self.fates) + 1, queue, stream, durable, expiry_us, unit)
-        self.fates[fate.id] = fate
+        fate = Fate(len(self._first) + 1, queue, stream, durable, expiry_us, unit)
+        self.fates[fate.id, queue] = self._first[fate.id] = fate
         if unit is not None:
             unit.sent.append(fate)
         return fate
 
-    def answered(self, fate: Fate, answer: Answer) -> None:
-        fate.answer = answer
-        fate.accepted_in_life = self.life
+    def published(self, first: Fate, subscriptions: list[str]) -> None:
+        """``first`` was sent to a topic: it has a copy on each further subscription."""
+        for name in subscriptions:
+            copy = replace(first, queue=name, copies=[], given=set())
+            self.fates[first.id, name] = copy
+            first.copies.append(copy)
+            if first.unit is not None:
+                first.unit.sent.append(copy)
 
-    def delivered(self, id: int, queue: str, count: int, consumer: str) -> Fate:
+    def fate_of(self, id: int, queue: str) -> Fate | None:
+        """What is known of the message ``id`` that stands on ``queue``, perhaps as a dead letter."""
+        fate = self.fates.get((id, queue))
+        if fate is None and queue == self.dead_letter_queue:
+            return self._first.get(id)
+        return fate
+
+    def answered(self, fate: Fate, answer: Answer) -> None:
+        for one in (fate, *fate.copies):
+            one.answer = answer
+            one.accepted_in_life = self.life
+
+    def delivered(self, id: int, queue: str, count: int, consumer: str, now_us: int) -> Fate:
         """``consumer`` was given message ``id`` with this delivery count."""
         self.checks += 1
-        fate = self.fates.get(id)
+        fate = self.fate_of(id, queue)
         if fate is None:
-            raise Broken(f"message {id} was delivered from {queue} and never sent")
+            raise Broken(f"message {id} was delivered from {queue} and never sent there")
+        if now_us < fate.due_us:
+            raise Broken(f"message {id} was delivered {fate.due_us - now_us} us before its time")
+        if now_us < fate.locked_until_us:
+            raise Broken(f"message {id} was delivered from {queue} while it is locked")
         if queue not in (fate.queue, self.dead_letter_queue):
             raise Broken(f"message {id} was sent to {fate.queue} and delivered from {queue}")
         self._check_not_over(fate, queue)
@@ -155,32 +190,37 @@ class Oracle:
         """The coordinator has answered."""
         unit.decision = "committed" if committed else "rolled back"
         for fate in unit.sent:
-            self.answered(fate, Answer.ACCEPTED if committed else Answer.ROLLED_BACK)
+            if fate.answer is not Answer.REFUSED:
+                self.answered(fate, Answer.ACCEPTED if committed else Answer.ROLLED_BACK)
         if committed:
             for fate in unit.received:
                 self.settled(fate, "accepted")
 
     def final(self, remaining: dict[str, list[int]], now_us: int) -> None:
         """Everything that was left on the queues has been read: does it add up?"""
-        places: dict[int, list[str]] = {}
+        places: dict[tuple[int, str], list[str]] = {}
         for queue, ids in remaining.items():
             for id in ids:
-                places.setdefault(id, []).append(queue)
+                fate = self.fate_of(id, queue)
+                if fate is None:
+                    raise Broken(f"message {id} is on {queue} and was never sent there")
+                places.setdefault((id, fate.queue), []).append(queue)
         for fate in self.fates.values():
-            self._check_final(fate, places.pop(fate.id, []), now_us)
-        if places:
-            raise Broken(f"messages {sorted(places)[:5]} are on queues and were never sent")
+            self._check_final(fate, places.get((fate.id, fate.queue), []), now_us)
         for queue, ids in remaining.items():
             if queue != self.dead_letter_queue:
                 self._check_places(queue, ids)
         for unit in {fate.unit for fate in self.fates.values() if fate.unit is not None}:
-            _check_unit(unit, remaining)
+            if not self.may_refuse:
+                _check_unit(unit, remaining)
 
     def _check_places(self, queue: str, ids: list[int]) -> None:
         """What came back came back to its place: one reader of a quiet queue sees the order of sending."""
         newest: dict[tuple[str, int], int] = {}
         for id in ids:
-            fate = self.fates[id]
+            fate = self.fates[id, queue]
+            if fate.due_us:
+                continue
             if fate.unit is None and id < newest.get(fate.stream, 0):
                 raise Broken(f"message {id} of {fate.stream} stands on {queue} behind {newest[fate.stream]}")
             newest[fate.stream] = max(id, newest.get(fate.stream, 0))
@@ -196,7 +236,7 @@ class Oracle:
             raise Broken(
                 f"message {fate.id} was accepted for {fate.queue} in life {fate.accepted_in_life} and is lost"
             )
-        if fate.settled_by == "rejected" and not fate.lost_possible:
+        if fate.settled_by == "rejected" and fate.has_dead_letters and not fate.lost_possible:
             raise Broken(f"message {fate.id} was rejected and is not on {self.dead_letter_queue}")
 
 

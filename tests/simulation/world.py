@@ -18,14 +18,18 @@ from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
 from postroom.manager.manager import QueueManager
 from postroom.manager.options import ManagerOptions, QueueDefinition
+from postroom.manager.topics import Subscribing
 from postroom.server.broker import Broker
 from postroom.server.config import Config
-from tests.simulation.actors import Actor, Consumer, Producer, Transactor
+from tests.simulation.actors import TOPIC, Actor, Consumer, Producer, Transactor
 from tests.simulation.disk import SECTOR_BYTES, PowerLost, SimDisk
+from tests.simulation.managers import LEASE_US, SWITCHES, Locker, Pauser
 from tests.simulation.oracle import Broken, Oracle
 
 START_US = 1_800_000_000_000_000
 DEAD_LETTERS = "dead-letters"
+SMALL = "small"
+"""The queue that has a quota."""
 DRAIN_ROUNDS = 20_000
 AIM = 5
 """A block of more than one sector, which can be torn, draws so many times as many crashes as a small one."""
@@ -70,7 +74,7 @@ class World:
         self.random = Random(seed)
         self.oracle = Oracle(DEAD_LETTERS, judges_order=self.random.random() < 0.8)
         self.now_us = START_US
-        self.queues = [f"q{n}" for n in range(self.random.randrange(1, 4))]
+        self._swarm_destinations()
         self.disk = SimDisk()
         self.actors: list[Actor] = []
         self.actors_made = 0
@@ -83,6 +87,22 @@ class World:
         self.power_fails_in: int | None = None
         """Steps until a crash that was planned when a block was handed to the writer."""
         self.boot()
+
+    def _swarm_destinations(self) -> None:
+        """Plain queues; maybe one with a quota, maybe a topic with durable subscriptions."""
+        random = self.random
+        self.sources = [f"q{n}" for n in range(random.randrange(1, 4))]
+        self.selects = random.random() < 0.4
+        self.quota_messages = random.choice((0, 0, 4))
+        if self.quota_messages:
+            self.sources.append(SMALL)
+        self.queues = list(self.sources)
+        self.subscriptions = [f"{TOPIC}::s{n}" for n in range(random.choice((0, 0, 1, 2)))]
+        if self.subscriptions:
+            self.queues.append(TOPIC)
+        self.sources += self.subscriptions
+        self.managers = random.choice(((), (), (Pauser,), (Locker,), (Pauser, Locker)))
+        self.oracle.may_refuse = Pauser in self.managers or self.quota_messages > 0
 
     def _swarm_options(self) -> LedgerOptions:
         random = self.random
@@ -115,12 +135,22 @@ class World:
         self.manager = QueueManager(ManagerOptions(), self.ledger.builder)
         self.manager.restore(self.ledger.recovered, self.now_us)
         for name in (*self.queues, DEAD_LETTERS):
+            if name not in self.manager.queues and name not in self.manager.topics:
+                self.manager.create_queue(self._definition(name), self.now_us)
+        for name in self.subscriptions:
             if name not in self.manager.queues:
-                dead = DEAD_LETTERS if name != DEAD_LETTERS else ""
-                self.manager.create_queue(QueueDefinition(name=name, dead_letter_queue=dead), self.now_us)
+                wanted = Subscribing(TOPIC, "", name.partition("::")[2], durable=True, shared=True)
+                assert self.manager.subscribe(wanted, self.now_us).name == name
         self.names = 0
         self.broker = Broker(Config(), self.ledger, self.manager, self._new_name)
         self.actors = []
+
+    def _definition(self, name: str) -> QueueDefinition:
+        if name == TOPIC:
+            return QueueDefinition(name=name, kind="topic")
+        dead = DEAD_LETTERS if name != DEAD_LETTERS else ""
+        maximum = self.quota_messages if name == SMALL else -1
+        return QueueDefinition(name=name, dead_letter_queue=dead, max_messages=maximum)
 
     def _open(self, disk: SimDisk, writer: SimWriter) -> Ledger:
         folder = Path("simulated")
@@ -159,6 +189,7 @@ class World:
         action = self.random.choices([action for _, action in choices], total)[0]
         try:
             action()
+            self.check_quota()
             if self._power_fails_now():
                 self.crash()
         except PowerLost:
@@ -233,7 +264,7 @@ class World:
             return
         binding = self.broker.connect("simulated", True, self.now_us, self.now_us)
         assert binding is not None
-        kind = self.random.choice((Producer, Producer, Consumer, Consumer, Transactor))
+        kind = self.random.choice((Producer, Producer, Consumer, Consumer, Transactor, *self.managers))
         self.actors_made += 1
         self.actors.append(kind(self, f"a{self.actors_made}", binding))
 
@@ -278,8 +309,9 @@ class World:
         for actor in list(self.actors):
             self.drop(actor)
         self.settle()
+        self.let_go()
         self.check_recovery()
-        remaining = {name: self.read_all(name) for name in (*self.queues, DEAD_LETTERS)}
+        remaining = {name: self.read_all(name) for name in (*self.sources, DEAD_LETTERS)}
         self.oracle.final(remaining, self.now_us)
         self.check_statistics()
 
@@ -293,6 +325,22 @@ class World:
             elif self.broker.idle() and not self.broker.fetches and not self.broker.id_reads:
                 return
         raise Broken("the broker does not come to rest")
+
+    def let_go(self) -> None:
+        """End pauses, and wait until locks have run out."""
+        if not self.managers:
+            return
+        for name in self.sources:
+            for switch in SWITCHES:
+                self.manager.resume(self.manager.queues[name], switch, self.now_us)
+        self.settle()
+        self.now_us += LEASE_US
+        self.broker.on_time(self.now_us)
+        self.settle()
+
+    def check_quota(self) -> None:
+        if self.quota_messages and self.manager.queues[SMALL].statistics.depth > self.quota_messages:
+            raise Broken(f"more than {self.quota_messages} messages are on {SMALL}")
 
     def check_recovery(self) -> None:
         """recover∘recover = recover, on copies of the disk as it is."""
@@ -338,7 +386,7 @@ class World:
 
     def check_statistics(self) -> None:
         """Everything was read, so the counters of what is held must be back at nothing."""
-        for name in (*self.queues, DEAD_LETTERS):
+        for name in (*self.sources, DEAD_LETTERS):
             held = {
                 key: value
                 for key, value in self.manager.queues[name].statistics.snapshot().items()
