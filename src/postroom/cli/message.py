@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -13,6 +12,7 @@ from postroom.cli.exporting import FORMATS, messages_of, writer_of
 from postroom.cli.show import as_text, message_fields
 from postroom.cli.talk import BrokerError, connected, json_option, output, shown, url_option
 from postroom.cli.which import (
+    PROGRESS_FROM,
     Found,
     id_text,
     id_value,
@@ -26,8 +26,9 @@ from postroom.client import ManagementClient
 from postroom.client.message import decode_message
 from postroom.server.management import MESSAGE_TYPE
 
-LISTED: Final = ("serial", "message id", "states", "priority", "deliveries", "bytes", "expires", "body")
-BODY_CHARS: Final = 30
+LISTED: Final = ("serial", "message id", "states", "bytes", "body")
+"""What fits a terminal; the rest is told by `show` and by JSON."""
+BODY_CHARS: Final = 40
 IMPORT_ROWS: Final = 100
 IMPORT_BYTES: Final = 512 << 10
 """Of one request, unless a single message is larger."""
@@ -57,7 +58,7 @@ def list_messages(
     queue: str, selector: str, states: tuple[str, ...], count: int, url: str, as_json: bool
 ) -> None:
     """List messages on QUEUE, those too that are held, delayed or not committed."""
-    table = Table()
+    table = Table(box=None, pad_edge=False)
     for head in LISTED:
         table.add_column(head, justify="right" if head in ("serial", "bytes") else "left", overflow="fold")
     said = {"selector": selector, "states": list(states)}
@@ -157,7 +158,7 @@ def in_pieces_of(
     """Ask again while there is more; returns how many messages it was done to, and how many of the last
     piece have no origin."""
     done = without_origin = 0
-    with progress_of(1 << 30) as progress:
+    with progress_of(PROGRESS_FROM) as progress:
         task = progress.add_task(operation.lower(), total=None)
         while True:
             reply = management.request(
@@ -212,8 +213,13 @@ def import_messages(queue: str, file: Path, overrides: bool, url: str, as_json: 
     One that has the message id of a message there, which nobody holds, takes its place.
     """
     created = replaced = 0
-    with connected(url) as connection, click.open_file(str(file), "rb") as source:
+    with (
+        connected(url) as connection,
+        click.open_file(str(file), "rb") as source,
+        progress_of(PROGRESS_FROM) as progress,
+    ):
         management = connection.create_management()
+        task = progress.add_task("importing", total=None)
         for batch in _batches(source, queue):
             said = {"messages": batch, "overrides": overrides}
             reply = management.request(
@@ -221,6 +227,7 @@ def import_messages(queue: str, file: Path, overrides: bool, url: str, as_json: 
             ).attributes()
             created += int(str(reply["created"]))
             replaced += int(str(reply["replaced"]))
+            progress.update(task, completed=created + replaced)
     if as_json:
         click.echo(json.dumps({"created": created, "replaced": replaced}))
     else:
@@ -270,13 +277,6 @@ def _cells(row: dict[str, Any]) -> list[str]:
         shown(row["serial"]),
         id_text(row.get("message_id")),
         "+".join(row["states"]),
-        str(row["priority"]),
-        str(row["delivery_count"]),
         shown(row["body_bytes"]),
-        _time(row["expires_us"]) if "expires_us" in row else "",
         body,
     ]
-
-
-def _time(time_us: int) -> str:
-    return datetime.fromtimestamp(time_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

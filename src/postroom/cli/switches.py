@@ -78,7 +78,7 @@ def show_counters(counters: Mapping[str, Any]) -> None:
     told = {*("messages_current", "messages_pending", "messages_high", "messages_received")}
     told |= {f"messages_{cause}" for cause in CAUSES}
     for name in rest:
-        if name not in told and isinstance(counters[name], int):
+        if name not in told and isinstance(counters[name], int) and counters[name] > 0:
             click.echo(f"{name.replace('_', ' ')}: {shown(counters[name])}")
     for switch in SWITCHES:
         if counters.get(f"{switch}_paused"):

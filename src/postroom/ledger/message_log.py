@@ -229,7 +229,7 @@ class _Page:
             return
         kind, holder = int(rows["holder_kind"][index]), int(rows["holder"][index])
         by_consumer = kind == HolderKind.CONSUMER
-        user = self._known.holder_users.get(holder, "") if event == CONSUMED else ""
+        user = self._known.holder_users.get(holder, "") if by_consumer or event == CONSUMED else ""
         if event == PRODUCED and found is not None:
             user = self._known.producer_users.get(int(found[0]["producer"]), "")
         record = LogRecord(
