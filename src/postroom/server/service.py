@@ -12,7 +12,6 @@ from typing import Any, Final, Protocol
 
 from postroom.ledger.body import Body, BodyPlace
 from postroom.ledger.errors import LedgerError
-from postroom.manager.effects import Fetch, IdRead
 from postroom.model.ids import MessageIds
 from postroom.server.binding import ConnectionBinding
 from postroom.server.broker import Broker, LedgerFace, Login
@@ -257,16 +256,21 @@ class Service:
                 self.turns.schedule()
                 continue
             reading = self._loop.run_in_executor(self._pool, self._ledger.read_bodies, fetch.wanted)
-            reading.add_done_callback(functools.partial(self._have_read, fetch))
+            reading.add_done_callback(
+                functools.partial(self._have_read, functools.partial(self._broker.fetched, fetch))
+            )
 
-    def _have_read(self, fetch: Fetch, reading: "asyncio.Future[list[Body]]") -> None:
+    def _have_read(
+        self, take: Callable[[list[Any], int], None], reading: "asyncio.Future[list[Any]]"
+    ) -> None:
+        """Bodies or ids are read: the broker takes them, with the time."""
         if self.failure is not None or reading.cancelled():
             return
         error = reading.exception()
         if error is not None:
             self._fail(error)
             return
-        self._guarded(lambda: self._broker.fetched(fetch, reading.result(), wall_us()))
+        self._guarded(lambda: take(reading.result(), wall_us()))
         self.turns.schedule()
 
     def _read_ids(self) -> None:
@@ -279,17 +283,9 @@ class Service:
             else:
                 job = functools.partial(ledger.hash_ids, read.all_serials)
             reading = self._loop.run_in_executor(self._pool, job)
-            reading.add_done_callback(functools.partial(self._have_read_ids, read))
-
-    def _have_read_ids(self, read: IdRead, reading: "asyncio.Future[list[Any]]") -> None:
-        if self.failure is not None or reading.cancelled():
-            return
-        error = reading.exception()
-        if error is not None:
-            self._fail(error)
-            return
-        self._broker.ids_read(read, reading.result(), wall_us())
-        self.turns.schedule()
+            reading.add_done_callback(
+                functools.partial(self._have_read, functools.partial(self._broker.ids_read, read))
+            )
 
     def _check_logins(self) -> None:
         logins = self._broker.logins[:]
