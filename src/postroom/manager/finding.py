@@ -55,8 +55,13 @@ def spots(queue: Queue, priority: i64, place: i64, ordinal: i64) -> Iterator[Spo
     """What is available on one priority behind a place, in order."""
     band = queue.bands[priority]
     packed = _packed(band, place, ordinal) if band.backlog.count > 0 else iter(())
+    return _merged(band, _objects(band, place, ordinal), packed)
+
+
+def _merged(band: Band, objects: Iterator[Entry], packed: Iterator[Spot]) -> Iterator[Spot]:
+    """Both in the order in which they stand."""
     behind = next(packed, None)
-    for entry in _objects(band, place, ordinal):
+    for entry in objects:
         while behind is not None and behind.entry.before(entry):
             yield behind
             behind = next(packed, None)
@@ -101,16 +106,8 @@ def spots_among(queue: Queue, priority: i64, serials: Any) -> Iterator[Spot]:
     band = queue.bands[priority]
     wanted = set(serials.tolist()) if band.live_count() > 0 else set()
     packed = _packed_among(band, serials) if band.backlog.count > 0 else iter(())
-    behind = next(packed, None)
-    for entry in _objects(band, -1, 0):
-        if int(entry.serial) in wanted:
-            while behind is not None and behind.entry.before(entry):
-                yield behind
-                behind = next(packed, None)
-            yield Spot(entry, band, None, 0)
-    while behind is not None:
-        yield behind
-        behind = next(packed, None)
+    objects = (entry for entry in _objects(band, -1, 0) if int(entry.serial) in wanted)
+    return _merged(band, objects, packed)
 
 
 def _packed_among(band: Band, serials: Any) -> Iterator[Spot]:
