@@ -96,6 +96,16 @@ def test_what_a_lease_can_not_be(shell: Shell) -> None:
     assert shell.run("ledger", "lease", "grant", "x", "--duration-s", "0").exit_code == 2
 
 
+def test_get_and_browse_with_a_selector(shell: Shell, queue: str) -> None:
+    shell.ok("put", queue, "red", "-p", "colour=red")
+    shell.ok("put", queue, "blue", "-p", "colour=blue")
+    assert [each["body"] for each in shell.json("browse", queue, "--selector", "colour = 'blue'")] == ["blue"]
+    assert [
+        each["body"] for each in shell.json("get", queue, "-n", "0", "--selector", "colour = 'blue'")
+    ] == ["blue"]
+    assert [each["body"] for each in shell.json("browse", queue)] == ["red"]
+
+
 def test_put_and_get_in_order(shell: Shell, queue: str) -> None:
     assert shell.ok("put", queue, "one", "two") == f"sent 2 to {queue}\n"
     shell.ok("put", queue, stdin="three")

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from postroom.cli.show import as_json_line, as_text, body_bytes
 from postroom.cli.talk import EXIT_NOTHING, connected, json_option, notes, output, url_option
+from postroom.cli.which import selector_option
 from postroom.client import AcknowledgeMode, Message, MessageConsumer, Session, Topic
 
 BODY_CHARS: Final = 60
@@ -34,6 +35,7 @@ PROGRESS_FROM: Final = 1000
 @click.option(
     "--subscription", help="Of a topic: the shared durable subscription to take from, made if need be."
 )
+@selector_option
 @url_option
 @json_option
 def get(
@@ -43,6 +45,7 @@ def get(
     folder: Path | None,
     of_topic: bool,
     subscription: str | None,
+    selector: str,
     url: str,
     as_json: bool,
 ) -> None:
@@ -54,7 +57,8 @@ def get(
     taken = 0
     with connected(url) as connection, connection.create_session(AcknowledgeMode.INDIVIDUAL) as session:
         prefetch = min(count, 100) or 100
-        consumer = _consumer(session, Topic(queue) if of_topic else queue, subscription, prefetch)
+        destination = Topic(queue) if of_topic else queue
+        consumer = _consumer(session, destination, subscription, selector or None, prefetch)
         hidden = folder is None or count < PROGRESS_FROM or not notes.is_terminal
         with Progress(console=notes, transient=True, disable=hidden) as progress:
             task = progress.add_task("getting", total=count or None)
@@ -69,13 +73,19 @@ def get(
 
 
 def _consumer(
-    session: Session, destination: Topic | str, subscription: str | None, prefetch: int
+    session: Session,
+    destination: Topic | str,
+    subscription: str | None,
+    selector: str | None,
+    prefetch: int,
 ) -> MessageConsumer:
     if subscription is None:
-        return session.create_consumer(destination, prefetch=prefetch)
+        return session.create_consumer(destination, selector=selector, prefetch=prefetch)
     if not isinstance(destination, Topic):
         raise click.BadParameter("only a topic has subscriptions: give --topic", param_hint="--subscription")
-    return session.create_shared_durable_consumer(destination, subscription, prefetch=prefetch)
+    return session.create_shared_durable_consumer(
+        destination, subscription, selector=selector, prefetch=prefetch
+    )
 
 
 @click.command()
@@ -83,16 +93,18 @@ def _consumer(
 @click.option(
     "--count", "-n", default=0, show_default=True, type=click.IntRange(0), help="Show so many; 0: all."
 )
+@selector_option
 @url_option
 @json_option
-def browse(queue: str, count: int, url: str, as_json: bool) -> None:
+def browse(queue: str, count: int, selector: str, url: str, as_json: bool) -> None:
     """Show the messages on QUEUE and leave them there."""
     table = Table()
     for head in ("message id", "priority", "deliveries", "bytes", "body"):
         numbers = head in ("priority", "deliveries", "bytes")
         table.add_column(head, justify="right" if numbers else "left", overflow="fold")
     with connected(url) as connection, connection.create_session() as session:
-        for message in itertools.islice(session.create_browser(queue), count or None):
+        browser = session.create_browser(queue, selector=selector or None)
+        for message in itertools.islice(browser, count or None):
             if as_json:
                 click.echo(as_json_line(message))
             else:
