@@ -28,10 +28,12 @@ from postroom.manager.options import ManagerOptions
 from postroom.manager.queries import CloseCursor, OpenCursor, QueryAnswer, ReadCursor, ShowMessage
 from postroom.manager.queue import Queue
 from postroom.manager.searching import Wanted
+from postroom.manager.topics import Subscribing
+from postroom.manager.units import PROPERTY
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.selecting import put, text_of, texts
 from tests.manager.store_face import Asked, StoreFace
-from tests.manager.world import MS, World, recount
+from tests.manager.world import MS, TestSink, World, a_head, recount
 
 SMALL: dict[str, Any] = {"live_head": 8, "min_live_head": 4}
 """Nearly everything is packed."""
@@ -385,6 +387,58 @@ def test_a_move_onto_itself_or_a_topic_is_refused(world: World) -> None:
         move(world, source, source)
     with pytest.raises(RequestInvalid, match="topic"):
         move(world, source, topic)
+
+
+def test_ordered_members_can_be_moved_and_deleted(world: World) -> None:
+    queue, target = world.queue(unit_of_order=True), world.queue("b", unit_of_order=True)
+    for number in range(4):
+        properties: dict[str, Any] = {"n": number, PROPERTY: "u"}
+        put(world, queue, f"{number}", **properties)
+    consumer = world.consumer(queue, 10)
+    assert texts(world.turn()) == ["0"]
+    assert found(world, queue, states=mask_of(["ordered"])) == ["1", "2", "3"]
+    assert move(world, queue, target, "n = 1").count == 1
+    assert delete(world, queue, "n = 2") == 1
+    world.accept(consumer, world.held(consumer)[0])
+    assert texts(world.turn()) == ["3"]
+    world.consumer(target, 10)
+    assert texts(world.turn()) == ["1"]
+    check_counts(queue)
+    check_counts(target)
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_large_body_is_moved_with_its_message(durable: bool) -> None:
+    world = LedgerWorld()
+    source, target = world.queue("a"), world.queue("b")
+    upload = world.manager.begin_upload(world._producer)
+    for part in (b"one,", b"two"):
+        world.manager.upload_chunk(upload, part, world.now_us)
+    head = a_head(durable=durable)
+    world.manager.finish_upload(upload, source, head, TestSink(), 1, world.now_us)
+    world.turn()
+    assert move(world, source, target).count == 1
+    if durable:
+        world.restart()
+    assert [row.body for row in query(world, world.manager.queue("b"))] == [b"one,two"]
+
+
+def test_a_subscription_is_moved_from_and_to(world: World) -> None:
+    world.queue("news", kind="topic")
+    wanted_one = Subscribing(topic="news", client="c", name="s", durable=True)
+    subscription = world.manager.subscribe(wanted_one, world.now_us)
+    other = world.manager.subscribe(
+        Subscribing(topic="news", client="c", name="t", durable=True), world.now_us
+    )
+    queue = world.queue()
+    put(world, world.manager.topic("news"), "story")
+    world.turn()
+    assert move(world, subscription, queue).count == 1
+    assert (found(world, queue), found(world, other)) == (["story"], ["story"])
+    assert replay(world, queue).count == 1
+    assert (found(world, subscription), found(world, other)) == (["story"], ["story"])
+    for each in (subscription, other, queue):
+        check_counts(each)
 
 
 def test_more_than_one_move_takes() -> None:
