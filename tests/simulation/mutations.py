@@ -120,4 +120,55 @@ MUTATIONS: dict[str, Mutation] = {
         "            self._succeeded = journal.header.seal\n",
         "            self._maintenance.roll(number_before, journal.header.seal)\n",
     ),
+    "blocked-send-accepted-before-it-has-room": Mutation(
+        "manager/sending.py",
+        "    waiting.enter(core, blocked)\n",
+        "    waiting.enter(core, blocked)\n    core.effects.accept(blocked.sink, blocked.token)\n",
+    ),
+    "quota-off-by-one": Mutation(
+        "manager/pool.py",
+        "        if self.max_messages >= 0 and self.messages >= self.max_messages:\n            return False",
+        "        if self.max_messages >= 0 and self.messages > self.max_messages:\n            return False",
+    ),
+    "subscription-missed-in-a-routing-set": Mutation(
+        "manager/routing.py",
+        "    queues.sort(key=_by_id)\n    route",
+        "    queues.sort(key=_by_id)\n    queues = queues[:1]\n    route",
+    ),
+    "routing-set-forgotten-at-restart": Mutation(
+        "ledger/fold.py",
+        "    for indexes, queues in _spell_out(several, sets[several], routing_sets(image)):",
+        "    for indexes, queues in _spell_out(several, sets[several], {}):",
+    ),
+    "published-entries-of-the-wrong-arrival": Mutation(
+        "ledger/fold.py",
+        "        _add_entries(state, image, arrivals[indexes], indexes, queues)",
+        "        mixed = arrivals if len(indexes) == len(arrivals) else arrivals[indexes]\n"
+        "        _add_entries(state, image, mixed, indexes, queues)",
+    ),
+    "parked-entries-forgotten-on-resume": Mutation(
+        "manager/pausing.py",
+        "        end_delay(core, queue, entry)\n        left -= 1",
+        "        left -= 1",
+    ),
+    "lock-not-kept-over-a-restart": Mutation(
+        "manager/restore.py",
+        "        if not allowed(entry, n.EVENT_RESTART):\n",
+        "        if entry.holder_kind == n.BROWSE_LOCK:\n"
+        "            step(core, entry, n.EVENT_UNLOCK, 0, 0, None, 0)\n"
+        "            queue.bands[entry.priority].recover(entry)\n"
+        "            note_unbodied(queue, entry)\n"
+        "            return\n"
+        "        if not allowed(entry, n.EVENT_RESTART):\n",
+    ),
+    "unborn-delivered-at-once-after-a-restart": Mutation(
+        "manager/delayed.py",
+        "        rows = np.frombuffer(packed, _ROWS)\n        for at",
+        '        rows = np.frombuffer(packed, _ROWS).copy()\n        rows["due_us"] = 1\n        for at',
+    ),
+    "selector-not-asked-at-arrival": Mutation(
+        "manager/judging.py",
+        "        said = cursor.selector.matches(fields)\n",
+        "        said = True\n",
+    ),
 }
