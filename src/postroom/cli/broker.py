@@ -6,6 +6,7 @@ from typing import Final
 import click
 from rich.table import Table
 
+from postroom.cli.listing import show_json
 from postroom.cli.switches import show_counters
 from postroom.cli.talk import connected, json_option, output, shown, url_option
 from postroom.server.management import BROKER_NAME, BROKER_TYPE, CONNECTION_TYPE
@@ -58,8 +59,7 @@ def list_connections(url: str, as_json: bool) -> None:
     with connected(url) as opened:
         found = opened.create_management().query(CONNECTION_TYPE)
     if as_json:
-        for each in found:
-            click.echo(json.dumps(each, default=str))
+        show_json(found)
         return
     table = Table("connection", "user", *LISTED.values(), box=None, pad_edge=False)
     for each in found:

@@ -7,6 +7,7 @@ from typing import Any
 import click
 from rich.table import Table
 
+from postroom.cli.listing import show_json
 from postroom.cli.talk import connected, json_option, output, url_option
 from postroom.server.management import LEASE_TYPE
 
@@ -40,8 +41,7 @@ def list_leases(url: str, as_json: bool) -> None:
     with connected(url) as connection:
         leases = connection.create_management().query(LEASE_TYPE)
     if as_json:
-        for each in leases:
-            click.echo(json.dumps(each))
+        show_json(leases)
         return
     table = Table("lease", "owner", "from", "keeps", "bytes held", "state", box=None, pad_edge=False)
     for each in leases:

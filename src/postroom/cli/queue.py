@@ -4,10 +4,10 @@ import json
 from typing import Final
 
 import click
-from rich.table import Table
 
+from postroom.cli.listing import by_name, create, show_list
 from postroom.cli.switches import add_switches
-from postroom.cli.talk import connected, json_option, output, setting, settings_option, shown, url_option
+from postroom.cli.talk import connected, json_option, settings_option, url_option
 from postroom.server.management import QUEUE_TYPE
 
 LISTED: Final = (
@@ -39,20 +39,10 @@ def list_queues(prefix: str, every: bool, url: str, as_json: bool) -> None:
     """List the queues, or those whose name begins with PREFIX."""
     with connected(url) as connection:
         found = connection.create_management().query(QUEUE_TYPE)
-    queues = sorted(
-        (each for each in found if str(each["name"]).startswith(prefix) and (every or not each["dynamic"])),
-        key=lambda each: str(each["name"]),
-    )
-    if as_json:
-        for each in queues:
-            click.echo(json.dumps(each, default=str))
-        return
-    table = Table()
-    for _, head in LISTED:
-        table.add_column(head, justify="left" if head == "queue" else "right", overflow="fold")
-    for each in queues:
-        table.add_row(*(shown(each.get(attribute)) for attribute, _ in LISTED))
-    output.print(table)
+    wanted = [
+        each for each in found if str(each["name"]).startswith(prefix) and (every or not each["dynamic"])
+    ]
+    show_list(by_name(wanted), LISTED, as_json)
 
 
 @queue.command("create")
@@ -62,10 +52,7 @@ def list_queues(prefix: str, every: bool, url: str, as_json: bool) -> None:
 @json_option
 def create_queue(name: str, settings: tuple[str, ...], url: str, as_json: bool) -> None:
     """Create the queue NAME."""
-    attributes = dict(setting(text) for text in settings)
-    with connected(url) as connection:
-        created = connection.create_management().create(QUEUE_TYPE, name, attributes)
-    click.echo(json.dumps(created, default=str) if as_json else f"created {name}")
+    create(QUEUE_TYPE, name, settings, url, as_json)
 
 
 @queue.command("delete")

@@ -7,6 +7,7 @@ from typing import Any, Final
 import click
 from rich.table import Table
 
+from postroom.cli.listing import by_name, create, show_json
 from postroom.cli.talk import connected, json_option, output, setting, settings_option, shown, url_option
 from postroom.server.management import QUOTA_TYPE
 
@@ -25,10 +26,9 @@ def list_quotas(url: str, as_json: bool) -> None:
     """List the quotas, with what is used of each."""
     with connected(url) as connection:
         found = connection.create_management().query(QUOTA_TYPE)
-    quotas = sorted(found, key=lambda each: str(each["name"]))
+    quotas = by_name(found)
     if as_json:
-        for each in quotas:
-            click.echo(json.dumps(each, default=str))
+        show_json(quotas)
         return
     table = Table()
     for head in COLUMNS:
@@ -45,10 +45,7 @@ def list_quotas(url: str, as_json: bool) -> None:
 @json_option
 def create_quota(name: str, settings: tuple[str, ...], url: str, as_json: bool) -> None:
     """Create the quota NAME."""
-    attributes = dict(setting(text) for text in settings)
-    with connected(url) as connection:
-        created = connection.create_management().create(QUOTA_TYPE, name, attributes)
-    click.echo(json.dumps(created, default=str) if as_json else f"created {name}")
+    create(QUOTA_TYPE, name, settings, url, as_json)
 
 
 @quota.command("update")

@@ -1,13 +1,12 @@
 """`postroom subscription`: list and delete the subscriptions of a running broker."""
 
-import json
 from typing import Final
 
 import click
-from rich.table import Table
 
+from postroom.cli.listing import by_name, show_list
 from postroom.cli.switches import add_switches
-from postroom.cli.talk import connected, json_option, output, shown, url_option
+from postroom.cli.talk import connected, json_option, url_option
 from postroom.server.management import SUBSCRIPTION_TYPE
 
 LISTED: Final = (
@@ -37,19 +36,8 @@ def list_subscriptions(topic: str, url: str, as_json: bool) -> None:
     """List the subscriptions, or those to TOPIC (a topic's name, or a pattern as it was subscribed to)."""
     with connected(url) as connection:
         found = connection.create_management().query(SUBSCRIPTION_TYPE)
-    subscriptions = sorted(
-        (each for each in found if topic in ("", each["topic"])), key=lambda each: str(each["name"])
-    )
-    if as_json:
-        for each in subscriptions:
-            click.echo(json.dumps(each, default=str))
-        return
-    table = Table()
-    for _, head in LISTED:
-        table.add_column(head, justify="left" if head == "subscription" else "right", overflow="fold")
-    for each in subscriptions:
-        table.add_row(*(shown(each.get(attribute)) for attribute, _ in LISTED))
-    output.print(table)
+    wanted = [each for each in found if topic in ("", each["topic"])]
+    show_list(by_name(wanted), LISTED, as_json)
 
 
 @subscription.command("delete")

@@ -1,13 +1,12 @@
 """`postroom topic`: list, create and delete the topics of a running broker."""
 
-import json
 from typing import Final
 
 import click
-from rich.table import Table
 
+from postroom.cli.listing import by_name, create, show_list
 from postroom.cli.switches import add_switches
-from postroom.cli.talk import connected, json_option, output, setting, settings_option, shown, url_option
+from postroom.cli.talk import connected, json_option, settings_option, url_option
 from postroom.server.management import TOPIC_TYPE
 
 LISTED: Final = (
@@ -38,20 +37,10 @@ def list_topics(prefix: str, every: bool, url: str, as_json: bool) -> None:
     """List the topics, or those whose name begins with PREFIX."""
     with connected(url) as connection:
         found = connection.create_management().query(TOPIC_TYPE)
-    topics = sorted(
-        (each for each in found if str(each["name"]).startswith(prefix) and (every or not each["dynamic"])),
-        key=lambda each: str(each["name"]),
-    )
-    if as_json:
-        for each in topics:
-            click.echo(json.dumps(each, default=str))
-        return
-    table = Table()
-    for _, head in LISTED:
-        table.add_column(head, justify="left" if head == "topic" else "right", overflow="fold")
-    for each in topics:
-        table.add_row(*(shown(each.get(attribute)) for attribute, _ in LISTED))
-    output.print(table)
+    wanted = [
+        each for each in found if str(each["name"]).startswith(prefix) and (every or not each["dynamic"])
+    ]
+    show_list(by_name(wanted), LISTED, as_json)
 
 
 @topic.command("create")
@@ -61,10 +50,7 @@ def list_topics(prefix: str, every: bool, url: str, as_json: bool) -> None:
 @json_option
 def create_topic(name: str, settings: tuple[str, ...], url: str, as_json: bool) -> None:
     """Create the topic NAME; its settings are those of the subscriptions that will be made to it."""
-    attributes = dict(setting(text) for text in settings)
-    with connected(url) as connection:
-        created = connection.create_management().create(TOPIC_TYPE, name, attributes)
-    click.echo(json.dumps(created, default=str) if as_json else f"created {name}")
+    create(TOPIC_TYPE, name, settings, url, as_json)
 
 
 @topic.command("delete")

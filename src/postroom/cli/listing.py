@@ -1,0 +1,44 @@
+"""What the commands that list and create things of a running broker share."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import click
+from rich.table import Table
+
+from postroom.cli.talk import connected, output, setting, shown
+
+Rows = Iterable[Mapping[str, Any]]
+
+
+def by_name(rows: Rows) -> list[Mapping[str, Any]]:
+    """The rows in order of their names."""
+    return sorted(rows, key=lambda each: str(each["name"]))
+
+
+def show_json(rows: Rows) -> None:
+    """An object a line."""
+    for each in rows:
+        click.echo(json.dumps(each, default=str))
+
+
+def show_list(rows: Rows, listed: Sequence[tuple[str, str]], as_json: bool) -> None:
+    """The rows as a table of the attributes ``listed``, each with the head of its column; or all as JSON."""
+    if as_json:
+        show_json(rows)
+        return
+    table = Table()
+    for number, (_, head) in enumerate(listed):
+        table.add_column(head, justify="right" if number else "left", overflow="fold")
+    for each in rows:
+        table.add_row(*(shown(each.get(attribute)) for attribute, _ in listed))
+    output.print(table)
+
+
+def create(kind: str, name: str, settings: Iterable[str], url: str, as_json: bool) -> None:
+    """Create ``name`` of type ``kind`` with ``settings`` (KEY=VALUE), and say so."""
+    attributes = dict(setting(text) for text in settings)
+    with connected(url) as connection:
+        created = connection.create_management().create(kind, name, attributes)
+    click.echo(json.dumps(created, default=str) if as_json else f"created {name}")
