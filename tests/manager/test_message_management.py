@@ -342,6 +342,27 @@ def test_a_move_goes_through_the_packed_backlog(world: World) -> None:
         assert len(found(world, world.manager.queue("a"))) == 100
 
 
+def test_what_a_transaction_put_is_moved_and_deleted(world: World) -> None:
+    source, target = world.queue("a"), world.queue("b")
+    for first in (0, 20):
+        transaction = world.manager.begin(world.now_us)
+        for number in range(first, first + 20):
+            put(world, source, f"{number}", transaction=transaction, n=number)
+        world.turn()
+        world.manager.commit(transaction, world.now_us)
+        world.turn()
+    consumer = world.consumer(source, 3)
+    world.turn()
+    for entry in world.held(consumer):
+        world.release(consumer, entry)
+    world.close(consumer)
+    assert move(world, source, target, "n < 10").count == 10
+    assert delete(world, source, "n < 35") == 25
+    assert found(world, target) == [str(number) for number in range(10)]
+    assert found(world, source) == [str(number) for number in range(35, 40)]
+    check_counts(source)
+
+
 def test_moved_messages_wake_consumers(world: World) -> None:
     source, target = world.queue("a"), world.queue("b")
     numbered(world, source, 3)

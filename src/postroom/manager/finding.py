@@ -119,6 +119,26 @@ def _packed_among(band: Band, serials: Any) -> Iterator[Spot]:
                 yield Spot(backlog.object_at(chunk, index), band, chunk, index)
 
 
+def find_again(queue: Queue, entry: Entry) -> Spot | None:
+    """Where an entry stands that was available when it was looked at; None if it isn't any more.
+
+    By its place, which it keeps: however much waits, this takes little.
+    """
+    band = queue.bands[entry.priority]
+    here = band.find(entry.place, entry.ordinal)
+    if here is not None:
+        return Spot(here, band, None, 0) if here.serial == entry.serial else None
+    if band.backlog.count == 0:
+        return None
+    band.backlog.sealed()
+    packed = band.backlog.find(entry.place, entry.ordinal)
+    if packed is None:
+        return None
+    chunk, index = packed
+    found = band.backlog.object_at(chunk, index)
+    return Spot(found, band, chunk, index) if found.serial == entry.serial else None
+
+
 def find(queue: Queue, serial: i64) -> Spot | None:
     """The entry of that serial if it is available here."""
     for band in queue.bands:
@@ -127,7 +147,7 @@ def find(queue: Queue, serial: i64) -> Spot | None:
                 if entry.serial == serial:
                     return Spot(entry, band, None, 0)
         if band.backlog.count > 0:
-            spot = _find_packed(band, band.backlog, serial)
+            spot = find_packed(band, band.backlog, serial)
             if spot is not None:
                 return spot
     for band in queue.bands:
@@ -137,7 +157,8 @@ def find(queue: Queue, serial: i64) -> Spot | None:
     return None
 
 
-def _find_packed(band: Band, backlog: Backlog, serial: i64) -> Spot | None:
+def find_packed(band: Band, backlog: Backlog, serial: i64) -> Spot | None:
+    """The packed entry of that serial if it waits in this band."""
     for chunk in backlog.sealed():
         serials: Any = np.frombuffer(chunk.data, _PACKED)["serial"]
         wanted = np.uint64(int(serial))

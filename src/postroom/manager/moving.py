@@ -25,7 +25,7 @@ from postroom.manager.errors import (
     OriginGone,
     RequestInvalid,
 )
-from postroom.manager.finding import find, pick
+from postroom.manager.finding import Spot, find, find_again, pick
 from postroom.manager.message_states import CHANGEABLE, states_of
 from postroom.manager.placing import ended
 from postroom.manager.queries import check_there
@@ -67,10 +67,17 @@ def taken(core: Core, queue: Queue, entry: Entry) -> Entry | None:
             return None
         queue.delayed.discard(entry)
         return entry
-    spot = find(queue, entry.serial)
+    spot = _spot_of(queue, entry)
     if spot is None or states_of(core, spot.entry) & CHANGEABLE == 0:
         return None
     return pick(core, queue, spot)
+
+
+def _spot_of(queue: Queue, entry: Entry) -> Spot | None:
+    """Where it is available now; what was delayed when the search came by has got a place since."""
+    if entry.state == n.DELAYED:
+        return find(queue, entry.serial)
+    return find_again(queue, entry)
 
 
 @final
@@ -174,7 +181,7 @@ class _Move(StoreRequest):
     def _is_here(self, core: Core, entry: Entry) -> bool:
         if entry.state == n.DELAYED and self.queue.delayed.holds(entry):
             return True
-        spot = find(self.queue, entry.serial)
+        spot = _spot_of(self.queue, entry)
         return spot is not None and states_of(core, spot.entry) & CHANGEABLE != 0
 
     def move(

@@ -16,7 +16,7 @@ from postroom.manager.core import Core
 from postroom.manager.effects import Asker
 from postroom.manager.entry import Entry
 from postroom.manager.errors import CursorUnknown, LimitExceeded, NoMatchingMessage, QueueNotFound
-from postroom.manager.finding import BEHIND_ALL, find
+from postroom.manager.finding import BEHIND_ALL, find_packed
 from postroom.manager.message_states import states_of
 from postroom.manager.queue import Queue
 from postroom.manager.searching import Search, Wanted, held
@@ -222,10 +222,11 @@ def _located(queue: Queue, serials: list[int]) -> dict[int, Entry]:
         for serial in here:
             (found[serial],) = queue.delayed.behind(serial - 1, 1)
         left -= here
-    for serial in left:
-        spot = find(queue, serial)
-        if spot is not None:
-            found[serial] = spot.entry
+    for band in queue.bands:
+        for serial in left if band.backlog.count > 0 else []:
+            spot = find_packed(band, band.backlog, serial)
+            if spot is not None:
+                found[serial] = spot.entry
     return found
 
 
