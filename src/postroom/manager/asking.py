@@ -12,7 +12,6 @@ from mypy_extensions import i64
 
 from postroom.ledger.body import Body
 from postroom.ledger.errors import LedgerCorrupt
-from postroom.manager.browse import copy_of
 from postroom.manager.core import Core
 from postroom.manager.deadletter import discard_damaged
 from postroom.manager.effects import Asker, Fetch, IdRead, Reply
@@ -243,7 +242,7 @@ def _batch(core: Core, request: StoreRequest, entries: list[Entry]) -> list[Entr
         left -= entry.body_len
         if copies and left < 0:
             break
-        copies.append(copy_of(entry, request))
+        copies.append(entry.copy_for(request))
     return copies
 
 

@@ -16,7 +16,6 @@ from postroom.manager.fetching import readable, request, wait_for_durable
 from postroom.manager.finding import spots
 from postroom.manager.judging import fields_of
 from postroom.manager.queue import PRIORITIES, Queue
-from postroom.model import numbers as n
 from postroom.model.selector.selector import Selector
 
 if TYPE_CHECKING:
@@ -136,7 +135,7 @@ def _next_copies(core: Core, queue: Queue, cursor: Cursor, consumer: "Consumer")
         if queue.bands[priority].count() > 0:
             _fill(core, queue, cursor, priority, batch)
         priority -= 1
-    return [copy_of(entry, consumer) for entry in batch.entries]
+    return [entry.copy_for(consumer) for entry in batch.entries]
 
 
 def _fill(core: Core, queue: Queue, cursor: Cursor, priority: i64, batch: _Batch) -> None:
@@ -149,25 +148,3 @@ def _fill(core: Core, queue: Queue, cursor: Cursor, priority: i64, batch: _Batch
             batch.add(entry)
         if batch.full():
             return
-
-
-def copy_of(entry: Entry, owner: object) -> Entry:
-    """What ``owner`` is to be told of an entry, whatever becomes of that."""
-    copy = Entry(
-        entry.queue,
-        entry.serial,
-        entry.priority,
-        entry.flags,
-        entry.expiry_us,
-        entry.body_serial,
-        entry.body_offset,
-        entry.body_len,
-        entry.body,
-    )
-    copy.state = n.START
-    copy.place = entry.place
-    copy.ordinal = entry.ordinal
-    copy.owner = owner
-    copy.delivery_count = entry.delivery_count
-    copy.annotations = entry.annotations
-    return copy

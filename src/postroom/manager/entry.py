@@ -8,7 +8,7 @@ from mypy_extensions import i64
 if TYPE_CHECKING:
     from postroom.manager.queue import Queue
 
-from postroom.model.numbers import AVAILABLE, NO_HOLDER
+from postroom.model.numbers import AVAILABLE, NO_HOLDER, START
 
 ENTRY_OVERHEAD_BYTES: Final = 320
 """What a live entry costs beside its body; charged where memory is bounded."""
@@ -109,6 +109,27 @@ class Entry:
         if self.place != place:
             return self.place > place
         return self.ordinal > ordinal
+
+    def copy_for(self, owner: object) -> "Entry":
+        """What ``owner`` is to be told of it, or has its body read by, whatever becomes of it."""
+        copy = Entry(
+            self.queue,
+            self.serial,
+            self.priority,
+            self.flags,
+            self.expiry_us,
+            self.body_serial,
+            self.body_offset,
+            self.body_len,
+            self.body,
+        )
+        copy.state = START
+        copy.place = self.place
+        copy.ordinal = self.ordinal
+        copy.owner = owner
+        copy.delivery_count = self.delivery_count
+        copy.annotations = self.annotations
+        return copy
 
 
 def by_place(entry: Entry) -> tuple[int, int]:

@@ -331,7 +331,7 @@ def _ask(
         bytes_left -= entry.body_len
         if copies and bytes_left < 0:
             break
-        copies.append(_copy(entry, cursor))
+        copies.append(entry.copy_for(cursor))
         cursor.asked[key_of(entry)] = objects[index]
         cursor.asked_bytes += entry.body_len
     memory.reading_bytes += cursor.asked_bytes
@@ -339,27 +339,6 @@ def _ask(
     if copies:
         request(core, copies)
     return len(copies)
-
-
-def _copy(entry: Entry, cursor: SelectorCursor) -> Entry:
-    copy = Entry(
-        entry.queue,
-        entry.serial,
-        entry.priority,
-        entry.flags,
-        entry.expiry_us,
-        entry.body_serial,
-        entry.body_offset,
-        entry.body_len,
-        None,
-    )
-    copy.state = n.START
-    copy.owner = cursor
-    copy.place = entry.place
-    copy.ordinal = entry.ordinal
-    copy.delivery_count = entry.delivery_count
-    copy.annotations = entry.annotations
-    return copy
 
 
 def fetched(core: Core, cursor: SelectorCursor, copies: list[Entry], bodies: list[Body]) -> None:

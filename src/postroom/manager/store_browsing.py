@@ -10,7 +10,6 @@ from mypy_extensions import i64
 
 from postroom.manager import store
 from postroom.manager.asking import ReadsNeeded
-from postroom.manager.browse import copy_of
 from postroom.manager.core import Core
 from postroom.manager.effects import Asker
 from postroom.manager.entry import Entry
@@ -61,7 +60,7 @@ class _Page(StoreVerb):
             if page and left < 0:
                 more = True
                 break
-            page.append(copy_of(entry, self))
+            page.append(entry.copy_for(self))
         self.page = page
         if more and page:
             last = page[-1]
@@ -243,7 +242,7 @@ class Listen(_Page):
             self.after = [int(last)]
         else:
             self.after = [int(core.ledger.next_position - 1)]
-        self.page = [copy_of(entry, self) for entry in found]
+        self.page = [entry.copy_for(self) for entry in found]
 
 
 def _first_events(queue: Queue, priority: i64, position: i64, limit: i64) -> list[Entry]:

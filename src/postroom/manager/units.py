@@ -14,7 +14,6 @@ from mypy_extensions import i64
 
 from postroom.amqp.message_fields import MessageFields
 from postroom.manager.entry import Entry
-from postroom.model import numbers as n
 
 if TYPE_CHECKING:
     from postroom.manager.backlog import Chunk
@@ -91,20 +90,7 @@ class Units:
 
     def ask_for(self, entry: Entry) -> None:
         """The unit of ``entry`` is to be found out from its stored body."""
-        copy = Entry(
-            entry.queue,
-            entry.serial,
-            entry.priority,
-            entry.flags,
-            0,
-            entry.body_serial,
-            entry.body_offset,
-            entry.body_len,
-            None,
-        )
-        copy.state = n.START
-        copy.owner = self
-        self.unread.append(copy)
+        self.unread.append(entry.copy_for(self))
 
     def held_back_by(self, serial: int) -> Unit | None:
         """The unit in which another member comes before ``serial``; None if it may go."""
