@@ -28,6 +28,7 @@ TEXTS = {None: "", 0: "n = 0", 1: "n = 1"}
 LINKS = 2
 SEND_TIMEOUT_MS = 8
 STEP_US = 500
+MAX_STEPWISE_MS = 40
 SMALL = ManagerOptions(
     live_head=3,
     min_live_head=1,
@@ -169,12 +170,12 @@ class Machine(RuleBasedStateMachine):
     def _check_place(self, place: Place) -> None:
         queue = self.queue(place.name)
         shown, expected = queue.statistics.snapshot(), place.snapshot(self.world.now_us)
-        if place.unit_of_order:  # a member is held back when it is met, not before
+        if place.unit_of_order:  # a member is held back when it is met, and parked when its turn comes
             for counted in (shown, expected):
                 _join(counted)
         different = {name: (shown[name], expected[name]) for name in shown if shown[name] != expected[name]}
         assert not different and shown.keys() == expected.keys(), (place.name, different)
-        if not place.consumption:
+        if not place.consumption and not (place.unit_of_order and place.insertion):
             for consumer in queue.ready:
                 left = place.available(self.wanted_by(consumer))
                 assert not left, f"someone waits on {place.name} beside what he could have"
@@ -210,11 +211,15 @@ class Machine(RuleBasedStateMachine):
     # What several rules do.
 
     def pass_time(self, ms: int) -> None:
-        """A step at a time while sends are blocked, so that no time-out falls together with an expiry."""
+        """A step at a time while sends or links may time out, so that this falls together with no expiry."""
         until_us = self.world.now_us + ms * MS
-        while self.reference.line and self.world.now_us < until_us:
+        stepwise_us = min(until_us, self.world.now_us + MAX_STEPWISE_MS * MS)
+        while self.world.now_us < stepwise_us and self._times_out():
             self._tick(self.world.now_us + STEP_US)
         self._tick(until_us)
+
+    def _times_out(self) -> bool:
+        return bool(self.reference.line) or any(consumer.suspended for consumer in self.consumers)
 
     def _tick(self, now_us: int) -> None:
         """Links that were not resumed in time are lost; then whatever is due."""
@@ -295,9 +300,9 @@ class Machine(RuleBasedStateMachine):
 
 
 def _join(counted: dict[str, int]) -> None:
-    """Current and ordered in one."""
+    """Current, ordered and paused in one."""
     for unit in ("messages", "bytes"):
-        counted[f"{unit}_current"] += counted.pop(f"{unit}_ordered")
+        counted[f"{unit}_current"] += counted.pop(f"{unit}_ordered") + counted.pop(f"{unit}_paused")
         counted.pop(f"{unit}_pending")
 
 

@@ -151,5 +151,5 @@ class Taking(Machine):
         if consumer.suspended:
             self.world.manager.resume_consumer(consumer, TestSink(), self.world.now_us)
         else:
-            assert self.world.manager.suspend_consumer(consumer, timeout_ms * MS, self.world.now_us)
+            assert self.world.manager.suspend_consumer(consumer, timeout_ms * MS - 750, self.world.now_us)
         self.rest()

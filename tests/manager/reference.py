@@ -243,6 +243,24 @@ class Reference:
         place.consumers = 0
         place.start_again()
 
+    def move(self, place: Place, target: Place, wanted: int | None) -> int:
+        """By an administrator: priority, expiry and birth stay; returns how many messages."""
+        meant = place.changeable(wanted)
+        tied = any(message.state == DELAYED for message in meant)
+        first = 0
+        for message in meant:
+            child = Message(
+                message.body, message.number, message.priority, message.durable, message.expiry_us
+            )
+            child.due_us = message.due_us if message.state == UNBORN else 0
+            child.uid = message.uid
+            self.arrive(target, child)
+            if tied and child.order:  # what was delayed has no order among them
+                first = first or child.order
+                child.order = first
+            self.end(place, message, Outcome.MOVED)
+        return len(meant)
+
     def purge(self, place: Place, outcome: Outcome) -> None:
         for message in list(place.messages):
             if message.state in (AVAILABLE, UNBORN, DELAYED, PARKED):

@@ -174,6 +174,11 @@ class Place(Switched):
             return False
         return self.wanted is None or self.wanted == message.number
 
+    def changeable(self, wanted: int | None) -> list[Message]:
+        """What an administrator can delete or move, those that are available first."""
+        free = [m for m in self.messages if m.state in (UNBORN, DELAYED)]
+        return [m for m in [*self.in_sight(), *free] if wanted in (None, m.number)]
+
     def in_sight(self) -> list[Message]:
         """What a browser sees, in order."""
         return sorted((m for m in self.messages if m.state == AVAILABLE), key=Message.rank)

@@ -17,5 +17,5 @@ class RandomUse(Sending, Taking, Storing, Administering):
     """Every command."""
 
 
-RandomUse.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+RandomUse.TestCase.settings = settings(max_examples=120, stateful_step_count=100, deadline=None)
 TestRandomUse = RandomUse.TestCase
