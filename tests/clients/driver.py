@@ -14,6 +14,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 ANSWER_S = 30.0
+PROGRAM_S = 100.0
 
 COMMANDS: dict[str, list[str]] = {
     "proton": [sys.executable, str(HERE / "proton_driver.py")],
@@ -122,6 +123,15 @@ class Client:
 def python_path() -> str:
     """The source or build under test, as this process sees it, and this folder."""
     return os.pathsep.join([*(entry for entry in sys.path if entry.endswith(("src", "compiled"))), str(HERE)])
+
+
+def jms_findings(program: str, address: str) -> dict[str, str]:
+    """What a program of qpid-jms/ finds at the broker at ``address``, by the name of each trial."""
+    make_ready("qpid_jms")
+    command = [*COMMANDS["qpid_jms"][:-1], f"postroom.driver.{program}", address]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PROGRAM_S, check=False)
+    assert done.returncode == 0, done.stderr
+    return dict(line.split(": ", 1) for line in done.stdout.splitlines())
 
 
 def make_ready(name: str) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import pytest
 
 from tests.clients.broker import BrokerProcess
-from tests.clients.driver import COMMANDS, make_ready
+from tests.clients.driver import jms_findings
 
 pytestmark = [pytest.mark.sockets, pytest.mark.peer]
 
@@ -34,8 +32,4 @@ EXPECTED = {
 
 
 def test_qpid_jms_finds_topics_as_it_expects_them(own_broker: BrokerProcess) -> None:
-    make_ready("qpid_jms")
-    command = [*COMMANDS["qpid_jms"][:-1], "postroom.driver.Topics", f"{own_broker.host}:{own_broker.port}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
-    assert done.returncode == 0, done.stderr
-    assert dict(line.split(": ", 1) for line in done.stdout.splitlines()) == EXPECTED
+    assert jms_findings("Topics", f"{own_broker.host}:{own_broker.port}") == EXPECTED
