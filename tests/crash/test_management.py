@@ -1,9 +1,6 @@
 """What the management node has answered holds after a SIGKILL: queues and quotas made and deleted, messages
 purged."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from postroom.client import Message
@@ -15,14 +12,6 @@ KILLS = 5
 MESSAGES = 40
 
 pytestmark = pytest.mark.sockets
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    process = BrokerProcess(tmp_path / "data")
-    process.start()
-    yield process
-    process.stop()
 
 
 def connected(broker: BrokerProcess) -> Connection:

@@ -1,8 +1,5 @@
 """What confirm ids and browse locks hold is held after a SIGKILL, and what was answered stays so."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from postroom.client import (
@@ -19,14 +16,6 @@ from tests.clients.broker import BrokerProcess
 ROUNDS = 3
 
 pytestmark = pytest.mark.sockets
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    process = BrokerProcess(tmp_path / "data")
-    process.start()
-    yield process
-    process.stop()
 
 
 def connected(broker: BrokerProcess) -> tuple[Connection, MessageStore]:
