@@ -145,12 +145,15 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"delivery_schedule": "0 0 x * * * *"}, "delivery_schedule"),
     ({"delivery_schedule": "0 * * * * * *", "time_to_deliver_ms": 5}, "delivery_schedule"),
     ({"quota_policy": "random"}, "quota_policy"),
-    ({"messages_high": 5}, "messages_low"),
-    ({"messages_high": 5, "messages_low": 6}, "messages_low"),
-    ({"messages_high": 5, "messages_low": 1, "max_messages": 4}, "messages_high"),
-    ({"bytes_low": 5}, "bytes_low"),
-    ({"bytes_high": 5, "bytes_low": 5, "max_bytes": 4}, "bytes_high"),
-    ({"bytes_high": -3}, "bytes_high"),
+    ({"messages_threshold_high": 5}, "messages_threshold_low"),
+    ({"messages_threshold_high": 5, "messages_threshold_low": 6}, "messages_threshold_low"),
+    (
+        {"messages_threshold_high": 5, "messages_threshold_low": 1, "max_messages": 4},
+        "messages_threshold_high",
+    ),
+    ({"bytes_threshold_low": 5}, "bytes_threshold_low"),
+    ({"bytes_threshold_high": 5, "bytes_threshold_low": 5, "max_bytes": 4}, "bytes_threshold_high"),
+    ({"bytes_threshold_high": -3}, "bytes_threshold_high"),
 ]
 
 
@@ -163,15 +166,15 @@ def test_bad_settings_are_refused_with_their_key(world: World, settings: dict[st
 
 def test_thresholds_are_checked_against_the_quota_that_is_named(world: World) -> None:
     world.manager.create_quota(QuotaDefinition("room", messages_maximum=4), world.now_us)
-    with pytest.raises(DefinitionInvalid, match="messages_high is 5"):
-        world.queue(quota="room", messages_high=5, messages_low=1)
-    world.queue(quota="room", messages_high=4, messages_low=4)
+    with pytest.raises(DefinitionInvalid, match="messages_threshold_high is 5"):
+        world.queue(quota="room", messages_threshold_high=5, messages_threshold_low=1)
+    world.queue(quota="room", messages_threshold_high=4, messages_threshold_low=4)
     with pytest.raises(DefinitionInvalid, match="quota's maximum"):
         world.manager.update_quota(QuotaDefinition("room", messages_maximum=3), world.now_us)
 
 
 def test_thresholds_have_hysteresis_and_count_their_time(world: World) -> None:
-    queue = world.queue(messages_high=3, messages_low=2)
+    queue = world.queue(messages_threshold_high=3, messages_threshold_low=2)
     consumer = world.consumer(queue)
     meter = queue.statistics.meter
     assert meter is not None
@@ -201,7 +204,7 @@ def test_thresholds_have_hysteresis_and_count_their_time(world: World) -> None:
 
 
 def test_bytes_have_thresholds_of_their_own(world: World) -> None:
-    queue = world.queue(bytes_high=100, bytes_low=50)
+    queue = world.queue(bytes_threshold_high=100, bytes_threshold_low=50)
     world.put(queue, bytes(101))
     meter = queue.statistics.meter
     assert meter is not None and meter.armed
@@ -215,14 +218,16 @@ def test_thresholds_set_later_hold_at_once(world: World) -> None:
     queue = world.queue()
     for _ in range(5):
         world.put(queue)
-    world.manager.update_queue(QueueDefinition(name="q", messages_high=3, messages_low=1), world.now_us)
+    world.manager.update_queue(
+        QueueDefinition(name="q", messages_threshold_high=3, messages_threshold_low=1), world.now_us
+    )
     assert queue.statistics.meter is not None and queue.statistics.meter.armed
     world.manager.purge_queue("q", world.now_us)
     assert not queue.statistics.meter.armed
 
 
 def test_the_broker_has_thresholds_over_all_destinations() -> None:
-    world = World(ManagerOptions(messages_high=3, messages_low=2))
+    world = World(ManagerOptions(messages_threshold_high=3, messages_threshold_low=2))
     one, two = world.queue("one"), world.queue("two", max_messages=10)
     for queue in (one, two, one):
         world.put(queue)

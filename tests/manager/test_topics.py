@@ -446,7 +446,7 @@ def test_a_publish_that_nobody_gets_still_needs_an_open_transaction(world: Topic
 
 
 def test_a_topic_slows_senders_down_while_a_subscription_is_above_its_threshold(world: TopicWorld) -> None:
-    topic = world.topic(messages_high=2, messages_low=1)
+    topic = world.topic(messages_threshold_high=2, messages_threshold_low=1)
     first = world.subscribe(name="a", durable=True)
     world.subscribe(name="b", durable=True)
     core = world.manager.core

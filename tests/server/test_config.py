@@ -56,10 +56,10 @@ BAD_FILES = {
         "one quota only",
     ),
     "thresholds out of order": (
-        "[[queue]]\nname = 'a'\nmessages_high = 5\nmessages_low = 6\n",
+        "[[queue]]\nname = 'a'\nmessages_threshold_high = 5\nmessages_threshold_low = 6\n",
         4,
-        "queue[0].messages_low",
-        "must not be above messages_high (5)",
+        "queue[0].messages_threshold_low",
+        "must not be above messages_threshold_high (5)",
     ),
     "schedule": (
         "[[queue]]\nname = 'a'\ndelivery_schedule = '0 0 * * * 13 *'\n",
@@ -74,9 +74,9 @@ BAD_FILES = {
         "Expected `int` <= 9",
     ),
     "thresholds of the broker": (
-        "[sending]\nmax_bytes = 10\nbytes_low = 1\nbytes_high = 11\n",
+        "[sending]\nmax_bytes = 10\nbytes_threshold_low = 1\nbytes_threshold_high = 11\n",
         4,
-        "sending.bytes_high",
+        "sending.bytes_threshold_high",
         "must not be above the quota's maximum (10)",
     ),
     "flow control upside down": ("[flow_control]\nminimum = 600\n", 2, "flow_control.minimum", "above the"),

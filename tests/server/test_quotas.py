@@ -331,7 +331,7 @@ def test_a_bad_send_time_out_refuses_the_link(broker: BrokerThread, queue: str) 
 
 
 def test_senders_above_a_threshold_are_given_little_credit(broker: BrokerThread, queue: str) -> None:
-    create(broker, queue, messages_high=3, messages_low=1)
+    create(broker, queue, messages_threshold_high=3, messages_threshold_low=1)
     with EnginePeer(broker.port) as peer:
         producer = Producer(peer, queue)
         assert producer.link.credit > 100

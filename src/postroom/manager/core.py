@@ -108,10 +108,13 @@ class Core:
         )
         self.thresholds: Thresholds | None = None
         """Of the broker: for all destinations together."""
-        if options.messages_high >= 0 or options.bytes_high >= 0:
+        if options.messages_threshold_high >= 0 or options.bytes_threshold_high >= 0:
             self.thresholds = Thresholds(self, BROKER, 0, 0)
             self.thresholds.set(
-                options.messages_high, options.messages_low, options.bytes_high, options.bytes_low
+                options.messages_threshold_high,
+                options.messages_threshold_low,
+                options.bytes_threshold_high,
+                options.bytes_threshold_low,
             )
         self.unlimited_sends: list[BlockedSend] = []
         """Sends that waited only for one before them, and may go in before this command ends."""

@@ -64,11 +64,11 @@ class QueueDefinition:
     """Of its own quota, who goes in first: "fifo" or "preemptive"."""
     quota: str = ""
     """The quota resource that it is under instead; "" with no limits of its own: the broker's quota."""
-    messages_high: int = NO_LIMIT
+    messages_threshold_high: int = NO_LIMIT
     """Thresholds: above high, senders are slowed down; below low, no more. −1 off."""
-    messages_low: int = NO_LIMIT
-    bytes_high: int = NO_LIMIT
-    bytes_low: int = NO_LIMIT
+    messages_threshold_low: int = NO_LIMIT
+    bytes_threshold_high: int = NO_LIMIT
+    bytes_threshold_low: int = NO_LIMIT
     time_to_deliver_ms: int = NO_LIMIT
     """Messages are born so long after their arrival, whatever their sender says; −1 as he says."""
     delivery_schedule: str = ""
@@ -348,11 +348,11 @@ class ManagerOptions:
     """The broker's quota: all destinations together that have none of their own, current and pending."""
     quota_bytes: int = NO_LIMIT
     quota_policy: str = POLICY_FIFO
-    messages_high: int = NO_LIMIT
+    messages_threshold_high: int = NO_LIMIT
     """Thresholds of the broker: of all destinations together, under whatever quota. −1 off."""
-    messages_low: int = NO_LIMIT
-    bytes_high: int = NO_LIMIT
-    bytes_low: int = NO_LIMIT
+    messages_threshold_low: int = NO_LIMIT
+    bytes_threshold_high: int = NO_LIMIT
+    bytes_threshold_low: int = NO_LIMIT
     send_timeout_ms: int = 10
     """How long a send waits for room where its link doesn't say; 0 not at all."""
     max_send_timeout_ms: int = 60_000

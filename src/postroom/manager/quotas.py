@@ -115,7 +115,7 @@ def bind(core: Core, queue: Queue) -> None:
 def _measure(core: Core, queue: Queue, pool: Pool | None) -> None:
     statistics, definition = queue.statistics, queue.definition
     meter = statistics.meter
-    has_thresholds = definition.messages_high >= 0 or definition.bytes_high >= 0
+    has_thresholds = definition.messages_threshold_high >= 0 or definition.bytes_threshold_high >= 0
     if meter is None:
         if pool is None and not has_thresholds and core.thresholds is None:
             return
@@ -127,7 +127,10 @@ def _measure(core: Core, queue: Queue, pool: Pool | None) -> None:
         meter.own = Thresholds(core, queue.name, meter.messages, meter.bytes)
     if meter.own is not None:
         meter.own.set(
-            definition.messages_high, definition.messages_low, definition.bytes_high, definition.bytes_low
+            definition.messages_threshold_high,
+            definition.messages_threshold_low,
+            definition.bytes_threshold_high,
+            definition.bytes_threshold_low,
         )
 
 

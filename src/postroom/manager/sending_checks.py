@@ -52,19 +52,23 @@ def _check_birth(definition: "QueueDefinition") -> None:
 def check_thresholds(definition: "QueueDefinition", max_messages: int, max_bytes: int) -> None:
     """Raise DefinitionInvalid unless low ≤ high ≤ maximum, for messages and for bytes."""
     whose = f"queue {definition.name!r}"
-    check_order(whose, "messages", definition.messages_low, definition.messages_high, max_messages)
-    check_order(whose, "bytes", definition.bytes_low, definition.bytes_high, max_bytes)
+    check_order(
+        whose, "messages", definition.messages_threshold_low, definition.messages_threshold_high, max_messages
+    )
+    check_order(whose, "bytes", definition.bytes_threshold_low, definition.bytes_threshold_high, max_bytes)
 
 
 def check_order(whose: str, what: str, low: int, high: int, maximum: int) -> None:
     """Raise DefinitionInvalid unless low ≤ high ≤ maximum; −1: off, or no maximum."""
     if (low < 0) != (high < 0):
-        both = f"{whose}: {what}_low and {what}_high belong together: give both"
-        raise DefinitionInvalid(both, f"{what}_low")
+        both = f"{whose}: {what}_threshold_low and {what}_threshold_high belong together: give both"
+        raise DefinitionInvalid(both, f"{what}_threshold_low")
     if low > high:
-        raise _wrong(whose, f"{what}_low", low, f"must not be above {what}_high ({high})")
+        raise _wrong(whose, f"{what}_threshold_low", low, f"must not be above {what}_threshold_high ({high})")
     if high > maximum >= 0:
-        raise _wrong(whose, f"{what}_high", high, f"must not be above the quota's maximum ({maximum})")
+        raise _wrong(
+            whose, f"{what}_threshold_high", high, f"must not be above the quota's maximum ({maximum})"
+        )
 
 
 def _wrong(whose: str, key: str, value: object, must: str) -> DefinitionInvalid:

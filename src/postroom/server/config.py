@@ -205,11 +205,11 @@ class QueueConfig(Struct, frozen=True, forbid_unknown_fields=True):
     quota_policy: Policy = "fifo"
     quota: str = ""
     """The quota resource that it is under; empty, and no limits of its own: the broker's quota."""
-    messages_high: Limit = -1
-    """Above it senders are slowed down, until there are fewer than messages_low; -1 off."""
-    messages_low: Limit = -1
-    bytes_high: Limit = -1
-    bytes_low: Limit = -1
+    messages_threshold_high: Limit = -1
+    """Above it senders are slowed down, until there are fewer than messages_threshold_low; -1 off."""
+    messages_threshold_low: Limit = -1
+    bytes_threshold_high: Limit = -1
+    bytes_threshold_low: Limit = -1
     time_to_deliver_ms: Limit = -1
     """Messages can be received so long after their arrival, whatever their sender says; -1 as he says."""
     delivery_schedule: str = ""
@@ -301,11 +301,11 @@ class SendingConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Held at most by all queues that are under no other quota; -1 no limit."""
     max_bytes: Limit = -1
     quota_policy: Policy = "fifo"
-    messages_high: Limit = -1
-    """Above it all senders are slowed down, until there are fewer than messages_low; -1 off."""
-    messages_low: Limit = -1
-    bytes_high: Limit = -1
-    bytes_low: Limit = -1
+    messages_threshold_high: Limit = -1
+    """Above it all senders are slowed down, until there are fewer than messages_threshold_low; -1 off."""
+    messages_threshold_low: Limit = -1
+    bytes_threshold_high: Limit = -1
+    bytes_threshold_low: Limit = -1
     send_timeout_ms: NotNegative = 10
     """How long a send waits for room where its link doesn't say; 0 not at all."""
     max_send_timeout_ms: NotNegative = 60_000
@@ -316,8 +316,16 @@ class SendingConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         try:
-            check_order("the broker", "messages", self.messages_low, self.messages_high, self.max_messages)
-            check_order("the broker", "bytes", self.bytes_low, self.bytes_high, self.max_bytes)
+            check_order(
+                "the broker",
+                "messages",
+                self.messages_threshold_low,
+                self.messages_threshold_high,
+                self.max_messages,
+            )
+            check_order(
+                "the broker", "bytes", self.bytes_threshold_low, self.bytes_threshold_high, self.max_bytes
+            )
         except DefinitionInvalid as error:
             raise PlacedError((error.key,), error.description) from error
 
