@@ -23,6 +23,8 @@ from tests.manager.store_face import StoreFace
 from tests.manager.world import MS, TestSink
 
 QUEUES = ("plain", "strict", "late", "units", "small", "dead", "spent")
+CHILDREN = ("dead", "spent")
+"""Where dead letters and expired messages go."""
 TOPICS = ("news", "news.sport")
 TEXTS = {None: "", 0: "n = 0", 1: "n = 1"}
 LINKS = 2
@@ -230,9 +232,8 @@ class Machine(RuleBasedStateMachine):
             if consumer.suspended and consumer.suspended_until_us <= self.world.now_us:
                 self._gone(consumer, True)
         self.rest()
-        if crowded:  # who was let in before something else of the same moment ended
-            self.adopt_peaks("small")
-            self.adopt_peaks("strict")
+        for name in (*CHILDREN, *(("small", "strict") if crowded else ())):
+            self.adopt_peaks(name)  # what came there before something else of the same moment ended
 
     def adopt_peaks(self, name: str) -> None:
         """What comes and goes within one command may be counted for a moment, in either order."""
@@ -314,7 +315,7 @@ def _define(world: LedgerWorld, delay_ms: int, preemptive: bool) -> list[Place]:
     late: dict[str, Any] = {"priority_override": 7, "ttl_override_ms": 6}
     world.queue("late", expiration_policy="redirect", expiry_queue="spent", **late)
     world.queue("units", unit_of_order=True)
-    quota: dict[str, Any] = {"max_messages": 3, "messages_high": 2, "messages_low": 1}
+    quota: dict[str, Any] = {"max_messages": 3, "messages_threshold_high": 2, "messages_threshold_low": 1}
     world.queue("small", quota_policy="preemptive" if preemptive else "fifo", **quota)
     world.queue("dead")
     world.queue("spent")

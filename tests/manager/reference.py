@@ -340,14 +340,14 @@ class Reference:
             self.settle(place, message, message.verb)
 
     def complete(self, place: Place, message: Message) -> None:
-        """A put is confirmed: there, still to be born, or held back by a pause."""
+        """A put is confirmed: there, still to be born, or held back by a pause. It may expire next."""
         message.confirm = 0
         if message.due_us > self.now_us:
             message.state = UNBORN
         elif place.insertion:
             self._park(place, message)
         else:
-            self._judge(place, message)
+            message.state, message.order = AVAILABLE, self.next_rank(place)
 
     def rollback(self, transaction: object) -> None:
         for place in self.all_places():
