@@ -122,7 +122,7 @@ class Search:
         else:
             filter = StoreFilter()
             filter.message_id, filter.message_id_type = wanted.message_id, wanted.message_id_type
-            serials = serials_by_id(core, request, filter)
+            serials = serials_by_id(core, request, filter).tolist()
             all_ids = need_ids(request.queue, request, serials)
             serials = [
                 serial
