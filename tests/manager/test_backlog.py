@@ -10,12 +10,13 @@ from postroom.manager.entry import Entry
 from postroom.manager.memory import BodyMissing
 from postroom.manager.options import ManagerOptions, QueueDefinition
 from postroom.manager.queue import Queue
+from postroom.manager.statistics import HeldByAll
 from postroom.model.packed import CHUNK_ENTRIES, PACKED_BYTES
 from tests.manager.world import DAMAGE, World
 
 
 def a_queue() -> Queue:
-    return Queue(1, QueueDefinition(name="q"), 1000)
+    return Queue(1, QueueDefinition(name="q"), 1000, HeldByAll())
 
 
 def serials(entries: list[Entry]) -> list[int]:

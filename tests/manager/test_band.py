@@ -7,6 +7,7 @@ from postroom.manager.band import SWEEP_AT
 from postroom.manager.entry import Entry
 from postroom.manager.options import QueueDefinition
 from postroom.manager.queue import Queue
+from postroom.manager.statistics import HeldByAll
 
 COMMANDS = st.lists(
     st.one_of(
@@ -26,7 +27,7 @@ def an_entry(queue: Queue, place: int) -> Entry:
 
 @given(COMMANDS)
 def test_like_a_sorted_list(commands: list[tuple[str, int]]) -> None:
-    queue = Queue(1, QueueDefinition(name="q"), 1 << 20)
+    queue = Queue(1, QueueDefinition(name="q"), 1 << 20, HeldByAll())
     band = queue.bands[4]
     here: dict[int, Entry] = {}
     held: list[Entry] = []
@@ -69,7 +70,7 @@ def check(band: object, here: dict[int, Entry], last: int) -> None:
 
 
 def test_taking_from_the_middle_sweeps_in_time() -> None:
-    queue = Queue(1, QueueDefinition(name="q"), 1 << 20)
+    queue = Queue(1, QueueDefinition(name="q"), 1 << 20, HeldByAll())
     band = queue.bands[4]
     entries = [an_entry(queue, place) for place in range(1, 2001)]
     for entry in entries:

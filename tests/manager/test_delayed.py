@@ -9,6 +9,7 @@ from postroom.manager.delayed import DelayedEntries, can_be_packed, moment_us
 from postroom.manager.entry import Entry
 from postroom.manager.options import ManagerOptions, QueueDefinition
 from postroom.manager.queue import Queue
+from postroom.manager.statistics import HeldByAll
 from postroom.model import numbers as n
 from postroom.model.codes import Outcome
 from tests.manager.over_ledger import LedgerWorld
@@ -34,7 +35,7 @@ def facts(entry: Entry) -> tuple[int, ...]:
 class AgainstAList(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.queue = Queue(1, QueueDefinition(name="q"), 1000)
+        self.queue = Queue(1, QueueDefinition(name="q"), 1000, HeldByAll())
         self.delayed: DelayedEntries = self.queue.delayed
         self.model: dict[int, tuple[int, ...]] = {}
         self.serial = 0
@@ -113,7 +114,7 @@ TestAgainstAList = AgainstAList.TestCase
 
 
 def test_the_number_of_runs_stays_small() -> None:
-    queue = Queue(1, QueueDefinition(name="q"), 1000)
+    queue = Queue(1, QueueDefinition(name="q"), 1000, HeldByAll())
     waiting = queue.delayed
     now, serial = 0, 0
     for _ in range(2000):
@@ -127,7 +128,7 @@ def test_the_number_of_runs_stays_small() -> None:
 
 
 def test_a_full_tail_becomes_a_run() -> None:
-    queue = Queue(1, QueueDefinition(name="q"), 1000)
+    queue = Queue(1, QueueDefinition(name="q"), 1000, HeldByAll())
     for serial in range(1, delayed.RUN_ENTRIES + 2):
         queue.delayed.pack(unborn(queue, serial, 10 + serial, 0))
     assert len(queue.delayed) == delayed.RUN_ENTRIES + 1
@@ -136,7 +137,7 @@ def test_a_full_tail_becomes_a_run() -> None:
 
 @given(st.integers(0, 50), st.integers(0, 50))
 def test_the_moment_is_whatever_comes_first(due_us: int, expiry_us: int) -> None:
-    queue = Queue(1, QueueDefinition(name="q"), 1000)
+    queue = Queue(1, QueueDefinition(name="q"), 1000, HeldByAll())
     times = [time for time in (due_us, expiry_us) if time]
     assert moment_us(unborn(queue, 1, due_us, expiry_us)) == min(times, default=(1 << 63) - 1)
 

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from postroom.manager.options import QueueDefinition
 from postroom.manager.patterns import Patterns
 from postroom.manager.queue import Queue
+from postroom.manager.statistics import HeldByAll
 
 LEVELS = st.sampled_from(["a", "b", "", "a*", "#b"])
 NAMES = st.lists(LEVELS, min_size=1, max_size=4).map(".".join)
@@ -26,7 +27,7 @@ def matches(pattern: list[str], name: list[str]) -> bool:
 
 
 def a_queue(number: int) -> Queue:
-    return Queue(number, QueueDefinition(name=f"q{number}"), 1000)
+    return Queue(number, QueueDefinition(name=f"q{number}"), 1000, HeldByAll())
 
 
 @given(st.lists(PATTERNS, max_size=12), st.data())

@@ -22,6 +22,7 @@ from postroom.manager.quota import Quota
 from postroom.manager.routing_sets import RoutingSets
 from postroom.manager.sending_checks import POLICY_PREEMPTIVE
 from postroom.manager.shared_body import SharedBody
+from postroom.manager.statistics import HeldByAll
 from postroom.manager.totals import Removed
 from postroom.manager.transaction import Transaction
 
@@ -67,6 +68,7 @@ class Core:
         """Subscriptions that go when this command is over."""
         self.doomed: list[Queue] = []
         """Those of them that wait until a transaction is decided."""
+        self.held_by_all = HeldByAll()
         self.removed = Removed()
         """Counters of queues that are no more."""
         self.next_queue_id: i64 = 1

@@ -21,7 +21,7 @@ from postroom.manager.options import (
 from postroom.manager.overrides import Overrides
 from postroom.manager.pool import Pool
 from postroom.manager.quota import Quota
-from postroom.manager.statistics import Statistics
+from postroom.manager.statistics import HeldByAll, Statistics
 from postroom.manager.topic import Subscription, Topic
 from postroom.manager.units import Units
 
@@ -35,10 +35,12 @@ PRIORITIES: Final = 10
 class Queue:
     """The nouns of one queue together; the rules are in the modules that work on it."""
 
-    def __init__(self, id: i64, definition: QueueDefinition, max_message_bytes: i64) -> None:
+    def __init__(
+        self, id: i64, definition: QueueDefinition, max_message_bytes: i64, held_by_all: HeldByAll
+    ) -> None:
         self.id: i64 = id
         self.name = definition.name
-        self.statistics = Statistics()
+        self.statistics = Statistics(held_by_all)
         self.deleted = False
         self.topic = Topic() if definition.kind == KIND_TOPIC else None
         """Of a topic's node, which holds no entries."""

@@ -107,7 +107,7 @@ def _write(core: Core, queue: Queue) -> None:
 
 def register(core: Core, id: int, definition: QueueDefinition) -> Queue:
     """Make the queue known, without writing anything."""
-    queue = Queue(id, definition, core.options.max_message_bytes)
+    queue = Queue(id, definition, core.options.max_message_bytes, core.held_by_all)
     queue.active_us = core.now_us
     if queue.topic is None:
         core.queues[definition.name] = queue

@@ -73,10 +73,41 @@ def slot_of(state: i64, holder_kind: i64, causes: i64) -> i64:
 
 
 @final
+class HeldByAll:
+    """What all queues of a queue manager hold together, and the most that they ever held."""
+
+    def __init__(self) -> None:
+        self.depth: i64 = 0
+        self.depth_bytes: i64 = 0
+        self.high: i64 = 0
+        self.high_bytes: i64 = 0
+
+    def grow(self, count: i64, size: i64) -> None:
+        """``count`` entries of ``size`` bytes together have come."""
+        self.depth += count
+        self.depth_bytes += size
+        if self.depth > self.high:
+            self.high = self.depth
+        if self.depth_bytes > self.high_bytes:
+            self.high_bytes = self.depth_bytes
+
+    def shrink(self, count: i64, size: i64) -> None:
+        """They have ended."""
+        self.depth -= count
+        self.depth_bytes -= size
+
+    def reset(self) -> None:
+        """The peaks start at the present values."""
+        self.high = self.depth
+        self.high_bytes = self.depth_bytes
+
+
+@final
 class Statistics:
     """The counters of one queue."""
 
-    def __init__(self) -> None:
+    def __init__(self, held_by_all: HeldByAll) -> None:
+        self._held_by_all = held_by_all
         self.current: i64 = 0
         self.current_bytes: i64 = 0
         self.unacknowledged: i64 = 0
@@ -119,6 +150,7 @@ class Statistics:
             self.high = self.depth
         if self.depth_bytes > self.high_bytes:
             self.high_bytes = self.depth_bytes
+        self._held_by_all.grow(1, size)
         self._add(slot, 1, size)
         if self.meter is not None:
             self.meter.grow(1, size)
@@ -127,6 +159,7 @@ class Statistics:
         """``count`` entries of ``size`` bytes together were in ``slot`` before the start."""
         self.depth += count
         self.depth_bytes += size
+        self._held_by_all.grow(count, size)
         self._add(slot, count, size)
         self.high = self.depth
         self.high_bytes = self.depth_bytes
@@ -144,6 +177,7 @@ class Statistics:
         self._add(before, -1, -size)
         self.depth -= 1
         self.depth_bytes -= size
+        self._held_by_all.shrink(1, size)
         if outcome == 1:  # CONSUMED
             self.consumed += 1
         else:
@@ -157,6 +191,7 @@ class Statistics:
         self.current_bytes -= size
         self.depth -= count
         self.depth_bytes -= size
+        self._held_by_all.shrink(count, size)
         self.ended[outcome] += count
         if self.meter is not None:
             self.meter.shrink(count, size)

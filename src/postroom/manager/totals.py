@@ -1,15 +1,15 @@
 """Counters of the queue manager as a whole: sums over its queues and subscriptions, those that were removed
 included.
 
-Nothing is counted twice as messages come and go: sums are made when somebody asks. Marks of the highest depth
-of all together are not kept, for they would cost every message.
+Little is counted twice as messages come and go: sums are made when somebody asks; only what all hold together
+is kept up (`statistics.HeldByAll`), since its peak can't be found afterwards.
 """
 
 from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
-from postroom.manager.statistics import Statistics
+from postroom.manager.statistics import CURRENT, SLOT_NAMES, Statistics
 from postroom.model.codes import Outcome
 
 if TYPE_CHECKING:
@@ -56,17 +56,13 @@ def totals(core: "Core") -> dict[str, int]:
         removed.blocked_us,
     )
     ended = list(removed.ended)
-    current: i64 = 0
-    current_bytes: i64 = 0
-    depth: i64 = 0
-    depth_bytes: i64 = 0
+    slots: dict[str, list[int]] = {name: [0, 0] for name in SLOT_NAMES[CURRENT:]}
     consumers: i64 = 0
     for queue in core.queues.values():
         each = queue.statistics
-        current += each.current
-        current_bytes += each.current_bytes
-        depth += each.depth
-        depth_bytes += each.depth_bytes
+        for name, (count, size) in each.slots().items():
+            slots[name][0] += count
+            slots[name][1] += size
         consumers += each.consumers
         received += each.received
         received_bytes += each.received_bytes
@@ -76,11 +72,13 @@ def totals(core: "Core") -> dict[str, int]:
         blocked_us += each.blocked_us
         for outcome in _OUTCOMES:
             ended[outcome] += each.ended[outcome]
+    held = core.held_by_all
+    current, current_bytes = slots["current"]
     told: dict[str, int] = {
-        "messages_current": current,
-        "bytes_current": current_bytes,
-        "messages_pending": depth - current,
-        "bytes_pending": depth_bytes - current_bytes,
+        "messages_pending": int(held.depth) - current,
+        "bytes_pending": int(held.depth_bytes) - current_bytes,
+        "messages_high": held.high,
+        "bytes_high": held.high_bytes,
         "messages_received": received,
         "bytes_received": received_bytes,
         "messages_consumed": consumed,
@@ -89,6 +87,9 @@ def totals(core: "Core") -> dict[str, int]:
         "blocked_sends_total": blocked_total,
         "blocked_send_us": blocked_us,
     }
+    for name, (count, size) in slots.items():
+        told[f"messages_{name}"] = count
+        told[f"bytes_{name}"] = size
     for outcome in _OUTCOMES:
         told[f"messages_{outcome.name.lower()}"] = ended[outcome]
     return told
@@ -97,5 +98,6 @@ def totals(core: "Core") -> dict[str, int]:
 def reset(core: "Core") -> None:
     """Begin again what runs since the start, of every queue, subscription and topic."""
     core.removed.begin_again()
+    core.held_by_all.reset()
     for queue in [*core.queues.values(), *core.topics.values()]:
         queue.statistics.reset()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from postroom.manager.options import IDENTITY_FIELDS, QueueDefinition
 from postroom.manager.queue import Queue
-from postroom.manager.statistics import Statistics
+from postroom.manager.statistics import HeldByAll, Statistics
 from postroom.manager.switches import SWITCH_ATTRIBUTES, switches_of
 from postroom.server.config import is_reserved
 from postroom.server.management.noun import ListedNoun
@@ -63,7 +63,7 @@ class Destinations(ListedNoun[Queue]):
 def queue_attribute_names(own: str) -> list[str]:
     """Of `shown_queue`."""
     definition = [each.name for each in fields(QueueDefinition)]
-    return ["identity", "type", *definition, own, *SWITCH_ATTRIBUTES, *Statistics().snapshot()]
+    return ["identity", "type", *definition, own, *SWITCH_ATTRIBUTES, *Statistics(HeldByAll()).snapshot()]
 
 
 def shown_queue(queue: Queue, type_name: str, own: Attributes) -> Attributes:
