@@ -18,7 +18,7 @@ from bench import loadtool, machine, memory, scale, search, syncs, tables, traff
 from bench.contenders import CONTENDERS, Contender
 from bench.say import say
 
-SECTIONS = ("rates", "latency", "syncs", "memory", "recovery", "decode", "topics", "senders")
+SECTIONS = ("rates", "latency", "syncs", "memory", "recovery", "decode", "selectors", "topics", "senders")
 OUT = ROOT / "bench/out"
 DOCUMENTED = ROOT / "docs/reference/benchmarks.inc"
 SYNC_RUN_MESSAGES = 50_000
@@ -35,6 +35,7 @@ class Run:
     waiting: memory.Waiting | None = None
     recovery: dict[str, str] = field(default_factory=dict)
     decode: dict[str, str] = field(default_factory=dict)
+    selectors: dict[str, str] = field(default_factory=dict)
     topics: dict[str, str] = field(default_factory=dict)
     senders: dict[str, str] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
@@ -57,6 +58,7 @@ class Run:
         for title, values in (
             ("Recovery", self.recovery),
             ("Decoding", self.decode),
+            ("Selectors on a deep queue", self.selectors),
             ("Topics", self.topics),
             ("Unborn messages and full quotas", self.senders),
         ):
@@ -152,6 +154,9 @@ def measure(options: argparse.Namespace, run: Run) -> None:
     def decode_section() -> None:
         run.decode = scale.decode(options.quick)
 
+    def selectors_section() -> None:
+        run.selectors = scale.selectors(options.quick)
+
     def topics_section() -> None:
         run.topics = scale.topics(options.quick)
 
@@ -165,6 +170,7 @@ def measure(options: argparse.Namespace, run: Run) -> None:
         ("recovery" in sections, "recovery", recovery_section),
         ("decode" in sections, "decode", decode_section),
         ("senders" in sections, "senders", senders_section),
+        ("selectors" in sections, "selectors", selectors_section),
         ("topics" in sections, "topics", topics_section),
     ]
     for wanted, name, step in steps:
@@ -196,7 +202,7 @@ def last_run() -> Run:
     if not path.exists():
         sys.exit(f"bench: --again needs a run to go on from, and there is no {path.relative_to(ROOT)}")
     said = json.loads(path.read_text())
-    kept = {name: said.get(name, {}) for name in ("recovery", "decode", "topics", "senders")}
+    kept = {name: said.get(name, {}) for name in ("recovery", "decode", "selectors", "topics", "senders")}
     run = Run(said["machine"], said["client"], **kept)
     run.traffic = {label: traffic.Measured(**row) for label, row in said["traffic"].items()}
     if said["waiting"] is not None:

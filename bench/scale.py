@@ -41,6 +41,11 @@ def decode(quick: bool) -> dict[str, str]:
     return _run("reader_bench.py", *(["--quick"] if quick else []))
 
 
+def selectors(quick: bool) -> dict[str, str]:
+    """What it costs to find the few messages of a deep queue that a selector means."""
+    return _run("selectors.py", *(["--quick"] if quick else []))
+
+
 def topics(quick: bool) -> dict[str, str]:
     """What publishing to many subscriptions costs."""
     return _run("topics.py", *(["--quick"] if quick else []))
