@@ -43,7 +43,7 @@ def decode(quick: bool) -> dict[str, str]:
 
 def selectors(quick: bool) -> dict[str, str]:
     """What it costs to find the few messages of a deep queue that a selector means."""
-    return _run("selectors.py", *(["--quick"] if quick else []))
+    return _run("deep_selectors.py", *(["--quick"] if quick else []))
 
 
 def topics(quick: bool) -> dict[str, str]:

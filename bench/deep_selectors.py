@@ -1,8 +1,8 @@
 """Consumers with selectors on a deep queue: what a message costs, and how often it is looked at.
 
-``python -m bench.selectors`` with PYTHONPATH=build/compiled, or ``python -m bench --sections selectors``:
-1,000,000 messages wait on one queue, on disk, one in 10,000 of them is wanted (``--quick``: 100,000, one in
-1,000). Times in µs a message.
+``python -m bench.deep_selectors`` with PYTHONPATH=build/compiled, or ``python -m bench --sections
+selectors``: 1,000,000 messages wait on one queue, on disk, one in 10,000 of them is wanted (``--quick``:
+100,000, one in 1,000). Times in µs a message.
 """
 
 from __future__ import annotations
