@@ -161,6 +161,19 @@ def add_delayed(core: Core, entry: Entry, causes: i64, due_us: i64) -> None:
     delay(core, entry)
 
 
+def why_held_back(entry: Entry) -> i64:
+    """The cause for which an entry that could become available now waits all the same; 0: it doesn't wait."""
+    if not entry.queue.insertion_paused:
+        return 0
+    entry.due_us = 0
+    return n.PAUSED
+
+
+def why_put_waits(core: Core, entry: Entry) -> i64:
+    """The cause for which an entry whose put is confirmed or committed waits; 0: it is available at once."""
+    return entry.causes if entry.due_us > core.now_us else why_held_back(entry)
+
+
 def delay(core: Core, entry: Entry) -> None:
     """Have a DELAYED entry wait for its time. It may be packed: use ``entry`` no more."""
     queue = entry.queue

@@ -8,7 +8,7 @@ from postroom.manager.deadletter import dead_letter_over_limit, over_limit
 from postroom.manager.entry import Entry
 from postroom.manager.expiry import expire, expired
 from postroom.manager.memory import admit
-from postroom.manager.placing import add_again, add_committed, delay
+from postroom.manager.placing import add_again, add_committed, delay, why_held_back
 from postroom.manager.queue import Queue
 from postroom.manager.transitions import step
 from postroom.model import numbers as n
@@ -25,14 +25,11 @@ def come_back(core: Core, entry: Entry, event: int, delay_us: i64) -> None:
     That is fixed now: what changes later concerns those that come back later. Without a delay the redelivery
     limit is judged at once, else when the delay ends; while insertion is paused, when it is resumed.
     """
-    queue = entry.queue
-    causes = 0
     if delay_us > 0:
-        causes = n.REDELIVERY_DELAY
+        causes: i64 = n.REDELIVERY_DELAY
         entry.due_us = core.now_us + delay_us
-    elif queue.insertion_paused:
-        causes = n.PAUSED
-        entry.due_us = 0
+    else:
+        causes = why_held_back(entry)
     step(core, entry, event, 0, 0, None, causes)
     settle_down(core, entry)
 
@@ -75,12 +72,10 @@ def end_delay(core: Core, queue: Queue, entry: Entry) -> None:
         return
     if not entry.counted:
         admit(core, entry)
-    if queue.insertion_paused:
-        entry.due_us = 0
-        step(core, entry, n.EVENT_DUE, 0, 0, None, n.PAUSED)
+    position = step(core, entry, n.EVENT_DUE, 0, 0, None, why_held_back(entry))
+    if entry.state == n.DELAYED:
         delay(core, entry)
         return
-    position = step(core, entry, n.EVENT_DUE, 0, 0, None, 0)
     if entry.place == 0:
         entry.place = position
         add_committed(core, queue, entry)

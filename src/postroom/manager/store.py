@@ -23,7 +23,7 @@ from postroom.manager.holders import (
     store_of,
 )
 from postroom.manager.memory import drop_body
-from postroom.manager.placing import add_committed, delay, ended
+from postroom.manager.placing import add_committed, delay, ended, why_put_waits
 from postroom.manager.queue import Queue
 from postroom.manager.returning import come_back
 from postroom.manager.transitions import step
@@ -95,11 +95,7 @@ def confirm_put(core: Core, entry: Entry) -> None:
     """confirmPutMessage: available from now on (its place is that of the confirmation), or still to be
     born."""
     _let_go(core, entry)
-    causes = entry.causes if entry.due_us > core.now_us else 0
-    if causes == 0 and entry.queue.insertion_paused:
-        causes = n.PAUSED
-        entry.due_us = 0
-    position = step(core, entry, n.EVENT_CONFIRM, 0, 0, None, causes)
+    position = step(core, entry, n.EVENT_CONFIRM, 0, 0, None, why_put_waits(core, entry))
     if entry.state == n.DELAYED:
         delay(core, entry)
         return

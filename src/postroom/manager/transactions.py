@@ -12,7 +12,7 @@ from postroom.manager.deadletter import dead_letter
 from postroom.manager.entry import Entry
 from postroom.manager.errors import LimitExceeded, NotAllowed, TransactionRolledBack, TransactionUnknown
 from postroom.manager.memory import admit
-from postroom.manager.placing import add_committed, delay, ended
+from postroom.manager.placing import add_committed, delay, ended, why_put_waits
 from postroom.manager.putting import due_of, new_entry
 from postroom.manager.queue import Queue
 from postroom.manager.ranges import runs
@@ -207,11 +207,7 @@ def _groups_of_puts(core: Core, puts: list[Entry]) -> list[Group]:
     """Available from now on, still to be born, or held back by a pause."""
     by_causes: dict[int, list[Entry]] = {0: [], n.UNBORN: [], n.PAUSED: []}
     for entry in puts:
-        if entry.causes != 0 and entry.due_us <= core.now_us:
-            entry.causes = 0
-        if entry.causes == 0 and entry.queue.insertion_paused:
-            entry.causes = n.PAUSED
-            entry.due_us = 0
+        entry.causes = why_put_waits(core, entry)
         by_causes[int(entry.causes)].append(entry)
     groups: list[Group] = []
     for causes, entries in by_causes.items():
