@@ -54,31 +54,18 @@ def at_startup(core: Core, queue: Queue) -> None:
 
 def _defined(core: Core, definition: QueueDefinition) -> _Switches:
     """What the definition says, else that of auto-created queues, else the queue manager's option."""
-    options, template = core.options, core.options.queue_defaults
+    said = [definition, core.options.queue_defaults]
+    options = core.options
     return _Switches(
-        _chosen(
-            definition.production_paused_at_startup,
-            template.production_paused_at_startup,
-            options.production_paused_at_startup,
-        ),
-        _chosen(
-            definition.insertion_paused_at_startup,
-            template.insertion_paused_at_startup,
-            options.insertion_paused_at_startup,
-        ),
-        _chosen(
-            definition.consumption_paused_at_startup,
-            template.consumption_paused_at_startup,
-            options.consumption_paused_at_startup,
-        ),
+        _chosen([each.production_paused_at_startup for each in said], options.production_paused_at_startup),
+        _chosen([each.insertion_paused_at_startup for each in said], options.insertion_paused_at_startup),
+        _chosen([each.consumption_paused_at_startup for each in said], options.consumption_paused_at_startup),
     )
 
 
-def _chosen(own: str, template: str, broker: bool) -> bool:
-    for said in (own, template):
-        if said != DEFAULT:
-            return said == "true"
-    return broker
+def _chosen(said: list[str], otherwise: bool) -> bool:
+    """The first word that isn't the default."""
+    return next((word == "true" for word in said if word != DEFAULT), otherwise)
 
 
 def turn(queue: Queue, switch: str, paused: bool) -> None:
