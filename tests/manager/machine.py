@@ -6,11 +6,12 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
 
-from postroom.amqp.sections import Data
+from postroom.amqp.sections import Data, Properties
 from postroom.amqp.sections import Message as Sections
 from postroom.manager.consumer import Consumer, Producer
 from postroom.manager.effects import Delivery
 from postroom.manager.entry import Entry
+from postroom.manager.groups import FIRST_IN_GROUP
 from postroom.manager.options import ManagerOptions
 from postroom.manager.queue import Queue
 from postroom.manager.transaction import Transaction
@@ -19,10 +20,11 @@ from tests.manager.over_ledger import LedgerWorld
 from tests.manager.recount import check_counters, check_history
 from tests.manager.reference import Reference
 from tests.manager.reference_place import GOT, HELD, Message, Place, TopicPlace
+from tests.manager.reference_takers import Takers
 from tests.manager.store_face import StoreFace
 from tests.manager.world import MS, TestSink
 
-QUEUES = ("plain", "strict", "late", "units", "small", "dead", "spent")
+QUEUES = ("plain", "strict", "late", "units", "groups", "single", "small", "dead", "spent")
 CHILDREN = ("dead", "spent")
 """Where dead letters and expired messages go."""
 TOPICS = ("news", "news.sport")
@@ -46,13 +48,20 @@ SMALL = ManagerOptions(
 )
 
 
-def a_body(number: int, which: int, size: int) -> bytes:
-    """Stored sections: what selectors and units of order ask for, and a text of its own."""
+CLOSES_GROUP = 0xFFFF_FFFF
+"""JMSXGroupSeq −1, as AMQP's unsigned group-sequence has it."""
+
+
+def a_body(number: int, which: int, size: int, id: str, group: str, closes: bool) -> bytes:
+    """Stored sections: what selectors, groups and units of order ask for, and a text of its own."""
     properties: dict[str, Any] = {"n": number}
     if number:
         properties["JMS_BEA_UnitOfOrder"] = f"unit {number}"
-    text = b"%d" % which
-    return Sections(application_properties=properties, body=Data([text.rjust(size, b".")])).encode()
+    message = Sections(application_properties=properties, body=Data([(b"%d" % which).rjust(size, b".")]))
+    if id or group:
+        message.properties = Properties(message_id=id or None, group_id=group or None)
+        message.properties.group_sequence = CLOSES_GROUP if closes else None
+    return message.encode()
 
 
 class Machine(RuleBasedStateMachine):
@@ -102,7 +111,10 @@ class Machine(RuleBasedStateMachine):
         durable: bool,
         ttl_ms: int,
         delay_ms: int,
+        message_id: str,
         place: Place | None,
+        group: str = "",
+        closes: bool = False,
     ) -> Message:
         """What the reference makes of a message that is put now."""
         if place is not None and place.priority_override >= 0:
@@ -111,7 +123,10 @@ class Machine(RuleBasedStateMachine):
             ttl_ms = place.ttl_override_ms
         expiry_us = self.world.now_us + ttl_ms * MS if ttl_ms > 0 else 0
         due_us = self.world.now_us + delay_ms * MS if delay_ms else 0
-        return Message(a_body(number, next(self.bodies), size), number, priority, durable, expiry_us, due_us)
+        body = a_body(number, next(self.bodies), size, message_id, group, closes)
+        made = Message(body, number, priority, durable, expiry_us, due_us)
+        made.id, made.group, made.closes = message_id, group, closes
+        return made
 
     # Coming to rest.
 
@@ -130,7 +145,7 @@ class Machine(RuleBasedStateMachine):
         entry, consumer = delivery.entry, delivery.consumer
         place = self.place_of(entry)
         assert not place.consumption, "a paused queue gave something out"
-        waiting = place.available(self.wanted_by(consumer))
+        waiting = place.available_to(consumer, self.wanted_by(consumer))
         assert waiting, f"{place.name} gave out what the reference does not have"
         if place.unit_of_order:  # between units there is no order: one is held back when it is met
             number = next((each.number for each in waiting if each.body == delivery.body), -1)
@@ -139,6 +154,8 @@ class Machine(RuleBasedStateMachine):
         message = next((each for each in next_ones if each.body == delivery.body), None)
         assert message is not None, (place.name, delivery.body, waiting[0].body)
         assert delivery.delivery_count == message.deliveries
+        first = place.takers.given(consumer, message.group, message.closes)
+        assert (FIRST_IN_GROUP in (delivery.annotations or {})) == first
         if consumer.presettled:
             self.reference.end(place, message, Outcome.CONSUMED)
         else:
@@ -178,9 +195,10 @@ class Machine(RuleBasedStateMachine):
         different = {name: (shown[name], expected[name]) for name in shown if shown[name] != expected[name]}
         assert not different and shown.keys() == expected.keys(), (place.name, different)
         if not place.consumption and not (place.unit_of_order and place.insertion):
-            for consumer in queue.ready:
-                left = place.available(self.wanted_by(consumer))
-                assert not left, f"someone waits on {place.name} beside what he could have"
+            for consumer in place.takers.present:
+                left = place.available_to(consumer, self.wanted_by(consumer))
+                unable = consumer.credit == 0 or consumer.backoff_us != 0
+                assert unable or not left, f"someone waits on {place.name} beside what he could have"
 
     def _check_topic(self, topic: TopicPlace) -> None:
         node = self.world.manager.topic(topic.name)
@@ -248,8 +266,9 @@ class Machine(RuleBasedStateMachine):
             place.armed_us = (place.armed_us or self.world.now_us) if armed else None
 
     def open_one(self, name: str, credit: int, **options: Any) -> None:
-        self.consumers.append(self.world.consumer(self.queue(name), credit, **options))
-        self.reference.places[name].opened()
+        consumer = self.world.consumer(self.queue(name), credit, **options)
+        self.consumers.append(consumer)
+        self.reference.places[name].opened(consumer)
         self.rest()
 
     def close_one(self, consumer: Consumer, lost: bool) -> None:
@@ -265,7 +284,7 @@ class Machine(RuleBasedStateMachine):
     def _return(self, consumer: Consumer, held: list[Entry], lost: bool) -> None:
         self.consumers.remove(consumer)
         place = self.reference.places[consumer.queue.name]
-        place.consumers -= 1
+        place.closed_by(consumer)
         for entry in sorted(held, key=lambda e: (-e.place, -e.ordinal)):
             charged = lost and place.lost_link_counts
             self.reference.come_back(place, self.entries.pop(entry), charged, lost)
@@ -315,6 +334,8 @@ def _define(world: LedgerWorld, delay_ms: int, preemptive: bool) -> list[Place]:
     late: dict[str, Any] = {"priority_override": 7, "ttl_override_ms": 6}
     world.queue("late", expiration_policy="redirect", expiry_queue="spent", **late)
     world.queue("units", unit_of_order=True)
+    world.queue("groups", group_buckets=2, redelivery_limit=2, dead_letter_queue="dead")
+    world.queue("single", access="exclusive", max_consumers=3)
     quota: dict[str, Any] = {"max_messages": 3, "messages_threshold_high": 2, "messages_threshold_low": 1}
     world.queue("small", quota_policy="preemptive" if preemptive else "fifo", **quota)
     world.queue("dead")
@@ -327,6 +348,8 @@ def _define(world: LedgerWorld, delay_ms: int, preemptive: bool) -> list[Place]:
         Place("strict", limit=1, delay_us=delay_us, dead_letters="dead", lost_link_counts=True),
         Place("late", redirect="spent", priority_override=7, ttl_override_ms=6),
         Place("units", unit_of_order=True),
+        Place("groups", limit=2, dead_letters="dead", takers=Takers(grouped=True)),
+        Place("single", takers=Takers(exclusive=True, most=3)),
         Place("small", max_messages=3, preemptive=preemptive, high_mark=2, low_mark=1),
         Place("dead", takes_children=True),
         Place("spent", takes_children=True),

@@ -39,7 +39,7 @@ class Administering(Machine):
         assert ended == before - len(place.messages)
         self.rest()
 
-    @rule(name=st.sampled_from(["plain", "strict", "late", "units", "small"]))
+    @rule(name=st.sampled_from(["plain", "strict", "late", "units", "groups", "single", "small"]))
     def delete(self, name: str) -> None:
         """Delete a queue with what is on it, and make another like it."""
         place = self.reference.places[name]
@@ -56,8 +56,8 @@ class Administering(Machine):
         self.rest()
 
     @rule(
-        name=st.sampled_from(["plain", "strict", "late", "small", "dead"]),
-        to=st.sampled_from(["plain", "strict", "dead", "spent"]),
+        name=st.sampled_from(["plain", "strict", "late", "groups", "single", "small", "dead"]),
+        to=st.sampled_from(["plain", "strict", "groups", "dead", "spent"]),
         wanted=st.sampled_from(list(TEXTS)),
     )
     def move(self, name: str, to: str, wanted: int | None) -> None:

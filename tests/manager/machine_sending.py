@@ -8,6 +8,7 @@ from hypothesis.stateful import precondition, rule
 from tests.manager.machine import LINKS, SEND_TIMEOUT_MS, STEP_US, TOPICS, Machine
 from tests.manager.reference import Waiting
 from tests.manager.reference_place import PUT
+from tests.manager.reference_takers import BUCKETS
 from tests.manager.world import MS
 
 heads = st.fixed_dictionaries(
@@ -16,15 +17,17 @@ heads = st.fixed_dictionaries(
         "durable": st.sampled_from([True, True, True, False]),
         "ttl_ms": st.sampled_from([-1, -1, -1, 3, 20]),
         "delay_ms": st.sampled_from([0, 0, 0, 4]),
+        "message_id": st.sampled_from(["", "", "id 1", "id 2"]),
     }
 )
+groups = st.sampled_from(["", "", *BUCKETS])
 sizes = st.integers(4, 60)
 numbers = st.integers(0, 2)
 
 
 class Sending(Machine):
     @rule(
-        name=st.sampled_from(["plain", "plain", "strict", "late", "units", "units", "dead"]),
+        name=st.sampled_from(["plain", "plain", "strict", "late", "units", "units", "single", "dead"]),
         head=heads,
         number=numbers,
         size=sizes,
@@ -37,9 +40,30 @@ class Sending(Machine):
 
     put_1 = put_2 = put_3 = put
 
-    def _put(self, name: str, head: dict[str, Any], number: int, size: int, within: bool) -> None:
+    @rule(head=heads, number=numbers, within=st.booleans(), members=st.lists(groups, min_size=1, max_size=4))
+    def put_groups(self, head: dict[str, Any], number: int, within: bool, members: list[str]) -> None:
+        for group in members:
+            self._put("groups", head, number, 4, within, group)
+
+    put_groups_1 = put_groups
+
+    @rule(head=heads, number=numbers, group=groups)
+    def close_group(self, head: dict[str, Any], number: int, group: str) -> None:
+        """The next of the group may go to anybody."""
+        self._put("groups", head, number, 4, False, group, True)
+
+    def _put(
+        self,
+        name: str,
+        head: dict[str, Any],
+        number: int,
+        size: int,
+        within: bool,
+        group: str = "",
+        closes: bool = False,
+    ) -> None:
         place, transaction = self.reference.places[name], self.a_transaction(within)
-        message = self.a_message(number, size, place=place, **head)
+        message = self.a_message(number, size, place=place, group=group, closes=closes, **head)
         token = self.world.put(self.queue(name), message.body, self.sink, transaction, **head)
         if transaction is not None:
             message.state, message.transaction = PUT, transaction

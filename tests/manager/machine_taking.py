@@ -1,12 +1,15 @@
 """Rules of the random test: consumers, browsers, subscriptions, and what is said to deliveries."""
 
+from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from postroom.manager.consumer import Consumer
 from postroom.manager.entry import Entry
+from postroom.manager.errors import AccessRefused
 from postroom.manager.topics import Subscribing
 from postroom.manager.transaction import Transaction
 from tests.manager.machine import QUEUES, TEXTS, TOPICS, Machine
@@ -20,17 +23,36 @@ wanted = st.sampled_from([None, None, 0, 1])
 class Taking(Machine):
     @precondition(lambda self: len(self.consumers) < 8)
     @rule(
-        name=st.sampled_from([*QUEUES, "plain", "units", "small"]),
+        name=st.sampled_from([*QUEUES, "plain", "units", "groups", "groups", "single", "single", "small"]),
         credit=CREDITS,
         wanted=wanted,
         delay_ms=st.sampled_from([0, 0, 3]),
         presettled=st.integers(0, 5),
+        alone=st.integers(0, 9),
     )
-    def open(self, name: str, credit: int, wanted: int | None, delay_ms: int, presettled: int) -> None:
-        options: dict[str, Any] = {"presettled": presettled == 0 and name != "small"}
-        self.open_one(name, credit, selector=TEXTS[wanted], redelivery_delay_ms=delay_ms, **options)
+    def open(
+        self, name: str, credit: int, wanted: int | None, delay_ms: int, presettled: int, alone: int
+    ) -> None:
+        """One of them wants to be alone; where he can't be, or there are enough, he is refused."""
+        options: dict[str, Any] = {"selector": TEXTS[wanted], "redelivery_delay_ms": delay_ms}
+        options["presettled"] = presettled == 0 and name != "small"
+        options["exclusive"] = alone == 0
+        if self.reference.places[name].takers.refuses(alone == 0):
+            with pytest.raises(AccessRefused):
+                self.world.consumer(self.queue(name), credit, **options)
+        else:
+            self.open_one(name, credit, **options)
 
     open_1 = open_2 = open_3 = open_4 = open
+
+    @rule(standby=st.booleans(), most=st.integers(1, 3))
+    def change_access(self, standby: bool, most: int) -> None:
+        """Who may come from now on; those who are there stay."""
+        definition = replace(self.queue("single").definition, standby=standby, max_consumers=most)
+        self.world.manager.update_queue(definition, self.world.now_us)
+        takers = self.reference.places["single"].takers
+        takers.standby, takers.most = standby, most
+        self.rest()
 
     @precondition(lambda self: len(self.consumers) < 8 and len(self.reference.places) < 13)
     @rule(
@@ -107,7 +129,7 @@ class Taking(Machine):
     @precondition(lambda self: any(c.held and not c.suspended for c in self.consumers))
     @rule(
         data=st.data(),
-        verb=st.sampled_from(["accept", "accept", "release", "fail", "reject"]),
+        verb=st.sampled_from(["accept", "accept", "release", "fail", "not here", "reject"]),
         within=st.booleans(),
         settled=st.booleans(),
     )
@@ -136,6 +158,8 @@ class Taking(Machine):
             manager.release(consumer, entry, now_us, token, transaction)
         elif verb == "fail":
             manager.modify(consumer, entry, True, False, None, now_us, token, transaction)
+        elif verb == "not here":
+            manager.modify(consumer, entry, False, True, None, now_us, token, transaction)
         else:
             manager.reject(consumer, entry, "app:bad", "", now_us, token, transaction)
 
@@ -148,8 +172,11 @@ class Taking(Machine):
     @rule(data=st.data(), timeout_ms=st.sampled_from([3, 10_000]))
     def suspend_or_resume(self, data: st.DataObject, timeout_ms: int) -> None:
         consumer = data.draw(st.sampled_from([c for c in self.consumers if not c.presettled]))
+        takers = self.reference.places[consumer.queue.name].takers
         if consumer.suspended:
             self.world.manager.resume_consumer(consumer, TestSink(), self.world.now_us)
+            takers.come_back(consumer)
         else:
             assert self.world.manager.suspend_consumer(consumer, timeout_ms * MS - 750, self.world.now_us)
+            takers.leave_for_a_while(consumer)
         self.rest()

@@ -204,7 +204,7 @@ class Reference:
         self.end(place, message, Outcome.DISCARDED if target is None else Outcome.DEAD_LETTERED)
 
     def _child(self, target: Place, parent: Message) -> None:
-        child = Message(parent.body, parent.number, parent.priority, parent.durable, 0)
+        child = parent.child(0)
         if target.insertion:
             child.state = PARKED
             child.parked = self.next_rank(target)
@@ -240,7 +240,6 @@ class Reference:
             self.leave(waiting)
             self.answers.rejected.append(waiting.token)
         place.messages.clear()
-        place.consumers = 0
         place.start_again()
 
     def move(self, place: Place, target: Place, wanted: int | None) -> int:
@@ -249,9 +248,7 @@ class Reference:
         tied = any(message.state == DELAYED for message in meant)
         first = 0
         for message in meant:
-            child = Message(
-                message.body, message.number, message.priority, message.durable, message.expiry_us
-            )
+            child = message.child(message.expiry_us)
             child.due_us = message.due_us if message.state == UNBORN else 0
             child.uid = message.uid
             self.arrive(target, child)
@@ -371,7 +368,9 @@ class Reference:
     def settle(self, place: Place, message: Message, verb: str) -> None:
         if verb == "accept":
             self.end(place, message, Outcome.CONSUMED)
-        elif verb == "release":
+        elif verb in ("release", "not here"):
+            if verb == "not here" and message.holder in place.takers.present:
+                message.not_for.append(message.holder)
             self.come_back(place, message, False, False)
         elif verb == "fail":
             self.come_back(place, message, True, True, place.delay_for(message))

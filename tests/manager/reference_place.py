@@ -7,6 +7,7 @@ from postroom.manager.consumer import Consumer
 from postroom.manager.options import NO_LIMIT
 from postroom.manager.statistics import SLOT_NAMES
 from postroom.model.codes import Outcome
+from tests.manager.reference_takers import Takers
 
 AVAILABLE = "available"
 HELD = "held by a consumer"
@@ -49,6 +50,11 @@ class Message:
     durable: bool
     expiry_us: int
     due_us: int = 0
+    id: str = ""
+    """Its message id; "" none."""
+    group: str = ""
+    closes: bool = False
+    """It is the last of its group for now."""
     state: str = AVAILABLE
     order: int = 0
     """Rank of its first availability; 0 while it has never been available. Equal ranks: either first."""
@@ -66,6 +72,8 @@ class Message:
     uid: tuple[str, int] | None = None
     confirm: int = 0
     lock: int = 0
+    not_for: list[Consumer] = field(default_factory=list)
+    """Who has called it undeliverable at his place."""
 
     def expired(self, now_us: int) -> bool:
         return self.expiry_us != 0 and self.expiry_us <= now_us
@@ -74,8 +82,14 @@ class Message:
         """When something is to be done about it while it is delayed."""
         return min(self.due_us or NEVER, self.expiry_us or NEVER)
 
+    def child(self, expiry_us: int) -> "Message":
+        """Another message that carries the same."""
+        made = Message(self.body, self.number, self.priority, self.durable, expiry_us)
+        made.id, made.group, made.closes = self.id, self.group, self.closes
+        return made
+
     def copy(self) -> "Message":
-        return replace(self)
+        return replace(self, not_for=[])
 
     def rank(self) -> tuple[int, int]:
         return (-self.priority, self.order)
@@ -132,6 +146,7 @@ class Place(Switched):
     temporary: bool = False
     dismissed: bool = False
     """Nothing comes any more; it goes when transactions let it."""
+    takers: Takers = field(default_factory=Takers)
     # What is there, and what was.
     messages: list[Message] = field(default_factory=list)
     ended: Counter[Outcome] = field(default_factory=Counter)
@@ -184,11 +199,18 @@ class Place(Switched):
         return sorted((m for m in self.messages if m.state == AVAILABLE), key=Message.rank)
 
     def available(self, wanted: int | None = None) -> list[Message]:
-        """What somebody with that selector may be given, in order."""
+        """What can be given to somebody with that selector, in order."""
         found = [m for m in self.messages if m.state == AVAILABLE and wanted in (None, m.number)]
         if self.unit_of_order:
             found = [m for m in found if not m.number or m is self._first_of_unit(m.number)]
         return sorted(found, key=Message.rank)
+
+    def available_to(self, consumer: Consumer, wanted: int | None) -> list[Message]:
+        """The same for one who consumes."""
+        if not self.takers.is_active(consumer):
+            return []
+        found = [m for m in self.available(wanted) if consumer not in m.not_for]
+        return [m for m in found if self.takers.may_have(consumer, m.group)]
 
     def _first_of_unit(self, number: int) -> Message | None:
         members = [m for m in self.messages if m.number == number]
@@ -227,10 +249,17 @@ class Place(Switched):
             self.above_us += now_us - self.armed_us
             self.armed_us = None
 
-    def opened(self) -> None:
+    def opened(self, consumer: Consumer) -> None:
+        self.takers.come(consumer)
         self.consumers += 1
         self.consumers_total += 1
         self.consumers_high = max(self.consumers_high, self.consumers)
+
+    def closed_by(self, consumer: Consumer) -> None:
+        self.takers.go(consumer)
+        self.consumers -= 1
+        for message in self.messages:
+            message.not_for = [each for each in message.not_for if each is not consumer]
 
     def reset(self, now_us: int) -> None:
         self._zero()
@@ -246,6 +275,9 @@ class Place(Switched):
         self.consumers = self.consumers_high = self.consumers_total = 0
         self.blocked = self.blocked_total = 0
         self.armed_us = None
+        self.takers.nobody()
+        for message in self.messages:
+            message.not_for = []
 
     def _zero(self) -> None:
         self.ended.clear()

@@ -43,9 +43,15 @@ class TestSink(Sink):
 
 
 def a_head(
-    durable: bool = True, priority: int = 4, ttl_ms: int = -1, delay_ms: int = 0, due_ms: int = 0
+    durable: bool = True,
+    priority: int = 4,
+    ttl_ms: int = -1,
+    delay_ms: int = 0,
+    due_ms: int = 0,
+    message_id: str = "",
 ) -> MessageHead:
     head = MessageHead()
+    head.message_id, head.message_id_type = message_id.encode(), int(bool(message_id))
     head.durable = durable
     head.priority = priority
     head.ttl_ms = ttl_ms
