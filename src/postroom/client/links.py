@@ -130,16 +130,19 @@ class Sending(Attachment):
         self._for_outcome: dict[asyncio.Future[DeliveryState | None], None] = {}
 
     async def send(
-        self, payload: bytes, settled: bool, timeout_s: float | None
+        self, payload: bytes, settled: bool, timeout_s: float | None, state: DeliveryState | None = None
     ) -> asyncio.Future[DeliveryState | None] | None:
-        """Send when there is credit; the future is the outcome, None for a settled message."""
+        """Send when there is credit; the future is the outcome, None for a settled message.
+
+        ``state``: that of a transaction which the message belongs to.
+        """
         await self._credit(timeout_s)
         future = None if settled else self._outcome_future()
         tag = self._next_tag.to_bytes(TAG_BYTES, "big")
         self._next_tag += 1
         try:
             with usage_errors(f"send to {self.what}"):
-                self._sender.send(payload, tag, settled, context=future)
+                self._sender.send(payload, tag, settled, state=state, context=future)
         except JMSException:
             if future is not None:
                 future.cancel()
@@ -331,13 +334,21 @@ class Receiving(Attachment):
 
     # --- outcomes
 
-    def settle(self, message: Incoming, state: DeliveryState) -> None:
+    def settle(self, message: Incoming, state: DeliveryState, settled: bool = True) -> None:
         """Say what became of ``message`` and be done with it; nothing when the broker has settled it
         already.
+
+        ``settled`` False: the delivery stays with this link until the broker settles it, as a branch of a
+        transaction may want.
         """
         if message.settled:
             return
         self.check()
+        if not settled:
+            self.before_flush()
+            self._receiver.settle(message.delivery_id, message.delivery_id, state, settled=False)
+            self.transport.flush_soon()
+            return
         message.settled = True
         run = self._run
         if run is not None and run[1] + 1 == message.delivery_id and run[2] == state:

@@ -18,6 +18,7 @@ from postroom.amqp.types import Described, Symbol, ULong
 from postroom.client.aio.consuming import MessageConsumer, QueueBrowser
 from postroom.client.aio.producing import MessageProducer
 from postroom.client.aio.temporary import TemporaryDestination
+from postroom.client.coordinator import Coordinator, coordinator_source, coordinator_target
 from postroom.client.destinations import (
     QUEUE_CAPABILITY,
     TEMPORARY_QUEUE_CAPABILITY,
@@ -138,6 +139,21 @@ class Session:
         sending = Sending(self._transport, link, what)
         await sending.attach(self._request_timeout_s)
         return sending
+
+    async def _coordinator(self, capabilities: list[str]) -> Coordinator:
+        """A control link of transactions on this session."""
+        self._check()
+        what = "the transaction coordinator"
+        with usage_errors(f"attach of {what}"):
+            link = self._engine.attach_sender(
+                link_name("coordinator"),
+                coordinator_source(),
+                coordinator_target(capabilities),
+                snd_settle_mode=SND_UNSETTLED,
+            )
+        coordinator = Coordinator(self._transport, link, what)
+        await coordinator.attach(self._request_timeout_s)
+        return coordinator
 
     async def create_consumer(
         self,

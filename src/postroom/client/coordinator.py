@@ -1,0 +1,73 @@
+"""The control link of transactions: declare and discharge (AMQP part 4, section 4.3)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from postroom.amqp import descriptors
+from postroom.amqp.outcomes import ACCEPTED, Declare, Declared, DeliveryState, Discharge, Rejected
+from postroom.amqp.performatives import Coordinator as CoordinatorTarget
+from postroom.amqp.performatives import Source
+from postroom.amqp.sections import Message, Value
+from postroom.amqp.types import Described, ULong
+from postroom.client.exceptions import JMSException, from_error
+from postroom.client.links import Sending
+from postroom.client.transport import within
+
+ACCEPTED_OUTCOME: Final = "amqp:accepted:list"
+REJECTED_OUTCOME: Final = "amqp:rejected:list"
+
+
+def coordinator_source() -> Source:
+    """It says that a refusal may come as the outcome rejected; else the link would end with it."""
+    return Source(outcomes=[ACCEPTED_OUTCOME, REJECTED_OUTCOME])
+
+
+def coordinator_target(capabilities: list[str]) -> CoordinatorTarget:
+    """The coordinator of the broker; ``capabilities``: what transactions are to be capable of."""
+    return CoordinatorTarget(capabilities=capabilities)
+
+
+class Coordinator(Sending):
+    """A control link: what it declared and did not discharge is rolled back when it ends."""
+
+    async def declare(self, timeout_s: float | None, global_id: object = None) -> bytes:
+        """Begin a transaction, a branch of ``global_id`` where one is given; returns its txn-id.
+
+        Raises what the broker's refusal means.
+        """
+        state = await self._ask(Declare(global_id), "declare", timeout_s)
+        if isinstance(state, Declared):
+            return bytes(state.txn_id)
+        raise self._refusal(state, "declare")
+
+    async def discharge(self, txn_id: bytes, fail: bool, timeout_s: float | None) -> None:
+        """End a transaction: commit, or (``fail``) roll back.
+
+        Raises TransactionRolledBackException where the broker rolled back instead of committing.
+        """
+        state = await self._ask(Discharge(txn_id, fail), "rollback" if fail else "commit", timeout_s)
+        if state != ACCEPTED:
+            raise self._refusal(state, "rollback" if fail else "commit")
+
+    async def _ask(
+        self, request: Declare | Discharge, what: str, timeout_s: float | None
+    ) -> DeliveryState | None:
+        outcome = await self.send(value(request), False, timeout_s)
+        assert outcome is not None
+        return await within(outcome, timeout_s, f"{what} of a transaction")
+
+    def _refusal(self, state: DeliveryState | None, what: str) -> JMSException:
+        if isinstance(state, Rejected):
+            return from_error(state.error, f"{what} of a transaction was refused")
+        return JMSException(f"{what} of a transaction was answered with {state}")
+
+
+def value(request: Declare | Discharge) -> bytes:
+    """The request as the message that it travels in."""
+    if isinstance(request, Declare):
+        fields = [] if request.global_id is None else [request.global_id]
+        return Message(body=Value(Described(ULong(descriptors.DECLARE), fields))).encode()
+    return Message(
+        body=Value(Described(ULong(descriptors.DISCHARGE), [request.txn_id, request.fail]))
+    ).encode()
