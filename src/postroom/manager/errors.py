@@ -2,6 +2,8 @@
 
 from typing import ClassVar
 
+from postroom.model.xa import XaCode
+
 
 class ManagerError(Exception):
     """Something was refused. ``condition`` is an AMQP error symbol, ``description`` a sentence that says
@@ -121,6 +123,16 @@ class TransactionUnknown(ManagerError):
 
 class TransactionRolledBack(ManagerError):
     condition = "amqp:transaction:rollback"
+
+
+class XaError(ManagerError):
+    """An XA verb was refused, or told how the branch has ended; ``code`` is X/Open's."""
+
+    condition = "postroom:xa-error"
+
+    def __init__(self, code: XaCode, description: str) -> None:
+        super().__init__(f"{code.name}: {description}")
+        self.code = code
 
 
 class NoMatchingMessage(ManagerError):
