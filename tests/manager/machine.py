@@ -45,6 +45,7 @@ SMALL = ManagerOptions(
     release_backoff_ms=1,
     max_release_backoff_ms=4,
     transaction_timeout_ms=0,
+    max_moved_entries=6,
 )
 
 

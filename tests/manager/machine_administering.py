@@ -6,13 +6,9 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from postroom.manager.errors import DestinationPaused, QueueInUse
-from postroom.manager.message_states import CHANGEABLE
-from postroom.manager.moving import Changed, DeleteMessages, MoveMessages
-from postroom.manager.searching import Wanted
+from postroom.manager.errors import QueueInUse
 from postroom.model.codes import Outcome
-from tests.manager.machine import QUEUES, TEXTS, TOPICS, Machine
-from tests.manager.store_face import Asked
+from tests.manager.machine import QUEUES, TOPICS, Machine
 
 switches = st.sampled_from(["production", "insertion", "insertion", "consumption"])
 
@@ -53,42 +49,6 @@ class Administering(Machine):
         self.world.manager.delete_queue(name, False, False, self.world.now_us)
         self.world.manager.create_queue(definition, self.world.now_us)
         self.reference.make_again(place)
-        self.rest()
-
-    @rule(
-        name=st.sampled_from(["plain", "strict", "late", "groups", "single", "small", "dead"]),
-        to=st.sampled_from(["plain", "strict", "groups", "dead", "spent"]),
-        wanted=st.sampled_from(list(TEXTS)),
-    )
-    def move(self, name: str, to: str, wanted: int | None) -> None:
-        """What nobody holds, all of it that the selector means; or nothing, where the target is closed."""
-        if name == to:
-            return
-        target, asked = self.reference.places[to], Asked()
-        meant = Wanted(CHANGEABLE, TEXTS[wanted])
-        request = MoveMessages(self.queue(name), asked, meant, self.queue(to), False, False)
-        self.world.manager.ask_store(request, self.world.now_us)
-        self.world.turn()
-        if target.closed():
-            assert isinstance(asked.answer, DestinationPaused)
-        else:
-            moved = self.reference.move(self.reference.places[name], target, wanted)
-            assert isinstance(asked.answer, Changed) and asked.answer.count == moved
-        self.rest()
-
-    @rule(
-        name=st.sampled_from(["plain", "strict", "late", "dead", "spent"]),
-        wanted=st.sampled_from(list(TEXTS)),
-    )
-    def delete_messages(self, name: str, wanted: int | None) -> None:
-        place, asked = self.reference.places[name], Asked()
-        request = DeleteMessages(self.queue(name), asked, Wanted(CHANGEABLE, TEXTS[wanted]), False)
-        self.world.manager.ask_store(request, self.world.now_us)
-        self.world.turn()
-        meant = place.changeable(wanted)
-        assert isinstance(asked.answer, Changed) and asked.answer.count == len(meant)
-        for message in meant:
-            self.reference.end(place, message, Outcome.DELETED)
         self.rest()
 
     @rule(maximum=st.integers(2, 5))

@@ -99,12 +99,17 @@ class Reference:
             self.answers.rejected.append(waiting.token)
             return
         behind = any(each.link == waiting.link for each in self.line)
-        if behind or place.full() or (place.limited() and not place.preemptive and self._in_line(place)):
+        if behind or not self.has_room(place):
             self.line.append(waiting)
             place.blocked += 1
             place.blocked_total += 1
         else:
             self._take(waiting)
+
+    def has_room(self, place: Place) -> bool:
+        """Whether another message may go in at once: there is room, and nobody whom it would overtake."""
+        overtakes = place.limited() and not place.preemptive and bool(self._in_line(place))
+        return not place.full() and not overtakes
 
     def _in_line(self, place: Place) -> list[Waiting]:
         return [each for each in self.line if each.place is place]
@@ -194,17 +199,17 @@ class Reference:
     def expire(self, place: Place, message: Message) -> None:
         target = self.places.get(place.redirect)
         if target is not None:
-            self._child(target, message)
+            self._child(place, target, message)
         self.end(place, message, Outcome.EXPIRED if target is None else Outcome.REDIRECTED)
 
     def dead_letter(self, place: Place, message: Message) -> None:
         target = self.places.get(place.dead_letters)
         if target is not None:
-            self._child(target, message)
+            self._child(place, target, message)
         self.end(place, message, Outcome.DISCARDED if target is None else Outcome.DEAD_LETTERED)
 
-    def _child(self, target: Place, parent: Message) -> None:
-        child = parent.child(0)
+    def _child(self, place: Place, target: Place, parent: Message) -> None:
+        child = parent.child(place, 0)
         if target.insertion:
             child.state = PARKED
             child.parked = self.next_rank(target)
@@ -241,22 +246,7 @@ class Reference:
             self.answers.rejected.append(waiting.token)
         place.messages.clear()
         place.start_again()
-
-    def move(self, place: Place, target: Place, wanted: int | None) -> int:
-        """By an administrator: priority, expiry and birth stay; returns how many messages."""
-        meant = place.changeable(wanted)
-        tied = any(message.state == DELAYED for message in meant)
-        first = 0
-        for message in meant:
-            child = message.child(message.expiry_us)
-            child.due_us = message.due_us if message.state == UNBORN else 0
-            child.uid = message.uid
-            self.arrive(target, child)
-            if tied and child.order:  # what was delayed has no order among them
-                first = first or child.order
-                child.order = first
-            self.end(place, message, Outcome.MOVED)
-        return len(meant)
+        place.life += 1
 
     def purge(self, place: Place, outcome: Outcome) -> None:
         for message in list(place.messages):

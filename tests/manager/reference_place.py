@@ -74,6 +74,8 @@ class Message:
     lock: int = 0
     not_for: list[Consumer] = field(default_factory=list)
     """Who has called it undeliverable at his place."""
+    origin: "tuple[Place, int] | None" = None
+    """The place that its parent lay on, and which of its lives that was."""
 
     def expired(self, now_us: int) -> bool:
         return self.expiry_us != 0 and self.expiry_us <= now_us
@@ -82,9 +84,10 @@ class Message:
         """When something is to be done about it while it is delayed."""
         return min(self.due_us or NEVER, self.expiry_us or NEVER)
 
-    def child(self, expiry_us: int) -> "Message":
-        """Another message that carries the same."""
+    def child(self, place: "Place", expiry_us: int) -> "Message":
+        """Another message that carries the same, made of this one, which is on ``place``."""
         made = Message(self.body, self.number, self.priority, self.durable, expiry_us)
+        made.origin = (place, place.life)
         made.id, made.group, made.closes = self.id, self.group, self.closes
         return made
 
@@ -147,6 +150,8 @@ class Place(Switched):
     dismissed: bool = False
     """Nothing comes any more; it goes when transactions let it."""
     takers: Takers = field(default_factory=Takers)
+    life: int = 0
+    """It has been deleted and made again so often."""
     # What is there, and what was.
     messages: list[Message] = field(default_factory=list)
     ended: Counter[Outcome] = field(default_factory=Counter)
