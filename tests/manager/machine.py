@@ -8,6 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
 
 from postroom.amqp.sections import Data, Properties
 from postroom.amqp.sections import Message as Sections
+from postroom.manager.asking import StoreRequest
 from postroom.manager.consumer import Consumer, Producer
 from postroom.manager.effects import Delivery
 from postroom.manager.entry import Entry
@@ -21,7 +22,7 @@ from tests.manager.recount import check_counters, check_history
 from tests.manager.reference import Reference
 from tests.manager.reference_place import GOT, HELD, Message, Place, TopicPlace
 from tests.manager.reference_takers import Takers
-from tests.manager.store_face import StoreFace
+from tests.manager.store_face import Asked, StoreFace
 from tests.manager.world import MS, TestSink
 
 QUEUES = ("plain", "strict", "late", "units", "groups", "single", "small", "dead", "spent")
@@ -46,6 +47,8 @@ SMALL = ManagerOptions(
     max_release_backoff_ms=4,
     transaction_timeout_ms=0,
     max_moved_entries=6,
+    max_searched_per_turn=3,
+    max_message_cursors=2,
 )
 
 
@@ -84,6 +87,8 @@ class Machine(RuleBasedStateMachine):
         self.sink = TestSink()
         self.consumers: list[Consumer] = []
         self.entries: dict[Entry, Message] = {}
+        self.cursors: list[Any] = []
+        """Of queries."""
         self.transactions.clear()
         self.seen = 0
         opened = self.world.manager.open_producer
@@ -128,6 +133,14 @@ class Machine(RuleBasedStateMachine):
         made = Message(body, number, priority, durable, expiry_us, due_us)
         made.id, made.group, made.closes = message_id, group, closes
         return made
+
+    def ask(self, request: StoreRequest) -> Any:
+        """A request to the queue manager, to the end; the answer, or why it was refused."""
+        asked = request.target
+        assert isinstance(asked, Asked)
+        self.world.manager.ask_store(request, self.world.now_us)
+        self.world.turn()
+        return asked.answer
 
     # Coming to rest.
 

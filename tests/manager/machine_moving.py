@@ -5,7 +5,6 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from postroom.manager.asking import StoreRequest
 from postroom.manager.errors import DestinationPaused, LimitExceeded
 from postroom.manager.importing import Imported, ImportMessages
 from postroom.manager.message_states import CHANGEABLE
@@ -30,13 +29,6 @@ def wanted_by(selector: int | None, id: str) -> Wanted:
 
 
 class Moving(Machine):
-    def ask(self, request: StoreRequest) -> Any:
-        asked = request.target
-        assert isinstance(asked, Asked)
-        self.world.manager.ask_store(request, self.world.now_us)
-        self.world.turn()
-        return asked.answer
-
     @rule(name=st.sampled_from(["plain", "strict", "late", "dead", "spent"]), wanted=selectors, id=ids)
     def delete_messages(self, name: str, wanted: int | None, id: str) -> None:
         place = self.reference.places[name]

@@ -104,22 +104,6 @@ class Taking(Machine):
         durable = bool(place.pattern) and not place.temporary
         return durable and not place.consumers and not self._is_held(place)
 
-    @rule(name=st.sampled_from(QUEUES), wanted=wanted)
-    def browse(self, name: str, wanted: int | None) -> None:
-        place = self.reference.places[name]
-        browser = self.world.consumer(self.queue(name), browse=True, selector=TEXTS[wanted])
-        self.world.credit(browser, 1000, drain=True)
-        self.rest()
-        seen = [delivery.body for delivery in self.world.delivered if delivery.consumer is browser]
-        expected = [m for m in place.in_sight() if wanted in (None, m.number)]
-        if place.unit_of_order:
-            assert set(seen) <= {message.body for message in expected}
-        elif not place.takes_children:
-            assert seen == [message.body for message in expected]
-        assert len(seen) <= len(expected)
-        self.world.close(browser)
-        self.rest()
-
     @precondition(lambda self: self.consumers)
     @rule(data=st.data(), credit=CREDITS, drain=st.booleans())
     def credit(self, data: st.DataObject, credit: int, drain: bool) -> None:

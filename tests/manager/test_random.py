@@ -8,13 +8,14 @@ legal and its totals are the sums of its events.
 from hypothesis import settings
 
 from tests.manager.machine_administering import Administering
+from tests.manager.machine_looking import Looking
 from tests.manager.machine_moving import Moving
 from tests.manager.machine_sending import Sending
 from tests.manager.machine_storing import Storing
 from tests.manager.machine_taking import Taking
 
 
-class RandomUse(Sending, Taking, Storing, Moving, Administering):
+class RandomUse(Sending, Taking, Storing, Looking, Moving, Administering):
     """Every command."""
 
 

@@ -220,7 +220,7 @@ class World:
         for read in effects.id_reads:
             self.id_reads += 1
             self.manager.ids_read(read, self._read_ids(read), self.now_us)
-        for run in effects.accepted:
+        for run in [*effects.provisional, *effects.accepted]:
             assert isinstance(run.sink, TestSink)
             run.sink.accepted += range(run.first, run.last + 1)
         for run in effects.settled:

@@ -1,0 +1,61 @@
+"""What an administrator sees of the reference's messages."""
+
+from tests.manager.reference_place import (
+    AVAILABLE,
+    DELAYED,
+    GOT,
+    GOT_BY_ID,
+    GOT_BY_LOCK,
+    HELD,
+    LOCKED,
+    PARKED,
+    PUT,
+    PUT_BY_ID,
+    UNBORN,
+    Message,
+    Place,
+)
+
+STATES = {
+    AVAILABLE: {"visible"},
+    HELD: {"receive"},
+    UNBORN: {"delayed"},
+    DELAYED: {"delayed"},
+    PARKED: {"paused"},
+    PUT: {"send", "transaction"},
+    GOT: {"receive", "transaction"},
+    PUT_BY_ID: {"send"},
+    GOT_BY_ID: {"receive"},
+    GOT_BY_LOCK: {"receive"},
+    LOCKED: {"locked"},
+}
+
+
+def states_of(place: Place, message: Message) -> set[str]:
+    """As WebLogic names them."""
+    found = set(STATES[message.state])
+    if message.state == AVAILABLE and place.consumption:
+        found.add("paused")
+    if message.state not in (PUT, PUT_BY_ID) and place.over_limit(message):
+        found.add("redelivery_count_exceeded")
+    return found
+
+
+def found_by(place: Place, wanted: int | None, states: set[str]) -> list[Message]:
+    """What a query finds, in its order: available, delayed, held. No states: any."""
+    messages = [m for m in place.messages if wanted in (None, m.number)]
+    messages = [m for m in messages if not states or states & states_of(place, m)]
+    return sorted(messages, key=_in_search)
+
+
+def _in_search(message: Message) -> tuple[int, tuple[int, int]]:
+    if message.state == AVAILABLE:
+        return (0, message.rank())
+    return (1 if message.state in (UNBORN, DELAYED, PARKED) else 2, (message.serial, 0))
+
+
+def same_order(place: Place, first: list[Message], second: list[Message]) -> bool:
+    """Whether both are the same messages in one order, as far as there is one."""
+    if place.unit_of_order or place.takes_children:  # held back when met; of one moment
+        return {id(message) for message in first} == {id(message) for message in second}
+    return [_in_search(message) for message in first] == [_in_search(message) for message in second]
