@@ -14,6 +14,7 @@ from typing import Final
 from postroom.amqp import errors
 from postroom.amqp.performatives import Error
 from postroom.amqp.violations import UsageError
+from postroom.model.xa import XaCode
 
 
 class JMSException(Exception):
@@ -55,6 +56,32 @@ class ResourceAllocationException(JMSException):
 
 class TransactionRolledBackException(JMSException):
     """The broker rolled the transaction back."""
+
+
+class XAException(JMSException):
+    """A resource manager says no to a verb of XA, or can't be reached: ``error_code`` is X/Open's code."""
+
+    def __init__(self, description: str, error_code: XaCode, condition: str | None = None) -> None:
+        super().__init__(f"{description} [{error_code.name}]", condition)
+        self.error_code: Final = error_code
+
+
+class HeuristicMixedException(JMSException):
+    """Some branches of the transaction are committed and some are not, or nobody knows: somebody else decided
+    about one of them.
+    """
+
+
+class HeuristicRollbackException(JMSException):
+    """The transaction was to be committed, and somebody else has rolled back all of its branches."""
+
+
+class HeuristicCommitException(JMSException):
+    """The transaction was to be rolled back, and somebody else has committed all of its branches."""
+
+
+class DecisionLogException(JMSException):
+    """The decision log of a transaction manager is in use, damaged, full, or its disk failed."""
 
 
 class MessageRejectedException(JMSException):
@@ -103,6 +130,10 @@ INVALID_FIELD_CONTAINER_ID: Final = "container-id"
 INVALID_FIELD_FILTER: Final = "source.filter"
 """What a refused attach names as the invalid field when it is the selector."""
 
+XA_ERROR: Final = "postroom:xa-error"
+"""Condition of a refused verb of XA; the info has the code."""
+XA_CODE: Final = "xa-code"
+
 _BY_CONDITION: Final[dict[str, type[JMSException]]] = {
     errors.NOT_FOUND: InvalidDestinationException,
     errors.RESOURCE_DELETED: InvalidDestinationException,
@@ -126,6 +157,8 @@ def from_error(error: Error | None, what: str, default: type[JMSException] = JMS
     """
     if error is None:
         return default(f"{what} by the broker, without a reason")
+    if error.condition == XA_ERROR:
+        return XAException(f"{what}: {error.description}", _xa_code(error), error.condition)
     invalid = _invalid_field(error)
     kind: type[JMSException]
     if invalid == INVALID_FIELD_CONTAINER_ID:
@@ -151,3 +184,9 @@ def _invalid_field(error: Error) -> object:
     if error.condition != errors.INVALID_FIELD or not error.info:
         return None
     return error.info.get("invalid-field")
+
+
+def _xa_code(error: Error) -> XaCode:
+    """What the broker answered to the verb; XAER_RMERR where it says nothing that X/Open knows."""
+    code = (error.info or {}).get(XA_CODE)
+    return XaCode(code) if isinstance(code, int) and code in set(XaCode) else XaCode.XAER_RMERR
