@@ -6,6 +6,9 @@
 Each public class of ``postroom.client.aio`` becomes a class of the same name in the file of the same name,
 with the same methods and arguments; each method runs its asyncio twin in the connection's own thread
 (``client/portal.py``) and waits for it. Methods that begin with an underscore are left out.
+
+What has no connection of its own, and only drives others, is translated word by word instead: it runs in the
+caller's thread, over the sync face.
 """
 
 from __future__ import annotations
@@ -22,6 +25,8 @@ ASYNC = ROOT / "src" / "postroom" / "client" / "aio"
 SYNC = ROOT / "src" / "postroom" / "client" / "sync"
 PACKAGE = "postroom.client"
 FILES = ("producing", "consuming", "management", "store", "temporary", "messaging", "connecting")
+
+TRANSLATED = ("transaction", "transaction_manager")
 
 FACTORY = "ConnectionFactory"
 """The one class that applications make by themselves, and that opens the thread."""
@@ -40,6 +45,17 @@ WORDS = (
     ("await ", ""),
     (f"{PACKAGE}.aio", f"{PACKAGE}.sync"),
 )
+DRIVEN_WORDS = (
+    ("async def ", "def "),
+    ("__aenter__", "__enter__"),
+    ("__aexit__", "__exit__"),
+    ("AsyncConnection", "Connection"),
+    ("asyncio", "sync"),
+    *WORDS,
+)
+GENERATED = """
+Generated from aio/{name}.py by tools/async_to_sync.py: change that, and run the tool.
+"""
 HEADER = '''"""{summary}
 
 Generated from aio/{name}.py by tools/async_to_sync.py: change that, and run the tool.
@@ -244,6 +260,17 @@ def sync_words(text: str) -> str:
     return text
 
 
+def translated(name: str) -> str:
+    """A file word by word, with a line that says so below its first."""
+    text = (ASYNC / f"{name}.py").read_text()
+    for asynchronous, plain in DRIVEN_WORDS:
+        text = text.replace(asynchronous, plain)
+    first, rest = text.split("\n", 1)
+    if first.endswith('"""') and len(first) > len('"""'):
+        return f'{first[:-3]}\n{GENERATED.format(name=name)}"""\n{rest}'
+    return f"{first}\n{GENERATED.format(name=name)}{rest}"
+
+
 OWN_IMPORTS = 'lint.isort.known-first-party = ["postroom"]'
 """Told to ruff, which else looks for the files, some of which may not be written yet."""
 
@@ -269,6 +296,7 @@ def generate() -> dict[Path, str]:
     sources = [read_source(name) for name in FILES]
     homes = {node.name: source.name for source in sources for node in source.classes}
     texts = {SYNC / f"{source.name}.py": Generator(source, homes).file() for source in sources}
+    texts |= {SYNC / f"{name}.py": translated(name) for name in TRANSLATED}
     return {path: formatted(text, path) for path, text in texts.items()}
 
 

@@ -157,6 +157,7 @@ class DecisionLog:
 
     def _promise(self, record: Record) -> Future[None]:
         promise: Future[None] = Future()
+        promise.set_running_or_notify_cancel()  # it can't be cancelled
         self._promises.append(promise)
         self._add(record)
         self._changed.notify()

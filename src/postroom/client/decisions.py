@@ -67,7 +67,7 @@ class HeuristicOutcome:
     """What was decided here: ``commit`` or ``rollback``."""
     code: int
     """What the resource manager said: an XaCode of heuristics."""
-    noted_ms: int
+    noted_ms: int = field(compare=False)
     """Since 1970."""
 
     def record(self) -> Record:
@@ -122,7 +122,7 @@ class LogState:
 
     def _note(self, gtrid: bytes, outcome: HeuristicOutcome) -> None:
         known = self.heuristics.setdefault(gtrid, [])
-        if outcome not in known:  # a new file may say again what its first block says
+        if outcome not in known:  # a new file may say it twice, and so may a recovery that was cut short
             known.append(outcome)
 
     def records(self) -> Iterator[Record]:
