@@ -280,6 +280,7 @@ def _send(core: Core, through: i64, read: Fetch | IdRead) -> None:
     """Have it read, once everything through that position is durable."""
     if through > core.durable_through:
         core.undurable.append((through, read))
+        core.want_all()
     elif isinstance(read, Fetch):
         core.effects.fetches.append(read)
     else:

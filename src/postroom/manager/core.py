@@ -142,6 +142,9 @@ class Core:
         self.undurable: list[tuple[int, Fetch | IdRead]] = []
         """(position, read) of what can be read once the position is durable."""
         self._alarms: list[tuple[int, int]] = []
+        self._provisional_from: i64 = 0
+        self._provisional_to: i64 = 0
+        """The last records, from one position up to before the other, if they are `provisional`."""
 
         # Options that the hot path reads, as plain numbers.
         self.live_head: i64 = options.live_head
@@ -156,6 +159,21 @@ class Core:
         if now_us > self.now_us:
             self.now_us = now_us
             self.ledger.set_time(now_us)
+
+    def provisional(self, first: i64) -> None:
+        """The records from ``first`` on mean nothing before another one decides: nobody waits for them."""
+        if self._provisional_to != first:
+            self._provisional_from = first
+        self._provisional_to = self.ledger.next_position
+
+    def wanted_through(self) -> i64:
+        """The last position that somebody may wait for: what is behind it is provisional."""
+        next_position: i64 = self.ledger.next_position
+        return (self._provisional_from if self._provisional_to == next_position else next_position) - 1
+
+    def want_all(self) -> None:
+        """Somebody waits for provisional records, too: to read what they hold."""
+        self._provisional_to = 0
 
     def new_holder_id(self) -> i64:
         id = self.next_holder_id

@@ -4,7 +4,8 @@ The queue manager only collects effects. The server takes them with ``QueueManag
 takes the turn's block, and carries them out once that block is durable: nothing is answered or delivered
 before. Within one `Effects` the order is: accepted, rejected, settled,
 unblocked, deliveries, drained, replies.
-``fetches`` and ``id_reads`` alone are carried out at once, since they read only what is already durable.
+``fetches`` and ``id_reads`` are carried out at once, since they read only what is already durable, and so is
+``provisional``, which promises nothing that the disk would have to keep.
 """
 
 from typing import TYPE_CHECKING, Final, final
@@ -177,6 +178,7 @@ class Effects:
         "drained",
         "fetches",
         "id_reads",
+        "provisional",
         "rejected",
         "replies",
         "settled",
@@ -186,6 +188,8 @@ class Effects:
     def __init__(self) -> None:
         self.accepted: list[TokenRange] = []
         """Puts that are stored."""
+        self.provisional: list[TokenRange] = []
+        """Puts that a transaction has taken: accepted if it is committed. Not waiting for durability."""
         self.rejected: list[Rejected] = []
         self.settled: list[TokenRange] = []
         """Outcomes of consumers that are applied (answer for receiver-settles-second)."""
@@ -207,6 +211,7 @@ class Effects:
         """Whether nothing is to be done."""
         return not (
             self.accepted
+            or self.provisional
             or self.deliveries
             or self.settled
             or self.rejected
@@ -228,6 +233,15 @@ class Effects:
         run = TokenRange(sink, token, token)
         sink.open_accepted = run
         self.accepted.append(run)
+
+    def accept_provisionally(self, sink: Sink, token: i64) -> None:
+        """A transaction has taken ``token`` of ``sink``; consecutive ones become one range."""
+        if self.provisional:
+            run = self.provisional[-1]
+            if run.sink is sink and run.last + 1 == token:
+                run.last = token
+                return
+        self.provisional.append(TokenRange(sink, token, token))
 
     def settle(self, sink: Sink, token: i64) -> None:
         """The outcome that ``sink`` gave for ``token`` is applied; consecutive ones become one range."""

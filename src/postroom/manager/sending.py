@@ -67,10 +67,17 @@ def send(
         core.effects.rejected.append(Rejected(sink, token, refused[0], refused[1]))
         return REFUSED
     if token >= 0:
-        core.effects.accept(sink, token)
+        _accept(core, sink, token, transaction)
     if queue.ready or queue.browsers or queue.watched:
         dispatch.dispatch(core, queue)
     return TAKEN
+
+
+def _accept(core: Core, sink: Sink, token: i64, transaction: Transaction | None) -> None:
+    if transaction is None:
+        core.effects.accept(sink, token)
+    else:
+        core.effects.accept_provisionally(sink, token)
 
 
 def _made_again(core: Core, queue: Queue) -> Queue:
@@ -112,15 +119,20 @@ def _take(
     transaction: Transaction | None,
 ) -> tuple[str, str] | None:
     """Store it; why not, as (condition, description)."""
+    first = core.ledger.next_position
     try:
         if queue.topic is not None:
-            return publishing.publish(core, producer, queue, head, body, upload, transaction)
-        if transaction is not None:
+            refused = publishing.publish(core, producer, queue, head, body, upload, transaction)
+            if refused is not None:
+                return refused
+        elif transaction is not None:
             transactions.put(core, transaction, producer, queue, head, body, upload)
         else:
             store(core, producer, queue, head, body, upload)
     except ManagerError as error:
         return error.condition, error.description
+    if transaction is not None:
+        core.provisional(first)
     return None
 
 
@@ -191,7 +203,7 @@ def _let_in(core: Core, blocked: BlockedSend) -> bool:
         return True
     blocked.body = None
     if blocked.token >= 0:
-        core.effects.accept(blocked.sink, blocked.token)
+        _accept(core, blocked.sink, blocked.token, blocked.transaction)
     if queue.ready or queue.browsers or queue.watched:
         core.woken.append(queue)
     return True

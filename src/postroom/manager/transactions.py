@@ -111,12 +111,14 @@ def dispose(
     """The consumer's outcome for ``entry`` takes effect with the commit. Raises as `make_room`, and
     NotHeld."""
     check_held(consumer, entry)
+    first = core.ledger.next_position
     make_room(core, transaction)
     step(core, entry, n.EVENT_ASSIGN, transaction.kind, transaction.id, transaction, 0)
     let_go(core, consumer, entry)
     entry.queue.held.add(entry)
     receipt = Receipt(consumer, entry, event, settled)
     transaction.receipts.append(receipt)
+    core.provisional(first)
     return receipt
 
 

@@ -40,7 +40,9 @@ def add_chunk(core: Core, upload: Upload, data: bytes) -> None:
     first = upload.chunks[0] if upload.chunks else 0
     if first == 0:
         upload.opening = data
-    upload.chunks.append(int(core.ledger.body_chunk(first, data)))
+    position = core.ledger.body_chunk(first, data)
+    core.provisional(position)
+    upload.chunks.append(int(position))
     upload.size_bytes = size
     upload.crc = crc32(data, upload.crc)
 

@@ -27,7 +27,10 @@ from postroom.server.logs import log
 from postroom.server.management import Management
 from postroom.server.pacing import Pacing
 from postroom.server.registry import Registry
-from postroom.server.releasing import release
+from postroom.server.releasing import release, release_provisional
+
+PROVISIONAL_BYTES: Final = 1 << 20
+"""Work of open transactions that is collected in memory before it is written without anybody waiting."""
 
 After = tuple[ConnectionBinding, Callable[[int], None]]
 
@@ -222,18 +225,28 @@ class Broker:
     def _commit(self) -> None:
         """Send a block off unless one is in flight: the queue manager's bounds of a turn hold for a block."""
         if self.ledger.in_flight:
-            self._take_fetches(self.manager.core.effects)
+            self._take_at_once(self.manager.core.effects)
             return
         effects = self.manager.take_effects()
-        self._take_fetches(effects)
+        self._take_at_once(effects)
         if self._after or not effects.empty():
-            position = self.ledger.builder.next_position - 1
-            self._waiting.append(Waiting(position, effects, self._after))
+            self._waiting.append(Waiting(self.manager.core.wanted_through(), effects, self._after))
             self._after = []
-        self._submit()
+        if self._somebody_waits():
+            self._submit()
 
-    def _take_fetches(self, effects: Effects) -> None:
-        """Reading bodies and ids waits for nothing."""
+    def _somebody_waits(self) -> bool:
+        """Whether the ledger has been given anything but provisional work, or very much of that."""
+        builder, wanted_through = self.ledger.builder, self.manager.core.wanted_through()
+        if self.stopping or wanted_through == builder.next_position - 1:
+            return True
+        bound = min(PROVISIONAL_BYTES, self.config.limits.unsynced_bytes // 2)
+        return wanted_through > self.durable_through or builder.waiting_bytes() >= bound
+
+    def _take_at_once(self, effects: Effects) -> None:
+        """Reading bodies and ids waits for nothing, nor do answers that promise nothing."""
+        if effects.provisional:
+            release_provisional(effects)
         if effects.fetches:
             self.fetches.extend(effects.fetches)
             effects.fetches.clear()

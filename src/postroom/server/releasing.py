@@ -32,6 +32,13 @@ def release(effects: Effects, now_us: int) -> None:
         _log_crossed(crossed)
 
 
+def release_provisional(effects: Effects) -> None:
+    """Tell senders what transactions have taken: that waits for no disk."""
+    for run in effects.provisional:
+        _accepted(run)
+    effects.provisional.clear()
+
+
 def bound_link(sink: Sink) -> BoundLink:
     """Every sink that the server gives to the queue manager is a `BoundLink`."""
     assert isinstance(sink, BoundLink)
