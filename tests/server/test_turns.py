@@ -7,13 +7,28 @@ from typing import cast
 import pytest
 
 from postroom.server import turns
-from postroom.server.turns import PIECE_BYTES, TURN_FRAMES, Turns
+from postroom.server.turns import (
+    LITTLE_BYTES,
+    PIECE_BYTES,
+    SHARED_BLOCK_BYTES,
+    SHARED_FOR_US,
+    TURN_FRAMES,
+    Turns,
+)
+
+
+class Clock:
+    """Stands still, so that no turn ends by its time."""
+
+    def __init__(self) -> None:
+        self.now_us = 0
 
 
 @pytest.fixture(autouse=True)
-def still_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No turn ends by its time."""
-    monkeypatch.setattr(turns, "monotonic_us", lambda: 0)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(turns, "monotonic_us", lambda: clock.now_us)
+    return clock
 
 
 class Loop:
@@ -39,6 +54,14 @@ class World:
         self.turns = Turns(cast(asyncio.AbstractEventLoop, self.loop), self)
         self.seen: list[str] = []
         self.open = True
+        self.syncing = False
+        self.waiting_bytes = 0
+
+    def in_flight(self) -> bool:
+        return self.syncing
+
+    def next_block_bytes(self) -> int:
+        return self.waiting_bytes
 
     def may_take_in(self) -> bool:
         return self.open
@@ -51,8 +74,11 @@ class World:
 
 
 class Worker:
-    def __init__(self, world: World, name: str, pieces: int, frames: int = 1) -> None:
+    def __init__(
+        self, world: World, name: str, pieces: int, frames: int = 1, inbox_bytes: int = LITTLE_BYTES + 1
+    ) -> None:
         self.world, self.name, self.pieces, self.frames = world, name, pieces, frames
+        self.inbox_bytes = inbox_bytes
         world.turns.wake(self)
 
     def work(self, limit_bytes: int) -> int:
@@ -94,3 +120,71 @@ def test_nothing_is_taken_while_too_much_waits() -> None:
     world.turns.go_on()
     world.loop.run()
     assert world.seen == ["end", "a", "look", "end"]
+
+
+def _shared(world: World) -> tuple[Worker, Worker]:
+    """A flood and one who sends little, each with one go taken; a block that is full, and one in flight."""
+    flood, modest = Worker(world, "flood", 1), Worker(world, "modest", 1, inbox_bytes=LITTLE_BYTES)
+    world.loop.run()
+    world.seen.clear()
+    world.syncing, world.waiting_bytes = True, SHARED_BLOCK_BYTES
+    return flood, modest
+
+
+def test_a_flood_waits_for_the_block_in_flight_when_the_next_is_full_and_others_share_it() -> None:
+    world = World()
+    flood, modest = _shared(world)
+    for worker in (flood, modest):
+        worker.pieces = 1
+        world.turns.wake(worker)
+    world.loop.run()
+    assert world.seen == ["modest", "look", "end"]
+    assert world.loop.soon == []  # no turn until the block in flight is durable
+    world.syncing, world.waiting_bytes = False, 0
+    world.turns.go_on()
+    world.loop.run()
+    assert world.seen[3:] == ["flood", "look", "end"]
+
+
+def test_a_flood_that_shares_with_nobody_fills_blocks_as_it_likes(clock: Clock) -> None:
+    world = World()
+    flood, _ = _shared(world)
+    clock.now_us = SHARED_FOR_US
+    flood.pieces = 2
+    world.turns.wake(flood)
+    world.loop.run()
+    assert world.seen == ["flood", "look", "flood", "look", "end"]
+
+
+def test_a_flood_goes_on_while_the_shared_block_has_room() -> None:
+    world = World()
+    flood, _ = _shared(world)
+    world.waiting_bytes = SHARED_BLOCK_BYTES - 1
+    flood.pieces = 1
+    world.turns.wake(flood)
+    world.loop.run()
+    assert world.seen == ["flood", "look", "end"]
+
+
+def test_a_flood_that_is_held_back_has_its_turn_at_once_when_nothing_is_in_flight() -> None:
+    world = World()
+    flood, _ = _shared(world)
+    world.syncing = False
+    flood.pieces = 1
+    world.turns.wake(flood)
+    world.loop.run()
+    assert world.seen == ["end"]
+    world.waiting_bytes = 0  # as the end of the turn leaves it: the block has gone
+    world.loop.run()
+    assert world.seen == ["end", "flood", "look", "end"]
+
+
+def test_the_last_drops_of_a_flood_are_no_reason_to_hold_it_back() -> None:
+    world = World()
+    flood = Worker(world, "flood", 1, inbox_bytes=LITTLE_BYTES)
+    world.loop.run()
+    flood.inbox_bytes, flood.pieces = LITTLE_BYTES + 1, 1
+    world.syncing, world.waiting_bytes = True, SHARED_BLOCK_BYTES
+    world.turns.wake(flood)
+    world.loop.run()
+    assert world.seen == ["flood", "look", "end", "flood", "look", "end"]

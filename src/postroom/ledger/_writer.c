@@ -18,6 +18,7 @@
 #define MAX_PARTS 512 /* buffers a job; below IOV_MAX */
 
 #define SLICE_NS 100000 /* the shortest that Linux gives */
+#define NICE -10        /* about ten times the weight of others; audio servers ask for as much */
 
 /* What sched_getattr(2) fills and sched_setattr(2) takes; glibc has no declaration before 2.41. */
 typedef struct {
@@ -28,11 +29,13 @@ typedef struct {
     uint64_t runtime, deadline, period;
 } scheduling;
 
-/* Have the calling thread scheduled in short slices: no more of the processor, but sooner after each wait. A thread
- * that wakes while others are busy on all processors interrupts one of them only if its own slice is the shorter;
- * else it waits for the timer's tick, 4 ms at 250 Hz, many times what a sync takes. Linux 6.12 and later; earlier
- * ones ignore it, and where it is forbidden nothing changes. */
-static void ask_for_short_slices(void)
+/* Have the calling thread scheduled soon after each wait: in short slices, and before others where that is allowed.
+ * A thread that wakes while others are busy on all processors interrupts one of them only if its own slice is the
+ * shorter; else it waits for the timer's tick, 4 ms at 250 Hz, many times what a sync takes. And what needs more than
+ * its slice (copying a block, for instance) waits for the slices of the others, unless it is the nicer one's turn.
+ * Short slices: Linux 6.12 and later. The nice value: with CAP_SYS_NICE or RLIMIT_NICE, and only where nobody has
+ * chosen another. Where either isn't to be had, nothing changes. */
+static void ask_to_run_soon(void)
 {
 #if defined(SYS_sched_getattr) && defined(SYS_sched_setattr)
     scheduling wanted;
@@ -40,6 +43,12 @@ static void ask_for_short_slices(void)
         return;
     wanted.size = sizeof wanted;
     wanted.runtime = SLICE_NS;
+    int32_t nice = wanted.nice;
+    if (nice == 0)
+        wanted.nice = NICE;
+    if (syscall(SYS_sched_setattr, 0, &wanted, 0) == 0)
+        return;
+    wanted.nice = nice;
     syscall(SYS_sched_setattr, 0, &wanted, 0);
 #endif
 }
@@ -95,7 +104,7 @@ static void *run(void *arg)
 {
     Writer *w = arg;
     uint64_t one = 1;
-    ask_for_short_slices();
+    ask_to_run_soon();
     pthread_mutex_lock(&w->mutex);
     for (;;) {
         while (w->state != WAITING && !w->stopping)
@@ -249,14 +258,14 @@ static PyObject *writer_fileno(Writer *w, PyObject *unused)
     return PyLong_FromLong(w->event_fd);
 }
 
-static PyObject *short_slices(PyObject *module, PyObject *unused)
+static PyObject *run_soon(PyObject *module, PyObject *unused)
 {
-    ask_for_short_slices();
+    ask_to_run_soon();
     Py_RETURN_NONE;
 }
 
 static PyMethodDef functions[] = {
-    {"ask_for_short_slices", short_slices, METH_NOARGS, "have the calling thread run sooner after each wait"},
+    {"ask_to_run_soon", run_soon, METH_NOARGS, "have the calling thread run sooner after each wait"},
     {NULL, NULL, 0, NULL},
 };
 

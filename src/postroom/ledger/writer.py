@@ -178,15 +178,16 @@ def native_available() -> bool:
     return _writer is not None
 
 
-def ask_for_short_slices() -> None:
-    """Have the calling thread run sooner after each wait, and no more than others for that.
+def ask_to_run_soon() -> None:
+    """Have the calling thread run soon after each wait: short time slices, and nice −10 where allowed.
 
     For threads that wait for sockets or disks. By default a thread of Linux that wakes while all processors
-    are busy waits for several ms; a sync takes a fraction of one. Threads started later inherit the slices.
-    Before Linux 6.12, or where the C writer wasn't built, nothing changes.
+    are busy waits for several ms; a sync takes a fraction of one. Threads started later inherit both. Short
+    slices need Linux 6.12; the nice value needs CAP_SYS_NICE or a limit (``LimitNICE`` of systemd), and one
+    that was chosen for the process stays. Where the C writer wasn't built nothing changes.
     """
     if native_available():
-        _writer.ask_for_short_slices()
+        _writer.ask_to_run_soon()
 
 
 def new_writer(disk: Disk) -> Writer:

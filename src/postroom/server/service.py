@@ -179,6 +179,12 @@ class Service:
             return False
         return self._broker.unsynced_bytes() < self.limits.unsynced_bytes
 
+    def in_flight(self) -> bool:
+        return self._ledger.in_flight
+
+    def next_block_bytes(self) -> int:
+        return self._ledger.builder.waiting_bytes()
+
     def between_pieces(self) -> None:
         if self._ledger.over:
             self._on_completion()

@@ -15,7 +15,7 @@ import uvloop
 from postroom import __version__
 from postroom._build import compiled
 from postroom.ledger import Ledger, LedgerError, LedgerFailed, LedgerLocked, LedgerOptions
-from postroom.ledger.writer import ask_for_short_slices
+from postroom.ledger.writer import ask_to_run_soon
 from postroom.manager.manager import QueueManager
 from postroom.server.assembly import define_queues, manager_options
 from postroom.server.broker import Broker
@@ -98,7 +98,7 @@ async def _serve(config: Config) -> Exit:
 
 async def _run(config: Config, listeners: list[Listener], ledger: Ledger) -> Exit:
     loop = asyncio.get_running_loop()
-    ask_for_short_slices()  # the maintenance of the ledger, a thread that runs by now, keeps the usual ones
+    ask_to_run_soon()  # the maintenance of the ledger, a thread that runs by now, takes its turn like others
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     broker = make_broker(config, ledger)
     service = Service(config, listeners, ledger, broker, loop)

@@ -2,7 +2,7 @@
 
 A turn ends after `TURN_FRAMES` frames or `TURN_US`, then its records go to the ledger and each connection
 that has output gets one write. So a flood on one connection delays the others by one turn, not by its
-length.
+length. Nor by blocks of its size: while others send little, the block that fills is kept short for them.
 """
 
 import asyncio
@@ -15,6 +15,14 @@ TURN_FRAMES: Final = 256
 TURN_US: Final = 1000
 PIECE_BYTES: Final = 16 << 10
 """Taken from one inbox before the next connection has its go."""
+SHARED_BLOCK_BYTES: Final = 48 << 10
+"""A flood adds no more to a block that those who send little share with it: each of them waits for the block
+in flight and for its own, so what a sync of this size takes is what a flood costs them. Still long enough for
+the disk to keep up with the loop."""
+LITTLE_BYTES: Final = 4 << 10
+"""Who has no more than this in its inbox when its go comes sends little."""
+SHARED_FOR_US: Final = 20_000
+"""After so long without any such go the flood has the blocks for itself again."""
 
 
 class Worker(Protocol):
@@ -24,6 +32,10 @@ class Worker(Protocol):
         """Take up to ``limit_bytes`` from the inbox; the number of events that came of them."""
 
     def has_work(self) -> bool: ...
+
+    @property
+    def inbox_bytes(self) -> int:
+        """What has arrived and waits for its go."""
 
 
 class TurnEnd(Protocol):
@@ -37,6 +49,12 @@ class TurnEnd(Protocol):
     def may_take_in(self) -> bool:
         """False while too many bytes wait for the disk: inboxes are left alone until it has caught up."""
 
+    def in_flight(self) -> bool:
+        """Whether a block is on its way to the disk; `go_on` is called when it is there."""
+
+    def next_block_bytes(self) -> int:
+        """What waits to be sent off when that one is durable."""
+
 
 class Turns:
     """Runs the turns of one event loop."""
@@ -46,6 +64,9 @@ class Turns:
         self._end = end
         self._ready: deque[Worker] = deque()
         self._scheduled = False
+        self._modest: Worker | None = None
+        """Who has sent little last."""
+        self._shared_until_us = 0
 
     def wake(self, worker: Worker) -> None:
         """``worker`` has something in its inbox. Call once, when the inbox stops being empty."""
@@ -65,19 +86,39 @@ class Turns:
 
     def _run(self) -> None:
         self._scheduled = False
-        self._take_in()
+        all_held = self._take_in()
         self._end.end_turn()
-        self.go_on()
+        if not (all_held and self._end.in_flight()):
+            self.go_on()
 
-    def _take_in(self) -> None:
+    def _take_in(self) -> bool:
+        """Whether all that is left must wait until the block in flight is durable."""
         ready, may_take_in = self._ready, self._end.may_take_in
-        deadline_us = monotonic_us() + TURN_US
+        held: list[Worker] = []
+        now_us = monotonic_us()
+        deadline_us = now_us + TURN_US
         frames = 0
         while ready and may_take_in():
             worker = ready.popleft()
+            if self._must_wait(worker, now_us):
+                held.append(worker)
+                continue
             frames += worker.work(PIECE_BYTES)
             if worker.has_work():
                 ready.append(worker)
             self._end.between_pieces()
             if frames >= TURN_FRAMES or monotonic_us() >= deadline_us:
-                return
+                break
+        all_held = bool(held) and not ready
+        ready.extend(held)
+        return all_held
+
+    def _must_wait(self, worker: Worker, now_us: int) -> bool:
+        """Whether ``worker`` sends much, others send little, and the block that they share is full."""
+        if worker.inbox_bytes <= LITTLE_BYTES:
+            self._modest = worker
+            self._shared_until_us = now_us + SHARED_FOR_US
+            return False
+        if now_us >= self._shared_until_us or worker is self._modest:
+            return False
+        return self._end.next_block_bytes() >= SHARED_BLOCK_BYTES
