@@ -29,6 +29,7 @@ from postroom.ledger.state import (
 from postroom.model.codes import Event, State
 
 _NOTING_EVENTS: Final = (int(Event.EXPIRE), int(Event.DELETE))
+_PREPARE: Final = int(Event.PREPARE)
 _DELETED: Final = int(State.DELETED)
 _AVAILABLE: Final = int(State.AVAILABLE)
 _DELAYED: Final = int(State.DELAYED)
@@ -283,6 +284,7 @@ def _update(rows: Array, keys: _Keys, survives: Array, batch: Changes) -> None:
     rows["state"] = last["to_state"]
     rows["causes"] = last["causes"]
     decided = (last["to_state"] == _DELAYED) & (last["due_us"] == 0)  # committed unborn: as it arrived
+    decided |= last["event"] == _PREPARE  # likewise
     rows["due_us"] = np.where(decided, rows["due_us"], last["due_us"])
     rows["last_event"] = last["event"]
     rows["holder"] = np.where(held, last["holder"], 0)

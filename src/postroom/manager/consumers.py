@@ -57,9 +57,23 @@ def _check_access(queue: Queue, options: ConsumerOptions) -> None:
         )
     if queue.exclusive and not queue.definition.standby and queue.consumers:
         raise AccessRefused(f"queue {queue.name!r} is exclusive and has its consumer")
+    _check_xa(queue, options.xa)
     if len(queue.consumers) >= queue.definition.max_consumers:
         raise AccessRefused(
             f"queue {queue.name!r} has {len(queue.consumers)} consumers, its limit (max_consumers)"
+        )
+
+
+def _check_xa(queue: Queue, xa: bool) -> None:
+    """Consumers of XA branches and others don't share a queue: a rollback would deliver to the others out of
+    order. One of a branch may stand by behind another one of an exclusive queue."""
+    mixed = [consumer for consumer in queue.consumers if consumer.options.xa != xa]
+    if mixed and (not xa or not queue.exclusive):
+        have, comes = (
+            ("in XA sessions", "one outside") if not xa else ("outside XA sessions", "one in an XA session")
+        )
+        raise AccessRefused(
+            f"queue {queue.name!r} has {len(mixed)} consumers {have}: {comes} can't join them"
         )
 
 

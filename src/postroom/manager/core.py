@@ -9,6 +9,7 @@ from mypy_extensions import i64
 
 from postroom.ledger.block import BlockBuilder
 from postroom.ledger.records import RecordType
+from postroom.manager.branch import Branches
 from postroom.manager.consumer import Consumer, Producer
 from postroom.manager.cursor import SearchMemory
 from postroom.manager.effects import Effects, Fetch, IdRead
@@ -98,7 +99,10 @@ class Core:
         """Queues on which this command has made something available; dispatched before it ends."""
         self.waiting_for_durable: list[Queue] = []
         self.transactions: dict[int, Transaction] = {}
-        """The open ones by id, oldest first."""
+        """The open ones by id, oldest first; not those of XA branches."""
+        self.branches = Branches()
+        self.failed_branches: list[Transaction] = []
+        """Those of XA branches that this command has made impossible to commit."""
         self.quotas: dict[str, Quota] = {}
         """By name."""
         self.changed_pools: list[Pool] = []

@@ -36,6 +36,7 @@ from postroom.manager.entry import Entry
 from postroom.manager.options import KIND_QUEUE, KIND_TOPIC, ConsumerOptions, ManagerOptions, QueueDefinition
 from postroom.manager.queue import Queue
 from postroom.manager.quota import Quota, QuotaDefinition
+from postroom.manager.resource_manager import ResourceManager
 from postroom.manager.topics import Subscribing
 from postroom.manager.transaction import Transaction
 from postroom.manager.upload import Upload, abort, add_chunk
@@ -47,11 +48,11 @@ if TYPE_CHECKING:
 
 
 @final
-class QueueManager:
-    """One queue manager over one ledger."""
+class QueueManager(ResourceManager):
+    """One queue manager over one ledger. As XA sees it, it is a `ResourceManager`."""
 
     def __init__(self, options: ManagerOptions, ledger: BlockBuilder) -> None:
-        self.core = Core(options, ledger)
+        super().__init__(Core(options, ledger))
         self.options = options
         self.queues = self.core.queues
         """By name."""

@@ -22,6 +22,8 @@ RESERVED_PREFIX: Final = "$"
 """Names that begin so belong to the broker ("$management"); clients can't create them."""
 
 MAX_GROUP_BUCKETS: Final = 65_536
+MAX_BRANCH_MESSAGES: Final = 16_384
+"""Of one XA branch: so many go back in one block of the ledger."""
 
 ACCESS_SHARED: Final = "shared"
 ACCESS_EXCLUSIVE: Final = "exclusive"
@@ -287,6 +289,8 @@ class ConsumerOptions:
     """Which messages it wants (`postroom.model.selector`); "" all."""
     redelivery_delay_ms: int = 0
     """How long what it fails at waits, where the queue doesn't say."""
+    xa: bool = False
+    """Whether it receives for XA branches; it doesn't go together with others on every queue."""
 
 
 @dataclass(frozen=True)
@@ -402,5 +406,21 @@ class ManagerOptions:
     max_transaction_entries: int = 100_000
     transaction_timeout_ms: int = 300_000
     """An open local transaction is rolled back after this time; 0 never."""
+    max_branch_messages: int = 256
+    """Put and received in one XA branch; one more rolls it back. At most `MAX_BRANCH_MESSAGES`."""
+    max_branches: int = 10_000
+    """XA branches that are not rolled back, prepared and heuristic ones included; one more can't start."""
+    max_rolled_back_branches: int = 1000
+    """Those remembered after their rollback, for whoever asks; the oldest is forgotten first."""
+    branch_idle_timeout_ms: int = 300_000
+    """An XA branch that is not prepared and has heard nothing for so long is rolled back; 0 never."""
     queue_defaults: QueueDefinition = field(default_factory=lambda: QueueDefinition(name="default"))
     """What an auto-created queue is like."""
+
+    def __post_init__(self) -> None:
+        """Raise DefinitionInvalid."""
+        if not 1 <= self.max_branch_messages <= MAX_BRANCH_MESSAGES:
+            raise DefinitionInvalid(
+                f"max_branch_messages is {self.max_branch_messages}, must be 1 to {MAX_BRANCH_MESSAGES}",
+                "max_branch_messages",
+            )

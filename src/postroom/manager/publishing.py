@@ -188,6 +188,8 @@ def _publish_to(
         event = n.EVENT_PUT_HELD
         holder_kind = transaction.kind
         holder = transaction.id
+        if holder_kind == n.XA_BRANCH:
+            publication.flags |= _STORED  # as `putting.new_entry` says
     publication.serial = arrival(
         core,
         producer,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from postroom.ledger.records import RecordType
-from postroom.manager import administration, ordering, pausing, queues, quotas, store
+from postroom.manager import administration, branches, ordering, pausing, queues, quotas, store
 from postroom.manager.backlog import ZONE_ENTRIES
 from postroom.manager.core import Core
 from postroom.manager.entry import Entry
@@ -21,6 +21,7 @@ from postroom.manager.queue import Queue
 from postroom.manager.quota import KIND_QUOTA, QuotaDefinition
 from postroom.manager.ranges import group_of_many
 from postroom.manager.statistics import UNBORN, slot_of
+from postroom.manager.transaction import Transaction
 from postroom.manager.transitions import allowed, step
 from postroom.model import numbers as n
 from postroom.model.codes import HolderKind, Outcome
@@ -62,7 +63,8 @@ def restore(core: Core, recovered: "Recovered") -> None:
     for queue_id, packed in recovered.unborn:
         _add_unborn(core.queues_by_id[queue_id], packed)
     _lose(core, recovered.lost)
-    _take_back(core, recovered.explicit, store.restore_holders(core, recovered.holders))
+    prepared = branches.restore(core, recovered.holders)
+    _take_back(core, recovered.explicit, store.restore_holders(core, recovered.holders), prepared)
     _close(core, recovered.holders, recovered.producers)
     for queue in [*core.queues.values(), *core.topics.values()]:
         _begin_again(core, queue)
@@ -146,22 +148,35 @@ def _lose(core: Core, lost: list[tuple[int, int, Any]]) -> None:
             core.ledger.boundary()
 
 
-def _take_back(core: Core, rows: "list[EntryRow]", holders: dict[int, store.Holder]) -> None:
+def _take_back(
+    core: Core,
+    rows: "list[EntryRow]",
+    holders: dict[int, store.Holder],
+    prepared: dict[int, Transaction],
+) -> None:
     """Entries that are not plain: each as its state and holder have it."""
     for row in rows:
-        _take_back_one(core, core.queues_by_id[row.queue], row, holders)
+        _take_back_one(core, core.queues_by_id[row.queue], row, holders, prepared)
         core.ledger.boundary()
     for queue in core.queues.values():
         for band in queue.bands:
             band.sort()
 
 
-def _take_back_one(core: Core, queue: Queue, row: "EntryRow", holders: dict[int, store.Holder]) -> None:
+def _take_back_one(
+    core: Core,
+    queue: Queue,
+    row: "EntryRow",
+    holders: dict[int, store.Holder],
+    prepared: dict[int, Transaction],
+) -> None:
     entry = _entry(queue, row)
     queue.statistics.restore(slot_of(entry.state, entry.holder_kind, entry.causes), entry.body_len)
     admit(core, entry)
     if entry.holder_kind != 0:
         if not allowed(entry, n.EVENT_RESTART):
+            if entry.holder_kind == n.XA_PREPARED:
+                branches.restore_held(prepared[row.holder], entry)
             if not store.restore_held(core, entry, holders):
                 queue.held.add(entry)
             return

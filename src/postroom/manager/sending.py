@@ -19,7 +19,7 @@ from postroom.manager.options import KIND_QUEUE, KIND_TOPIC
 from postroom.manager.pool import Pool
 from postroom.manager.putting import NO_ROOM, lacking, no_room_text, refusal, store
 from postroom.manager.queue import Queue
-from postroom.manager.transaction import Transaction
+from postroom.manager.transaction import Transaction, fail
 from postroom.manager.upload import Upload
 from postroom.manager.waiting import BlockedSend
 from postroom.model.message import MessageHead
@@ -63,7 +63,7 @@ def send(
             refused = _take(core, producer, queue, head, body, upload, transaction)
     if refused is not None:
         if transaction is not None and token < 0:
-            transaction.failed = "a pre-settled message in it was refused: " + refused[1]
+            fail(core, transaction, "a pre-settled message in it was refused: " + refused[1])
         core.effects.rejected.append(Rejected(sink, token, refused[0], refused[1]))
         return REFUSED
     if token >= 0:
@@ -151,8 +151,11 @@ def _not_to_wait(core: Core, blocked: BlockedSend, pool: Pool | None) -> tuple[s
     if blocked.producer.send_timeout_us == 0 and pool is not None:
         return NO_ROOM, no_room_text(pool, blocked.size)
     transaction = blocked.transaction
-    if transaction is not None and (transaction.decided or transaction.failed):
-        return waiting.ROLLED_BACK, f"transaction {transaction.id} can only be rolled back"
+    if transaction is not None:
+        try:
+            transactions.check_open(transaction)
+        except ManagerError as error:
+            return error.condition, error.description
     more = blocked.size + ENTRY_OVERHEAD_BYTES
     options = core.options
     if blocked.producer.blocked_bytes + more > options.max_blocked_bytes_per_link:

@@ -1,4 +1,4 @@
-"""A local transaction: what it has put and what it has taken, until it is decided."""
+"""A transaction, local or an XA branch's: what was put and what was taken in it, until it is decided."""
 
 from typing import TYPE_CHECKING, final
 
@@ -8,6 +8,7 @@ from postroom.model import numbers as n
 
 if TYPE_CHECKING:
     from postroom.manager.consumer import Consumer
+    from postroom.manager.core import Core
     from postroom.manager.effects import Sink
     from postroom.manager.entry import Entry
     from postroom.manager.waiting import BlockedSend
@@ -17,8 +18,9 @@ if TYPE_CHECKING:
 class Receipt:
     """A delivery disposed of within a transaction; ``event`` is the outcome that its commit applies."""
 
-    def __init__(self, consumer: "Consumer", entry: "Entry", event: i64, settled: bool) -> None:
+    def __init__(self, consumer: "Consumer | None", entry: "Entry", event: i64, settled: bool) -> None:
         self.consumer = consumer
+        """None: a prepared branch has it from before the start."""
         self.entry = entry
         self.event: i64 = event
         self.settled = settled
@@ -34,10 +36,15 @@ class Receipt:
 class Transaction:
     """Open until committed, rolled back or timed out."""
 
-    def __init__(self, id: i64, begun_us: i64) -> None:
+    def __init__(self, id: i64, begun_us: i64, kind: i64, max_entries: i64, detail: bytes) -> None:
         self.id: i64 = id
-        self.kind: i64 = n.LOCAL_TRANSACTION
+        self.kind: i64 = kind
+        """LOCAL_TRANSACTION, XA_BRANCH or XA_PREPARED."""
         self.begun_us: i64 = begun_us
+        self.max_entries: i64 = max_entries
+        """Put and taken together."""
+        self.detail = detail
+        """What the ledger is told of it as a holder."""
         self.puts: list[Entry] = []
         self.receipts: list[Receipt] = []
         self.blocked: list[BlockedSend] = []
@@ -46,5 +53,20 @@ class Transaction:
         """Who wants to discharge it as soon as none waits."""
         self.recorded = False
         self.decided = False
+        self.ended = False
+        """Of a branch: nobody works on it now, so it takes nothing more."""
         self.failed = ""
         """Why it can only be rolled back; "" while it can be committed."""
+
+
+def fail(core: "Core", transaction: Transaction, why: str) -> None:
+    """Something of it was lost or doesn't fit: it can only be rolled back; a branch is before the command is
+    over.
+
+    What is said to a transaction that is decided, or to a branch that is ended, was never of it.
+    """
+    if transaction.decided or transaction.ended:
+        return
+    transaction.failed = why
+    if transaction.kind == n.XA_BRANCH:
+        core.failed_branches.append(transaction)

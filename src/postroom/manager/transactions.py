@@ -1,4 +1,7 @@
-"""Local transactions: provisional puts and receipts, and one record that decides them all."""
+"""Transactions: provisional puts and receipts, and one record that decides them all.
+
+Local ones live here; of an XA branch (`branches`) this is the part that holds its messages.
+"""
 
 from typing import Final
 
@@ -11,7 +14,7 @@ from postroom.manager.core import Core
 from postroom.manager.deadletter import dead_letter
 from postroom.manager.entry import Entry
 from postroom.manager.errors import LimitExceeded, NotAllowed, TransactionRolledBack, TransactionUnknown
-from postroom.manager.memory import admit
+from postroom.manager.memory import admit, stored
 from postroom.manager.placing import add_committed, delay, ended, why_put_waits
 from postroom.manager.putting import due_of, new_entry
 from postroom.manager.queue import Queue
@@ -19,8 +22,8 @@ from postroom.manager.ranges import runs
 from postroom.manager.returning import come_back, redelivery_delay_us
 from postroom.manager.settling import check_held, exclude, let_go
 from postroom.manager.statistics import UNCOMMITTED_PUT
-from postroom.manager.transaction import Receipt, Transaction
-from postroom.manager.transitions import decide, step
+from postroom.manager.transaction import Receipt, Transaction, fail
+from postroom.manager.transitions import decide, lose, step
 from postroom.manager.upload import Upload
 from postroom.manager.waiting import refuse_transacted
 from postroom.model import numbers as n
@@ -38,7 +41,8 @@ def begin(core: Core) -> Transaction:
         raise LimitExceeded(
             f"{core.options.max_transactions} open transactions are the limit (max_transactions)"
         )
-    transaction = Transaction(core.new_holder_id(), core.now_us)
+    limit = core.options.max_transaction_entries
+    transaction = Transaction(core.new_holder_id(), core.now_us, n.LOCAL_TRANSACTION, limit, b"")
     core.transactions[int(transaction.id)] = transaction
     return transaction
 
@@ -49,18 +53,27 @@ def check_open(transaction: Transaction) -> None:
         raise TransactionRolledBack(f"transaction {transaction.id}: {transaction.failed}")
     if transaction.decided:
         raise TransactionUnknown(f"transaction {transaction.id} has been decided already")
+    if transaction.ended:
+        raise NotAllowed(f"transaction {transaction.id} is a branch that has been ended: join or resume it")
 
 
 def make_room(core: Core, transaction: Transaction, count: i64 = 1) -> None:
     """Raise unless ``count`` more entries fit; one too many leaves nothing but rollback."""
     check_open(transaction)
-    limit = core.options.max_transaction_entries
+    limit = transaction.max_entries
+    if transaction.kind == n.XA_BRANCH:
+        core.branches.touch(transaction.id, core.now_us)
     if len(transaction.puts) + len(transaction.receipts) + count > limit:
-        transaction.failed = f"more than {limit} messages in one transaction (max_transaction_entries)"
-        raise LimitExceeded(transaction.failed)
+        why = f"more than {limit} messages in one transaction ({_option_of(transaction)})"
+        fail(core, transaction, why)
+        raise LimitExceeded(why)
     if not transaction.recorded:
         transaction.recorded = True
-        core.record_holder(transaction.id, transaction.kind, b"")
+        core.record_holder(transaction.id, transaction.kind, transaction.detail)
+
+
+def _option_of(transaction: Transaction) -> str:
+    return "max_transaction_entries" if transaction.kind == n.LOCAL_TRANSACTION else "max_branch_messages"
 
 
 def put(
@@ -111,6 +124,11 @@ def dispose(
     """The consumer's outcome for ``entry`` takes effect with the commit. Raises as `make_room`, and
     NotHeld."""
     check_held(consumer, entry)
+    if event != n.EVENT_CONFIRM and transaction.kind != n.LOCAL_TRANSACTION:
+        raise NotAllowed(
+            f"message {entry.serial}: in an XA branch a delivery can only be accepted; give other outcomes "
+            "outside of it"
+        )
     first = core.ledger.next_position
     make_room(core, transaction)
     step(core, entry, n.EVENT_ASSIGN, transaction.kind, transaction.id, transaction, 0)
@@ -131,7 +149,26 @@ def commit(core: Core, transaction: Transaction) -> None:
     if transaction.blocked:
         count = len(transaction.blocked)
         raise NotAllowed(f"transaction {transaction.id} has {count} sends that wait for room")
-    _close(core, transaction)
+    _take_leave(core, transaction)
+    decide_for(core, transaction)
+    close(core, transaction)
+
+
+def rollback(core: Core, transaction: Transaction) -> None:
+    """Decide against it. Deliveries that their receivers have settled return; others stay with the
+    receiver."""
+    if transaction.decided:
+        return
+    if transaction.blocked:
+        refuse_transacted(core, transaction)
+    _take_leave(core, transaction)
+    decide_against(core, transaction, n.EVENT_UNDO)
+    close(core, transaction)
+
+
+def decide_for(core: Core, transaction: Transaction) -> None:
+    """Everything in it takes effect."""
+    transaction.decided = True
     groups = _groups_of_puts(core, transaction.puts)
     taken = [receipt.entry for receipt in transaction.receipts if receipt.event == n.EVENT_CONFIRM]
     groups += _groups(taken, n.GET_UNCONFIRMED, n.DELETED, _CONSUMED)
@@ -145,28 +182,38 @@ def commit(core: Core, transaction: Transaction) -> None:
     for receipt in transaction.receipts:
         if receipt.event != n.EVENT_CONFIRM:
             _apply(core, receipt)
-    _closed(core, transaction)
 
 
-def rollback(core: Core, transaction: Transaction) -> None:
-    """Decide against it. Deliveries that their receivers have settled return; others stay with the
-    receiver."""
-    if transaction.decided:
-        return
-    if transaction.blocked:
-        refuse_transacted(core, transaction)
-    _close(core, transaction)
+def decide_against(core: Core, transaction: Transaction, event: i64) -> None:
+    """Nothing in it takes effect. ``event``: UNDO, or LINK_LOST where nobody has failed. For a branch all of
+    it is one block."""
+    transaction.decided = True
     groups = _groups(transaction.puts, n.PUT_UNCONFIRMED, n.DELETED, _ROLLED_BACK)
     if groups:
-        _record(core, transaction, n.EVENT_UNDO, groups)
+        _record(core, transaction, event, groups)
         for entry in transaction.puts:
             entry.queue.held.discard(entry)
-            decide(entry, n.EVENT_UNDO, 0)
+            decide(entry, event, 0)
             ended(core, entry)
     for receipt in transaction.receipts:
-        _undo(core, receipt)
-        core.ledger.boundary()
-    _closed(core, transaction)
+        _undo(core, transaction, receipt, event)
+        if transaction.kind == n.LOCAL_TRANSACTION:
+            core.ledger.boundary()
+
+
+def prepare(core: Core, transaction: Transaction) -> None:
+    """From now on only a decision ends it, whatever happens: one record says so of everything in it."""
+    transaction.kind = n.XA_PREPARED
+    core.record_holder(transaction.id, n.XA_PREPARED, transaction.detail)
+    groups: list[Group] = []
+    for causes in (0, n.UNBORN):
+        puts = [entry for entry in transaction.puts if entry.causes == causes]
+        groups += _groups(puts, n.PUT_UNCONFIRMED, n.PUT_UNCONFIRMED, 0, causes)
+    taken = [receipt.entry for receipt in transaction.receipts]
+    groups += _groups(taken, n.GET_UNCONFIRMED, n.GET_UNCONFIRMED, 0)
+    _record(core, transaction, n.EVENT_PREPARE, groups)
+    for entry in (*transaction.puts, *taken):
+        entry.holder_kind = n.XA_PREPARED
 
 
 def time_out(core: Core) -> None:
@@ -186,14 +233,20 @@ def next_timeout_us(core: Core) -> i64:
     return next(iter(core.transactions.values())).begun_us + core.options.transaction_timeout_ms * 1000
 
 
-def _close(core: Core, transaction: Transaction) -> None:
+def _take_leave(core: Core, transaction: Transaction) -> None:
     transaction.decided = True
     del core.transactions[int(transaction.id)]
 
 
-def _closed(core: Core, transaction: Transaction) -> None:
+def close(core: Core, transaction: Transaction) -> None:
+    """It is decided: as a holder it is no more."""
     if transaction.recorded:
         core.record_holder_closed(transaction.id, transaction.kind)
+    let_go_of(core, transaction)
+
+
+def let_go_of(core: Core, transaction: Transaction) -> None:
+    """It holds nothing any more."""
     transaction.puts = []
     transaction.receipts = []
     if core.doomed:
@@ -258,20 +311,37 @@ def _apply(core: Core, receipt: Receipt) -> None:
     if receipt.event == n.EVENT_DEAD_LETTER:
         dead_letter(core, entry, receipt.condition, receipt.description)
         return
-    if receipt.not_here and not receipt.consumer.closed:
-        exclude(core, receipt.consumer, entry)
+    consumer = receipt.consumer
+    assert consumer is not None, "only a branch outlives its consumers"
+    if receipt.not_here and not consumer.closed:
+        exclude(core, consumer, entry)
     if receipt.annotations:
         entry.annotations = {**(entry.annotations or {}), **receipt.annotations}
     failed = receipt.event == n.EVENT_FAIL
-    delay_us = redelivery_delay_us(entry.queue, receipt.consumer) if failed else 0
+    delay_us = redelivery_delay_us(entry.queue, consumer) if failed else 0
     come_back(core, entry, receipt.event, delay_us)
 
 
-def _undo(core: Core, receipt: Receipt) -> None:
+def _undo(core: Core, transaction: Transaction, receipt: Receipt, event: i64) -> None:
     entry, consumer = receipt.entry, receipt.consumer
     entry.queue.held.discard(entry)
-    if receipt.settled or consumer.closed or consumer.suspended:
-        come_back(core, entry, n.EVENT_UNDO, redelivery_delay_us(entry.queue, consumer))
-    else:
+    if consumer is None:
+        _undo_of_before(core, entry, event)
+    elif transaction.kind == n.LOCAL_TRANSACTION and not (
+        receipt.settled or consumer.closed or consumer.suspended
+    ):
         step(core, entry, n.EVENT_RESUME, n.CONSUMER, consumer.id, consumer, 0)
         consumer.held.add(entry)
+    else:
+        delay_us = redelivery_delay_us(entry.queue, consumer) if event == n.EVENT_UNDO else 0
+        come_back(core, entry, event, delay_us)
+
+
+def _undo_of_before(core: Core, entry: Entry, event: i64) -> None:
+    """A message received before the start: of one that was not stored nothing is left but its name."""
+    if stored(entry):
+        come_back(core, entry, event, max(entry.queue.redelivery_delay_us, 0))
+        return
+    step(core, entry, event, 0, 0, None, 0)
+    lose(core, entry)
+    ended(core, entry)

@@ -9,8 +9,10 @@ from postroom.manager.entry import Entry
 from postroom.manager.statistics import CURRENT, UNACKNOWLEDGED, slot_of
 from postroom.model import numbers as n
 from postroom.model.cells import Count
+from postroom.model.codes import Outcome
 from postroom.model.tables import DELIVERY, FAILURE, OUTCOME, STILL, TO_READY, TO_STATE
 
+_LOST: Final = int(Outcome.LOST)
 _HOLDERS: Final = 11
 _EVENTS: Final = 28
 
@@ -188,6 +190,16 @@ def confirm(core: Core, entry: Entry) -> None:
     entry.holder_kind = 0
     entry.holder = 0
     entry.owner = None
+
+
+def lose(core: Core, entry: Entry) -> None:
+    """``entry``, which is available now, was held while the broker started anew: its message was not stored
+    and is gone."""
+    core.ledger.entry_event(
+        entry.serial, entry.queue.id, n.EVENT_RESTART, n.AVAILABLE, n.DELETED, 0, 0, _LOST, 0, 0, 0, 0, 0
+    )
+    entry.queue.statistics.end(CURRENT, _LOST, entry.body_len)
+    entry.state = n.DELETED
 
 
 def decide(entry: Entry, event: i64, causes: i64) -> None:

@@ -7,6 +7,7 @@ from postroom.ledger.body import Body
 from postroom.manager import (
     administration,
     asking,
+    branches,
     browse,
     consumers,
     dispatch,
@@ -34,6 +35,8 @@ from postroom.model import numbers as n
 
 def finish(core: Core) -> None:
     """The command is over: dispatch where it has made something available, and let a large block end."""
+    if core.failed_branches:
+        branches.give_up_failed(core)
     if core.forsaken:
         topics.end_forsaken(core)
     if core.stood_back:
@@ -98,6 +101,7 @@ def on_time(core: Core) -> None:
             administration.remove_if_idle(core, queue)
             finish(core)
     transactions.time_out(core)
+    branches.time_out(core)
     waiting.time_out(core)
     asking.time_out(core)
     asking.go_on(core)
@@ -116,6 +120,7 @@ def next_deadline_us(core: Core) -> int:
     soonest = core.next_alarm_us()
     for due_us in (
         transactions.next_timeout_us(core),
+        branches.next_timeout_us(core),
         waiting.next_timeout_us(core),
         asking.next_deadline_us(core),
     ):

@@ -12,6 +12,7 @@ from mypy_extensions import i64
 
 from postroom.manager.effects import Rejected, Sink
 from postroom.manager.entry import ENTRY_OVERHEAD_BYTES
+from postroom.manager.transaction import fail
 from postroom.manager.upload import Upload, drop
 from postroom.model.message import MessageHead
 
@@ -189,7 +190,7 @@ def reject(core: "Core", send: BlockedSend, condition: str, description: str) ->
     discard(core, send)
     transaction = send.transaction
     if transaction is not None and (send.token < 0 or transaction.discharger is not None):
-        transaction.failed = "a message in it was refused: " + description
+        fail(core, transaction, "a message in it was refused: " + description)
     core.effects.rejected.append(Rejected(send.sink, send.token, condition, description))
 
 

@@ -1,0 +1,111 @@
+"""The queue manager as a resource manager of X/Open XA: the verbs of transaction managers and, for branches
+that are in doubt, of administrators.
+
+What each verb may be said to and is answered, `model.xa` says; they raise XaError.
+"""
+
+from mypy_extensions import i64
+
+from postroom.manager import branches, turn
+from postroom.manager.branch import Branch, BranchRow, XaSession, row_of
+from postroom.manager.consumer import Consumer
+from postroom.manager.core import Core
+from postroom.manager.entry import Entry
+from postroom.model.xa import XaCode, XaVerb, Xid
+
+
+class ResourceManager:
+    """Branches, by session and Xid."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+
+    def open_xa_session(self, container: str = "", user: str = "") -> XaSession:
+        """Someone who will work on branches."""
+        return XaSession(container, user)
+
+    def close_xa_session(self, session: XaSession, lost: bool, now_us: i64) -> None:
+        """It is gone. ``lost``: without a word, so that its branches that are not prepared are rolled back;
+        else they are left alone."""
+        self.core.begin(now_us)
+        branches.close_session(self.core, session, lost)
+        turn.finish(self.core)
+
+    def xa_start(self, session: XaSession, xid: Xid, flags: int, now_us: i64) -> Branch:
+        """Have the session work on a branch; flags TMNOFLAGS, TMJOIN or TMRESUME. Puts and outcomes are in
+        it when they name its transaction."""
+        self.core.begin(now_us)
+        return branches.start(self.core, session, xid, flags)
+
+    def xa_end(
+        self,
+        session: XaSession,
+        xid: Xid,
+        flags: int,
+        received: list[tuple[Consumer, Entry]],
+        now_us: i64,
+    ) -> None:
+        """The session works on it no longer; flags TMSUCCESS, TMFAIL or TMSUSPEND.
+
+        What it has ``received`` and not disposed of joins the branch; it goes back if the branch is, or is
+        to be, rolled back. Raises NotHeld, and NotAllowed while sends of the branch wait for room, too.
+        """
+        self.core.begin(now_us)
+        try:
+            branches.end(self.core, session, xid, flags, received)
+        finally:
+            turn.finish(self.core)
+
+    def xa_prepare(self, xid: Xid, now_us: i64) -> XaCode:
+        """XA_OK: it can be committed whatever happens; XA_RDONLY: there is nothing to commit, it is gone."""
+        self.core.begin(now_us)
+        try:
+            return branches.prepare(self.core, xid)
+        finally:
+            turn.finish(self.core)
+
+    def xa_commit(self, xid: Xid, one_phase: bool, now_us: i64) -> None:
+        """Decide for it, atomically."""
+        self.core.begin(now_us)
+        branches.commit(self.core, xid, one_phase)
+        turn.finish(self.core)
+
+    def xa_rollback(self, xid: Xid, now_us: i64) -> None:
+        """Decide against it, atomically; what was received in it returns to its places."""
+        self.core.begin(now_us)
+        branches.rollback(self.core, xid)
+        turn.finish(self.core)
+
+    def xa_recover(self, session: XaSession, flags: int, now_us: i64) -> list[Xid]:
+        """The branches that are prepared or heuristically decided; flags TMSTARTRSCAN, TMENDRSCAN, both or,
+        in an open scan, none."""
+        self.core.begin(now_us)
+        return branches.recover(self.core, session, flags)
+
+    def xa_forget(self, xid: Xid, now_us: i64) -> None:
+        """Its transaction manager has seen the heuristic outcome."""
+        self.core.begin(now_us)
+        branches.forget(self.core, xid, XaVerb.FORGET)
+        turn.finish(self.core)
+
+    def branches(self) -> list[BranchRow]:
+        """Every branch, those included that are only remembered."""
+        return [row_of(branch) for branch in self.core.branches.by_xid.values()]
+
+    def heuristic_commit(self, xid: Xid, now_us: i64) -> None:
+        """An administrator decides for a branch that is idle or prepared; it stays until forgotten."""
+        self.core.begin(now_us)
+        branches.decide_heuristically(self.core, xid, XaVerb.HEURISTIC_COMMIT)
+        turn.finish(self.core)
+
+    def heuristic_rollback(self, xid: Xid, now_us: i64) -> None:
+        """An administrator decides against it, likewise."""
+        self.core.begin(now_us)
+        branches.decide_heuristically(self.core, xid, XaVerb.HEURISTIC_ROLLBACK)
+        turn.finish(self.core)
+
+    def delete_branch(self, xid: Xid, now_us: i64) -> None:
+        """An administrator forgets a heuristic outcome."""
+        self.core.begin(now_us)
+        branches.forget(self.core, xid, XaVerb.DELETE)
+        turn.finish(self.core)
