@@ -10,7 +10,7 @@ from mypy_extensions import i64
 from postroom.amqp.delivery import Delivery, Piece
 from postroom.amqp.errors import FRAME_SIZE_TOO_SMALL
 from postroom.amqp.frames import write_frame
-from postroom.amqp.outcomes import DeliveryState
+from postroom.amqp.outcomes import DeliveryState, TransactionalState
 from postroom.amqp.performatives import Transfer
 from postroom.amqp.serial import serial_diff
 from postroom.amqp.violations import UsageError
@@ -121,6 +121,8 @@ class Backlog:
         """The next frame's performative; the first one gives the delivery its id."""
         delivery = piece.delivery
         transfer = Transfer(delivery.link.handle, settled=delivery.settled, aborted=piece.aborted)
+        if isinstance(piece.state, TransactionalState):
+            transfer.state = piece.state  # every frame names the transaction (part 4, section 4.4.1)
         if piece.first:
             self.give_id(delivery)
             transfer.delivery_id = delivery.id

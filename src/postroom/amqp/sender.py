@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
 from postroom.amqp.backlog import NOT_SENT
 from postroom.amqp.delivery import Delivery, Piece
-from postroom.amqp.errors import LINK_MESSAGE_SIZE_EXCEEDED, LINK_TRANSFER_LIMIT_EXCEEDED
+from postroom.amqp.errors import LINK_MESSAGE_SIZE_EXCEEDED, LINK_TRANSFER_LIMIT_EXCEEDED, NOT_IMPLEMENTED
 from postroom.amqp.events import CreditChanged
 from postroom.amqp.frames import MAX_FAST_TAG_BYTES, write_transfer
 from postroom.amqp.link import Link
@@ -16,10 +16,13 @@ from postroom.amqp.outcomes import DeliveryState
 from postroom.amqp.performatives import SENDER, SND_MIXED, SND_SETTLED, Flow
 from postroom.amqp.serial import serial_diff
 from postroom.amqp.states import OPEN
-from postroom.amqp.violations import UsageError
+from postroom.amqp.violations import LinkViolation, UsageError
 
 if TYPE_CHECKING:
     from postroom.amqp.session import Session
+
+TXN_ID: Final = "txn-id"
+"""Property of a flow: deliveries are to be acquired in that transaction (part 4, section 4.4.4)."""
 
 
 @final
@@ -32,6 +35,8 @@ class SenderLink(Link):
         """The application was told less credit than there is, and wants to know when there is room."""
         self.unfinished: Delivery | None = None
         """A delivery that was sent with more=True and not yet ended."""
+        self._unfinished_state: DeliveryState | None = None
+        """Its state: a transaction is named on every frame."""
         self.pieces_waiting: i64 = 0
         self.drained_waiting = False
 
@@ -137,16 +142,17 @@ class SenderLink(Link):
     def append(self, delivery: Delivery, payload: bytes, more: bool) -> None:
         """Go on with a message that was begun with ``more``; ``more`` False ends it."""
         self._check_unfinished(delivery)
-        self._send_pieces(Piece(delivery, payload, False, more, False, False, None))
+        self._send_pieces(Piece(delivery, payload, False, more, False, False, self._unfinished_state))
 
     def abort(self, delivery: Delivery) -> None:
         """Give up a message that was begun with ``more``: the peer discards what it has got of it."""
         self._check_unfinished(delivery)
-        self._send_pieces(Piece(delivery, b"", False, False, True, False, None))
+        self._send_pieces(Piece(delivery, b"", False, False, True, False, self._unfinished_state))
         self.session.deliveries.settle_outgoing(delivery)
 
     def _send_pieces(self, piece: Piece) -> None:
         self.unfinished = piece.delivery if piece.more else None
+        self._unfinished_state = piece.state if piece.more else None
         self.pieces_waiting += 1
         self.session.backlog.add(piece)
 
@@ -209,6 +215,12 @@ class SenderLink(Link):
             self.drained()
 
     def on_flow(self, flow: Flow) -> None:
+        if flow.properties is not None and TXN_ID in flow.properties:
+            raise LinkViolation(
+                self,
+                NOT_IMPLEMENTED,
+                f"a flow on link {self.name!r} has {TXN_ID}: nothing is acquired in transactions here",
+            )
         credit = flow.link_credit
         if credit is not None:
             behind: i64 = 0
