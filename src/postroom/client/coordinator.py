@@ -6,12 +6,16 @@ from typing import Final
 
 from postroom.amqp import descriptors
 from postroom.amqp.outcomes import ACCEPTED, Declare, Declared, DeliveryState, Discharge, Rejected
+from postroom.amqp.performatives import SND_UNSETTLED, Source
 from postroom.amqp.performatives import Coordinator as CoordinatorTarget
-from postroom.amqp.performatives import Source
 from postroom.amqp.sections import Message, Value
+from postroom.amqp.sender import SenderLink
+from postroom.amqp.session import Session as EngineSession
 from postroom.amqp.types import Described, ULong
+from postroom.client.destinations import link_name
 from postroom.client.exceptions import JMSException, from_error
-from postroom.client.links import Sending
+from postroom.client.provider import Channel
+from postroom.client.sending import Sending
 from postroom.client.transport import within
 
 ACCEPTED_OUTCOME: Final = "amqp:accepted:list"
@@ -23,13 +27,21 @@ def coordinator_source() -> Source:
     return Source(outcomes=[ACCEPTED_OUTCOME, REJECTED_OUTCOME])
 
 
-def coordinator_target(capabilities: list[str]) -> CoordinatorTarget:
-    """The coordinator of the broker; ``capabilities``: what transactions are to be capable of."""
-    return CoordinatorTarget(capabilities=capabilities)
-
-
 class Coordinator(Sending):
-    """A control link: what it declared and did not discharge is rolled back when it ends."""
+    """A control link: what it declared and did not discharge is rolled back when it ends.
+
+    A request under way when the connection breaks raises ConnectionLostException, and what was declared
+    before the break is gone.
+    """
+
+    def __init__(self, channel: Channel, capabilities: list[str]) -> None:
+        """``capabilities``: what transactions are to be capable of."""
+        name, target = link_name("coordinator"), CoordinatorTarget(capabilities=capabilities)
+
+        def attach(engine: EngineSession) -> SenderLink:
+            return engine.attach_sender(name, coordinator_source(), target, snd_settle_mode=SND_UNSETTLED)
+
+        super().__init__(channel, attach, "the transaction coordinator", sends_again=False)
 
     async def declare(self, timeout_s: float | None, global_id: object = None) -> bytes:
         """Begin a transaction, a branch of ``global_id`` where one is given; returns its txn-id.

@@ -110,6 +110,16 @@ class ConnectionLostException(JMSException):
     """The connection broke. What was not answered yet may or may not have happened."""
 
 
+class ConnectionRedirectedException(ConnectionLostException):
+    """The broker sent the connection elsewhere (amqp:connection:redirect); ``info`` says where: hostname,
+    network-host, port.
+    """
+
+    def __init__(self, description: str, info: dict[str, object]) -> None:
+        super().__init__(description, errors.CONNECTION_REDIRECT)
+        self.info: Final = info
+
+
 class JMSTimeoutException(JMSException):
     """The broker didn't answer within the time allowed for a request."""
 

@@ -9,6 +9,7 @@ from postroom.amqp.performatives import Error
 from postroom.client.exceptions import JMSException, ManagementException, from_error
 from postroom.client.message import Message
 
+MANAGEMENT_NODE: Final = "$management"
 FIRST_ERROR_CODE: Final = 300
 
 

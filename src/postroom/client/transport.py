@@ -1,26 +1,27 @@
-"""A connection to a broker: the sans-IO engine on an asyncio transport.
+"""One connection to one broker: the sans-IO engine on an asyncio transport.
 
 The engine turns bytes into events; the transport gives each event to the handler of its link (``links``),
-and whoever waits for an answer is told when the connection ends. Everything here happens in the event
-loop's thread.
+and whoever waits for an answer is told when the connection ends; whether another one follows is the
+``provider``'s business. Everything here happens in the event loop's thread.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
 from postroom.amqp import events
 from postroom.amqp.connection import Connection as Engine
-from postroom.amqp.errors import NOT_ALLOWED
+from postroom.amqp.errors import CONNECTION_REDIRECT, NOT_ALLOWED
 from postroom.amqp.link import Link
 from postroom.amqp.options import NEVER_US, ConnectionOptions
 from postroom.amqp.performatives import Error, Open
 from postroom.amqp.session import Session as EngineSession
 from postroom.client.exceptions import (
     ConnectionLostException,
+    ConnectionRedirectedException,
     IllegalStateException,
     JMSException,
     JMSSecurityException,
@@ -56,9 +57,6 @@ class LinkHandler:
     def on_detached(self, event: events.LinkDetached) -> None:
         """The broker has detached, or the engine has."""
 
-    def on_lost(self, failure: JMSException) -> None:
-        """The connection is over."""
-
     def on_transfer(self, event: events.TransferReceived) -> None:
         """A frame of a message."""
 
@@ -82,6 +80,8 @@ class Transport(asyncio.Protocol):
         """``alone``: the broker shall refuse another connection with the same container id."""
         self.engine = Engine(options, now_us())
         self._alone = alone
+        self.on_failed: Callable[[JMSException], None] = lambda failure: None
+        """Called once, when nothing works any more."""
         self.failure: JMSException | None = None
         """Why nothing works any more; None while the connection is good."""
         self.broker: Open | None = None
@@ -93,7 +93,6 @@ class Transport(asyncio.Protocol):
         self._writable = asyncio.Event()
         self._writable.set()
         self._waiting: set[asyncio.Future[Any]] = set()
-        self._links: set[LinkHandler] = set()
         self._before_flush: list[LinkHandler] = []
         self._opened: asyncio.Future[Open] = self.future()
         self._ended: asyncio.Future[None] = self.loop.create_future()
@@ -145,15 +144,14 @@ class Transport(asyncio.Protocol):
         """Wait until the broker has answered the open."""
         return await self._opened
 
-    async def begin(self, timeout_s: float | None) -> EngineSession:
-        """Begin a session and wait for the broker's answer."""
+    def begin(self) -> tuple[EngineSession, asyncio.Future[None]]:
+        """Begin a session; the future is the broker's answer. Links may be attached before it comes."""
         self.check()
         with usage_errors("begin of a session"):
             session = self.engine.begin()
         session.context = future = self.future()
         self.flush_soon()
-        await within(future, timeout_s, "begin of a session")
-        return session
+        return session, future
 
     async def close(self, timeout_s: float | None) -> None:
         """Close the connection and wait until the broker has answered; a broken connection is closed
@@ -186,23 +184,6 @@ class Transport(asyncio.Protocol):
         future.add_done_callback(self._waiting.discard)
         return future
 
-    @property
-    def has_client_id(self) -> bool:
-        """Whether the application has chosen the container id."""
-        return self._alone
-
-    def links(self) -> list[LinkHandler]:
-        """Those that are attached."""
-        return list(self._links)
-
-    def add(self, handler: LinkHandler) -> None:
-        """``handler`` is told when the connection ends, until ``remove``."""
-        self._links.add(handler)
-
-    def remove(self, handler: LinkHandler) -> None:
-        """``handler`` has detached."""
-        self._links.discard(handler)
-
     def flush_soon(self, handler: LinkHandler | None = None) -> None:
         """Write once everything that is ready now has run; ``handler`` is asked to add its part first."""
         if handler is not None:
@@ -223,9 +204,8 @@ class Transport(asyncio.Protocol):
         self._set_timer()
 
     async def writable(self) -> None:
-        """Wait while the socket can't take more, so that a fast sender doesn't fill memory."""
+        """Wait while the socket can't take more; a broken one takes all."""
         await self._writable.wait()
-        self.check()
 
     # --- events
 
@@ -267,7 +247,7 @@ class Transport(asyncio.Protocol):
             self._opened.set_result(event.open)
 
     def _on_closed(self, event: events.Closed) -> None:
-        self._fail(from_error(event.error, "the connection was closed", ConnectionLostException))
+        self._fail(closed_by(event.error))
         self._hang_up()
 
     def _on_protocol_failed(self, event: events.ProtocolFailed) -> None:
@@ -330,8 +310,8 @@ class Transport(asyncio.Protocol):
         if self.failure is not None:
             return
         self.failure = failure
-        for handler in list(self._links):
-            handler.on_lost(failure)
+        self._writable.set()
+        self.on_failed(failure)
         for future in list(self._waiting):
             if not future.done():
                 future.set_exception(failure)
@@ -344,7 +324,16 @@ def handler_of(link: Link) -> LinkHandler:
     return link.context
 
 
-async def within(future: asyncio.Future[T], timeout_s: float | None, what: str) -> T:
+def closed_by(error: Error | None) -> JMSException:
+    """Why a broker has closed the connection."""
+    what = "the connection was closed"
+    if error is not None and error.condition == CONNECTION_REDIRECT:
+        said = {str(name): value for name, value in (error.info or {}).items()}
+        return ConnectionRedirectedException(f"{what}: {error.description or 'go elsewhere'}", said)
+    return from_error(error, what, ConnectionLostException)
+
+
+async def within(future: Awaitable[T], timeout_s: float | None, what: str) -> T:
     """Wait for ``future`` at most ``timeout_s`` seconds (None: for ever); JMSTimeoutException names
     ``what``.
     """

@@ -15,26 +15,19 @@ The face without asyncio, :mod:`postroom.client.sync`, is generated from these f
 
 from __future__ import annotations
 
-import asyncio
 import ssl
-import uuid
 from types import TracebackType
 from typing import Final
 
-from postroom.amqp.options import ConnectionOptions
-from postroom.amqp.sasl import ANONYMOUS, PLAIN
-from postroom.client.aio.management import MANAGEMENT_NODE, ManagementClient
+from postroom.client.aio.management import ManagementClient
 from postroom.client.aio.messaging import Session
 from postroom.client.aio.store import MessageStore
-from postroom.client.exceptions import (
-    ConnectionLostException,
-    JMSException,
-    JMSSecurityException,
-    JMSTimeoutException,
-)
+from postroom.client.connector import Connector
+from postroom.client.exceptions import JMSException
+from postroom.client.management import MANAGEMENT_NODE
 from postroom.client.modes import AcknowledgeMode
-from postroom.client.transport import Transport
-from postroom.client.url import BrokerUrl
+from postroom.client.provider import ConnectionListener, Provider
+from postroom.client.url import parse_url
 
 __all__ = ["Connection", "ConnectionFactory"]
 
@@ -44,12 +37,14 @@ DEFAULT_IDLE_TIMEOUT_MS: Final = 60_000
 
 
 class ConnectionFactory:
-    """Makes connections to the broker at ``url``, ``amqp[s]://[user[:password]@]host[:port]``.
+    """Makes connections to the broker at ``url``, ``amqp[s]://[user[:password]@]host[:port]``, or to the
+    first of several that answers, ``failover:(amqp://a,amqp://b)``: such a connection is made anew when it
+    breaks.
 
     ``client_id`` is the container id: the broker refuses a second connection with the same one. Where it is
     None, one is made. ``tls`` says whom to trust behind ``amqps://``; None: the certificates that the system
-    trusts. Times are in seconds (None: no limit) and milliseconds, as their names say. Raises ValueError for
-    a URL that is none.
+    trusts. ``connect_timeout_s`` is for each broker tried. ``listener`` hears of breaks. Times are in seconds
+    (None: no limit) and milliseconds, as their names say. Raises ValueError for a URL that is none.
     """
 
     def __init__(
@@ -62,69 +57,42 @@ class ConnectionFactory:
         idle_timeout_ms: int = DEFAULT_IDLE_TIMEOUT_MS,
         max_frame_size_bytes: int = 64 * 1024,
         tls: ssl.SSLContext | None = None,
+        listener: ConnectionListener | None = None,
     ) -> None:
-        self._url = BrokerUrl.parse(url)
+        self._url = parse_url(url)
         self._client_id = client_id
         self._connect_timeout_s = connect_timeout_s
         self._request_timeout_s = request_timeout_s
         self._idle_timeout_ms = idle_timeout_ms
         self._max_frame_size_bytes = max_frame_size_bytes
         self._tls = tls
+        self._listener = listener
 
     async def create_connection(self) -> Connection:
-        """Connect, sign in and open.
+        """Connect, sign in and open; with fail-over, try until it works or the attempts are used up.
 
         Raises ConnectionLostException (nobody listens there, or not an AMQP broker), JMSSecurityException
         (wrong user or password), InvalidClientIDException (the client id is in use), JMSTimeoutException.
         """
-        try:
-            async with asyncio.timeout(self._connect_timeout_s):
-                transport = await self._connect()
-        except TimeoutError:
-            raise JMSTimeoutException(
-                f"no answer from {self._url} within {self._connect_timeout_s} s"
-            ) from None
-        return Connection(transport, self._request_timeout_s)
+        provider = Provider(self._url, self._connector(), self._request_timeout_s, self._listener)
+        await provider.start()
+        return Connection(provider, self._request_timeout_s)
 
-    async def _connect(self) -> Transport:
-        loop = asyncio.get_running_loop()
-        try:
-            _, transport = await loop.create_connection(
-                lambda: Transport(self._options(), self._client_id is not None),
-                self._url.host,
-                self._url.port,
-                ssl=(self._tls or ssl.create_default_context()) if self._url.tls else None,
-            )
-        except ssl.SSLError as error:
-            raise JMSSecurityException(f"no TLS with {self._url}: {error}") from error
-        except OSError as error:
-            raise ConnectionLostException(f"can't connect to {self._url}: {error}") from error
-        try:
-            await transport.opened()
-        except BaseException:
-            transport.abort()
-            raise
-        return transport
-
-    def _options(self) -> ConnectionOptions:
-        plain = self._url.user is not None
-        return ConnectionOptions(
-            server=False,
-            container_id=self._client_id or f"postroom-{uuid.uuid4()}",
-            hostname=self._url.host,
-            sasl_mechanisms=[PLAIN if plain else ANONYMOUS],
-            username=self._url.user or "",
-            password=self._url.password,
+    def _connector(self) -> Connector:
+        return Connector(
+            client_id=self._client_id,
+            connect_timeout_s=self._connect_timeout_s,
             idle_timeout_ms=self._idle_timeout_ms,
             max_frame_size_bytes=self._max_frame_size_bytes,
+            tls=self._tls,
         )
 
 
 class Connection:
     """A connection to a broker; leaving ``async with`` closes it. Made by :class:`ConnectionFactory`."""
 
-    def __init__(self, transport: Transport, request_timeout_s: float | None) -> None:
-        self._transport = transport
+    def __init__(self, provider: Provider, request_timeout_s: float | None) -> None:
+        self._provider = provider
         self._request_timeout_s = request_timeout_s
         self._sessions: list[Session] = []
 
@@ -139,12 +107,12 @@ class Connection:
     @property
     def client_id(self) -> str:
         """The container id of this end."""
-        return self._transport.engine.options.container_id
+        return self._provider.connector.container_id
 
     @property
     def broker_container_id(self) -> str:
-        """The container id of the broker."""
-        return self._transport.broker.container_id if self._transport.broker is not None else ""
+        """The container id of the broker; of the last one while there is none."""
+        return self._provider.broker.container_id if self._provider.broker is not None else ""
 
     async def create_session(self, acknowledge_mode: AcknowledgeMode = AcknowledgeMode.AUTO) -> Session:
         """Begin a session. Raises JMSException for an unknown mode, or what ended the connection."""
@@ -152,8 +120,8 @@ class Connection:
             mode = AcknowledgeMode(acknowledge_mode)
         except ValueError:
             raise JMSException(f"invalid session mode {acknowledge_mode!r}") from None
-        engine = await self._transport.begin(self._request_timeout_s)
-        session = Session(self._transport, engine, mode, self._request_timeout_s)
+        channel = await self._provider.begin(self._request_timeout_s)
+        session = Session(channel, mode, self._request_timeout_s)
         self._sessions = [known for known in self._sessions if not known.is_closed]
         self._sessions.append(session)
         return session
@@ -179,4 +147,4 @@ class Connection:
             for session in self._sessions:
                 await session.close()
         finally:
-            await self._transport.close(self._request_timeout_s)
+            await self._provider.close(self._request_timeout_s)

@@ -9,9 +9,9 @@ from postroom.amqp.outcomes import ACCEPTED, RELEASED, DeliveryState, Modified, 
 from postroom.amqp.performatives import Error
 from postroom.amqp.types import Symbol
 from postroom.client.exceptions import IllegalStateException, MessageFormatException
-from postroom.client.links import Incoming, Receiving
 from postroom.client.message import Message, decode_message
 from postroom.client.modes import AcknowledgeMode
+from postroom.client.receiving import Incoming, Receiving
 
 __all__ = ["MessageConsumer", "QueueBrowser"]
 

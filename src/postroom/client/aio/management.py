@@ -15,12 +15,17 @@ from typing import Final
 from postroom.client.aio.consuming import MessageConsumer
 from postroom.client.aio.producing import MessageProducer
 from postroom.client.exceptions import JMSTimeoutException
-from postroom.client.management import ManagementReply, raise_unless_ok, reply_from_message, rows_of_query
+from postroom.client.management import (
+    MANAGEMENT_NODE,
+    ManagementReply,
+    raise_unless_ok,
+    reply_from_message,
+    rows_of_query,
+)
 from postroom.client.message import Message
 
 __all__ = ["ManagementClient"]
 
-MANAGEMENT_NODE: Final = "$management"
 QUERY_PAGE_ROWS: Final = 1_000
 
 

@@ -6,6 +6,8 @@ from types import TracebackType
 from typing import Final, TypeVar
 
 from postroom.amqp.performatives import RCV_FIRST, RCV_SECOND, SND_MIXED, SND_SETTLED, SND_UNSETTLED
+from postroom.amqp.receiver import ReceiverLink
+from postroom.amqp.sender import SenderLink
 from postroom.amqp.session import Session as EngineSession
 from postroom.amqp.termini import (
     DELETE_ON_CLOSE,
@@ -18,7 +20,7 @@ from postroom.amqp.types import Described, Symbol, ULong
 from postroom.client.aio.consuming import MessageConsumer, QueueBrowser
 from postroom.client.aio.producing import MessageProducer
 from postroom.client.aio.temporary import TemporaryDestination
-from postroom.client.coordinator import Coordinator, coordinator_source, coordinator_target
+from postroom.client.coordinator import Coordinator
 from postroom.client.destinations import (
     QUEUE_CAPABILITY,
     TEMPORARY_QUEUE_CAPABILITY,
@@ -36,14 +38,13 @@ from postroom.client.destinations import (
     text_of,
     unsubscribing_link,
 )
-from postroom.client.exceptions import (
-    IllegalStateException,
-    JMSException,
-    usage_errors,
-)
-from postroom.client.links import Receiving, Sending, sending_properties
+from postroom.client.exceptions import IllegalStateException, JMSException
+from postroom.client.links import sending_properties
+from postroom.client.management import MANAGEMENT_NODE
 from postroom.client.modes import AcknowledgeMode
-from postroom.client.transport import Transport
+from postroom.client.provider import Channel
+from postroom.client.receiving import Receiving
+from postroom.client.sending import Sending
 
 __all__ = ["Session"]
 
@@ -65,13 +66,12 @@ class Session:
 
     def __init__(
         self,
-        transport: Transport,
-        engine: EngineSession,
+        channel: Channel,
         mode: AcknowledgeMode,
         request_timeout_s: float | None,
     ) -> None:
-        self._transport = transport
-        self._engine = engine
+        self._channel = channel
+        self._provider = channel.provider
         self._mode = mode
         self._request_timeout_s = request_timeout_s
         self._is_closed = False
@@ -94,7 +94,7 @@ class Session:
     @property
     def is_closed(self) -> bool:
         """True after ``close``, and when the connection is over."""
-        return self._is_closed or self._transport.failure is not None
+        return self._is_closed or self._provider.failure is not None
 
     async def create_producer(
         self,
@@ -114,13 +114,13 @@ class Session:
         target = target_of(destination)
         what = f"the producer for {'any destination' if destination is None else text_of(destination)}"
         sending = await self._sending(
-            self._engine, target, what, settled=settled, properties=sending_properties(send_timeout_ms)
+            self._channel, target, what, settled=settled, properties=sending_properties(send_timeout_ms)
         )
         return self._kept(MessageProducer(sending, destination, settled, self._request_timeout_s))
 
     async def _sending(
         self,
-        engine: EngineSession,
+        channel: Channel,
         target: Target,
         what: str,
         *,
@@ -128,30 +128,20 @@ class Session:
         properties: dict[object, object] | None = None,
     ) -> Sending:
         self._check()
-        with usage_errors(f"attach of {what}"):
-            link = engine.attach_sender(
-                link_name(target.address),
-                Source(),
-                target,
-                snd_settle_mode=SND_SETTLED if settled else SND_UNSETTLED,
-                properties=properties,
-            )
-        sending = Sending(self._transport, link, what)
+        name = link_name(target.address)
+
+        def attach(engine: EngineSession) -> SenderLink:
+            mode = SND_SETTLED if settled else SND_UNSETTLED
+            return engine.attach_sender(name, Source(), target, snd_settle_mode=mode, properties=properties)
+
+        sending = Sending(channel, attach, what, target, sends_again=target.address != MANAGEMENT_NODE)
         await sending.attach(self._request_timeout_s)
         return sending
 
     async def _coordinator(self, capabilities: list[str]) -> Coordinator:
         """A control link of transactions on this session."""
         self._check()
-        what = "the transaction coordinator"
-        with usage_errors(f"attach of {what}"):
-            link = self._engine.attach_sender(
-                link_name("coordinator"),
-                coordinator_source(),
-                coordinator_target(capabilities),
-                snd_settle_mode=SND_UNSETTLED,
-            )
-        coordinator = Coordinator(self._transport, link, what)
+        coordinator = Coordinator(self._channel, capabilities)
         await coordinator.attach(self._request_timeout_s)
         return coordinator
 
@@ -202,7 +192,7 @@ class Session:
         selector or no-local the one that is there is replaced. Raises IllegalStateException for a connection
         without a client id, ResourceAllocationException where the subscription is in use.
         """
-        if not self._transport.has_client_id:
+        if not self._provider.has_client_id:
             raise IllegalStateException("a durable subscription that isn't shared needs a client id")
         wanted = Subscription(address_of(topic), name, True, False, False, selector, no_local)
         return await self._subscriber(wanted, prefetch, settle_second)
@@ -220,7 +210,7 @@ class Session:
 
         It is the client's own where the connection has a client id, else everybody's.
         """
-        is_global = not self._transport.has_client_id
+        is_global = not self._provider.has_client_id
         wanted = Subscription(address_of(topic), name, False, True, is_global, selector)
         return await self._subscriber(wanted, prefetch, settle_second)
 
@@ -234,7 +224,7 @@ class Session:
         settle_second: bool = False,
     ) -> MessageConsumer:
         """As :meth:`create_shared_consumer`, but the subscription stays until :meth:`unsubscribe`."""
-        is_global = not self._transport.has_client_id
+        is_global = not self._provider.has_client_id
         wanted = Subscription(address_of(topic), name, True, True, is_global, selector)
         return await self._subscriber(wanted, prefetch, settle_second)
 
@@ -256,7 +246,7 @@ class Session:
         in use.
         """
         check_subscription_name(name)
-        link, desired = unsubscribing_link(name, not self._transport.has_client_id)
+        link, desired = unsubscribing_link(name, not self._provider.has_client_id)
         receiving = await self._receiving(None, f"subscription {name}", name=link, desired=desired)
         await receiving.detach(self._request_timeout_s)
 
@@ -270,17 +260,15 @@ class Session:
 
     async def _temporary(self, capability: str, kind: type[Queue] | type[Topic]) -> TemporaryDestination:
         """It lives as long as the link that makes it: on a session of its own, not to end with this one."""
-        engine = await self._transport.begin(self._request_timeout_s)
+        channel = await self._provider.begin(self._request_timeout_s)
         target = Target(
             dynamic=True,
             dynamic_node_properties={Symbol(LIFETIME_POLICY): Described(ULong(DELETE_ON_CLOSE), [])},
             expiry_policy=EXPIRY_LINK_DETACH,
             capabilities=[capability],
         )
-        sending = await self._sending(engine, target, "a temporary destination")
-        destination = kind(sending.address or "")
-        timeout_s = self._request_timeout_s
-        return TemporaryDestination(self._transport, engine, sending, destination, timeout_s)
+        sending = await self._sending(channel, target, "a temporary destination")
+        return TemporaryDestination(channel, sending, kind, self._request_timeout_s)
 
     async def create_browser(self, queue: str, *, selector: str | None = None) -> QueueBrowser:
         """A browser of ``queue``: sees the messages that wait there, takes none."""
@@ -329,9 +317,11 @@ class Session:
         self._check()
         if not 0 <= prefetch <= MAX_PREFETCH:
             raise JMSException(f"prefetch {prefetch} is outside 0 to {MAX_PREFETCH}")
-        with usage_errors(f"attach of {what}"):
-            link = self._engine.attach_receiver(
-                name or link_name(source.address if source is not None else None),
+        link = name or link_name(source.address if source is not None else None)
+
+        def attach(engine: EngineSession) -> ReceiverLink:
+            return engine.attach_receiver(
+                link,
                 source,
                 Target(),
                 snd_settle_mode=self._sender_settle_mode(source),
@@ -339,7 +329,8 @@ class Session:
                 properties=_properties(exclusive, redelivery_delay_ms),
                 desired_capabilities=desired,
             )
-        receiving = Receiving(self._transport, link, what, prefetch)
+
+        receiving = Receiving(self._channel, attach, what, source, prefetch)
         await receiving.attach(self._request_timeout_s)
         return receiving
 
@@ -351,7 +342,7 @@ class Session:
         return SND_MIXED if browses else SND_UNSETTLED
 
     def _check(self) -> None:
-        self._transport.check()
+        self._provider.check()
         if self._is_closed:
             raise IllegalStateException("the session is closed")
 
@@ -374,8 +365,7 @@ class Session:
             self._is_closed = True
             for opened in (*self._consumers, *self._others):
                 await opened.close()
-            self._engine.end()
-            self._transport.flush_soon()
+            self._channel.end()
 
 
 def _properties(exclusive: bool, redelivery_delay_ms: int) -> dict[object, object] | None:

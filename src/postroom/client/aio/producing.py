@@ -14,8 +14,8 @@ from postroom.client.exceptions import (
     MessageReleasedException,
     from_error,
 )
-from postroom.client.links import Sending
 from postroom.client.message import Message, as_message, encode_message
+from postroom.client.sending import Sending
 from postroom.client.transport import within
 
 __all__ = ["MessageProducer"]

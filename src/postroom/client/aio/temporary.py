@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from postroom.amqp.session import Session as EngineSession
 from postroom.client.destinations import Queue, Topic
 from postroom.client.exceptions import IllegalStateException
-from postroom.client.links import Receiving, Sending
-from postroom.client.transport import Transport
+from postroom.client.provider import Channel
+from postroom.client.receiving import Receiving
+from postroom.client.sending import Sending
 
 __all__ = ["TemporaryDestination"]
 
@@ -20,27 +20,25 @@ class TemporaryDestination:
 
     def __init__(
         self,
-        transport: Transport,
-        engine: EngineSession,
+        channel: Channel,
         sending: Sending,
-        destination: Queue | Topic,
+        kind: type[Queue] | type[Topic],
         request_timeout_s: float | None,
     ) -> None:
-        self._transport = transport
-        self._engine = engine
+        self._channel = channel
         self._sending = sending
-        self._destination = destination
+        self._kind = kind
         self._request_timeout_s = request_timeout_s
 
     @property
     def destination(self) -> Queue | Topic:
-        """What producers and consumers are created for."""
-        return self._destination
+        """What producers and consumers are created for; those that are there follow it to another name."""
+        return self._kind(self.name)
 
     @property
     def name(self) -> str:
-        """Its name: what a message's ``reply_to`` is set to."""
-        return self._destination.name
+        """Its name: what a message's ``reply_to`` is set to. After a fail-over it is another one."""
+        return self._sending.address or ""
 
     @property
     def is_deleted(self) -> bool:
@@ -49,10 +47,10 @@ class TemporaryDestination:
 
     async def delete(self) -> None:
         """Delete it with what waits there. Raises IllegalStateException while a consumer of it is open."""
-        consumers = (link for link in self._transport.links() if isinstance(link, Receiving))
+        provider = self._channel.provider
+        consumers = (link for link in provider.attachments() if isinstance(link, Receiving))
         if any(link.address == self.name and link.failure is None for link in consumers):
             raise IllegalStateException(f"{self.name} has consumers: close them first")
         if not self.is_deleted:
             await self._sending.detach(self._request_timeout_s)
-            self._engine.end()
-            self._transport.flush_soon()
+            self._channel.end()

@@ -16,6 +16,7 @@ from postroom.client.aio.connecting import (
 )
 from postroom.client.modes import AcknowledgeMode
 from postroom.client.portal import Portal
+from postroom.client.provider import ConnectionListener
 from postroom.client.sync.management import ManagementClient
 from postroom.client.sync.messaging import Session
 from postroom.client.sync.store import MessageStore
@@ -24,12 +25,14 @@ __all__ = ["Connection", "ConnectionFactory"]
 
 
 class ConnectionFactory:
-    """Makes connections to the broker at ``url``, ``amqp[s]://[user[:password]@]host[:port]``.
+    """Makes connections to the broker at ``url``, ``amqp[s]://[user[:password]@]host[:port]``, or to the
+    first of several that answers, ``failover:(amqp://a,amqp://b)``: such a connection is made anew when it
+    breaks.
 
     ``client_id`` is the container id: the broker refuses a second connection with the same one. Where it is
     None, one is made. ``tls`` says whom to trust behind ``amqps://``; None: the certificates that the system
-    trusts. Times are in seconds (None: no limit) and milliseconds, as their names say. Raises ValueError for
-    a URL that is none.
+    trusts. ``connect_timeout_s`` is for each broker tried. ``listener`` hears of breaks. Times are in seconds
+    (None: no limit) and milliseconds, as their names say. Raises ValueError for a URL that is none.
     """
 
     def __init__(
@@ -42,6 +45,7 @@ class ConnectionFactory:
         idle_timeout_ms: int = DEFAULT_IDLE_TIMEOUT_MS,
         max_frame_size_bytes: int = 64 * 1024,
         tls: ssl.SSLContext | None = None,
+        listener: ConnectionListener | None = None,
     ) -> None:
         self._inner = aio.ConnectionFactory(
             url,
@@ -51,10 +55,11 @@ class ConnectionFactory:
             idle_timeout_ms=idle_timeout_ms,
             max_frame_size_bytes=max_frame_size_bytes,
             tls=tls,
+            listener=listener,
         )
 
     def create_connection(self) -> Connection:
-        """Connect, sign in and open.
+        """Connect, sign in and open; with fail-over, try until it works or the attempts are used up.
 
         Raises ConnectionLostException (nobody listens there, or not an AMQP broker), JMSSecurityException
         (wrong user or password), InvalidClientIDException (the client id is in use), JMSTimeoutException.
@@ -85,7 +90,7 @@ class Connection:
 
     @property
     def broker_container_id(self) -> str:
-        """The container id of the broker."""
+        """The container id of the broker; of the last one while there is none."""
         return self._inner.broker_container_id
 
     def create_session(self, acknowledge_mode: AcknowledgeMode = AcknowledgeMode.AUTO) -> Session:

@@ -25,12 +25,12 @@ class TemporaryDestination:
 
     @property
     def destination(self) -> Queue | Topic:
-        """What producers and consumers are created for."""
+        """What producers and consumers are created for; those that are there follow it to another name."""
         return self._inner.destination
 
     @property
     def name(self) -> str:
-        """Its name: what a message's ``reply_to`` is set to."""
+        """Its name: what a message's ``reply_to`` is set to. After a fail-over it is another one."""
         return self._inner.name
 
     @property

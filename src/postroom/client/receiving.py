@@ -1,0 +1,294 @@
+"""Receiving: credit ahead, messages in order, their outcomes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from postroom.amqp import events
+from postroom.amqp.outcomes import DeliveryState
+from postroom.amqp.receiver import ReceiverLink
+from postroom.amqp.session import Session as EngineSession
+from postroom.amqp.termini import Source
+from postroom.client.exceptions import JMSException
+from postroom.client.links import Attachment, fail_all, was_woken
+from postroom.client.provider import Channel
+from postroom.client.transport import within
+
+
+class Incoming:
+    """A message as it came: its bytes and what to say of it."""
+
+    __slots__ = ("delivery_id", "link", "payload", "settled", "wire_id")
+
+    def __init__(
+        self, delivery_id: int, wire_id: int, link: ReceiverLink, payload: bytes, settled: bool
+    ) -> None:
+        self.delivery_id = delivery_id
+        """Counted by the consumer, over all its transports."""
+        self.wire_id = wire_id
+        self.link = link
+        """The one it came on: an outcome means something there only."""
+        self.payload = payload
+        self.settled = settled
+
+
+class Receiving(Attachment[ReceiverLink]):
+    """Messages from the broker. ``prefetch`` of them are asked for ahead; 0 asks only when somebody wants
+    one.
+
+    A break makes the broker give out again what had no outcome. So what was prefetched is forgotten, and an
+    outcome said later of what came before the break is passed over without an error.
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        make: Callable[[EngineSession], ReceiverLink],
+        what: str,
+        terminus: Source | None,
+        prefetch: int,
+    ) -> None:
+        super().__init__(channel, make, what, terminus)
+        self.prefetch = prefetch
+        self._received_count = 0
+        self._parts: list[bytes] = []
+        self._buffer: deque[Incoming] = deque()
+        self._for_message: deque[asyncio.Future[None]] = deque()
+        self._for_drain: deque[asyncio.Future[None]] = deque()
+        self._drain_credit = 0
+        """What the drain under way offers."""
+        self._for_settled: dict[int, asyncio.Future[None]] = {}
+        self._run: tuple[int, int, DeliveryState] | None = None
+        """Outcomes not yet sent: first and last id, state; neighbours leave as one disposition."""
+        self._is_paused = False
+
+    def attached(self) -> None:
+        """Offer credit: what is asked for ahead, or what somebody waits for."""
+        if self._is_paused or self._link is None:
+            return
+        if self._for_drain:
+            self._flow(self._drain_credit, drain=True)
+        elif self.prefetch:
+            self._flow(self.prefetch - len(self._buffer))
+        elif self._for_message:
+            self._flow(sum(not waiting.done() for waiting in self._for_message))
+
+    def _flow(self, credit: int, drain: bool = False) -> None:
+        if self._link is not None:
+            self._link.flow(credit, drain=drain)
+            self.provider.flush_soon()
+
+    # --- receive
+
+    async def receive(self, timeout_s: float | None) -> Incoming | None:
+        """The next message; None when none came in ``timeout_s`` seconds (None: wait for ever)."""
+        message = self._take()
+        if message is not None:
+            return message
+        if not self.prefetch:
+            self._flow(1)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._next()
+        except TimeoutError:
+            return await self.receive_now(1)
+
+    async def receive_now(self, credit: int) -> Incoming | None:
+        """A message that the broker has for us now; None when it says that there is none.
+
+        The broker is asked to drain; without prefetch, up to ``credit`` messages are asked for at once. While
+        there is no connection, the next one is waited for.
+        """
+        message = self._take()
+        if message is None:
+            await self.drain(self.prefetch or credit)
+            message = self._take()
+            if self.prefetch and self.failure is None:
+                self._flow(self.prefetch - len(self._buffer))
+        return message
+
+    async def drain(self, credit: int) -> None:
+        """Let the broker send up to ``credit`` messages that it has now, and wait until it has none or they
+        are here.
+        """
+        self.check()
+        future: asyncio.Future[None] = self.provider.future()
+        self._for_drain.append(future)
+        self._drain_credit = credit
+        self._flow(credit, drain=True)
+        await future
+
+    async def _next(self) -> Incoming:
+        """Wait until a message is there; others may wait, too."""
+        while True:
+            message = self._take()
+            if message is not None:
+                return message
+            future: asyncio.Future[None] = self.provider.future()
+            self._for_message.append(future)
+            try:
+                await future
+            except asyncio.CancelledError:
+                if was_woken(future):
+                    self._wake_one()
+                raise
+
+    def _take(self) -> Incoming | None:
+        if not self._buffer:
+            self.check()
+            return None
+        message = self._buffer.popleft()
+        if self._link is not None and self.failure is None and self._wants_more(self._link.credit):
+            self._flow(self.prefetch - len(self._buffer))
+        return message
+
+    def _wants_more(self, credit: int) -> bool:
+        """Half of what is asked for ahead is used up."""
+        return (
+            bool(self.prefetch) and not self._is_paused and credit + len(self._buffer) <= self.prefetch // 2
+        )
+
+    def on_transfer(self, event: events.TransferReceived) -> None:
+        if event.link is not self._link:
+            return
+        if event.aborted:
+            self._parts.clear()
+            return
+        self._parts.append(event.payload)
+        if event.more:
+            return
+        payload = b"".join(self._parts)
+        self._parts.clear()
+        self._buffer.append(
+            Incoming(self._received_count, event.delivery_id, event.link, payload, event.settled)
+        )
+        self._received_count += 1
+        self._wake_one()
+
+    def _wake_one(self) -> None:
+        """Tell one of those who wait that there is a message."""
+        while self._for_message:
+            future = self._for_message.popleft()
+            if not future.done():
+                future.set_result(None)
+                return
+
+    def on_drained(self) -> None:
+        for future in self._for_drain:
+            if not future.done():
+                future.set_result(None)
+        self._for_drain.clear()
+
+    # --- outcomes
+
+    def is_current(self, message: Incoming) -> bool:
+        """Whether an outcome of ``message`` can still be said: no break has come between."""
+        return message.link is self._link and self._link is not None
+
+    def settle(self, message: Incoming, state: DeliveryState, settled: bool = True) -> None:
+        """Say what became of ``message`` and be done with it; nothing when the broker has settled it
+        already, or a break has come between.
+
+        ``settled`` False: the delivery stays with this link until the broker settles it, as a branch of a
+        transaction may want.
+        """
+        if message.settled:
+            return
+        self.check()
+        message.settled = settled
+        if self._link is None or not self.is_current(message):
+            return
+        if not settled:
+            self.before_flush()
+            self._link.settle(message.wire_id, message.wire_id, state, settled=False)
+            self.provider.flush_soon()
+            return
+        run = self._run
+        if run is not None and run[1] + 1 == message.wire_id and run[2] == state:
+            self._run = (run[0], message.wire_id, state)
+            return
+        if run is not None:
+            self.before_flush()
+        self._run = (message.wire_id, message.wire_id, state)
+        self.provider.flush_soon(self)
+
+    async def settle_second(self, message: Incoming, state: DeliveryState, timeout_s: float | None) -> None:
+        """Say what became of ``message`` and wait until the broker has answered (receiver settle mode
+        second); a break ends the wait, and the message may come again.
+        """
+        if message.settled:
+            return
+        self.check()
+        if self._link is not None and self.is_current(message):
+            future: asyncio.Future[None] = self.provider.future()
+            self._for_settled[message.wire_id] = future
+            self._link.settle(message.wire_id, message.wire_id, state, settled=False)
+            self.provider.flush_soon()
+            await within(future, timeout_s, f"outcome of a message from {self.what}")
+        message.settled = True
+
+    def before_flush(self) -> None:
+        if self._run is not None and self.failure is None and self._link is not None:
+            first, last, state = self._run
+            self._link.settle(first, last, state)
+        self._run = None
+
+    def on_settled(self, event: events.SenderDispositionReceived) -> None:
+        if not event.settled or event.link is not self._link:
+            return
+        for delivery_id in event.delivery_ids:
+            future = self._for_settled.pop(delivery_id, None)
+            if future is not None and not future.done():
+                future.set_result(None)
+
+    # --- pause, end, break
+
+    def pause(self) -> None:
+        """Take credit back: nothing more comes once the broker has read that."""
+        self._is_paused = True
+        self._flow(0)
+
+    def resume(self) -> None:
+        """Offer credit again."""
+        self._is_paused = False
+        self.attached()
+
+    def unseen(self) -> list[Incoming]:
+        """The messages that nobody has taken; they are not given out any more."""
+        waiting = list(self._buffer)
+        self._buffer.clear()
+        return waiting
+
+    async def detach(self, timeout_s: float | None, closed: bool = True) -> None:
+        self.before_flush()
+        await super().detach(timeout_s, closed)
+
+    def interrupted(self, failure: JMSException) -> None:
+        """What the broker had settled is ours; the rest comes again. Answers to a queue that is gone with
+        the connection are not waited for any longer.
+        """
+        self._parts.clear()
+        self._run = None
+        self._buffer = deque(each for each in self._buffer if each.settled)
+        for future in self._for_settled.values():
+            if not future.done():
+                future.set_result(None)
+        self._for_settled.clear()
+        if self.makes_node:
+            fail_all(self._for_message, failure)
+            self._for_message.clear()
+
+    def wake(self, failure: JMSException) -> None:
+        fail_all(self._for_message, failure)
+        fail_all(self._for_drain, failure)
+        fail_all(self._for_settled.values(), failure)
+        self._for_settled.clear()
+
+    def _is_granted(self) -> bool:
+        return self._link is not None and self._link.source is not None
+
+    def _address_of_link(self) -> str | None:
+        source = self._link.source if self._link is not None else None
+        return source.address if source is not None else None
