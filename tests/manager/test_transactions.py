@@ -5,10 +5,16 @@ import struct
 import pytest
 
 from postroom.ledger.records import RecordType
-from postroom.manager.errors import LimitExceeded, QueueInUse, TransactionRolledBack, TransactionUnknown
+from postroom.manager.errors import (
+    LimitExceeded,
+    QueueInUse,
+    TransactionRolledBack,
+    TransactionTimedOut,
+    TransactionUnknown,
+)
 from postroom.manager.options import ManagerOptions
 from postroom.model.codes import Event, Outcome, State
-from tests.manager.world import TestSink, World
+from tests.manager.world import TestSink, World, a_head
 
 
 @pytest.fixture
@@ -220,7 +226,7 @@ def test_an_open_transaction_times_out() -> None:
     assert queue.statistics.depth == 1
     world.turn(1)
     assert queue.statistics.ended[Outcome.ROLLED_BACK] == 1
-    with pytest.raises(TransactionRolledBack, match="time-out"):
+    with pytest.raises(TransactionTimedOut, match="time-out"):
         world.manager.commit(transaction, world.now_us)
 
 
@@ -275,3 +281,62 @@ def test_commits_stand_in_order_in_the_backlog() -> None:
     world.credit(consumer, 20)
     world.turn()
     assert [delivery.body for delivery in world.delivered[-13:]] == expected
+
+
+def test_a_lost_connection_rolls_back_without_delay_or_failure() -> None:
+    world = World()
+    queue = world.queue(redelivery_delay_ms=60_000)
+    world.put(queue, b"1")
+    consumer = world.consumer(queue, credit=1)
+    world.turn()
+    (entry,) = world.held(consumer)
+    transaction = world.manager.begin(world.now_us)
+    world.accept(consumer, entry, transaction)
+    world.manager.rollback(transaction, world.now_us, lost=True)
+    assert (entry.delivery_count, entry.failure_count) == (1, 0)
+    world.consumer(queue, credit=1)
+    assert world.turn() == [b"1"]
+
+
+def test_a_blocked_presettled_put_that_vanishes_with_its_link_spoils_the_commit() -> None:
+    world = World()
+    queue = world.queue(max_messages=1)
+    world.put(queue)
+    producer = world.manager.open_producer("p", "c", "", 10_000)
+    transaction = world.manager.begin(world.now_us)
+    world.manager.put(producer, queue, a_head(), b"x", TestSink(), -1, world.now_us, transaction)
+    assert world.manager.withdraw_sends(producer, world.now_us) == [-1]
+    with pytest.raises(TransactionRolledBack, match="vanished"):
+        world.manager.commit(transaction, world.now_us)
+
+
+def test_what_the_server_refuses_spoils_the_commit(world: World) -> None:
+    transaction = world.manager.begin(world.now_us)
+    world.manager.spoil(transaction, "a pre-settled message was no message", world.now_us)
+    with pytest.raises(TransactionRolledBack, match="no message"):
+        world.manager.commit(transaction, world.now_us)
+
+
+def test_nobody_waits_for_provisional_work(world: World) -> None:
+    """Its records are written when somebody waits for others, or when the transaction is decided."""
+    queue, core = world.queue(), world.manager.core
+    world.turn()
+    before = core.wanted_through()
+    transaction = world.manager.begin(world.now_us)
+    for number in range(3):
+        world.put(queue, b"%d" % number, transaction=transaction)
+    assert (core.wanted_through(), world.builder.next_position > before + 3) == (before, True)
+    effects = world.manager.take_effects()
+    assert (len(effects.provisional), effects.accepted) == (3, [])  # one for each sink
+    world.manager.commit(transaction, world.now_us)
+    assert core.wanted_through() == world.builder.next_position - 1
+
+
+def test_a_record_that_somebody_waits_for_takes_the_provisional_ones_before_it_along(world: World) -> None:
+    queue, core = world.queue(), world.manager.core
+    transaction = world.manager.begin(world.now_us)
+    world.put(queue, transaction=transaction)
+    world.put(queue)
+    plain = world.builder.next_position - 1
+    world.put(queue, transaction=transaction)
+    assert core.wanted_through() == plain

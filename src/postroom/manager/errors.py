@@ -125,6 +125,12 @@ class TransactionRolledBack(ManagerError):
     condition = "amqp:transaction:rollback"
 
 
+class TransactionTimedOut(TransactionRolledBack):
+    """It was open too long, and has been rolled back."""
+
+    condition = "amqp:transaction:timeout"
+
+
 class XaError(ManagerError):
     """An XA verb was refused, or told how the branch has ended; ``code`` is X/Open's."""
 

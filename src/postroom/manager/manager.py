@@ -38,7 +38,7 @@ from postroom.manager.queue import Queue
 from postroom.manager.quota import Quota, QuotaDefinition
 from postroom.manager.resource_manager import ResourceManager
 from postroom.manager.topics import Subscribing
-from postroom.manager.transaction import Transaction
+from postroom.manager.transaction import Transaction, fail
 from postroom.manager.upload import Upload, abort, add_chunk
 from postroom.model import numbers as n
 from postroom.model.message import MessageHead
@@ -409,21 +409,29 @@ class QueueManager(ResourceManager):
         return transactions.begin(self.core)
 
     def commit(self, transaction: Transaction, now_us: i64) -> None:
-        """Decide for it, atomically. Raises TransactionRolledBack (it has been), TransactionUnknown."""
+        """Decide for it, atomically. Raises TransactionRolledBack, TransactionTimedOut (it has been rolled
+        back), TransactionUnknown."""
         self.core.begin(now_us)
         try:
             transactions.commit(self.core, transaction)
         finally:
             turn.finish(self.core)
 
-    def rollback(self, transaction: Transaction, now_us: i64) -> None:
-        """Decide against it; no effect if it has been decided.
+    def rollback(self, transaction: Transaction, now_us: i64, lost: bool = False) -> None:
+        """Decide against it; no effect if it has been decided. ``lost``: its connection is.
 
         Deliveries that their receivers have settled return to their places; others stay with the receiver
         until disposed of, detached or lost.
         """
         self.core.begin(now_us)
-        transactions.rollback(self.core, transaction)
+        transactions.rollback(self.core, transaction, lost)
+        turn.finish(self.core)
+
+    def spoil(self, transaction: Transaction, why: str, now_us: i64) -> None:
+        """Something of it was refused before it came here, and its client isn't told: it can only be rolled
+        back."""
+        self.core.begin(now_us)
+        fail(self.core, transaction, why)
         turn.finish(self.core)
 
     # -- the message store

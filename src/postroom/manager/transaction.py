@@ -57,6 +57,7 @@ class Transaction:
         """Of a branch: nobody works on it now, so it takes nothing more."""
         self.failed = ""
         """Why it can only be rolled back; "" while it can be committed."""
+        self.timed_out = False
 
 
 def fail(core: "Core", transaction: Transaction, why: str) -> None:

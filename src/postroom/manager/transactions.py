@@ -13,7 +13,13 @@ from postroom.manager.consumer import Consumer, Producer
 from postroom.manager.core import Core
 from postroom.manager.deadletter import dead_letter
 from postroom.manager.entry import Entry
-from postroom.manager.errors import LimitExceeded, NotAllowed, TransactionRolledBack, TransactionUnknown
+from postroom.manager.errors import (
+    LimitExceeded,
+    NotAllowed,
+    TransactionRolledBack,
+    TransactionTimedOut,
+    TransactionUnknown,
+)
 from postroom.manager.memory import admit, stored
 from postroom.manager.placing import add_committed, delay, ended, why_put_waits
 from postroom.manager.putting import due_of, new_entry
@@ -48,7 +54,9 @@ def begin(core: Core) -> Transaction:
 
 
 def check_open(transaction: Transaction) -> None:
-    """Raise TransactionRolledBack or TransactionUnknown unless it can take more."""
+    """Raise TransactionTimedOut, TransactionRolledBack or TransactionUnknown unless it can take more."""
+    if transaction.timed_out:
+        raise TransactionTimedOut(f"transaction {transaction.id}: {transaction.failed}")
     if transaction.failed:
         raise TransactionRolledBack(f"transaction {transaction.id}: {transaction.failed}")
     if transaction.decided:
@@ -141,8 +149,8 @@ def dispose(
 
 
 def commit(core: Core, transaction: Transaction) -> None:
-    """Decide for it, by one record; raises TransactionRolledBack (having rolled back), TransactionUnknown, or
-    NotAllowed while sends of it wait for room."""
+    """Decide for it, by one record; raises TransactionRolledBack (having rolled back), TransactionTimedOut,
+    TransactionUnknown, or NotAllowed while sends of it wait for room."""
     if transaction.failed and not transaction.decided:
         rollback(core, transaction)
     check_open(transaction)
@@ -154,15 +162,15 @@ def commit(core: Core, transaction: Transaction) -> None:
     close(core, transaction)
 
 
-def rollback(core: Core, transaction: Transaction) -> None:
+def rollback(core: Core, transaction: Transaction, lost: bool = False) -> None:
     """Decide against it. Deliveries that their receivers have settled return; others stay with the
-    receiver."""
+    receiver. ``lost``: its connection is; nobody has failed, and nothing is delayed."""
     if transaction.decided:
         return
     if transaction.blocked:
         refuse_transacted(core, transaction)
     _take_leave(core, transaction)
-    decide_against(core, transaction, n.EVENT_UNDO)
+    decide_against(core, transaction, n.EVENT_LINK_LOST if lost else n.EVENT_UNDO)
     close(core, transaction)
 
 
@@ -223,6 +231,7 @@ def time_out(core: Core) -> None:
         transaction = next(iter(core.transactions.values()))
         rollback(core, transaction)
         transaction.failed = f"rolled back after {core.options.transaction_timeout_ms} ms (time-out)"
+        transaction.timed_out = True
         due_us = next_timeout_us(core)
 
 

@@ -209,6 +209,8 @@ def withdraw_all(core: "Core", producer: "Producer") -> list[int]:
         send = waiting[-1]
         leave(core, send)
         discard(core, send)
+        if send.transaction is not None and send.token < 0:
+            fail(core, send.transaction, "a pre-settled message in it vanished with its link")
         tokens.append(int(send.token))
     return tokens
 
