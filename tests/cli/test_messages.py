@@ -47,7 +47,7 @@ def reject_all(broker: BrokerThread, queue: str, count: int) -> None:
 
 def test_messages_are_listed_whatever_their_state(broker: BrokerThread, shell: Shell, queue: str) -> None:
     numbered(broker, queue, 3)
-    send(broker, queue, Message("unborn", time_to_deliver_ms=60_000))
+    send(broker, queue, Message("unborn", delivery_delay_ms=60_000))
     assert bodies(shell, queue) == ["body 0", "body 1", "body 2", "unborn"]
     assert bodies(shell, queue, "--selector", "n >= 1") == ["body 1", "body 2"]
     assert bodies(shell, queue, "--state", "delayed") == ["unborn"]

@@ -9,7 +9,7 @@ import pytest
 
 from postroom.amqp import types
 from postroom.amqp.codec import encode
-from postroom.client import BodyKind, Message, MessageFormatException
+from postroom.client import BodyKind, Message, MessageFormatException, ObjectMessage
 from postroom.client.message import decode_message, encode_message
 from postroom.client.url import BrokerUrl
 
@@ -51,7 +51,7 @@ def test_the_password_is_in_no_text() -> None:
     assert "secret" not in str(raised.value)
 
 
-FULL = Message(
+FULL = ObjectMessage(
     {"a": types.Int(1), "b": [None, True]},
     properties={"colour": "green", "weight": types.Int(3)},
     durable=True,
@@ -70,7 +70,12 @@ FULL = Message(
     group_id="g",
     group_sequence=3,
     reply_to_group_id="h",
-    annotations={"x-opt-a": "b"},
+    annotations={
+        "x-opt-a": "b",
+        "x-opt-jms-msg-type": types.Byte(1),
+        "x-opt-jms-dest": types.Byte(0),
+        "x-opt-jms-reply-to": types.Byte(0),
+    },
     delivery_annotations={"x-opt-c": "d"},
     footer={"x-opt-e": "f"},
     body_kind=BodyKind.VALUE,
@@ -144,15 +149,17 @@ def test_bytes_that_are_no_message_are_refused(payload: bytes) -> None:
 
 
 def test_time_to_deliver_is_an_absolute_annotation() -> None:
-    sent = decode_message(encode_message(Message("a", time_to_deliver_ms=5_000), "orders"))
+    sent = decode_message(encode_message(Message("a", delivery_delay_ms=5_000), "orders"))
     assert sent.timestamp_ms is not None and sent.delivery_time_ms == sent.timestamp_ms + 5_000
-    assert decode_message(encode_message(Message("a", time_to_deliver_ms=0), None)).delivery_time_ms is None
+    assert decode_message(encode_message(Message("a", delivery_delay_ms=0), None)).delivery_time_ms is None
 
 
-@pytest.mark.parametrize("name", ["ttl_ms", "time_to_deliver_ms"])
+@pytest.mark.parametrize("name", ["ttl_ms", "delivery_delay_ms"])
 def test_negative_times_are_refused(name: str) -> None:
+    message = Message("a")
+    setattr(message, name, -1)
     with pytest.raises(MessageFormatException, match=f"{name} of a message is -1"):
-        encode_message(Message("a", **{name: -1}), None)
+        encode_message(message, None)
 
 
 def test_redelivered_is_a_count_above_zero() -> None:

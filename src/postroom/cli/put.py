@@ -73,7 +73,7 @@ def put(
             durable=not not_durable,
             priority=priority,
             ttl_ms=ttl_ms,
-            time_to_deliver_ms=delay_ms,
+            delivery_delay_ms=delay_ms,
             subject=subject,
             reply_to=reply_to,
             correlation_id=correlation_id,

@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 from postroom.client import Message
+from postroom.client.destinations import address_of
 
 
 def message_fields(message: Message) -> dict[str, Any]:
@@ -13,7 +14,7 @@ def message_fields(message: Message) -> dict[str, Any]:
         "message_id": message.message_id,
         "correlation_id": message.correlation_id,
         "subject": message.subject,
-        "reply_to": message.reply_to,
+        "reply_to": None if message.reply_to is None else address_of(message.reply_to),
         "durable": message.durable,
         "priority": message.priority,
         "ttl_ms": message.ttl_ms,

@@ -5,7 +5,7 @@ generated from it. This room is built on ``postroom.amqp``, the engine that the 
 import nothing else of the house. Sockets, threads and the clock are allowed here.
 """
 
-from postroom.client.destinations import Destination, Queue, Topic
+from postroom.client.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from postroom.client.exceptions import (
     ConnectionLostException,
     DuplicateMessageException,
@@ -17,8 +17,11 @@ from postroom.client.exceptions import (
     JMSSecurityException,
     JMSTimeoutException,
     ManagementException,
+    MessageEOFException,
     MessageFormatException,
     MessageModifiedException,
+    MessageNotReadableException,
+    MessageNotWriteableException,
     MessageRejectedException,
     MessageReleasedException,
     NoMatchingMessageException,
@@ -26,7 +29,16 @@ from postroom.client.exceptions import (
     TransactionRolledBackException,
 )
 from postroom.client.management import ManagementReply
-from postroom.client.message import BodyKind, Message
+from postroom.client.message import (
+    BodyKind,
+    BytesMessage,
+    DeliveryMode,
+    MapMessage,
+    Message,
+    ObjectMessage,
+    StreamMessage,
+    TextMessage,
+)
 from postroom.client.store import (
     BrowseLock,
     MessageEvent,
@@ -52,9 +64,11 @@ __all__ = [
     "AcknowledgeMode",
     "BodyKind",
     "BrowseLock",
+    "BytesMessage",
     "Connection",
     "ConnectionFactory",
     "ConnectionLostException",
+    "DeliveryMode",
     "Destination",
     "DuplicateMessageException",
     "IllegalStateException",
@@ -67,24 +81,33 @@ __all__ = [
     "ManagementClient",
     "ManagementException",
     "ManagementReply",
+    "MapMessage",
     "Message",
     "MessageConsumer",
+    "MessageEOFException",
     "MessageEvent",
     "MessageFilter",
     "MessageFormatException",
     "MessageListener",
     "MessageModifiedException",
+    "MessageNotReadableException",
+    "MessageNotWriteableException",
     "MessageProducer",
     "MessageRejectedException",
     "MessageReleasedException",
     "MessageStore",
     "NoMatchingMessageException",
+    "ObjectMessage",
     "Queue",
     "QueueBrowser",
     "ResourceAllocationException",
     "Session",
     "StoredMessage",
+    "StreamMessage",
     "TemporaryDestination",
+    "TemporaryQueue",
+    "TemporaryTopic",
+    "TextMessage",
     "Topic",
     "TransactionRolledBackException",
     "UniqueId",

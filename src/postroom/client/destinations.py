@@ -42,6 +42,16 @@ class Topic:
     name: str
 
 
+@dataclass(frozen=True)
+class TemporaryQueue(Queue):
+    """A queue that a connection has made for itself, and that ends with it: its name is the broker's."""
+
+
+@dataclass(frozen=True)
+class TemporaryTopic(Topic):
+    """A topic that a connection has made for itself, and that ends with it: its name is the broker's."""
+
+
 Destination = str | Queue | Topic
 
 

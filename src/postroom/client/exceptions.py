@@ -50,6 +50,18 @@ class MessageFormatException(JMSException):
     """A value that no AMQP type can hold, or bytes that are no message."""
 
 
+class MessageEOFException(JMSException):
+    """Nothing is left to read in a BytesMessage or StreamMessage."""
+
+
+class MessageNotReadableException(JMSException):
+    """The body is being written: a BytesMessage or StreamMessage before ``reset()``."""
+
+
+class MessageNotWriteableException(JMSException):
+    """The body or the properties of a received message, or a body that was reset or sent, are read-only."""
+
+
 class ResourceAllocationException(JMSException):
     """A bound of the broker is reached: queue full, message too large, too many links, disk full."""
 

@@ -1,136 +1,116 @@
-"""Messages as applications see them, and their way to and from the sections of AMQP (part 3, section 3.2)."""
+"""Messages, and their way to and from the sections of AMQP (part 3, section 3.2).
+
+JMS's kinds of messages and destinations are told as Qpid JMS tells them: ``x-opt-jms-msg-type``,
+``x-opt-jms-dest`` and ``x-opt-jms-reply-to`` in the message annotations. Where a sender knows nothing of JMS,
+content type and body section decide, as in Qpid JMS.
+"""
 
 from __future__ import annotations
 
-import time
-import uuid
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, field
-from enum import Enum
 from typing import Final
 
 from postroom.amqp import sections
 from postroom.amqp.errors import AmqpError
 from postroom.amqp.types import Byte, Symbol
+from postroom.client.base_message import (
+    DEFAULT_PRIORITY,
+    NO_DELIVERY,
+    BodyKind,
+    DeliveryMode,
+    Message,
+)
+from postroom.client.destinations import (
+    Destination,
+    Queue,
+    TemporaryQueue,
+    TemporaryTopic,
+    Topic,
+    address_of,
+)
 from postroom.client.exceptions import MessageFormatException
+from postroom.client.ids import ID_PREFIX, MessageId
+from postroom.client.jms_messages import JAVA_OBJECT, MapMessage, ObjectMessage, TextMessage
+from postroom.client.stamping import NO_OPTIONS, SendOptions, stamp, stamp_received
+from postroom.client.stream_messages import BytesMessage, StreamMessage
 
-DEFAULT_PRIORITY: Final = 4
-NO_DELIVERY: Final = -1
+__all__ = [
+    "DEFAULT_PRIORITY",
+    "ID_PREFIX",
+    "NO_DELIVERY",
+    "BodyKind",
+    "BytesMessage",
+    "DeliveryMode",
+    "MapMessage",
+    "Message",
+    "MessageId",
+    "ObjectMessage",
+    "StreamMessage",
+    "TextMessage",
+    "as_message",
+    "decode_message",
+    "encode_message",
+]
+
+MESSAGE_TYPE: Final = "x-opt-jms-msg-type"
 DESTINATION_TYPE: Final = "x-opt-jms-dest"
-DESTINATION_IS_TOPIC: Final = 1
-ID_PREFIX: Final = "ID:"
-"""Message ids made here begin like those of JMS."""
-DELIVERY_TIME: Final = "x-opt-delivery-time"
-"""Message annotation (ms since 1970) of what is to be delivered later."""
-MS_A_SECOND: Final = 1_000
+REPLY_TO_TYPE: Final = "x-opt-jms-reply-to"
+OCTET_STREAM: Final = "application/octet-stream"
+TEXT_TYPES: Final = frozenset(
+    ["application/json", "application/xml", "application/javascript", "application/ecmascript"]
+)
+"""Content types of text beside text/*, */*+xml and */*+json."""
+DEFAULT_CHARSET: Final = "utf-8"
 
-MessageId = str | int | uuid.UUID | bytes
-"""string, ulong, uuid, binary (part 3, section 3.2.11)."""
-
-
-class BodyKind(Enum):
-    """Which section a body is in."""
-
-    DATA = "data"
-    """Bytes: what JMS calls a BytesMessage."""
-    VALUE = "value"
-    """One AMQP value: text, a number, a list, a map, or nothing."""
-    SEQUENCE = "sequence"
-    """A list of values in a section of its own kind."""
-
-
-@dataclass
-class Message:
-    """A message; every argument but the body goes by name.
-
-    Values of the body, the properties and the annotations are those of :mod:`postroom.amqp.types`: plain
-    Python where it says all, classes such as ``Int`` or ``Symbol`` where the AMQP type matters.
-    """
-
-    body: object = None
-    _: KW_ONLY
-    properties: dict[str, object] = field(default_factory=dict)
-    """Application properties: simple values by name."""
-
-    durable: bool = True
-    """Persistent in the words of JMS: survives a restart of the broker."""
-    priority: int = DEFAULT_PRIORITY
-    """0 to 9, 9 first."""
-    ttl_ms: int | None = None
-    """Time to live; None: for ever."""
-    time_to_deliver_ms: int | None = None
-    """So long after it is sent it can be received, and not before; see `delivery_time_ms`."""
-    delivery_count: int = 0
-    """Failed attempts before this one; set by the broker."""
-    first_acquirer: bool = False
-
-    message_id: MessageId | None = None
-    """Made by the producer where it is None."""
-    correlation_id: MessageId | None = None
-    destination: str | None = None
-    """The queue it is sent to (property ``to``)."""
-    reply_to: str | None = None
-    subject: str | None = None
-    """JMSType."""
-    user_id: bytes | None = None
-    content_type: str | None = None
-    content_encoding: str | None = None
-    expiration_ms: int | None = None
-    """Absolute, since 1970; made by the producer from ``ttl_ms``."""
-    timestamp_ms: int | None = None
-    """When it was sent, since 1970; made by the producer where it is None."""
-    group_id: str | None = None
-    group_sequence: int | None = None
-    reply_to_group_id: str | None = None
-
-    annotations: dict[str, object] = field(default_factory=dict)
-    """Message annotations, by symbol."""
-    delivery_annotations: dict[str, object] = field(default_factory=dict)
-    footer: dict[str, object] = field(default_factory=dict)
-
-    body_kind: BodyKind | None = None
-    """None: DATA for bytes, else VALUE."""
-    delivery_id: int = NO_DELIVERY
-    """Which delivery it came in; NO_DELIVERY for a message made here."""
-
-    @property
-    def delivery_time_ms(self) -> int | None:
-        """Since when it can be received, since 1970 (JMSDeliveryTime); None: since it was sent."""
-        value = self.annotations.get(DELIVERY_TIME)
-        return value if isinstance(value, int) else None
-
-    @property
-    def redelivered(self) -> bool:
-        """Whether there were failed attempts before this one (JMSRedelivered)."""
-        return self.delivery_count > 0
+_TYPES: Final[dict[int, type[Message]]] = {
+    0: Message,
+    1: ObjectMessage,
+    2: MapMessage,
+    3: BytesMessage,
+    4: StreamMessage,
+    5: TextMessage,
+}
+_NUMBERS: Final = {kind: number for number, kind in _TYPES.items()}
+_DESTINATIONS: Final[dict[int, type[Queue] | type[Topic]]] = {
+    0: Queue,
+    1: Topic,
+    2: TemporaryQueue,
+    3: TemporaryTopic,
+}
+_DESTINATION_NUMBERS: Final = {kind: number for number, kind in _DESTINATIONS.items()}
 
 
 def as_message(given: Message | str | bytes) -> Message:
-    """A str or bytes as the body of a message with default headers."""
-    return given if isinstance(given, Message) else Message(given)
+    """A str as a TextMessage, bytes as a BytesMessage, with default headers."""
+    if isinstance(given, Message):
+        return given
+    return TextMessage(given) if isinstance(given, str) else BytesMessage(given)
 
 
-def encode_message(message: Message, destination: str | None, to_topic: bool = False) -> bytes:
-    """The bytes of ``message`` for the wire; message id, time and expiration are made where they are missing.
+# --- to the wire
 
-    ``to_topic`` is told as JMS clients do: the name alone doesn't say what ``destination`` is.
-    Raises MessageFormatException for a value that AMQP has no type for.
+
+def encode_message(
+    message: Message,
+    destination: Destination | None = None,
+    options: SendOptions = NO_OPTIONS,
+    defaults: SendOptions = NO_OPTIONS,
+) -> bytes:
+    """The bytes of ``message`` for the wire.
+
+    Sets on the message what JMS lets a producer set: :mod:`postroom.client.stamping` says what, and how
+    ``options`` of the call and ``defaults`` of the producer count. Raises MessageFormatException for a value
+    that AMQP has no type for.
     """
-    for name in ("ttl_ms", "time_to_deliver_ms"):
-        value = getattr(message, name)
-        if value is not None and value < 0:
-            raise MessageFormatException(f"{name} of a message is {value}; it is 0 or more, or None")
-    now_ms = int(time.time() * MS_A_SECOND)
-    annotations = _symbolic(message.annotations)
-    if message.time_to_deliver_ms:
-        annotations[Symbol(DELIVERY_TIME)] = now_ms + message.time_to_deliver_ms
-    if to_topic:
-        annotations[Symbol(DESTINATION_TYPE)] = Byte(DESTINATION_IS_TOPIC)
+    ttl_ms = stamp(message, options, defaults)
+    message.before_send()
+    if destination is not None:
+        message.destination = destination
     whole = sections.Message(
-        header=sections.Header(durable=message.durable, priority=message.priority, ttl=message.ttl_ms),
+        header=sections.Header(durable=message.durable, priority=message.priority, ttl=ttl_ms),
         delivery_annotations=_symbolic(message.delivery_annotations),
-        message_annotations=annotations,
-        properties=_properties(message, destination, now_ms),
+        message_annotations=_annotations(message),
+        properties=_properties(message),
         application_properties=message.properties,
         body=_body(message),
         footer=_symbolic(message.footer),
@@ -143,33 +123,61 @@ def encode_message(message: Message, destination: str | None, to_topic: bool = F
         ) from None
 
 
+def _annotations(message: Message) -> dict[object, object]:
+    found = _symbolic(message.annotations)
+    of_jms = type(message) is not Message
+    if of_jms or (message.body is None and message.body_kind is None):
+        found[Symbol(MESSAGE_TYPE)] = Byte(_NUMBERS.get(type(message), 0))
+    _tell_kind(found, DESTINATION_TYPE, message.destination, of_jms)
+    _tell_kind(found, REPLY_TO_TYPE, message.reply_to, of_jms)
+    return found
+
+
+def _tell_kind(found: dict[object, object], name: str, where: Destination | None, queues: bool) -> None:
+    """What ``where`` is, which its name alone doesn't say; of queues (``queues``) JMS messages tell it,
+    too.
+    """
+    found.pop(Symbol(name), None)
+    number = _DESTINATION_NUMBERS[Queue if isinstance(where, str) else type(where)] if where else 0
+    if number or (queues and where):
+        found[Symbol(name)] = Byte(number)
+
+
 def _symbolic(annotations: Mapping[str, object]) -> dict[object, object]:
     return {Symbol(name): value for name, value in annotations.items()}
 
 
-def _properties(message: Message, destination: str | None, now_ms: int) -> sections.Properties:
-    expiration_ms = message.expiration_ms
-    if expiration_ms is None and message.ttl_ms is not None:
-        expiration_ms = now_ms + message.ttl_ms
+def _properties(message: Message) -> sections.Properties:
+    content_type = message.content_type
+    if isinstance(message, BytesMessage) and content_type is None:
+        content_type = OCTET_STREAM
     return sections.Properties(
-        message_id=message.message_id if message.message_id is not None else f"{ID_PREFIX}{uuid.uuid4()}",
+        message_id=message.message_id,
         user_id=message.user_id,
-        to=message.destination or destination,
+        to=_address(message.destination),
         subject=message.subject,
-        reply_to=message.reply_to,
+        reply_to=_address(message.reply_to),
         correlation_id=message.correlation_id,
-        content_type=message.content_type,
+        content_type=content_type,
         content_encoding=message.content_encoding,
-        absolute_expiry_time=expiration_ms,
-        creation_time=now_ms if message.timestamp_ms is None else message.timestamp_ms,
+        absolute_expiry_time=message.expiration_ms,
+        creation_time=message.timestamp_ms,
         group_id=message.group_id,
         group_sequence=message.group_sequence,
         reply_to_group_id=message.reply_to_group_id,
     )
 
 
+def _address(where: Destination | None) -> str | None:
+    return None if where is None else address_of(where)
+
+
 def _body(message: Message) -> sections.Data | sections.Sequence | sections.Value:
     kind, body = message.body_kind, message.body
+    if isinstance(message, StreamMessage):
+        return sections.Sequence([message.items()])
+    if isinstance(message, TextMessage | MapMessage):
+        return sections.Value(body)
     if isinstance(body, bytes | bytearray | memoryview) and kind in (None, BodyKind.DATA):
         return sections.Data([bytes(body)])
     if kind is BodyKind.DATA:
@@ -181,8 +189,17 @@ def _body(message: Message) -> sections.Data | sections.Sequence | sections.Valu
     return sections.Sequence([body])
 
 
-def decode_message(payload: bytes, delivery_id: int = NO_DELIVERY) -> Message:
-    """The message that ``payload`` is; MessageFormatException when it is none."""
+# --- from the wire
+
+
+def decode_message(
+    payload: bytes, delivery_id: int = NO_DELIVERY, source: Destination | None = None
+) -> Message:
+    """The message that ``payload`` is, of the class that fits it, read-only; MessageFormatException when it
+    is none.
+
+    ``source``: where it was consumed from; it tells of what kind a destination is whose sender says nothing.
+    """
     try:
         whole = sections.decode_message(payload)
     except AmqpError as error:
@@ -191,8 +208,11 @@ def decode_message(payload: bytes, delivery_id: int = NO_DELIVERY) -> Message:
         ) from None
     header = whole.header or sections.Header()
     said = whole.properties or sections.Properties()
-    kind, body = _kind_and_value(whole.body)
-    return Message(
+    annotations = _named(whole.message_annotations)
+    content_type = str(said.content_type) if said.content_type is not None else None
+    body_kind, content = _kind_and_value(whole.body)
+    cls, body = _class_and_body(whole.body is None, body_kind, content, content_type, annotations)
+    message = cls(
         body,
         properties=whole.application_properties,
         durable=header.durable,
@@ -202,27 +222,39 @@ def decode_message(payload: bytes, delivery_id: int = NO_DELIVERY) -> Message:
         first_acquirer=header.first_acquirer,
         message_id=said.message_id,
         correlation_id=said.correlation_id,
-        destination=said.to,
-        reply_to=said.reply_to,
+        destination=_destination(said.to, annotations.get(DESTINATION_TYPE), source),
+        reply_to=_destination(said.reply_to, annotations.get(REPLY_TO_TYPE), source),
         subject=said.subject,
         user_id=said.user_id,
-        content_type=said.content_type,
+        content_type=content_type,
         content_encoding=said.content_encoding,
         expiration_ms=said.absolute_expiry_time,
         timestamp_ms=said.creation_time,
         group_id=said.group_id,
         group_sequence=said.group_sequence,
         reply_to_group_id=said.reply_to_group_id,
-        annotations=_named(whole.message_annotations),
+        annotations=annotations,
         delivery_annotations=_named(whole.delivery_annotations),
         footer=_named(whole.footer),
-        body_kind=kind,
+        body_kind=body_kind,
         delivery_id=delivery_id,
     )
+    stamp_received(message)
+    message.make_read_only()
+    return message
 
 
 def _named(annotations: Mapping[object, object]) -> dict[str, object]:
     return {str(name): value for name, value in annotations.items()}
+
+
+def _destination(address: str | None, kind: object, source: Destination | None) -> Destination | None:
+    """A queue is told by its name alone, as applications name it."""
+    if address is None:
+        return None
+    default: type[Queue] | type[Topic] = Topic if isinstance(source, Topic) else Queue
+    found = _DESTINATIONS.get(kind, default) if isinstance(kind, int) else default
+    return address if found is Queue else found(address)
 
 
 def _kind_and_value(
@@ -234,3 +266,75 @@ def _kind_and_value(
     if isinstance(body, sections.Sequence):
         return BodyKind.SEQUENCE, [item for items in body.lists for item in items]
     return BodyKind.VALUE, body.value if body is not None else None
+
+
+def _class_and_body(
+    is_absent: bool, kind: BodyKind, body: object, content_type: str | None, annotations: dict[str, object]
+) -> tuple[type[Message], object]:
+    """The class that the sender says, where the body fits it; else the one that fits the body."""
+    told = annotations.get(MESSAGE_TYPE)
+    cls = _TYPES.get(told) if isinstance(told, int) else None
+    if cls is None or not _fits(cls, kind, body):
+        return _class_of_plain(is_absent, kind, body, content_type)
+    if cls is TextMessage and isinstance(body, bytes):
+        return _text_or_bytes(body, DEFAULT_CHARSET)
+    return cls, body
+
+
+def _fits(cls: type[Message], kind: BodyKind, body: object) -> bool:
+    if cls is TextMessage:
+        return body is None or isinstance(body, str | bytes)
+    if cls is BytesMessage:
+        return body is None or isinstance(body, bytes)
+    if cls is MapMessage:
+        return body is None or (isinstance(body, dict) and all(isinstance(key, str) and key for key in body))
+    if cls is StreamMessage:
+        return body is None or isinstance(body, list)
+    return True
+
+
+def _class_of_plain(
+    is_absent: bool, kind: BodyKind, body: object, content_type: str | None
+) -> tuple[type[Message], object]:
+    """What a message is whose sender says nothing of JMS: Qpid JMS's rules."""
+    if is_absent or kind is BodyKind.DATA:
+        return _class_by_content_type(body, content_type)
+    if kind is BodyKind.SEQUENCE:
+        return ObjectMessage, body
+    if body is None or isinstance(body, str):
+        return TextMessage, body
+    return (BytesMessage if type(body) is bytes else ObjectMessage), body
+
+
+def _class_by_content_type(body: object, content_type: str | None) -> tuple[type[Message], object]:
+    if content_type == JAVA_OBJECT:
+        return ObjectMessage, body
+    if content_type in (None, OCTET_STREAM):
+        return BytesMessage, body
+    charset = _charset_of_text(content_type or "")
+    if charset is None:
+        return (Message if body is None else BytesMessage), body
+    return _text_or_bytes(body, charset)
+
+
+def _text_or_bytes(body: object, charset: str) -> tuple[type[Message], object]:
+    """Bytes that are no text after all stay bytes."""
+    if not isinstance(body, bytes):
+        return TextMessage, body
+    try:
+        return TextMessage, body.decode(charset)
+    except (UnicodeDecodeError, LookupError):
+        return BytesMessage, body
+
+
+def _charset_of_text(content_type: str) -> str | None:
+    """The charset of a content type that is text; None for another one."""
+    media, *parameters = (part.strip() for part in content_type.split(";"))
+    media = media.lower()
+    if not (media.startswith("text/") or media in TEXT_TYPES or media.endswith(("+xml", "+json"))):
+        return None
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name.strip().lower() == "charset":
+            return value.strip().strip("\"'")
+    return DEFAULT_CHARSET

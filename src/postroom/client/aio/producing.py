@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable
 
 from postroom.amqp.outcomes import Accepted, DeliveryState, Rejected, Released
-from postroom.client.destinations import Destination, Topic, address_of, text_of
+from postroom.client.destinations import Destination, text_of
 from postroom.client.exceptions import (
     JMSException,
     MessageModifiedException,
@@ -86,8 +86,7 @@ class MessageProducer:
         if own is not None and destination not in (None, own):
             raise JMSException(f"the producer for {text_of(own)} can't send to {destination}")
         where = own if own is not None else destination
-        address = None if where is None else address_of(where)
-        payload = encode_message(message, address, isinstance(where, Topic))
+        payload = encode_message(message, where)
         return await self._sending.send(payload, self._settled, self._request_timeout_s)
 
     async def close(self) -> None:

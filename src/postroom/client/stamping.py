@@ -1,0 +1,124 @@
+"""What a producer sets on a message as it sends it: JMS's rules, and what the application says itself.
+
+In this order: what the call of ``send`` says, what the message says, what the producer says, JMS's default. A
+message says its delivery mode or priority when it isn't the default (persistent, 4). What a producer has set
+counts as said by nobody: the next producer makes it anew. So does the message id, timestamp and expiration of
+a message that was received.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from postroom.client.base_message import DEFAULT_PRIORITY, DELIVERY_TIME, DeliveryMode, Message
+from postroom.client.exceptions import MessageFormatException
+from postroom.client.ids import ID_PREFIX
+
+MS_A_SECOND: Final = 1_000
+LOWEST_PRIORITY: Final = 0
+HIGHEST_PRIORITY: Final = 9
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SendOptions:
+    """How to send: what the call of ``send``, or the producer, says; None: nothing."""
+
+    delivery_mode: DeliveryMode | None = None
+    priority: int | None = None
+    """0 to 9."""
+    ttl_ms: int | None = None
+    """0: for ever."""
+    delivery_delay_ms: int | None = None
+    disable_message_id: bool = False
+    """Messages get no id of the producer's."""
+    disable_message_timestamp: bool = False
+    """Messages don't say when they were sent."""
+
+    def check(self) -> None:
+        """Raises MessageFormatException for a value that no message can have."""
+        if self.priority is not None and not LOWEST_PRIORITY <= self.priority <= HIGHEST_PRIORITY:
+            raise MessageFormatException(
+                f"priority {self.priority} is outside {LOWEST_PRIORITY} to {HIGHEST_PRIORITY}"
+            )
+        check_time("ttl_ms", self.ttl_ms)
+        check_time("delivery_delay_ms", self.delivery_delay_ms)
+
+
+NO_OPTIONS: Final = SendOptions()
+
+
+def check_time(name: str, value: int | None) -> None:
+    """Raises MessageFormatException for a negative time."""
+    if value is not None and value < 0:
+        raise MessageFormatException(f"{name} of a message is {value}; it is 0 or more, or None")
+
+
+def stamp(message: Message, options: SendOptions, defaults: SendOptions) -> int | None:
+    """Set what a producer sets, and return the time to live (None: for ever).
+
+    ``options`` are those of the call, ``defaults`` the producer's.
+    """
+    options.check()
+    check_time("ttl_ms", message.ttl_ms)
+    check_time("delivery_delay_ms", message.delivery_delay_ms)
+    now_ms = int(time.time() * MS_A_SECOND)
+    ttl_ms = _first(options.ttl_ms, message.ttl_ms, defaults.ttl_ms) or None
+    delay_ms = _first(options.delivery_delay_ms, message.delivery_delay_ms, defaults.delivery_delay_ms)
+    _set_mode_and_priority(message, options, defaults)
+    if _is_unsaid(message, "message_id", None):
+        message.message_id = None if defaults.disable_message_id else f"{ID_PREFIX}{uuid.uuid4()}"
+        _made(message, "message_id")
+    if _is_unsaid(message, "timestamp_ms", None):
+        message.timestamp_ms = None if defaults.disable_message_timestamp else now_ms
+        _made(message, "timestamp_ms")
+    if _is_unsaid(message, "expiration_ms", None):
+        message.expiration_ms = None if ttl_ms is None else now_ms + ttl_ms
+        _made(message, "expiration_ms")
+    _set_delivery_time(message, now_ms, delay_ms)
+    return ttl_ms
+
+
+def _set_mode_and_priority(message: Message, options: SendOptions, defaults: SendOptions) -> None:
+    if options.delivery_mode is not None or _is_unsaid(message, "durable", True):
+        mode = _first(options.delivery_mode, defaults.delivery_mode)
+        message.delivery_mode = DeliveryMode.PERSISTENT if mode is None else mode
+        _made(message, "durable")
+    if options.priority is not None or _is_unsaid(message, "priority", DEFAULT_PRIORITY):
+        priority = _first(options.priority, defaults.priority)
+        message.priority = DEFAULT_PRIORITY if priority is None else priority
+        _made(message, "priority")
+
+
+def stamp_received(message: Message) -> None:
+    """Remember what the producer of a received message made, so that the next makes it anew."""
+    for name in ("message_id", "timestamp_ms", "expiration_ms", "delivery_time_ms"):
+        _made(message, name)
+
+
+def _first(*said: T | None) -> T | None:
+    return next((value for value in said if value is not None), None)
+
+
+def _is_unsaid(message: Message, name: str, default: object) -> bool:
+    value = getattr(message, name)
+    return value == default or (name in message.stamp and message.stamp[name] == value)
+
+
+def _made(message: Message, name: str) -> None:
+    message.stamp[name] = getattr(message, name)
+
+
+def _set_delivery_time(message: Message, now_ms: int, delay_ms: int | None) -> None:
+    """The application may have set the annotation itself."""
+    if delay_ms:
+        message.annotations[DELIVERY_TIME] = now_ms + delay_ms
+    elif _is_unsaid(message, "delivery_time_ms", None) or delay_ms == 0:
+        message.annotations.pop(DELIVERY_TIME, None)
+    else:
+        return
+    _made(message, "delivery_time_ms")
