@@ -26,7 +26,7 @@ SYNC = ROOT / "src" / "postroom" / "client" / "sync"
 PACKAGE = "postroom.client"
 FILES = ("producing", "consuming", "management", "store", "temporary", "messaging", "connecting")
 
-TRANSLATED = ("transaction", "transaction_manager")
+TRANSLATED = ("transaction", "transaction_manager", "postgresql")
 
 FACTORY = "ConnectionFactory"
 """The one class that applications make by themselves, and that opens the thread."""
@@ -50,6 +50,10 @@ DRIVEN_WORDS = (
     ("__aenter__", "__enter__"),
     ("__aexit__", "__exit__"),
     ("AsyncConnection", "Connection"),
+    ("AsyncIterator, Iterator", "Iterator"),
+    ("AsyncIterator", "Iterator"),
+    ("asynccontextmanager, contextmanager", "contextmanager"),
+    ("asynccontextmanager", "contextmanager"),
     ("asyncio", "sync"),
     *WORDS,
 )

@@ -7,6 +7,8 @@ from postroom.client.aio.messaging import Session
 from postroom.client.aio.producing import MessageProducer
 from postroom.client.aio.store import MessageListener, MessageStore
 from postroom.client.aio.temporary import TemporaryDestination
+from postroom.client.aio.transaction import Resource, Transaction
+from postroom.client.aio.transaction_manager import TransactionManager
 from postroom.client.modes import AcknowledgeMode
 
 __all__ = [
@@ -19,6 +21,9 @@ __all__ = [
     "MessageProducer",
     "MessageStore",
     "QueueBrowser",
+    "Resource",
     "Session",
     "TemporaryDestination",
+    "Transaction",
+    "TransactionManager",
 ]

@@ -117,8 +117,8 @@ class SecondPhase:
     ) -> Answer:
         if answer is Answer.HEURISTIC:
             name = branch_name(branch.xid, branch.name)
-            code = XaCode.XA_HEURHAZ if code == XaCode.XAER_NOTA else code
-            outcomes.append(HeuristicOutcome(branch.xid.gtrid, name, decision, code, now_ms()))
+            kept = XaCode.XA_HEURHAZ if code == XaCode.XAER_NOTA else code
+            outcomes.append(HeuristicOutcome(branch.xid.gtrid, name, decision, kept, now_ms()))
             await result_of(self._log.note_heuristic(outcomes[-1]))
         if code in COMPLETED_HEURISTICALLY:
             await self._forget(branch)

@@ -1,0 +1,237 @@
+"""PostgreSQL as a resource manager of two-phase commit, over psycopg: the asyncio face.
+
+Needs the extra ``postgres`` (``pip install postroom[postgres]``), and a server whose
+``max_prepared_transactions`` is more than 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, Final
+
+import psycopg
+from psycopg import AsyncConnection, errors
+from psycopg.pq import TransactionStatus
+from psycopg.rows import tuple_row
+
+from postroom.client.exceptions import IllegalStateException, XAException
+from postroom.model.xa import XaCode, XaFlag, Xid, XidInvalid
+
+__all__ = ["PostgreSQLResource"]
+
+ABOUT_SERVER: Final = (
+    "SELECT system_identifier, current_database(), current_setting('max_prepared_transactions')::int"
+    " FROM pg_control_system()"
+)
+ABOUT_TRANSACTION: Final = "SET CONSTRAINTS ALL IMMEDIATE; SELECT pg_current_xact_id_if_assigned() IS NULL"
+"""What is deferred is checked now, while the transaction can still be left; and did it write anything?"""
+MAX_PART_BYTES: Final = 32
+"""Of a gtrid or bqual: psycopg takes 64 characters, and these are in hex."""
+GONE_CLASSES: Final = ("08", "57")
+"""Classes of SQLSTATE: the connection is broken, or the server shuts down."""
+
+
+class PostgreSQLResource:
+    """The share of a psycopg connection in global transactions.
+
+    Between ``start`` and ``end`` what is done over ``connection`` belongs to the branch; psycopg refuses
+    ``commit`` and ``rollback`` meanwhile. The connection is not in autocommit mode, and has one transaction
+    at a time. PostgreSQL refuses to prepare what has used temporary tables, LISTEN or NOTIFY. After a refused
+    prepare the connection is closed, because psycopg can't leave that transaction. ``name`` is what the
+    decision log calls the database; None: after its system identifier, which a standby shares.
+    """
+
+    def __init__(self, connection: AsyncConnection[Any], *, name: str | None = None) -> None:
+        self._connection = connection
+        self._name = name
+        self._is_known = False
+        self._branch: Xid | None = None
+        """The branch of this connection, from start until it is decided."""
+        self._is_prepared = False
+
+    async def resource_name(self) -> str:
+        """Which database it is. Raises XAException: it can't be reached, or prepares no transactions."""
+        if not self._is_known:
+            with xa_errors("the name", XaCode.XAER_RMERR):
+                await self._look()
+        return self._name or ""
+
+    async def _look(self) -> None:
+        was_idle = self._connection.info.transaction_status == TransactionStatus.IDLE
+        async with self._connection.cursor(row_factory=tuple_row) as cursor:
+            await cursor.execute(ABOUT_SERVER)
+            system, database, max_prepared = await cursor.fetchone() or ("", "", 0)
+        if was_idle and self._connection.info.transaction_status == TransactionStatus.INTRANS:
+            await self._connection.rollback()
+        if not max_prepared:
+            raise XAException(
+                "PostgreSQL prepares no transactions: set max_prepared_transactions to the number that may "
+                "be prepared at a time, and restart it",
+                XaCode.XAER_RMERR,
+            )
+        self._name = self._name or f"postgresql:{system}/{database}"
+        self._is_known = True
+
+    async def is_same_rm(self, other: PostgreSQLResource) -> bool:
+        """Whether the other is a connection to the same database."""
+        return await self.resource_name() == await other.resource_name()
+
+    async def set_transaction_timeout(self, seconds: int) -> bool:
+        """False: a branch has no time-out here."""
+        return False
+
+    async def start(self, xid: Xid, flags: XaFlag = XaFlag.TMNOFLAGS) -> None:
+        """What is done over the connection from now on belongs to the branch; TMNOFLAGS only."""
+        if flags != XaFlag.TMNOFLAGS:
+            raise XAException("PostgreSQL can't join or resume a branch", XaCode.XAER_INVAL)
+        if self._branch is not None:
+            raise XAException(f"the connection has branch {self._branch} already", XaCode.XAER_PROTO)
+        if self._connection.autocommit:
+            raise IllegalStateException("a connection in autocommit mode can't take part in a transaction")
+        await self.resource_name()
+        with xa_errors("start", XaCode.XAER_RMERR):
+            if self._connection.info.transaction_status == TransactionStatus.INTRANS:
+                raise XAException("the connection is in a transaction of its own", XaCode.XAER_OUTSIDE)
+            await self._connection.tpc_begin(as_psycopg(xid))
+        self._branch, self._is_prepared = xid, False
+
+    async def end(self, xid: Xid, flags: XaFlag = XaFlag.TMSUCCESS) -> None:
+        """No more belongs to the branch: TMSUCCESS or TMFAIL. XA_RBROLLBACK where a statement has failed,
+        for PostgreSQL would commit nothing of it.
+        """
+        if flags not in (XaFlag.TMSUCCESS, XaFlag.TMFAIL):
+            raise XAException("PostgreSQL can't suspend a branch", XaCode.XAER_INVAL)
+        self._check(xid)
+        with xa_errors("end", XaCode.XAER_RMERR):
+            failed = self._connection.info.transaction_status == TransactionStatus.INERROR
+        if failed and flags == XaFlag.TMSUCCESS:
+            raise XAException("a statement has failed in the transaction", XaCode.XA_RBROLLBACK)
+
+    async def prepare(self, xid: Xid) -> XaCode:
+        """PREPARE TRANSACTION; XA_RDONLY where it has written nothing."""
+        self._check(xid)
+        with xa_errors("prepare", XaCode.XA_RBOTHER):
+            async with self._connection.cursor(row_factory=tuple_row) as cursor:
+                await cursor.execute(ABOUT_TRANSACTION, prepare=False)
+                cursor.nextset()
+                wrote_nothing = await cursor.fetchone() == (True,)
+            if wrote_nothing:
+                self._branch = None
+                await self._connection.tpc_commit()
+                return XaCode.XA_RDONLY
+            self._is_prepared = True
+            async with self._closed_on_failure():
+                await self._connection.tpc_prepare()
+        return XaCode.XA_OK
+
+    async def commit(self, xid: Xid, one_phase: bool = False) -> None:
+        """COMMIT PREPARED; ``one_phase``: COMMIT."""
+        if one_phase:
+            await self._commit_one_phase(xid)
+            return
+        with xa_errors("commit", XaCode.XA_RETRY):
+            if self._branch == xid and self._is_prepared:
+                self._branch = None
+                async with self._closed_on_failure():
+                    await self._connection.tpc_commit()
+            else:
+                await self._connection.tpc_commit(as_psycopg(xid))
+
+    async def _commit_one_phase(self, xid: Xid) -> None:
+        self._check(xid)
+        self._branch = None
+        with xa_errors("commit", XaCode.XA_RBOTHER):
+            await self._connection.tpc_commit()
+
+    async def rollback(self, xid: Xid) -> None:
+        """ROLLBACK, or ROLLBACK PREPARED."""
+        with xa_errors("rollback", XaCode.XAER_RMERR):
+            if self._branch == xid:
+                self._branch = None
+                async with self._closed_on_failure():
+                    await self._connection.tpc_rollback()
+            else:
+                await self._connection.tpc_rollback(as_psycopg(xid))
+
+    async def recover(self, flags: XaFlag = XaFlag.TMSTARTRSCAN | XaFlag.TMENDRSCAN) -> list[Xid]:
+        """The prepared transactions of this database that have an Xid for a name, all with TMSTARTRSCAN."""
+        if not flags & XaFlag.TMSTARTRSCAN:
+            return []
+        with xa_errors("recover", XaCode.XAER_RMERR):
+            database = self._connection.info.dbname
+            found = await self._connection.tpc_recover()
+        xids = [from_psycopg(each) for each in found if each.database == database]
+        return [xid for xid in xids if xid is not None]
+
+    async def forget(self, xid: Xid) -> None:
+        """XAER_NOTA: PostgreSQL remembers nothing of what somebody else has decided."""
+        raise XAException("PostgreSQL keeps no heuristic outcomes", XaCode.XAER_NOTA)
+
+    def _check(self, xid: Xid) -> None:
+        if self._branch != xid:
+            raise XAException(f"branch {xid} is not on this connection", XaCode.XAER_NOTA)
+        if self._is_prepared:
+            raise XAException(f"branch {xid} is prepared", XaCode.XAER_PROTO)
+
+    @asynccontextmanager
+    async def _closed_on_failure(self) -> AsyncIterator[None]:
+        """psycopg can't leave a prepared transaction that the server doesn't know."""
+        try:
+            yield
+        except BaseException:
+            await self._connection.close()
+            raise
+
+
+def as_psycopg(xid: Xid) -> psycopg.Xid:
+    """As psycopg has it: gtrid and bqual as text, in hex."""
+    if max(len(xid.gtrid), len(xid.bqual)) > MAX_PART_BYTES or xid.format_id < 0:
+        raise XAException(
+            f"PostgreSQL can't take Xid {xid}: gtrid and bqual have up to {MAX_PART_BYTES} bytes, the format "
+            "id is 0 or more",
+            XaCode.XAER_INVAL,
+        )
+    return psycopg.Xid.from_parts(xid.format_id, xid.gtrid.hex(), xid.bqual.hex())
+
+
+def from_psycopg(xid: psycopg.Xid) -> Xid | None:
+    """The Xid that a prepared transaction is named by; None where somebody else has named it."""
+    if xid.format_id is None or xid.bqual is None:
+        return None
+    try:
+        return Xid(xid.format_id, bytes.fromhex(xid.gtrid), bytes.fromhex(xid.bqual))
+    except (ValueError, XidInvalid):
+        return None
+
+
+@contextmanager
+def xa_errors(verb: str, default: XaCode) -> Iterator[None]:
+    """Turns psycopg's errors into XAException; ``default`` for what X/Open has no code of its own."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise XAException(f"PostgreSQL, {verb}: {error}", code_of(error, default)) from error
+
+
+def code_of(error: psycopg.Error, default: XaCode) -> XaCode:
+    """X/Open's code for an error of PostgreSQL."""
+    state = error.sqlstate
+    if state is None:
+        return XaCode.XAER_RMFAIL if isinstance(error, psycopg.OperationalError) else XaCode.XAER_PROTO
+    if state.startswith(GONE_CLASSES):
+        return XaCode.XAER_RMFAIL
+    for kind, code in CODES.items():
+        if isinstance(error, kind):
+            return code if default == XaCode.XA_RBOTHER or code < 0 else default
+    return default
+
+
+CODES: Final[dict[type[psycopg.Error], XaCode]] = {
+    errors.UndefinedObject: XaCode.XAER_NOTA,
+    errors.DuplicateObject: XaCode.XAER_DUPID,
+    errors.DeadlockDetected: XaCode.XA_RBDEADLOCK,
+    errors.SerializationFailure: XaCode.XA_RBTRANSIENT,
+    errors.IntegrityError: XaCode.XA_RBINTEGRITY,
+    errors.InFailedSqlTransaction: XaCode.XA_RBROLLBACK,
+}
