@@ -9,6 +9,7 @@ from postroom.manager import transactions
 from postroom.manager.branch import HEURISTIC, HEURISTIC_STATES, Branch, XaSession, detail_of
 from postroom.manager.consumer import Consumer
 from postroom.manager.core import Core
+from postroom.manager.duplicates import HAS_TWIN, has_twin
 from postroom.manager.entry import Entry
 from postroom.manager.errors import NotAllowed, XaError
 from postroom.manager.returning import come_back, redelivery_delay_us
@@ -79,8 +80,9 @@ def _new(core: Core, session: XaSession, xid: Xid) -> Branch:
 
 
 def end(core: Core, session: XaSession, xid: Xid, flags: int, received: Received) -> None:
-    """``session`` works on the branch no longer. What it has ``received`` belongs to the branch from now on,
-    or goes back if the branch has been rolled back. Raises XaError; NotAllowed while sends wait for room."""
+    """``session`` works on the branch no longer. What it has ``received`` since it began to belongs to the
+    branch from now on, or goes back if the branch has been rolled back. Raises XaError, NotHeld; NotAllowed
+    while sends wait for room."""
     verb = _END_VERBS.get(flags)
     if verb is None:
         raise XaError(
@@ -91,6 +93,8 @@ def end(core: Core, session: XaSession, xid: Xid, flags: int, received: Received
     branch = core.branches.by_xid.get(xid)
     if branch is not None:
         _check_context(session, branch, verb)
+    if branch is None or session.branch is not branch:
+        received = []
     if branch is not None and branch.state == BranchState.ROLLBACK_ONLY:
         _leave(session, branch)
         _return(core, received)
@@ -165,6 +169,7 @@ def prepare(core: Core, xid: Xid) -> XaCode:
     if not transaction.puts and not transaction.receipts:
         _finish(core, branch)
         return XaCode.XA_RDONLY
+    _refuse_twins(core, branch)
     core.branches.unkeep(branch)
     _change(core, branch, BranchState.PREPARED)
     transaction.detail = detail_of(branch)
@@ -175,8 +180,18 @@ def prepare(core: Core, xid: Xid) -> XaCode:
 def commit(core: Core, xid: Xid, one_phase: bool) -> None:
     """Raises XaError."""
     branch = _hear(core, xid, XaVerb.COMMIT_ONE_PHASE if one_phase else XaVerb.COMMIT)
+    if one_phase:
+        _refuse_twins(core, branch)
     transactions.decide_for(core, branch.transaction)
     _finish(core, branch)
+
+
+def _refuse_twins(core: Core, branch: Branch) -> None:
+    """Nothing is taken twice: raises XaError, the branch rolled back, where something of it would be."""
+    if has_twin(branch.transaction):
+        _roll_back(core, branch, cell(XaVerb.GIVE_UP, branch.state).code, HAS_TWIN)
+        core.branches.remove(branch)
+        _refuse(branch)
 
 
 def rollback(core: Core, xid: Xid) -> None:

@@ -7,7 +7,7 @@ from postroom.manager.band import NOWHERE
 from postroom.manager.core import Core
 from postroom.manager.entry import Entry
 from postroom.manager.fetching import readable, request, wait_for_durable
-from postroom.manager.memory import drop_body
+from postroom.manager.memory import drop_body, stored
 from postroom.manager.placing import take_out
 from postroom.manager.queue import Queue
 from postroom.manager.returning import end_delay
@@ -72,7 +72,8 @@ def restored(queue: Queue, units: Units) -> None:
         objects += band.waiting()
         units.unread_chunks += band.backlog.sealed()
     for entry in objects:
-        units.ask_for(entry)
+        if stored(entry):  # what a prepared branch holds need not be
+            units.ask_for(entry)
 
 
 def _find_out(core: Core, queue: Queue, units: Units) -> None:
