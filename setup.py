@@ -23,8 +23,8 @@ WIRE_FOLDERS = ("amqp", "model", "model/selector")
 CORE_FOLDERS = ("manager",)
 CORE_LEDGER = ("records", "block")
 CORE_SERVER = (
-    *("attach", "binding", "bound", "broker", "coordinator", "dynamic", "headers", "incoming"),
-    *("management_links", "outgoing", "registry", "releasing", "terminus"),
+    *("applying", "arriving", "attach", "binding", "bound", "broker", "coordinator", "dynamic", "headers"),
+    *("incoming", "management_links", "outgoing", "registry", "releasing", "terminus"),
 )
 
 

@@ -150,12 +150,6 @@ def test_an_outcome_in_an_unknown_transaction_ends_its_link(controller: Controll
     assert controller.depth() == (1, 1)
 
 
-def test_a_global_id_is_not_implemented(controller: Controller) -> None:
-    state = controller.ask(Declare(b"xid"))
-    assert isinstance(state, Rejected) and state.error is not None
-    assert state.error.condition == "amqp:not-implemented"
-
-
 def test_a_presettled_declare_ends_the_control_link(controller: Controller) -> None:
     controller.control.send(value(Declare()), b"p", True)
     assert controller.peer.wait_for(LinkDetached).error is not None

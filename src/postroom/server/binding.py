@@ -29,12 +29,14 @@ from postroom.amqp.events import (
 from postroom.amqp.link import Link
 from postroom.amqp.options import ConnectionOptions
 from postroom.amqp.sasl import ANONYMOUS, PLAIN
+from postroom.amqp.session import Session
 from postroom.amqp.types import Symbol
 from postroom.server.attach import bind_link
 from postroom.server.bound import BoundLink
 from postroom.server.config import LimitsConfig
 from postroom.server.logs import LOGGER_NAME, log
 from postroom.server.registry import Gone
+from postroom.server.xa_context import XaContext
 
 if TYPE_CHECKING:
     from postroom.manager.transaction import Transaction
@@ -64,8 +66,13 @@ class ConnectionBinding:
         self.links: Final[dict[Link, BoundLink]] = {}
         self.begin_counting()
         self.transactions: Final[dict[bytes, Transaction]] = {}
-        self.retired: Final[dict[Transaction, list[tuple[OutgoingLink, list[int]]]]] = {}
-        """Unsettled outcomes that wait for the end of their transaction."""
+        self.branches: Final[dict[bytes, Transaction]] = {}
+        """XA branches that sessions of this connection work on, by the ids that they have here."""
+        self._xa: Final[dict[Session, XaContext]] = {}
+        self.retired: Final[dict[Transaction, dict[OutgoingLink, list[int]]]] = {}
+        """Unsettled outcomes that wait for the end of their transaction: delivery ids by link."""
+        self.partial: Final[dict[BoundLink, bytes]] = {}
+        """Links on which a message of a transaction is arriving, of which not all frames have come."""
         self._anonymous: Final = anonymous
         self._how = Gone.CLOSED
         """How links end whose session ends: CLOSED means by the session's or connection's own orderly end."""
@@ -160,12 +167,25 @@ class ConnectionBinding:
                 bound.refill(now_us)
 
     def transaction(self, txn_id: bytes) -> "Transaction | None":
-        """The open transaction of that id; None where this connection has none."""
-        return self.transactions.get(txn_id)
+        """The open transaction or branch of that id; None where this connection has none."""
+        transaction = self.transactions.get(txn_id)
+        return transaction if transaction is not None else self.branches.get(txn_id)
+
+    def xa_context(self, session: Session) -> XaContext:
+        """What ``session`` is to XA, made when it is first asked for."""
+        context = self._xa.get(session)
+        if context is None:
+            context = self._xa[session] = XaContext(self, session)
+        return context
+
+    def is_live(self, txn_id: bytes) -> bool:
+        """Whether that transaction is open here, and not decided."""
+        transaction = self.transaction(txn_id)
+        return transaction is not None and not transaction.decided
 
     def decide_retired(self, transaction: "Transaction", committed: bool) -> None:
         """``transaction`` is over: tell the links whose outcomes were in it."""
-        for outgoing, delivery_ids in self.retired.pop(transaction, []):
+        for outgoing, delivery_ids in self.retired.pop(transaction, {}).items():
             outgoing.decided(delivery_ids, committed)
 
     def forget_link(self, link: Link) -> None:
@@ -251,6 +271,10 @@ class ConnectionBinding:
             how = Gone.SESSION_ENDED if self._how == Gone.CLOSED else self._how
             self._link_gone(detached.link, detached.unsettled, how)
         self._ended.clear()
+        context = self._xa.pop(event.session, None)
+        if context is not None:
+            lost = self._how == Gone.CONNECTION_LOST or (event.local and event.error is not None)
+            context.close(lost, self._now_us)
         self.broker.registry.session_ended(event.session, self._now_us)
 
     def _link_gone(self, link: Link, unsettled: list[WireDelivery], how: Gone) -> None:
@@ -309,9 +333,11 @@ class ConnectionBinding:
 
     def _end(self, now_us: int) -> None:
         """The connection is over: its transactions are rolled back, its container id is free."""
+        lost = self._how == Gone.CONNECTION_LOST
         for transaction in self.transactions.values():
-            self.broker.manager.rollback(transaction, now_us)
+            self.broker.manager.rollback(transaction, now_us, lost)
         self.transactions.clear()
+        self.retired.clear()
         self.broker.registry.connection_ended(self, now_us)
 
     # SASL.

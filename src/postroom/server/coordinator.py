@@ -1,27 +1,29 @@
-"""The transaction coordinator: declare and discharge of local transactions (part 4, section 4.3 and 4.5)."""
+"""The transaction coordinator: declare and discharge of local transactions (part 4, sections 4.3 and 4.5),
+and the start of XA branches.
+
+A declare with a global-id starts, joins or resumes a branch: its other verbs are requests to the management
+node (`management.branches`), on links of the same session.
+"""
 
 from typing import TYPE_CHECKING, Final
 
 from postroom.amqp.composite import Error
-from postroom.amqp.errors import (
-    NOT_ALLOWED,
-    NOT_IMPLEMENTED,
-    TRANSACTION_ROLLBACK,
-    TRANSACTION_UNKNOWN_ID,
-    AmqpError,
-)
+from postroom.amqp.errors import NOT_ALLOWED, TRANSACTION_ROLLBACK, TRANSACTION_UNKNOWN_ID, AmqpError
 from postroom.amqp.events import TransferReceived
-from postroom.amqp.outcomes import ACCEPTED, Declare, Declared, DeliveryState, Discharge, Rejected
+from postroom.amqp.outcomes import ACCEPTED, Declared, DeliveryState, Discharge, Rejected
 from postroom.amqp.performatives import Attach, Coordinator, Source
 from postroom.amqp.receiver import ReceiverLink
-from postroom.manager.errors import ManagerError, TransactionRolledBack
+from postroom.amqp.types import Int, Symbol
+from postroom.manager.errors import LimitExceeded, ManagerError, XaError
 from postroom.server.bound import BoundLink
 from postroom.server.requests import read_coordinator_request
+from postroom.server.xa_context import read_global_id
 
 if TYPE_CHECKING:
     from postroom.server.binding import ConnectionBinding
 
 LOCAL_TRANSACTIONS: Final = "amqp:local-transactions"
+DISTRIBUTED_TRANSACTIONS: Final = "amqp:distributed-transactions"
 MULTIPLE_PER_SESSION: Final = "amqp:multi-txns-per-ssn"
 MULTIPLE_SESSIONS: Final = "amqp:multi-ssns-per-txn"
 COORDINATOR_CREDIT: Final = 100
@@ -29,11 +31,15 @@ MAX_REQUEST_BYTES: Final = 4096
 """A declare or discharge is a few bytes."""
 REJECTED_OUTCOME: Final = "amqp:rejected:list"
 TXN_ID_BYTES: Final = 8
+XA_CODE: Final = "xa-code"
+"""In the info of an error, and in the body of an answer: X/Open's code."""
 
 
 def granted_coordinator(asked: Coordinator) -> Coordinator:
     """The coordinator as it is: what it can do, whatever was asked."""
-    return Coordinator(capabilities=[LOCAL_TRANSACTIONS, MULTIPLE_PER_SESSION, MULTIPLE_SESSIONS])
+    return Coordinator(
+        capabilities=[LOCAL_TRANSACTIONS, DISTRIBUTED_TRANSACTIONS, MULTIPLE_PER_SESSION, MULTIPLE_SESSIONS]
+    )
 
 
 class CoordinatorLink(BoundLink):
@@ -70,17 +76,38 @@ class CoordinatorLink(BoundLink):
 
     def _do(self, request: bytes, delivery_id: int, now_us: int) -> None:
         body = read_coordinator_request(request)
-        if isinstance(body, Declare):
-            if body.global_id is not None:
-                raise AmqpError(NOT_IMPLEMENTED, "declare with a global-id: only local transactions are here")
+        if isinstance(body, Discharge):
+            self._discharge(body, delivery_id, now_us)
+        elif body.global_id is None:
             self._answer(delivery_id, Declared(self._declare(now_us)))
         else:
-            self._discharge(body, delivery_id, now_us)
+            self._answer(delivery_id, Declared(self._start(body.global_id, now_us)))
 
     def _declare(self, now_us: int) -> bytes:
-        txn_id = self.binding.broker.next_transaction_number().to_bytes(TXN_ID_BYTES, "big")
+        limit = self.binding.broker.manager.options.max_transactions
+        if len(self._declared) >= limit:
+            raise LimitExceeded(
+                f"{limit} transactions of one link are the limit (max_transactions): discharge some, those "
+                "too that have timed out"
+            )
+        txn_id = self._new_id()
         self.binding.transactions[txn_id] = self.binding.broker.manager.begin(now_us)
         self._declared.add(txn_id)
+        return txn_id
+
+    def _new_id(self) -> bytes:
+        return self.binding.broker.next_transaction_number().to_bytes(TXN_ID_BYTES, "big")
+
+    def _start(self, global_id: object, now_us: int) -> bytes:
+        """Of an XA branch; it is nobody's but its transaction manager's, and outlives this link."""
+        xid, flags = read_global_id(global_id)
+        session, txn_id = self.link.session, self._new_id()
+        local_work = any(
+            isinstance(bound, CoordinatorLink) and bound._declared
+            for link, bound in self.binding.links.items()
+            if link.session is session
+        )
+        self.binding.xa_context(session).start(xid, flags, txn_id, local_work, now_us)
         return txn_id
 
     def _discharge(self, discharge: Discharge, delivery_id: int, now_us: int) -> None:
@@ -88,6 +115,10 @@ class CoordinatorLink(BoundLink):
         transaction = self.binding.transactions.get(txn_id) if txn_id in self._declared else None
         if transaction is None:
             raise AmqpError(TRANSACTION_UNKNOWN_ID, f"there is no transaction {txn_id.hex()} on this link")
+        if txn_id in self.binding.partial.values():
+            what = f"transaction {txn_id.hex()} is discharged while a message of it is under way"
+            self._detach(AmqpError(TRANSACTION_ROLLBACK, what), now_us)
+            return
         if transaction.blocked and not discharge.fail:
             # Sends of it wait for room: they are answered first, as if the sender had waited for each.
             transaction.discharger = self
@@ -120,13 +151,12 @@ class CoordinatorLink(BoundLink):
         if not self._may_reject:
             self._detach(error, now_us)
             return
-        condition = TRANSACTION_ROLLBACK if isinstance(error, TransactionRolledBack) else error.condition
-        state = Rejected(Error(condition, error.description))
+        state = Rejected(Error(error.condition, error.description, _info(error)))
         self.binding.broker.after_durable(self.binding, lambda _: self._answer(delivery_id, state))
 
     def _detach(self, error: AmqpError | ManagerError, now_us: int) -> None:
         self.close(False, now_us)
-        self.link.detach(closed=True, error=Error(error.condition, error.description))
+        self.link.detach(closed=True, error=Error(error.condition, error.description, _info(error)))
         self.binding.forget_link(self.link)
         self.binding.touch()
 
@@ -141,8 +171,13 @@ class CoordinatorLink(BoundLink):
         for txn_id in self._declared:
             transaction = self.binding.transactions.pop(txn_id, None)
             if transaction is not None:
-                self.binding.broker.manager.rollback(transaction, now_us)
+                self.binding.broker.manager.rollback(transaction, now_us, lost)
+                self.binding.decide_retired(transaction, False)
         self._declared.clear()
+
+
+def _info(error: AmqpError | ManagerError) -> dict[object, object] | None:
+    return {Symbol(XA_CODE): Int(error.code)} if isinstance(error, XaError) else None
 
 
 def _may_reject(source: Source | None) -> bool:

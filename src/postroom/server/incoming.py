@@ -22,7 +22,6 @@ from postroom.amqp.errors import (
     DecodeError,
 )
 from postroom.amqp.events import TransferReceived
-from postroom.amqp.message_fields import MessageFields
 from postroom.amqp.messaging import scan_head, to_address
 from postroom.amqp.outcomes import ACCEPTED, DeliveryState, Rejected, TransactionalState
 from postroom.amqp.performatives import RCV_SECOND, Attach, Target
@@ -36,19 +35,15 @@ from postroom.manager.pace import Pace
 from postroom.manager.queue import Queue
 from postroom.manager.routing import slows_down
 from postroom.model.message import MessageHead
+from postroom.server.arriving import Arriving, says_topic
 from postroom.server.bound import BoundLink
 from postroom.server.config import is_reserved
 from postroom.server.terminus import ms_property
 
 if TYPE_CHECKING:
     from postroom.manager.transaction import Transaction
-    from postroom.manager.upload import Upload
     from postroom.server.binding import ConnectionBinding
 
-DESTINATION_TYPE: Final = "x-opt-jms-dest"
-DESTINATION_IS_TOPIC: Final = 1
-OLDER_DESTINATION_TYPE: Final = "x-opt-to-type"
-"""Message annotations by which JMS clients tell what kind of destination `to` is."""
 SEND_TIMEOUT_PROPERTY: Final = "x-opt-send-timeout"
 """Link property (ms): how long a send waits for room; 0 not at all."""
 MAX_HEAD_BYTES: Final = 1 << 20
@@ -63,41 +58,6 @@ def send_timeout_ms(attach: Attach) -> int:
     Raises `AmqpError` for one that is no number of milliseconds.
     """
     return ms_property(attach, SEND_TIMEOUT_PROPERTY, -1)
-
-
-def says_topic(payload: bytes, head: MessageHead) -> bool:
-    """Whether the annotations of a message say that its ``to`` is a topic, as JMS clients write them."""
-    if head.annotations_start == head.annotations_end:
-        return False
-    fields = MessageFields(head.priority, head.durable, 0, payload[head.bare_offset : head.body_start], None)
-    if fields.annotation(DESTINATION_TYPE) == DESTINATION_IS_TOPIC:
-        return True
-    older = fields.annotation(OLDER_DESTINATION_TYPE)
-    return isinstance(older, str) and older == "topic"
-
-
-class Arriving:
-    """A message of which some frames have come."""
-
-    def __init__(self) -> None:
-        self.parts: list[bytes] = []
-        self.size_bytes = 0
-        self.head: MessageHead | None = None
-        """Set when the upload has begun: what is before it has gone to the ledger."""
-        self.queue: Queue | None = None
-        self.upload: Upload | None = None
-        self.refusal: AmqpError | ManagerError | None = None
-
-    def add(self, payload: bytes) -> None:
-        self.parts.append(payload)
-        self.size_bytes += len(payload)
-
-    def take(self) -> bytes:
-        """What has been collected since the last time."""
-        data = b"".join(self.parts)
-        self.parts.clear()
-        self.size_bytes = 0
-        return data
 
 
 class IncomingLink(BoundLink):
@@ -224,20 +184,22 @@ class IncomingLink(BoundLink):
         producer = self._producer
         if producer is None:
             return
+        transaction = None
         try:
+            if event.state is not None:
+                transaction = self._transaction(event.state, token)
             head = scan_head(payload)
             if event.message_format != 0 or self._broker.space_low:
                 self._refuse_all(event)
             queue = self.queue or self._addressed(payload, head, now_us)
             if queue.deleted:
                 queue = self._made_again(queue, now_us)
-            transaction = None if event.state is None else self._transaction(event.state, token)
             body = payload[head.bare_offset :]
             self._manager.put(producer, queue, head, body, self, token, now_us, transaction)
             if self.blocked > 0:
                 self._take_credit_back()
         except (AmqpError, ManagerError) as error:
-            self._refuse(token, error.condition, error.description)
+            self._refuse(token, error.condition, error.description, transaction, now_us)
 
     def _refuse_all(self, event: TransferReceived) -> None:
         """No queue takes this now; raises `AmqpError`."""
@@ -294,15 +256,22 @@ class IncomingLink(BoundLink):
         if event.aborted:
             self._drop_arriving()
             return
+        txn_id = event.state.txn_id if isinstance(event.state, TransactionalState) else None
         arriving = self._arriving
         if arriving is None:
             arriving = self._arriving = Arriving()
+            arriving.txn_id = txn_id
+            if txn_id is not None:
+                self.binding.partial[self] = txn_id
+        elif txn_id != arriving.txn_id:
+            self._doom(arriving, AmqpError(NOT_ALLOWED, "the frames of one delivery name one transaction"))
         arriving.add(event.payload)
         if event.more:
             if arriving.size_bytes > CHUNK_BODY_BYTES:
                 self._stream(event, arriving, now_us)
             return
         self._arriving = None
+        self.binding.partial.pop(self, None)
         token = PRESETTLED if event.settled else event.delivery_id
         if arriving.head is None and arriving.refusal is None:
             self._receive(event, arriving.take(), token, now_us)
@@ -346,17 +315,20 @@ class IncomingLink(BoundLink):
             self._unanswered += 1
         self._stream(event, arriving, now_us)
         head, queue, upload = arriving.head, arriving.queue, arriving.upload
-        if arriving.refusal is not None:
-            self._refuse(token, arriving.refusal.condition, arriving.refusal.description)
-        elif head is not None and queue is not None and upload is not None:
-            try:
-                transaction = self._transaction(event.state, token) if event.state is not None else None
+        transaction = None
+        try:
+            if event.state is not None:
+                transaction = self._transaction(event.state, token)
+            if arriving.refusal is not None:
+                raise arriving.refusal
+            if head is not None and queue is not None and upload is not None:
                 self._manager.finish_upload(upload, queue, head, self, token, now_us, transaction)
                 if self.blocked > 0:
                     self._take_credit_back()
-            except (AmqpError, ManagerError) as error:
+        except (AmqpError, ManagerError) as error:
+            if upload is not None:
                 self._manager.abort_upload(upload)
-                self._refuse(token, error.condition, error.description)
+            self._refuse(token, error.condition, error.description, transaction, now_us)
 
     def _doom(self, arriving: Arriving, error: AmqpError | ManagerError) -> None:
         """The message will be refused when its last frame has come; the rest of it is not kept."""
@@ -367,6 +339,7 @@ class IncomingLink(BoundLink):
 
     def _drop_arriving(self) -> None:
         arriving, self._arriving = self._arriving, None
+        self.binding.partial.pop(self, None)
         if arriving is not None and arriving.upload is not None:
             self._manager.abort_upload(arriving.upload)
 
@@ -388,14 +361,22 @@ class IncomingLink(BoundLink):
             super().rejected(token, condition, description)
             return
         self._unanswered -= 1
-        self._transaction_ids.pop(token, None)
-        self._answer(token, token, Rejected(Error(condition, description)))
+        outcome: DeliveryState = Rejected(Error(condition, description))
+        txn_id = self._transaction_ids.pop(token, None)
+        if txn_id is not None and self.binding.is_live(txn_id):
+            outcome = TransactionalState(txn_id, outcome)
+        self._answer(token, token, outcome)
         self.grant()
 
-    def _refuse(self, token: int, condition: str, description: str) -> None:
+    def _refuse(
+        self, token: int, condition: str, description: str, transaction: "Transaction | None", now_us: int
+    ) -> None:
         """Refused before it came to the queue manager; answered in its turn, after those before it."""
         if token == PRESETTLED:
             super().rejected(token, condition, description)
+            if transaction is not None:
+                why = f"a pre-settled message in it was refused: {description}"
+                self._manager.spoil(transaction, why, now_us)
         else:
             self._broker.after_durable(self.binding, lambda _: self.rejected(token, condition, description))
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from postroom.amqp.composite import Error
 from postroom.amqp.delivery import Delivery as WireDelivery
-from postroom.amqp.errors import TRANSACTION_UNKNOWN_ID
+from postroom.amqp.errors import INVALID_FIELD, NOT_ALLOWED, TRANSACTION_UNKNOWN_ID, AmqpError
 from postroom.amqp.outcomes import (
     RELEASED,
     Accepted,
@@ -29,13 +29,14 @@ from postroom.manager.entry import Entry
 from postroom.manager.errors import ManagerError
 from postroom.manager.options import ConsumerOptions
 from postroom.manager.queue import Queue
+from postroom.manager.transaction import Receipt, Transaction
+from postroom.server.applying import apply_outcome
 from postroom.server.bound import BoundLink
 from postroom.server.headers import message_payload
 from postroom.server.logs import log
 from postroom.server.terminus import ms_property, read_filters
 
 if TYPE_CHECKING:
-    from postroom.manager.transaction import Transaction
     from postroom.server.binding import ConnectionBinding
 
 AHEAD_BYTES: Final = 4 << 20
@@ -46,6 +47,8 @@ EXCLUSIVE_PROPERTY: Final = "exclusive"
 """Link property (boolean): nobody else may consume from the queue while this link does."""
 REDELIVERY_DELAY_PROPERTY: Final = "x-opt-redelivery-delay"
 """Link property (ms): how long what this consumer fails at waits, unless its queue says."""
+FOR_BRANCHES_PROPERTY: Final = "x-opt-xa"
+"""Link property (boolean): what it receives is for XA branches of its session."""
 TAG_BYTES: Final = 4
 TAG_MASK: Final = 0xFFFF_FFFF
 
@@ -73,9 +76,13 @@ class OutgoingLink(BoundLink):
         self.dynamic = ""
         """The queue that was made for this link, "" where it wasn't."""
         self.presettled = False
+        self.for_branches = False
+        """Whether what it receives joins XA branches."""
+        self._acknowledged: dict[Entry, None] = {}
+        """For branches: accepted and settled by the client, without effect."""
         self._default_outcome: DeliveryState = RELEASED
-        self._held_answers: set[int] = set()
-        """Deliveries whose outcome is in a transaction that is open."""
+        self._held_answers: dict[int, Receipt] = {}
+        """Deliveries whose outcome is in a transaction that is open, and not settled."""
         self._suspended = False
         self._kept: dict[bytes, Entry] = {}
         """Suspended: what was sent and not settled, by delivery tag."""
@@ -97,6 +104,7 @@ class OutgoingLink(BoundLink):
         """
         self._take_modes(granted)
         properties = attach.properties or {}
+        self.for_branches = self._wants_branches(properties)
         options = ConsumerOptions(
             browse=self.browse,
             exclusive=properties.get(EXCLUSIVE_PROPERTY) is True,
@@ -106,9 +114,20 @@ class OutgoingLink(BoundLink):
             user=self.binding.user,
             selector=selector,
             redelivery_delay_ms=ms_property(attach, REDELIVERY_DELAY_PROPERTY, 0),
+            xa=self.for_branches,
         )
         self.consumer = self._manager.open_consumer(queue, self, options, now_us)
         self._queue = queue
+
+    def _wants_branches(self, properties: dict[object, object]) -> bool:
+        """Raises `AmqpError` where that is no boolean, or can't be."""
+        wanted = properties.get(FOR_BRANCHES_PROPERTY, False)
+        if not isinstance(wanted, bool):
+            raise AmqpError(INVALID_FIELD, f"{FOR_BRANCHES_PROPERTY} is a boolean, not {wanted!r:.100}")
+        if wanted and (self.browse or self.presettled):
+            what = "a browser takes nothing" if self.browse else "what is sent settled can't join one"
+            raise AmqpError(NOT_ALLOWED, f"a link for XA branches must get its messages unsettled: {what}")
+        return wanted
 
     def _take_modes(self, granted: Source) -> None:
         mode = self.link.snd_settle_mode
@@ -205,13 +224,50 @@ class OutgoingLink(BoundLink):
                 self._unknown_transaction(state, now_us)
                 return
             state = state.outcome
-            if not settled:
-                self._hold_answers(deliveries, transaction)
+            if state is None and not settled:
+                return  # it belongs to the transaction, and has no outcome yet
         for delivery in deliveries:
             entry = delivery.context
             if isinstance(entry, Entry):
-                token = PRESETTLED if settled else int(delivery.id)
-                self._apply(consumer, state or self._default_outcome, entry, now_us, token, transaction)
+                if self.for_branches and transaction is None and _accepts(state or self._default_outcome):
+                    self._acknowledge(delivery, entry, settled)
+                elif isinstance(entry.owner, Transaction):
+                    self._dispose_again(int(delivery.id), entry.owner, settled, transaction, now_us)
+                else:
+                    outcome = state or self._default_outcome
+                    self._dispose(consumer, delivery, outcome, entry, settled, transaction, now_us)
+
+    def _dispose(
+        self,
+        consumer: Consumer,
+        delivery: WireDelivery,
+        state: DeliveryState,
+        entry: Entry,
+        settled: bool,
+        transaction: "Transaction | None",
+        now_us: int,
+    ) -> None:
+        if settled or transaction is None:
+            if self._held_answers:
+                self._held_answers.pop(int(delivery.id), None)  # of a transaction that was rolled back
+            token = PRESETTLED if settled else int(delivery.id)
+            self._apply(consumer, state, entry, now_us, token, transaction)
+            return
+        self._apply(consumer, state, entry, now_us, int(delivery.id), transaction)
+        if entry.owner is transaction:
+            self._hold_answer(int(delivery.id), transaction)
+
+    def _dispose_again(
+        self, delivery_id: int, owner: Transaction, settled: bool, other: "Transaction | None", now_us: int
+    ) -> None:
+        """Its outcome is in an open transaction, and stays as it is. Settling it now says that after a
+        rollback it is to go back; an outcome in another transaction spoils that one."""
+        receipt = self._held_answers.get(delivery_id)
+        if receipt is not None and settled:
+            receipt.settled = True
+        if other is not None and other is not owner:
+            why = "a delivery was disposed of in it whose outcome is in another open transaction"
+            self._manager.spoil(other, why, now_us)
 
     def _unknown_transaction(self, state: TransactionalState, now_us: int) -> None:
         self.close(False, now_us)
@@ -227,33 +283,21 @@ class OutgoingLink(BoundLink):
         transaction: "Transaction | None",
     ) -> None:
         try:
-            if isinstance(state, Accepted):
-                self._manager.accept(consumer, entry, now_us, token, transaction)
-            elif isinstance(state, Released):
-                self._manager.release(consumer, entry, now_us, token, transaction)
-            elif isinstance(state, Modified):
-                self._modify(consumer, state, entry, now_us, token, transaction)
-            elif isinstance(state, Rejected):
-                given = state.error or Error("", "")
-                description = given.description or ""
-                self._manager.reject(
-                    consumer, entry, given.condition, description, now_us, token, transaction
-                )
+            apply_outcome(self._manager, consumer, state, entry, now_us, token, transaction)
         except ManagerError as error:
-            self._too_late(error, token)
+            if transaction is not None and entry.owner is consumer:
+                self._not_in(transaction, entry, error, now_us, token)
+            else:
+                self._too_late(error, token)
 
-    def _modify(
-        self,
-        consumer: Consumer,
-        state: Modified,
-        entry: Entry,
-        now_us: int,
-        token: int,
-        transaction: "Transaction | None",
+    def _not_in(
+        self, transaction: Transaction, entry: Entry, error: ManagerError, now_us: int, token: int
     ) -> None:
-        changes = {str(key): value for key, value in (state.message_annotations or {}).items()} or None
-        failed, not_here = state.delivery_failed, state.undeliverable_here
-        self._manager.modify(consumer, entry, failed, not_here, changes, now_us, token, transaction)
+        """The transaction doesn't take the outcome, so it can only be rolled back; with that a delivery that
+        is settled goes back, another one stays here."""
+        self._manager.spoil(transaction, error.description, now_us)
+        if token == PRESETTLED:
+            self._settle_safely(Modified(delivery_failed=True), entry, now_us)
 
     def _too_late(self, error: ManagerError, token: int) -> None:
         """The entry is not this consumer's any more (it expired, was deleted, the link was suspended)."""
@@ -283,15 +327,38 @@ class OutgoingLink(BoundLink):
                     self.link.settle(delivery_id, delivery_id)
         self.binding.touch()
 
-    def _hold_answers(self, deliveries: list[WireDelivery], transaction: "Transaction") -> None:
+    # XA.
+
+    def _acknowledge(self, delivery: WireDelivery, entry: Entry, settled: bool) -> None:
+        """Accepted on a link for branches: that is for the branch's commit to do."""
+        if entry.owner is self.consumer:
+            self._acknowledged[entry] = None
+        if not settled:
+            self.link.settle(delivery.id, delivery.id)
+            self.binding.touch()
+
+    def unsettled_now(self) -> list[WireDelivery]:
+        """What has been sent and is not settled, in order."""
+        return self.link.session.deliveries.outgoing_of(self.link)
+
+    def received_for_branch(self) -> list[tuple[Consumer, Entry]]:
+        """What has been received and not disposed of, in order."""
+        consumer = self.consumer
+        acknowledged, self._acknowledged = list(self._acknowledged), {}
+        sent = [delivery.context for delivery in self.unsettled_now()]
+        entries = [entry for entry in [*acknowledged, *sent] if isinstance(entry, Entry)]
+        return [(consumer, entry) for entry in entries if consumer is not None and entry.owner is consumer]
+
+    def _hold_answer(self, delivery_id: int, transaction: Transaction) -> None:
         """An outcome in a transaction is answered when it is committed (part 4, section 4.4.3)."""
-        ids = [int(delivery.id) for delivery in deliveries]
-        self._held_answers.update(ids)
-        self.binding.retired.setdefault(transaction, []).append((self, ids))
+        self._held_answers[delivery_id] = transaction.receipts[-1]
+        retired = self.binding.retired.setdefault(transaction, {})
+        retired.setdefault(self, []).append(delivery_id)
 
     def decided(self, delivery_ids: list[int], committed: bool) -> None:
         """Their transaction is over: committed, they are settled; else the client keeps them."""
-        self._held_answers.difference_update(delivery_ids)
+        for delivery_id in delivery_ids:
+            self._held_answers.pop(delivery_id, None)
         if committed and self.consumer is not None:
             for delivery_id in delivery_ids:
                 self.link.settle(delivery_id, delivery_id)
@@ -317,7 +384,7 @@ class OutgoingLink(BoundLink):
 
     def suspend(self, unsettled: list[WireDelivery], timeout_us: int, now_us: int) -> bool:
         consumer = self.consumer
-        if consumer is None or self.browse:
+        if consumer is None or self.browse or self.for_branches:
             return False
         subscription = consumer.queue.subscription
         if subscription is not None and subscription.durable:
@@ -420,3 +487,7 @@ class OutgoingLink(BoundLink):
         queue = self._queue
         if queue is not None and self.of_topic() and not queue.deleted:
             self._manager.forsake(queue, now_us)
+
+
+def _accepts(state: DeliveryState) -> bool:
+    return isinstance(state, Accepted)
