@@ -8,6 +8,7 @@ from postroom.ledger import Ledger, LedgerOptions
 from postroom.ledger.body import Body, BodyPlace
 from postroom.ledger.reader import LedgerReader
 from postroom.ledger.recovered import Recovered
+from postroom.ledger.verify import verify
 from postroom.ledger.writer import InlineWriter
 from postroom.manager.effects import IdRead
 from postroom.manager.manager import QueueManager
@@ -21,15 +22,18 @@ COLUMNS = ("position", "serial", "queue", "from_state", "holder_kind", "event", 
 class LedgerWorld(World):
     """As `World`; records are not kept, since the ledger has them."""
 
-    def __init__(self, options: ManagerOptions | None = None) -> None:
+    def __init__(self, options: ManagerOptions | None = None, retention_bytes: int = 16 << 30) -> None:
         super().__init__(options)
+        self.ledger_options = LedgerOptions(
+            journal_file_bytes=64 << 10, reserve_bytes=0, retention_bytes=retention_bytes
+        )
         self.disk = SimDisk()
         self._open()
 
     def _open(self) -> None:
         self.ledger = Ledger.open(
             Path("simulated"),
-            LedgerOptions(journal_file_bytes=64 << 10, reserve_bytes=0),
+            self.ledger_options,
             self.now_us,
             disk=self.disk,
             writer=InlineWriter(self.disk),
@@ -51,14 +55,33 @@ class LedgerWorld(World):
         self.delivered.clear()
         self._open()
 
+    def maintain(self) -> None:
+        """Let the ledger seal, check-point and compact whatever it can."""
+        self.ledger.flush()
+        while self.ledger.maintenance_step():
+            pass
+
+    def check_whole(self, folder: Path) -> None:
+        """`postroom ledger verify` finds nothing, bodies included."""
+        self.write_out(folder)
+        result = verify(folder, bodies=True)
+        assert result.is_whole, result.findings
+
+    def write_out(self, folder: Path) -> None:
+        """The files as they are on the disk, for those who read a folder."""
+        self.ledger.flush()
+        self.ledger.mark_idle()
+        self.ledger.wait()
+        for name in self.disk.names():
+            (folder / name).write_bytes(self.disk.open(name).view())
+
     def recover(self) -> Recovered:
         """What a start from the disk as it is would find."""
         self.ledger.flush()
         disk = self.disk.copy()
-        options = LedgerOptions(journal_file_bytes=64 << 10, reserve_bytes=0)
         return Ledger.open(
             Path("simulated"),
-            options,
+            self.ledger_options,
             self.now_us,
             disk=disk,
             writer=InlineWriter(disk),
@@ -67,13 +90,9 @@ class LedgerWorld(World):
 
     def rows(self) -> list[tuple[int, ...]]:
         """Every event of the whole ledger as a reader sees it: `COLUMNS` of each, in order of position."""
-        self.ledger.flush()
-        self.ledger.mark_idle()
-        self.ledger.wait()
         with TemporaryDirectory() as name:
             folder = Path(name)
-            for file_name in self.disk.names():
-                (folder / file_name).write_bytes(self.disk.open(file_name).view())
+            self.write_out(folder)
             found: list[tuple[int, ...]] = []
             for rows in LedgerReader(folder).rows():
                 found += zip(*(rows[column].tolist() for column in COLUMNS), strict=True)

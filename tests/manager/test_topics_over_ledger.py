@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from postroom.ledger.verify import verify
 from postroom.manager.consumer import Consumer
 from postroom.manager.options import ManagerOptions, QueueDefinition
 from postroom.manager.queue import Queue
@@ -39,12 +38,6 @@ class TopicWorld(LedgerWorld):
     def subscriber(self, number: int, credit: int = 100) -> Consumer:
         return self.consumer(self.subscription(number), credit)
 
-    def maintain(self) -> None:
-        """Let the ledger seal, check-point and compact whatever it can."""
-        self.ledger.flush()
-        while self.ledger.maintenance_step():
-            pass
-
     def depths(self) -> set[int]:
         return {int(queue.statistics.depth) for queue in self.manager.queues.values() if queue.subscription}
 
@@ -53,15 +46,6 @@ class TopicWorld(LedgerWorld):
             if queue.subscription is not None:
                 self.manager.purge_queue(queue.name, self.now_us)
         self.turn()
-
-    def check_whole(self, folder: Path) -> None:
-        """`postroom ledger verify` finds nothing, bodies included."""
-        self.ledger.mark_idle()
-        self.ledger.wait()
-        for name in self.disk.names():
-            (folder / name).write_bytes(self.disk.open(name).view())
-        result = verify(folder, bodies=True)
-        assert result.is_whole, result.findings
 
 
 @pytest.fixture(params=[False, True], ids=["journal", "maintained"])
