@@ -1,14 +1,19 @@
 """The client: JMS in Python over AMQP 1.0, for this broker and others.
 
 :mod:`postroom.client.aio` is the face for asyncio, :mod:`postroom.client.sync` the same without ``await``,
-generated from it. This room is built on ``postroom.amqp``, the engine that the server uses, too; it may
-import nothing else of the house. Sockets, threads and the clock are allowed here.
+generated from it. This room is built on ``postroom.amqp``, the engine that the server uses, too, and
+``postroom.model``; it may import nothing else of the house. Sockets, threads and the clock are allowed here.
 """
 
+from postroom.client.decisions import Decision, HeuristicOutcome
 from postroom.client.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from postroom.client.exceptions import (
     ConnectionLostException,
+    DecisionLogException,
     DuplicateMessageException,
+    HeuristicCommitException,
+    HeuristicMixedException,
+    HeuristicRollbackException,
     IllegalStateException,
     InvalidClientIDException,
     InvalidDestinationException,
@@ -27,6 +32,7 @@ from postroom.client.exceptions import (
     NoMatchingMessageException,
     ResourceAllocationException,
     TransactionRolledBackException,
+    XAException,
 )
 from postroom.client.management import ManagementReply
 from postroom.client.message import (
@@ -56,9 +62,13 @@ from postroom.client.sync import (
     MessageProducer,
     MessageStore,
     QueueBrowser,
+    Resource,
     Session,
     TemporaryDestination,
+    Transaction,
+    TransactionManager,
 )
+from postroom.client.two_phase import Recovery, Step, TransactionStatus
 
 __all__ = [
     "AcknowledgeMode",
@@ -68,9 +78,15 @@ __all__ = [
     "Connection",
     "ConnectionFactory",
     "ConnectionLostException",
+    "Decision",
+    "DecisionLogException",
     "DeliveryMode",
     "Destination",
     "DuplicateMessageException",
+    "HeuristicCommitException",
+    "HeuristicMixedException",
+    "HeuristicOutcome",
+    "HeuristicRollbackException",
     "IllegalStateException",
     "InvalidClientIDException",
     "InvalidDestinationException",
@@ -100,8 +116,11 @@ __all__ = [
     "ObjectMessage",
     "Queue",
     "QueueBrowser",
+    "Recovery",
+    "Resource",
     "ResourceAllocationException",
     "Session",
+    "Step",
     "StoredMessage",
     "StreamMessage",
     "TemporaryDestination",
@@ -109,6 +128,10 @@ __all__ = [
     "TemporaryTopic",
     "TextMessage",
     "Topic",
+    "Transaction",
+    "TransactionManager",
     "TransactionRolledBackException",
+    "TransactionStatus",
     "UniqueId",
+    "XAException",
 ]

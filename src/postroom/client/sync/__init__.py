@@ -12,6 +12,8 @@ from postroom.client.sync.messaging import Session
 from postroom.client.sync.producing import MessageProducer
 from postroom.client.sync.store import MessageListener, MessageStore
 from postroom.client.sync.temporary import TemporaryDestination
+from postroom.client.sync.transaction import Resource, Transaction
+from postroom.client.sync.transaction_manager import TransactionManager
 
 __all__ = [
     "AcknowledgeMode",
@@ -23,6 +25,9 @@ __all__ = [
     "MessageProducer",
     "MessageStore",
     "QueueBrowser",
+    "Resource",
     "Session",
     "TemporaryDestination",
+    "Transaction",
+    "TransactionManager",
 ]
