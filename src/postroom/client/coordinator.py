@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from postroom.amqp import descriptors
@@ -13,7 +14,7 @@ from postroom.amqp.sender import SenderLink
 from postroom.amqp.session import Session as EngineSession
 from postroom.amqp.types import Described, ULong
 from postroom.client.destinations import link_name
-from postroom.client.exceptions import JMSException, from_error
+from postroom.client.exceptions import JMSException, TransactionRolledBackException, from_error
 from postroom.client.provider import Channel
 from postroom.client.sending import Sending
 from postroom.client.transport import within
@@ -42,6 +43,12 @@ class Coordinator(Sending):
             return engine.attach_sender(name, coordinator_source(), target, snd_settle_mode=SND_UNSETTLED)
 
         super().__init__(channel, attach, "the transaction coordinator", sends_again=False)
+        self.on_break: Callable[[], None] = lambda: None
+        """Called when the connection breaks, before other links of the session hear of it."""
+
+    def interrupted(self, failure: JMSException) -> None:
+        self.on_break()
+        super().interrupted(failure)
 
     async def declare(self, timeout_s: float | None, global_id: object = None) -> bytes:
         """Begin a transaction, a branch of ``global_id`` where one is given; returns its txn-id.
@@ -59,8 +66,12 @@ class Coordinator(Sending):
         Raises TransactionRolledBackException where the broker rolled back instead of committing.
         """
         state = await self._ask(Discharge(txn_id, fail), "rollback" if fail else "commit", timeout_s)
-        if state != ACCEPTED:
-            raise self._refusal(state, "rollback" if fail else "commit")
+        if state == ACCEPTED:
+            return
+        refusal = self._refusal(state, "rollback" if fail else "commit")
+        if isinstance(state, Rejected) and not fail:
+            raise TransactionRolledBackException(refusal.description, refusal.condition)
+        raise refusal
 
     async def _ask(
         self, request: Declare | Discharge, what: str, timeout_s: float | None

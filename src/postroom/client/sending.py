@@ -68,6 +68,7 @@ class Sending(Attachment[SenderLink]):
         ``state``: that of a transaction which the message belongs to; such a transaction doesn't outlive a
         break, so that a break while the message waits or is under way raises ConnectionLostException.
         """
+        await self.provider.writable()
         await within(
             self._credit(state is None and self._sends_again),
             timeout_s,
@@ -80,7 +81,6 @@ class Sending(Attachment[SenderLink]):
             if outcome is not None:
                 outcome.cancel()
             raise
-        await self.provider.writable()
         return outcome
 
     def _outcome(self, payload: bytes, again: bool) -> Outcome:
