@@ -17,7 +17,7 @@ from postroom.amqp.types import Int, Symbol
 from postroom.manager.errors import LimitExceeded, ManagerError, XaError
 from postroom.server.bound import BoundLink
 from postroom.server.requests import read_coordinator_request
-from postroom.server.xa_context import read_global_id
+from postroom.server.xa_context import XA_CODE, read_global_id
 
 if TYPE_CHECKING:
     from postroom.server.binding import ConnectionBinding
@@ -31,8 +31,6 @@ MAX_REQUEST_BYTES: Final = 4096
 """A declare or discharge is a few bytes."""
 REJECTED_OUTCOME: Final = "amqp:rejected:list"
 TXN_ID_BYTES: Final = 8
-XA_CODE: Final = "xa-code"
-"""In the info of an error, and in the body of an answer: X/Open's code."""
 
 
 def granted_coordinator(asked: Coordinator) -> Coordinator:

@@ -2,6 +2,7 @@
 
 import logging
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from postroom.amqp.composite import Error
@@ -13,7 +14,7 @@ from postroom.amqp.performatives import RCV_SECOND, SND_SETTLED, Attach, Target
 from postroom.amqp.receiver import ReceiverLink
 from postroom.amqp.sections import Message, Value, decode_message
 from postroom.amqp.sender import SenderLink
-from postroom.manager.effects import PRESETTLED
+from postroom.manager.effects import PRESETTLED, Sink
 from postroom.server.bound import BoundLink
 from postroom.server.logs import log
 from postroom.server.management import Later, Request, Response
@@ -46,6 +47,8 @@ class RequestLink(BoundLink):
         self._size_bytes = 0
         self._later: set[Later] = set()
         """Answers that have not come yet."""
+        self._postponed: list[Callable[[int], None]] = []
+        """What waits until sends of a transaction have found room."""
 
     def confirmed(self, now_us: int) -> None:
         self.link.flow(REQUEST_CREDIT)
@@ -85,7 +88,14 @@ class RequestLink(BoundLink):
 
     def _perform(self, message: Message, now_us: int) -> None:
         body = message.body.value if isinstance(message.body, Value) else None
-        request = Request(message.application_properties, body, self.binding.user)
+        binding, session = self.binding, self.link.session
+        request = Request(
+            message.application_properties,
+            body,
+            binding.user,
+            lambda: binding.xa_context(session),
+            self._postpone,
+        )
         response = self.binding.broker.management.perform(request, now_us)
         if isinstance(response, Later):
             self._expect(message, request, response)
@@ -94,6 +104,15 @@ class RequestLink(BoundLink):
         self.binding.broker.after_durable(
             self.binding, lambda later_us: self._respond(message, request, now, later_us)
         )
+
+    def _postpone(self, action: Callable[[int], None]) -> Sink:
+        self._postponed.append(action)
+        return self
+
+    def unblocked(self, now_us: int) -> None:
+        postponed, self._postponed = self._postponed, []
+        for action in postponed:
+            action(now_us)
 
     def _expect(self, message: Message, request: Request, later: Later) -> None:
         """The answer will come; nobody wants it any more once this link is gone."""
@@ -156,6 +175,7 @@ class RequestLink(BoundLink):
         return links[0] if links and reply_to in ("", MANAGEMENT_ADDRESS) else None
 
     def close(self, lost: bool, now_us: int) -> None:
+        self._postponed.clear()
         for later in list(self._later):
             later.cancel()
         self.binding.broker.manager.close_producer(self._producer, now_us)

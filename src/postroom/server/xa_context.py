@@ -21,6 +21,8 @@ from postroom.server.outgoing import OutgoingLink
 if TYPE_CHECKING:
     from postroom.server.binding import ConnectionBinding
 
+XA_CODE: Final = "xa-code"
+"""In the info of an error, and in the body of an answer: X/Open's code."""
 XID_PARTS: Final = 3
 """Of a global-id: format id, gtrid and bqual; a fourth are the flags of the start."""
 

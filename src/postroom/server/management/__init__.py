@@ -6,6 +6,7 @@ about all (QUERY and the GETs). Requests and answers here are plain values (`req
 carries them.
 """
 
+from postroom.server.management.branches import BRANCH_TYPE
 from postroom.server.management.brokers import BROKER_NAME, BROKER_TYPE
 from postroom.server.management.connections import CONNECTION_TYPE
 from postroom.server.management.leases import LEASE_TYPE
@@ -15,8 +16,10 @@ from postroom.server.management.queues import QUEUE_TYPE
 from postroom.server.management.quotas import QUOTA_TYPE
 from postroom.server.management.request import Later, Request, Response
 from postroom.server.management.topics import SUBSCRIPTION_TYPE, TOPIC_TYPE
+from postroom.server.management.transactions import TRANSACTION_TYPE
 
 __all__ = [
+    "BRANCH_TYPE",
     "BROKER_NAME",
     "BROKER_TYPE",
     "CONNECTION_TYPE",
@@ -26,6 +29,7 @@ __all__ = [
     "QUOTA_TYPE",
     "SUBSCRIPTION_TYPE",
     "TOPIC_TYPE",
+    "TRANSACTION_TYPE",
     "Later",
     "Management",
     "Request",

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Final
 
 from postroom.manager.errors import ManagerError
+from postroom.server.management.branches import Branches
 from postroom.server.management.brokers import Brokers
 from postroom.server.management.connections import Connections
 from postroom.server.management.leases import LeaseNoun
@@ -23,6 +24,7 @@ from postroom.server.management.request import (
     refusal,
 )
 from postroom.server.management.topics import Subscriptions, Topics
+from postroom.server.management.transactions import Transactions
 
 if TYPE_CHECKING:
     from postroom.server.broker import Broker
@@ -47,6 +49,8 @@ class Management:
             Brokers(broker),
             LeaseNoun(broker),
             Messages(broker),
+            Transactions(broker),
+            Branches(broker),
         ]
         self._nouns: Final = {noun.type: noun for noun in nouns}
         self._operations: Final[dict[str, Operation]] = {

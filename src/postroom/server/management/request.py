@@ -1,9 +1,10 @@
 """A request to the management node and its answer, as plain values."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from postroom.amqp import errors
+from postroom.manager.effects import Sink
 from postroom.manager.errors import (
     AccessRefused,
     CursorUnknown,
@@ -28,6 +29,9 @@ from postroom.manager.errors import (
     SubscriptionInUse,
     SwitchUnknown,
 )
+
+if TYPE_CHECKING:
+    from postroom.server.xa_context import XaContext
 
 OK: Final = 200
 CREATED: Final = 201
@@ -93,11 +97,22 @@ class RequestError(Exception):
 class Request:
     """One management request, as its message said it."""
 
-    def __init__(self, properties: Mapping[str, object], body: object, user: str = "") -> None:
-        """``properties`` are the message's application properties, ``user`` is who asks."""
+    def __init__(
+        self,
+        properties: Mapping[str, object],
+        body: object,
+        user: str = "",
+        xa: "Callable[[], XaContext] | None" = None,
+        postpone: Callable[[Callable[[int], None]], Sink] | None = None,
+    ) -> None:
+        """``properties`` are the message's application properties, ``user`` is who asks, ``xa`` gives what
+        the session that it came on is to XA. ``postpone`` has something done, with the time, as soon as
+        nothing is blocked at the sink that it returns."""
         self.properties: Final = properties
         self.body: Final = body
         self.user: Final = user
+        self.xa: Final = xa
+        self.postpone: Final = postpone
         self.operation: Final = self.text("operation")
         self.type: Final = self.text("type")
         self.name: Final = self.text("name") or self.text("identity")
