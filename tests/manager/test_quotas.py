@@ -1,5 +1,6 @@
 """Quotas, and the sends that wait for room."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -161,6 +162,17 @@ def test_preemptive_sends_of_one_link_keep_their_order(world: World) -> None:
     assert sender.sink.accepted == []
     take_one(world, queue)
     assert sender.sink.accepted == [large, small]
+
+
+def test_preemptive_a_send_to_another_queue_costs_those_behind_it_no_turn(world: World) -> None:
+    queue, free = world.queue(max_messages=1, quota_policy="preemptive"), world.queue("free")
+    holder, first, second = Sender(world), Sender(world), Sender(world)
+    holder.send(queue)
+    tokens = [first.send(queue), first.send(free), first.send(queue)]
+    second.send(queue)
+    world.manager.update_queue(replace(queue.definition, max_messages=3), world.now_us)
+    world.turn()
+    assert first.sink.accepted == tokens and second.sink.accepted == []
 
 
 def test_a_send_behind_a_blocked_one_of_its_link_waits_even_for_another_queue(world: World) -> None:

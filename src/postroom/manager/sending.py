@@ -174,16 +174,22 @@ def _not_to_wait(core: Core, blocked: BlockedSend, pool: Pool | None) -> tuple[s
 def let_in(core: Core) -> None:
     """Take what waits and has room now, in the order that each pool's policy says."""
     while core.changed_pools or core.unlimited_sends:
-        while core.unlimited_sends:
-            free = core.unlimited_sends.pop()
-            if free.waits and free.is_next():
-                _let_in(core, free)
+        _let_in_unlimited(core)
         if core.changed_pools:
             pool = core.changed_pools.pop()
             pool.marked = False
             blocked = pool.next_send()
             while blocked is not None and _let_in(core, blocked):
+                _let_in_unlimited(core)  # who waits behind one of those for this pool came before its others
                 blocked = pool.next_send()
+
+
+def _let_in_unlimited(core: Core) -> None:
+    """Take what waited only for those before it on its link."""
+    while core.unlimited_sends:
+        free = core.unlimited_sends.pop()
+        if free.waits and free.is_next():
+            _let_in(core, free)
 
 
 def _let_in(core: Core, blocked: BlockedSend) -> bool:
