@@ -38,12 +38,17 @@ lacks_peers() {
   has mvn || lacks "Maven, for the tests' Java client" maven
   has openssl || lacks "the openssl command, for the tests' certificates" openssl
   has strace || lacks "strace, for the test of the broker's system calls" strace
+  has_postgres || lacks "PostgreSQL's server, for the tests of two-phase commit" postgresql
 }
 
 lacks_bench() {
   lacks_java
   has mvn || lacks "Maven, which fetches Artemis" maven
   has strace || lacks "strace, which counts the syncs" strace
+}
+
+has_postgres() { # its programs: the tests make and start a cluster of their own
+  has postgres || compgen -G "/usr/lib/postgresql/*/bin/postgres" > /dev/null
 }
 
 can_compile() { # as setup.py sees it
