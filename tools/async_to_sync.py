@@ -50,10 +50,6 @@ DRIVEN_WORDS = (
     ("__aenter__", "__enter__"),
     ("__aexit__", "__exit__"),
     ("AsyncConnection", "Connection"),
-    ("AsyncIterator, Iterator", "Iterator"),
-    ("AsyncIterator", "Iterator"),
-    ("asynccontextmanager, contextmanager", "contextmanager"),
-    ("asynccontextmanager", "contextmanager"),
     ("asyncio", "sync"),
     *WORDS,
 )

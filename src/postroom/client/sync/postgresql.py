@@ -16,6 +16,7 @@ import psycopg
 from psycopg import Connection, errors
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
+from psycopg.sql import SQL
 
 from postroom.client.exceptions import IllegalStateException, XAException
 from postroom.model.xa import XaCode, XaFlag, Xid, XidInvalid
@@ -26,7 +27,9 @@ ABOUT_SERVER: Final = (
     "SELECT system_identifier, current_database(), current_setting('max_prepared_transactions')::int"
     " FROM pg_control_system()"
 )
-ABOUT_TRANSACTION: Final = "SET CONSTRAINTS ALL IMMEDIATE; SELECT pg_current_xact_id_if_assigned() IS NULL"
+ABOUT_TRANSACTION: Final = (
+    "SET CONSTRAINTS ALL IMMEDIATE; SELECT pg_current_xact_id_if_assigned() IS NOT NULL"
+)
 """What is deferred is checked now, while the transaction can still be left; and did it write anything?"""
 MAX_PART_BYTES: Final = 32
 """Of a gtrid or bqual: psycopg takes 64 characters, and these are in hex."""
@@ -39,9 +42,8 @@ class PostgreSQLResource:
 
     Between ``start`` and ``end`` what is done over ``connection`` belongs to the branch; psycopg refuses
     ``commit`` and ``rollback`` meanwhile. The connection is not in autocommit mode, and has one transaction
-    at a time. PostgreSQL refuses to prepare what has used temporary tables, LISTEN or NOTIFY. After a refused
-    prepare the connection is closed, because psycopg can't leave that transaction. ``name`` is what the
-    decision log calls the database; None: after its system identifier, which a standby shares.
+    at a time. PostgreSQL refuses to prepare what has used temporary tables, LISTEN or NOTIFY. ``name`` is
+    what the decision log calls the database; None: after its system identifier, which a standby shares.
     """
 
     def __init__(self, connection: Connection[Any], *, name: str | None = None) -> None:
@@ -49,8 +51,7 @@ class PostgreSQLResource:
         self._name = name
         self._is_known = False
         self._branch: Xid | None = None
-        """The branch of this connection, from start until it is decided."""
-        self._is_prepared = False
+        """The branch of this connection, from start until it is prepared or decided."""
 
     def resource_name(self) -> str:
         """Which database it is. Raises XAException: it can't be reached, or prepares no transactions."""
@@ -96,7 +97,7 @@ class PostgreSQLResource:
             if self._connection.info.transaction_status == TransactionStatus.INTRANS:
                 raise XAException("the connection is in a transaction of its own", XaCode.XAER_OUTSIDE)
             self._connection.tpc_begin(as_psycopg(xid))
-        self._branch, self._is_prepared = xid, False
+        self._branch = xid
 
     def end(self, xid: Xid, flags: XaFlag = XaFlag.TMSUCCESS) -> None:
         """No more belongs to the branch: TMSUCCESS or TMFAIL. XA_RBROLLBACK where a statement has failed,
@@ -111,37 +112,43 @@ class PostgreSQLResource:
             raise XAException("a statement has failed in the transaction", XaCode.XA_RBROLLBACK)
 
     def prepare(self, xid: Xid) -> XaCode:
-        """PREPARE TRANSACTION; XA_RDONLY where it has written nothing."""
+        """PREPARE TRANSACTION; XA_RDONLY where it has written nothing. The connection is free afterwards."""
         self._check(xid)
         with xa_errors("prepare", XaCode.XA_RBOTHER):
-            with self._connection.cursor(row_factory=tuple_row) as cursor:
-                cursor.execute(ABOUT_TRANSACTION, prepare=False)
-                cursor.nextset()
-                wrote_nothing = cursor.fetchone() == (True,)
-            if wrote_nothing:
-                self._branch = None
-                self._connection.tpc_commit()
+            if not self._has_written():
+                self._commit_one_phase(xid)
                 return XaCode.XA_RDONLY
-            self._is_prepared = True
-            with self._closed_on_failure():
-                self._connection.tpc_prepare()
+            self._branch = None
+            self._prepare(xid)
         return XaCode.XA_OK
+
+    def _has_written(self) -> bool:
+        with self._connection.cursor(row_factory=tuple_row) as cursor:
+            cursor.execute(ABOUT_TRANSACTION, prepare=False)
+            cursor.nextset()
+            return cursor.fetchone() == (True,)
+
+    def _prepare(self, xid: Xid) -> None:
+        """Not ``tpc_prepare``, after which psycopg does nothing on the connection but decide; nor could it
+        leave a transaction that PostgreSQL has refused to prepare. Here it believes that the transaction was
+        given up, and sends nothing, for the connection is out of it either way.
+        """
+        statement = SQL("PREPARE TRANSACTION {}").format(str(as_psycopg(xid)))
+        try:
+            self._connection.execute(statement, prepare=False)
+        finally:
+            self._connection.tpc_rollback()
 
     def commit(self, xid: Xid, one_phase: bool = False) -> None:
         """COMMIT PREPARED; ``one_phase``: COMMIT."""
         if one_phase:
+            self._check(xid)
             self._commit_one_phase(xid)
             return
         with xa_errors("commit", XaCode.XA_RETRY):
-            if self._branch == xid and self._is_prepared:
-                self._branch = None
-                with self._closed_on_failure():
-                    self._connection.tpc_commit()
-            else:
-                self._connection.tpc_commit(as_psycopg(xid))
+            self._connection.tpc_commit(as_psycopg(xid))
 
     def _commit_one_phase(self, xid: Xid) -> None:
-        self._check(xid)
         self._branch = None
         with xa_errors("commit", XaCode.XA_RBOTHER):
             self._connection.tpc_commit()
@@ -151,8 +158,7 @@ class PostgreSQLResource:
         with xa_errors("rollback", XaCode.XAER_RMERR):
             if self._branch == xid:
                 self._branch = None
-                with self._closed_on_failure():
-                    self._connection.tpc_rollback()
+                self._connection.tpc_rollback()
             else:
                 self._connection.tpc_rollback(as_psycopg(xid))
 
@@ -173,17 +179,6 @@ class PostgreSQLResource:
     def _check(self, xid: Xid) -> None:
         if self._branch != xid:
             raise XAException(f"branch {xid} is not on this connection", XaCode.XAER_NOTA)
-        if self._is_prepared:
-            raise XAException(f"branch {xid} is prepared", XaCode.XAER_PROTO)
-
-    @contextmanager
-    def _closed_on_failure(self) -> Iterator[None]:
-        """psycopg can't leave a prepared transaction that the server doesn't know."""
-        try:
-            yield
-        except BaseException:
-            self._connection.close()
-            raise
 
 
 def as_psycopg(xid: Xid) -> psycopg.Xid:
