@@ -8,6 +8,7 @@ import numpy as np
 
 from postroom.ledger.dictionary import decode_dictionary
 from postroom.ledger.disk import Bytes, Disk
+from postroom.ledger.duplicates import DUPLICATE_DTYPE
 from postroom.ledger.errors import LedgerCorrupt
 from postroom.ledger.files import checkpoint_name
 from postroom.ledger.headers import crc_matches, header_crc_of, with_crc
@@ -83,6 +84,7 @@ def _sections(state: FoldState) -> dict[str, Bytes]:
         "carried": _raw(state.carried),
         "carried_names": state.carried_names,
         "chunks": _raw(state.chunks),
+        "duplicates": _raw(state.duplicates),
     }
 
 
@@ -172,4 +174,5 @@ def _decode_state(fields: dict[str, Any], sections: dict[str, memoryview]) -> Fo
     state.carried = np.frombuffer(sections["carried"], ARRIVAL_DTYPE)
     state.carried_names = bytes(sections["carried_names"])
     state.chunks = np.frombuffer(sections["chunks"], CHUNK_DTYPE).copy()
+    state.duplicates = np.frombuffer(sections["duplicates"], DUPLICATE_DTYPE)
     return state

@@ -12,6 +12,7 @@ import numpy as np
 
 from postroom.ledger.changes import IS_HELD, Changes, change_batches, routing_sets
 from postroom.ledger.dictionary import LEASES, QUEUES, SETS, kind_of, records_from, subject_id
+from postroom.ledger.duplicates import fold_duplicates, not_taken, windows_of
 from postroom.ledger.image import EventsImage
 from postroom.ledger.layout import CHUNK_DTYPE, OUTCOME_SLOTS, TOTAL_DTYPE, Array
 from postroom.ledger.records import SET_BASE, ArrivalFlag, RecordType
@@ -33,6 +34,7 @@ _PREPARE: Final = int(Event.PREPARE)
 _DELETED: Final = int(State.DELETED)
 _AVAILABLE: Final = int(State.AVAILABLE)
 _DELAYED: Final = int(State.DELAYED)
+_PUT_UNCONFIRMED: Final = int(State.PUT_UNCONFIRMED)
 
 
 BATCH_ROWS: Final = 1 << 20
@@ -44,9 +46,12 @@ def fold_image(state: FoldState, image: EventsImage, source: Arrivals, batch_row
     state.needs.append(FileSpan(image.file_number, image.first_position, image.last_position))
     _fold_chunks(state, image)
     _add_arrivals(state, image)
+    ended = []
     for batch in change_batches(image, batch_rows):
         _apply(state, batch, source)
+        ended.append(not_taken(batch.rows))
     _fold_dictionary(state, image)
+    _fold_duplicates(state, image, ended)
     state.position = image.last_position
     state.time_us = max(state.time_us, image.last_time_us)
     state.epoch = image.epoch
@@ -65,6 +70,16 @@ def _fold_dictionary(state: FoldState, image: EventsImage) -> None:
         state.dictionary.apply(record)
         if record.type == RecordType.QUEUE_DELETED:
             _forget_totals(state, subject)
+
+
+def _fold_duplicates(state: FoldState, image: EventsImage, ended: list[Array]) -> None:
+    windows = windows_of(state.dictionary)
+    if windows or len(state.duplicates):
+        nobody = [set_id for set_id, queues in routing_sets(image).items() if not len(queues)]
+        gone = np.concatenate([*ended, np.zeros(0, np.uint64)])
+        is_open = state.explicit["state"] == _PUT_UNCONFIRMED
+        still_open = np.ascontiguousarray(state.explicit["serial"][is_open])
+        state.duplicates = fold_duplicates(state.duplicates, windows, image, nobody, gone, still_open)
 
 
 def _fold_chunks(state: FoldState, image: EventsImage) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from postroom.ledger.changes import IS_HELD
 from postroom.ledger.dictionary import HOLDERS, PRODUCERS, QUEUES, SETS, Dictionary
+from postroom.ledger.duplicates import windows_recovered
 from postroom.ledger.fold import is_stored
 from postroom.ledger.layout import EXPLICIT_ROW, Array
 from postroom.ledger.records import ArrivalFlag
@@ -110,6 +111,8 @@ class Recovered:
     producers: list[tuple[int, dict[str, Any]]]
     routing_sets: list[tuple[int, list[int]]]
     totals: list[TotalRow]
+    duplicates: list[tuple[int, list[tuple[int, bytes]]]]
+    """(queue or topic, [(serial, key of its message id), the oldest first]): what it has taken last."""
     report: RecoveryReport = field(default_factory=RecoveryReport)
 
 
@@ -143,6 +146,7 @@ def recovered_from(state: FoldState, source: Arrivals) -> Recovered:
             TotalRow(int(row["queue"]), int(row["arrived"]), int(row["arrived_bytes"]), row["ended"].tolist())
             for row in state.totals
         ],
+        duplicates=windows_recovered(state.duplicates, rows["serial"][lost | _is_undecided(rows)]),
     )
 
 
@@ -171,6 +175,12 @@ def _is_lost(rows: Array) -> Array:
     decided = np.isin(rows["holder_kind"], _DECIDERS) & (rows["state"] == State.PUT_UNCONFIRMED)
     prepared = IS_HELD[rows["state"]] & (rows["holder_kind"] == HolderKind.XA_PREPARED)
     return np.asarray(~is_stored(rows["arrival_flags"]) & ~decided & ~prepared)
+
+
+def _is_undecided(rows: Array) -> Array:
+    """Put in a transaction or a branch that was not prepared: the start rolls it back."""
+    unprepared = np.isin(rows["holder_kind"], (HolderKind.LOCAL_TRANSACTION, HolderKind.XA_BRANCH))
+    return np.asarray(unprepared & (rows["state"] == State.PUT_UNCONFIRMED))
 
 
 def _is_unborn(rows: Array) -> Array:

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from postroom.ledger.dictionary import Dictionary
+from postroom.ledger.duplicates import DUPLICATE_DTYPE
 from postroom.ledger.errors import LedgerError
 from postroom.ledger.layout import (
     ARRIVAL_DTYPE,
@@ -61,6 +62,8 @@ class FoldState:
         """By queue."""
         self.chunks: Array = np.empty(0, CHUNK_DTYPE)
         """By position."""
+        self.duplicates: Array = np.empty(0, DUPLICATE_DTYPE)
+        """Message ids that destinations remember."""
 
     def plain_count(self) -> int:
         return sum(len(indexes) for indexes in self.plain.values())

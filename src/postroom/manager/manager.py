@@ -274,7 +274,7 @@ class QueueManager(ResourceManager):
             whole, body = None, b""
         size, producer = upload.size_bytes, upload.producer
         answer = sending.send(self.core, producer, queue, head, body, whole, size, sink, token, transaction)
-        if answer == sending.REFUSED:
+        if answer in (sending.REFUSED, sending.DROPPED):
             abort(self.core, upload)
         upload.over = True
         turn.finish(self.core)

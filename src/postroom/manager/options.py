@@ -5,6 +5,7 @@ from typing import Final
 
 from postroom.manager.errors import DefinitionInvalid, NameNotAllowed
 from postroom.manager.sending_checks import POLICY_FIFO, check_sending
+from postroom.model.duplicates import MAX_DUPLICATE_WINDOW
 
 NO_LIMIT: Final = -1
 """For limits that may be off."""
@@ -86,6 +87,9 @@ class QueueDefinition:
     """Without a store: persistent messages become non-persistent instead of being refused."""
     max_message_bytes: int = NO_LIMIT
     """Smaller than the queue manager's, or −1 for that."""
+    duplicate_window: int = 0
+    """So many message ids that it (a queue or topic) has taken last are remembered; a message that comes
+    again with one of them is accepted and dropped. 0 none."""
     max_ttl_ms: int = NO_LIMIT
     """A message expires at the latest so long after its arrival, whatever its own time to live."""
     redelivery_limit: int = NO_LIMIT
@@ -145,7 +149,7 @@ class QueueDefinition:
             raise DefinitionInvalid(
                 f"queue {self.name!r}: access is {self.access!r}, must be 'shared' or 'exclusive'"
             )
-        lowest = {"max_consumers": 1, "group_buckets": 0}
+        lowest = {"max_consumers": 1, "group_buckets": 0, "duplicate_window": 0}
         for each in fields(self):
             value = getattr(self, each.name)
             if isinstance(value, int) and not isinstance(value, bool):
@@ -154,6 +158,7 @@ class QueueDefinition:
             raise DefinitionInvalid(
                 f"queue {self.name!r}: group_buckets is {self.group_buckets}, at most {MAX_GROUP_BUCKETS}"
             )
+        self._check_duplicates()
         if self.unit_of_order and self.kind != KIND_QUEUE:
             raise DefinitionInvalid(f"{self.name!r} is a {self.kind}: only queues have units of order")
         for switch in ("production", "insertion", "consumption"):
@@ -168,6 +173,19 @@ class QueueDefinition:
                 check_name(other)
         self._check_expiration()
         check_sending(self)
+
+    def _check_duplicates(self) -> None:
+        if self.duplicate_window > MAX_DUPLICATE_WINDOW:
+            raise DefinitionInvalid(
+                f"queue {self.name!r}: duplicate_window is {self.duplicate_window}, at most "
+                f"{MAX_DUPLICATE_WINDOW}",
+                "duplicate_window",
+            )
+        if self.duplicate_window and self.kind == KIND_SUBSCRIPTION:
+            raise DefinitionInvalid(
+                f"{self.name!r} is a subscription: its topic looks for duplicates, for all",
+                "duplicate_window",
+            )
 
     def _check_expiration(self) -> None:
         policy = self.expiration_policy

@@ -8,6 +8,7 @@ from postroom.manager import routing, transactions
 from postroom.manager.band import Band
 from postroom.manager.consumer import Producer
 from postroom.manager.core import Core
+from postroom.manager.duplicates import note
 from postroom.manager.entry import ENTRY_OVERHEAD_BYTES, Entry
 from postroom.manager.memory import must_pack
 from postroom.manager.placing import add_delayed, add_new, watch_expiry
@@ -209,6 +210,7 @@ def _publish_to(
         due_us,
     )
     publication.offset = core.ledger.last_body_offset
+    note(node, head, transaction)
     for queue in takers:
         if queue.ids is not None:
             queue.ids.note(publication.serial, head)

@@ -7,6 +7,7 @@ from mypy_extensions import i64
 
 from postroom.manager.consumer import Producer
 from postroom.manager.core import Core
+from postroom.manager.duplicates import note
 from postroom.manager.entry import ENTRY_OVERHEAD_BYTES, Entry
 from postroom.manager.expiry import expire_available, expired
 from postroom.manager.memory import must_pack
@@ -141,6 +142,8 @@ def store(
         expiry_us,
         0,
     )
+    if queue.duplicates is not None:
+        note(queue, head, None)
     size: i64 = len(body) if body is not None else upload_size(upload)
     queue.statistics.arrive(CURRENT, size)
     offset = core.ledger.last_body_offset
@@ -179,6 +182,7 @@ def _store_unborn(
     """Put a message that is to be delivered later."""
     entry = new_entry(core, producer, queue, head, body, upload, n.DELAYED, n.EVENT_PUT, 0, 0, None, due_us)
     add_delayed(core, entry, n.UNBORN, due_us)
+    note(queue, head, None)
 
 
 def new_entry(

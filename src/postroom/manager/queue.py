@@ -8,6 +8,7 @@ from postroom.manager.band import Band
 from postroom.manager.consumer import Consumer
 from postroom.manager.cursor import SelectorCursor
 from postroom.manager.delayed import DelayedEntries
+from postroom.manager.duplicates import DuplicateWindow
 from postroom.manager.entry import Entry
 from postroom.manager.groups import Groups
 from postroom.manager.ids import IdIndex
@@ -48,6 +49,8 @@ class Queue:
         self.group_buckets: i64 = 0
         self.groups: Groups | None = None
         self.units: Units | None = None
+        self.duplicates: DuplicateWindow | None = None
+        """The message ids that it has taken last; None where it doesn't remember any."""
         self.define(definition, max_message_bytes)
 
         # What `quotas.bind` makes of the definition.
@@ -135,8 +138,17 @@ class Queue:
             self.groups = Groups(definition.group_buckets) if definition.group_buckets > 0 else None
         if definition.unit_of_order != (self.units is not None):
             self.units = Units(definition.max_unit_members) if definition.unit_of_order else None
+        self._size_duplicates(definition.duplicate_window)
         if self.units is not None:
             self.units.max_members = definition.max_unit_members
+
+    def _size_duplicates(self, size: i64) -> None:
+        if size == 0:
+            self.duplicates = None
+        elif self.duplicates is None:
+            self.duplicates = DuplicateWindow(size)
+        else:
+            self.duplicates.resize(size)
 
     def top_band(self) -> Band | None:
         """The highest priority on which something is available."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from postroom.ledger.records import RecordType
-from postroom.manager import administration, branches, ordering, pausing, queues, quotas, store
+from postroom.manager import administration, branches, duplicates, ordering, pausing, queues, quotas, store
 from postroom.manager.backlog import ZONE_ENTRIES
 from postroom.manager.core import Core
 from postroom.manager.entry import Entry
@@ -62,13 +62,24 @@ def restore(core: Core, recovered: "Recovered") -> None:
         _add_packed(core.queues_by_id[queue_id], packed)
     for queue_id, packed in recovered.unborn:
         _add_unborn(core.queues_by_id[queue_id], packed)
+    _restore_windows(core, recovered)
     _lose(core, recovered.lost)
     prepared = branches.restore(core, recovered.holders)
     _take_back(core, recovered.explicit, store.restore_holders(core, recovered.holders), prepared)
+    for transaction in prepared.values():
+        duplicates.restore_branch(core, transaction)
     _close(core, recovered.holders, recovered.producers)
     for queue in [*core.queues.values(), *core.topics.values()]:
         _begin_again(core, queue)
     _restore_sets(core, recovered)
+
+
+def _restore_windows(core: Core, recovered: "Recovered") -> None:
+    for queue_id, taken in recovered.duplicates:
+        window = core.queues_by_id[queue_id].duplicates
+        if window is not None:
+            for serial, key in taken:
+                window.add(key, serial)
 
 
 def _begin_again(core: Core, queue: Queue) -> None:
@@ -79,7 +90,7 @@ def _begin_again(core: Core, queue: Queue) -> None:
             queues.remove(core, queue)
         elif len(queue.held) == store.held_by_store(queue):
             administration.delete(core, queue, False, False)
-        elif queue.subscription is not None:
+        else:
             core.forsaken.append(queue)
         return
     core.set_alarm(queue, queue.delayed.next_us())

@@ -9,7 +9,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from postroom.manager import dispatch, overrides, publishing, queues, transactions, waiting
+from postroom.manager import dispatch, duplicates, overrides, publishing, queues, transactions, waiting
 from postroom.manager.consumer import Producer
 from postroom.manager.core import Core
 from postroom.manager.effects import Rejected, Sink
@@ -20,13 +20,15 @@ from postroom.manager.pool import Pool
 from postroom.manager.putting import NO_ROOM, lacking, no_room_text, refusal, store
 from postroom.manager.queue import Queue
 from postroom.manager.transaction import Transaction, fail
-from postroom.manager.upload import Upload
+from postroom.manager.upload import Upload, abort
 from postroom.manager.waiting import BlockedSend
 from postroom.model.message import MessageHead
 
 REFUSED: Final = 0
 TAKEN: Final = 1
 WAITS: Final = 2
+DROPPED: Final = 3
+"""It was sent before: accepted, and not put."""
 
 
 def send(
@@ -49,6 +51,8 @@ def send(
         if body is not None and queue.overrides.bears:
             body = overrides.with_delivery_time(core, head, body)
             size = len(body)
+    if _dropped(core, queue, head, sink, token, transaction):
+        return DROPPED
     refused = _refusal(core, queue, size, head.durable)
     if refused is None:
         pool = _lacking(core, producer, queue, head, body, upload, size, None)
@@ -71,6 +75,17 @@ def send(
     if queue.ready or queue.browsers or queue.watched:
         dispatch.dispatch(core, queue)
     return TAKEN
+
+
+def _dropped(
+    core: Core, queue: Queue, head: MessageHead, sink: Sink, token: i64, transaction: Transaction | None
+) -> bool:
+    """Whether it was sent before: accepted again, and that is all."""
+    if queue.duplicates is None or not duplicates.drops(core, queue, head, transaction):
+        return False
+    if token >= 0:
+        _accept(core, sink, token, transaction)
+    return True
 
 
 def _accept(core: Core, sink: Sink, token: i64, transaction: Transaction | None) -> None:
@@ -206,6 +221,10 @@ def _let_in(core: Core, blocked: BlockedSend) -> bool:
         return True
     waiting.leave(core, blocked)
     head, body, upload = blocked.head, blocked.body, blocked.upload
+    if _dropped(core, queue, head, blocked.sink, blocked.token, blocked.transaction):
+        if upload is not None:
+            abort(core, upload)
+        return True
     refused = _take(core, blocked.producer, queue, head, body, upload, blocked.transaction)
     if refused is not None:
         waiting.reject(core, blocked, refused[0], refused[1])

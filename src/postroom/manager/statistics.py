@@ -132,6 +132,8 @@ class Statistics:
         self.blocked_total: i64 = 0
         self.blocked_us: i64 = 0
         """How long those that don't wait any more have waited, together."""
+        self.duplicates: i64 = 0
+        """Messages accepted and dropped, for they had been sent before."""
         self.consumers: i64 = 0
         self.consumers_high: i64 = 0
         self.consumers_total: i64 = 0
@@ -228,6 +230,7 @@ class Statistics:
         self.consumers_total = self.consumers
         self.blocked_total = self.blocked
         self.blocked_us = 0
+        self.duplicates = 0
         if self.meter is not None:
             self.meter.reset_times()
 
@@ -259,6 +262,7 @@ class Statistics:
             "blocked_sends": self.blocked,
             "blocked_sends_total": self.blocked_total,
             "blocked_send_us": self.blocked_us,
+            "duplicates_dropped": self.duplicates,
             "messages_threshold_us": self.meter.messages_threshold_us() if self.meter is not None else 0,
             "bytes_threshold_us": self.meter.bytes_threshold_us() if self.meter is not None else 0,
             "consumers": self.consumers,

@@ -137,6 +137,7 @@ def _create(core: Core, wanted: Subscribing) -> Queue:
         name=name,
         kind=KIND_SUBSCRIPTION,
         topic=wanted.topic,
+        duplicate_window=0,
         client=wanted.client,
         subscription=wanted.name,
         shared=wanted.shared,
@@ -184,8 +185,9 @@ def forsake(core: Core, queue: Queue) -> None:
 
 
 def end_forsaken(core: Core) -> None:
-    """End the subscriptions that nobody uses; one of which a transaction holds something, as soon as it is
-    decided, one of which anybody else does, soon after he lets go."""
+    """End the subscriptions that nobody uses, and temporary queues from before the start; one of which a
+    transaction holds something, as soon as it is decided, one of which anybody else does, soon after he lets
+    go."""
     forsaken = core.forsaken
     core.forsaken = []
     for queue in forsaken:

@@ -9,6 +9,7 @@ from postroom.model import numbers as n
 if TYPE_CHECKING:
     from postroom.manager.consumer import Consumer
     from postroom.manager.core import Core
+    from postroom.manager.duplicates import DuplicateWindow
     from postroom.manager.effects import Sink
     from postroom.manager.entry import Entry
     from postroom.manager.waiting import BlockedSend
@@ -47,6 +48,8 @@ class Transaction:
         """What the ledger is told of it as a holder."""
         self.puts: list[Entry] = []
         self.receipts: list[Receipt] = []
+        self.message_ids: dict[tuple[DuplicateWindow, bytes], None] = {}
+        """Of its puts, where the destination remembers ids; keys as `model.duplicates` makes them."""
         self.blocked: list[BlockedSend] = []
         """Its sends that wait for room: it can't be committed before they have been answered."""
         self.discharger: Sink | None = None

@@ -12,6 +12,7 @@ from postroom.ledger.records import RecordType
 from postroom.manager.consumer import Consumer, Producer
 from postroom.manager.core import Core
 from postroom.manager.deadletter import dead_letter
+from postroom.manager.duplicates import HAS_TWIN, forget, has_twin, note, remember
 from postroom.manager.entry import Entry
 from postroom.manager.errors import (
     LimitExceeded,
@@ -109,6 +110,7 @@ def put(
         transaction,
         due_of(core, head),
     )
+    note(queue, head, transaction)
     hold_put(core, transaction, entry)
 
 
@@ -151,6 +153,8 @@ def dispose(
 def commit(core: Core, transaction: Transaction) -> None:
     """Decide for it, by one record; raises TransactionRolledBack (having rolled back), TransactionTimedOut,
     TransactionUnknown, or NotAllowed while sends of it wait for room."""
+    if not transaction.decided and not transaction.failed and has_twin(transaction):
+        transaction.failed = HAS_TWIN
     if transaction.failed and not transaction.decided:
         rollback(core, transaction)
     check_open(transaction)
@@ -177,6 +181,7 @@ def rollback(core: Core, transaction: Transaction, lost: bool = False) -> None:
 def decide_for(core: Core, transaction: Transaction) -> None:
     """Everything in it takes effect."""
     transaction.decided = True
+    remember(transaction)
     groups = _groups_of_puts(core, transaction.puts)
     taken = [receipt.entry for receipt in transaction.receipts if receipt.event == n.EVENT_CONFIRM]
     groups += _groups(taken, n.GET_UNCONFIRMED, n.DELETED, _CONSUMED)
@@ -196,6 +201,8 @@ def decide_against(core: Core, transaction: Transaction, event: i64) -> None:
     """Nothing in it takes effect. ``event``: UNDO, or LINK_LOST where nobody has failed. For a branch all of
     it is one block."""
     transaction.decided = True
+    if transaction.kind == n.XA_PREPARED:
+        forget(transaction)
     groups = _groups(transaction.puts, n.PUT_UNCONFIRMED, n.DELETED, _ROLLED_BACK)
     if groups:
         _record(core, transaction, event, groups)
@@ -212,6 +219,7 @@ def decide_against(core: Core, transaction: Transaction, event: i64) -> None:
 def prepare(core: Core, transaction: Transaction) -> None:
     """From now on only a decision ends it, whatever happens: one record says so of everything in it."""
     transaction.kind = n.XA_PREPARED
+    remember(transaction)
     core.record_holder(transaction.id, n.XA_PREPARED, transaction.detail)
     groups: list[Group] = []
     for causes in (0, n.UNBORN):
