@@ -16,7 +16,7 @@ from postroom.ledger.writer import (
     NativeWriter,
     ThreadWriter,
     Writer,
-    ask_for_short_slices,
+    ask_to_run_soon,
     native_available,
 )
 from tests.simulation.disk import SimDisk
@@ -75,20 +75,48 @@ def test_a_job_is_over_when_it_is_signalled_and_not_before(
     writer.close()
 
 
-def test_short_slices_leave_the_priority_alone() -> None:
-    seen: list[int] = []
+def _nice_after_asking(before: int) -> tuple[int, int]:
+    """The nice value and the policy of a thread that had ``before`` and asked to run soon."""
+    seen: list[tuple[int, int]] = []
 
     def run() -> None:
         own = threading.get_native_id()
-        os.setpriority(os.PRIO_PROCESS, own, 3)
-        ask_for_short_slices()
-        seen.append(os.getpriority(os.PRIO_PROCESS, own))
-        seen.append(os.sched_getscheduler(own))
+        os.setpriority(os.PRIO_PROCESS, own, before)
+        ask_to_run_soon()
+        seen.append((os.getpriority(os.PRIO_PROCESS, own), os.sched_getscheduler(own)))
 
     thread = threading.Thread(target=run)
     thread.start()
     thread.join()
-    assert seen == [3, os.SCHED_OTHER]
+    return seen[0]
+
+
+def test_a_nice_value_that_was_chosen_stays() -> None:
+    assert _nice_after_asking(3) == (3, os.SCHED_OTHER)
+
+
+def test_who_has_the_usual_one_goes_first_where_that_is_allowed() -> None:
+    nice, policy = _nice_after_asking(0)
+    assert policy == os.SCHED_OTHER
+    assert nice == (-10 if native_available() and _may_go_first() else 0)
+
+
+def _may_go_first() -> bool:
+    """Whether a thread of this process may have nice −10."""
+    allowed: list[bool] = []
+
+    def run() -> None:
+        try:
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), -10)
+        except PermissionError:
+            allowed.append(False)
+        else:
+            allowed.append(True)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    return allowed[0]
 
 
 def test_one_job_after_the_other(writer: Writer, disk: RealDisk) -> None:
