@@ -71,13 +71,19 @@ class RawPeer(_Peer):
 
     def wait_for(self, kind: type[P]) -> P:
         """The first performative of this kind that the broker says."""
-        while True:
-            for said in self._decoded():
-                if isinstance(said, kind):
-                    return said
-            data = self.socket.recv(READ_BYTES)
-            assert data, f"the broker has closed without {kind.__name__}: {self._decoded()}"
-            self.received += data
+        while not self.said(kind):
+            self.more()
+        return self.said(kind)[0]
+
+    def said(self, kind: type[P]) -> list[P]:
+        """The performatives of this kind that have come so far."""
+        return [each for each in self._decoded() if isinstance(each, kind)]
+
+    def more(self) -> None:
+        """Wait for anything; AssertionError where the broker closes instead."""
+        data = self.socket.recv(READ_BYTES)
+        assert data, f"the broker has closed: {self._decoded()}"
+        self.received += data
 
     def performatives(self) -> list[Performative]:
         """What the broker said until it closed."""

@@ -4,92 +4,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from postroom.amqp.codec import encode
-from postroom.amqp.events import DispositionReceived, LinkDetached, TransferReceived
-from postroom.amqp.outcomes import (
-    ACCEPTED,
-    Accepted,
-    Declare,
-    Declared,
-    DeliveryState,
-    Discharge,
-    Rejected,
-    TransactionalState,
-)
-from postroom.amqp.performatives import Coordinator, Source, Target
-from postroom.amqp.receiver import ReceiverLink
-from postroom.amqp.sections import Data, Header, Message
-from postroom.amqp.sender import SenderLink
-from postroom.amqp.types import Described, ULong
+from postroom.amqp.events import DispositionReceived, LinkDetached
+from postroom.amqp.outcomes import ACCEPTED, Accepted, Declare, Discharge, Rejected, TransactionalState
+from postroom.amqp.performatives import Source
 from tests.server.harness import BrokerThread
 from tests.server.peers import EnginePeer
+from tests.server.transacting import Controller, value
 
 pytestmark = pytest.mark.sockets
-
-REJECTABLE = Source(outcomes=["amqp:accepted:list", "amqp:rejected:list"])
-
-
-def value(body: Declare | Discharge) -> bytes:
-    if isinstance(body, Declare):
-        described = Described(ULong(0x31), [] if body.global_id is None else [body.global_id])
-    else:
-        described = Described(ULong(0x32), [body.txn_id, body.fail])
-    return encode(Described(ULong(0x77), described))
-
-
-class Controller:
-    """A peer with a control link, and one link each way to a queue."""
-
-    def __init__(self, broker: BrokerThread, peer: EnginePeer, queue: str, source: Source) -> None:
-        self.broker = broker
-        self.peer = peer
-        self.queue = queue
-        session = peer.open().session()
-        self.control: SenderLink = session.attach_sender("control", source, Coordinator())
-        self.sender: SenderLink = session.attach_sender("s", Source(), Target(address=queue))
-        self.receiver: ReceiverLink = session.attach_receiver("r", Source(address=queue), Target())
-        peer.pump(lambda: self.receiver.attached and min(self.sender.credit, self.control.credit) > 0)
-        self._tags = iter(range(1000))
-
-    def ask(self, body: Declare | Discharge) -> DeliveryState | None:
-        delivery = self.control.send(value(body), self._tag(), False)
-        self.peer.pump(lambda: delivery.settled)
-        return delivery.state
-
-    def declare(self) -> bytes:
-        state = self.ask(Declare())
-        assert isinstance(state, Declared)
-        return bytes(state.txn_id)
-
-    def send(self, text: str, txn_id: bytes | None = None) -> DeliveryState | None:
-        payload = Message(header=Header(durable=True), body=Data([text.encode()])).encode()
-        state = None if txn_id is None else TransactionalState(txn_id)
-        delivery = self.sender.send(payload, self._tag(), False, state=state)
-        self.peer.pump(lambda: delivery.settled)
-        return delivery.state
-
-    def receive(self) -> TransferReceived:
-        self.peer.forget()
-        self.receiver.flow(1)
-        return self.peer.wait_for(TransferReceived)
-
-    def depth(self) -> tuple[int, int]:
-        """(messages that can be received, all that are held)"""
-        return self.broker.call(
-            lambda b: (
-                int(b.manager.queues[self.queue].statistics.current),
-                int(b.manager.queues[self.queue].statistics.depth),
-            )
-        )
-
-    def _tag(self) -> bytes:
-        return next(self._tags).to_bytes(2, "big")
 
 
 @pytest.fixture
 def controller(broker: BrokerThread, queue: str) -> Iterator[Controller]:
     with EnginePeer(broker.port, container_id=queue) as peer:
-        yield Controller(broker, peer, queue, REJECTABLE)
+        yield Controller(broker, peer, queue)
 
 
 def test_a_commit_makes_messages_visible(controller: Controller) -> None:
@@ -180,7 +108,7 @@ def test_closing_the_control_link_rolls_back(controller: Controller) -> None:
 
 def test_a_lost_connection_rolls_back(broker: BrokerThread, queue: str) -> None:
     with EnginePeer(broker.port, container_id=queue) as peer:
-        controller = Controller(broker, peer, queue, REJECTABLE)
+        controller = Controller(broker, peer, queue)
         controller.send("x", controller.declare())
     broker.wait_until(lambda b: b.manager.queues[queue].statistics.depth == 0)
 

@@ -21,7 +21,7 @@ SUSPEND_SLACK_S: Final = 60
 def manager_options(config: Config) -> ManagerOptions:
     """The queue manager's bounds as the configuration has them."""
     auto, limits = config.auto_create, config.limits
-    startup = config.startup
+    startup, transactions = config.startup, config.transactions
     sending, flow, store = config.sending, config.flow_control, config.message_store
     return ManagerOptions(
         name=config.container_id.encode()[:MAX_ORIGIN_BYTES].decode(errors="ignore"),
@@ -54,6 +54,12 @@ def manager_options(config: Config) -> ManagerOptions:
         production_paused_at_startup=startup.production_paused,
         insertion_paused_at_startup=startup.insertion_paused,
         consumption_paused_at_startup=startup.consumption_paused,
+        max_transactions=transactions.max_open,
+        max_transaction_entries=transactions.max_messages,
+        transaction_timeout_ms=transactions.timeout_ms,
+        max_branches=transactions.max_branches,
+        max_branch_messages=transactions.max_branch_messages,
+        branch_idle_timeout_ms=transactions.branch_idle_timeout_ms,
         max_suspended_links=limits.suspended_links,
         max_suspend_ms=(limits.suspended_timeout_s + SUSPEND_SLACK_S) * 1000,
     )

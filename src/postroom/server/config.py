@@ -12,7 +12,7 @@ from msgspec import Meta, Struct, field
 from msgspec.structs import asdict
 
 from postroom.manager.errors import DefinitionInvalid, ManagerError
-from postroom.manager.options import KIND_TOPIC, QueueDefinition
+from postroom.manager.options import KIND_TOPIC, MAX_BRANCH_MESSAGES, QueueDefinition
 from postroom.manager.quota import QuotaDefinition
 from postroom.manager.sending_checks import check_order
 from postroom.server.passwords import PasswordHashError, parse_hash
@@ -141,6 +141,23 @@ class AutoCreateConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """An auto-created queue that is empty and unused for so long is removed; 0: as soon as it is."""
 
 
+class TransactionsConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """Bounds of local transactions and of XA branches."""
+
+    max_open: Positive = 10_000
+    """Local transactions open at a time; one more can't be declared."""
+    max_messages: Positive = 100_000
+    """Sent and acknowledged in one local transaction; one more leaves nothing but rollback."""
+    timeout_ms: NotNegative = 300_000
+    """A local transaction that is open for so long is rolled back; 0 never."""
+    max_branches: Positive = 10_000
+    """XA branches, prepared and heuristically decided ones included; one more can't be started."""
+    max_branch_messages: Annotated[int, Meta(ge=1, le=MAX_BRANCH_MESSAGES)] = 256
+    """Sent and received in one branch; one more rolls it back."""
+    branch_idle_timeout_ms: NotNegative = 300_000
+    """A branch that is not prepared and has heard nothing for so long is rolled back; 0 never."""
+
+
 class StartupConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """What queues and topics that don't say it themselves start with."""
 
@@ -221,6 +238,8 @@ class QueueConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Whether it has a store; without one it takes no persistent messages."""
     allow_persistent_downgrade: bool = False
     max_message_bytes: Limit = -1
+    duplicate_window: Annotated[int, Meta(ge=0, le=MAX_DUPLICATE_WINDOW)] = 0
+    """So many message ids taken last are remembered; what comes again is accepted and dropped. 0 none."""
     max_ttl_ms: Limit = -1
     """A message expires at the latest so long after its arrival."""
     redelivery_limit: Limit = -1
@@ -377,6 +396,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     log: LogConfig = LogConfig()
     message_log: MessageLogConfig = MessageLogConfig()
     startup: StartupConfig = StartupConfig()
+    transactions: TransactionsConfig = TransactionsConfig()
     sending: SendingConfig = SendingConfig()
     flow_control: FlowControlConfig = FlowControlConfig()
     message_store: MessageStoreConfig = MessageStoreConfig()
