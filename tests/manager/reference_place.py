@@ -310,6 +310,7 @@ class Place(Switched):
                 "blocked_sends": self.blocked,
                 "blocked_sends_total": self.blocked_total,
                 "blocked_send_us": self.blocked_us,
+                "duplicates_dropped": 0,
                 "messages_threshold_us": above_us,
                 "bytes_threshold_us": 0,
                 "consumers": self.consumers,

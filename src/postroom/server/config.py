@@ -15,6 +15,8 @@ from postroom.manager.errors import DefinitionInvalid, ManagerError
 from postroom.manager.options import KIND_TOPIC, MAX_BRANCH_MESSAGES, QueueDefinition
 from postroom.manager.quota import QuotaDefinition
 from postroom.manager.sending_checks import check_order
+from postroom.model.duplicates import MAX_DUPLICATE_WINDOW
+from postroom.model.duplicates import MAX_DUPLICATE_WINDOW
 from postroom.server.passwords import PasswordHashError, parse_hash
 
 DEFAULT_PORT: Final = 5672
