@@ -646,6 +646,14 @@ def test_an_import_while_production_or_insertion_is_paused(world: World) -> None
         imported(world, queue, ("m2", "a"))
 
 
+def test_what_was_imported_before_a_refusal_is_delivered(world: World) -> None:
+    queue = world.queue(max_messages=1)
+    world.consumer(queue, credit=5)
+    with pytest.raises(LimitExceeded):
+        imported(world, queue, ("m1", "a"), ("m2", "b"))
+    assert texts([delivery.body for delivery in world.delivered]) == ["a"]
+
+
 def test_an_import_into_a_full_queue_stops_there(world: World) -> None:
     queue = world.queue(max_messages=1)
     with pytest.raises(LimitExceeded):

@@ -65,28 +65,33 @@ class ImportMessages(StoreRequest):
         check_there(self.queue)
         if self.queue.insertion_paused:
             raise DestinationPaused(f"queue {self.queue.name!r} takes no messages: insertion is paused")
-        while self.messages:
-            head, body = self.messages[0]
-            earlier = self._earlier(core, head)
-            self._check(core, head, len(body))
-            for each in earlier:
-                entry = taken(core, self.queue, each)
-                if entry is None:
-                    continue
-                step(core, entry, n.EVENT_DELETE, 0, 0, None, 0)
-                ended(core, entry)
-            if self.with_overrides and self.queue.overrides is not None:
-                overrides.apply(core, self.queue.overrides, head)
-            store(core, self.producer, self.queue, head, body, None)
-            if earlier:
-                self.done.replaced += 1
-            else:
-                self.done.created += 1
-            self.messages.pop(0)
-            self.search = None
-            core.ledger.boundary()
-        core.woken.append(self.queue)
+        try:
+            while self.messages:
+                self._import_next(core)
+        finally:
+            core.woken.append(self.queue)  # for what is there already, whatever comes next
         return self.done
+
+    def _import_next(self, core: Core) -> None:
+        head, body = self.messages[0]
+        earlier = self._earlier(core, head)
+        self._check(core, head, len(body))
+        for each in earlier:
+            entry = taken(core, self.queue, each)
+            if entry is None:
+                continue
+            step(core, entry, n.EVENT_DELETE, 0, 0, None, 0)
+            ended(core, entry)
+        if self.with_overrides and self.queue.overrides is not None:
+            overrides.apply(core, self.queue.overrides, head)
+        store(core, self.producer, self.queue, head, body, None)
+        if earlier:
+            self.done.replaced += 1
+        else:
+            self.done.created += 1
+        self.messages.pop(0)
+        self.search = None
+        core.ledger.boundary()
 
     def _earlier(self, core: Core, head: MessageHead) -> list[Entry]:
         """What has the message id already and isn't held. Raises ReadsNeeded."""
