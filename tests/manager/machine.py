@@ -26,6 +26,9 @@ from tests.manager.store_face import Asked, StoreFace
 from tests.manager.world import MS, TestSink
 
 QUEUES = ("plain", "strict", "late", "units", "groups", "single", "small", "dead", "spent")
+FAVOURITE = "favourite"
+FAVOURED = [FAVOURITE] * 2 * len(QUEUES)
+"""Among all queues: two times of three."""
 CHILDREN = ("dead", "spent")
 """Where dead letters and expired messages go."""
 TOPICS = ("news", "news.sport")
@@ -71,6 +74,9 @@ def a_body(number: int, which: int, size: int, id: str, group: str, closes: bool
 class Machine(RuleBasedStateMachine):
     """Each rule does one thing to both, lets the queue manager come to rest, and compares."""
 
+    favourite = "plain"
+    """The queue that is used most, so that much comes together."""
+
     @initialize(delay_ms=st.sampled_from([-1, 0, 5]), preemptive=st.booleans())
     def start(self, delay_ms: int, preemptive: bool) -> None:
         self.world = LedgerWorld(SMALL)
@@ -102,6 +108,10 @@ class Machine(RuleBasedStateMachine):
 
     def queue(self, name: str) -> Queue:
         return self.world.manager.queue(name)
+
+    def chosen(self, name: str) -> str:
+        """A queue by name; FAVOURITE is the one of this run."""
+        return self.favourite if name == FAVOURITE else name
 
     def place_of(self, entry: Entry) -> Place:
         return self.reference.places[entry.queue.name]

@@ -84,7 +84,7 @@ class Looking(Machine):
         if len(self.opened()) >= SMALL.max_message_cursors:
             assert isinstance(answer, LimitExceeded)
             return
-        expected = found_by(place, wanted, states)
+        expected = found_by(place, wanted, states, self.world.now_us)
         assert isinstance(answer, QueryAnswer) and answer.count == len(expected)
         opened = Opened(int(answer.cursor), place, queue, idle_ms * MS, NEVER_US, [])
         opened.used(self.world.now_us)
@@ -121,10 +121,9 @@ class Looking(Machine):
             return
         entry, ids = row.entry, row.ids
         assert entry is not None and ids is not None, "it is there"
-        states = set(named(row.states))
-        if place.unit_of_order and "ordered" in states:
-            states = states - {"ordered"} | {"visible"} | ({"paused"} if place.consumption else set())
-        assert states == states_of(place, message)
+        apart = {"visible", "ordered", "paused"} if place.unit_of_order else set()  # see `_check_place`
+        states = states_of(place, message, self.world.now_us)
+        assert set(named(row.states)) - apart == states - apart
         assert row.body == (message.body if bodies else None)
         assert ids.message_id == message.id.encode()
         origin = message.origin[0].name if message.origin is not None else ""

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from tests.manager.machine import LINKS, SEND_TIMEOUT_MS, STEP_US, TOPICS, Machine
+from tests.manager.machine import FAVOURED, LINKS, QUEUES, SEND_TIMEOUT_MS, STEP_US, TOPICS, Machine
 from tests.manager.reference import Waiting
 from tests.manager.reference_place import PUT
 from tests.manager.reference_takers import BUCKETS
@@ -27,25 +27,22 @@ numbers = st.integers(0, 2)
 
 class Sending(Machine):
     @rule(
-        name=st.sampled_from(["plain", "plain", "strict", "late", "units", "units", "single", "dead"]),
+        name=st.sampled_from([*QUEUES, *FAVOURED]),
         head=heads,
         number=numbers,
         size=sizes,
         within=st.booleans(),
-        times=st.integers(1, 4),
+        members=st.lists(groups, min_size=1, max_size=4),
     )
-    def put(self, name: str, head: dict[str, Any], number: int, size: int, within: bool, times: int) -> None:
-        for _ in range(times):
-            self._put(name, head, number, size, within)
+    def put(
+        self, name: str, head: dict[str, Any], number: int, size: int, within: bool, members: list[str]
+    ) -> None:
+        """One or several, of groups or of none."""
+        name = self.chosen(name)
+        for group in members:
+            self._put("groups" if name == "small" else name, head, number, size, within, group)
 
     put_1 = put_2 = put_3 = put
-
-    @rule(head=heads, number=numbers, within=st.booleans(), members=st.lists(groups, min_size=1, max_size=4))
-    def put_groups(self, head: dict[str, Any], number: int, within: bool, members: list[str]) -> None:
-        for group in members:
-            self._put("groups", head, number, 4, within, group)
-
-    put_groups_1 = put_groups
 
     @rule(head=heads, number=numbers, group=groups)
     def close_group(self, head: dict[str, Any], number: int, group: str) -> None:

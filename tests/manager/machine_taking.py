@@ -12,7 +12,7 @@ from postroom.manager.entry import Entry
 from postroom.manager.errors import AccessRefused
 from postroom.manager.topics import Subscribing
 from postroom.manager.transaction import Transaction
-from tests.manager.machine import QUEUES, TEXTS, TOPICS, Machine
+from tests.manager.machine import FAVOURED, QUEUES, TEXTS, TOPICS, Machine
 from tests.manager.reference_place import Place
 from tests.manager.world import MS, TestSink
 
@@ -23,7 +23,7 @@ wanted = st.sampled_from([None, None, 0, 1])
 class Taking(Machine):
     @precondition(lambda self: len(self.consumers) < 8)
     @rule(
-        name=st.sampled_from([*QUEUES, "plain", "units", "groups", "groups", "single", "single", "small"]),
+        name=st.sampled_from([*QUEUES, *FAVOURED]),
         credit=CREDITS,
         wanted=wanted,
         delay_ms=st.sampled_from([0, 0, 3]),
@@ -34,6 +34,7 @@ class Taking(Machine):
         self, name: str, credit: int, wanted: int | None, delay_ms: int, presettled: int, alone: int
     ) -> None:
         """One of them wants to be alone; where he can't be, or there are enough, he is refused."""
+        name = self.chosen(name)
         options: dict[str, Any] = {"selector": TEXTS[wanted], "redelivery_delay_ms": delay_ms}
         options["presettled"] = presettled == 0 and name != "small"
         options["exclusive"] = alone == 0

@@ -31,9 +31,11 @@ STATES = {
 }
 
 
-def states_of(place: Place, message: Message) -> set[str]:
+def states_of(place: Place, message: Message, now_us: int) -> set[str]:
     """As WebLogic names them."""
     found = set(STATES[message.state])
+    if message.expired(now_us):  # somebody holds it; of all others it is noticed at once
+        found.add("expired")
     if message.state == AVAILABLE and place.consumption:
         found.add("paused")
     if message.state not in (PUT, PUT_BY_ID) and place.over_limit(message):
@@ -41,10 +43,10 @@ def states_of(place: Place, message: Message) -> set[str]:
     return found
 
 
-def found_by(place: Place, wanted: int | None, states: set[str]) -> list[Message]:
+def found_by(place: Place, wanted: int | None, states: set[str], now_us: int) -> list[Message]:
     """What a query finds, in its order: available, delayed, held. No states: any."""
     messages = [m for m in place.messages if wanted in (None, m.number)]
-    messages = [m for m in messages if not states or states & states_of(place, m)]
+    messages = [m for m in messages if not states or states & states_of(place, m, now_us)]
     return sorted(messages, key=_in_search)
 
 

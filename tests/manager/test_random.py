@@ -5,8 +5,11 @@ entries gives; every delivery is the next of its queue, with its count. In the e
 legal and its totals are the sums of its events.
 """
 
+import pytest
 from hypothesis import settings
+from hypothesis.stateful import run_state_machine_as_test
 
+from tests.manager.machine import QUEUES
 from tests.manager.machine_administering import Administering
 from tests.manager.machine_looking import Looking
 from tests.manager.machine_moving import Moving
@@ -19,5 +22,10 @@ class RandomUse(Sending, Taking, Storing, Looking, Moving, Administering):
     """Every command."""
 
 
-RandomUse.TestCase.settings = settings(max_examples=120, stateful_step_count=100, deadline=None)
-TestRandomUse = RandomUse.TestCase
+EXAMPLES = settings(max_examples=16, stateful_step_count=100, deadline=None)
+
+
+@pytest.mark.parametrize("favourite", QUEUES)
+def test_random_commands(favourite: str) -> None:
+    machine = type(f"RandomUseOf{favourite.title()}", (RandomUse,), {"favourite": favourite})
+    run_state_machine_as_test(machine, settings=EXAMPLES)  # type: ignore[no-untyped-call]
