@@ -16,7 +16,6 @@ from postroom.manager.options import KIND_TOPIC, MAX_BRANCH_MESSAGES, QueueDefin
 from postroom.manager.quota import QuotaDefinition
 from postroom.manager.sending_checks import check_order
 from postroom.model.duplicates import MAX_DUPLICATE_WINDOW
-from postroom.model.duplicates import MAX_DUPLICATE_WINDOW
 from postroom.server.passwords import PasswordHashError, parse_hash
 
 DEFAULT_PORT: Final = 5672
