@@ -25,7 +25,9 @@ ABOUT_SERVER: Final = (
     "SELECT system_identifier, current_database(), current_setting('max_prepared_transactions')::int"
     " FROM pg_control_system()"
 )
-ABOUT_TRANSACTION: Final = "SET CONSTRAINTS ALL IMMEDIATE; SELECT pg_current_xact_id_if_assigned() IS NOT NULL"
+ABOUT_TRANSACTION: Final = (
+    "SET CONSTRAINTS ALL IMMEDIATE; SELECT pg_current_xact_id_if_assigned() IS NOT NULL"
+)
 """What is deferred is checked now, while the transaction can still be left; and did it write anything?"""
 MAX_PART_BYTES: Final = 32
 """Of a gtrid or bqual: psycopg takes 64 characters, and these are in hex."""
