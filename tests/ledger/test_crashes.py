@@ -7,18 +7,23 @@ lost) and as a kill would (everything still in the cache), and recovered from.
 
 from collections.abc import Callable
 from random import Random
+from zlib import crc32
 
 import pytest
 
 from postroom.ledger import Ledger, LedgerOptions
+from postroom.ledger.body import BodyPlace
+from postroom.model.codes import Event, State
 from tests.ledger.test_fold import opened
 from tests.ledger.workload import Snapshot, Workload, assert_bodies, assert_recovered
-from tests.simulation.disk import SimDisk
+from tests.simulation.disk import PowerLost, SimDisk
 
 OPTIONS = LedgerOptions(journal_file_bytes=64 << 10, reserve_bytes=0, retention_bytes=0)
 STEPS = 700
 STEPS_PER_BLOCK = 25
 ROUNDS_BETWEEN = 4
+SYNC_OF_THE_FIRST_BLOCK = 5
+"""Of a start: the operation that makes its first block durable."""
 
 
 class CutDisk(SimDisk):
@@ -114,3 +119,26 @@ def test_cut_while_starting() -> None:
         assert restarted.epoch == epoch + 2
         assert_recovered(restarted.recovered, snapshot)
     assert cutter.cuts["write"] >= 3
+
+
+def put(ledger: Ledger, body: bytes) -> BodyPlace:
+    head = (1, State.AVAILABLE, Event.PUT, 0, 0, 0, 4, 1, 0, 0, 0, 0, 0)
+    serial = ledger.builder.arrival(*head, body, crc32(body), b"", 0, b"", 0, b"", 0)
+    place = serial, ledger.builder.last_body_offset, len(body)
+    ledger.flush()
+    return place
+
+
+def test_a_file_that_holds_nothing_hides_no_other() -> None:
+    """A torn first block leaves one: it begins where the file of the next start does."""
+    for seed in range(60):
+        disk = SimDisk()
+        put(opened(disk, OPTIONS), b"first")
+        disk.crash_at_operation = disk.operations + SYNC_OF_THE_FIRST_BLOCK
+        with pytest.raises(PowerLost, match="sync"):
+            opened(disk, OPTIONS)
+        ledger = opened(disk.crash(Random(seed)), OPTIONS)
+        place = put(ledger, b"second")
+        assert ledger.read_bodies([place]) == [b"second"]
+        while ledger.maintenance_step():
+            assert ledger.read_bodies([place]) == [b"second"]

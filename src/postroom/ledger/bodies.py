@@ -235,7 +235,7 @@ class BodyStore:
         """Forget some files and learn others, at once."""
         with self._lock:
             kept = [file for file in self._files if file not in old]
-            self._files = sorted([*kept, *new], key=lambda file: file.first_position)
+            self._files = sorted([*kept, *new], key=_span)
 
     def holds(self, position: int) -> bool:
         """Whether some file covers the position."""
@@ -389,6 +389,11 @@ class BodyStore:
     def _damaged(self, file: BodyFile, start: int, serial: int) -> LedgerCorrupt:
         where = self._disk.describe(file.name())
         return LedgerCorrupt(where, start, f"the body of message {serial} is damaged: its CRC is wrong")
+
+
+def _span(file: BodyFile) -> tuple[int, int]:
+    """The order of files: one without any position comes before the one that begins there, too."""
+    return file.first_position, file.last_position
 
 
 def _index_of(files: list[BodyFile], position: int) -> int:
