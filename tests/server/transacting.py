@@ -209,3 +209,23 @@ def code_of(reply: Message) -> int:
     assert reply.application_properties["statusCode"] == (200 if succeeded else 409)
     assert succeeded or reply.application_properties["errorCondition"] == "postroom:xa-error"
     return int(code)
+
+
+_numbers = itertools.count(1)
+
+
+def new_xid() -> Xid:
+    return Xid(7, b"g%d" % next(_numbers), b"b")
+
+
+def prepared(controller: Controller, xid: Xid, text: str = "x") -> None:
+    """A branch in which a message was put, prepared."""
+    controller.send(text, controller.start(xid))
+    assert controller.end(xid) == XaCode.XA_OK
+    assert controller.verb("PREPARE", xid) == XaCode.XA_OK
+
+
+def branch_row(controller: Controller, xid: Xid) -> dict[str, object]:
+    body = controller.request("READ", name=str(xid)).body
+    assert isinstance(body, Value) and isinstance(body.value, dict)
+    return {str(key): value for key, value in body.value.items()}
