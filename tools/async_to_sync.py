@@ -24,14 +24,20 @@ ROOT = Path(__file__).resolve().parent.parent
 ASYNC = ROOT / "src" / "postroom" / "client" / "aio"
 SYNC = ROOT / "src" / "postroom" / "client" / "sync"
 PACKAGE = "postroom.client"
-FILES = ("producing", "consuming", "management", "store", "temporary", "messaging", "connecting")
+FILES = (
+    *("producing", "consuming", "requesting", "management", "store", "temporary", "messaging"),
+    *("context", "connecting"),
+)
 
 TRANSLATED = ("transaction", "transaction_manager", "postgresql")
 
 FACTORY = "ConnectionFactory"
 """The one class that applications make by themselves, and that opens the thread."""
-OPENS = (FACTORY, "create_connection")
-CLOSES = ("Connection", "close")
+CLOSES = {"Connection": "", "JMSContext": "if self._inner.is_connection_closed: "}
+"""They end the thread, on a condition."""
+CALLBACKS = ("MessageCallback", "FailureCallback", "ExceptionListener")
+"""Types of functions of the application that the connection calls: in a thread of their own."""
+MESSAGES = ("Message", "Message | None")
 RENAMED = {
     "__aenter__": "__enter__",
     "__aexit__": "__exit__",
@@ -103,6 +109,8 @@ def names_defined(node: ast.stmt) -> list[str]:
     """The names that a statement of a module defines."""
     if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
         return [node.name]
+    if isinstance(node, ast.Assign):
+        return [target.id for target in node.targets if isinstance(target, ast.Name)]
     if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
         return [node.target.id]
     return []
@@ -182,16 +190,17 @@ class Generator:
 
     def body(self, owner: str, node: Method) -> list[str]:
         if not isinstance(node, ast.AsyncFunctionDef):
-            return [f"return self._inner.{node.name}"] if node.decorator_list else ["return self"]
+            return self.plain_body(owner, node)
         if node.name == "__aenter__":
             return ["return self"]
         if node.name == "__aexit__":
             return ["self.close()"]
         call = f"self._inner.{node.name}({call_arguments(node)})"
-        if (owner, node.name) == OPENS:
+        if owner == FACTORY:
+            assert node.returns is not None
             return [
-                f"portal, inner = Portal.open(self._inner.{node.name})",
-                "return Connection(portal, inner)",
+                f"portal, inner = Portal.open(lambda: {call})",
+                f"return {ast.unparse(node.returns)}(portal, inner)",
             ]
         if node.name == "close":
             return closing(owner, call)
@@ -204,8 +213,24 @@ class Generator:
             ]
         return [self.result(node, f"self._portal.call({call})")]
 
-    def result(self, node: ast.AsyncFunctionDef, call: str) -> str:
+    def plain_body(self, owner: str, node: ast.FunctionDef) -> list[str]:
+        """What waits for nothing is asked of the twin as it is; what returns its own object still does."""
+        if node.name in RENAMED:
+            return ["return self"]
+        decorators = [ast.unparse(decorator) for decorator in node.decorator_list]
+        if f"{node.name}.setter" in decorators:
+            return [f"self._inner.{node.name} = {call_arguments(node)}"]
+        if decorators:
+            return [f"return self._inner.{node.name}"]
+        call = f"self._inner.{node.name}({call_arguments(node)})"
+        if node.returns is not None and ast.unparse(node.returns) == owner:
+            return [call, "return self"]
+        return [self.result(node, call)]
+
+    def result(self, node: Method, call: str) -> str:
         returns = ast.unparse(node.returns) if node.returns is not None else "None"
+        if returns in MESSAGES:
+            return f"return self._portal.received({call})"
         if returns in self.homes:
             return f"return {returns}(self._portal, {call})"
         return call if returns == "None" else f"return {call}"
@@ -214,13 +239,13 @@ class Generator:
 def closing(owner: str, call: str) -> list[str]:
     """``close`` of a connection ends its thread; after that, closing anything again does nothing."""
     lines = ["if self._portal.is_running:"]
-    if (owner, "close") == CLOSES:
+    if owner in CLOSES:
         return [
             *lines,
             "    try:",
             f"        self._portal.call({call})",
             "    finally:",
-            "        self._portal.stop()",
+            f"        {CLOSES[owner]}self._portal.stop()",
         ]
     return [*lines, f"    self._portal.call({call})"]
 
@@ -234,11 +259,16 @@ def is_public(node: Method) -> bool:
 
 
 def call_arguments(node: Method) -> str:
-    """The arguments handed on as they came."""
-    positional = [
-        argument.arg for argument in [*node.args.posonlyargs, *node.args.args] if argument.arg != "self"
-    ]
-    return ", ".join(positional + [f"{argument.arg}={argument.arg}" for argument in node.args.kwonlyargs])
+    """The arguments handed on as they came; functions that are called back, as the portal calls them."""
+    positional = [handed_on(each) for each in [*node.args.posonlyargs, *node.args.args] if each.arg != "self"]
+    return ", ".join(positional + [f"{each.arg}={handed_on(each)}" for each in node.args.kwonlyargs])
+
+
+def handed_on(argument: ast.arg) -> str:
+    named = ast.walk(argument.annotation) if argument.annotation is not None else []
+    if any(isinstance(found, ast.Name) and found.id in CALLBACKS for found in named):
+        return f"self._portal.callback({argument.arg})"
+    return argument.arg
 
 
 def docstring(node: ast.ClassDef | Method, indent: int) -> str:

@@ -232,10 +232,12 @@ async def test_settle_second_waits_for_the_broker() -> None:
 async def test_close_gives_back_what_was_not_settled() -> None:
     """What the application has seen counts as a failed attempt, what it has not seen does not."""
     async with FakeBroker() as broker:
-        consumer = await consumer_of(broker, "seen", "unseen", "unseen too")
+        broker.put("q", *texts("seen", "unseen", "unseen too"))
+        session = await session_of(broker)
+        consumer = await session.create_consumer("q")
         assert await bodies(consumer, 1) == ["seen"]
         await broker.until(lambda: not broker.messages["q"])
-        await consumer.close()
+        await session.close()
         assert consumer.is_closed
         told = {place: state for places, state, _ in broker.dispositions for place in places}
         assert told == {0: Modified(delivery_failed=True), 1: Released(), 2: Released()}
@@ -262,13 +264,13 @@ async def test_a_message_for_one_who_gave_up_goes_to_the_next() -> None:
         consumer = await consumer_of(broker)
         given_up, patient = (asyncio.ensure_future(consumer.receive()) for _ in range(2))
         await broker.until(lambda: bool(broker.credits))
-        inner = consumer._receiving._wake_one
+        inner = consumer._deliveries.receiving._wake_one
 
         def wake_one() -> None:
             inner()
             given_up.cancel()
 
-        consumer._receiving._wake_one = wake_one  # type: ignore[method-assign]
+        consumer._deliveries.receiving._wake_one = wake_one  # type: ignore[method-assign]
         broker.put("q", *texts("a"))
         message = await patient
         assert message is not None and message.body == "a" and given_up.cancelled()

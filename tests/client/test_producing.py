@@ -9,6 +9,7 @@ import pytest
 from postroom.amqp.outcomes import DeliveryState, Modified, Rejected, Released
 from postroom.amqp.performatives import Error
 from postroom.client import (
+    ClientOptions,
     IllegalStateException,
     InvalidDestinationException,
     JMSException,
@@ -27,7 +28,8 @@ from tests.client.fake_broker import FakeBroker, asynchronous
 
 
 async def producer_for(broker: FakeBroker, queue: str | None = "q", **options: object) -> MessageProducer:
-    connection = await broker.connect(request_timeout_s=options.pop("request_timeout_s", 10.0))
+    sending = ClientOptions(send_timeout_s=float(str(options.pop("send_timeout_s", 10.0))))
+    connection = await broker.connect(request_timeout_s=10.0, options=sending)
     session = await connection.create_session()
     return await session.create_producer(queue, settled=bool(options.get("settled")))
 
@@ -112,7 +114,7 @@ async def test_send_waits_for_credit() -> None:
 async def test_no_credit_in_time_is_a_timeout() -> None:
     async with FakeBroker() as broker:
         broker.credit = 0
-        producer = await producer_for(broker, request_timeout_s=0.05)
+        producer = await producer_for(broker, send_timeout_s=0.05)
         with pytest.raises(JMSTimeoutException, match="credit"):
             await producer.send("a")
         assert broker.received == []
@@ -122,7 +124,7 @@ async def test_no_credit_in_time_is_a_timeout() -> None:
 async def test_no_outcome_in_time_is_a_timeout() -> None:
     async with FakeBroker() as broker:
         broker.outcome = None
-        producer = await producer_for(broker, request_timeout_s=0.05)
+        producer = await producer_for(broker, send_timeout_s=0.05)
         with pytest.raises(JMSTimeoutException, match="send to the producer for q"):
             await producer.send("a")
 

@@ -159,11 +159,10 @@ def test_request_and_reply(connect: Connect, topic: Topic, kind: str) -> None:
     reader = session.create_consumer(replies.destination)
     requests = serving.create_consumer(topic)
     asking = session.create_producer(topic)
-    asking.send(Message("question", reply_to=replies.name, correlation_id="1"))
+    asking.send(Message("question", reply_to=replies.destination, correlation_id="1"))
     question = requests.receive(10)
-    assert question is not None and question.reply_to == replies.name
-    where = replies.destination if kind == "topic" else question.reply_to
-    serving.create_producer().send(Message("answer", correlation_id="1"), destination=where)
+    assert question is not None and question.reply_to == replies.destination
+    serving.create_producer().send(Message("answer", correlation_id="1"), destination=question.reply_to)
     answer = reader.receive(10)
     assert answer is not None and (answer.body, answer.correlation_id) == ("answer", "1")
     with pytest.raises(JMSException, match="only the connection that made it"):

@@ -16,6 +16,7 @@ from postroom.amqp import types
 from postroom.client import (
     AcknowledgeMode,
     BodyKind,
+    ClientOptions,
     Connection,
     ConnectionFactory,
     ConnectionLostException,
@@ -192,7 +193,9 @@ class Driver:
     def connect(self, command: dict[str, Any]) -> dict[str, Any]:
         user = f"{quote(command['user'])}:{quote(command['password'])}@" if "user" in command else ""
         url = f"amqp://{user}{command['host']}:{command['port']}"
-        self.connection = ConnectionFactory(url, client_id=command.get("container")).create_connection()
+        self.connection = ConnectionFactory(
+            url, client_id=command.get("container"), options=ClientOptions(force_sync_send=True)
+        ).create_connection()
         self.session = self.connection.create_session(AcknowledgeMode.INDIVIDUAL)
         self.producers.clear()
         return {}

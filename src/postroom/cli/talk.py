@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 import click
 from rich.console import Console
 
-from postroom.client import Connection, ConnectionFactory, JMSException
+from postroom.client import ClientOptions, Connection, ConnectionFactory, JMSException
 
 DEFAULT_URL: Final = "amqp://127.0.0.1:5672"
 URL_VARIABLE: Final = "POSTROOM_URL"
@@ -16,6 +16,8 @@ EXIT_BROKER: Final = 3
 """The broker could not be reached, or refused the request."""
 EXIT_NOTHING: Final = 4
 """There was no message to get."""
+EVERY_OUTCOME: Final = ClientOptions(force_sync_send=True)
+"""A command is asked for once, and says how it went: of non-persistent messages, too."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -76,7 +78,7 @@ def shown(value: object) -> str:
 def connected(url: str) -> Iterator[Connection]:
     """A connection to the broker; whatever the client raises inside becomes one line and an exit code."""
     try:
-        factory = ConnectionFactory(url)
+        factory = ConnectionFactory(url, options=EVERY_OUTCOME)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--url") from error
     try:

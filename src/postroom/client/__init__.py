@@ -45,6 +45,14 @@ from postroom.client.message import (
     StreamMessage,
     TextMessage,
 )
+from postroom.client.metadata import ConnectionMetaData
+from postroom.client.options import (
+    ClientOptions,
+    PrefetchPolicy,
+    PresettlePolicy,
+    RedeliveryOutcome,
+    RedeliveryPolicy,
+)
 from postroom.client.store import (
     BrowseLock,
     MessageEvent,
@@ -56,18 +64,22 @@ from postroom.client.sync import (
     AcknowledgeMode,
     Connection,
     ConnectionFactory,
+    JMSContext,
+    JMSProducer,
     ManagementClient,
     MessageConsumer,
     MessageListener,
     MessageProducer,
     MessageStore,
     QueueBrowser,
+    Requestor,
     Resource,
     Session,
     TemporaryDestination,
     Transaction,
     TransactionManager,
 )
+from postroom.client.tls import TlsOptions
 from postroom.client.two_phase import Recovery, Step, TransactionStatus
 
 __all__ = [
@@ -75,9 +87,11 @@ __all__ = [
     "BodyKind",
     "BrowseLock",
     "BytesMessage",
+    "ClientOptions",
     "Connection",
     "ConnectionFactory",
     "ConnectionLostException",
+    "ConnectionMetaData",
     "Decision",
     "DecisionLogException",
     "DeliveryMode",
@@ -91,7 +105,9 @@ __all__ = [
     "InvalidClientIDException",
     "InvalidDestinationException",
     "InvalidSelectorException",
+    "JMSContext",
     "JMSException",
+    "JMSProducer",
     "JMSSecurityException",
     "JMSTimeoutException",
     "ManagementClient",
@@ -114,9 +130,14 @@ __all__ = [
     "MessageStore",
     "NoMatchingMessageException",
     "ObjectMessage",
+    "PrefetchPolicy",
+    "PresettlePolicy",
     "Queue",
     "QueueBrowser",
     "Recovery",
+    "RedeliveryOutcome",
+    "RedeliveryPolicy",
+    "Requestor",
     "Resource",
     "ResourceAllocationException",
     "Session",
@@ -127,6 +148,7 @@ __all__ = [
     "TemporaryQueue",
     "TemporaryTopic",
     "TextMessage",
+    "TlsOptions",
     "Topic",
     "Transaction",
     "TransactionManager",

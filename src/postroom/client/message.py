@@ -129,7 +129,7 @@ def _annotations(message: Message) -> dict[object, object]:
     if of_jms or (message.body is None and message.body_kind is None):
         found[Symbol(MESSAGE_TYPE)] = Byte(_NUMBERS.get(type(message), 0))
     _tell_kind(found, DESTINATION_TYPE, message.destination, of_jms)
-    _tell_kind(found, REPLY_TO_TYPE, message.reply_to, of_jms)
+    _tell_kind(found, REPLY_TO_TYPE, message.reply_to, of_jms or isinstance(message.destination, Topic))
     return found
 
 

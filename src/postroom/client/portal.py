@@ -6,13 +6,19 @@ The connection is served while the application works or sleeps: heartbeats leave
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, TypeVar
 
+from postroom.client.base_message import DONE, Message
 from postroom.client.exceptions import IllegalStateException
 
 T = TypeVar("T")
+
+MAX_CALLBACK_THREADS: Final = 64
+"""Listeners that can be called at a time; a session calls one."""
 
 
 class Portal:
@@ -20,6 +26,7 @@ class Portal:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
+        self._callers = ThreadPoolExecutor(MAX_CALLBACK_THREADS, "postroom-listener")
         self._thread = threading.Thread(target=self._run, name="postroom-client", daemon=True)
         self._thread.start()
 
@@ -32,6 +39,35 @@ class Portal:
         except BaseException:
             portal.stop()
             raise
+
+    def callback(self, function: Callable[..., Any] | None) -> Any:
+        """``function``, a listener of the application, as a coroutine function that runs it in a thread
+        apart, where it may call everything.
+        """
+        if function is None:
+            return None
+
+        async def outside(*arguments: Any) -> None:
+            for argument in arguments:
+                self.received(argument)
+            context = contextvars.copy_context()
+            await self._loop.run_in_executor(self._callers, context.run, function, *arguments)
+
+        return outside
+
+    def received(self, message: T) -> T:
+        """``message``, whose ``acknowledge`` now waits, as everything of this face does."""
+        if isinstance(message, Message) and message.acknowledger is not None:
+            acknowledge = message.acknowledger
+            message.acknowledger = lambda: self._acknowledge(acknowledge)
+        return message
+
+    def _acknowledge(self, acknowledge: Callable[[], Awaitable[None]]) -> Awaitable[None]:
+        async def there() -> None:
+            await acknowledge()
+
+        self.call(there())
+        return DONE
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run ``coroutine`` in the thread and return its result, or raise its exception.
@@ -60,6 +96,7 @@ class Portal:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+        self._callers.shutdown(wait=False)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)

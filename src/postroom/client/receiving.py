@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from postroom.amqp import events
 from postroom.amqp.outcomes import DeliveryState
 from postroom.amqp.receiver import ReceiverLink
 from postroom.amqp.session import Session as EngineSession
 from postroom.amqp.termini import Source
-from postroom.client.exceptions import JMSException
+from postroom.client.exceptions import IllegalStateException, JMSException
 from postroom.client.links import Attachment, fail_all, was_woken
 from postroom.client.provider import Channel
 from postroom.client.transport import within
@@ -20,7 +20,7 @@ from postroom.client.transport import within
 class Incoming:
     """A message as it came: its bytes and what to say of it."""
 
-    __slots__ = ("delivery_id", "link", "payload", "settled", "wire_id")
+    __slots__ = ("delivery_id", "link", "payload", "redeliveries", "settled", "wire_id")
 
     def __init__(
         self, delivery_id: int, wire_id: int, link: ReceiverLink, payload: bytes, settled: bool
@@ -32,6 +32,8 @@ class Incoming:
         """The one it came on: an outcome means something there only."""
         self.payload = payload
         self.settled = settled
+        self.redeliveries = 0
+        """How often the application has had it and asked for it again, without the broker's knowledge."""
 
 
 class Receiving(Attachment[ReceiverLink]):
@@ -49,9 +51,12 @@ class Receiving(Attachment[ReceiverLink]):
         what: str,
         terminus: Source | None,
         prefetch: int,
+        drain_timeout_s: float | None = None,
     ) -> None:
+        """``drain_timeout_s``: how long the broker may take to say that it has no message now."""
         super().__init__(channel, make, what, terminus)
         self.prefetch = prefetch
+        self._drain_timeout_s = drain_timeout_s
         self._received_count = 0
         self._parts: list[bytes] = []
         self._buffer: deque[Incoming] = deque()
@@ -63,6 +68,8 @@ class Receiving(Attachment[ReceiverLink]):
         self._run: tuple[int, int, DeliveryState] | None = None
         """Outcomes not yet sent: first and last id, state; neighbours leave as one disposition."""
         self._is_paused = False
+        self._stopped: DeliveryState | None = None
+        """What becomes of messages, since nobody takes them any more."""
 
     def attached(self) -> None:
         """Offer credit: what is asked for ahead, or what somebody waits for."""
@@ -118,7 +125,7 @@ class Receiving(Attachment[ReceiverLink]):
         self._for_drain.append(future)
         self._drain_credit = credit
         self._flow(credit, drain=True)
-        await future
+        await within(future, self._drain_timeout_s, f"drain of {self.what}")
 
     async def _next(self) -> Incoming:
         """Wait until a message is there; others may wait, too."""
@@ -145,10 +152,12 @@ class Receiving(Attachment[ReceiverLink]):
         return message
 
     def _wants_more(self, credit: int) -> bool:
-        """Half of what is asked for ahead is used up."""
-        return (
-            bool(self.prefetch) and not self._is_paused and credit + len(self._buffer) <= self.prefetch // 2
-        )
+        """As Qpid JMS does: half of the credit is used up, and at most 70 % of what is asked for ahead is
+        here or under way.
+        """
+        if not self.prefetch or self._is_paused:
+            return False
+        return 2 * credit <= self.prefetch and 10 * (credit + len(self._buffer)) <= 7 * self.prefetch
 
     def on_transfer(self, event: events.TransferReceived) -> None:
         if event.link is not self._link:
@@ -161,10 +170,12 @@ class Receiving(Attachment[ReceiverLink]):
             return
         payload = b"".join(self._parts)
         self._parts.clear()
-        self._buffer.append(
-            Incoming(self._received_count, event.delivery_id, event.link, payload, event.settled)
-        )
+        message = Incoming(self._received_count, event.delivery_id, event.link, payload, event.settled)
         self._received_count += 1
+        if self._stopped is not None:
+            self.settle(message, self._stopped)
+            return
+        self._buffer.append(message)
         self._wake_one()
 
     def _wake_one(self) -> None:
@@ -254,6 +265,26 @@ class Receiving(Attachment[ReceiverLink]):
         """Offer credit again."""
         self._is_paused = False
         self.attached()
+
+    def put_back(self, messages: Sequence[Incoming]) -> None:
+        """These are the next to be taken, in this order."""
+        if self._stopped is not None:
+            for message in messages:
+                self.settle(message, self._stopped)
+            return
+        self._buffer.extendleft(reversed(messages))
+        for _ in messages:
+            self._wake_one()
+
+    def stop(self, state: DeliveryState) -> None:
+        """Nobody takes messages any more: what is here and what still comes gets the outcome ``state``, and
+        those who wait are told that the consumer is closed.
+        """
+        self._stopped = state
+        for message in self.unseen():
+            self.settle(message, state)
+        self.pause()
+        fail_all(self._for_message, IllegalStateException(f"{self.what} is closed"))
 
     def unseen(self) -> list[Incoming]:
         """The messages that nobody has taken; they are not given out any more."""

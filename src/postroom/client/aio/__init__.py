@@ -2,9 +2,11 @@
 
 from postroom.client.aio.connecting import Connection, ConnectionFactory
 from postroom.client.aio.consuming import MessageConsumer, QueueBrowser
+from postroom.client.aio.context import JMSContext, JMSProducer
 from postroom.client.aio.management import ManagementClient
 from postroom.client.aio.messaging import Session
 from postroom.client.aio.producing import MessageProducer
+from postroom.client.aio.requesting import Requestor
 from postroom.client.aio.store import MessageListener, MessageStore
 from postroom.client.aio.temporary import TemporaryDestination
 from postroom.client.aio.transaction import Resource, Transaction
@@ -15,12 +17,15 @@ __all__ = [
     "AcknowledgeMode",
     "Connection",
     "ConnectionFactory",
+    "JMSContext",
+    "JMSProducer",
     "ManagementClient",
     "MessageConsumer",
     "MessageListener",
     "MessageProducer",
     "MessageStore",
     "QueueBrowser",
+    "Requestor",
     "Resource",
     "Session",
     "TemporaryDestination",

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import TypeVar
 
-from postroom.amqp.outcomes import ACCEPTED, RELEASED, DeliveryState, Modified, Rejected
+from postroom.amqp.outcomes import ACCEPTED, RELEASED, Modified, Rejected
 from postroom.amqp.performatives import Error
 from postroom.amqp.types import Symbol
-from postroom.client.exceptions import IllegalStateException, MessageFormatException
+from postroom.client.deliveries import Deliveries
+from postroom.client.exceptions import MessageFormatException
 from postroom.client.message import Message, decode_message
-from postroom.client.modes import AcknowledgeMode
-from postroom.client.receiving import Incoming, Receiving
+from postroom.client.receiving import Receiving
+from postroom.client.session_state import SessionState
+from postroom.client.shared import MessageCallback
 
 __all__ = ["MessageConsumer", "QueueBrowser"]
 
-DEFAULT_BROWSE_CREDIT: Final = 1_000
+T = TypeVar("T")
 
 
 class MessageConsumer:
@@ -23,72 +25,78 @@ class MessageConsumer:
     likes.
     """
 
-    def __init__(
-        self,
-        receiving: Receiving,
-        mode: AcknowledgeMode,
-        settle_second: bool,
-        request_timeout_s: float | None,
-        durable: bool = False,
-    ) -> None:
-        """``durable``: what it is attached to outlives it."""
-        self._receiving = receiving
-        self._durable = durable
-        self._mode = mode
-        self._settle_second = settle_second
-        self._request_timeout_s = request_timeout_s
-        self._received: dict[int, tuple[Incoming, Message]] = {}
-        """Taken by the application and without an outcome, by delivery id."""
+    def __init__(self, deliveries: Deliveries) -> None:
+        self._deliveries = deliveries
 
     @property
     def address(self) -> str | None:
         """The queue or topic as the broker names it."""
-        return self._receiving.address
+        return self._deliveries.receiving.address
 
     @property
     def is_closed(self) -> bool:
         """True after ``close``, and when the broker or a broken connection ended it."""
-        return self._receiving.failure is not None
+        return self._deliveries.is_closed or self._deliveries.receiving.failure is not None
 
     async def receive(self, timeout_s: float | None = None) -> Message | None:
-        """The next message, or None when none came in ``timeout_s`` seconds (None: wait as long as it
-        takes).
+        """The next message, or None when none came in ``timeout_s`` seconds (None: wait as long as it takes).
+
+        Raises IllegalStateException after ``close``, and where a listener gets the messages;
+        MessageFormatException for a delivery that is no message.
         """
-        return await self._given(await self._receiving.receive(timeout_s))
+        self._deliveries.check_receive()
+        return await self._deliveries.receive(timeout_s)
 
     async def receive_no_wait(self) -> Message | None:
-        """A message that waits at the broker now, or None when it says that there is none."""
-        return await self._given(await self._receiving.receive_now(1))
+        """A message that waits at the broker now, or None when it says that there is none.
 
-    async def _given(self, incoming: Incoming | None) -> Message | None:
-        if incoming is None:
+        Raises as :meth:`receive`; JMSTimeoutException when the broker says nothing in ``drain_timeout_s``.
+        """
+        self._deliveries.check_receive()
+        return await self._deliveries.receive_now()
+
+    async def receive_body(self, kind: type[T], timeout_s: float | None = None) -> T | None:
+        """The body of the next message, which is a ``kind``: str, bytes, dict, or the class of an object;
+        None when none came in ``timeout_s`` seconds, or it has none.
+
+        Raises MessageFormatException where it is something else: the message is the next one still.
+        """
+        self._deliveries.check_receive()
+        delivery = await self._deliveries.next(timeout_s)
+        if delivery is None:
             return None
         try:
-            message = decode_message(incoming.payload, incoming.delivery_id)
+            body = delivery.message.get_body(kind)
         except MessageFormatException:
-            # As Qpid JMS does: it failed, and would fail here again.
-            self._receiving.settle(incoming, Modified(delivery_failed=True, undeliverable_here=True))
+            self._deliveries.put_back([delivery.incoming])
             raise
-        self._received[incoming.delivery_id] = (incoming, message)
-        if self._mode in (AcknowledgeMode.AUTO, AcknowledgeMode.DUPS_OK):
-            await self.accept(message)
-        elif incoming.settled:
-            del self._received[incoming.delivery_id]
-        return message
+        await self._deliveries.hand_over(delivery)
+        return body
+
+    async def set_message_listener(self, listener: MessageCallback | None) -> None:
+        """From now on ``listener`` is called with each message; None: with no more of them.
+
+        It may be a coroutine function. A session calls one listener at a time. In modes AUTO and DUPS_OK the
+        message is accepted when the listener has returned, and released when it raises: it comes again, and
+        the attempt isn't counted. In other modes an exception is only logged.
+        """
+        await self._deliveries.listen(listener)
 
     async def accept(self, message: Message) -> None:
-        """The message is done: it leaves the queue."""
-        await self._settle(message, ACCEPTED)
+        """The message is done: it leaves the queue. Raises IllegalStateException, as the other outcomes do,
+        for a message that has its outcome, or isn't of this consumer.
+        """
+        await self._deliveries.settle(message, ACCEPTED)
 
     async def release(self, message: Message) -> None:
         """Give the message back as if it had never left; its counts stay."""
-        await self._settle(message, RELEASED)
+        await self._deliveries.settle(message, RELEASED)
 
     async def reject(
         self, message: Message, condition: str | None = None, description: str | None = None
     ) -> None:
         """The message is no good: the broker moves it to the dead letters, with the reason."""
-        await self._settle(
+        await self._deliveries.settle(
             message, Rejected(Error(condition, description) if condition is not None else None)
         )
 
@@ -106,36 +114,16 @@ class MessageConsumer:
         changed: dict[object, object] | None = None
         if annotations is not None:
             changed = {Symbol(name): value for name, value in annotations.items()}
-        await self._settle(message, Modified(failed, undeliverable_here, changed))
-
-    async def _settle(self, message: Message, state: DeliveryState) -> None:
-        incoming, received = self._received.get(message.delivery_id, (None, None))
-        if incoming is None or received is not message:
-            raise IllegalStateException("the message has its outcome already, or is not of this consumer")
-        del self._received[message.delivery_id]
-        if self._settle_second:
-            await self._receiving.settle_second(incoming, state, self._request_timeout_s)
-        else:
-            self._receiving.settle(incoming, state)
-
-    async def _acknowledge_received(self) -> None:
-        """Accept everything received from this consumer and without an outcome."""
-        received, self._received = self._received, {}
-        for incoming, _ in received.values():
-            if self._settle_second:
-                await self._receiving.settle_second(incoming, ACCEPTED, self._request_timeout_s)
-            else:
-                self._receiving.settle(incoming, ACCEPTED)
+        await self._deliveries.settle(message, Modified(failed, undeliverable_here, changed))
 
     async def close(self) -> None:
-        """Close the consumer; see :meth:`Session.close` for what becomes of its messages."""
-        if not self.is_closed:
-            for incoming in self._receiving.unseen():
-                self._receiving.settle(incoming, RELEASED)
-            for incoming, _ in self._received.values():
-                self._receiving.settle(incoming, Modified(delivery_failed=True))
-            self._received.clear()
-            await self._receiving.detach(self._request_timeout_s, closed=not self._durable)
+        """Close the consumer: what was only prefetched goes back as if it had never left.
+
+        A call of its listener is waited for, unless it is that call which closes. While the application has
+        messages of it without an outcome, the broker is not told: they can still be acknowledged, and the
+        session's ``close`` ends it at the latest.
+        """
+        await self._deliveries.close()
 
 
 class QueueBrowser:
@@ -144,9 +132,9 @@ class QueueBrowser:
     Made by :meth:`Session.create_browser`.
     """
 
-    def __init__(self, receiving: Receiving, request_timeout_s: float | None) -> None:
+    def __init__(self, receiving: Receiving, state: SessionState) -> None:
         self._receiving = receiving
-        self._request_timeout_s = request_timeout_s
+        self._state = state
 
     @property
     def is_closed(self) -> bool:
@@ -157,7 +145,7 @@ class QueueBrowser:
         return self
 
     async def __anext__(self) -> Message:
-        incoming = await self._receiving.receive_now(DEFAULT_BROWSE_CREDIT)
+        incoming = await self._receiving.receive_now(max(self._state.shared.options.prefetch.browser, 1))
         if incoming is None:
             raise StopAsyncIteration
         self._receiving.settle(incoming, ACCEPTED)
@@ -165,4 +153,4 @@ class QueueBrowser:
 
     async def close(self) -> None:
         """Close the browser."""
-        await self._receiving.detach(self._request_timeout_s)
+        await self._receiving.detach(self._state.shared.options.close_timeout_s)

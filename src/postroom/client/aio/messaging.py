@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable
 from types import TracebackType
 from typing import Final, TypeVar
 
@@ -19,15 +21,19 @@ from postroom.amqp.termini import (
 from postroom.amqp.types import Described, Symbol, ULong
 from postroom.client.aio.consuming import MessageConsumer, QueueBrowser
 from postroom.client.aio.producing import MessageProducer
+from postroom.client.aio.requesting import Requestor
 from postroom.client.aio.temporary import TemporaryDestination
+from postroom.client.base_message import DONE
 from postroom.client.coordinator import Coordinator
+from postroom.client.deliveries import Deliveries
 from postroom.client.destinations import (
     QUEUE_CAPABILITY,
     TEMPORARY_QUEUE_CAPABILITY,
     TEMPORARY_TOPIC_CAPABILITY,
     Destination,
-    Queue,
     Subscription,
+    TemporaryQueue,
+    TemporaryTopic,
     Topic,
     address_of,
     check_subscription_name,
@@ -42,14 +48,15 @@ from postroom.client.exceptions import IllegalStateException, JMSException
 from postroom.client.links import sending_properties
 from postroom.client.management import MANAGEMENT_NODE
 from postroom.client.modes import AcknowledgeMode
+from postroom.client.options import DEFAULT_PREFETCH, MAX_PREFETCH
 from postroom.client.provider import Channel
 from postroom.client.receiving import Receiving
 from postroom.client.sending import Sending
+from postroom.client.session_state import SessionState
+from postroom.client.shared import SharedState, refuse_in_callback
 
 __all__ = ["Session"]
 
-DEFAULT_PREFETCH: Final = 1_000
-MAX_PREFETCH: Final = 32_767
 LIFETIME_POLICY: Final = "lifetime-policy"
 EXCLUSIVE_PROPERTY: Final = Symbol("exclusive")
 REDELIVERY_DELAY_PROPERTY: Final = Symbol("x-opt-redelivery-delay")
@@ -68,14 +75,13 @@ class Session:
         self,
         channel: Channel,
         mode: AcknowledgeMode,
-        request_timeout_s: float | None,
+        shared: SharedState,
     ) -> None:
         self._channel = channel
         self._provider = channel.provider
-        self._mode = mode
-        self._request_timeout_s = request_timeout_s
-        self._is_closed = False
-        self._consumers: list[MessageConsumer] = []
+        self._state = SessionState(mode, shared, self._acknowledge_all)
+        self._request_timeout_s = shared.request_timeout_s
+        self._consumers: list[Deliveries] = []
         self._others: list[MessageProducer | QueueBrowser] = []
 
     async def __aenter__(self) -> Session:
@@ -89,34 +95,44 @@ class Session:
     @property
     def acknowledge_mode(self) -> AcknowledgeMode:
         """The mode that the session was created with."""
-        return self._mode
+        return self._state.mode
+
+    @property
+    def is_transacted(self) -> bool:
+        """Whether what it sends and receives is decided by ``commit`` and ``rollback``."""
+        return self._state.is_transacted
 
     @property
     def is_closed(self) -> bool:
         """True after ``close``, and when the connection is over."""
-        return self._is_closed or self._provider.failure is not None
+        return self._state.is_closed or self._provider.failure is not None
 
     async def create_producer(
         self,
         destination: Destination | None = None,
         *,
-        settled: bool = False,
+        settled: bool | None = None,
         send_timeout_ms: int | None = None,
     ) -> MessageProducer:
         """A producer for a queue (a str or :class:`Queue`) or a :class:`Topic`; None for one whose messages
         name their own destination (ANONYMOUS-RELAY).
 
-        ``settled``: at most once, no outcome is waited for. ``send_timeout_ms``: how long a send waits for
+        ``settled``: at most once, there are no outcomes; None: as the connection's presettle policy says.
+        ``send_timeout_ms``: how long a send waits for
         room in the destination's quota before it raises ResourceAllocationException; 0 not at all, None as
         the broker is configured. Raises InvalidDestinationException, JMSSecurityException,
         ResourceAllocationException as the broker answers.
         """
         target = target_of(destination)
+        if settled is None:
+            to_topic = None if destination is None else isinstance(destination, Topic)
+            settled = self._state.shared.options.presettle.producer(to_topic, self.is_transacted)
         what = f"the producer for {'any destination' if destination is None else text_of(destination)}"
         sending = await self._sending(
             self._channel, target, what, settled=settled, properties=sending_properties(send_timeout_ms)
         )
-        return self._kept(MessageProducer(sending, destination, settled, self._request_timeout_s))
+        always_waits = target.address == MANAGEMENT_NODE
+        return self._kept(MessageProducer(sending, self._state, destination, settled, always_waits))
 
     async def _sending(
         self,
@@ -151,7 +167,7 @@ class Session:
         *,
         selector: str | None = None,
         no_local: bool = False,
-        prefetch: int = DEFAULT_PREFETCH,
+        prefetch: int | None = None,
         settle_second: bool = False,
         exclusive: bool = False,
         redelivery_delay_ms: int = 0,
@@ -159,22 +175,26 @@ class Session:
         """A consumer of a queue (a str or :class:`Queue`), or a subscriber to a :class:`Topic`, who gets what
         is published while he is there.
 
-        ``prefetch`` messages (0 to 32,767) are asked for ahead; 0: each ``receive`` asks for one.
+        ``prefetch`` messages (0 to 32,767) are asked for ahead; 0: each ``receive`` asks for one; None: as
+        the connection's prefetch policy says.
         ``settle_second``: every outcome waits for the broker's answer, so that it is known to be durable.
         ``no_local``: not what is published under this client id. ``redelivery_delay_ms``: how long what is
         rolled back or recovered waits, unless its queue has a delay of its own. Raises as
         :meth:`create_producer`, and ResourceAllocationException where another consumer has the queue for
         itself.
         """
+        policy = self._state.shared.options.prefetch
+        of_topic = isinstance(destination, Topic)
         receiving = await self._receiving(
             source_of(destination, selector, no_local),
             f"the consumer of {text_of(destination)}",
-            prefetch=prefetch,
+            prefetch=first_of(prefetch, policy.topic if of_topic else policy.queue),
+            settled=self._state.shared.options.presettle.consumer(of_topic, self.is_transacted),
             settle_second=settle_second,
             exclusive=exclusive,
             redelivery_delay_ms=redelivery_delay_ms,
         )
-        return self._consumer(receiving, settle_second)
+        return self._consumer(receiving, destination, settle_second)
 
     async def create_durable_consumer(
         self,
@@ -183,7 +203,7 @@ class Session:
         *,
         selector: str | None = None,
         no_local: bool = False,
-        prefetch: int = DEFAULT_PREFETCH,
+        prefetch: int | None = None,
         settle_second: bool = False,
     ) -> MessageConsumer:
         """A consumer of the client's durable subscription ``name``, which is made unless it is there.
@@ -203,7 +223,7 @@ class Session:
         name: str,
         *,
         selector: str | None = None,
-        prefetch: int = DEFAULT_PREFETCH,
+        prefetch: int | None = None,
         settle_second: bool = False,
     ) -> MessageConsumer:
         """One of several consumers that share the subscription ``name``; it ends with the last of them.
@@ -220,7 +240,7 @@ class Session:
         name: str,
         *,
         selector: str | None = None,
-        prefetch: int = DEFAULT_PREFETCH,
+        prefetch: int | None = None,
         settle_second: bool = False,
     ) -> MessageConsumer:
         """As :meth:`create_shared_consumer`, but the subscription stays until :meth:`unsubscribe`."""
@@ -228,16 +248,20 @@ class Session:
         wanted = Subscription(address_of(topic), name, True, True, is_global, selector)
         return await self._subscriber(wanted, prefetch, settle_second)
 
-    async def _subscriber(self, wanted: Subscription, prefetch: int, settle_second: bool) -> MessageConsumer:
+    async def _subscriber(
+        self, wanted: Subscription, prefetch: int | None, settle_second: bool
+    ) -> MessageConsumer:
         check_subscription_name(wanted.name)
+        policy = self._state.shared.options.prefetch
         receiving = await self._receiving(
             wanted.source(),
             f"the consumer of subscription {wanted.name}",
             name=wanted.link_name(),
-            prefetch=prefetch,
+            prefetch=first_of(prefetch, policy.durable_topic if wanted.durable else policy.topic),
+            settled=self._state.shared.options.presettle.consumer(True, self.is_transacted),
             settle_second=settle_second,
         )
-        return self._consumer(receiving, settle_second, wanted.durable)
+        return self._consumer(receiving, Topic(wanted.topic), settle_second, wanted.durable)
 
     async def unsubscribe(self, name: str) -> None:
         """End the durable subscription ``name`` of this client id, or, without one, of everybody.
@@ -252,13 +276,15 @@ class Session:
 
     async def create_temporary_queue(self) -> TemporaryDestination:
         """A queue that only this connection consumes from, and that ends with it: for replies."""
-        return await self._temporary(TEMPORARY_QUEUE_CAPABILITY, Queue)
+        return await self._temporary(TEMPORARY_QUEUE_CAPABILITY, TemporaryQueue)
 
     async def create_temporary_topic(self) -> TemporaryDestination:
         """A topic that only this connection subscribes to, and that ends with it."""
-        return await self._temporary(TEMPORARY_TOPIC_CAPABILITY, Topic)
+        return await self._temporary(TEMPORARY_TOPIC_CAPABILITY, TemporaryTopic)
 
-    async def _temporary(self, capability: str, kind: type[Queue] | type[Topic]) -> TemporaryDestination:
+    async def _temporary(
+        self, capability: str, kind: type[TemporaryQueue] | type[TemporaryTopic]
+    ) -> TemporaryDestination:
         """It lives as long as the link that makes it: on a session of its own, not to end with this one."""
         channel = await self._provider.begin(self._request_timeout_s)
         target = Target(
@@ -279,7 +305,7 @@ class Session:
             capabilities=[QUEUE_CAPABILITY],
         )
         receiving = await self._receiving(source, f"the browser of {queue}")
-        return self._kept(QueueBrowser(receiving, self._request_timeout_s))
+        return self._kept(QueueBrowser(receiving, self._state))
 
     async def create_reply_consumer(self) -> MessageConsumer:
         """A consumer of a queue of its own, which the broker names (``address``) and deletes with the
@@ -287,7 +313,15 @@ class Session:
         """
         source = Source(dynamic=True, capabilities=[TEMPORARY_QUEUE_CAPABILITY])
         receiving = await self._receiving(source, "the consumer of replies", prefetch=DEFAULT_PREFETCH)
-        return self._consumer(receiving, False)
+        return self._consumer(receiving, None, False)
+
+    async def create_requestor(self, destination: Destination) -> Requestor:
+        """Requests to a queue or topic, and their replies: QueueRequestor and TopicRequestor of JMS."""
+        return Requestor(
+            await self.create_producer(destination),
+            await self.create_reply_consumer(),
+            self._state.shared.request_timeout_s,
+        )
 
     def _kept(self, made: P) -> P:
         """Remember what is to be closed with the session."""
@@ -295,11 +329,17 @@ class Session:
         self._others.append(made)
         return made
 
-    def _consumer(self, receiving: Receiving, settle_second: bool, durable: bool = False) -> MessageConsumer:
-        consumer = MessageConsumer(receiving, self._mode, settle_second, self._request_timeout_s, durable)
-        self._consumers = [known for known in self._consumers if not known.is_closed]
-        self._consumers.append(consumer)
-        return consumer
+    def _consumer(
+        self,
+        receiving: Receiving,
+        source: Destination | None,
+        settle_second: bool,
+        durable: bool = False,
+    ) -> MessageConsumer:
+        deliveries = Deliveries(receiving, self._state, source, settle_second, durable)
+        self._consumers = [known for known in self._consumers if known.receiving.failure is None]
+        self._consumers.append(deliveries)
+        return MessageConsumer(deliveries)
 
     async def _receiving(
         self,
@@ -309,6 +349,7 @@ class Session:
         name: str | None = None,
         desired: list[str] | None = None,
         prefetch: int = 0,
+        settled: bool = False,
         settle_second: bool = False,
         exclusive: bool = False,
         redelivery_delay_ms: int = 0,
@@ -324,48 +365,84 @@ class Session:
                 link,
                 source,
                 Target(),
-                snd_settle_mode=self._sender_settle_mode(source),
+                snd_settle_mode=self._sender_settle_mode(source, settled),
                 rcv_settle_mode=RCV_SECOND if settle_second else RCV_FIRST,
                 properties=_properties(exclusive, redelivery_delay_ms),
                 desired_capabilities=desired,
             )
 
-        receiving = Receiving(self._channel, attach, what, source, prefetch)
+        drain_timeout_s = self._state.shared.options.drain_timeout_s
+        receiving = Receiving(self._channel, attach, what, source, prefetch, drain_timeout_s)
         await receiving.attach(self._request_timeout_s)
         return receiving
 
-    def _sender_settle_mode(self, source: Source | None) -> int:
+    def _sender_settle_mode(self, source: Source | None, settled: bool) -> int:
         """What the broker sends settled: all without acknowledgement; copies for a browser as it likes."""
-        if self._mode == AcknowledgeMode.NO_ACKNOWLEDGE:
+        if settled or self._state.mode.is_presettled:
             return SND_SETTLED
         browses = source is not None and source.distribution_mode == DISTRIBUTION_COPY
         return SND_MIXED if browses else SND_UNSETTLED
 
     def _check(self) -> None:
         self._provider.check()
-        if self._is_closed:
-            raise IllegalStateException("the session is closed")
+        self._state.check()
 
     async def acknowledge(self) -> None:
-        """Accept everything that the session's consumers have received so far (mode CLIENT)."""
-        if self._mode != AcknowledgeMode.CLIENT:
+        """Accept everything that the session's consumers have handed out (mode CLIENT), as
+        :meth:`Message.acknowledge` does. Raises IllegalStateException in another mode.
+        """
+        self._check()
+        if self._state.mode is not AcknowledgeMode.CLIENT:
             raise IllegalStateException(
-                f"acknowledge of a session in mode {self._mode.name}; it needs CLIENT"
+                f"acknowledge of a session in mode {self._state.mode.name}; it needs CLIENT"
             )
+        await self._acknowledge_all()
+
+    def _acknowledge_all(self) -> Awaitable[None]:
+        answers = [consumer.acknowledge_delivered() for consumer in self._consumers]
+        return all_of([answer for answer in answers if answer is not DONE])
+
+    async def recover(self) -> None:
+        """What the session's consumers have handed out, and has no outcome, comes again: in its order, before
+        anything else, its delivery count one higher. The broker is told nothing.
+
+        Raises IllegalStateException in a transacted session.
+        """
+        self._check()
+        if self.is_transacted:
+            raise IllegalStateException("a transacted session is rolled back, not recovered")
         for consumer in self._consumers:
-            await consumer._acknowledge_received()
+            consumer.recover()
 
     async def close(self) -> None:
         """Close the session with its producers and consumers.
 
         What was received and not acknowledged goes back with delivery-failed, what was only prefetched goes
-        back as if it had never left.
+        back as if it had never left. Listeners' calls under way are waited for; in one of them it raises
+        IllegalStateException.
         """
+        refuse_in_callback(self._state, "close of a session")
         if not self.is_closed:
-            self._is_closed = True
-            for opened in (*self._consumers, *self._others):
+            self._state.is_closed = True
+            for consumer in self._consumers:
+                await consumer.close(finally_=True)
+            for opened in self._others:
                 await opened.close()
             self._channel.end()
+
+
+def first_of(said: int | None, default: int) -> int:
+    """What was said, or else the default."""
+    return default if said is None else said
+
+
+def all_of(answers: list[Awaitable[None]]) -> Awaitable[None]:
+    """Waits for all of them."""
+    return asyncio.ensure_future(_gathered(answers)) if answers else DONE
+
+
+async def _gathered(answers: list[Awaitable[None]]) -> None:
+    await asyncio.gather(*answers)
 
 
 def _properties(exclusive: bool, redelivery_delay_ms: int) -> dict[object, object] | None:

@@ -2,39 +2,45 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
+from dataclasses import replace
 
-from postroom.amqp.outcomes import Accepted, DeliveryState, Rejected, Released
+from postroom.client.completing import Completions, Sent, raise_unless_accepted
 from postroom.client.destinations import Destination, text_of
-from postroom.client.exceptions import (
-    JMSException,
-    MessageModifiedException,
-    MessageRejectedException,
-    MessageReleasedException,
-    from_error,
-)
-from postroom.client.message import Message, as_message, encode_message
-from postroom.client.sending import Sending
+from postroom.client.exceptions import JMSException
+from postroom.client.message import DeliveryMode, Message, as_message, encode_message
+from postroom.client.sending import Outcome, Sending
+from postroom.client.session_state import SessionState
+from postroom.client.shared import FailureCallback, MessageCallback
+from postroom.client.stamping import NO_OPTIONS, SendOptions
 from postroom.client.transport import within
 
 __all__ = ["MessageProducer"]
 
 
 class MessageProducer:
-    """Sends messages to a queue or publishes them to a topic. Made by :meth:`Session.create_producer`."""
+    """Sends messages to a queue or publishes them to a topic. Made by :meth:`Session.create_producer`.
+
+    Its properties count for messages that don't say otherwise (:mod:`postroom.client.stamping`). Setting one
+    raises MessageFormatException for a value that no message can have.
+    """
 
     def __init__(
         self,
         sending: Sending,
+        state: SessionState,
         destination: Destination | None,
         settled: bool,
-        request_timeout_s: float | None,
+        always_waits: bool = False,
     ) -> None:
+        """``always_waits``: whatever the message and the options say."""
         self._sending = sending
+        self._state = state
         self._destination = destination
         self._settled = settled
-        self._request_timeout_s = request_timeout_s
+        self._always_waits = always_waits
+        self._defaults = NO_OPTIONS
+        self._completions = Completions(state)
 
     @property
     def destination(self) -> Destination | None:
@@ -46,60 +52,147 @@ class MessageProducer:
         """True after ``close``, and when the broker or a broken connection ended it."""
         return self._sending.failure is not None
 
-    async def send(self, message: Message | str | bytes, *, destination: Destination | None = None) -> None:
+    @property
+    def delivery_mode(self) -> DeliveryMode:
+        """PERSISTENT unless it is set."""
+        mode = self._defaults.delivery_mode
+        return DeliveryMode.PERSISTENT if mode is None else mode
+
+    @delivery_mode.setter
+    def delivery_mode(self, mode: DeliveryMode) -> None:
+        self._set(replace(self._defaults, delivery_mode=DeliveryMode(mode)))
+
+    @property
+    def priority(self) -> int | None:
+        """0 to 9; None: 4."""
+        return self._defaults.priority
+
+    @priority.setter
+    def priority(self, priority: int | None) -> None:
+        self._set(replace(self._defaults, priority=priority))
+
+    @property
+    def ttl_ms(self) -> int | None:
+        """Time to live; 0 or None: for ever."""
+        return self._defaults.ttl_ms
+
+    @ttl_ms.setter
+    def ttl_ms(self, ttl_ms: int | None) -> None:
+        self._set(replace(self._defaults, ttl_ms=ttl_ms))
+
+    @property
+    def delivery_delay_ms(self) -> int | None:
+        """So long after they are sent messages can be received, and not before."""
+        return self._defaults.delivery_delay_ms
+
+    @delivery_delay_ms.setter
+    def delivery_delay_ms(self, delay_ms: int | None) -> None:
+        self._set(replace(self._defaults, delivery_delay_ms=delay_ms))
+
+    @property
+    def disable_message_id(self) -> bool:
+        """Messages get no id of the producer's: duplicates can't be told then."""
+        return self._defaults.disable_message_id
+
+    @disable_message_id.setter
+    def disable_message_id(self, disabled: bool) -> None:
+        self._set(replace(self._defaults, disable_message_id=disabled))
+
+    @property
+    def disable_message_timestamp(self) -> bool:
+        """Messages don't say when they were sent."""
+        return self._defaults.disable_message_timestamp
+
+    @disable_message_timestamp.setter
+    def disable_message_timestamp(self, disabled: bool) -> None:
+        self._set(replace(self._defaults, disable_message_timestamp=disabled))
+
+    def _set(self, defaults: SendOptions) -> None:
+        defaults.check()
+        self._defaults = defaults
+
+    async def send(
+        self,
+        message: Message | str | bytes,
+        *,
+        destination: Destination | None = None,
+        delivery_mode: DeliveryMode | None = None,
+        priority: int | None = None,
+        ttl_ms: int | None = None,
+        delivery_delay_ms: int | None = None,
+        on_completion: MessageCallback | None = None,
+        on_exception: FailureCallback | None = None,
+    ) -> None:
         """Send and wait until the broker has taken responsibility: a persistent message is on its disk then.
 
-        A str or bytes is sent as the body of a message with default headers. ``destination``: for a
-        producer without one. Raises by the outcome: InvalidDestinationException,
-        ResourceAllocationException (queue full), JMSSecurityException, MessageRejectedException,
-        MessageReleasedException, MessageModifiedException; JMSTimeoutException when no credit or no outcome
-        came in time; ConnectionLostException, after which the message may or may not have arrived.
+        A str is sent as a TextMessage, bytes as a BytesMessage. ``destination``: for a producer without one.
+        The others count for this message, whatever it and the producer say.
+
+        It isn't waited for the outcome of a non-persistent message, or in a transaction, unless the option
+        ``force_sync_send`` is set; nor of any with ``force_async_send``, or ``on_completion`` or
+        ``on_exception``. Those are called, in the order of sending, with the message, and the JMSException
+        that ``send`` would have raised; without them a failure goes to the connection's exception listener.
+
+        Raises by the outcome: InvalidDestinationException, ResourceAllocationException (queue full),
+        JMSSecurityException, MessageRejectedException, MessageReleasedException, MessageModifiedException;
+        JMSTimeoutException when no credit or no outcome came in ``send_timeout_s``; ConnectionLostException,
+        after which the message may or may not have arrived; MessageFormatException, and nothing was sent.
         """
-        outcome = await self._put(as_message(message), destination)
-        if outcome is not None:
-            raise_unless_accepted(
-                await within(outcome, self._request_timeout_s, f"send to {self._sending.what}")
-            )
+        options = SendOptions(
+            delivery_mode=delivery_mode,
+            priority=priority,
+            ttl_ms=ttl_ms,
+            delivery_delay_ms=delivery_delay_ms,
+        )
+        sent = as_message(message)
+        outcome = await self._put(sent, destination, options)
+        if on_completion is None and on_exception is None and self._waits_for(sent):
+            await self._check(outcome)
+        elif outcome is not None or on_completion is not None:
+            self._completions.add(Sent(sent, outcome, self._sending.what, on_completion, on_exception))
 
     async def send_all(
         self, messages: Iterable[Message | str | bytes], *, destination: Destination | None = None
     ) -> int:
         """Send many, without waiting for each outcome before the next; returns their number when all are
-        accepted.
+        accepted, whatever their delivery mode.
 
         Raises what :meth:`send` raises for the first that was not accepted; those after it may have been.
         """
-        outcomes = [await self._put(as_message(message), destination) for message in messages]
+        outcomes = [await self._put(as_message(message), destination, NO_OPTIONS) for message in messages]
         for outcome in outcomes:
-            if outcome is not None:
-                raise_unless_accepted(
-                    await within(outcome, self._request_timeout_s, f"send to {self._sending.what}")
-                )
+            await self._check(outcome)
         return len(outcomes)
 
+    async def _check(self, outcome: Outcome | None) -> None:
+        if outcome is not None:
+            timeout_s = self._state.shared.options.send_timeout_s
+            raise_unless_accepted(await within(outcome, timeout_s, f"send to {self._sending.what}"))
+
+    def _waits_for(self, message: Message) -> bool:
+        options = self._state.shared.options
+        if self._always_waits or options.force_sync_send:
+            return True
+        return not options.force_async_send and message.durable and not self._state.is_transacted
+
     async def _put(
-        self, message: Message, destination: Destination | None
-    ) -> asyncio.Future[DeliveryState | None] | None:
+        self, message: Message, destination: Destination | None, options: SendOptions
+    ) -> Outcome | None:
         own = self._destination
         if own is None and destination is None and message.destination is None:
             raise JMSException("a producer without a destination needs one for each message")
         if own is not None and destination not in (None, own):
             raise JMSException(f"the producer for {text_of(own)} can't send to {destination}")
-        where = own if own is not None else destination
-        payload = encode_message(message, where)
-        return await self._sending.send(payload, self._settled, self._request_timeout_s)
+        payload = encode_message(message, own if own is not None else destination, options, self._defaults)
+        timeout_s = self._state.shared.options.send_timeout_s
+        if self._state.transaction is None:
+            return await self._sending.send(payload, self._settled, timeout_s)
+        await self._state.transaction.send(self._sending, payload, self._settled, timeout_s)
+        return None
 
     async def close(self) -> None:
-        """Close the producer: the broker has read everything sent before."""
-        await self._sending.detach(self._request_timeout_s)
-
-
-def raise_unless_accepted(state: DeliveryState | None) -> None:
-    """Turn an outcome other than accepted into the exception that JMS has for it."""
-    if state is None or isinstance(state, Accepted):
-        return
-    if isinstance(state, Rejected):
-        raise from_error(state.error, "the message was rejected", MessageRejectedException)
-    if isinstance(state, Released):
-        raise MessageReleasedException("the message was released: the broker didn't take it")
-    raise MessageModifiedException(f"the message came back: {state}")
+        """Close the producer: the broker has read everything sent before, and completion listeners have been
+        called. Raises IllegalStateException in one of those calls.
+        """
+        await self._completions.finished()
+        await self._sending.detach(self._state.shared.options.close_timeout_s)

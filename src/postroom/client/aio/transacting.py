@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from postroom.amqp.outcomes import ACCEPTED, RELEASED, DeliveryState, Modified, TransactionalState
-from postroom.client.aio.producing import raise_unless_accepted
+from postroom.client.completing import raise_unless_accepted
 from postroom.client.coordinator import Coordinator
 from postroom.client.exceptions import (
     ConnectionLostException,

@@ -7,9 +7,11 @@ application is busy.
 from postroom.client.modes import AcknowledgeMode
 from postroom.client.sync.connecting import Connection, ConnectionFactory
 from postroom.client.sync.consuming import MessageConsumer, QueueBrowser
+from postroom.client.sync.context import JMSContext, JMSProducer
 from postroom.client.sync.management import ManagementClient
 from postroom.client.sync.messaging import Session
 from postroom.client.sync.producing import MessageProducer
+from postroom.client.sync.requesting import Requestor
 from postroom.client.sync.store import MessageListener, MessageStore
 from postroom.client.sync.temporary import TemporaryDestination
 from postroom.client.sync.transaction import Resource, Transaction
@@ -19,12 +21,15 @@ __all__ = [
     "AcknowledgeMode",
     "Connection",
     "ConnectionFactory",
+    "JMSContext",
+    "JMSProducer",
     "ManagementClient",
     "MessageConsumer",
     "MessageListener",
     "MessageProducer",
     "MessageStore",
     "QueueBrowser",
+    "Requestor",
     "Resource",
     "Session",
     "TemporaryDestination",

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from postroom.client.aio import consuming as aio
+from postroom.client.aio.consuming import T
 from postroom.client.message import Message
 from postroom.client.portal import Portal
+from postroom.client.shared import MessageCallback
 
 __all__ = ["MessageConsumer", "QueueBrowser"]
 
@@ -34,17 +36,41 @@ class MessageConsumer:
         return self._inner.is_closed
 
     def receive(self, timeout_s: float | None = None) -> Message | None:
-        """The next message, or None when none came in ``timeout_s`` seconds (None: wait as long as it
-        takes).
+        """The next message, or None when none came in ``timeout_s`` seconds (None: wait as long as it takes).
+
+        Raises IllegalStateException after ``close``, and where a listener gets the messages;
+        MessageFormatException for a delivery that is no message.
         """
-        return self._portal.call(self._inner.receive(timeout_s))
+        return self._portal.received(self._portal.call(self._inner.receive(timeout_s)))
 
     def receive_no_wait(self) -> Message | None:
-        """A message that waits at the broker now, or None when it says that there is none."""
-        return self._portal.call(self._inner.receive_no_wait())
+        """A message that waits at the broker now, or None when it says that there is none.
+
+        Raises as :meth:`receive`; JMSTimeoutException when the broker says nothing in ``drain_timeout_s``.
+        """
+        return self._portal.received(self._portal.call(self._inner.receive_no_wait()))
+
+    def receive_body(self, kind: type[T], timeout_s: float | None = None) -> T | None:
+        """The body of the next message, which is a ``kind``: str, bytes, dict, or the class of an object;
+        None when none came in ``timeout_s`` seconds, or it has none.
+
+        Raises MessageFormatException where it is something else: the message is the next one still.
+        """
+        return self._portal.call(self._inner.receive_body(kind, timeout_s))
+
+    def set_message_listener(self, listener: MessageCallback | None) -> None:
+        """From now on ``listener`` is called with each message; None: with no more of them.
+
+        It may be a coroutine function. A session calls one listener at a time. In modes AUTO and DUPS_OK the
+        message is accepted when the listener has returned, and released when it raises: it comes again, and
+        the attempt isn't counted. In other modes an exception is only logged.
+        """
+        self._portal.call(self._inner.set_message_listener(self._portal.callback(listener)))
 
     def accept(self, message: Message) -> None:
-        """The message is done: it leaves the queue."""
+        """The message is done: it leaves the queue. Raises IllegalStateException, as the other outcomes do,
+        for a message that has its outcome, or isn't of this consumer.
+        """
         self._portal.call(self._inner.accept(message))
 
     def release(self, message: Message) -> None:
@@ -73,7 +99,12 @@ class MessageConsumer:
         )
 
     def close(self) -> None:
-        """Close the consumer; see :meth:`Session.close` for what becomes of its messages."""
+        """Close the consumer: what was only prefetched goes back as if it had never left.
+
+        A call of its listener is waited for, unless it is that call which closes. While the application has
+        messages of it without an outcome, the broker is not told: they can still be acknowledged, and the
+        session's ``close`` ends it at the latest.
+        """
         if self._portal.is_running:
             self._portal.call(self._inner.close())
 

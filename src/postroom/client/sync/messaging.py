@@ -8,12 +8,12 @@ from __future__ import annotations
 from types import TracebackType
 
 from postroom.client.aio import messaging as aio
-from postroom.client.aio.messaging import DEFAULT_PREFETCH
 from postroom.client.destinations import Destination, Topic
 from postroom.client.modes import AcknowledgeMode
 from postroom.client.portal import Portal
 from postroom.client.sync.consuming import MessageConsumer, QueueBrowser
 from postroom.client.sync.producing import MessageProducer
+from postroom.client.sync.requesting import Requestor
 from postroom.client.sync.temporary import TemporaryDestination
 
 __all__ = ["Session"]
@@ -42,6 +42,11 @@ class Session:
         return self._inner.acknowledge_mode
 
     @property
+    def is_transacted(self) -> bool:
+        """Whether what it sends and receives is decided by ``commit`` and ``rollback``."""
+        return self._inner.is_transacted
+
+    @property
     def is_closed(self) -> bool:
         """True after ``close``, and when the connection is over."""
         return self._inner.is_closed
@@ -50,13 +55,14 @@ class Session:
         self,
         destination: Destination | None = None,
         *,
-        settled: bool = False,
+        settled: bool | None = None,
         send_timeout_ms: int | None = None,
     ) -> MessageProducer:
         """A producer for a queue (a str or :class:`Queue`) or a :class:`Topic`; None for one whose messages
         name their own destination (ANONYMOUS-RELAY).
 
-        ``settled``: at most once, no outcome is waited for. ``send_timeout_ms``: how long a send waits for
+        ``settled``: at most once, there are no outcomes; None: as the connection's presettle policy says.
+        ``send_timeout_ms``: how long a send waits for
         room in the destination's quota before it raises ResourceAllocationException; 0 not at all, None as
         the broker is configured. Raises InvalidDestinationException, JMSSecurityException,
         ResourceAllocationException as the broker answers.
@@ -74,7 +80,7 @@ class Session:
         *,
         selector: str | None = None,
         no_local: bool = False,
-        prefetch: int = DEFAULT_PREFETCH,
+        prefetch: int | None = None,
         settle_second: bool = False,
         exclusive: bool = False,
         redelivery_delay_ms: int = 0,
@@ -82,7 +88,8 @@ class Session:
         """A consumer of a queue (a str or :class:`Queue`), or a subscriber to a :class:`Topic`, who gets what
         is published while he is there.
 
-        ``prefetch`` messages (0 to 32,767) are asked for ahead; 0: each ``receive`` asks for one.
+        ``prefetch`` messages (0 to 32,767) are asked for ahead; 0: each ``receive`` asks for one; None: as
+        the connection's prefetch policy says.
         ``settle_second``: every outcome waits for the broker's answer, so that it is known to be durable.
         ``no_local``: not what is published under this client id. ``redelivery_delay_ms``: how long what is
         rolled back or recovered waits, unless its queue has a delay of its own. Raises as
@@ -111,7 +118,7 @@ class Session:
         *,
         selector: str | None = None,
         no_local: bool = False,
-        prefetch: int = DEFAULT_PREFETCH,
+        prefetch: int | None = None,
         settle_second: bool = False,
     ) -> MessageConsumer:
         """A consumer of the client's durable subscription ``name``, which is made unless it is there.
@@ -140,7 +147,7 @@ class Session:
         name: str,
         *,
         selector: str | None = None,
-        prefetch: int = DEFAULT_PREFETCH,
+        prefetch: int | None = None,
         settle_second: bool = False,
     ) -> MessageConsumer:
         """One of several consumers that share the subscription ``name``; it ends with the last of them.
@@ -162,7 +169,7 @@ class Session:
         name: str,
         *,
         selector: str | None = None,
-        prefetch: int = DEFAULT_PREFETCH,
+        prefetch: int | None = None,
         settle_second: bool = False,
     ) -> MessageConsumer:
         """As :meth:`create_shared_consumer`, but the subscription stays until :meth:`unsubscribe`."""
@@ -203,15 +210,30 @@ class Session:
         """
         return MessageConsumer(self._portal, self._portal.call(self._inner.create_reply_consumer()))
 
+    def create_requestor(self, destination: Destination) -> Requestor:
+        """Requests to a queue or topic, and their replies: QueueRequestor and TopicRequestor of JMS."""
+        return Requestor(self._portal, self._portal.call(self._inner.create_requestor(destination)))
+
     def acknowledge(self) -> None:
-        """Accept everything that the session's consumers have received so far (mode CLIENT)."""
+        """Accept everything that the session's consumers have handed out (mode CLIENT), as
+        :meth:`Message.acknowledge` does. Raises IllegalStateException in another mode.
+        """
         self._portal.call(self._inner.acknowledge())
+
+    def recover(self) -> None:
+        """What the session's consumers have handed out, and has no outcome, comes again: in its order, before
+        anything else, its delivery count one higher. The broker is told nothing.
+
+        Raises IllegalStateException in a transacted session.
+        """
+        self._portal.call(self._inner.recover())
 
     def close(self) -> None:
         """Close the session with its producers and consumers.
 
         What was received and not acknowledged goes back with delivery-failed, what was only prefetched goes
-        back as if it had never left.
+        back as if it had never left. Listeners' calls under way are waited for; in one of them it raises
+        IllegalStateException.
         """
         if self._portal.is_running:
             self._portal.call(self._inner.close())

@@ -9,14 +9,19 @@ from collections.abc import Iterable
 
 from postroom.client.aio import producing as aio
 from postroom.client.destinations import Destination
-from postroom.client.message import Message
+from postroom.client.message import DeliveryMode, Message
 from postroom.client.portal import Portal
+from postroom.client.shared import FailureCallback, MessageCallback
 
 __all__ = ["MessageProducer"]
 
 
 class MessageProducer:
-    """Sends messages to a queue or publishes them to a topic. Made by :meth:`Session.create_producer`."""
+    """Sends messages to a queue or publishes them to a topic. Made by :meth:`Session.create_producer`.
+
+    Its properties count for messages that don't say otherwise (:mod:`postroom.client.stamping`). Setting one
+    raises MessageFormatException for a value that no message can have.
+    """
 
     def __init__(self, portal: Portal, inner: aio.MessageProducer) -> None:
         self._portal = portal
@@ -32,28 +37,113 @@ class MessageProducer:
         """True after ``close``, and when the broker or a broken connection ended it."""
         return self._inner.is_closed
 
-    def send(self, message: Message | str | bytes, *, destination: Destination | None = None) -> None:
+    @property
+    def delivery_mode(self) -> DeliveryMode:
+        """PERSISTENT unless it is set."""
+        return self._inner.delivery_mode
+
+    @delivery_mode.setter
+    def delivery_mode(self, mode: DeliveryMode) -> None:
+        self._inner.delivery_mode = mode
+
+    @property
+    def priority(self) -> int | None:
+        """0 to 9; None: 4."""
+        return self._inner.priority
+
+    @priority.setter
+    def priority(self, priority: int | None) -> None:
+        self._inner.priority = priority
+
+    @property
+    def ttl_ms(self) -> int | None:
+        """Time to live; 0 or None: for ever."""
+        return self._inner.ttl_ms
+
+    @ttl_ms.setter
+    def ttl_ms(self, ttl_ms: int | None) -> None:
+        self._inner.ttl_ms = ttl_ms
+
+    @property
+    def delivery_delay_ms(self) -> int | None:
+        """So long after they are sent messages can be received, and not before."""
+        return self._inner.delivery_delay_ms
+
+    @delivery_delay_ms.setter
+    def delivery_delay_ms(self, delay_ms: int | None) -> None:
+        self._inner.delivery_delay_ms = delay_ms
+
+    @property
+    def disable_message_id(self) -> bool:
+        """Messages get no id of the producer's: duplicates can't be told then."""
+        return self._inner.disable_message_id
+
+    @disable_message_id.setter
+    def disable_message_id(self, disabled: bool) -> None:
+        self._inner.disable_message_id = disabled
+
+    @property
+    def disable_message_timestamp(self) -> bool:
+        """Messages don't say when they were sent."""
+        return self._inner.disable_message_timestamp
+
+    @disable_message_timestamp.setter
+    def disable_message_timestamp(self, disabled: bool) -> None:
+        self._inner.disable_message_timestamp = disabled
+
+    def send(
+        self,
+        message: Message | str | bytes,
+        *,
+        destination: Destination | None = None,
+        delivery_mode: DeliveryMode | None = None,
+        priority: int | None = None,
+        ttl_ms: int | None = None,
+        delivery_delay_ms: int | None = None,
+        on_completion: MessageCallback | None = None,
+        on_exception: FailureCallback | None = None,
+    ) -> None:
         """Send and wait until the broker has taken responsibility: a persistent message is on its disk then.
 
-        A str or bytes is sent as the body of a message with default headers. ``destination``: for a
-        producer without one. Raises by the outcome: InvalidDestinationException,
-        ResourceAllocationException (queue full), JMSSecurityException, MessageRejectedException,
-        MessageReleasedException, MessageModifiedException; JMSTimeoutException when no credit or no outcome
-        came in time; ConnectionLostException, after which the message may or may not have arrived.
+        A str is sent as a TextMessage, bytes as a BytesMessage. ``destination``: for a producer without one.
+        The others count for this message, whatever it and the producer say.
+
+        It isn't waited for the outcome of a non-persistent message, or in a transaction, unless the option
+        ``force_sync_send`` is set; nor of any with ``force_async_send``, or ``on_completion`` or
+        ``on_exception``. Those are called, in the order of sending, with the message, and the JMSException
+        that ``send`` would have raised; without them a failure goes to the connection's exception listener.
+
+        Raises by the outcome: InvalidDestinationException, ResourceAllocationException (queue full),
+        JMSSecurityException, MessageRejectedException, MessageReleasedException, MessageModifiedException;
+        JMSTimeoutException when no credit or no outcome came in ``send_timeout_s``; ConnectionLostException,
+        after which the message may or may not have arrived; MessageFormatException, and nothing was sent.
         """
-        self._portal.call(self._inner.send(message, destination=destination))
+        self._portal.call(
+            self._inner.send(
+                message,
+                destination=destination,
+                delivery_mode=delivery_mode,
+                priority=priority,
+                ttl_ms=ttl_ms,
+                delivery_delay_ms=delivery_delay_ms,
+                on_completion=self._portal.callback(on_completion),
+                on_exception=self._portal.callback(on_exception),
+            )
+        )
 
     def send_all(
         self, messages: Iterable[Message | str | bytes], *, destination: Destination | None = None
     ) -> int:
         """Send many, without waiting for each outcome before the next; returns their number when all are
-        accepted.
+        accepted, whatever their delivery mode.
 
         Raises what :meth:`send` raises for the first that was not accepted; those after it may have been.
         """
         return self._portal.call(self._inner.send_all(messages, destination=destination))
 
     def close(self) -> None:
-        """Close the producer: the broker has read everything sent before."""
+        """Close the producer: the broker has read everything sent before, and completion listeners have been
+        called. Raises IllegalStateException in one of those calls.
+        """
         if self._portal.is_running:
             self._portal.call(self._inner.close())

@@ -1,0 +1,261 @@
+"""The short form of JMS 2.0, JMSContext: the asyncio face.
+
+.. code-block:: python
+
+    async with await ConnectionFactory("amqp://127.0.0.1").create_context() as context:
+        await context.create_producer().set_priority(7).send("orders", "one crate of apples")
+        consumer = await context.create_consumer("orders")
+        order = await consumer.receive_body(str, timeout_s=5)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from postroom.client.aio.consuming import MessageConsumer, QueueBrowser
+from postroom.client.aio.messaging import Session
+from postroom.client.aio.producing import MessageProducer
+from postroom.client.aio.temporary import TemporaryDestination
+from postroom.client.destinations import Destination, Topic
+from postroom.client.exceptions import MessageFormatException
+from postroom.client.message import BytesMessage, DeliveryMode, MapMessage, Message, TextMessage
+from postroom.client.metadata import ConnectionMetaData
+from postroom.client.modes import AcknowledgeMode
+from postroom.client.shared import ExceptionListener, FailureCallback, MessageCallback
+
+if TYPE_CHECKING:
+    from postroom.client.aio.connecting import Connection
+
+__all__ = ["JMSContext", "JMSProducer"]
+
+Body = Message | str | bytes | Mapping[str, object] | None
+"""What :meth:`JMSProducer.send` sends."""
+
+
+class JMSContext:
+    """A connection and one session on it. Made by :meth:`ConnectionFactory.create_context`; leaving
+    ``async with`` closes it, and with the last of its connection the connection.
+    """
+
+    def __init__(self, connection: Connection, session: Session, siblings: set[JMSContext]) -> None:
+        """``siblings``: the contexts that are open on this connection."""
+        self._connection = connection
+        self._session = session
+        self._siblings = siblings
+        self._producer: MessageProducer | None = None
+        siblings.add(self)
+
+    async def __aenter__(self) -> JMSContext:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def create_context(self, acknowledge_mode: AcknowledgeMode = AcknowledgeMode.AUTO) -> JMSContext:
+        """Another session on the same connection."""
+        session = await self._connection.create_session(acknowledge_mode)
+        return JMSContext(self._connection, session, self._siblings)
+
+    @property
+    def client_id(self) -> str:
+        """The container id of this end."""
+        return self._connection.client_id
+
+    @property
+    def session_mode(self) -> AcknowledgeMode:
+        """The mode that it was created with."""
+        return self._session.acknowledge_mode
+
+    @property
+    def is_transacted(self) -> bool:
+        """Whether what it sends and receives is decided by ``commit`` and ``rollback``."""
+        return self._session.is_transacted
+
+    @property
+    def is_connection_closed(self) -> bool:
+        """True after the last context of the connection was closed, and when the connection has ended."""
+        return self._connection.is_closed
+
+    @property
+    def metadata(self) -> ConnectionMetaData:
+        """Versions of the client and the broker."""
+        return self._connection.metadata
+
+    async def start(self) -> None:
+        """See :meth:`Connection.start`."""
+        await self._connection.start()
+
+    async def stop(self) -> None:
+        """See :meth:`Connection.stop`."""
+        await self._connection.stop()
+
+    async def set_exception_listener(self, listener: ExceptionListener | None) -> None:
+        """See :meth:`Connection.set_exception_listener`."""
+        await self._connection.set_exception_listener(listener)
+
+    def create_producer(self) -> JMSProducer:
+        """A producer for any destination. It may be thrown away: all of a context share one link."""
+        return JMSProducer(self)
+
+    async def create_consumer(
+        self, destination: Destination, *, selector: str | None = None, no_local: bool = False
+    ) -> MessageConsumer:
+        """See :meth:`Session.create_consumer`."""
+        return await self._session.create_consumer(destination, selector=selector, no_local=no_local)
+
+    async def create_durable_consumer(
+        self, topic: Topic | str, name: str, *, selector: str | None = None, no_local: bool = False
+    ) -> MessageConsumer:
+        """See :meth:`Session.create_durable_consumer`."""
+        return await self._session.create_durable_consumer(topic, name, selector=selector, no_local=no_local)
+
+    async def create_shared_consumer(
+        self, topic: Topic | str, name: str, *, selector: str | None = None
+    ) -> MessageConsumer:
+        """See :meth:`Session.create_shared_consumer`."""
+        return await self._session.create_shared_consumer(topic, name, selector=selector)
+
+    async def create_shared_durable_consumer(
+        self, topic: Topic | str, name: str, *, selector: str | None = None
+    ) -> MessageConsumer:
+        """See :meth:`Session.create_shared_durable_consumer`."""
+        return await self._session.create_shared_durable_consumer(topic, name, selector=selector)
+
+    async def create_browser(self, queue: str, *, selector: str | None = None) -> QueueBrowser:
+        """See :meth:`Session.create_browser`."""
+        return await self._session.create_browser(queue, selector=selector)
+
+    async def create_temporary_queue(self) -> TemporaryDestination:
+        """See :meth:`Session.create_temporary_queue`."""
+        return await self._session.create_temporary_queue()
+
+    async def create_temporary_topic(self) -> TemporaryDestination:
+        """See :meth:`Session.create_temporary_topic`."""
+        return await self._session.create_temporary_topic()
+
+    async def unsubscribe(self, name: str) -> None:
+        """See :meth:`Session.unsubscribe`."""
+        await self._session.unsubscribe(name)
+
+    async def acknowledge(self) -> None:
+        """Accept everything that was received so far, in mode CLIENT; in other modes nothing happens."""
+        if self._session.acknowledge_mode is AcknowledgeMode.CLIENT:
+            await self._session.acknowledge()
+
+    async def recover(self) -> None:
+        """See :meth:`Session.recover`."""
+        await self._session.recover()
+
+    async def close(self) -> None:
+        """Close the session, and the connection when no other context is open on it."""
+        self._siblings.discard(self)
+        if self._siblings:
+            await self._session.close()
+        else:
+            await self._connection.close()
+
+    async def _any_destination(self) -> MessageProducer:
+        if self._producer is None or self._producer.is_closed:
+            self._producer = await self._session.create_producer()
+        return self._producer
+
+
+class JMSProducer:
+    """Sends to any destination; each ``set_…`` returns the producer, so that they make a chain. Made by
+    :meth:`JMSContext.create_producer`.
+
+    What is set counts for every message that is sent, whatever the message says.
+    """
+
+    def __init__(self, context: JMSContext) -> None:
+        self._context = context
+        self._options: dict[str, Any] = {}
+        """Arguments of :meth:`MessageProducer.send`."""
+        self._headers: dict[str, object] = {}
+        self._properties: dict[str, object] = {}
+
+    def set_delivery_mode(self, mode: DeliveryMode) -> JMSProducer:
+        """PERSISTENT or NON_PERSISTENT."""
+        self._options["delivery_mode"] = DeliveryMode(mode)
+        return self
+
+    def set_priority(self, priority: int) -> JMSProducer:
+        """0 to 9."""
+        self._options["priority"] = priority
+        return self
+
+    def set_time_to_live(self, ttl_ms: int) -> JMSProducer:
+        """In milliseconds; 0: for ever."""
+        self._options["ttl_ms"] = ttl_ms
+        return self
+
+    def set_delivery_delay(self, delay_ms: int) -> JMSProducer:
+        """In milliseconds."""
+        self._options["delivery_delay_ms"] = delay_ms
+        return self
+
+    def set_async(
+        self, on_completion: MessageCallback | None, on_exception: FailureCallback | None = None
+    ) -> JMSProducer:
+        """``send`` doesn't wait for outcomes, which are told to these; both None: it does."""
+        self._options |= {"on_completion": on_completion, "on_exception": on_exception}
+        return self
+
+    def set_property(self, name: str, value: object) -> JMSProducer:
+        """A property of every message. Raises ValueError for a name, MessageFormatException for a value that
+        no property has.
+        """
+        Message().set_object_property(name, value)
+        self._properties[name] = value
+        return self
+
+    def clear_properties(self) -> JMSProducer:
+        """None of those any more."""
+        self._properties.clear()
+        return self
+
+    def set_jms_correlation_id(self, correlation_id: str | None) -> JMSProducer:
+        """JMSCorrelationID of every message."""
+        self._headers["jms_correlation_id"] = correlation_id
+        return self
+
+    def set_jms_reply_to(self, reply_to: Destination | None) -> JMSProducer:
+        """JMSReplyTo of every message."""
+        self._headers["reply_to"] = reply_to
+        return self
+
+    def set_jms_type(self, jms_type: str | None) -> JMSProducer:
+        """JMSType of every message."""
+        self._headers["subject"] = jms_type
+        return self
+
+    async def send(self, destination: Destination, body: Body) -> JMSProducer:
+        """Send a message, or the body of one: a str as TextMessage, bytes as BytesMessage, a mapping as
+        MapMessage, None as a Message without a body. Raises as :meth:`MessageProducer.send`.
+        """
+        message = _message(body)
+        for name, value in self._headers.items():
+            setattr(message, name, value)
+        for name, value in self._properties.items():
+            message.set_object_property(name, value)
+        producer = await self._context._any_destination()
+        await producer.send(message, destination=destination, **self._options)
+        return self
+
+
+def _message(body: Body) -> Message:
+    if isinstance(body, Message):
+        return body
+    if body is None:
+        return Message()
+    if isinstance(body, str):
+        return TextMessage(body)
+    if isinstance(body, bytes):
+        return BytesMessage(body)
+    if isinstance(body, Mapping):
+        return MapMessage(dict(body))
+    raise MessageFormatException(f"a body is a str, bytes, a mapping or None, not {type(body).__name__}")

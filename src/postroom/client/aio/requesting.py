@@ -1,0 +1,61 @@
+"""Requests and their replies: the asyncio face."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from postroom.client.aio.consuming import MessageConsumer
+from postroom.client.aio.producing import MessageProducer
+from postroom.client.deliveries import left_s
+from postroom.client.exceptions import JMSTimeoutException
+from postroom.client.message import Message, as_message
+
+__all__ = ["Requestor"]
+
+
+class Requestor:
+    """Sends requests and waits for their replies: QueueRequestor and TopicRequestor of JMS. Made by
+    :meth:`Session.create_requestor`.
+
+    Who serves sends the reply to the request's ``reply_to``, a queue of the requestor's own, with the
+    request's message id as correlation id (or the request's own correlation id, where it has one).
+    """
+
+    def __init__(
+        self, producer: MessageProducer, replies: MessageConsumer, request_timeout_s: float | None
+    ) -> None:
+        self._producer = producer
+        self._replies = replies
+        self._request_timeout_s = request_timeout_s
+        self._one_at_a_time = asyncio.Lock()
+
+    @property
+    def is_closed(self) -> bool:
+        """True after ``close``, and when the broker or a broken connection ended it."""
+        return self._producer.is_closed or self._replies.is_closed
+
+    async def request(self, message: Message | str | bytes, timeout_s: float | None = None) -> Message:
+        """Send a request and return its reply; replies to requests that were given up are passed over.
+
+        ``timeout_s`` None: ``request_timeout_s`` of the connection. Raises JMSTimeoutException when no reply
+        came, and as :meth:`MessageProducer.send`.
+        """
+        request = as_message(message)
+        request.reply_to = self._replies.address
+        async with self._one_at_a_time:
+            await self._producer.send(request)
+            end_s = self._end_s(timeout_s)
+            while (reply := await self._replies.receive(left_s(end_s))) is not None:
+                if reply.correlation_id in (request.correlation_id or request.message_id, None):
+                    return reply
+        raise JMSTimeoutException("no reply came in time", None)
+
+    def _end_s(self, timeout_s: float | None) -> float | None:
+        chosen_s = self._request_timeout_s if timeout_s is None else timeout_s
+        return None if chosen_s is None else time.monotonic() + chosen_s
+
+    async def close(self) -> None:
+        """Close its links, and its queue of replies with them."""
+        await self._producer.close()
+        await self._replies.close()

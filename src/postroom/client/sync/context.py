@@ -1,0 +1,229 @@
+"""The short form of JMS 2.0, JMSContext: the sync face.
+
+Generated from aio/context.py by tools/async_to_sync.py: change that, and run the tool.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from postroom.client.aio import context as aio
+from postroom.client.aio.context import Body
+from postroom.client.destinations import Destination, Topic
+from postroom.client.message import DeliveryMode
+from postroom.client.metadata import ConnectionMetaData
+from postroom.client.modes import AcknowledgeMode
+from postroom.client.portal import Portal
+from postroom.client.shared import ExceptionListener, FailureCallback, MessageCallback
+from postroom.client.sync.consuming import MessageConsumer, QueueBrowser
+from postroom.client.sync.temporary import TemporaryDestination
+
+__all__ = ["JMSContext", "JMSProducer"]
+
+
+class JMSContext:
+    """A connection and one session on it. Made by :meth:`ConnectionFactory.create_context`; leaving
+    ``with`` closes it, and with the last of its connection the connection.
+    """
+
+    def __init__(self, portal: Portal, inner: aio.JMSContext) -> None:
+        self._portal = portal
+        self._inner = inner
+
+    def __enter__(self) -> JMSContext:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def create_context(self, acknowledge_mode: AcknowledgeMode = AcknowledgeMode.AUTO) -> JMSContext:
+        """Another session on the same connection."""
+        return JMSContext(self._portal, self._portal.call(self._inner.create_context(acknowledge_mode)))
+
+    @property
+    def client_id(self) -> str:
+        """The container id of this end."""
+        return self._inner.client_id
+
+    @property
+    def session_mode(self) -> AcknowledgeMode:
+        """The mode that it was created with."""
+        return self._inner.session_mode
+
+    @property
+    def is_transacted(self) -> bool:
+        """Whether what it sends and receives is decided by ``commit`` and ``rollback``."""
+        return self._inner.is_transacted
+
+    @property
+    def is_connection_closed(self) -> bool:
+        """True after the last context of the connection was closed, and when the connection has ended."""
+        return self._inner.is_connection_closed
+
+    @property
+    def metadata(self) -> ConnectionMetaData:
+        """Versions of the client and the broker."""
+        return self._inner.metadata
+
+    def start(self) -> None:
+        """See :meth:`Connection.start`."""
+        self._portal.call(self._inner.start())
+
+    def stop(self) -> None:
+        """See :meth:`Connection.stop`."""
+        self._portal.call(self._inner.stop())
+
+    def set_exception_listener(self, listener: ExceptionListener | None) -> None:
+        """See :meth:`Connection.set_exception_listener`."""
+        self._portal.call(self._inner.set_exception_listener(self._portal.callback(listener)))
+
+    def create_producer(self) -> JMSProducer:
+        """A producer for any destination. It may be thrown away: all of a context share one link."""
+        return JMSProducer(self._portal, self._inner.create_producer())
+
+    def create_consumer(
+        self, destination: Destination, *, selector: str | None = None, no_local: bool = False
+    ) -> MessageConsumer:
+        """See :meth:`Session.create_consumer`."""
+        return MessageConsumer(
+            self._portal,
+            self._portal.call(self._inner.create_consumer(destination, selector=selector, no_local=no_local)),
+        )
+
+    def create_durable_consumer(
+        self, topic: Topic | str, name: str, *, selector: str | None = None, no_local: bool = False
+    ) -> MessageConsumer:
+        """See :meth:`Session.create_durable_consumer`."""
+        return MessageConsumer(
+            self._portal,
+            self._portal.call(
+                self._inner.create_durable_consumer(topic, name, selector=selector, no_local=no_local)
+            ),
+        )
+
+    def create_shared_consumer(
+        self, topic: Topic | str, name: str, *, selector: str | None = None
+    ) -> MessageConsumer:
+        """See :meth:`Session.create_shared_consumer`."""
+        return MessageConsumer(
+            self._portal,
+            self._portal.call(self._inner.create_shared_consumer(topic, name, selector=selector)),
+        )
+
+    def create_shared_durable_consumer(
+        self, topic: Topic | str, name: str, *, selector: str | None = None
+    ) -> MessageConsumer:
+        """See :meth:`Session.create_shared_durable_consumer`."""
+        return MessageConsumer(
+            self._portal,
+            self._portal.call(self._inner.create_shared_durable_consumer(topic, name, selector=selector)),
+        )
+
+    def create_browser(self, queue: str, *, selector: str | None = None) -> QueueBrowser:
+        """See :meth:`Session.create_browser`."""
+        return QueueBrowser(
+            self._portal, self._portal.call(self._inner.create_browser(queue, selector=selector))
+        )
+
+    def create_temporary_queue(self) -> TemporaryDestination:
+        """See :meth:`Session.create_temporary_queue`."""
+        return TemporaryDestination(self._portal, self._portal.call(self._inner.create_temporary_queue()))
+
+    def create_temporary_topic(self) -> TemporaryDestination:
+        """See :meth:`Session.create_temporary_topic`."""
+        return TemporaryDestination(self._portal, self._portal.call(self._inner.create_temporary_topic()))
+
+    def unsubscribe(self, name: str) -> None:
+        """See :meth:`Session.unsubscribe`."""
+        self._portal.call(self._inner.unsubscribe(name))
+
+    def acknowledge(self) -> None:
+        """Accept everything that was received so far, in mode CLIENT; in other modes nothing happens."""
+        self._portal.call(self._inner.acknowledge())
+
+    def recover(self) -> None:
+        """See :meth:`Session.recover`."""
+        self._portal.call(self._inner.recover())
+
+    def close(self) -> None:
+        """Close the session, and the connection when no other context is open on it."""
+        if self._portal.is_running:
+            try:
+                self._portal.call(self._inner.close())
+            finally:
+                if self._inner.is_connection_closed:
+                    self._portal.stop()
+
+
+class JMSProducer:
+    """Sends to any destination; each ``set_…`` returns the producer, so that they make a chain. Made by
+    :meth:`JMSContext.create_producer`.
+
+    What is set counts for every message that is sent, whatever the message says.
+    """
+
+    def __init__(self, portal: Portal, inner: aio.JMSProducer) -> None:
+        self._portal = portal
+        self._inner = inner
+
+    def set_delivery_mode(self, mode: DeliveryMode) -> JMSProducer:
+        """PERSISTENT or NON_PERSISTENT."""
+        self._inner.set_delivery_mode(mode)
+        return self
+
+    def set_priority(self, priority: int) -> JMSProducer:
+        """0 to 9."""
+        self._inner.set_priority(priority)
+        return self
+
+    def set_time_to_live(self, ttl_ms: int) -> JMSProducer:
+        """In milliseconds; 0: for ever."""
+        self._inner.set_time_to_live(ttl_ms)
+        return self
+
+    def set_delivery_delay(self, delay_ms: int) -> JMSProducer:
+        """In milliseconds."""
+        self._inner.set_delivery_delay(delay_ms)
+        return self
+
+    def set_async(
+        self, on_completion: MessageCallback | None, on_exception: FailureCallback | None = None
+    ) -> JMSProducer:
+        """``send`` doesn't wait for outcomes, which are told to these; both None: it does."""
+        self._inner.set_async(self._portal.callback(on_completion), self._portal.callback(on_exception))
+        return self
+
+    def set_property(self, name: str, value: object) -> JMSProducer:
+        """A property of every message. Raises ValueError for a name, MessageFormatException for a value that
+        no property has.
+        """
+        self._inner.set_property(name, value)
+        return self
+
+    def clear_properties(self) -> JMSProducer:
+        """None of those any more."""
+        self._inner.clear_properties()
+        return self
+
+    def set_jms_correlation_id(self, correlation_id: str | None) -> JMSProducer:
+        """JMSCorrelationID of every message."""
+        self._inner.set_jms_correlation_id(correlation_id)
+        return self
+
+    def set_jms_reply_to(self, reply_to: Destination | None) -> JMSProducer:
+        """JMSReplyTo of every message."""
+        self._inner.set_jms_reply_to(reply_to)
+        return self
+
+    def set_jms_type(self, jms_type: str | None) -> JMSProducer:
+        """JMSType of every message."""
+        self._inner.set_jms_type(jms_type)
+        return self
+
+    def send(self, destination: Destination, body: Body) -> JMSProducer:
+        """Send a message, or the body of one: a str as TextMessage, bytes as BytesMessage, a mapping as
+        MapMessage, None as a Message without a body. Raises as :meth:`MessageProducer.send`.
+        """
+        return JMSProducer(self._portal, self._portal.call(self._inner.send(destination, body)))
