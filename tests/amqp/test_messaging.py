@@ -142,6 +142,18 @@ def test_delivery_delay_is_read_from_its_annotation() -> None:
     assert head.delivery_delay_ms == 5000
 
 
+def test_a_sender_says_whether_it_may_become_a_dead_letter() -> None:
+    for said in (True, False):
+        marked = {Symbol("x-opt-dead-letter-eligible"): said}
+        assert (
+            scan_head(Message(message_annotations=marked, body=Value(1)).encode()).dead_letter_eligible
+            == said
+        )
+    assert not scan_head(DATA).dead_letter_eligible
+    with pytest.raises(DecodeError, match="boolean"):
+        scan_head(Message(message_annotations={Symbol("x-opt-dead-letter-eligible"): 1}).encode())
+
+
 def test_a_null_delivery_time_is_none() -> None:
     assert scan_head(Message(message_annotations={DELIVERY_TIME: None}).encode()).delivery_time_ms == 0
 

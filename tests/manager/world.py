@@ -49,10 +49,12 @@ def a_head(
     delay_ms: int = 0,
     due_ms: int = 0,
     message_id: str = "",
+    eligible: bool = False,
 ) -> MessageHead:
     head = MessageHead()
     head.message_id, head.message_id_type = message_id.encode(), int(bool(message_id))
     head.durable = durable
+    head.dead_letter_eligible = eligible
     head.priority = priority
     head.ttl_ms = ttl_ms
     head.delivery_delay_ms = delay_ms

@@ -44,6 +44,7 @@ MAX_ID_BYTES: Final = 0xFFFF
 
 _DELIVERY_TIME: Final = b"x-opt-delivery-time"
 _DELIVERY_DELAY: Final = b"x-opt-delivery-delay"
+_ELIGIBLE: Final = b"x-opt-dead-letter-eligible"
 _ORIGIN_QUEUE_MANAGER: Final = b"x-opt-mqe-origin-qmgr"
 _ORIGIN_TIME: Final = b"x-opt-mqe-time"
 _MIN_TIME: Final = -0x8000_0000_0000_0000
@@ -247,6 +248,8 @@ def _scan_annotation(r: Reader, head: MessageHead, origin: _Origin | None) -> _O
         head.delivery_time_ms = _milliseconds(r, "x-opt-delivery-time")
     elif size == len(_DELIVERY_DELAY) and r.data[key : key + size] == _DELIVERY_DELAY:
         head.delivery_delay_ms = _milliseconds(r, "x-opt-delivery-delay")
+    elif size == len(_ELIGIBLE) and r.data[key : key + size] == _ELIGIBLE:
+        head.dead_letter_eligible = _truth(r, "x-opt-dead-letter-eligible")
     elif size == len(_ORIGIN_TIME) and r.data[key : key + size] == _ORIGIN_TIME:
         origin = origin or _Origin()
         _scan_origin_time(r, origin)
@@ -271,6 +274,13 @@ def _origin_name(r: Reader) -> str:
     if not isinstance(value, str):
         raise r.fail("x-opt-mqe-origin-qmgr: string expected")
     return str(value)
+
+
+def _truth(r: Reader, what: str) -> bool:
+    value = r.value()
+    if not isinstance(value, bool):
+        raise r.fail(f"{what}: a boolean expected")
+    return bool(value)
 
 
 def _milliseconds(r: Reader, what: str) -> i64:

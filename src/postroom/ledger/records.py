@@ -83,6 +83,8 @@ class ArrivalFlag(IntFlag):
     """Put by the queue manager itself (dead letter, report), not by a producer."""
     PUBLISHED = 32
     """Published to a topic: the entries of its routing set share the body."""
+    DEAD_LETTER_ELIGIBLE = 64
+    """Its sender says that it may become a dead letter; queues can be made to ask for that."""
 
 
 class TransitionFlag(IntFlag):

@@ -156,7 +156,7 @@ def _return(core: Core, received: Received) -> None:
     for consumer, entry in received:
         core.ledger.boundary()
         let_go(core, consumer, entry)
-        come_back(core, entry, n.EVENT_UNDO, redelivery_delay_us(entry.queue, consumer))
+        come_back(core, entry, n.EVENT_UNDO, redelivery_delay_us(entry, consumer))
 
 
 # --- decisions ------------------------------------------------------------------------------------

@@ -76,6 +76,12 @@ def move_child(
     _place(core, queue, child, causes, due_us)
 
 
+def may_leave(entry: Entry) -> bool:
+    """Whether what can't be delivered may go to another queue: some queues ask for the sender's word."""
+    eligible = entry.flags & n.FLAG_DEAD_LETTER_ELIGIBLE != 0
+    return eligible or not entry.queue.definition.dead_letter_eligible_only
+
+
 def _ids_in_memory(parent: Entry) -> MessageIds:
     """The ids that the new arrival shows; where the body isn't in memory they are found through the
     parent's."""

@@ -6,7 +6,7 @@ from typing import Final
 
 from postroom.ledger.errors import LedgerCorrupt
 from postroom.manager import queues
-from postroom.manager.children import make_child
+from postroom.manager.children import make_child, may_leave
 from postroom.manager.core import Core
 from postroom.manager.entry import Entry
 from postroom.manager.placing import ended
@@ -38,7 +38,9 @@ def dead_letter(core: Core, entry: Entry, reason: str, description: str) -> None
     """
     reason, description = reason[:MAX_REASON_CHARS], description[:MAX_REASON_CHARS]
     detail = _detail(reason, description)
-    target = queues.target(core, entry.queue, entry.queue.definition.dead_letter_queue)
+    target = None
+    if may_leave(entry):
+        target = queues.target(core, entry.queue, entry.queue.definition.dead_letter_queue)
     if target is None:
         step(core, entry, n.EVENT_DISCARD, 0, 0, None, 0, detail)
     else:

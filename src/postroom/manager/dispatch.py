@@ -29,8 +29,13 @@ def can_take(core: Core, consumer: Consumer) -> bool:
         and not consumer.closed
         and not consumer.suspended
         and consumer.backoff_us == 0
-        and len(consumer.held) < core.max_unsettled
+        and len(consumer.held) < _most_unsettled(core, consumer.queue)
     )
+
+
+def _most_unsettled(core: Core, queue: Queue) -> i64:
+    """What one consumer may have without having settled it."""
+    return queue.max_unsettled if queue.max_unsettled < core.max_unsettled else core.max_unsettled
 
 
 def refresh(core: Core, consumer: Consumer) -> None:
@@ -139,7 +144,7 @@ def deliver(core: Core, queue: Queue, consumer: Consumer, entry: Entry) -> None:
     core.deliveries_left -= 1
     core.delivery_bytes_left -= entry.body_len
     core.effects.deliveries.append(Delivery(consumer, entry, body, delivery_count, annotations, False))
-    if consumer.credit == 0 or len(consumer.held) >= core.max_unsettled:
+    if consumer.credit == 0 or len(consumer.held) >= _most_unsettled(core, consumer.queue):
         refresh(core, consumer)
 
 

@@ -5,7 +5,7 @@ from mypy_extensions import i64
 
 from postroom.manager import queues
 from postroom.manager.backlog import Backlog, Chunk, earliest
-from postroom.manager.children import make_child
+from postroom.manager.children import make_child, may_leave
 from postroom.manager.core import Core
 from postroom.manager.entry import Entry
 from postroom.manager.placing import ended, take_out, watch_live
@@ -28,7 +28,9 @@ def expire_available(core: Core, entry: Entry) -> None:
 def expire(core: Core, entry: Entry) -> None:
     """End an entry that is in no order: as expired, or redirected if its queue says so."""
     queue = entry.queue
-    target = queues.target(core, queue, queue.expiry_target) if queue.expiry_target else None
+    target = None
+    if queue.expiry_target and may_leave(entry):
+        target = queues.target(core, queue, queue.expiry_target)
     if target is None:
         step(core, entry, n.EVENT_EXPIRE, 0, 0, None, 0)
     else:

@@ -60,6 +60,8 @@ class QueueDefinition:
     standby: bool = True
     """With exclusive access: whether others may bind and wait; otherwise they are refused."""
     max_consumers: int = 1000
+    max_unsettled_per_consumer: int = NO_LIMIT
+    """Delivered to one consumer and not settled, at least 1; −1 as the queue manager says, and never more."""
     max_messages: int = NO_LIMIT
     """With `max_bytes` a quota of its own: current and pending together. A send above it waits for room."""
     max_bytes: int = NO_LIMIT
@@ -92,15 +94,24 @@ class QueueDefinition:
     again with one of them is accepted and dropped. 0 none."""
     max_ttl_ms: int = NO_LIMIT
     """A message expires at the latest so long after its arrival, whatever its own time to live."""
+    respect_ttl: bool = True
+    """Whether the time to live that senders give counts; else only `max_ttl_ms` and overrides do."""
     redelivery_limit: int = NO_LIMIT
     """Failures after which an entry may still be delivered again; above it goes to the dead-letter queue."""
     redelivery_delay_ms: int = NO_LIMIT
     """How long an entry waits after rollback, recover or modified(delivery-failed); −1: as its consumer
     says."""
+    redelivery_delay_multiplier_percent: int = 100
+    """The delay of each further failure is so much of the one before: 200 doubles it."""
+    max_redelivery_delay_ms: int = NO_LIMIT
+    """It grows to no more than this; −1: ten times the first."""
     lost_link_counts: bool = False
     """Whether deliveries that come back by a lost link are charged to the redelivery limit."""
     dead_letter_queue: str = ""
     """Where rejected entries and those over the limit go; "" discards them. Created when first needed."""
+    dead_letter_eligible_only: bool = False
+    """Only messages whose sender says that they may (annotation x-opt-dead-letter-eligible) become dead
+    letters or are redirected; the others end where they are."""
     expiration_policy: str = POLICY_DISCARD
     """"discard"; "log", which ends expired entries, too, but notes them in the message log; or "redirect"."""
     expiry_queue: str = ""
@@ -149,7 +160,12 @@ class QueueDefinition:
             raise DefinitionInvalid(
                 f"queue {self.name!r}: access is {self.access!r}, must be 'shared' or 'exclusive'"
             )
-        lowest = {"max_consumers": 1, "group_buckets": 0, "duplicate_window": 0}
+        lowest = {
+            "max_consumers": 1,
+            "group_buckets": 0,
+            "duplicate_window": 0,
+            "redelivery_delay_multiplier_percent": 100,
+        }
         for each in fields(self):
             value = getattr(self, each.name)
             if isinstance(value, int) and not isinstance(value, bool):
@@ -159,6 +175,7 @@ class QueueDefinition:
                 f"queue {self.name!r}: group_buckets is {self.group_buckets}, at most {MAX_GROUP_BUCKETS}"
             )
         self._check_duplicates()
+        self._check_window()
         if self.unit_of_order and self.kind != KIND_QUEUE:
             raise DefinitionInvalid(f"{self.name!r} is a {self.kind}: only queues have units of order")
         for switch in ("production", "insertion", "consumption"):
@@ -185,6 +202,14 @@ class QueueDefinition:
             raise DefinitionInvalid(
                 f"{self.name!r} is a subscription: its topic looks for duplicates, for all",
                 "duplicate_window",
+            )
+
+    def _check_window(self) -> None:
+        if self.max_unsettled_per_consumer == 0:
+            raise DefinitionInvalid(
+                f"queue {self.name!r}: max_unsettled_per_consumer is 0, nothing could be delivered: 1 or "
+                "more, or −1 for the queue manager's",
+                "max_unsettled_per_consumer",
             )
 
     def _check_expiration(self) -> None:

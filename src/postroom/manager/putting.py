@@ -91,8 +91,8 @@ def expiry_of(core: Core, queue: Queue, head: MessageHead) -> i64:
 
     A time to live of 0 means none, as clients that write the header in full mean it.
     """
-    soonest = head.expiry_us
-    if head.ttl_ms > 0:
+    soonest: i64 = head.expiry_us if queue.respects_ttl else 0
+    if head.ttl_ms > 0 and queue.respects_ttl:
         by_ttl = core.now_us + head.ttl_ms * 1000
         if soonest == 0 or by_ttl < soonest:
             soonest = by_ttl
@@ -165,6 +165,8 @@ def flags_of(head: MessageHead, upload: Upload | None) -> i64:
     """A body that came in chunks is stored even if it isn't persistent: it was written before that was
     known."""
     flags: i64 = n.FLAG_DURABLE | n.FLAG_BODY_STORED if head.durable else 0
+    if head.dead_letter_eligible:
+        flags |= n.FLAG_DEAD_LETTER_ELIGIBLE
     if upload is not None:
         flags |= n.FLAG_BODY_STORED | n.FLAG_BODY_CHUNKED
     return flags

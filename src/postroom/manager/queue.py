@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from postroom.manager.holders import QueueStore
 
 PRIORITIES: Final = 10
+NO_BOUND: Final = 0x7FFF_FFFF_FFFF_FFFF
 
 
 @final
@@ -129,6 +130,12 @@ class Queue:
         self.redelivery_limit: i64 = definition.redelivery_limit
         delay_ms: i64 = definition.redelivery_delay_ms
         self.redelivery_delay_us: i64 = delay_ms * 1000 if delay_ms >= 0 else -1
+        self.redelivery_growth: i64 = definition.redelivery_delay_multiplier_percent
+        longest_ms: i64 = definition.max_redelivery_delay_ms
+        self.max_redelivery_delay_us: i64 = longest_ms * 1000 if longest_ms >= 0 else -1
+        self.respects_ttl = definition.respect_ttl
+        own_unsettled: i64 = definition.max_unsettled_per_consumer
+        self.max_unsettled: i64 = own_unsettled if own_unsettled >= 0 else NO_BOUND
         self.lost_link_counts = definition.lost_link_counts
         redirects = definition.expiration_policy == POLICY_REDIRECT
         self.expiry_target = (definition.expiry_queue or definition.dead_letter_queue) if redirects else ""

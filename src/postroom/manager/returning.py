@@ -1,5 +1,7 @@
 """Entries that come back, and entries whose delay ends."""
 
+from typing import Final
+
 from mypy_extensions import i64
 
 from postroom.manager.consumer import Consumer
@@ -13,10 +15,31 @@ from postroom.manager.queue import Queue
 from postroom.manager.transitions import step
 from postroom.model import numbers as n
 
+NO_GROWTH: Final = 100
+"""Per cent: each delay is as long as the one before."""
+MAX_DELAY_GROWTH: Final = 10
+"""A delay that grows stops at so many times the first, where its queue doesn't say."""
 
-def redelivery_delay_us(queue: Queue, consumer: Consumer) -> i64:
-    """How long what ``consumer`` fails at is to wait: the queue's delay beats the consumer's."""
-    return queue.redelivery_delay_us if queue.redelivery_delay_us >= 0 else consumer.redelivery_delay_us
+
+def redelivery_delay_us(entry: Entry, consumer: Consumer | None) -> i64:
+    """How long ``entry``, at which ``consumer`` fails, is to wait: the queue's delay beats the consumer's.
+
+    It grows with each failure, if the queue says so.
+    """
+    queue = entry.queue
+    delay_us: i64 = queue.redelivery_delay_us
+    if delay_us < 0:
+        delay_us = consumer.redelivery_delay_us if consumer is not None else 0
+    if queue.redelivery_growth == NO_GROWTH or delay_us == 0:
+        return delay_us
+    longest_us: i64 = queue.max_redelivery_delay_us
+    if longest_us < 0:
+        longest_us = delay_us * MAX_DELAY_GROWTH
+    for _ in range(entry.failure_count):
+        delay_us = delay_us * queue.redelivery_growth // NO_GROWTH
+        if delay_us >= longest_us:
+            return longest_us
+    return delay_us
 
 
 def come_back(core: Core, entry: Entry, event: int, delay_us: i64) -> None:

@@ -62,7 +62,7 @@ def modify(
         entry.annotations = {**(entry.annotations or {}), **annotations}
     if failed:
         entry.releases = 0
-        come_back(core, entry, n.EVENT_FAIL, redelivery_delay_us(entry.queue, consumer))
+        come_back(core, entry, n.EVENT_FAIL, redelivery_delay_us(entry, consumer))
     else:
         come_back(core, entry, n.EVENT_RELEASE, 0)
 

@@ -335,7 +335,7 @@ def _apply(core: Core, receipt: Receipt) -> None:
     if receipt.annotations:
         entry.annotations = {**(entry.annotations or {}), **receipt.annotations}
     failed = receipt.event == n.EVENT_FAIL
-    delay_us = redelivery_delay_us(entry.queue, consumer) if failed else 0
+    delay_us = redelivery_delay_us(entry, consumer) if failed else 0
     come_back(core, entry, receipt.event, delay_us)
 
 
@@ -350,14 +350,14 @@ def _undo(core: Core, transaction: Transaction, receipt: Receipt, event: i64) ->
         step(core, entry, n.EVENT_RESUME, n.CONSUMER, consumer.id, consumer, 0)
         consumer.held.add(entry)
     else:
-        delay_us = redelivery_delay_us(entry.queue, consumer) if event == n.EVENT_UNDO else 0
+        delay_us = redelivery_delay_us(entry, consumer) if event == n.EVENT_UNDO else 0
         come_back(core, entry, event, delay_us)
 
 
 def _undo_of_before(core: Core, entry: Entry, event: i64) -> None:
     """A message received before the start: of one that was not stored nothing is left but its name."""
     if stored(entry):
-        come_back(core, entry, event, max(entry.queue.redelivery_delay_us, 0))
+        come_back(core, entry, event, redelivery_delay_us(entry, None))
         return
     step(core, entry, event, 0, 0, None, 0)
     lose(core, entry)

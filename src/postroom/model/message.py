@@ -27,6 +27,7 @@ class MessageHead:
         "correlation_id",
         "correlation_id_type",
         "creation_us",
+        "dead_letter_eligible",
         "delivery_count",
         "delivery_delay_ms",
         "delivery_time_ms",
@@ -54,6 +55,7 @@ class MessageHead:
         self.creation_us: i64 = 0  # creation-time; 0 unknown
         self.delivery_time_ms: i64 = 0  # x-opt-delivery-time: since 1970; 0 none
         self.delivery_delay_ms: i64 = 0  # x-opt-delivery-delay: from the arrival on; 0 none
+        self.dead_letter_eligible: bool = False  # x-opt-dead-letter-eligible
         self.message_id: bytes = b""
         self.message_id_type: i64 = 0  # IdType.NONE
         self.correlation_id: bytes = b""

@@ -217,6 +217,8 @@ class QueueConfig(Struct, frozen=True, forbid_unknown_fields=True):
     standby: bool = True
     """With exclusive access: whether others may attach and wait; otherwise they are refused."""
     max_consumers: Positive = 1000
+    max_unsettled_per_consumer: Annotated[int, Meta(ge=-1)] = -1
+    """Delivered to one consumer and not settled, at least 1; -1: 10,000."""
     max_messages: Limit = -1
     """A quota of its own: held at most, in flight included; -1 no limit."""
     max_bytes: Limit = -1
@@ -243,14 +245,22 @@ class QueueConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """So many message ids taken last are remembered; what comes again is accepted and dropped. 0 none."""
     max_ttl_ms: Limit = -1
     """A message expires at the latest so long after its arrival."""
+    respect_ttl: bool = True
+    """Whether the time to live that senders give counts."""
     redelivery_limit: Limit = -1
     """Failures after which a message is still delivered again; above, it goes to the dead-letter queue."""
     redelivery_delay_ms: Limit = -1
     """How long a message waits after a failure; -1: as its consumer says."""
+    redelivery_delay_multiplier_percent: Annotated[int, Meta(ge=100)] = 100
+    """The delay of each further failure is so much of the one before."""
+    max_redelivery_delay_ms: Limit = -1
+    """It grows to no more than this; -1: ten times the first."""
     lost_link_counts: bool = False
     """Whether a delivery that came back by a broken link is charged to the redelivery limit."""
     dead_letter_queue: str = ""
     """Where rejected messages and those over the limit go; empty: they are discarded."""
+    dead_letter_eligible_only: bool = False
+    """Only messages whose sender says that they may become dead letters or are redirected."""
     expiration_policy: Literal["discard", "log", "redirect"] = "discard"
     expiry_queue: str = ""
     """Where expired messages are redirected; empty: to the dead-letter queue."""
