@@ -17,6 +17,7 @@ COMMANDS: Final = {
     "dlq": ("postroom.cli.dlq", "dlq"),
     "broker": ("postroom.cli.broker", "broker"),
     "connection": ("postroom.cli.broker", "connection"),
+    "transaction": ("postroom.cli.transaction", "transaction"),
     "store": ("postroom.cli.store", "store"),
     "put": ("postroom.cli.put", "put"),
     "get": ("postroom.cli.get", "get"),
