@@ -26,7 +26,7 @@ SYNC = ROOT / "src" / "postroom" / "client" / "sync"
 PACKAGE = "postroom.client"
 FILES = (
     *("producing", "consuming", "requesting", "management", "store", "temporary", "messaging"),
-    *("context", "connecting"),
+    *("context", "xa", "connecting"),
 )
 
 TRANSLATED = ("transaction", "transaction_manager", "postgresql")
@@ -158,18 +158,27 @@ class Generator:
     def class_(self, node: ast.ClassDef) -> str:
         methods = [self.init(node)]
         methods += [self.method(node, item) for item in methods_of(node) if is_public(item)]
-        return f"class {node.name}:\n{docstring(node, 4)}\n" + "\n".join(methods)
+        bases = self.bases(node)
+        self.used.update(bases)
+        head = f"class {node.name}({', '.join(bases)}):" if bases else f"class {node.name}:"
+        return f"{head}\n{docstring(node, 4)}\n" + "\n".join(methods)
+
+    def bases(self, node: ast.ClassDef) -> list[str]:
+        """Those that have twins."""
+        return [name for name in map(ast.unparse, node.bases) if name in self.homes]
 
     def init(self, node: ast.ClassDef) -> str:
         if node.name == FACTORY:
             original = next(item for item in methods_of(node) if item.name == "__init__")
             head = self.head(original)
             return f"{head}\n        self._inner = aio.{FACTORY}({call_arguments(original)})\n"
-        return (
-            f"    def __init__(self, portal: Portal, inner: aio.{node.name}) -> None:\n"
-            "        self._portal = portal\n"
-            "        self._inner = inner\n"
-        )
+        head = f"    def __init__(self, portal: Portal, inner: aio.{node.name}) -> None:\n"
+        if self.bases(node):
+            return (
+                f"{head}        super().__init__(portal, inner)\n"
+                f"        self._inner: aio.{node.name} = inner\n"
+            )
+        return f"{head}        self._portal = portal\n        self._inner = inner\n"
 
     def head(self, node: Method) -> str:
         """The ``def`` line, with the same arguments."""
@@ -221,7 +230,7 @@ class Generator:
         if f"{node.name}.setter" in decorators:
             return [f"self._inner.{node.name} = {call_arguments(node)}"]
         if decorators:
-            return [f"return self._inner.{node.name}"]
+            return [self.result(node, f"self._inner.{node.name}")]
         call = f"self._inner.{node.name}({call_arguments(node)})"
         if node.returns is not None and ast.unparse(node.returns) == owner:
             return [call, "return self"]

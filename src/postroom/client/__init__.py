@@ -78,9 +78,12 @@ from postroom.client.sync import (
     TemporaryDestination,
     Transaction,
     TransactionManager,
+    XAResource,
+    XASession,
 )
 from postroom.client.tls import TlsOptions
 from postroom.client.two_phase import Recovery, Step, TransactionStatus
+from postroom.model.xa import XaCode, XaFlag, Xid
 
 __all__ = [
     "AcknowledgeMode",
@@ -156,4 +159,9 @@ __all__ = [
     "TransactionStatus",
     "UniqueId",
     "XAException",
+    "XAResource",
+    "XASession",
+    "XaCode",
+    "XaFlag",
+    "Xid",
 ]

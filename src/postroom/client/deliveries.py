@@ -239,6 +239,8 @@ class Deliveries:
     def check_receive(self) -> None:
         """Raises IllegalStateException where a listener gets the messages."""
         self.check()
+        if self.state.transaction is not None:
+            self.state.transaction.check_receive()
         if self._listening is not None:
             raise IllegalStateException("the consumer has a message listener, which gets its messages")
 

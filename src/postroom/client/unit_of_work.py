@@ -14,6 +14,9 @@ class UnitOfWork(Protocol):
     async def send(self, sending: Sending, payload: bytes, settled: bool, timeout_s: float | None) -> None:
         """Send in the transaction; the outcome is looked at when it ends."""
 
+    def check_receive(self) -> None:
+        """Raises IllegalStateException where nothing can be received now."""
+
     async def acknowledge(self, receiving: Receiving, incoming: Incoming) -> bool:
         """Accept a message in the transaction, before the application gets it; False: don't hand it out, it
         comes again.

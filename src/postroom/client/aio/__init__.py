@@ -11,6 +11,7 @@ from postroom.client.aio.store import MessageListener, MessageStore
 from postroom.client.aio.temporary import TemporaryDestination
 from postroom.client.aio.transaction import Resource, Transaction
 from postroom.client.aio.transaction_manager import TransactionManager
+from postroom.client.aio.xa import XAResource, XASession
 from postroom.client.modes import AcknowledgeMode
 
 __all__ = [
@@ -31,4 +32,6 @@ __all__ = [
     "TemporaryDestination",
     "Transaction",
     "TransactionManager",
+    "XAResource",
+    "XASession",
 ]

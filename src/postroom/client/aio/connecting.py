@@ -23,6 +23,7 @@ from postroom.client.aio.context import JMSContext
 from postroom.client.aio.management import ManagementClient
 from postroom.client.aio.messaging import Session
 from postroom.client.aio.store import MessageStore
+from postroom.client.aio.xa import XASession
 from postroom.client.connector import Connector
 from postroom.client.exceptions import JMSException
 from postroom.client.management import MANAGEMENT_NODE
@@ -191,6 +192,14 @@ class Connection:
         session = Session(channel, mode, self._shared)
         self._sessions = [known for known in self._sessions if not known.is_closed]
         self._sessions.append(session)
+        return session
+
+    async def create_xa_session(self) -> XASession:
+        """Begin a session for global transactions. Raises JMSException where the broker has none."""
+        channel = await self._provider.begin(self._request_timeout_s)
+        session = XASession(channel, self._shared)
+        self._sessions.append(session)
+        await session._attach()
         return session
 
     async def create_management(self) -> ManagementClient:

@@ -367,7 +367,7 @@ class Session:
                 Target(),
                 snd_settle_mode=self._sender_settle_mode(source, settled),
                 rcv_settle_mode=RCV_SECOND if settle_second else RCV_FIRST,
-                properties=_properties(exclusive, redelivery_delay_ms),
+                properties=self._consumer_properties(source, exclusive, redelivery_delay_ms),
                 desired_capabilities=desired,
             )
 
@@ -375,6 +375,17 @@ class Session:
         receiving = Receiving(self._channel, attach, what, source, prefetch, drain_timeout_s)
         await receiving.attach(self._request_timeout_s)
         return receiving
+
+    def _consumer_properties(
+        self, source: Source | None, exclusive: bool, redelivery_delay_ms: int
+    ) -> dict[object, object]:
+        """Link properties of a consumer."""
+        properties: dict[object, object] = {}
+        if exclusive:
+            properties[EXCLUSIVE_PROPERTY] = True
+        if redelivery_delay_ms:
+            properties[REDELIVERY_DELAY_PROPERTY] = redelivery_delay_ms
+        return properties
 
     def _sender_settle_mode(self, source: Source | None, settled: bool) -> int:
         """What the broker sends settled: all without acknowledgement; copies for a browser as it likes."""
@@ -443,13 +454,3 @@ def all_of(answers: list[Awaitable[None]]) -> Awaitable[None]:
 
 async def _gathered(answers: list[Awaitable[None]]) -> None:
     await asyncio.gather(*answers)
-
-
-def _properties(exclusive: bool, redelivery_delay_ms: int) -> dict[object, object] | None:
-    """Link properties of a consumer."""
-    properties: dict[object, object] = {}
-    if exclusive:
-        properties[EXCLUSIVE_PROPERTY] = True
-    if redelivery_delay_ms:
-        properties[REDELIVERY_DELAY_PROPERTY] = redelivery_delay_ms
-    return properties or None

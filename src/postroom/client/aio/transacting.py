@@ -122,6 +122,9 @@ class TransactionContext:
         except JMSException as refusal:
             self._refusal = self._refusal or refusal
 
+    def check_receive(self) -> None:
+        """Messages can always be received: there is always a transaction."""
+
     async def acknowledge(self, receiving: Receiving, incoming: Incoming) -> bool:
         """Accept a message in the transaction; False where it came before a break, and comes again."""
         while receiving.is_current(incoming):

@@ -16,6 +16,7 @@ from postroom.client.sync.store import MessageListener, MessageStore
 from postroom.client.sync.temporary import TemporaryDestination
 from postroom.client.sync.transaction import Resource, Transaction
 from postroom.client.sync.transaction_manager import TransactionManager
+from postroom.client.sync.xa import XAResource, XASession
 
 __all__ = [
     "AcknowledgeMode",
@@ -35,4 +36,6 @@ __all__ = [
     "TemporaryDestination",
     "Transaction",
     "TransactionManager",
+    "XAResource",
+    "XASession",
 ]

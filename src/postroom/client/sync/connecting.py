@@ -25,6 +25,7 @@ from postroom.client.sync.context import JMSContext
 from postroom.client.sync.management import ManagementClient
 from postroom.client.sync.messaging import Session
 from postroom.client.sync.store import MessageStore
+from postroom.client.sync.xa import XASession
 from postroom.client.tls import TlsOptions
 
 __all__ = ["Connection", "ConnectionFactory"]
@@ -142,6 +143,10 @@ class Connection:
     def create_session(self, acknowledge_mode: AcknowledgeMode = AcknowledgeMode.AUTO) -> Session:
         """Begin a session. Raises JMSException for an unknown mode, or what ended the connection."""
         return Session(self._portal, self._portal.call(self._inner.create_session(acknowledge_mode)))
+
+    def create_xa_session(self) -> XASession:
+        """Begin a session for global transactions. Raises JMSException where the broker has none."""
+        return XASession(self._portal, self._portal.call(self._inner.create_xa_session()))
 
     def create_management(self) -> ManagementClient:
         """A client of the broker's management node."""

@@ -1,0 +1,229 @@
+"""XA sessions, and the broker as a resource manager: the asyncio face.
+
+A transaction manager drives the :class:`XAResource`; what the session sends and receives between ``start``
+and ``end`` belongs to the branch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from postroom.amqp.termini import DISTRIBUTION_COPY, Source
+from postroom.amqp.types import Symbol, UInt
+from postroom.client.aio.management import ManagementClient
+from postroom.client.aio.messaging import Session
+from postroom.client.branch_work import BranchWork
+from postroom.client.exceptions import XA_CODE, IllegalStateException, JMSException, XAException
+from postroom.client.management import MANAGEMENT_NODE, ManagementReply
+from postroom.client.modes import AcknowledgeMode
+from postroom.client.provider import Channel
+from postroom.client.shared import SharedState
+from postroom.model.xa import XaCode, XaFlag, Xid, is_rolled_back
+
+__all__ = ["XAResource", "XASession"]
+
+BRANCH_TYPE: Final = "postroom.xa-branch"
+XA_PROPERTY: Final = Symbol("x-opt-xa")
+"""Link property: this consumer receives for branches."""
+WHOLE_SCAN: Final = XaFlag.TMSTARTRSCAN | XaFlag.TMENDRSCAN
+
+
+class OfBroker(Protocol):
+    """What says which broker it belongs to."""
+
+    @property
+    def broker_container_id(self) -> str:
+        """The container id of the broker."""
+
+
+class XAResource:
+    """The broker as a resource manager: the verbs of X/Open XA, for one session. Made by
+    :meth:`Connection.create_xa_session`.
+
+    Every verb raises XAException. XAER_RMFAIL is for a broker that can't be reached: of a commit nobody knows
+    then whether it has happened, and :meth:`recover`, from any session, tells.
+    """
+
+    def __init__(self, work: BranchWork, requests: ManagementClient, broker: Callable[[], str]) -> None:
+        self._work = work
+        self._requests = requests
+        self._broker = broker
+
+    @property
+    def broker_container_id(self) -> str:
+        """The container id of the broker: what tells it from other resource managers."""
+        return self._broker()
+
+    async def resource_name(self) -> str:
+        """What the decision log of a transaction manager calls the broker."""
+        return f"amqp:{self._broker()}"
+
+    async def is_same_rm(self, other: OfBroker) -> bool:
+        """Whether the other is a resource of the same broker."""
+        return self._broker() == other.broker_container_id
+
+    async def set_transaction_timeout(self, seconds: int) -> bool:
+        """False: the broker's ``branch_idle_timeout_ms`` is for all branches."""
+        return False
+
+    async def start(self, xid: Xid, flags: XaFlag = XaFlag.TMNOFLAGS) -> None:
+        """What the session sends and receives from now on belongs to branch ``xid``.
+
+        TMNOFLAGS: a new branch; TMJOIN: one that another session works on, or has ended; TMRESUME: one that
+        was suspended. A session works on one branch at a time (XAER_PROTO).
+        """
+        if self._work.xid is not None:
+            raise XAException(f"the session works on branch {self._work.xid}", XaCode.XAER_PROTO)
+        try:
+            await self._work.start(xid, flags)
+        except JMSException as error:
+            raise unreachable(error, "start") from error
+
+    async def end(self, xid: Xid, flags: XaFlag = XaFlag.TMSUCCESS) -> None:
+        """The session works on the branch no longer.
+
+        TMSUCCESS: it may be prepared; TMFAIL: it is rolled back; TMSUSPEND: to be resumed. A branch in which
+        a send was refused, or that the broker has rolled back, ends with XA_RB*: call :meth:`rollback`.
+        """
+        if xid != self._work.xid:
+            await self._ask("END", xid, flags, assign=False)
+            return
+        try:
+            whole = await self._work.complete(flags)
+        except XAException:
+            raise
+        except JMSException as error:
+            raise unreachable(error, "end") from error
+        await self._end(xid, flags if whole else XaFlag.TMFAIL)
+        if not whole:
+            raise self._work.refused()
+
+    async def _end(self, xid: Xid, flags: XaFlag) -> None:
+        try:
+            if flags == XaFlag.TMFAIL:
+                await self._undo("END", xid, flags, assign=False)
+            else:
+                await self._ask("END", xid, flags, assign=False)
+        except XAException as error:
+            if is_rolled_back(error.error_code) or error.error_code in (XaCode.XAER_RMFAIL, XaCode.XAER_NOTA):
+                self._work.leave()
+            raise
+        self._work.leave()
+
+    async def prepare(self, xid: Xid) -> XaCode:
+        """The branch is on the broker's disk and waits for the decision: XA_OK; or XA_RDONLY, it did nothing
+        and is gone.
+        """
+        reply = await self._ask("PREPARE", xid)
+        return XaCode.XA_RDONLY if reply.attributes().get(XA_CODE) == XaCode.XA_RDONLY else XaCode.XA_OK
+
+    async def commit(self, xid: Xid, one_phase: bool = False) -> None:
+        """Commit a prepared branch; ``one_phase``: one that was ended and not prepared."""
+        await self._ask("COMMIT", xid, XaFlag.TMONEPHASE if one_phase else XaFlag.TMNOFLAGS)
+
+    async def rollback(self, xid: Xid) -> None:
+        """What was sent in the branch is gone, what was received in it is back."""
+        await self._undo("ROLLBACK", xid)
+
+    async def recover(self, flags: XaFlag = WHOLE_SCAN) -> list[Xid]:
+        """The branches that are prepared, or were decided by an administrator; all with TMSTARTRSCAN."""
+        reply = await self._ask("RECOVER", None, flags)
+        found = reply.attributes().get("xids")
+        return [Xid.parse(str(text)) for text in found] if isinstance(found, list) else []
+
+    async def forget(self, xid: Xid) -> None:
+        """The administrator's decision about the branch has been noted."""
+        await self._ask("FORGET", xid)
+
+    async def _undo(self, verb: str, xid: Xid, flags: XaFlag = XaFlag.TMNOFLAGS, **more: object) -> None:
+        """What gives messages back: those that were sent ahead shall not come before them."""
+        self._work.pause()
+        try:
+            await self._ask(verb, xid, flags, **more)
+        finally:
+            self._work.resume()
+
+    async def _ask(
+        self, verb: str, xid: Xid | None, flags: XaFlag = XaFlag.TMNOFLAGS, **more: object
+    ) -> ManagementReply:
+        properties: dict[str, object] = {"flags": UInt(flags), **more}
+        if xid is not None:
+            properties["xid"] = str(xid)
+        try:
+            return await self._requests.request(verb, kind=BRANCH_TYPE, properties=properties)
+        except XAException:
+            raise
+        except JMSException as error:
+            raise unreachable(error, verb) from error
+
+
+class XASession(Session):
+    """A session whose work belongs to branches of global transactions. Made by
+    :meth:`Connection.create_xa_session`.
+
+    Consumers receive in a branch only; producers send in it while there is one, and as any other producer
+    outside. ``Message.acknowledge`` has no effect.
+    """
+
+    def __init__(self, channel: Channel, shared: SharedState) -> None:
+        super().__init__(channel, AcknowledgeMode.SESSION_TRANSACTED, shared)
+        self._plain = Session(channel, AcknowledgeMode.AUTO, shared)
+        """For the verbs, which are requests on the same AMQP session: their answers are in no branch."""
+        receivings = lambda: [each.receiving for each in self._consumers]  # noqa: E731
+        self._work = BranchWork(channel, receivings, shared.request_timeout_s)
+        self._state.transaction = self._work
+        self._resource: XAResource | None = None
+        self._requests: ManagementClient | None = None
+
+    async def _attach(self) -> None:
+        """Attach what the verbs need; raises as the broker refuses."""
+        await self._work.attach()
+        self._requests = ManagementClient(
+            await self._plain.create_producer(MANAGEMENT_NODE),
+            await self._plain.create_reply_consumer(),
+            self._request_timeout_s,
+        )
+        self._resource = XAResource(self._work, self._requests, self._broker)
+
+    def _broker(self) -> str:
+        return self._provider.broker.container_id if self._provider.broker is not None else ""
+
+    @property
+    def xa_resource(self) -> XAResource:
+        """What a transaction manager drives."""
+        assert self._resource is not None
+        return self._resource
+
+    async def commit(self) -> None:
+        """IllegalStateException: the transaction manager commits."""
+        raise IllegalStateException("an XA session is committed by its transaction manager")
+
+    async def rollback(self) -> None:
+        """IllegalStateException: the transaction manager rolls back."""
+        raise IllegalStateException("an XA session is rolled back by its transaction manager")
+
+    def _consumer_properties(
+        self, source: Source | None, exclusive: bool, redelivery_delay_ms: int
+    ) -> dict[object, object]:
+        properties = super()._consumer_properties(source, exclusive, redelivery_delay_ms)
+        if source is not None and source.distribution_mode != DISTRIBUTION_COPY:
+            properties[XA_PROPERTY] = True
+        return properties
+
+    async def close(self) -> None:
+        """Close the session with its producers and consumers. A branch that was not ended stays suspended;
+        what is prepared waits for its decision.
+        """
+        if not self.is_closed and self._requests is not None:
+            await self._requests.close()
+            await self._work.close()
+        await super().close()
+
+
+def unreachable(error: JMSException, verb: str) -> XAException:
+    """What a transaction manager is told when the broker gives no answer of XA."""
+    if isinstance(error, XAException):
+        return error
+    unknown = ": whether it has happened, recover tells" if verb == "COMMIT" else ""
+    return XAException(f"no answer of the broker to {verb}{unknown}: {error.description}", XaCode.XAER_RMFAIL)
