@@ -5,6 +5,9 @@ from pathlib import Path
 import pytest
 
 from postroom.ledger.dump import Filter, dump
+from postroom.ledger.message_log import MessageLog, everything
+from postroom.ledger.reader import LedgerReader
+from postroom.ledger.trace import trace
 from postroom.manager.branch import BranchRow
 from postroom.manager.options import ManagerOptions
 from postroom.manager.topics import Subscribing
@@ -192,6 +195,33 @@ def test_the_ledger_is_whole_and_tells_of_it(xa: Xa, world: LedgerWorld, how: st
         assert events.count("prepare") == 8
         (opened,) = (line for line in lines if line.get("holder_kind") == "xa_branch" and "detail" in line)
         assert opened["detail"] == {"name": str(XID), "container": "container", "user": "user"}
+
+
+def test_the_log_and_the_trace_of_a_message_name_its_branch(
+    xa: Xa, world: LedgerWorld, tmp_path: Path
+) -> None:
+    source, target = world.queue("source"), world.queue("target")
+    world.put(source)
+    consumer = world.consumer(source, credit=1, xa=True)
+    transaction = xa.start().transaction
+    world.turn()
+    world.put(target, transaction=transaction)
+    xa.end(consumer=consumer)
+    xa.prepare()
+    xa.commit()
+    world.turn()
+    world.write_out(tmp_path)
+    reader = LedgerReader(tmp_path)
+    told = list(MessageLog(everything).records(reader, reader.first_position, reader.durable_through))
+    events = [(record.destination, record.event, record.transaction) for record in told]
+    assert ("target", "Produced", str(XID)) in events
+    assert ("source", "Consumed", str(XID)) in events
+    assert ("source", "Produced", "") in events
+    put = next(line["serial"] for line in dump(tmp_path, Filter()) if line.get("event") == "put_held")
+    states = [(line["event"], line["to"]) for line in trace(tmp_path, put)]
+    assert states == [
+        *(("put_held", "put_unconfirmed"), ("prepare", "put_unconfirmed"), ("confirm", "available"))
+    ]
 
 
 def test_temporary_places_stay_until_the_branch_is_decided(xa: Xa, world: LedgerWorld, how: str) -> None:

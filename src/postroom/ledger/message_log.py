@@ -234,7 +234,7 @@ class _Page:
             user = self._known.producer_users.get(int(found[0]["producer"]), "")
         record = LogRecord(
             int(rows["time_us"][index]),
-            str(holder) if kind in _TRANSACTIONS else "",
+            self._transaction(kind, holder),
             *self._arrivals.ids(found),
             str(definition.get("name", f"#{destination}")),
             event,
@@ -243,6 +243,12 @@ class _Page:
             content=self._log.content(found),
         )
         self._found.append((int(rows["position"][index]), ordinal, record))
+
+    def _transaction(self, kind: int, holder: int) -> str:
+        """The Xid of a branch, the number of a local transaction; "" for other holders."""
+        if kind not in _TRANSACTIONS:
+            return ""
+        return str(self._known.holder_details.get(holder, {}).get("name", holder))
 
     def _consumer(self, record: Any) -> None:
         number = int(record["holder"])

@@ -40,7 +40,8 @@ class RecordType(IntEnum):
     GROUP_EVENT = 2
     """Many entries change alike: detail holds groups (see ``GROUP``), for purge, loss at a crash."""
     DECISION = 3
-    """A transaction or branch is decided: holder says which, event CONFIRM or UNDO, detail holds groups."""
+    """A transaction or branch is prepared or decided: holder says which, event PREPARE, CONFIRM, UNDO or
+    LINK_LOST, detail holds groups."""
     QUEUE_DEFINED = 4
     """queue is created or redefined; detail is its definition as JSON."""
     QUEUE_DELETED = 5
@@ -74,7 +75,8 @@ class ArrivalFlag(IntFlag):
     DURABLE = 1
     """The producer asked for persistence; the message survives a crash."""
     BODY_STORED = 2
-    """The body is in the ledger, its own or a shared one (not so for non-persistent messages)."""
+    """The body is in the ledger, its own or a shared one (not so for non-persistent messages, unless they
+    were put in an XA branch or came in chunks)."""
     BODY_CHUNKED = 4
     """The body lies in BODY_CHUNK records; their list is at body_offset (with CHUNKED_OFFSET set)."""
     BODY_SHARED = 8

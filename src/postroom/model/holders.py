@@ -26,7 +26,9 @@ HOLDERS: Final[dict[HolderKind, HolderRule]] = {
     HolderKind.LOCAL_TRANSACTION: HolderRule(
         "rolled back", "rolled back", "+1 if it was sent", "max_transaction_entries"
     ),
-    HolderKind.XA_BRANCH: HolderRule("rolled back", "rolled back", "+1 if it was sent", "branch size limit"),
+    HolderKind.XA_BRANCH: HolderRule(
+        "rolled back", "rolled back", "+1 if it was sent", "max_branch_messages"
+    ),
     HolderKind.XA_PREPARED: HolderRule("kept", "kept", "by decision", "only an explicit decision ends it"),
     HolderKind.CONFIRM_ID: HolderRule("kept", "kept", "by decision", "confirm or undo; expiry acts at once"),
     HolderKind.CHANNEL_BATCH: HolderRule("kept", "kept", "by decision", "batch size"),
