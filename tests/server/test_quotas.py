@@ -22,7 +22,7 @@ from postroom.server.broker import Broker
 from postroom.server.config import FlowControlConfig, SendingConfig
 from tests.server.harness import BrokerThread, make_config
 from tests.server.peers import EnginePeer
-from tests.server.test_transactions import REJECTABLE, Controller, value
+from tests.server.transacting import REJECTABLE, Controller, value
 
 pytestmark = pytest.mark.sockets
 
