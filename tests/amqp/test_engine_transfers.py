@@ -191,6 +191,21 @@ def test_sending_in_parts() -> None:
     assert link.unsettled_count == 1
 
 
+def test_every_frame_names_the_transaction() -> None:
+    """Part 4, section 4.4.1: of a message that is split, and of one that is sent in parts."""
+    pair = Pair()
+    link, _ = pair.sending(3)
+    state = TransactionalState(b"tx")
+    link.send(bytes(200_000), b"t", False, state=state)
+    delivery = link.send(b"one", b"u", False, state=state, more=True)
+    link.append(delivery, b"two", False)
+    link.send(b"outside", b"v", False)
+    pair.pump()
+    got = of(pair.server_events, TransferReceived)
+    assert len(got) > 4
+    assert [each.state for each in got] == [state] * (len(got) - 1) + [None]
+
+
 def test_what_the_peer_would_not_take_is_not_sent() -> None:
     pair = Pair(server=server_options(max_message_size_bytes=10))
     link, _ = pair.sending(5, snd_settle_mode=0)
