@@ -48,6 +48,7 @@ class FakeBroker:
         self.refused: dict[str | None, Error] = {}
         """Addresses whose links are refused, and why."""
         self.refuse_open: Error | None = None
+        self.open_properties: dict[object, object] | None = None
         self.credit = CREDIT
         self.outcome: DeliveryState | None = ACCEPTED
         """Of every message that comes; None: never said."""
@@ -174,7 +175,7 @@ class Peer(asyncio.Protocol):
 
     def on_Opened(self, event: events.Opened) -> None:  # noqa: N802
         self.broker.opened.append(event)
-        self.engine.open()
+        self.engine.open(properties=self.broker.open_properties)
         if self.broker.refuse_open is not None:
             self.engine.close(self.broker.refuse_open)
 

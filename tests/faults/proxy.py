@@ -107,7 +107,7 @@ class FaultyProxy:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> FaultyProxy:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._on_client, "127.0.0.1", 0)
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -134,11 +134,12 @@ class FaultyProxy:
         """Cut the connection that is there, wherever it is."""
         self._broken.set()
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    def _on_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.ensure_future(self._accept(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         number, self.connections = self.connections, self.connections + 1
         try:
             async with asyncio.timeout(PATIENCE_S):

@@ -10,7 +10,7 @@ from postroom.amqp import events
 from postroom.amqp.outcomes import DeliveryState
 from postroom.amqp.receiver import ReceiverLink
 from postroom.amqp.session import Session as EngineSession
-from postroom.amqp.termini import Source
+from postroom.amqp.termini import DISTRIBUTION_COPY, Source
 from postroom.client.exceptions import IllegalStateException, JMSException
 from postroom.client.links import Attachment, fail_all, was_woken
 from postroom.client.provider import Channel
@@ -67,6 +67,7 @@ class Receiving(Attachment[ReceiverLink]):
         self._for_settled: dict[int, asyncio.Future[None]] = {}
         self._run: tuple[int, int, DeliveryState] | None = None
         """Outcomes not yet sent: first and last id, state; neighbours leave as one disposition."""
+        self._is_copying = terminus is not None and terminus.distribution_mode == DISTRIBUTION_COPY
         self._is_paused = False
         self._stopped: DeliveryState | None = None
         """What becomes of messages, since nobody takes them any more."""
@@ -262,9 +263,10 @@ class Receiving(Attachment[ReceiverLink]):
         self._flow(0)
 
     def resume(self) -> None:
-        """Offer credit again."""
-        self._is_paused = False
-        self.attached()
+        """Offer credit again, unless nobody takes messages any more."""
+        if self._stopped is None:
+            self._is_paused = False
+            self.attached()
 
     def put_back(self, messages: Sequence[Incoming]) -> None:
         """These are the next to be taken, in this order."""
@@ -297,12 +299,12 @@ class Receiving(Attachment[ReceiverLink]):
         await super().detach(timeout_s, closed)
 
     def interrupted(self, failure: JMSException) -> None:
-        """What the broker had settled is ours; the rest comes again. Answers to a queue that is gone with
-        the connection are not waited for any longer.
+        """What the broker had given to us alone is ours; the rest comes again, and a browser begins anew.
+        Answers to a queue that is gone with the connection are not waited for any longer.
         """
         self._parts.clear()
         self._run = None
-        self._buffer = deque(each for each in self._buffer if each.settled)
+        self._buffer = deque(each for each in self._buffer if each.settled and not self._is_copying)
         for future in self._for_settled.values():
             if not future.done():
                 future.set_result(None)

@@ -190,6 +190,8 @@ class Connection:
             raise JMSException(f"invalid session mode {acknowledge_mode!r}") from None
         channel = await self._provider.begin(self._request_timeout_s)
         session = Session(channel, mode, self._shared)
+        if session.is_transacted:
+            await session._begin_transactions()
         self._sessions = [known for known in self._sessions if not known.is_closed]
         self._sessions.append(session)
         return session

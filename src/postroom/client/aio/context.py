@@ -150,6 +150,14 @@ class JMSContext:
         """See :meth:`Session.recover`."""
         await self._session.recover()
 
+    async def commit(self) -> None:
+        """See :meth:`Session.commit`."""
+        await self._session.commit()
+
+    async def rollback(self) -> None:
+        """See :meth:`Session.rollback`."""
+        await self._session.rollback()
+
     async def close(self) -> None:
         """Close the session, and the connection when no other context is open on it."""
         self._siblings.discard(self)

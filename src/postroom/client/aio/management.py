@@ -23,6 +23,7 @@ from postroom.client.management import (
     rows_of_query,
 )
 from postroom.client.message import Message
+from postroom.client.transport import within
 
 __all__ = ["ManagementClient"]
 
@@ -65,14 +66,20 @@ class ManagementClient:
         if name is not None:
             said["name"] = name
         number = f"{next(self._numbers)}"
-        message = Message(
-            body, properties=said, message_id=number, reply_to=self._replies.address, durable=False
-        )
         async with self._one_at_a_time:
-            await self._producer.send(message)
+            await self._online()
+            reply_to = self._replies.address
+            await self._producer.send(
+                Message(body, properties=said, message_id=number, reply_to=reply_to, durable=False)
+            )
             reply = reply_from_message(await self._reply_to(number, patience_s))
         raise_unless_ok(reply, f"{operation} {kind or ''} {name or ''}".strip())
         return reply
+
+    async def _online(self) -> None:
+        """After a break the queue of replies has another name: wait until it is known."""
+        provider = self._producer._sending.provider
+        await within(provider.online(), self._request_timeout_s, f"request to {MANAGEMENT_NODE}")
 
     async def _reply_to(self, number: str, patience_s: float) -> Message:
         """The answer to request ``number``; answers to requests given up before are passed over."""

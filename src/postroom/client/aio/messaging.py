@@ -23,6 +23,7 @@ from postroom.client.aio.consuming import MessageConsumer, QueueBrowser
 from postroom.client.aio.producing import MessageProducer
 from postroom.client.aio.requesting import Requestor
 from postroom.client.aio.temporary import TemporaryDestination
+from postroom.client.aio.transacting import TransactionContext
 from postroom.client.base_message import DONE
 from postroom.client.coordinator import Coordinator
 from postroom.client.deliveries import Deliveries
@@ -81,6 +82,7 @@ class Session:
         self._provider = channel.provider
         self._state = SessionState(mode, shared, self._acknowledge_all)
         self._request_timeout_s = shared.request_timeout_s
+        self._transaction: TransactionContext | None = None
         self._consumers: list[Deliveries] = []
         self._others: list[MessageProducer | QueueBrowser] = []
 
@@ -91,6 +93,14 @@ class Session:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    async def _begin_transactions(self) -> None:
+        """Mode SESSION_TRANSACTED: from now on everything is done in a transaction."""
+        transaction = TransactionContext(
+            self._channel, lambda: [each.receiving for each in self._consumers], self._request_timeout_s
+        )
+        await transaction.start()
+        self._state.transaction = self._transaction = transaction
 
     @property
     def acknowledge_mode(self) -> AcknowledgeMode:
@@ -425,8 +435,35 @@ class Session:
         for consumer in self._consumers:
             consumer.recover()
 
+    async def commit(self) -> None:
+        """Make everything sent and received since the last commit or rollback count, all or nothing; a new
+        transaction begins.
+
+        Raises TransactionRolledBackException where nothing of it counts: the broker has refused, or the
+        connection broke under fail-over (where it broke during this call, the commit may have been done).
+        IllegalStateException for a session in another mode, and in a call for a message sent.
+        """
+        await self._own_transaction("commit").commit()
+
+    async def rollback(self) -> None:
+        """Undo everything since the last commit or rollback: what was sent is gone, what was received comes
+        again, in order and with a higher count; a new transaction begins. Raises IllegalStateException as
+        :meth:`commit` does.
+        """
+        await self._own_transaction("rollback").rollback()
+
+    def _own_transaction(self, what: str) -> TransactionContext:
+        self._check()
+        if self._transaction is None:
+            raise IllegalStateException(
+                f"{what} of a session in mode {self._state.mode.name}; it needs SESSION_TRANSACTED"
+            )
+        if self._state.is_completing_here:
+            raise IllegalStateException(f"{what} can't be done in a call for a message sent")
+        return self._transaction
+
     async def close(self) -> None:
-        """Close the session with its producers and consumers.
+        """Close the session with its producers and consumers; an open transaction is rolled back.
 
         What was received and not acknowledged goes back with delivery-failed, what was only prefetched goes
         back as if it had never left. Listeners' calls under way are waited for; in one of them it raises
@@ -435,6 +472,8 @@ class Session:
         refuse_in_callback(self._state, "close of a session")
         if not self.is_closed:
             self._state.is_closed = True
+            if self._transaction is not None:
+                await self._transaction.close()
             for consumer in self._consumers:
                 await consumer.close(finally_=True)
             for opened in self._others:

@@ -147,6 +147,14 @@ class JMSContext:
         """See :meth:`Session.recover`."""
         self._portal.call(self._inner.recover())
 
+    def commit(self) -> None:
+        """See :meth:`Session.commit`."""
+        self._portal.call(self._inner.commit())
+
+    def rollback(self) -> None:
+        """See :meth:`Session.rollback`."""
+        self._portal.call(self._inner.rollback())
+
     def close(self) -> None:
         """Close the session, and the connection when no other context is open on it."""
         if self._portal.is_running:

@@ -228,8 +228,25 @@ class Session:
         """
         self._portal.call(self._inner.recover())
 
+    def commit(self) -> None:
+        """Make everything sent and received since the last commit or rollback count, all or nothing; a new
+        transaction begins.
+
+        Raises TransactionRolledBackException where nothing of it counts: the broker has refused, or the
+        connection broke under fail-over (where it broke during this call, the commit may have been done).
+        IllegalStateException for a session in another mode, and in a call for a message sent.
+        """
+        self._portal.call(self._inner.commit())
+
+    def rollback(self) -> None:
+        """Undo everything since the last commit or rollback: what was sent is gone, what was received comes
+        again, in order and with a higher count; a new transaction begins. Raises IllegalStateException as
+        :meth:`commit` does.
+        """
+        self._portal.call(self._inner.rollback())
+
     def close(self) -> None:
-        """Close the session with its producers and consumers.
+        """Close the session with its producers and consumers; an open transaction is rolled back.
 
         What was received and not acknowledged goes back with delivery-failed, what was only prefetched goes
         back as if it had never left. Listeners' calls under way are waited for; in one of them it raises

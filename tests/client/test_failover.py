@@ -1,0 +1,471 @@
+"""Fail-over: what the caller sees when the connection breaks. Each row of the rules has its test, and so has
+each of the six cases of a break; the connection goes through a proxy to a real broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from postroom.client import (
+    AcknowledgeMode,
+    JMSTimeoutException,
+    TransactionRolledBackException,
+)
+from postroom.client.aio import MessageConsumer
+from postroom.client.options import ClientOptions
+from postroom.server.config import QueueConfig
+from tests.client.breaking import (
+    bodies,
+    broken,
+    context,
+    fill,
+    named,
+    next_disposition,
+    nth_send,
+    outcomes,
+    received,
+    texts,
+)
+from tests.client.fake_broker import asynchronous
+from tests.faults.proxy import BROKER, CLIENT, CutPoint
+from tests.server.harness import BrokerThread, make_config
+
+pytestmark = pytest.mark.sockets
+TRANSACTED = AcknowledgeMode.SESSION_TRANSACTED
+QUEUES = 60
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[BrokerThread]:
+    with BrokerThread(make_config(queue=[QueueConfig(name=f"q{n}") for n in range(QUEUES)])) as running:
+        yield running
+
+
+_taken = iter(range(QUEUES))
+
+
+@pytest.fixture
+def queue(broker: BrokerThread) -> str:
+    """A queue of this test's own."""
+    return f"q{next(_taken)}"
+
+
+# --- the six cases
+
+
+@pytest.mark.parametrize(("after", "copies"), [(False, 1), (True, 2)])
+def test_case_1_non_transacted_producer_with_an_unacknowledged_delivery(
+    broker: BrokerThread, queue: str, after: bool, copies: int
+) -> None:
+    """The message is sent again after reconnect; no user action is required."""
+
+    @asynchronous
+    async def act() -> None:
+        async with broken(broker, nth_send(1, after)) as line:
+            connection = line.connection
+            producer = await (await connection.create_session()).create_producer(queue)
+            for text in "abc":
+                await producer.send(named(text))
+            assert line.proxy.cuts == []
+        a, b, c = (("a", "ID:a"), ("b", "ID:b"), ("c", "ID:c"))
+        assert await texts(broker, queue) == [a, *[b] * copies, c]
+
+    act()
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_case_2_transacted_producer_with_the_first_send_in_flight(
+    broker: BrokerThread, queue: str, after: bool
+) -> None:
+    """The first send of a new transaction is sent again, and sending continues as normal."""
+
+    @asynchronous
+    async def act() -> None:
+        async with broken(broker, nth_send(1, after)) as line:
+            connection = line.connection
+            session = await connection.create_session(TRANSACTED)
+            producer = await session.create_producer(queue)
+            await producer.send(named("a"))
+            await line.watch.offline()
+            await producer.send(named("b"))
+            await session.commit()
+            await producer.send(named("c"))
+            await session.commit()
+        assert [body for body, _ in await texts(broker, queue)] == ["a", "b", "c"]
+
+    act()
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_case_2_transacted_producer_with_a_later_send_in_flight(
+    broker: BrokerThread, queue: str, after: bool
+) -> None:
+    """The transaction is failed: everything until the commit seems to succeed, the commit raises, and the
+    user resends.
+    """
+
+    @asynchronous
+    async def act() -> None:
+        async with broken(broker, nth_send(2, after)) as line:
+            connection = line.connection
+            session = await connection.create_session(TRANSACTED)
+            producer = await session.create_producer(queue)
+            await producer.send(named("a"))
+            await producer.send(named("b"))
+            await line.watch.offline()
+            await producer.send(named("c"))
+            with pytest.raises(TransactionRolledBackException, match="in doubt"):
+                await session.commit()
+            for text in "abc":
+                await producer.send(named(text))
+            await session.commit()
+        assert [body for body, _ in await texts(broker, queue)] == ["a", "b", "c"]
+
+    act()
+
+
+@pytest.mark.parametrize(("cut", "may_be_done"), [
+    (nth_send(3, False), False),
+    (nth_send(3, True), True),
+    (CutPoint(BROKER, "disposition", 3, False), True),
+])  # fmt: skip
+def test_case_3_transacted_producer_with_a_pending_commit(
+    broker: BrokerThread, queue: str, cut: CutPoint, may_be_done: bool
+) -> None:
+    """The commit raises, even where the broker has done it."""
+
+    @asynchronous
+    async def act() -> None:
+        async with broken(broker) as line:
+            connection = line.connection
+            session = await connection.create_session(TRANSACTED)
+            producer = await session.create_producer(queue)
+            await producer.send(named("a"))
+            await producer.send(named("b"))
+            await outcomes(session)
+            line.proxy.cuts.append(next_disposition(line.proxy) if cut.sender == BROKER else cut)
+            with pytest.raises(TransactionRolledBackException, match="during the commit"):
+                await session.commit()
+            await producer.send(named("c"))
+            await session.commit()
+        done = ["a", "b"] if may_be_done else []
+        assert [body for body, _ in await texts(broker, queue)] == [*done, "c"]
+
+    act()
+
+
+@pytest.mark.parametrize("mode", [AcknowledgeMode.CLIENT, AcknowledgeMode.INDIVIDUAL])
+def test_case_4_non_transacted_consumer_with_an_unacknowledged_delivery(
+    broker: BrokerThread, queue: str, mode: AcknowledgeMode
+) -> None:
+    """Acknowledging what came before the break is no error and has no effect: the message comes again, with
+    the same id.
+    """
+
+    @asynchronous
+    async def act() -> None:
+        await fill(broker, queue, "a", "b", "c")
+        async with broken(broker) as line:
+            connection = line.connection
+            session = await connection.create_session(mode)
+            consumer = await session.create_consumer(queue)
+            first, second = await received(consumer), await received(consumer)
+            await line.break_and_recover()
+            if mode is AcknowledgeMode.CLIENT:
+                await session.acknowledge()
+            else:
+                await consumer.accept(first)
+                await consumer.reject(second)
+            again = [await received(consumer) for _ in range(3)]
+            assert [each.body for each in again] == ["a", "b", "c"]
+            assert [each.message_id for each in again[:2]] == [first.message_id, second.message_id]
+            if mode is AcknowledgeMode.CLIENT:
+                await session.acknowledge()
+            else:
+                for each in again:
+                    await consumer.accept(each)
+        assert await texts(broker, queue) == []
+
+    act()
+
+
+def test_case_5_transacted_consumer_with_an_uncommitted_transaction(broker: BrokerThread, queue: str) -> None:
+    """Pending acknowledgements are dropped, the commit raises, and the messages come again."""
+
+    @asynchronous
+    async def act() -> None:
+        await fill(broker, queue, "a", "b", "c", "d")
+        async with broken(broker) as line:
+            connection = line.connection
+            session = await connection.create_session(TRANSACTED)
+            consumer = await session.create_consumer(queue)
+            assert await bodies(consumer, 2) == ["a", "b"]
+            await line.break_and_recover()
+            assert await bodies(consumer, 3) == ["a", "b", "c"]
+            with pytest.raises(TransactionRolledBackException, match="in doubt"):
+                await session.commit()
+            assert await bodies(consumer, 4) == ["a", "b", "c", "d"]
+            await session.commit()
+        assert await texts(broker, queue) == []
+
+    act()
+
+
+@pytest.mark.parametrize(("after", "again"), [(False, ["a", "b", "c"]), (True, ["c"])])
+def test_case_6_transacted_consumer_with_a_pending_commit(
+    broker: BrokerThread, queue: str, after: bool, again: list[str]
+) -> None:
+    """The commit raises; where the broker had done it, the messages don't come again."""
+
+    @asynchronous
+    async def act() -> None:
+        await fill(broker, queue, "a", "b", "c")
+        async with broken(broker, nth_send(1, after)) as line:
+            connection = line.connection
+            session = await connection.create_session(TRANSACTED)
+            consumer = await session.create_consumer(queue)
+            assert await bodies(consumer, 2) == ["a", "b"]
+            with pytest.raises(TransactionRolledBackException, match="during the commit"):
+                await session.commit()
+            assert await bodies(consumer, len(again)) == again
+            await session.commit()
+        assert await texts(broker, queue) == []
+
+    act()
+
+
+# --- what else the caller sees
+
+
+def test_a_send_whose_time_is_up_is_not_sent_again(broker: BrokerThread, queue: str) -> None:
+    @asynchronous
+    async def act() -> None:
+        async with broken(broker, nth_send(0, False), options=ClientOptions(send_timeout_s=0.2)) as line:
+            connection = line.connection
+            producer = await (await connection.create_session()).create_producer(queue)
+            line.proxy.hold()
+            with pytest.raises(JMSTimeoutException):
+                await producer.send("never")
+            with pytest.raises(JMSTimeoutException):
+                await producer.send("offline")
+            line.proxy.let()
+            await line.watch.online()
+            await producer.send(named("a"))
+        assert await texts(broker, queue) == [("a", "ID:a")]
+
+    act()
+
+
+def test_what_is_sent_again_is_only_what_is_in_flight(broker: BrokerThread, queue: str) -> None:
+    """Nothing is kept of what has its outcome."""
+
+    @asynchronous
+    async def act() -> None:
+        async with broken(broker) as line:
+            connection = line.connection
+            producer = await (await connection.create_session()).create_producer(queue)
+            await producer.send_all(f"{number}" for number in range(100))
+            await asyncio.sleep(0)
+            assert len(producer._sending._unsettled) == 0
+        assert len(await texts(broker, queue)) == 100
+
+    act()
+
+
+def test_sends_at_the_same_time_are_sent_again_in_order(broker: BrokerThread, queue: str) -> None:
+    @asynchronous
+    async def act() -> None:
+        async with broken(broker, nth_send(5, False)) as line:
+            connection = line.connection
+            producer = await (await connection.create_session()).create_producer(queue)
+            assert await producer.send_all(f"{number}" for number in range(20)) == 20
+        found = [body for body, _ in await texts(broker, queue)]
+        assert list(dict.fromkeys(found)) == [f"{number}" for number in range(20)]
+
+    act()
+
+
+@pytest.mark.parametrize("while_offline", [True, False])
+def test_a_rollback_in_flight_or_offline_succeeds(
+    broker: BrokerThread, queue: str, while_offline: bool
+) -> None:
+    @asynchronous
+    async def act() -> None:
+        await fill(broker, queue, "a")
+        async with broken(broker) as line:
+            connection = line.connection
+            session = await connection.create_session(TRANSACTED)
+            consumer = await session.create_consumer(queue)
+            assert await bodies(consumer, 1) == ["a"]
+            if while_offline:
+                await line.go_offline()
+            else:
+                line.proxy.cuts.append(nth_send(1, False))
+            await session.rollback()
+            line.proxy.let()
+            assert await bodies(consumer, 1) == ["a"]
+            await session.commit()
+        assert await texts(broker, queue) == []
+
+    act()
+
+
+def test_what_is_created_offline_waits_for_the_reconnect(broker: BrokerThread, queue: str) -> None:
+    @asynchronous
+    async def act() -> None:
+        await fill(broker, queue, "a")
+        async with broken(broker) as line:
+            connection = line.connection
+            session = await connection.create_session()
+            await line.go_offline()
+            made: list[asyncio.Future[object]] = [
+                asyncio.ensure_future(connection.create_session()),
+                asyncio.ensure_future(connection.create_session(TRANSACTED)),
+                asyncio.ensure_future(session.create_producer(queue)),
+                asyncio.ensure_future(session.create_consumer(queue, prefetch=0)),
+                asyncio.ensure_future(session.create_browser(queue)),
+                asyncio.ensure_future(session.create_temporary_queue()),
+            ]
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert not any(each.done() for each in made)
+            line.proxy.let()
+            consumer = (await asyncio.gather(*made))[3]
+            assert isinstance(consumer, MessageConsumer)
+            assert await bodies(consumer, 1) == ["a"]
+
+    act()
+
+
+@pytest.mark.parametrize("prefetch", [0, 10])
+@pytest.mark.parametrize("now", [False, True])
+def test_a_receive_offline_waits_for_the_reconnect(
+    broker: BrokerThread, queue: str, prefetch: int, now: bool
+) -> None:
+    @asynchronous
+    async def act() -> None:
+        async with broken(broker) as line:
+            connection = line.connection
+            session = await connection.create_session()
+            consumer = await session.create_consumer(queue, prefetch=prefetch)
+            await line.go_offline()
+            pull = asyncio.ensure_future(consumer.receive_no_wait() if now else consumer.receive())
+            await fill(broker, queue, "a")
+            assert not pull.done()
+            line.proxy.let()
+            message = await pull
+            assert message is not None
+            assert message.body == "a"
+
+    act()
+
+
+def test_a_receive_under_way_goes_on_after_the_reconnect(broker: BrokerThread, queue: str) -> None:
+    @asynchronous
+    async def act() -> None:
+        async with broken(broker) as line:
+            connection = line.connection
+            session = await connection.create_session()
+            for prefetch in (0, 10):
+                consumer = await session.create_consumer(queue, prefetch=prefetch)
+                waiting = asyncio.ensure_future(consumer.receive())
+                await line.break_and_recover()
+                await fill(broker, queue, "a")
+                message = await waiting
+                assert message is not None
+                assert message.body == "a"
+                await consumer.close()
+
+    act()
+
+
+def test_closing_offline_succeeds_at_once(broker: BrokerThread, queue: str) -> None:
+    @asynchronous
+    async def act() -> None:
+        async with broken(broker) as line:
+            connection = line.connection
+            session = await connection.create_session()
+            transacted = await connection.create_session(TRANSACTED)
+            opened = [
+                await session.create_producer(queue),
+                await session.create_consumer(queue),
+                await session.create_browser(queue),
+                session,
+                transacted,
+            ]
+            temporary = await connection.create_session()
+            destination = await temporary.create_temporary_queue()
+            await line.go_offline()
+            await destination.delete()
+            for each in opened:
+                await each.close()
+            await connection.close()
+
+    act()
+
+
+def test_a_transaction_begun_offline_is_in_doubt_only_with_work_before_the_break(
+    broker: BrokerThread, queue: str
+) -> None:
+    @asynchronous
+    async def act() -> None:
+        async with broken(broker) as line:
+            connection = line.connection
+            session = await connection.create_session(TRANSACTED)
+            producer = await session.create_producer(queue)
+            await line.break_and_recover()
+            await producer.send(named("a"))
+            await session.commit()
+            await producer.send(named("b"))
+            await producer.send(named("lost"))
+            await outcomes(session)
+            await line.go_offline()
+            with pytest.raises(TransactionRolledBackException):
+                await session.commit()
+            line.proxy.let()
+            await producer.send(named("c"))
+            await session.commit()
+        assert [body for body, _ in await texts(broker, queue)] == ["a", "c"]
+
+    act()
+
+
+def test_a_second_break_doesn_t_clear_the_doubt(broker: BrokerThread, queue: str) -> None:
+    @asynchronous
+    async def act() -> None:
+        async with broken(broker) as line:
+            connection = line.connection
+            session = await connection.create_session(TRANSACTED)
+            producer = await session.create_producer(queue)
+            await producer.send("a")
+            await producer.send("b")
+            await outcomes(session)
+            await line.break_and_recover()
+            await producer.send("dropped")
+            await line.break_and_recover()
+            with pytest.raises(TransactionRolledBackException):
+                await session.commit()
+        assert await texts(broker, queue) == []
+
+    act()
+
+
+def test_a_first_send_moves_over_any_number_of_breaks(broker: BrokerThread, queue: str) -> None:
+    @asynchronous
+    async def act() -> None:
+        cuts = [CutPoint(CLIENT, "transfer", 1, True, number) for number in range(3)]
+        async with broken(broker, *cuts) as line:
+            connection = line.connection
+            session = await connection.create_session(TRANSACTED)
+            producer = await session.create_producer(queue)
+            await producer.send(named("a"))
+            for number in range(len(cuts)):
+                await line.watch.online(number + 1)
+                await context(session)._begin()
+            await session.commit()
+        assert [body for body, _ in await texts(broker, queue)] == ["a"]
+
+    act()

@@ -1,0 +1,38 @@
+"""The six cases, the connection being cut at a sample of all protocol steps; ``python -m tests.faults`` cuts
+at each of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.clients.broker import BrokerProcess
+from tests.faults.cases import CASES, Case, cut_points, play
+
+pytestmark = pytest.mark.sockets
+EVERY = 4
+"""One in so many places is cut; the others are by the soak."""
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with BrokerProcess(Path(tmp_path_factory.mktemp("faults")) / "data") as process:
+        yield process
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_nothing_is_lost_wherever_the_connection_breaks(broker: BrokerProcess, case: Case) -> None:
+    async def act() -> None:
+        points = await cut_points(case, broker.url)
+        assert len(points) > 40, points
+        for point in points[CASES.index(case) % EVERY :: EVERY]:
+            try:
+                await play(case, broker.url, point)
+            except BaseException as failure:
+                raise AssertionError(f"cut {point}: {failure!r}") from failure
+
+    asyncio.run(act())
