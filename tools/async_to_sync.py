@@ -33,8 +33,8 @@ TRANSLATED = ("transaction", "transaction_manager", "postgresql")
 
 FACTORY = "ConnectionFactory"
 """The one class that applications make by themselves, and that opens the thread."""
-CLOSES = {"Connection": "", "JMSContext": "if self._inner.is_connection_closed: "}
-"""They end the thread, on a condition."""
+CLOSES = {"Connection": "is_closed", "JMSContext": "is_connection_closed"}
+"""They end the thread, when their connection is closed: that may have been refused."""
 CALLBACKS = ("MessageCallback", "FailureCallback", "ExceptionListener")
 """Types of functions of the application that the connection calls: in a thread of their own."""
 MESSAGES = ("Message", "Message | None")
@@ -254,7 +254,8 @@ def closing(owner: str, call: str) -> list[str]:
             "    try:",
             f"        self._portal.call({call})",
             "    finally:",
-            f"        {CLOSES[owner]}self._portal.stop()",
+            f"        if self._inner.{CLOSES[owner]}:",
+            "            self._portal.stop()",
         ]
     return [*lines, f"    self._portal.call({call})"]
 

@@ -226,9 +226,13 @@ class Deliveries:
     async def listen(self, listener: MessageCallback | None) -> None:
         """From now on ``listener`` gets the messages; None: whoever calls ``receive``."""
         self.check()
+        await self.stop_listening()
+        self._listening = None if listener is None else Listening(self, listener)
+
+    async def stop_listening(self) -> None:
+        """The listener is called with no further message; a call under way is waited for."""
         if self._listening is not None:
             await self._listening.stop()
-        self._listening = None if listener is None else Listening(self, listener)
 
     def check(self) -> None:
         """Raises what ended the consumer, if it has ended."""
@@ -248,8 +252,7 @@ class Deliveries:
         """Release what nobody has seen, and detach: as soon as the application has no message without an
         outcome, or ``finally_`` now, such a message going back as a failed attempt.
         """
-        if self._listening is not None:
-            await self._listening.stop()
+        await self.stop_listening()
         if self.receiving.failure is not None:
             self.is_closed = True
             return

@@ -471,6 +471,8 @@ class Session:
         """
         refuse_in_callback(self._state, "close of a session")
         if not self.is_closed:
+            for consumer in self._consumers:
+                await consumer.stop_listening()
             self._state.is_closed = True
             if self._transaction is not None:
                 await self._transaction.close()

@@ -164,4 +164,5 @@ class Connection:
             try:
                 self._portal.call(self._inner.close())
             finally:
-                self._portal.stop()
+                if self._inner.is_closed:
+                    self._portal.stop()

@@ -1,0 +1,436 @@
+"""Acknowledgement modes, recover, the ends of consumers and sessions, redelivery policy and local expiry."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from postroom.amqp import sections
+from postroom.amqp.outcomes import Accepted, DeliveryState, Modified, Rejected, Released
+from postroom.client import (
+    AcknowledgeMode,
+    ClientOptions,
+    ConnectionFactory,
+    IllegalStateException,
+    JMSException,
+    Message,
+    RedeliveryOutcome,
+    RedeliveryPolicy,
+    TextMessage,
+)
+from postroom.client.aio import MessageConsumer, Session
+from postroom.client.message import encode_message
+from postroom.server.config import QueueConfig
+from tests.client.fake_broker import FakeBroker, asynchronous
+from tests.client.test_consuming import bodies, session_of, texts
+from tests.server.harness import BrokerThread, make_config
+
+pytestmark = pytest.mark.sockets
+
+
+def told(broker: FakeBroker) -> dict[int, DeliveryState | None]:
+    """The last outcome of each message, by its place."""
+    return {place: state for places, state, _ in broker.dispositions for place in places}
+
+
+async def received(consumer: MessageConsumer, count: int = 1) -> list[Message]:
+    found = [await consumer.receive(10) for _ in range(count)]
+    return [message for message in found if message is not None]
+
+
+async def consumer_in(
+    broker: FakeBroker, mode: AcknowledgeMode, *words: str, **options: Any
+) -> MessageConsumer:
+    broker.put("q", *texts(*words))
+    return await (await session_of(broker, mode)).create_consumer("q", **options)
+
+
+# --- modes
+
+
+@pytest.mark.parametrize("number", [-1, 4, 99, 102, 256, 258, "AUTO", None])
+@asynchronous
+async def test_any_other_number_is_no_session_mode(number: Any) -> None:
+    async with FakeBroker() as broker:
+        connection = await broker.connect()
+        with pytest.raises(JMSException, match="invalid session mode"):
+            await connection.create_session(number)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 100, 101, 257])
+@asynchronous
+async def test_modes_go_by_number(number: Any) -> None:
+    async with FakeBroker() as broker:
+        session = await (await broker.connect()).create_session(number)
+        assert session.acknowledge_mode == number
+        assert not session.is_transacted
+
+
+@pytest.mark.parametrize("mode", [AcknowledgeMode.AUTO, AcknowledgeMode.DUPS_OK])
+@asynchronous
+async def test_accepted_as_receive_returns_and_acknowledge_does_nothing(mode: AcknowledgeMode) -> None:
+    async with FakeBroker() as broker:
+        consumer = await consumer_in(broker, mode, "a", "b")
+        (message,) = await received(consumer)
+        await message.acknowledge()
+        await broker.until(lambda: bool(broker.dispositions))
+        assert told(broker) == {0: Accepted()}
+
+
+@asynchronous
+async def test_client_acknowledge_covers_the_session() -> None:
+    async with FakeBroker() as broker:
+        session = await session_of(broker, AcknowledgeMode.CLIENT)
+        broker.put("one", *texts("a", "b", "c"))
+        broker.put("two", *texts("d"))
+        one, two = await session.create_consumer("one"), await session.create_consumer("two")
+        first, _ = await received(one, 2)
+        await received(two)
+        await first.acknowledge()
+        await broker.until(lambda: len(told(broker)) == 3)
+        assert set(map(type, told(broker).values())) == {Accepted}
+        await first.acknowledge()
+
+
+@asynchronous
+async def test_acknowledge_need_not_be_awaited() -> None:
+    async with FakeBroker() as broker:
+        (message,) = await received(await consumer_in(broker, AcknowledgeMode.CLIENT, "a"))
+        message.acknowledge()
+        await broker.until(lambda: told(broker) == {0: Accepted()})
+
+
+@asynchronous
+async def test_individual_acknowledge_covers_that_message_only() -> None:
+    async with FakeBroker() as broker:
+        session = await session_of(broker, AcknowledgeMode.INDIVIDUAL)
+        broker.put("q", *texts(*"abc"))
+        _, message, _ = await received(await session.create_consumer("q"), 3)
+        await message.acknowledge()
+        await message.acknowledge()
+        await session.close()
+        assert told(broker) == {0: Modified(True), 1: Accepted(), 2: Modified(True)}
+
+
+@pytest.mark.parametrize("mode", [AcknowledgeMode.NO_ACKNOWLEDGE, AcknowledgeMode.PRE_ACKNOWLEDGE])
+@asynchronous
+async def test_no_acknowledge_is_settled_before_it_comes(mode: AcknowledgeMode) -> None:
+    async with FakeBroker() as broker:
+        session = await session_of(broker, mode)
+        broker.put("q", *texts("a", "b"))
+        consumer = await session.create_consumer("q")
+        (message,) = await received(consumer)
+        await message.acknowledge()
+        await session.recover()
+        assert await bodies(consumer, 1) == ["b"]
+        await session.close()
+        assert broker.dispositions == []
+        assert broker.attached[0].attach.snd_settle_mode == 1
+
+
+@pytest.mark.parametrize("mode", [AcknowledgeMode.CLIENT, AcknowledgeMode.INDIVIDUAL])
+@asynchronous
+async def test_acknowledge_after_the_session_is_closed(mode: AcknowledgeMode) -> None:
+    async with FakeBroker() as broker:
+        session = await session_of(broker, mode)
+        broker.put("q", *texts("a"))
+        (message,) = await received(await session.create_consumer("q"))
+        await session.close()
+        with pytest.raises(IllegalStateException, match="session is closed"):
+            message.acknowledge()
+
+
+@asynchronous
+async def test_acknowledge_with_settle_second_waits_for_the_broker() -> None:
+    async with FakeBroker() as broker:
+        consumer = await consumer_in(broker, AcknowledgeMode.CLIENT, "a", settle_second=True)
+        (message,) = await received(consumer)
+        await message.acknowledge()
+        assert broker.dispositions == [([0], Accepted(), False)]
+
+
+@asynchronous
+async def test_a_message_made_here_can_be_acknowledged_for_nothing() -> None:
+    await TextMessage("a").acknowledge()
+
+
+# --- recover
+
+
+async def recovered(broker: FakeBroker, mode: AcknowledgeMode) -> tuple[Session, MessageConsumer]:
+    session = await session_of(broker, mode)
+    broker.put("q", *texts(*"abcd"))
+    consumer = await session.create_consumer("q")
+    assert [message.redelivered for message in await received(consumer, 3)] == [False] * 3
+    await session.recover()
+    return session, consumer
+
+
+@asynchronous
+async def test_recover_brings_back_in_order_and_ahead_of_what_was_prefetched() -> None:
+    async with FakeBroker() as broker:
+        session, consumer = await recovered(broker, AcknowledgeMode.CLIENT)
+        again = await received(consumer, 4)
+        assert [(message.body, message.delivery_count) for message in again] == [
+            ("a", 1), ("b", 1), ("c", 1), ("d", 0)
+        ]  # fmt: skip
+        await session.recover()
+        assert [message.delivery_count for message in await received(consumer, 4)] == [2, 2, 2, 1]
+        assert broker.dispositions == []
+        await session.acknowledge()
+        await broker.until(lambda: len(told(broker)) == 4)
+
+
+@asynchronous
+async def test_recover_leaves_what_was_acknowledged() -> None:
+    async with FakeBroker() as broker:
+        session = await session_of(broker, AcknowledgeMode.INDIVIDUAL)
+        broker.put("q", *texts(*"abc"))
+        consumer = await session.create_consumer("q")
+        _, second, _ = await received(consumer, 3)
+        await second.acknowledge()
+        await session.recover()
+        assert await bodies(consumer, 2) == ["a", "c"]
+
+
+@asynchronous
+async def test_an_old_copy_of_a_recovered_message_decides_nothing() -> None:
+    async with FakeBroker() as broker:
+        session = await session_of(broker, AcknowledgeMode.INDIVIDUAL)
+        broker.put("q", *texts("a"))
+        consumer = await session.create_consumer("q")
+        (old,) = await received(consumer)
+        await session.recover()
+        (new,) = await received(consumer)
+        await old.acknowledge()
+        with pytest.raises(IllegalStateException, match="outcome already"):
+            await consumer.reject(old)
+        await consumer.reject(new)
+        await broker.until(lambda: told(broker) == {0: Rejected()})
+
+
+@asynchronous
+async def test_recover_in_auto_mode_has_nothing_to_bring_back() -> None:
+    async with FakeBroker() as broker:
+        session = await session_of(broker, AcknowledgeMode.AUTO)
+        broker.put("q", *texts("a", "b"))
+        consumer = await session.create_consumer("q")
+        await received(consumer)
+        await session.recover()
+        assert await bodies(consumer, 1) == ["b"]
+
+
+# --- the end of a consumer
+
+
+@pytest.mark.parametrize("mode", [AcknowledgeMode.CLIENT, AcknowledgeMode.INDIVIDUAL])
+@asynchronous
+async def test_a_consumer_stays_until_its_messages_are_acknowledged(mode: AcknowledgeMode) -> None:
+    async with FakeBroker() as broker:
+        consumer = await consumer_in(broker, mode, "a", "b")
+        (message,) = await received(consumer)
+        await broker.until(lambda: not broker.messages["q"])
+        await consumer.close()
+        assert consumer.is_closed
+        with pytest.raises(IllegalStateException, match="closed"):
+            await consumer.receive()
+        await broker.until(lambda: 1 in told(broker))
+        (peer,) = broker.connections
+        assert told(broker) == {1: Released()} and len(peer.senders) == 1
+        await message.acknowledge()
+        await broker.until(lambda: not peer.senders)
+        assert told(broker) == {0: Accepted(), 1: Released()}
+
+
+@asynchronous
+async def test_what_still_comes_for_a_closed_consumer_is_released() -> None:
+    async with FakeBroker() as broker:
+        consumer = await consumer_in(broker, AcknowledgeMode.CLIENT, "a", prefetch=10)
+        (message,) = await received(consumer)
+        (link,) = broker.connections[0].senders
+        closing = consumer.close()
+        link.send(texts("late")[0], b"late", False, context=7)
+        broker.connections[0].flush()
+        await closing
+        await broker.until(lambda: told(broker).get(7) == Released())
+        await message.acknowledge()
+
+
+@asynchronous
+async def test_the_session_ends_a_consumer_that_stays() -> None:
+    async with FakeBroker() as broker:
+        session = await session_of(broker, AcknowledgeMode.CLIENT)
+        broker.put("q", *texts("a"))
+        consumer = await session.create_consumer("q")
+        await received(consumer)
+        await consumer.close()
+        await session.close()
+        assert told(broker) == {0: Modified(True)}
+        assert broker.connections[0].senders == []
+
+
+@asynchronous
+async def test_what_a_closed_consumer_had_goes_back_when_the_session_recovers() -> None:
+    async with FakeBroker() as broker:
+        session = await session_of(broker, AcknowledgeMode.CLIENT)
+        broker.put("q", *texts("a"))
+        consumer = await session.create_consumer("q")
+        await received(consumer)
+        await consumer.close()
+        await session.recover()
+        await broker.until(lambda: told(broker) == {0: Modified(True)})
+        await broker.until(lambda: not broker.connections[0].senders)
+
+
+# --- what the application doesn't see
+
+
+def counted(word: str, delivery_count: int) -> bytes:
+    """A message that came before so often."""
+    header = sections.Header(durable=True, delivery_count=delivery_count)
+    return sections.Message(header=header, body=sections.Value(word)).encode()
+
+
+@pytest.mark.parametrize(
+    ("limit", "seen"), [(-1, ["0", "1", "2", "3"]), (0, ["0"]), (1, ["0", "1"]), (2, ["0", "1", "2"])]
+)
+@asynchronous
+async def test_a_message_that_came_too_often_is_not_handed_out(limit: int, seen: list[str]) -> None:
+    async with FakeBroker() as broker:
+        policy = ClientOptions(redelivery=RedeliveryPolicy(max_redeliveries=limit))
+        connection = await broker.connect(options=policy)
+        broker.put("q", *(counted(str(count), count) for count in range(4)))
+        consumer = await (await connection.create_session()).create_consumer("q")
+        assert await bodies(consumer, len(seen)) == seen
+        await broker.until(lambda: len(told(broker)) == len(seen))
+        assert await consumer.receive(0.01) is None
+        await broker.until(lambda: len(told(broker)) == 4)
+        assert list(told(broker).values()) == [Accepted()] * len(seen) + [Modified(True, True)] * (
+            4 - len(seen)
+        )
+
+
+@pytest.mark.parametrize(
+    ("outcome", "state"),
+    [
+        (RedeliveryOutcome.ACCEPTED, Accepted()),
+        (RedeliveryOutcome.REJECTED, Rejected()),
+        (RedeliveryOutcome.RELEASED, Released()),
+        (RedeliveryOutcome.MODIFIED_FAILED, Modified(True)),
+        (RedeliveryOutcome.MODIFIED_FAILED_UNDELIVERABLE, Modified(True, True)),
+    ],
+)
+@asynchronous
+async def test_its_outcome_is_the_policys(outcome: RedeliveryOutcome, state: DeliveryState) -> None:
+    async with FakeBroker() as broker:
+        policy = ClientOptions(redelivery=RedeliveryPolicy(max_redeliveries=0, outcome=outcome))
+        connection = await broker.connect(options=policy)
+        broker.put("q", counted("again", 1))
+        consumer = await (await connection.create_session()).create_consumer("q")
+        assert await consumer.receive_no_wait() is None
+        await broker.until(lambda: told(broker) == {0: state})
+
+
+@asynchronous
+async def test_recovering_counts_towards_the_limit() -> None:
+    async with FakeBroker() as broker:
+        policy = ClientOptions(redelivery=RedeliveryPolicy(max_redeliveries=1))
+        session = await (await broker.connect(options=policy)).create_session(AcknowledgeMode.CLIENT)
+        broker.put("q", *texts("a"))
+        consumer = await session.create_consumer("q")
+        for _ in range(2):
+            assert await bodies(consumer, 1) == ["a"]
+            await session.recover()
+        assert await consumer.receive(0.01) is None
+        await broker.until(lambda: told(broker) == {0: Modified(True, True)})
+
+
+def expired(word: str) -> bytes:
+    return encode_message(TextMessage(word, expiration_ms=int(time.time() * 1000) - 1))
+
+
+@pytest.mark.parametrize("drops", [True, False])
+@asynchronous
+async def test_what_expired_on_the_way_is_not_handed_out(drops: bool) -> None:
+    async with FakeBroker() as broker:
+        connection = await broker.connect(options=ClientOptions(local_message_expiry=drops))
+        broker.put("q", expired("old"), *texts("new"))
+        consumer = await (await connection.create_session()).create_consumer("q")
+        assert await bodies(consumer, 1) == ["new" if drops else "old"]
+        await broker.until(lambda: 0 in told(broker))
+        assert told(broker)[0] == (Modified(True, True) if drops else Accepted())
+
+
+@asynchronous
+async def test_a_browser_sees_what_has_expired() -> None:
+    async with FakeBroker() as broker:
+        broker.put("q", expired("old"))
+        browser = await (await session_of(broker)).create_browser("q")
+        assert [message.body async for message in browser] == ["old"]
+
+
+# --- with a real broker, and its limit
+
+
+def test_neighbours_that_were_only_prefetched_are_never_charged() -> None:
+    """Each round sees the first message and gives it back; the others come along, and keep their counts."""
+    config = make_config(
+        queue=[
+            QueueConfig(name="poison", redelivery_limit=2, dead_letter_queue="dead"),
+            QueueConfig(name="dead"),
+        ]
+    )
+    with BrokerThread(config) as broker:
+        with ConnectionFactory(broker.url).create_connection() as connection:
+            connection.create_session().create_producer("poison").send_all(["bad", "good", "better"])
+        for attempt in range(3):
+            with ConnectionFactory(broker.url).create_connection() as connection:
+                session = connection.create_session(AcknowledgeMode.CLIENT)
+                message = session.create_consumer("poison", prefetch=10).receive(10)
+                assert message is not None and (message.body, message.delivery_count) == ("bad", attempt)
+        with ConnectionFactory(broker.url).create_connection() as connection:
+            session = connection.create_session()
+            consumer = session.create_consumer("poison")
+            left = [consumer.receive(10) for _ in range(2)]
+            assert [(each.body, each.delivery_count) for each in left if each] == [("good", 0), ("better", 0)]
+            assert [message.body for message in session.create_browser("dead")] == ["bad"]
+
+
+def test_the_clients_policy_and_the_brokers_dead_letters() -> None:
+    config = make_config(
+        queue=[QueueConfig(name="poison", dead_letter_queue="dead"), QueueConfig(name="dead")]
+    )
+    policy = RedeliveryPolicy(max_redeliveries=1, outcome=RedeliveryOutcome.REJECTED)
+    with (
+        BrokerThread(config) as broker,
+        ConnectionFactory(
+            broker.url, options=ClientOptions(redelivery=policy)
+        ).create_connection() as connection,
+    ):
+        connection.create_session().create_producer("poison").send_all(["bad", "good"])
+        for _ in range(2):
+            with connection.create_session(AcknowledgeMode.CLIENT) as session:
+                message = session.create_consumer("poison").receive(10)
+                assert message is not None and message.body == "bad"
+        session = connection.create_session()
+        good = session.create_consumer("poison").receive(10)
+        assert good is not None and (good.body, good.delivery_count) == ("good", 0)
+        assert [message.body for message in session.create_browser("dead")] == ["bad"]
+
+
+def test_acknowledging_in_the_blocking_face() -> None:
+    with BrokerThread() as broker, ConnectionFactory(broker.url).create_connection() as connection:
+        connection.create_session().create_producer("q").send_all(["a", "b", "c"])
+        session = connection.create_session(AcknowledgeMode.INDIVIDUAL)
+        consumer = session.create_consumer("q")
+        messages = [consumer.receive(10) for _ in range(3)]
+        assert messages[1] is not None
+        messages[1].acknowledge()
+        session.recover()
+        again = [consumer.receive(10) for _ in range(2)]
+        assert [(each.body, each.delivery_count) for each in again if each] == [("a", 1), ("c", 1)]
+        session.close()
+        with pytest.raises(IllegalStateException):
+            messages[1].acknowledge()
