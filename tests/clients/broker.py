@@ -89,6 +89,11 @@ class BrokerProcess:
         self._process.stdout.close()
         self._process = None
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started, and not ended from here."""
+        return self._process is not None
+
     def restart_after_kill(self) -> None:
         """Crash and come back."""
         self.kill()

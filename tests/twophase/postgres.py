@@ -113,6 +113,11 @@ class PostgreSQL:
             self._process.wait(START_S)
             self._process = None
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started, and not ended from here."""
+        return self._process is not None
+
     def kill_backends(self) -> None:
         """End the server's process behind every connection but this one's, in the middle of what it does."""
         with psycopg.connect(self.dsn, autocommit=True) as connection:
