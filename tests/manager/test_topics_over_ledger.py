@@ -220,3 +220,16 @@ def test_publishes_and_puts_between_them_keep_their_own_bodies_after_a_restart()
     assert sorted(world.turn()) == [b"published", b"put"]
     totals = {row.queue: (row.arrived, row.arrived_bytes) for row in world.recover().totals}
     assert totals[int(subscribed.id)] == (1, len(b"published"))
+
+
+def test_a_durable_subscription_that_is_ending_is_gone_after_a_restart(world: TopicWorld) -> None:
+    consumer = world.subscriber(7)
+    world.publish(b"1")
+    transaction = world.manager.begin(world.now_us)
+    world.accept(consumer, world.held(consumer)[0], transaction)
+    world.close(consumer)
+    world.manager.forsake(consumer.queue, world.now_us)
+    world.turn()
+    assert consumer.queue.name in world.manager.queues
+    world.restart()
+    assert consumer.queue.name not in world.manager.queues

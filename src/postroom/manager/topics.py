@@ -195,6 +195,7 @@ def end_forsaken(core: Core) -> None:
             continue
         if queue.held:
             routing.dismiss(core, queue)
+            queues.update(core, replace(queue.definition, temporary=True))  # a restart ends it, too
             administration.clear(core, queue, n.EVENT_DELETE)
             core.set_alarm(queue, core.now_us + DOOMED_CHECK_US)
             if queue not in core.doomed:
