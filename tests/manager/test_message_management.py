@@ -24,7 +24,7 @@ from postroom.manager.errors import (
 from postroom.manager.importing import Imported, ImportMessages
 from postroom.manager.message_states import ALL_STATES, VISIBLE, mask_of, named, states_of
 from postroom.manager.moving import Changed, DeleteMessages, MoveMessages, Replay
-from postroom.manager.options import ManagerOptions
+from postroom.manager.options import ManagerOptions, QueueDefinition
 from postroom.manager.queries import CloseCursor, OpenCursor, QueryAnswer, ReadCursor, ShowMessage
 from postroom.manager.queue import Queue
 from postroom.manager.searching import Wanted
@@ -547,6 +547,24 @@ def test_one_dead_letter_and_some_by_selector(world: World) -> None:
     assert found(world, origin) == ["4"]
     assert replay(world, dead, which=wanted("n < 2")).count == 2
     assert found(world, dead) == ["2", "3", "5"]
+
+
+def test_an_origin_that_is_ending(world: World) -> None:
+    definition = QueueDefinition(name="news", kind="topic", dead_letter_queue="dead")
+    topic = world.manager.create_queue(definition, world.now_us)
+    subscription = world.manager.subscribe(Subscribing(topic="news", client="me"), world.now_us)
+    consumer = world.consumer(subscription, 2)
+    for text in ("rejected", "held"):
+        put(world, topic, text)
+    world.turn()
+    rejected, held = world.held(consumer)
+    world.manager.reject(consumer, rejected, "app:bad", "", world.now_us)
+    world.accept(consumer, held, world.manager.begin(world.now_us))
+    world.close(consumer)
+    world.turn()
+    assert not subscription.deleted
+    with pytest.raises(OriginGone):
+        replay(world, world.manager.queue("dead"))
 
 
 def test_an_origin_that_is_gone(world: World) -> None:

@@ -295,9 +295,14 @@ class Replay(_Move):
 
     def _origin(self, core: Core, entry: Entry, ids: MessageIds) -> str:
         origin = core.queues_by_id.get(int(ids.parent_queue))
-        if origin is None or origin.deleted:
+        if origin is None or origin.deleted or _is_ending(origin):
             raise OriginGone(
                 f"message {entry.serial} of queue {self.queue.name!r} came from a queue that has been "
                 "deleted; nothing was moved: say where to (to), or select others"
             )
         return origin.name
+
+
+def _is_ending(queue: Queue) -> bool:
+    """Whether it is a subscription that goes, with what is on it, as soon as transactions let it."""
+    return queue.subscription is not None and not queue.subscription.routed
