@@ -335,6 +335,21 @@ def test_a_publish_waits_for_room_in_every_subscription(world: TopicWorld) -> No
     assert topic.statistics.received == 2
 
 
+def test_a_publish_waits_no_longer_for_a_subscription_that_is_ending(world: TopicWorld) -> None:
+    topic = world.topic(max_messages=1)
+    consumer = world.subscriber()
+    world.put(topic, b"1")
+    world.turn()
+    world.accept(consumer, world.held(consumer)[0], world.manager.begin(world.now_us))
+    sink = TestSink()
+    token = world.put(topic, b"2", sink, producer=world.manager.open_producer("p", "c", "", 1000))
+    world.turn()
+    assert sink.accepted == []
+    world.close(consumer)
+    world.turn()
+    assert sink.accepted == [token] and not consumer.queue.deleted
+
+
 def test_entries_of_one_publish_may_be_more_than_a_shared_quota_holds(world: TopicWorld) -> None:
     quota = QuotaDefinition(name="small", messages_maximum=2)
     world.manager.create_quota(quota, world.now_us)

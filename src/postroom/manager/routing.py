@@ -3,6 +3,7 @@
 from mypy_extensions import i64
 
 from postroom.amqp.message_fields import MessageFields
+from postroom.manager import waiting
 from postroom.manager.core import Core
 from postroom.manager.options import is_pattern
 from postroom.manager.queue import Queue
@@ -32,6 +33,8 @@ def dismiss(core: Core, queue: Queue) -> None:
     if core.subscriptions.get(subscription.key()) is queue:
         del core.subscriptions[subscription.key()]
     forget_routes(core, subscription.topic)
+    if queue.pool is not None and queue.has_own_pool:
+        waiting.free_line(core, queue.pool)
 
 
 def forget_routes(core: Core, pattern: str) -> None:

@@ -165,6 +165,16 @@ def look_at(core: "Core", send: BlockedSend) -> None:
         core.unlimited_sends.append(send)
 
 
+def free_line(core: "Core", pool: "Pool") -> None:
+    """No publish needs room in ``pool`` any more: those that wait for it are looked at anew, in their order."""
+    publishes = [send for send in pool.line.sends() if send.queue.topic is not None]
+    for send in reversed(publishes):  # the last that is added is looked at first
+        pool.line.leave(send)
+        send.pool = None
+        if send.is_next():
+            look_at(core, send)
+
+
 def _leave_transaction(core: "Core", transaction: "Transaction", send: BlockedSend) -> None:
     transaction.blocked.remove(send)
     if not transaction.blocked and transaction.discharger is not None:
