@@ -166,7 +166,7 @@ def look_at(core: "Core", send: BlockedSend) -> None:
 
 
 def free_line(core: "Core", pool: "Pool") -> None:
-    """No publish needs room in ``pool`` any more: those that wait for it are looked at anew, in their order."""
+    """No publish needs room in ``pool`` any more: those that wait for it are looked at, in their order."""
     publishes = [send for send in pool.line.sends() if send.queue.topic is not None]
     for send in reversed(publishes):  # the last that is added is looked at first
         pool.line.leave(send)
