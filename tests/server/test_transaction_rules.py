@@ -437,3 +437,26 @@ def test_acquisition_in_a_transaction_is_not_implemented(broker: BrokerThread, q
         )
         error = raw.wait_for(Detach).error
         assert error is not None and error.condition == "amqp:not-implemented"
+
+
+# Settling without an outcome.
+
+
+@pytest.mark.parametrize(
+    ("default", "failed"), [(None, 0), (Modified(delivery_failed=True), 1)], ids=["released", "modified"]
+)
+def test_settling_without_an_outcome_applies_the_default_outcome(
+    broker: BrokerThread, queue: str, default: Modified | None, failed: int
+) -> None:
+    """Of the source; where it has none, released."""
+    with EnginePeer(broker.port, container_id=queue) as peer:
+        controller = Controller(broker, peer, queue)
+        source = Source(address=queue, default_outcome=default)
+        receiver = controller.session.attach_receiver("default", source, Target())
+        peer.pump(lambda: receiver.attached)
+        controller.send("x")
+        receiver.flow(1)
+        delivery_id = peer.wait_for(TransferReceived).delivery_id
+        receiver.settle(delivery_id, delivery_id, None)
+        assert controller.receive_text() == "x"
+        assert counts(controller, 1) == [failed]
