@@ -220,7 +220,7 @@ class Generator:
                 "except StopAsyncIteration:",
                 "    raise StopIteration from None",
             ]
-        return [self.result(node, f"self._portal.call({call})")]
+        return self.result(node, f"self._portal.call({call})")
 
     def plain_body(self, owner: str, node: ast.FunctionDef) -> list[str]:
         """What waits for nothing is asked of the twin as it is; what returns its own object still does."""
@@ -230,19 +230,19 @@ class Generator:
         if f"{node.name}.setter" in decorators:
             return [f"self._inner.{node.name} = {call_arguments(node)}"]
         if decorators:
-            return [self.result(node, f"self._inner.{node.name}")]
+            return self.result(node, f"self._inner.{node.name}")
         call = f"self._inner.{node.name}({call_arguments(node)})"
-        if node.returns is not None and ast.unparse(node.returns) == owner:
-            return [call, "return self"]
-        return [self.result(node, call)]
+        return self.result(node, call)
 
-    def result(self, node: Method, call: str) -> str:
+    def result(self, node: Method, call: str) -> list[str]:
         returns = ast.unparse(node.returns) if node.returns is not None else "None"
+        if returns == "Self":
+            return [call, "return self"]
         if returns in MESSAGES:
-            return f"return self._portal.received({call})"
+            return [f"return self._portal.received({call})"]
         if returns in self.homes:
-            return f"return {returns}(self._portal, {call})"
-        return call if returns == "None" else f"return {call}"
+            return [f"return {returns}(self._portal, {call})"]
+        return [call if returns == "None" else f"return {call}"]
 
 
 def closing(owner: str, call: str) -> list[str]:

@@ -47,7 +47,7 @@ class Sent:
 
 
 class Completions:
-    """Those of a producer."""
+    """Those of a session."""
 
     def __init__(self, state: SessionState) -> None:
         self._state: Final = state

@@ -204,7 +204,8 @@ def read_seconds(text: str) -> float | None:
 
 
 def _outcome(text: str) -> RedeliveryOutcome:
-    return RedeliveryOutcome(int(text) if text.isdigit() else RedeliveryOutcome[text.upper()])
+    by_name = {outcome.name: outcome for outcome in RedeliveryOutcome}
+    return by_name[text.upper()] if text.upper() in by_name else RedeliveryOutcome(int(text))
 
 
 URL_OPTIONS: Final[dict[str, tuple[str, Reader]]] = {

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from postroom.client.aio.consuming import MessageConsumer, QueueBrowser
 from postroom.client.aio.messaging import Session
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 __all__ = ["JMSContext", "JMSProducer"]
 
+MAX_PRODUCERS: Final = 16
+"""Links that a context keeps, one for each destination that it has sent to lately."""
+
 Body = Message | str | bytes | Mapping[str, object] | None
 """What :meth:`JMSProducer.send` sends."""
 
@@ -44,7 +47,8 @@ class JMSContext:
         self._connection = connection
         self._session = session
         self._siblings = siblings
-        self._producer: MessageProducer | None = None
+        self._producers: dict[Destination, MessageProducer] = {}
+        """The one used last comes last."""
         siblings.add(self)
 
     async def __aenter__(self) -> JMSContext:
@@ -98,7 +102,7 @@ class JMSContext:
         await self._connection.set_exception_listener(listener)
 
     def create_producer(self) -> JMSProducer:
-        """A producer for any destination. It may be thrown away: all of a context share one link."""
+        """A producer for any destination. It may be thrown away: all of a context share their links."""
         return JMSProducer(self)
 
     async def create_consumer(
@@ -166,10 +170,15 @@ class JMSContext:
         else:
             await self._connection.close()
 
-    async def _any_destination(self) -> MessageProducer:
-        if self._producer is None or self._producer.is_closed:
-            self._producer = await self._session.create_producer()
-        return self._producer
+    async def _producer(self, destination: Destination) -> MessageProducer:
+        """The one for ``destination``: a link to it, so that the broker may make the queue."""
+        producer = self._producers.pop(destination, None)
+        if producer is None or producer.is_closed:
+            producer = await self._session.create_producer(destination)
+        self._producers[destination] = producer
+        if len(self._producers) > MAX_PRODUCERS:
+            await self._producers.pop(next(iter(self._producers))).close()
+        return producer
 
 
 class JMSProducer:
@@ -186,34 +195,34 @@ class JMSProducer:
         self._headers: dict[str, object] = {}
         self._properties: dict[str, object] = {}
 
-    def set_delivery_mode(self, mode: DeliveryMode) -> JMSProducer:
+    def set_delivery_mode(self, mode: DeliveryMode) -> Self:
         """PERSISTENT or NON_PERSISTENT."""
         self._options["delivery_mode"] = DeliveryMode(mode)
         return self
 
-    def set_priority(self, priority: int) -> JMSProducer:
+    def set_priority(self, priority: int) -> Self:
         """0 to 9."""
         self._options["priority"] = priority
         return self
 
-    def set_time_to_live(self, ttl_ms: int) -> JMSProducer:
+    def set_time_to_live(self, ttl_ms: int) -> Self:
         """In milliseconds; 0: for ever."""
         self._options["ttl_ms"] = ttl_ms
         return self
 
-    def set_delivery_delay(self, delay_ms: int) -> JMSProducer:
+    def set_delivery_delay(self, delay_ms: int) -> Self:
         """In milliseconds."""
         self._options["delivery_delay_ms"] = delay_ms
         return self
 
     def set_async(
         self, on_completion: MessageCallback | None, on_exception: FailureCallback | None = None
-    ) -> JMSProducer:
+    ) -> Self:
         """``send`` doesn't wait for outcomes, which are told to these; both None: it does."""
         self._options |= {"on_completion": on_completion, "on_exception": on_exception}
         return self
 
-    def set_property(self, name: str, value: object) -> JMSProducer:
+    def set_property(self, name: str, value: object) -> Self:
         """A property of every message. Raises ValueError for a name, MessageFormatException for a value that
         no property has.
         """
@@ -221,27 +230,27 @@ class JMSProducer:
         self._properties[name] = value
         return self
 
-    def clear_properties(self) -> JMSProducer:
+    def clear_properties(self) -> Self:
         """None of those any more."""
         self._properties.clear()
         return self
 
-    def set_jms_correlation_id(self, correlation_id: str | None) -> JMSProducer:
+    def set_jms_correlation_id(self, correlation_id: str | None) -> Self:
         """JMSCorrelationID of every message."""
         self._headers["jms_correlation_id"] = correlation_id
         return self
 
-    def set_jms_reply_to(self, reply_to: Destination | None) -> JMSProducer:
+    def set_jms_reply_to(self, reply_to: Destination | None) -> Self:
         """JMSReplyTo of every message."""
         self._headers["reply_to"] = reply_to
         return self
 
-    def set_jms_type(self, jms_type: str | None) -> JMSProducer:
+    def set_jms_type(self, jms_type: str | None) -> Self:
         """JMSType of every message."""
         self._headers["subject"] = jms_type
         return self
 
-    async def send(self, destination: Destination, body: Body) -> JMSProducer:
+    async def send(self, destination: Destination, body: Body) -> Self:
         """Send a message, or the body of one: a str as TextMessage, bytes as BytesMessage, a mapping as
         MapMessage, None as a Message without a body. Raises as :meth:`MessageProducer.send`.
         """
@@ -250,8 +259,8 @@ class JMSProducer:
             setattr(message, name, value)
         for name, value in self._properties.items():
             message.set_object_property(name, value)
-        producer = await self._context._any_destination()
-        await producer.send(message, destination=destination, **self._options)
+        producer = await self._context._producer(destination)
+        await producer.send(message, **self._options)
         return self
 
 

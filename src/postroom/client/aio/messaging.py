@@ -25,6 +25,7 @@ from postroom.client.aio.requesting import Requestor
 from postroom.client.aio.temporary import TemporaryDestination
 from postroom.client.aio.transacting import TransactionContext
 from postroom.client.base_message import DONE
+from postroom.client.completing import Completions
 from postroom.client.coordinator import Coordinator
 from postroom.client.deliveries import Deliveries
 from postroom.client.destinations import (
@@ -81,6 +82,7 @@ class Session:
         self._channel = channel
         self._provider = channel.provider
         self._state = SessionState(mode, shared, self._acknowledge_all)
+        self._completions = Completions(self._state)
         self._request_timeout_s = shared.request_timeout_s
         self._transaction: TransactionContext | None = None
         self._consumers: list[Deliveries] = []
@@ -142,7 +144,9 @@ class Session:
             self._channel, target, what, settled=settled, properties=sending_properties(send_timeout_ms)
         )
         always_waits = target.address == MANAGEMENT_NODE
-        return self._kept(MessageProducer(sending, self._state, destination, settled, always_waits))
+        return self._kept(
+            MessageProducer(sending, self._state, destination, settled, self._completions, always_waits)
+        )
 
     async def _sending(
         self,

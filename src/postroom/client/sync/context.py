@@ -6,6 +6,7 @@ Generated from aio/context.py by tools/async_to_sync.py: change that, and run th
 from __future__ import annotations
 
 from types import TracebackType
+from typing import Self
 
 from postroom.client.aio import context as aio
 from postroom.client.aio.context import Body
@@ -80,7 +81,7 @@ class JMSContext:
         self._portal.call(self._inner.set_exception_listener(self._portal.callback(listener)))
 
     def create_producer(self) -> JMSProducer:
-        """A producer for any destination. It may be thrown away: all of a context share one link."""
+        """A producer for any destination. It may be thrown away: all of a context share their links."""
         return JMSProducer(self._portal, self._inner.create_producer())
 
     def create_consumer(
@@ -176,62 +177,63 @@ class JMSProducer:
         self._portal = portal
         self._inner = inner
 
-    def set_delivery_mode(self, mode: DeliveryMode) -> JMSProducer:
+    def set_delivery_mode(self, mode: DeliveryMode) -> Self:
         """PERSISTENT or NON_PERSISTENT."""
         self._inner.set_delivery_mode(mode)
         return self
 
-    def set_priority(self, priority: int) -> JMSProducer:
+    def set_priority(self, priority: int) -> Self:
         """0 to 9."""
         self._inner.set_priority(priority)
         return self
 
-    def set_time_to_live(self, ttl_ms: int) -> JMSProducer:
+    def set_time_to_live(self, ttl_ms: int) -> Self:
         """In milliseconds; 0: for ever."""
         self._inner.set_time_to_live(ttl_ms)
         return self
 
-    def set_delivery_delay(self, delay_ms: int) -> JMSProducer:
+    def set_delivery_delay(self, delay_ms: int) -> Self:
         """In milliseconds."""
         self._inner.set_delivery_delay(delay_ms)
         return self
 
     def set_async(
         self, on_completion: MessageCallback | None, on_exception: FailureCallback | None = None
-    ) -> JMSProducer:
+    ) -> Self:
         """``send`` doesn't wait for outcomes, which are told to these; both None: it does."""
         self._inner.set_async(self._portal.callback(on_completion), self._portal.callback(on_exception))
         return self
 
-    def set_property(self, name: str, value: object) -> JMSProducer:
+    def set_property(self, name: str, value: object) -> Self:
         """A property of every message. Raises ValueError for a name, MessageFormatException for a value that
         no property has.
         """
         self._inner.set_property(name, value)
         return self
 
-    def clear_properties(self) -> JMSProducer:
+    def clear_properties(self) -> Self:
         """None of those any more."""
         self._inner.clear_properties()
         return self
 
-    def set_jms_correlation_id(self, correlation_id: str | None) -> JMSProducer:
+    def set_jms_correlation_id(self, correlation_id: str | None) -> Self:
         """JMSCorrelationID of every message."""
         self._inner.set_jms_correlation_id(correlation_id)
         return self
 
-    def set_jms_reply_to(self, reply_to: Destination | None) -> JMSProducer:
+    def set_jms_reply_to(self, reply_to: Destination | None) -> Self:
         """JMSReplyTo of every message."""
         self._inner.set_jms_reply_to(reply_to)
         return self
 
-    def set_jms_type(self, jms_type: str | None) -> JMSProducer:
+    def set_jms_type(self, jms_type: str | None) -> Self:
         """JMSType of every message."""
         self._inner.set_jms_type(jms_type)
         return self
 
-    def send(self, destination: Destination, body: Body) -> JMSProducer:
+    def send(self, destination: Destination, body: Body) -> Self:
         """Send a message, or the body of one: a str as TextMessage, bytes as BytesMessage, a mapping as
         MapMessage, None as a Message without a body. Raises as :meth:`MessageProducer.send`.
         """
-        return JMSProducer(self._portal, self._portal.call(self._inner.send(destination, body)))
+        self._portal.call(self._inner.send(destination, body))
+        return self

@@ -110,8 +110,9 @@ class MessageProducer:
 
         It isn't waited for the outcome of a non-persistent message, or in a transaction, unless the option
         ``force_sync_send`` is set; nor of any with ``force_async_send``, or ``on_completion`` or
-        ``on_exception``. Those are called, in the order of sending, with the message, and the JMSException
-        that ``send`` would have raised; without them a failure goes to the connection's exception listener.
+        ``on_exception``. Those are called, in the order of the session's sends, with the message, and the
+        JMSException that ``send`` would have raised; without them a failure goes to the connection's
+        exception listener.
 
         Raises by the outcome: InvalidDestinationException, ResourceAllocationException (queue full),
         JMSSecurityException, MessageRejectedException, MessageReleasedException, MessageModifiedException;
