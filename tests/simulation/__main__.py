@@ -7,7 +7,7 @@ import traceback
 
 from tests.simulation.world import World
 
-STEPS = 3000
+STEPS = 1600
 
 
 def run_seed(seed: int, steps: int = STEPS) -> World:

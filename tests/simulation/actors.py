@@ -7,8 +7,6 @@ choosing, or cuts.
 from random import Random
 from typing import Protocol
 
-from librt.strings import BytesWriter
-
 from postroom.amqp.connection import Connection
 from postroom.amqp.events import (
     DispositionReceived,
@@ -21,30 +19,29 @@ from postroom.amqp.options import ConnectionOptions
 from postroom.amqp.outcomes import (
     ACCEPTED,
     Accepted,
-    Declare,
-    Declared,
     DeliveryState,
-    Discharge,
     Modified,
     Rejected,
     Released,
     TransactionalState,
 )
-from postroom.amqp.performatives import Coordinator, Source, Target
+from postroom.amqp.performatives import Source, Target
 from postroom.amqp.receiver import ReceiverLink
-from postroom.amqp.sections import Data, Header, Message, decode_message
+from postroom.amqp.sections import Data, Header, Message, Properties, decode_message
 from postroom.amqp.sender import SenderLink
-from postroom.amqp.types import ULong
+from postroom.amqp.types import Symbol, ULong
 from postroom.client.destinations import filters
+from postroom.manager.units import PROPERTY
 from postroom.server.binding import ConnectionBinding
-from tests.simulation.oracle import Answer, Broken, Fate, Oracle, Unit
+from tests.simulation.batch import Batch
+from tests.simulation.oracle import Answer, Broken, Fate, Oracle, Unit, kin_of
+from tests.simulation.swarm import REDELIVERY_DELAY_US, TOPIC, Swarm
 
-AMQP_VALUE_SECTION = b"\x00\x53\x77"
 RCV_SECOND = 1
 SND_SETTLED = 1
 MAX_UNSETTLED = 40
-TOPIC = "topic"
-_WANTS_1 = filters("n = 1")
+COPY = Symbol("copy")
+WANTS_1 = filters("n = 1")
 
 
 class Surroundings(Protocol):
@@ -53,13 +50,11 @@ class Surroundings(Protocol):
     random: Random
     oracle: Oracle
     now_us: int
-    queues: list[str]
-    """Where is sent to; the topic among them."""
-    sources: list[str]
-    """Where is consumed from: queues and the topic's subscriptions."""
-    subscriptions: list[str]
-    selects: bool
-    """Whether messages have what selectors ask for."""
+    swarm: Swarm
+    batches: list[Batch]
+    """Of users of the message store who have gone."""
+    confirm_ids: int
+    """How many have been used."""
 
 
 class Actor:
@@ -111,17 +106,41 @@ class Actor:
         """The connection or the broker is gone."""
 
 
-def encode(
-    fate: Fate, priority: int, ttl_ms: int | None, delay_ms: int, padding: int, selects: bool
-) -> bytes:
-    """The message of this fate: its id is its body."""
-    header = Header(durable=fate.durable, priority=priority, ttl=ttl_ms)
-    message = Message(header=header, body=Data([b"%d;" % fate.id + b"x" * padding]))
+def new_message(
+    world: Surroundings, queue: str, sender: str, unit: Unit | None, padding: int
+) -> tuple[Fate, bytes]:
+    """A message that ``sender`` sends to ``queue`` now: its id is its body."""
+    random, swarm = world.random, world.swarm
+    priority = random.choice((4, 4, 4, 0, 9))
+    ttl_ms = random.choice((None, None, None, None, 50, 2000))
+    delay_ms = random.choice((0, 0, 0, 0, 0, 5, 300))
+    durable, published = random.random() < 0.8, queue == TOPIC
+    first = swarm.subscriptions[0] if published else queue
+    overrides = swarm.overrides(queue)
+    stream = (sender, overrides.get("priority_override", priority))
+    fate = world.oracle.sent(first, stream, durable, 0, unit)
+    if ttl_ms is not None and "ttl_override_ms" not in overrides:
+        fate.expiry_us = world.now_us + ttl_ms * 1000
+    if delay_ms:
+        fate.due_us = world.now_us + delay_ms * 1000
+    fate.order_perturbed = delay_ms > 0 or ttl_ms is not None
+    if published:
+        world.oracle.published(fate, swarm.subscriptions[1:])
+    message = Message(
+        header=Header(durable=durable, priority=priority, ttl=ttl_ms),
+        body=Data([b"%d;" % fate.id + b"x" * padding]),
+    )
     if delay_ms:
         message.message_annotations = {DELIVERY_DELAY: ULong(delay_ms)}
-    if selects:
+    if swarm.names_messages:
+        message.properties = Properties(message_id=f"{fate.id}")
+    if swarm.selects:
         message.application_properties = {"n": fate.id % 3}
-    return message.encode()
+    if swarm.together:
+        message.properties = message.properties or Properties()
+        message.properties.group_id = kin_of(fate)
+        message.application_properties = {**(message.application_properties or {}), PROPERTY: kin_of(fate)}
+    return fate, message.encode()
 
 
 def decode(payload: bytes) -> tuple[int, int]:
@@ -137,7 +156,7 @@ class Producer(Actor):
 
     def __init__(self, world: Surroundings, name: str, binding: ConnectionBinding) -> None:
         super().__init__(world, name, binding)
-        self.queue = world.random.choice(world.queues)
+        self.queue = world.random.choice(world.swarm.queues)
         self.link: SenderLink = self.session.attach_sender(
             f"{name}-out", Source(), Target(address=self.queue)
         )
@@ -151,29 +170,11 @@ class Producer(Actor):
             self.send(None, b"")
 
     def send(self, unit: Unit | None, txn_id: bytes) -> None:
-        random, world = self.world.random, self.world
-        priority = random.choice((4, 4, 4, 0, 9))
-        ttl_ms = random.choice((None, None, None, None, 50, 2000))
-        expiry_us = world.now_us + ttl_ms * 1000 if ttl_ms is not None else 0
-        durable, to_topic = random.random() < 0.8, self.queue == TOPIC
-        first = world.subscriptions[0] if to_topic else self.queue
-        fate = world.oracle.sent(first, (self.name, priority), durable, expiry_us, unit)
-        if ttl_ms is not None:
-            fate.expiry_us = world.now_us + ttl_ms * 1000
-            fate.order_perturbed = True
-        delay_ms = random.choice((0, 0, 0, 0, 0, 5, 300))
-        if delay_ms:
-            fate.due_us = world.now_us + delay_ms * 1000
-            fate.order_perturbed = True
-        if to_topic:
-            fate.has_dead_letters = False
-            world.oracle.published(fate, world.subscriptions[1:])
-        padding = random.choice((0, 10, 200, 3000))
+        padding = self.world.random.choice((0, 10, 200, 3000))
+        fate, payload = new_message(self.world, self.queue, self.name, unit, padding)
         state = TransactionalState(txn_id) if txn_id else None
         self.sent += 1
-        tag = self.sent.to_bytes(4, "big")
-        payload = encode(fate, priority, ttl_ms, delay_ms, padding, world.selects)
-        self.link.send(payload, tag, False, state=state, context=fate)
+        self.link.send(payload, self.sent.to_bytes(4, "big"), False, state=state, context=fate)
 
     def answered(self, context: object, state: DeliveryState | None) -> None:
         if isinstance(context, Fate) and context.unit is None:
@@ -187,19 +188,28 @@ class Consumer(Actor):
 
     def __init__(self, world: Surroundings, name: str, binding: ConnectionBinding, queue: str = "") -> None:
         super().__init__(world, name, binding)
-        self.queue = queue or world.random.choice(world.sources)
-        self.wanted = 1 if world.selects and not queue and world.random.random() < 0.4 else None
+        self.queue = queue or world.random.choice(world.swarm.sources)
+        self.wanted = 1 if world.swarm.selects and not queue and world.random.random() < 0.4 else None
         self.second = world.random.random() < 0.5
         self.presettled = not (self.second or queue) and world.random.random() < 0.1
-        self.link: ReceiverLink = self.session.attach_receiver(
-            f"{name}-in",
-            Source(address=self.queue, filter=_WANTS_1 if self.wanted else None),
+        self.link = self.attach()
+        self.held: dict[int, Fate] = {}
+        self.waiting: dict[int, tuple[Fate, str, int]] = {}
+        """Settled here and not yet there: the message, the outcome, and when it was given."""
+
+    def attach(self) -> ReceiverLink:
+        source = Source(address=self.queue, filter=WANTS_1 if self.wanted else None)
+        return self.receiver(f"{self.name}-in", source)
+
+    def receiver(self, name: str, source: Source) -> ReceiverLink:
+        """A link to there, which settles as this consumer does."""
+        return self.session.attach_receiver(
+            name,
+            source,
             Target(),
             snd_settle_mode=SND_SETTLED if self.presettled else 0,
             rcv_settle_mode=RCV_SECOND if self.second else 0,
         )
-        self.held: dict[int, Fate] = {}
-        self.waiting: dict[int, tuple[Fate, str]] = {}
 
     def act(self) -> None:
         random = self.world.random
@@ -236,6 +246,7 @@ class Consumer(Actor):
 
     def dispose(self, delivery_id: int, outcome: str, state: DeliveryState) -> None:
         fate = self.held.pop(delivery_id)
+        fate.holder = ""
         if outcome in ("released", "modified"):
             fate.order_perturbed = True
             fate.released = fate.released or outcome == "released"
@@ -243,7 +254,7 @@ class Consumer(Actor):
             self.world.oracle.gave(fate, outcome)
         self.link.settle(delivery_id, delivery_id, state, settled=not self.second)
         if self.second:
-            self.waiting[delivery_id] = (fate, outcome)
+            self.waiting[delivery_id] = (fate, outcome, self.world.now_us)
 
     def heard(self, event: Event) -> None:
         super().heard(event)
@@ -251,9 +262,17 @@ class Consumer(Actor):
             self.received(event)
         elif isinstance(event, SenderDispositionReceived) and event.settled:
             for delivery_id in event.delivery_ids:
-                fate, outcome = self.waiting.pop(delivery_id, (None, ""))
-                if fate is not None and outcome in ("accepted", "rejected"):
-                    self.world.oracle.settled(fate, outcome)
+                if delivery_id in self.waiting:
+                    self.settled(*self.waiting.pop(delivery_id))
+
+    def settled(self, fate: Fate, outcome: str, given_us: int) -> None:
+        """The broker has settled, too: the outcome holds."""
+        if outcome in ("accepted", "rejected"):
+            self.world.oracle.settled(fate, outcome)
+        elif outcome == "modified" and fate.queue == self.queue:
+            fate.failures += 1
+            if self.queue in self.world.oracle.redelivery_limits:
+                fate.due_us = max(fate.due_us, given_us + REDELIVERY_DELAY_US)
 
     def received(self, event: TransferReceived) -> None:
         id, count = decode(event.payload)
@@ -261,6 +280,7 @@ class Consumer(Actor):
         if self.wanted is not None and id % 3 != self.wanted:
             raise Broken(f"message {id} does not match the selector of {self.name}")
         if event.settled:
+            fate.holder = ""
             self.world.oracle.settled(fate, "pre-settled")
             fate.given.add("pre-settled")
         else:
@@ -269,58 +289,36 @@ class Consumer(Actor):
     def gone(self) -> None:
         for fate in self.held.values():
             fate.order_perturbed = True
+            fate.holder = ""
         self.world.oracle.deliveries_returned(self.queue, self.presettled)
 
 
-class Transactor(Producer):
-    """Sends several messages in a local transaction and discharges it, one way or the other."""
+class Browser(Consumer):
+    """Looks at a queue and takes nothing."""
 
-    def __init__(self, world: Surroundings, name: str, binding: ConnectionBinding) -> None:
-        super().__init__(world, name, binding)
-        self.control: SenderLink = self.session.attach_sender(f"{name}-control", Source(), Coordinator())
-        self.unit: Unit | None = None
-        self.txn_id = b""
-        self.requests = 0
+    def attach(self) -> ReceiverLink:
+        self.presettled = True
+        return self.receiver(f"{self.name}-look", Source(address=self.queue, distribution_mode=COPY))
 
-    def act(self) -> None:
-        if not (self.control.attached and self.control.credit > 0):
-            return
-        if self.unit is None:
-            self.unit = Unit()
-            self.request(Declare(None), "declare")
-        elif self.txn_id and self.unit.decision == "open":
-            self.work(self.unit)
-
-    def work(self, unit: Unit) -> None:
-        random = self.world.random
-        if self.link.attached and self.link.credit > 0 and random.random() < 0.8:
-            self.send(unit, self.txn_id)
-        elif random.random() < 0.7:
-            unit.decision = "committing"
-            self.request(Discharge(self.txn_id, False), "commit")
-        else:
-            unit.decision = "rolling back"
-            self.request(Discharge(self.txn_id, True), "roll back")
-
-    def request(self, body: Declare | Discharge, context: str) -> None:
-        self.requests += 1
-        payload = BytesWriter()
-        payload.write(AMQP_VALUE_SECTION)
-        body.write(payload)
-        self.control.send(payload.getvalue(), self.requests.to_bytes(4, "big"), False, context=context)
-
-    def answered(self, context: object, state: DeliveryState | None) -> None:
-        if context == "declare" and isinstance(state, Declared):
-            self.txn_id = bytes(state.txn_id)
-        elif context in ("commit", "roll back") and self.unit is not None:
-            committed = context == "commit" and isinstance(state, Accepted)
-            self.world.oracle.decided(self.unit, committed)
-            self.unit, self.txn_id = None, b""
-        elif isinstance(context, Fate) and isinstance(state, Rejected):
-            self.world.oracle.answered(context, Answer.REFUSED)
+    def received(self, event: TransferReceived) -> None:
+        self.world.oracle.seen(decode(event.payload)[0], self.queue, self.world.now_us)
 
     def gone(self) -> None:
-        if self.unit is not None and self.unit.decision in ("open", "rolling back"):
-            self.world.oracle.decided(self.unit, False)
-        elif self.unit is not None and self.unit.decision == "committing":
-            self.unit.decision = "unknown"
+        """Nothing was taken."""
+
+
+class Reader(Consumer):
+    """Reads a queue to its end, accepting everything."""
+
+    def __init__(self, world: Surroundings, name: str, binding: ConnectionBinding, queue: str) -> None:
+        super().__init__(world, name, binding, queue)
+        self.ids: list[int] = []
+
+    def act(self) -> None:
+        if self.link.attached and self.link.credit < 100:
+            self.link.flow(200)
+        for delivery_id in list(self.held):
+            fate = self.held.pop(delivery_id)
+            fate.holder = ""
+            self.link.settle(delivery_id, delivery_id, ACCEPTED, settled=not self.second)
+            self.ids.append(fate.id)

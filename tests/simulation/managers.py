@@ -1,4 +1,4 @@
-"""Actors that ask the management node: they pause and resume queues, and lock messages of the store."""
+"""Actors that ask the management node: they pause queues, and delete, move, replay and import messages."""
 
 from postroom.amqp.events import Event, TransferReceived
 from postroom.amqp.outcomes import ACCEPTED
@@ -7,13 +7,17 @@ from postroom.amqp.receiver import ReceiverLink
 from postroom.amqp.sections import Message, Properties, Value, decode_message
 from postroom.amqp.sender import SenderLink
 from postroom.server.binding import ConnectionBinding
-from tests.simulation.actors import Actor, Surroundings, decode
-from tests.simulation.oracle import Fate
+from tests.simulation.actors import Actor, Surroundings, new_message
+from tests.simulation.oracle import Answer, Broken, Fate
+from tests.simulation.swarm import DEAD_LETTERS
 
 NODE = "$management"
 SWITCHES = ("production", "insertion", "consumption")
-LEASE_US = 300_000_000
-"""How long locks hold (the queue manager's default)."""
+QUEUE_TYPE = "postroom.queue"
+MESSAGE_TYPE = "postroom.message"
+OK = 200
+LATELY = 40
+"""Of so many messages, the newest, one is chosen."""
 
 
 class Manager(Actor):
@@ -21,13 +25,14 @@ class Manager(Actor):
 
     def __init__(self, world: Surroundings, name: str, binding: ConnectionBinding) -> None:
         super().__init__(world, name, binding)
-        self.queue = world.random.choice([queue for queue in world.sources if queue in world.queues])
+        self.queue = world.random.choice(world.swarm.plain_queues())
         self.requests: SenderLink = self.session.attach_sender(f"{name}-ask", Source(), Target(address=NODE))
         self.replies: ReceiverLink = self.session.attach_receiver(
             f"{name}-told", Source(address=NODE), Target()
         )
         self.asked = 0
         self.waits = False
+        """For an answer."""
         self.answer = bytearray()
         """What has come of the next answer, which may take several frames."""
 
@@ -69,6 +74,26 @@ class Manager(Actor):
     def told(self, reply: Message) -> None:
         """The answer to what was asked last."""
 
+    def gone(self) -> None:
+        if self.waits:
+            self.unanswered()
+
+    def unanswered(self) -> None:
+        """What was asked last may have been done."""
+
+
+def said(reply: Message) -> tuple[int, str, dict[str, object]]:
+    """Status, condition and attributes of an answer."""
+    properties = reply.application_properties or {}
+    body = reply.body.value if isinstance(reply.body, Value) else None
+    condition = properties.get("errorCondition") or ""
+    return int(properties["statusCode"]), str(condition), body if isinstance(body, dict) else {}
+
+
+def number(value: object) -> int:
+    assert isinstance(value, int)
+    return int(value)
+
 
 class Pauser(Manager):
     """Pauses a queue and resumes it, one way or another."""
@@ -76,35 +101,91 @@ class Pauser(Manager):
     def go_on(self) -> None:
         random = self.world.random
         operation = random.choice(("PAUSE", "RESUME"))
-        self.ask(operation, "postroom.queue", {"switch": random.choice(SWITCHES)})
+        self.ask(operation, QUEUE_TYPE, {"switch": random.choice(SWITCHES)})
 
 
-class Locker(Manager):
-    """Locks what it finds on a queue, and lets it go in its own time."""
+class Changer(Manager):
+    """Deletes messages, or moves them to another queue, one by one."""
 
-    lock_id: object = None
-    locked: list[Fate]
+    fate: Fate | None = None
+    deletes = True
+    to = ""
 
     def go_on(self) -> None:
-        if self.lock_id is None:
-            self.locked = []
-            self.ask("BROWSE-AND-LOCK", "postroom.message", {}, {"priority": 4})
-        elif self.world.random.random() < 0.3:
-            for fate in self.locked:
-                fate.locked_until_us = 0
-                fate.order_perturbed = True
-            self.ask("UNLOCK", "postroom.message", {}, {"lock_id": self.lock_id})
-            self.lock_id = None
+        random, oracle = self.world.random, self.world.oracle
+        queues = self.world.swarm.plain_queues()
+        fates = [fate for fate in list(oracle.fates.values())[-LATELY:] if fate.queue in queues]
+        fates = [fate for fate in fates if not fate.changed_by]
+        if not fates:
+            return
+        fate = random.choice(fates)
+        self.queue = fate.queue
+        self.to = "" if self.deletes else random.choice(queues)
+        if self.to == fate.queue:
+            return
+        self.fate = fate
+        oracle.about_to_change(fate, self.name, "deleted", self.to)
+        wanted = {"message_id": f"{fate.id}"}
+        if self.to:
+            self.ask("MOVE-MESSAGES", MESSAGE_TYPE, {}, {**wanted, "to": self.to})
+        else:
+            self.ask("DELETE-MESSAGES", MESSAGE_TYPE, {}, wanted)
 
     def told(self, reply: Message) -> None:
-        body = reply.body.value if isinstance(reply.body, Value) else None
-        if not isinstance(body, dict) or "lock_id" not in body:
-            return
-        self.lock_id = body["lock_id"]
-        for row in body["messages"]:
-            id, _ = decode(bytes(row["message"]))
-            fate = self.world.oracle.fate_of(id, self.queue)
-            assert fate is not None, f"message {id} was locked and never sent"
-            fate.order_perturbed = True
-            fate.locked_until_us = self.world.now_us + LEASE_US
-            self.locked.append(fate)
+        status, _, body = said(reply)
+        count = number(body["count"]) if status == OK else 0
+        assert self.fate is not None
+        if count > 1:
+            raise Broken(f"message {self.fate.id} is on {self.queue} {count} times")
+        self.world.oracle.changed(self.fate, "deleted", self.to, count == 1)
+        self.fate = None
+
+    def unanswered(self) -> None:
+        assert self.fate is not None
+        self.world.oracle.change_unanswered(self.fate)
+
+
+class Mover(Changer):
+    deletes = False
+
+
+class Replayer(Manager):
+    """Sends all dead letters back to where they came from."""
+
+    def go_on(self) -> None:
+        if self.world.random.random() < 0.2:
+            self.queue = DEAD_LETTERS
+            self.ask("REPLAY", MESSAGE_TYPE, {}, {})
+
+
+class Purger(Manager):
+    """Ends everything that waits on a queue, once in a while."""
+
+    def go_on(self) -> None:
+        if self.world.random.random() < 0.1:
+            self.world.oracle.purged(self.queue)
+            self.ask("PURGE", QUEUE_TYPE, {})
+
+    def told(self, reply: Message) -> None:
+        self.unanswered()
+
+    def unanswered(self) -> None:
+        """What came after the question may have been there before the deed."""
+        self.world.oracle.purged(self.queue)
+
+
+class Importer(Manager):
+    """Brings messages from elsewhere."""
+
+    fate: Fate | None = None
+
+    def go_on(self) -> None:
+        self.fate, message = new_message(self.world, self.queue, self.name, None, 10)
+        self.ask("IMPORT-MESSAGES", MESSAGE_TYPE, {}, {"messages": [message], "overrides": True})
+
+    def told(self, reply: Message) -> None:
+        status, _, body = said(reply)
+        if status == OK and (body["created"], body["replaced"]) != (1, 0):
+            raise Broken(f"a new message was imported, and the answer says {body}")
+        assert self.fate is not None
+        self.world.oracle.answered(self.fate, Answer.ACCEPTED if status == OK else Answer.REFUSED)

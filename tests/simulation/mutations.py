@@ -57,8 +57,8 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "rollback-not-recorded": Mutation(
         "manager/transactions.py",
-        "        _record(core, transaction, n.EVENT_UNDO, groups)",
-        "        _record(core, transaction, n.EVENT_UNDO, [])",
+        "        _record(core, transaction, event, groups)",
+        "        _record(core, transaction, event, [])",
     ),
     "rolled-back-messages-made-available": Mutation(
         "manager/transactions.py",
@@ -170,5 +170,56 @@ MUTATIONS: dict[str, Mutation] = {
         "manager/judging.py",
         "        said = cursor.selector.matches(fields)\n",
         "        said = True\n",
+    ),
+    "confirm-id-forgotten-at-restart": Mutation(
+        "manager/store.py",
+        "    store.holders[confirm_id, lock_id] = holder\n",
+        "",
+    ),
+    "undone-get-loses-its-place": Mutation(
+        "manager/store.py",
+        "        _let_go(core, entry)\n        come_back(core, entry, n.EVENT_UNDO, 0)\n",
+        "        _let_go(core, entry)\n        entry.place = core.ledger.next_position\n"
+        "        come_back(core, entry, n.EVENT_UNDO, 0)\n",
+    ),
+    "resent-put-leaves-the-first": Mutation(
+        "manager/store_putting.py",
+        "            self._replace(core, earlier)\n",
+        "            pass\n",
+    ),
+    "confirm-leaves-the-last": Mutation(
+        "manager/store_verbs.py",
+        "        for entry in held:\n            if entry.state == n.PUT_UNCONFIRMED:",
+        "        for entry in held[:-1] or held:\n            if entry.state == n.PUT_UNCONFIRMED:",
+    ),
+    "undone-get-through-a-lock-is-free": Mutation(
+        "manager/store.py",
+        "    close_if_empty(core, entry.queue, holder)\n    if by.over:\n",
+        "    close_if_empty(core, entry.queue, holder)\n    if True:\n",
+    ),
+    "undo-forgets-locks": Mutation(
+        "manager/store_verbs.py",
+        "                held += by.entries.values()\n",
+        "                pass\n",
+    ),
+    "receipts-not-in-the-commit-record": Mutation(
+        "manager/transactions.py",
+        "    groups += _groups(taken, n.GET_UNCONFIRMED, n.DELETED, _CONSUMED)\n",
+        "    groups += _groups(taken[1:], n.GET_UNCONFIRMED, n.DELETED, _CONSUMED)\n",
+    ),
+    "moved-message-stays": Mutation(
+        "manager/moving.py",
+        "            step(core, entry, n.EVENT_MOVE, 0, 0, None, 0)\n            ended(core, entry)\n",
+        "            self.queue.bands[entry.priority].give_back(entry)\n",
+    ),
+    "members-of-a-unit-do-not-wait": Mutation(
+        "manager/units.py",
+        "return None if unit is None or self.first_of(unit) == serial else unit",
+        "return None",
+    ),
+    "redelivery-without-its-delay": Mutation(
+        "manager/returning.py",
+        "        entry.due_us = core.now_us + delay_us\n",
+        "        entry.due_us = core.now_us + 1\n",
     ),
 }

@@ -4,13 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.__main__ import run_seed
+from tests.simulation.__main__ import STEPS, run_seed
 from tests.simulation.mutants import plant
 from tests.simulation.mutations import MUTATIONS
 
 SEEDS_PER_TEST = 30
 BATCHES = 10
-STEPS = 3000
 PACKAGE = Path(__file__).resolve().parents[2] / "src" / "postroom"
 
 

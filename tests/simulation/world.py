@@ -9,32 +9,54 @@ maintenance or start-up.
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
-from postroom.amqp.outcomes import ACCEPTED
 from postroom.ledger.disk import Bytes, DiskFile
 from postroom.ledger.errors import LedgerCorrupt
 from postroom.ledger.ledger import Ledger
-from postroom.ledger.options import LedgerOptions
 from postroom.manager.manager import QueueManager
-from postroom.manager.options import ManagerOptions, QueueDefinition
+from postroom.manager.options import ManagerOptions
 from postroom.manager.topics import Subscribing
 from postroom.server.broker import Broker
 from postroom.server.config import Config
-from tests.simulation.actors import TOPIC, Actor, Consumer, Producer, Transactor
+from tests.simulation.actors import Actor, Browser, Consumer, Producer, Reader
+from tests.simulation.batch import Batch
 from tests.simulation.disk import SECTOR_BYTES, PowerLost, SimDisk
-from tests.simulation.managers import LEASE_US, SWITCHES, Locker, Pauser
+from tests.simulation.managers import SWITCHES, Changer, Importer, Mover, Pauser, Purger, Replayer
 from tests.simulation.oracle import Broken, Oracle
+from tests.simulation.storekeeper import LEASE_US, Storekeeper
+from tests.simulation.subscribers import Subscriber
+from tests.simulation.swarm import DEAD_LETTERS, SMALL, TOPIC, Swarm, ledger_options
+from tests.simulation.transactors import Sender, Taker
 
 START_US = 1_800_000_000_000_000
-DEAD_LETTERS = "dead-letters"
-SMALL = "small"
-"""The queue that has a quota."""
+ALWAYS: tuple[type[Actor], ...] = (Producer, Producer, Consumer, Consumer, Sender)
+EXTRAS: dict[str, type[Actor]] = {
+    "pauser": Pauser,
+    "keeper": Storekeeper,
+    "taker": Taker,
+    "subscriber": Subscriber,
+    "browser": Browser,
+    "deleter": Changer,
+    "mover": Mover,
+    "replayer": Replayer,
+    "importer": Importer,
+    "purger": Purger,
+}
 DRAIN_ROUNDS = 20_000
+QUIET_ROUNDS = 50
+"""Of 50 ms each, without anything coming: then there is nothing more."""
+FEW_ACTORS, MOST_ACTORS = 4, 6
+CUT_CHANCE = 0.3
 AIM = 5
 """A block of more than one sector, which can be torn, draws so many times as many crashes as a small one."""
 STEPS_TO_CRASH = (0, 0, 1, 3, 8)
 """How soon after a block was handed to the writer the power fails: at once, or with more gathered behind."""
+
+
+MOST_DECISIONS = 100
+"""After so many confirms and undoes nothing can be left under a confirm id."""
+AnyActor = TypeVar("AnyActor", bound=Actor)
 
 
 class SimWriter:
@@ -74,46 +96,23 @@ class World:
         self.random = Random(seed)
         self.oracle = Oracle(DEAD_LETTERS, judges_order=self.random.random() < 0.8)
         self.now_us = START_US
-        self._swarm_destinations()
+        self.swarm = Swarm(self.random)
+        self.swarm.instruct(self.oracle)
+        self.kinds = [*ALWAYS, *(EXTRAS[kind] for kind in self.swarm.extras)]
+        self.batches: list[Batch] = []
+        self.confirm_ids = 0
         self.disk = SimDisk()
         self.actors: list[Actor] = []
         self.actors_made = 0
         self.crashes = 0
-        self.options = self._swarm_options()
+        self.options = ledger_options(self.random)
         self.time_weight = self.random.choice((0, 1, 1, 4))
         self.cut_weight = min(1, self.random.choice((0, 1, 1, 4)))
         self.maintenance_weight = self.random.choice((0, 1, 5))
-        self.crash_chance = self.random.choice((0.0, 0.03, 0.1))
+        self.crash_chance = self.random.choice((0.0, 0.02, 0.06))
         self.power_fails_in: int | None = None
         """Steps until a crash that was planned when a block was handed to the writer."""
         self.boot()
-
-    def _swarm_destinations(self) -> None:
-        """Plain queues; maybe one with a quota, maybe a topic with durable subscriptions."""
-        random = self.random
-        self.sources = [f"q{n}" for n in range(random.randrange(1, 4))]
-        self.selects = random.random() < 0.4
-        self.quota_messages = random.choice((0, 0, 4))
-        if self.quota_messages:
-            self.sources.append(SMALL)
-        self.queues = list(self.sources)
-        self.subscriptions = [f"{TOPIC}::s{n}" for n in range(random.choice((0, 0, 1, 2)))]
-        if self.subscriptions:
-            self.queues.append(TOPIC)
-        self.sources += self.subscriptions
-        self.managers = random.choice(((), (), (Pauser,), (Locker,), (Pauser, Locker)))
-        self.oracle.may_refuse = Pauser in self.managers or self.quota_messages > 0
-
-    def _swarm_options(self) -> LedgerOptions:
-        random = self.random
-        return LedgerOptions(
-            journal_file_bytes=random.choice((1 << 16, 1 << 16, 1 << 18)),
-            reserve_bytes=0,
-            at_once_bytes=random.choice((0, 4096)),
-            retention_bytes=random.choice((0, 0, 1 << 17, 1 << 30)),
-            compact_below=random.choice((0.5, 0.9, 1.0)),
-            carry_below=random.choice((0.5, 1.0)),
-        )
 
     def boot(self) -> None:
         """Start the broker's process on whatever the disk holds; a crash may hit the start too."""
@@ -134,23 +133,16 @@ class World:
         self.ledger = self._open(self.disk, self.writer)
         self.manager = QueueManager(ManagerOptions(), self.ledger.builder)
         self.manager.restore(self.ledger.recovered, self.now_us)
-        for name in (*self.queues, DEAD_LETTERS):
+        for name in (*self.swarm.queues, DEAD_LETTERS):
             if name not in self.manager.queues and name not in self.manager.topics:
-                self.manager.create_queue(self._definition(name), self.now_us)
-        for name in self.subscriptions:
+                self.manager.create_queue(self.swarm.definition(name), self.now_us)
+        for name in self.swarm.subscriptions:
             if name not in self.manager.queues:
                 wanted = Subscribing(TOPIC, "", name.partition("::")[2], durable=True, shared=True)
                 assert self.manager.subscribe(wanted, self.now_us).name == name
         self.names = 0
         self.broker = Broker(Config(), self.ledger, self.manager, self._new_name)
         self.actors = []
-
-    def _definition(self, name: str) -> QueueDefinition:
-        if name == TOPIC:
-            return QueueDefinition(name=name, kind="topic")
-        dead = DEAD_LETTERS if name != DEAD_LETTERS else ""
-        maximum = self.quota_messages if name == SMALL else -1
-        return QueueDefinition(name=name, dead_letter_queue=dead, max_messages=maximum)
 
     def _open(self, disk: SimDisk, writer: SimWriter) -> Ledger:
         folder = Path("simulated")
@@ -180,7 +172,7 @@ class World:
             (4, self.end_turn),
             (6, self.complete),
             (3, self.fetch),
-            (1, self.connect),
+            (max(1, FEW_ACTORS - len(self.actors)), self.connect),
             (self.maintenance_weight, self.maintain),
             (self.time_weight, self.pass_time),
             (self.cut_weight, self.cut),
@@ -208,12 +200,15 @@ class World:
             actor.collect()
 
     def carry(self) -> None:
-        if not self.actors:
+        """A piece of what one end of a connection has said reaches the other."""
+        for actor in self.actors:
+            actor.collect()
+        speaking = [actor for actor in self.actors if actor.to_broker or actor.to_client]
+        if not speaking:
             return
-        actor = self.random.choice(self.actors)
-        actor.collect()
+        actor = self.random.choice(speaking)
         size = self.random.choice((1 << 20, 1 << 20, 1 << 20, 1 << 20, 700, 60))
-        if self.random.random() < 0.5:
+        if actor.to_broker and (not actor.to_client or self.random.random() < 0.5):
             actor.carry_to_broker(size)
         else:
             actor.carry_to_client(size)
@@ -260,16 +255,12 @@ class World:
             self.broker.ids_read(read, found, self.now_us)
 
     def connect(self) -> None:
-        if len(self.actors) >= 6:
+        if len(self.actors) >= MOST_ACTORS:
             return
-        binding = self.broker.connect("simulated", True, self.now_us, self.now_us)
-        assert binding is not None
-        kind = self.random.choice((Producer, Producer, Consumer, Consumer, Transactor, *self.managers))
-        self.actors_made += 1
-        self.actors.append(kind(self, f"a{self.actors_made}", binding))
+        self.actors.append(self.enter(self.random.choice(self.kinds)))
 
     def cut(self) -> None:
-        if self.actors:
+        if self.actors and self.random.random() < CUT_CHANCE:
             self.drop(self.random.choice(self.actors))
 
     def drop(self, actor: Actor) -> None:
@@ -306,12 +297,13 @@ class World:
 
     def finish(self) -> None:
         """Cut every connection, let the disk catch up, check recovery, read what is left."""
+        self.check_subscribers()
         for actor in list(self.actors):
             self.drop(actor)
         self.settle()
         self.let_go()
         self.check_recovery()
-        remaining = {name: self.read_all(name) for name in (*self.sources, DEAD_LETTERS)}
+        remaining = {name: self.read_all(name) for name in (*self.swarm.sources, DEAD_LETTERS)}
         self.oracle.final(remaining, self.now_us)
         self.check_statistics()
 
@@ -327,20 +319,64 @@ class World:
         raise Broken("the broker does not come to rest")
 
     def let_go(self) -> None:
-        """End pauses, and wait until locks have run out."""
-        if not self.managers:
-            return
-        for name in self.sources:
-            for switch in SWITCHES:
-                self.manager.resume(self.manager.queues[name], switch, self.now_us)
+        """End pauses and what the message store holds, and wait until locks have run out."""
+        if "pauser" in self.swarm.extras:
+            for name in self.swarm.sources:
+                for switch in SWITCHES:
+                    self.manager.resume(self.manager.queues[name], switch, self.now_us)
+        while self.batches:
+            self.end_batch(self.enter(Storekeeper))
         self.settle()
         self.now_us += LEASE_US
         self.broker.on_time(self.now_us)
         self.settle()
 
+    def enter(self, kind: type[AnyActor]) -> AnyActor:
+        """A client connects."""
+        binding = self.broker.connect("simulated", True, self.now_us, self.now_us)
+        assert binding is not None
+        self.actors_made += 1
+        return kind(self, f"a{self.actors_made}", binding)
+
+    def end_batch(self, keeper: Storekeeper) -> None:
+        """Confirm or undo what is held under a confirm id, until nothing is."""
+        keeper.finishes = True
+        for _ in range(MOST_DECISIONS):
+            self.attend(keeper)
+            if not (keeper.waits or keeper.batch.fates or keeper.batch.unknown):
+                break
+        else:
+            raise Broken(f"{keeper.batch.name()} is not let go: {keeper.batch.worlds}")
+        keeper.binding.lost(self.now_us)
+
+    def attend(self, actor: Actor) -> None:
+        """Have one client act, and hear of it, while nobody else does anything."""
+        actor.act()
+        actor.collect()
+        actor.carry_to_broker(1 << 24)
+        self.settle()
+        actor.collect()
+        actor.carry_to_client(1 << 24)
+        self.now_us += 50_000
+        self.broker.on_time(self.now_us)
+
+    def check_subscribers(self) -> None:
+        """Everybody else goes, whoever subscribes takes everything: all that was for him must have come."""
+        for other in [actor for actor in self.actors if not isinstance(actor, Subscriber)]:
+            self.drop(other)
+        greedy = [actor for actor in self.actors if isinstance(actor, Subscriber)]
+        for actor in greedy:
+            actor.greedy = True
+        for _ in range(QUIET_ROUNDS if greedy else 0):
+            for actor in greedy:
+                self.attend(actor)
+        for actor in greedy:
+            self.oracle.check_all_came(actor.subscribed)
+
     def check_quota(self) -> None:
-        if self.quota_messages and self.manager.queues[SMALL].statistics.depth > self.quota_messages:
-            raise Broken(f"more than {self.quota_messages} messages are on {SMALL}")
+        most = self.swarm.quota_messages
+        if most and self.manager.queues[SMALL].statistics.depth > most:
+            raise Broken(f"more than {most} messages are on {SMALL}")
 
     def check_recovery(self) -> None:
         """recover∘recover = recover, on copies of the disk as it is."""
@@ -366,16 +402,9 @@ class World:
         self.actors_made += 1
         reader = Reader(self, f"reader{self.actors_made}", binding, queue)
         quiet = 0
-        while quiet < 50:
+        while quiet < QUIET_ROUNDS:
             before = len(reader.ids)
-            reader.act()
-            reader.collect()
-            reader.carry_to_broker(1 << 24)
-            self.settle()
-            reader.collect()
-            reader.carry_to_client(1 << 24)
-            self.now_us += 50_000
-            self.broker.on_time(self.now_us)
+            self.attend(reader)
             quiet = quiet + 1 if len(reader.ids) == before else 0
         self.drop_reader(reader)
         return reader.ids
@@ -386,7 +415,7 @@ class World:
 
     def check_statistics(self) -> None:
         """Everything was read, so the counters of what is held must be back at nothing."""
-        for name in (*self.sources, DEAD_LETTERS):
+        for name in (*self.swarm.sources, DEAD_LETTERS):
             held = {
                 key: value
                 for key, value in self.manager.queues[name].statistics.snapshot().items()
@@ -394,19 +423,3 @@ class World:
             }
             if held:
                 raise Broken(f"queue {name} is empty and its statistics say {held}")
-
-
-class Reader(Consumer):
-    """Reads a queue to its end, accepting everything."""
-
-    def __init__(self, world: World, name: str, binding: object, queue: str) -> None:
-        super().__init__(world, name, binding, queue)  # type: ignore[arg-type]
-        self.ids: list[int] = []
-
-    def act(self) -> None:
-        if self.link.attached and self.link.credit < 100:
-            self.link.flow(200)
-        for delivery_id in list(self.held):
-            fate = self.held.pop(delivery_id)
-            self.link.settle(delivery_id, delivery_id, ACCEPTED, settled=not self.second)
-            self.ids.append(fate.id)

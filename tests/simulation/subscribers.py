@@ -1,0 +1,70 @@
+"""Subscribers that are not durable: what is published while a subscription has a link is for it."""
+
+from postroom.amqp.events import Event, LinkAttached
+from postroom.amqp.outcomes import ACCEPTED, DeliveryState
+from postroom.amqp.performatives import Source
+from postroom.amqp.receiver import ReceiverLink
+from postroom.amqp.termini import EXPIRY_LINK_DETACH
+from postroom.client.destinations import SHARED_CAPABILITY, TOPIC_CAPABILITY
+from postroom.server.binding import ConnectionBinding
+from tests.simulation.actors import WANTS_1, Consumer, Surroundings
+from tests.simulation.oracle import Subscribed
+from tests.simulation.swarm import TOPIC
+
+SHARED = "~shared"
+"""The one subscription that several links share."""
+
+
+class Subscriber(Consumer):
+    """Consumes from a subscription of its own, or from the one that is shared."""
+
+    def __init__(self, world: Surroundings, name: str, binding: ConnectionBinding) -> None:
+        self.shares = world.random.random() < 0.4
+        self.selective = world.swarm.selects and not self.shares and world.random.random() < 0.4
+        self.knows = False
+        """It was answered that it is attached."""
+        self.subscribed = self._subscribe(world, SHARED if self.shares else f"~{name}")
+        super().__init__(world, name, binding, self.subscribed.name)
+        self.wanted = 1 if self.selective else None
+        self.greedy = False
+        """Takes and accepts everything that comes."""
+
+    def _subscribe(self, world: Surroundings, name: str) -> Subscribed:
+        found = world.oracle.subscribed.get(name)
+        if found is None or not found.links:
+            found = Subscribed(name, world.oracle.moment, 1 if self.selective else None)
+            world.oracle.subscribe(found)
+        found.links += 1
+        return found
+
+    def attach(self) -> ReceiverLink:
+        capabilities = [TOPIC_CAPABILITY, *([SHARED_CAPABILITY, "global"] if self.shares else [])]
+        source = Source(address=TOPIC, capabilities=capabilities, filter=WANTS_1 if self.selective else None)
+        source.expiry_policy = EXPIRY_LINK_DETACH
+        return self.receiver(f"{SHARED}|{self.name}" if self.shares else f"{self.name}-in", source)
+
+    def heard(self, event: Event) -> None:
+        super().heard(event)
+        if isinstance(event, LinkAttached) and not self.knows:
+            self.knows = True
+            self.subscribed.attached += 1
+
+    def act(self) -> None:
+        if not self.greedy:
+            super().act()
+            return
+        if self.link.attached and self.link.credit < 100:
+            self.link.flow(200)
+        while self.held:
+            self.settle_some()
+
+    def choose(self) -> tuple[str, DeliveryState]:
+        return ("accepted", ACCEPTED) if self.greedy else super().choose()
+
+    def gone(self) -> None:
+        super().gone()
+        self.subscribed.links -= 1
+        if self.knows:
+            self.subscribed.attached -= 1
+        if not self.subscribed.attached:
+            self.world.oracle.unsubscribed(self.subscribed)

@@ -1,0 +1,114 @@
+"""What one seed has to do with: a few of all destinations, options and clients that there are.
+
+A run that does everything does little of each. So every seed draws a small part, and many seeds cover all.
+"""
+
+from random import Random
+from typing import Any
+
+from postroom.ledger.options import LedgerOptions
+from postroom.manager.options import QueueDefinition
+from tests.simulation.oracle import Oracle
+
+DEAD_LETTERS = "dead-letters"
+SMALL = "small"
+"""The queue that has a quota."""
+TOPIC = "topic"
+REDELIVERY_LIMIT = 2
+REDELIVERY_DELAY_US = 50_000
+
+TRAITS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "exclusive": {"access": "exclusive"},
+    "groups": {"group_buckets": 4},
+    "units": {"unit_of_order": True},
+    "limited": {
+        "redelivery_limit": REDELIVERY_LIMIT,
+        "redelivery_delay_ms": REDELIVERY_DELAY_US // 1000,
+        "lost_link_counts": True,
+    },
+    "overridden": {"priority_override": 7, "ttl_override_ms": 0},
+}
+EXTRAS = (
+    ("pauser", 0.25),
+    ("keeper", 0.45),
+    ("taker", 0.3),
+    ("subscriber", 0.6),
+    ("browser", 0.2),
+    ("deleter", 0.15),
+    ("mover", 0.2),
+    ("replayer", 0.15),
+    ("importer", 0.15),
+    ("purger", 0.05),
+)
+"""Kinds of clients beside those that every seed has, and how likely each is."""
+
+
+class Swarm:
+    """The part of everything that one seed has to do with."""
+
+    def __init__(self, random: Random) -> None:
+        self.sources = [f"q{n}" for n in range(random.randrange(1, 4))]
+        """Where is consumed from: queues and durable subscriptions."""
+        self.traits = {name: random.choice(("plain", "plain", "plain", *TRAITS)) for name in self.sources}
+        self.selects = random.random() < 0.4
+        """Whether messages have what selectors ask for."""
+        if self.selects:  # consumers with different selectors don't share groups
+            self.traits = {name: _but(trait, "groups") for name, trait in self.traits.items()}
+        self.quota_messages = random.choice((0, 0, 4))
+        if self.quota_messages:
+            self.sources.append(SMALL)
+        self.queues = list(self.sources)
+        """Where is sent to; the topic among them."""
+        self.subscriptions = [f"{TOPIC}::s{n}" for n in range(random.choice((0, 0, 1, 2)))]
+        if self.subscriptions:
+            self.queues.append(TOPIC)
+        self.sources += self.subscriptions
+        self.extras = [kind for kind, chance in EXTRAS if random.random() < chance]
+        if not self.subscriptions:
+            self.extras = [kind for kind in self.extras if kind != "subscriber"]
+        self.names_messages = bool({"deleter", "mover", "importer"} & set(self.extras))
+        self.together = any(trait in ("groups", "units") for trait in self.traits.values())
+
+    def plain_queues(self) -> list[str]:
+        """Neither topic nor subscription."""
+        return [name for name in self.sources if name in self.queues]
+
+    def overrides(self, queue: str) -> dict[str, Any]:
+        """What the queue makes of messages, whatever their sender says."""
+        overridden = self.traits.get(queue) == "overridden"
+        return TRAITS["overridden"] if overridden else {}
+
+    def instruct(self, oracle: Oracle) -> None:
+        """Tell the oracle what it must know of the destinations."""
+        oracle.may_refuse = "pauser" in self.extras or self.quota_messages > 0
+        oracle.replays = "replayer" in self.extras
+        for name, trait in self.traits.items():
+            if trait in ("groups", "units", "exclusive"):
+                oracle.together[name] = trait
+            elif trait == "limited":
+                oracle.redelivery_limits[name] = REDELIVERY_LIMIT
+
+    def definition(self, name: str) -> QueueDefinition:
+        """Of one of the queues, or of the topic."""
+        if name == TOPIC:
+            return QueueDefinition(name=name, kind="topic")
+        dead = DEAD_LETTERS if name != DEAD_LETTERS else ""
+        maximum = self.quota_messages if name == SMALL else -1
+        trait = TRAITS[self.traits.get(name, "plain")]
+        return QueueDefinition(name=name, dead_letter_queue=dead, max_messages=maximum, **trait)
+
+
+def _but(trait: str, unwanted: str) -> str:
+    return "plain" if trait == unwanted else trait
+
+
+def ledger_options(random: Random) -> LedgerOptions:
+    return LedgerOptions(
+        journal_file_bytes=random.choice((1 << 16, 1 << 16, 1 << 18)),
+        reserve_bytes=0,
+        at_once_bytes=random.choice((0, 4096)),
+        retention_bytes=random.choice((0, 0, 1 << 17, 1 << 30)),
+        compact_below=random.choice((0.5, 0.9, 1.0)),
+        carry_below=random.choice((0.5, 1.0)),
+    )
