@@ -74,6 +74,7 @@ mutants: setup ## plant bugs and show that each is found
 soak: compiled ## many simulation seeds and many kills
 	$(COMPILED) $(PY) -m tests.simulation --seeds 20000
 	$(COMPILED) $(PY) -m tests.crash --kills 200
+	$(COMPILED) $(PY) -m tests.twophase --rounds 3
 
 fuzz: setup ## fuzz the decoder for ten minutes
 	PYTHONPATH=src $(PY) tests/amqp/fuzz_codec.py --seconds 600

@@ -80,6 +80,20 @@ async def test_all_commit_after_all_have_promised_and_the_decision_is_on_disk(tm
 
 
 @asynchronous
+async def test_nobody_commits_before_the_decision_is_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path)
+    resources = world.resources()
+    done: list[object] = world.managers["a"].asked
+    world.managers["b"].asked = world.managers["a"].asked
+    sync = os.fdatasync
+    monkeypatch.setattr(os, "fdatasync", lambda fd: (sync(fd), done.append("synced")))
+    await transact(world, resources)
+    assert done == [*["start"] * 2, *["end"] * 2, *["prepare"] * 2, "synced", *["commit"] * 2]
+
+
+@asynchronous
 async def test_an_exception_rolls_all_back_and_goes_on(tmp_path: Path) -> None:
     world = World(tmp_path)
     async with world.manager() as manager:
