@@ -50,6 +50,18 @@ def test_messages_come_in_order_and_only_once(connection: BlockingConnection, qu
         again.receive(timeout=0.05)
 
 
+def test_an_expiry_too_far_away_for_a_header_is_left_to_the_properties(
+    connection: BlockingConnection, queue: str
+) -> None:
+    """A header holds 2³² − 1 ms; the message's absolute expiry time says it all."""
+    far_s = 4_000_000_000.0
+    put(connection, queue, 1, expiry_time=far_s)
+    receiver = connection.create_receiver(queue)
+    got = receiver.receive(timeout=15)
+    receiver.accept()
+    assert (got.ttl, got.expiry_time) == (0.0, far_s)
+
+
 def test_header_and_properties_survive(connection: BlockingConnection, queue: str) -> None:
     sender = connection.create_sender(queue)
     sent = Message(

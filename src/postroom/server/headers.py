@@ -3,6 +3,7 @@
 from mypy_extensions import i64
 
 from postroom.amqp.messaging import encode_header, merge_annotations
+from postroom.amqp.types import MAX_UINT
 from postroom.ledger.records import ArrivalFlag
 from postroom.manager.effects import Delivery
 
@@ -31,10 +32,10 @@ def changed_sections(sections: bytes, annotations: dict[str, object] | None) -> 
 
 
 def header_of(durable: bool, priority: i64, expiry_us: i64, count: i64, now_us: i64) -> bytes:
-    """A fresh header; the time to live is what is left of it."""
+    """A fresh header; the time to live is what is left of it, unless a header doesn't hold so much (49 days)."""
     if expiry_us:
-        ttl_ms = max(1, (expiry_us - now_us) // 1000)
-        return encode_header(durable, priority, ttl_ms, False, count)
+        ttl_ms: i64 = max(1, (expiry_us - now_us) // 1000)
+        return encode_header(durable, priority, ttl_ms if ttl_ms <= MAX_UINT else -1, False, count)
     if count >= _MAX_CACHED_COUNT:
         return encode_header(durable, priority, -1, False, count)
     key = (count << 8) | (priority << 1) | durable
