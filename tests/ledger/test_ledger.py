@@ -89,9 +89,18 @@ def fail_sync(file: RealFile) -> None:
     raise OSError(errno.EIO, "Input/output error")
 
 
+def test_what_nobody_waits_for_stays_in_the_builder_of_an_idle_ledger(ledger: Ledger) -> None:
+    put(ledger, b"first")
+    durable = ledger.flush()
+    put(ledger, b"provisional")
+    assert ledger.mark_idle()
+    assert ledger.wait() == durable
+    assert not ledger.builder.empty()
+    assert ledger.flush() == durable + 1
+
+
 def test_an_idle_ledger_says_once_that_its_end_is_durable(ledger: Ledger, tmp_path: Path) -> None:
     put(ledger, b"last")
-    assert not ledger.mark_idle(), "there is something to commit"
     ledger.flush()
     assert ledger.mark_idle()
     ledger.wait()

@@ -358,6 +358,10 @@ class BlockBuilder:
         """Whether there is nothing to commit."""
         return self.next_position == self.first_position and not self._full
 
+    def next_to_take(self) -> int:
+        """First position of the next block that `take` gives."""
+        return self._full[0].first_position if self._full else self.first_position
+
     def block_bytes(self) -> int:
         """Size of the open block so far."""
         return (

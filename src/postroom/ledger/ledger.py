@@ -164,10 +164,13 @@ class Ledger:
         return (self._failed or self._job is None) and self._submit(None)
 
     def mark_idle(self) -> bool:
-        """Tell readers beside the broker, by a block without records, that the last block is durable."""
-        if self._job is not None or not self.builder.empty() or not self._journal.owes_marker():
+        """Tell readers beside the broker, by a block without records, that the last block is durable.
+
+        What the builder holds, and nobody waits for, stays there.
+        """
+        if self._job is not None or not self._journal.owes_marker():
             return False
-        at = self.builder.next_position
+        at = self.builder.next_to_take()
         return self._submit(SealedParts(at, at - 1, self.builder.time_us, b"", b"", b"", b"", []))
 
     def complete(self) -> int:

@@ -206,8 +206,10 @@ class Broker:
         return self._transactions
 
     def idle(self) -> bool:
-        """Whether nothing waits for the disk."""
-        return not self.ledger.in_flight and not self._waiting and self.ledger.builder.empty()
+        """Whether nothing waits for the disk; provisional work doesn't."""
+        builder, wanted_through = self.ledger.builder, self.manager.core.wanted_through()
+        provisional = self.durable_through >= wanted_through < builder.next_position - 1
+        return not self.ledger.in_flight and not self._waiting and (provisional or builder.empty())
 
     def _tend(self, now_us: int) -> None:
         """What the ledger itself has to record goes with this turn; a broken lease is an alarm."""
