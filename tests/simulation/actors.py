@@ -5,7 +5,7 @@ choosing, or cuts.
 """
 
 from random import Random
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from postroom.amqp.connection import Connection
 from postroom.amqp.events import (
@@ -37,6 +37,9 @@ from tests.simulation.batch import Batch
 from tests.simulation.oracle import Answer, Broken, Fate, Oracle, Unit, kin_of
 from tests.simulation.swarm import REDELIVERY_DELAY_US, TOPIC, Swarm
 
+if TYPE_CHECKING:
+    from tests.simulation.branches import BranchLog
+
 RCV_SECOND = 1
 SND_SETTLED = 1
 MAX_UNSETTLED = 40
@@ -55,6 +58,8 @@ class Surroundings(Protocol):
     """Of users of the message store who have gone."""
     confirm_ids: int
     """How many have been used."""
+    branches: "dict[str, BranchLog]"
+    """The transaction managers' logs, by Xid."""
 
 
 class Actor:

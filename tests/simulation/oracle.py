@@ -104,7 +104,8 @@ class Unit:
     """A transaction: its messages stand or fall together."""
 
     decision: str = "open"
-    """open, committing, committed, rolled back, unknown"""
+    """open, committing, committed, rolled back, unknown; of a branch also prepared (or about to be), and
+    deciding: then no crash decides it"""
     sent: list[Fate] = field(default_factory=list)
     received: list[Fate] = field(default_factory=list)
     """Accepted in it."""
@@ -222,7 +223,7 @@ class Oracle:
             raise Broken(f"message {id} was seen on {queue} and its put is not confirmed")
         if fate.answer in (Answer.REFUSED, Answer.ROLLED_BACK):
             raise Broken(f"message {id} was seen though it was {fate.answer.value}")
-        if fate.unit is not None and fate.unit.decision in ("open", "rolled back"):
+        if fate.unit is not None and fate.unit.decision in ("open", "prepared", "rolled back"):
             raise Broken(f"message {id} was seen though its transaction is {fate.unit.decision}")
         fate.sightings += 1
         return fate

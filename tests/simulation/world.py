@@ -21,6 +21,7 @@ from postroom.server.broker import Broker
 from postroom.server.config import Config
 from tests.simulation.actors import Actor, Browser, Consumer, Producer, Reader
 from tests.simulation.batch import Batch
+from tests.simulation.branches import Brancher, BranchLog
 from tests.simulation.disk import SECTOR_BYTES, PowerLost, SimDisk
 from tests.simulation.managers import SWITCHES, Changer, Importer, Mover, Pauser, Purger, Replayer
 from tests.simulation.oracle import Broken, Oracle
@@ -35,6 +36,7 @@ EXTRAS: dict[str, type[Actor]] = {
     "pauser": Pauser,
     "keeper": Storekeeper,
     "taker": Taker,
+    "brancher": Brancher,
     "subscriber": Subscriber,
     "browser": Browser,
     "deleter": Changer,
@@ -100,6 +102,7 @@ class World:
         self.swarm.instruct(self.oracle)
         self.kinds = [*ALWAYS, *(EXTRAS[kind] for kind in self.swarm.extras)]
         self.batches: list[Batch] = []
+        self.branches: dict[str, BranchLog] = {}
         self.confirm_ids = 0
         self.disk = SimDisk()
         self.actors: list[Actor] = []
@@ -302,6 +305,7 @@ class World:
             self.drop(actor)
         self.settle()
         self.let_go()
+        self.decide_branches()
         self.check_recovery()
         remaining = {name: self.read_all(name) for name in (*self.swarm.sources, DEAD_LETTERS)}
         self.oracle.final(remaining, self.now_us)
@@ -314,9 +318,13 @@ class World:
             self.broker.end_turn(self.now_us)
             if self.ledger.in_flight:
                 self.broker.completed(self.now_us)
-            elif self.broker.idle() and not self.broker.fetches and not self.broker.id_reads:
+            elif self.at_rest() and not self.broker.fetches and not self.broker.id_reads:
                 return
         raise Broken("the broker does not come to rest")
+
+    def at_rest(self) -> bool:
+        """Whether nobody waits for the disk: what an open transaction has written may well."""
+        return self.manager.core.wanted_through() <= self.broker.durable_through
 
     def let_go(self) -> None:
         """End pauses and what the message store holds, and wait until locks have run out."""
@@ -337,6 +345,22 @@ class World:
         assert binding is not None
         self.actors_made += 1
         return kind(self, f"a{self.actors_made}", binding)
+
+    def decide_branches(self) -> None:
+        """Whatever is prepared is still there, however long ago that was: decide it. Then nothing is in
+        doubt."""
+        for _ in range(2 if self.branches else 0):
+            brancher = self.enter(Brancher)
+            brancher.finishes = True
+            for _ in range(DRAIN_ROUNDS):
+                self.attend(brancher)
+                if brancher.recovered and not brancher.waits and brancher.left() is None:
+                    break
+            brancher.binding.lost(self.now_us)
+        if any(log.step != "done" for log in self.branches.values()):
+            raise Broken(
+                f"branches can't be decided: {[(str(log.xid), log.step) for log in self.branches.values()]}"
+            )
 
     def end_batch(self, keeper: Storekeeper) -> None:
         """Confirm or undo what is held under a confirm id, until nothing is."""

@@ -1,0 +1,292 @@
+"""A transaction manager with XA branches: it works in one at a time, prepares, decides, and after a loss
+takes up what is in doubt.
+
+Its memory outlives connections and crashes of the broker, as a transaction manager's log does: which branches
+it has asked to prepare, which it has decided, and how. What it asks of the broker is what XA promises: a
+prepared branch is told by every recover until it is decided and by none afterwards, no other is ever told,
+and what a prepared branch holds nobody sees.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from librt.strings import BytesWriter
+
+from postroom.amqp.events import Event, SenderDispositionReceived, TransferReceived
+from postroom.amqp.outcomes import Declare, Declared, DeliveryState, Rejected, TransactionalState
+from postroom.amqp.performatives import Coordinator, Source, Target
+from postroom.amqp.receiver import ReceiverLink
+from postroom.amqp.sections import Message
+from postroom.amqp.sender import SenderLink
+from postroom.amqp.types import Int, UInt
+from postroom.model.xa import XaCode, XaFlag, Xid
+from postroom.server.binding import ConnectionBinding
+from tests.simulation.actors import Surroundings, decode, new_message
+from tests.simulation.managers import OK, Manager, said
+from tests.simulation.oracle import NEVER_US, Answer, Broken, Fate, Unit
+from tests.simulation.transactors import AMQP_VALUE_SECTION
+
+BRANCH_TYPE: Final = "postroom.xa-branch"
+MOST_HELD = 5
+NOT_PREPARED: Final = ("starting", "working", "ending", "ended", "rolling back")
+"""Steps in which the branch goes with its session."""
+IN_DOUBT: Final = ("preparing", "prepared", "deciding")
+"""Steps in which it may be in doubt."""
+
+
+@dataclass(eq=False)
+class BranchLog:
+    """What the transaction manager knows of one branch. ``step`` is one of `NOT_PREPARED`, of `IN_DOUBT`,
+    "one phase" or "done"."""
+
+    xid: Xid
+    unit: Unit
+    owner: str
+    """Which connection drives it; "" none since the last one was lost."""
+    step: str = "starting"
+    commits: bool = False
+    """How it is decided, once it is."""
+    changes: int = 0
+    """Times that its step has changed."""
+
+    def to(self, step: str) -> None:
+        self.step = step
+        self.changes += 1
+
+
+class Brancher(Manager):
+    """Recovers first, decides what others have left, and then works in branches of its own."""
+
+    def __init__(self, world: Surroundings, name: str, binding: ConnectionBinding) -> None:
+        super().__init__(world, name, binding)
+        self.control: SenderLink = self.session.attach_sender(f"{name}-control", Source(), Coordinator())
+        self.target = world.random.choice(world.swarm.queues)
+        self.out: SenderLink = self.session.attach_sender(
+            f"{name}-out", Source(), Target(address=self.target)
+        )
+        self.link: ReceiverLink = self.session.attach_receiver(
+            f"{name}-in", Source(address=self.queue), Target(), properties={"x-opt-xa": True}
+        )
+        self.held: dict[int, Fate] = {}
+        """Received and in no branch yet, by delivery."""
+        self.log: BranchLog | None = None
+        self.txn_id = b""
+        self.sent = 0
+        self.verb = ""
+        """What was asked last, of `about` if of one branch."""
+        self.about: BranchLog | None = None
+        self.again = False
+        """It was asked to decide before, perhaps by another, and nobody knows whether it has."""
+        self.before: dict[str, int] = {}
+        """When recover was asked: how often each branch had changed its step."""
+        self.recovered = False
+        self.finishes = False
+        """Begins nothing."""
+
+    def go_on(self) -> None:
+        if not (self.control.attached and self.control.credit > 0):
+            return
+        if not self.recovered:
+            self.recover()
+        elif (left := self.left()) is not None:
+            self.decide(left)
+        elif self.log is not None:
+            self.go_on_with(self.log)
+        elif not self.finishes:
+            self.start()
+
+    def left(self) -> BranchLog | None:
+        """A branch that this one has taken up and is not done with."""
+        mine = (log for log in self.world.branches.values() if log.owner == self.name)
+        return next((log for log in mine if log is not self.log and log.step != "done"), None)
+
+    # What is asked.
+
+    def recover(self) -> None:
+        self.before = {text: log.changes for text, log in self.world.branches.items()}
+        self.say("RECOVER", None, XaFlag.TMSTARTRSCAN | XaFlag.TMENDRSCAN)
+
+    def start(self) -> None:
+        xid = Xid(1, b"global %d" % len(self.world.branches), b"postroom")
+        self.log = self.world.branches[str(xid)] = BranchLog(xid, Unit(), self.name)
+        payload = BytesWriter()
+        payload.write(AMQP_VALUE_SECTION)
+        Declare([Int(xid.format_id), xid.gtrid, xid.bqual]).write(payload)
+        self.control.send(payload.getvalue(), b"%d" % len(self.world.branches), False, context="start")
+
+    def go_on_with(self, log: BranchLog) -> None:
+        random = self.world.random
+        if log.step == "working":
+            if random.random() < 0.8:
+                self.work(log)
+            else:
+                log.to("ending")
+                self.say("END", log, XaFlag.TMSUCCESS)
+        elif log.step == "ended":
+            verb = random.choice(("PREPARE", "PREPARE", "PREPARE", "COMMIT", "ROLLBACK"))
+            if verb == "PREPARE":
+                log.unit.decision = "prepared"
+                log.to("preparing")
+            elif verb == "COMMIT":
+                self.about_to_commit(log, "committing")
+                log.to("one phase")
+            else:
+                log.to("rolling back")
+            self.say(verb, log, XaFlag.TMONEPHASE if verb == "COMMIT" else XaFlag.TMNOFLAGS)
+        elif log.step == "prepared" and random.random() < 0.3:
+            self.decide(log)
+
+    def work(self, log: BranchLog) -> None:
+        """Ask for messages, and send one."""
+        if self.link.attached and self.link.credit == 0 and len(self.held) < MOST_HELD:
+            self.link.flow(self.world.random.randrange(1, MOST_HELD))
+        if self.out.attached and self.out.credit > 0:
+            fate, payload = new_message(self.world, self.target, self.name, log.unit, 10)
+            self.sent += 1
+            state = TransactionalState(self.txn_id)
+            self.out.send(payload, self.sent.to_bytes(4, "big"), False, state=state, context=fate)
+
+    def decide(self, log: BranchLog) -> None:
+        """As was decided before, or by a coin."""
+        if log.step != "deciding":
+            log.commits = self.world.random.random() < 0.6
+        if log.commits:
+            self.about_to_commit(log, "deciding")
+        self.withhold(log.unit, 0)
+        self.again = log.step == "deciding"
+        log.to("deciding")
+        self.say("COMMIT" if log.commits else "ROLLBACK", log, XaFlag.TMNOFLAGS)
+
+    def about_to_commit(self, log: BranchLog, decision: str) -> None:
+        log.unit.decision = decision
+        self.withhold(log.unit, 0)
+        for fate in log.unit.received:
+            self.world.oracle.gave(fate, f"committed in {log.xid}")
+
+    def say(self, verb: str, log: BranchLog | None, flags: XaFlag) -> None:
+        self.verb, self.about = verb, log
+        asked: dict[str, object] = {"flags": UInt(flags)} if verb in ("END", "COMMIT", "RECOVER") else {}
+        if log is not None:
+            asked["xid"] = str(log.xid)
+        self.ask(verb, BRANCH_TYPE, asked)
+
+    # What is answered.
+
+    def answered(self, context: object, state: DeliveryState | None) -> None:
+        if context == "start" and self.log is not None:
+            if not isinstance(state, Declared):
+                raise Broken(f"branch {self.log.xid} could not be started: {state}")
+            self.txn_id = bytes(state.txn_id)
+            self.log.to("working")
+        elif isinstance(context, Fate):
+            outcome = state.outcome if isinstance(state, TransactionalState) else state
+            if isinstance(outcome, Rejected):
+                self.world.oracle.answered(context, Answer.REFUSED)
+
+    def told(self, reply: Message) -> None:
+        status, condition, body = said(reply)
+        code = body.get("xa-code")
+        if status != OK and condition != "postroom:xa-error":
+            raise Broken(f"{self.verb} was answered with {status} {condition}")
+        if self.verb == "RECOVER":
+            xids = body["xids"]
+            assert isinstance(xids, list)
+            self.told_of([str(xid) for xid in xids])
+        elif self.about is not None:
+            self.told_about(
+                self.about, self.verb, XaCode(code) if isinstance(code, int) else XaCode.XAER_RMERR
+            )
+
+    def told_about(self, log: BranchLog, verb: str, code: XaCode) -> None:
+        if verb == "END" and code == XaCode.XA_OK:
+            log.to("ended")
+        elif verb == "PREPARE" and code == XaCode.XA_OK:
+            log.to("prepared")
+        elif log.step == "deciding":
+            if code != XaCode.XA_OK and not (code == XaCode.XAER_NOTA and self.again):
+                raise Broken(f"prepared branch {log.xid} was told {verb} and answered {code.name}")
+            self.done(log, log.commits)
+        else:  # rolled back, or committed in one phase
+            self.done(log, log.step == "one phase" and code == XaCode.XA_OK)
+
+    def told_of(self, xids: list[str]) -> None:
+        """What is in doubt. What has changed since the question was asked is not judged."""
+        self.recovered = True
+        for text in xids:
+            if text not in self.world.branches:
+                raise Broken(f"branch {text} is in doubt and nobody has begun it")
+        for text, changes in self.before.items():
+            log = self.world.branches[text]
+            if log.changes != changes:
+                continue
+            if text in xids and log.step not in IN_DOUBT:
+                raise Broken(f"branch {text} is in doubt though it is {log.step}")
+            if text not in xids and log.step == "prepared":
+                raise Broken(f"branch {text} is prepared and nobody is told")
+            if log.step in IN_DOUBT and not log.owner:
+                self.take_up(log, text in xids)
+
+    def take_up(self, log: BranchLog, in_doubt: bool) -> None:
+        if not in_doubt:  # not prepared, or decided as it was to be
+            self.done(log, log.step == "deciding" and log.commits)
+            return
+        log.owner = self.name
+        if log.step == "preparing":
+            log.to("prepared")
+            self.withhold(log.unit, NEVER_US)
+
+    def done(self, log: BranchLog, committed: bool) -> None:
+        log.to("done")
+        self.withhold(log.unit, 0)
+        if not committed:
+            for fate in log.unit.received:
+                fate.given.discard(f"committed in {log.xid}")
+        self.world.oracle.decided(log.unit, committed)
+        if log is self.log:
+            self.log = None
+
+    def withhold(self, unit: Unit, until_us: int) -> None:
+        for fate in unit.received:
+            fate.withheld_until_us = until_us
+
+    # Messages.
+
+    def heard(self, event: Event) -> None:
+        if isinstance(event, TransferReceived) and event.link is self.link:
+            id, count = decode(event.payload)
+            fate = self.world.oracle.delivered(id, self.queue, count, self.name, self.world.now_us)
+            self.held[event.delivery_id] = fate
+        elif isinstance(event, SenderDispositionReceived) and event.link is self.link:
+            self.settled(event)
+        else:
+            super().heard(event)
+
+    def settled(self, event: SenderDispositionReceived) -> None:
+        """At the end of a branch: what it was given, or what has gone back."""
+        for delivery_id in event.delivery_ids:
+            fate = self.held.pop(delivery_id)
+            fate.holder = ""
+            fate.order_perturbed = True
+            if isinstance(event.state, TransactionalState) and self.log is not None:
+                self.log.unit.receive(fate)
+                fate.withheld_until_us = NEVER_US
+
+    def gone(self) -> None:
+        """What is not prepared is rolled back; the rest somebody will take up."""
+        for fate in self.held.values():
+            fate.order_perturbed = True
+            fate.holder = ""
+        self.world.oracle.deliveries_returned(self.queue, False)
+        for log in self.world.branches.values():
+            if log.owner == self.name and log.step != "done":
+                self.forsake(log)
+
+    def forsake(self, log: BranchLog) -> None:
+        log.owner = ""
+        if log.step in NOT_PREPARED:
+            self.done(log, False)
+        elif log.step == "one phase":
+            log.to("done")
+            self.world.oracle.undecided(log.unit)
+        elif log.step == "preparing":
+            self.withhold(log.unit, 0)
