@@ -32,7 +32,7 @@ def changed_sections(sections: bytes, annotations: dict[str, object] | None) -> 
 
 
 def header_of(durable: bool, priority: i64, expiry_us: i64, count: i64, now_us: i64) -> bytes:
-    """A fresh header; the time to live is what is left of it, unless a header doesn't hold so much (49 days)."""
+    """A fresh header; the time to live is what is left of it, if a header has room for so much (49 days)."""
     if expiry_us:
         ttl_ms: i64 = max(1, (expiry_us - now_us) // 1000)
         return encode_header(durable, priority, ttl_ms if ttl_ms <= MAX_UINT else -1, False, count)
