@@ -22,6 +22,8 @@ from tests.server.transacting import Controller, commit
 pytestmark = pytest.mark.sockets
 
 MESSAGES = 300
+IDLE_MARKERS = 1
+"""A block that ends before something is traced is told of by a sync when the broker is next idle."""
 
 
 @pytest.fixture
@@ -50,7 +52,7 @@ def test_provisional_work_costs_no_sync_and_a_commit_one(
     with Trace(broker.pid, tmp_path / "sends") as sends:
         for number in range(MESSAGES):
             assert isinstance(controller.send(f"{number}", txn_id), TransactionalState)
-    assert syncs(sends) == 0
+    assert syncs(sends) <= IDLE_MARKERS
     with Trace(broker.pid, tmp_path / "commit") as committing:
         assert isinstance(commit(controller, txn_id), Accepted)
     assert (
@@ -62,10 +64,10 @@ def test_provisional_work_costs_no_sync_and_a_commit_one(
         for delivery_id in ids:
             controller.dispose(delivery_id, TransactionalState(taking, ACCEPTED))
         controller.peer.round_trip()
-    assert syncs(acknowledgements) <= 1  # likewise
+    assert syncs(acknowledgements) <= IDLE_MARKERS
     with Trace(broker.pid, tmp_path / "second commit") as committing:
         assert isinstance(commit(controller, taking), Accepted)
-    assert 1 <= syncs(committing) <= 2
+    assert 1 <= syncs(committing) <= 1 + IDLE_MARKERS
 
 
 def test_a_send_outside_costs_one_each(broker: Postroom, controller: Controller, tmp_path: Path) -> None:
