@@ -106,7 +106,7 @@ async def through_the_broker(broker: BrokerProcess, queue: str, payloads: list[b
             assert await outcome == ACCEPTED, payload.hex()
         received = []
         for _ in payloads:
-            incoming = await consumer._receiving.receive(10)
+            incoming = await consumer._deliveries.receiving.receive(10)
             assert incoming is not None
             received.append(incoming.payload[scan_head(incoming.payload).bare_offset :])
         return received
