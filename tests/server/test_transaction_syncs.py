@@ -16,7 +16,7 @@ from postroom.model.numbers import LOCAL_TRANSACTION
 from tests.server.harness import BrokerThread, make_config
 from tests.server.memory_ledger import MemoryLedger
 from tests.server.peers import EnginePeer
-from tests.server.transacting import Controller, commit, durable, value
+from tests.server.transacting import MESSAGE, Controller, attributes, commit, durable, value
 
 pytestmark = pytest.mark.sockets
 
@@ -100,6 +100,19 @@ def test_much_provisional_work_is_written_though_nobody_waits(held: Controller, 
         held.send("x" * 100_000, txn_id)
     assert blocks < len(ledger.blocks) <= blocks + 4
     assert isinstance(commit(held, txn_id), Accepted)
+
+
+def test_an_administrator_reads_what_only_provisional_records_hold(broker: BrokerThread, queue: str) -> None:
+    """Then somebody waits for them, and they are written."""
+    with EnginePeer(broker.port, container_id=queue) as peer:
+        controller = Controller(broker, peer, queue)
+        controller.send("not committed", controller.declare())
+        cursor = attributes(controller.request("OPEN-CURSOR", MESSAGE, {"states": ["send"]}, name=queue))
+        said = {"cursor": cursor["cursor"], "count": 1, "bodies": True}
+        page = attributes(controller.request("READ-CURSOR", MESSAGE, said, name=queue))
+        rows = page["messages"]
+        assert isinstance(rows, list) and len(rows) == 1
+        assert rows[0]["message"].endswith(b"not committed")
 
 
 def decision_kinds(ledger: MemoryLedger) -> list[int]:

@@ -14,7 +14,7 @@ from postroom.model.xa import XaCode, XaFlag, Xid
 from postroom.server.config import QueueConfig, TransactionsConfig
 from tests.server.harness import BrokerThread, make_config
 from tests.server.peers import EnginePeer
-from tests.server.transacting import Controller, branch_row, code_of, new_xid, prepared
+from tests.server.transacting import Controller, attributes, branch_row, code_of, new_xid, prepared
 
 pytestmark = pytest.mark.sockets
 
@@ -34,11 +34,6 @@ def recovered(controller: Controller) -> list[str]:
     assert code_of(reply) == C.XA_OK
     assert isinstance(reply.body, Value) and isinstance(reply.body.value, dict)
     return list(reply.body.value["xids"])
-
-
-def attributes(reply: Message) -> dict[str, object]:
-    assert isinstance(reply.body, Value) and isinstance(reply.body.value, dict), reply
-    return {str(key): value for key, value in reply.body.value.items()}
 
 
 # Restarts.
@@ -147,7 +142,7 @@ def test_branches_and_open_transactions_are_listed(controller: Controller) -> No
     controller.send("y", controller.declare())
     rows = {}
     for kind in ("postroom.xa-branch", "postroom.transaction"):
-        told = attributes(controller.request("QUERY", "", entityType=kind))
+        told = attributes(controller.request("QUERY", "", None, entityType=kind))
         names = told["attributeNames"]
         assert isinstance(names, list) and isinstance(told["results"], list)
         rows[kind] = [dict(zip(names, row, strict=True)) for row in told["results"]]

@@ -25,6 +25,7 @@ from tests.server.peers import EnginePeer
 
 REJECTABLE = Source(outcomes=["amqp:accepted:list", "amqp:rejected:list"])
 BRANCH = "postroom.xa-branch"
+MESSAGE = "postroom.message"
 ROLLBACK = "amqp:transaction:rollback"
 UNKNOWN = "amqp:transaction:unknown-id"
 TIMEOUT = "amqp:transaction:timeout"
@@ -123,13 +124,17 @@ class Controller:
         assert isinstance(code, int)
         return code
 
-    def request(self, operation: str, kind: str = BRANCH, /, **properties: object) -> Message:
+    def request(
+        self, operation: str, kind: str = BRANCH, body: object = None, /, **properties: object
+    ) -> Message:
         """The answer of the management node to a request on this session."""
         requests = self._requests or self._attach_management()
         self.peer.forget()
         said: dict[str, object] = {"operation": operation, "type": kind, **properties}
         message = Message(
-            properties=Properties(message_id="m", reply_to=self._prefix), application_properties=said
+            properties=Properties(message_id="m", reply_to=self._prefix),
+            application_properties=said,
+            body=Value(body),
         )
         requests.send(message.encode(), self.tag(), True)
         while True:
@@ -229,3 +234,9 @@ def branch_row(controller: Controller, xid: Xid) -> dict[str, object]:
     body = controller.request("READ", name=str(xid)).body
     assert isinstance(body, Value) and isinstance(body.value, dict)
     return {str(key): value for key, value in body.value.items()}
+
+
+def attributes(reply: Message) -> dict[str, object]:
+    """The body of an answer, a map."""
+    assert isinstance(reply.body, Value) and isinstance(reply.body.value, dict), reply
+    return {str(key): value for key, value in reply.body.value.items()}
