@@ -3,37 +3,40 @@
 from itertools import count
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
 
-from postroom.amqp.sections import Data, Properties
-from postroom.amqp.sections import Message as Sections
 from postroom.manager.asking import StoreRequest
 from postroom.manager.consumer import Consumer, Producer
 from postroom.manager.effects import Delivery
 from postroom.manager.entry import Entry
+from postroom.manager.errors import NotAllowed
 from postroom.manager.groups import FIRST_IN_GROUP
 from postroom.manager.options import ManagerOptions
 from postroom.manager.queue import Queue
 from postroom.manager.transaction import Transaction
 from postroom.model.codes import Outcome
+from tests.manager.machine_setting import a_body, define
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.recount import check_counters, check_history
-from tests.manager.reference import Reference
 from tests.manager.reference_place import GOT, HELD, Message, Place, TopicPlace
-from tests.manager.reference_takers import Takers
 from tests.manager.store_face import Asked, StoreFace
-from tests.manager.world import MS, TestSink
+from tests.manager.world import MS, TestSink, a_head
 
-QUEUES = ("plain", "strict", "late", "units", "groups", "single", "small", "dead", "spent")
+QUEUES = ("plain", "strict", "late", "units", "groups", "single", "small", "roomy", "dead", "spent")
 FAVOURITE = "favourite"
-FAVOURED = [FAVOURITE] * 2 * len(QUEUES)
-"""Among all queues: two times of three."""
+WITH_QUOTA = ("small", "roomy")
 CHILDREN = ("dead", "spent")
 """Where dead letters and expired messages go."""
-TOPICS = ("news", "news.sport")
+TOPICS = ("news", "news.sport", "tight", "each")
+FAVOURED = [FAVOURITE] * 2 * len(QUEUES)
+"""Among all queues: two times of three."""
+FAVOURED_TOPICS = [FAVOURITE] * 2 * len(TOPICS)
 TEXTS = {None: "", 0: "n = 0", 1: "n = 1"}
 LINKS = 2
+PUBLISHERS = {"me": LINKS + 1, "you": LINKS + 2}
+"""The links of those who publish, by their client."""
 SEND_TIMEOUT_MS = 8
 STEP_US = 500
 MAX_STEPWISE_MS = 40
@@ -52,39 +55,25 @@ SMALL = ManagerOptions(
     max_moved_entries=6,
     max_searched_per_turn=3,
     max_message_cursors=2,
+    auto_created_idle_ms=3_600_000,
 )
-
-
-CLOSES_GROUP = 0xFFFF_FFFF
-"""JMSXGroupSeq −1, as AMQP's unsigned group-sequence has it."""
-
-
-def a_body(number: int, which: int, size: int, id: str, group: str, closes: bool) -> bytes:
-    """Stored sections: what selectors, groups and units of order ask for, and a text of its own."""
-    properties: dict[str, Any] = {"n": number}
-    if number:
-        properties["JMS_BEA_UnitOfOrder"] = f"unit {number}"
-    message = Sections(application_properties=properties, body=Data([(b"%d" % which).rjust(size, b".")]))
-    if id or group:
-        message.properties = Properties(message_id=id or None, group_id=group or None)
-        message.properties.group_sequence = CLOSES_GROUP if closes else None
-    return message.encode()
 
 
 class Machine(RuleBasedStateMachine):
     """Each rule does one thing to both, lets the queue manager come to rest, and compares."""
 
     favourite = "plain"
-    """The queue that is used most, so that much comes together."""
+    """The queue or topic that is used most, so that much comes together."""
 
     @initialize(delay_ms=st.sampled_from([-1, 0, 5]), preemptive=st.booleans())
     def start(self, delay_ms: int, preemptive: bool) -> None:
         self.world = LedgerWorld(SMALL)
-        self.places = _define(self.world, delay_ms, preemptive)
-        self.reference = Reference(self.places, [TopicPlace(name) for name in TOPICS])
+        self.reference = define(self.world, delay_ms, preemptive)
         self.reference.now_us = self.world.now_us
         self.face = StoreFace(self.world, "plain")
         self.transactions: list[Transaction] = []
+        self.heard = (-1, 0)
+        """Up to where the listener of the queue "plain" has heard: position, and rank in the reference."""
         self.bodies = count(1)
         self._come_up()
 
@@ -97,21 +86,28 @@ class Machine(RuleBasedStateMachine):
         """Of queries."""
         self.transactions.clear()
         self.seen = 0
-        opened = self.world.manager.open_producer
-        self.links = [opened(f"link {n}", "me", "", SEND_TIMEOUT_MS) for n in range(LINKS)]
-        for link in self.links:
-            link.send_timeout_us += STEP_US
-        self.publisher = opened("publisher", "me", "")
+        self.links: dict[int, Producer] = {}
+        for number in (*range(LINKS), *PUBLISHERS.values()):
+            self.open_link(number)
 
-    def link(self, number: int) -> Producer:
-        return self.links[number]
+    def open_link(self, number: int) -> None:
+        """A producer whose sends wait for room."""
+        client = next((name for name, link in PUBLISHERS.items() if link == number), "sender")
+        opened = self.world.manager.open_producer(f"link {number}", client, "", SEND_TIMEOUT_MS)
+        opened.send_timeout_us += STEP_US
+        self.links[number] = opened
 
     def queue(self, name: str) -> Queue:
         return self.world.manager.queue(name)
 
     def chosen(self, name: str) -> str:
         """A queue by name; FAVOURITE is the one of this run."""
-        return self.favourite if name == FAVOURITE else name
+        favourite = "plain" if self.favourite in TOPICS else self.favourite
+        return favourite if name == FAVOURITE else name
+
+    def chosen_topic(self, name: str) -> str:
+        favourite = self.favourite if self.favourite in TOPICS else "news"
+        return favourite if name == FAVOURITE else name
 
     def place_of(self, entry: Entry) -> Place:
         return self.reference.places[entry.queue.name]
@@ -151,6 +147,27 @@ class Machine(RuleBasedStateMachine):
         self.world.manager.ask_store(request, self.world.now_us)
         self.world.turn()
         return asked.answer
+
+    def hand_over(
+        self,
+        queue: Queue,
+        message: Message,
+        producer: Producer,
+        transaction: Transaction | None,
+        head: dict[str, Any],
+        in_pieces: bool,
+    ) -> int:
+        """Send it, whole or in pieces; returns the token."""
+        if not in_pieces:
+            return self.world.put(queue, message.body, self.sink, transaction, producer, **head)
+        manager, now_us = self.world.manager, self.world.now_us
+        message.in_pieces = True
+        upload = manager.begin_upload(producer)
+        manager.upload_chunk(upload, message.body[:-2], now_us)  # all sections before the body come at once
+        manager.upload_chunk(upload, message.body[-2:], now_us)
+        token = self.world.new_token()
+        manager.finish_upload(upload, queue, a_head(**head), self.sink, token, now_us, transaction)
+        return token
 
     # Coming to rest.
 
@@ -226,8 +243,12 @@ class Machine(RuleBasedStateMachine):
 
     def _check_topic(self, topic: TopicPlace) -> None:
         node = self.world.manager.topic(topic.name)
-        told = (node.statistics.received, node.statistics.received_bytes)
-        assert told == (topic.received, topic.received_bytes)
+        statistics = node.statistics
+        shown = [statistics.received, statistics.received_bytes]
+        shown += [statistics.blocked, statistics.blocked_total, statistics.blocked_us]
+        expected = [topic.received, topic.received_bytes]
+        expected += [topic.blocked, topic.blocked_total, topic.blocked_us]
+        assert shown == expected, topic.name
         assert node.topic is not None and node.topic.unrouted == topic.unrouted
         assert node.statistics.depth == 0
 
@@ -243,11 +264,12 @@ class Machine(RuleBasedStateMachine):
         self.pass_time(400_000)
         for consumer in list(self.consumers):
             self.close_one(consumer, False)
-        for name in QUEUES:
-            self.open_one(name, 10_000, presettled=True)
+        queues = [place for place in self.reference.all_places() if not place.pattern]
+        for place in queues:
+            self.open_one(place.name, 10_000, presettled=True)
         self.rest()
         held_by_ids = [m for m in self.reference.places["plain"].messages if m.confirm or m.lock]
-        left = [m for name in QUEUES for m in self.reference.places[name].messages]
+        left = [message for place in queues for message in place.messages]
         assert left == held_by_ids, "what nobody holds stays"
         self.everything_agrees()
         check_history(self.world)
@@ -263,18 +285,18 @@ class Machine(RuleBasedStateMachine):
         self._tick(until_us)
 
     def _times_out(self) -> bool:
-        return bool(self.reference.line) or any(consumer.suspended for consumer in self.consumers)
+        return bool(self.reference.lines.all) or any(consumer.suspended for consumer in self.consumers)
 
     def _tick(self, now_us: int) -> None:
         """Links that were not resumed in time are lost; then whatever is due."""
         self.world.now_us = now_us
         self.reference.now_us = self.world.now_us
-        crowded = bool(self.reference.line)
+        crowded = bool(self.reference.lines.all)
         for consumer in list(self.consumers):
             if consumer.suspended and consumer.suspended_until_us <= self.world.now_us:
-                self._gone(consumer, True)
+                self.gone(consumer, True)
         self.rest()
-        for name in (*CHILDREN, *(("small", "strict") if crowded else ())):
+        for name in self.reference.places if crowded else CHILDREN:
             self.adopt_peaks(name)  # what came there before something else of the same moment ended
 
     def adopt_peaks(self, name: str) -> None:
@@ -302,7 +324,7 @@ class Machine(RuleBasedStateMachine):
         self._return(consumer, held, lost)
         self.rest()
 
-    def _gone(self, consumer: Consumer, lost: bool) -> None:
+    def gone(self, consumer: Consumer, lost: bool) -> None:
         self._return(consumer, self.world.held(consumer), lost)
 
     def _return(self, consumer: Consumer, held: list[Entry], lost: bool) -> None:
@@ -313,16 +335,21 @@ class Machine(RuleBasedStateMachine):
             charged = lost and place.lost_link_counts
             self.reference.come_back(place, self.entries.pop(entry), charged, lost)
         if place.temporary and not place.consumers:
-            self._forsake(place)
+            self.forsake(place)
 
-    def _forsake(self, place: Place) -> None:
+    def forsake(self, place: Place) -> None:
         """A subscription without consumers ends; at the latest when transactions let go what is on it."""
         self.reference.purge(place, Outcome.DELETED)
         place.dismissed = True
         if not place.messages:
-            del self.reference.places[place.name]
+            self.reference.remove(place)
 
     def decide_one(self, transaction: Transaction, commit: bool) -> None:
+        if commit and self.reference.blocked_in(transaction):
+            with pytest.raises(NotAllowed):
+                self.world.manager.commit(transaction, self.world.now_us)
+            self.rest()
+            return
         self.transactions.remove(transaction)
         if commit:
             self.world.manager.commit(transaction, self.world.now_us)
@@ -330,9 +357,13 @@ class Machine(RuleBasedStateMachine):
         else:
             self.world.manager.rollback(transaction, self.world.now_us)
             self.reference.rollback(transaction)
+        self.decided()
+
+    def decided(self) -> None:
+        """Subscriptions that waited for it end."""
         for place in self.reference.all_places():
             if place.dismissed and not any(m.state in (GOT, "put in a transaction") for m in place.messages):
-                self._forsake(place)
+                self.forsake(place)
         self.rest()
 
     def turn_switch(self, name: str, switch: str, on: bool) -> None:
@@ -348,33 +379,3 @@ def _join(counted: dict[str, int]) -> None:
     for unit in ("messages", "bytes"):
         counted[f"{unit}_current"] += counted.pop(f"{unit}_ordered") + counted.pop(f"{unit}_paused")
         counted.pop(f"{unit}_pending")
-
-
-def _define(world: LedgerWorld, delay_ms: int, preemptive: bool) -> list[Place]:
-    """The queues of the test, for both."""
-    world.queue("plain")
-    strict: dict[str, Any] = {"redelivery_limit": 1, "dead_letter_queue": "dead", "lost_link_counts": True}
-    world.queue("strict", redelivery_delay_ms=delay_ms, **strict)
-    late: dict[str, Any] = {"priority_override": 7, "ttl_override_ms": 6}
-    world.queue("late", expiration_policy="redirect", expiry_queue="spent", **late)
-    world.queue("units", unit_of_order=True)
-    world.queue("groups", group_buckets=2, redelivery_limit=2, dead_letter_queue="dead")
-    world.queue("single", access="exclusive", max_consumers=3)
-    quota: dict[str, Any] = {"max_messages": 3, "messages_threshold_high": 2, "messages_threshold_low": 1}
-    world.queue("small", quota_policy="preemptive" if preemptive else "fifo", **quota)
-    world.queue("dead")
-    world.queue("spent")
-    for name in TOPICS:
-        world.queue(name, kind="topic", redelivery_limit=0, dead_letter_queue="dead")
-    delay_us = delay_ms * MS if delay_ms >= 0 else -1
-    return [
-        Place("plain"),
-        Place("strict", limit=1, delay_us=delay_us, dead_letters="dead", lost_link_counts=True),
-        Place("late", redirect="spent", priority_override=7, ttl_override_ms=6),
-        Place("units", unit_of_order=True),
-        Place("groups", limit=2, dead_letters="dead", takers=Takers(grouped=True)),
-        Place("single", takers=Takers(exclusive=True, most=3)),
-        Place("small", max_messages=3, preemptive=preemptive, high_mark=2, low_mark=1),
-        Place("dead", takes_children=True),
-        Place("spent", takes_children=True),
-    ]

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from postroom.manager.errors import QueueInUse
+from postroom.manager.errors import QueueInUse, QuotaInUse, QuotaNotFound
+from postroom.manager.quota import QuotaDefinition
 from postroom.model.codes import Outcome
 from tests.manager.machine import QUEUES, TOPICS, Machine
 
@@ -35,7 +36,7 @@ class Administering(Machine):
         assert ended == before - len(place.messages)
         self.rest()
 
-    @rule(name=st.sampled_from(["plain", "strict", "late", "units", "groups", "single", "small"]))
+    @rule(name=st.sampled_from(["plain", "strict", "late", "units", "groups", "single", "small", "roomy"]))
     def delete(self, name: str) -> None:
         """Delete a queue with what is on it, and make another like it."""
         place = self.reference.places[name]
@@ -45,7 +46,7 @@ class Administering(Machine):
                 self.world.manager.delete_queue(name, False, False, self.world.now_us)
             return
         for consumer in [c for c in self.consumers if c.queue.name == name]:
-            self._gone(consumer, True)
+            self.gone(consumer, True)
         self.world.manager.delete_queue(name, False, False, self.world.now_us)
         self.world.manager.create_queue(definition, self.world.now_us)
         self.reference.make_again(place)
@@ -55,7 +56,35 @@ class Administering(Machine):
     def change_quota(self, maximum: int) -> None:
         definition = self.queue("small").definition
         self.world.manager.update_queue(replace(definition, max_messages=maximum), self.world.now_us)
-        self.reference.places["small"].max_messages = maximum
+        pool = self.reference.places["small"].pool
+        assert pool is not None
+        pool.most = maximum
+        self.rest()
+
+    @rule(maximum=st.integers(1, 6))
+    def change_room(self, maximum: int) -> None:
+        """Of the quota that a queue and the subscriptions to a topic share."""
+        manager, now_us = self.world.manager, self.world.now_us
+        with pytest.raises(QuotaInUse):
+            manager.delete_quota("room", now_us)
+        definition = replace(manager.quota("room").definition, messages_maximum=maximum)
+        manager.update_quota(definition, now_us)
+        pool = self.reference.places["roomy"].pool
+        assert pool is not None
+        pool.most = maximum
+        self.rest()
+
+    @rule()
+    def make_or_delete_quota(self) -> None:
+        """One that nobody is under."""
+        manager, now_us = self.world.manager, self.world.now_us
+        if "spare" in manager.quotas:
+            manager.delete_quota("spare", now_us)
+            with pytest.raises(QuotaNotFound):
+                manager.quota("spare")
+        else:
+            made = manager.create_quota(QuotaDefinition("spare"), now_us)
+            assert manager.create_quota(QuotaDefinition("spare"), now_us) is made
         self.rest()
 
     @rule(name=st.sampled_from(QUEUES))

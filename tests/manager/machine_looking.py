@@ -179,11 +179,12 @@ class Looking(Machine):
         else:
             assert isinstance(answer, QueryAnswer) and answer.rows[0].body in candidates
 
-    @precondition(lambda self: self.entries)
+    @precondition(lambda self: any(consumer.held for consumer in self.consumers))
     @rule(data=st.data(), bodies=st.booleans())
     def show_held(self, data: st.DataObject, bodies: bool) -> None:
         """What a consumer holds, by its serial."""
-        entry = data.draw(st.sampled_from(sorted(self.entries, key=lambda each: int(each.serial))))
+        consumer = data.draw(st.sampled_from([each for each in self.consumers if each.held]))
+        entry = data.draw(st.sampled_from(self.world.held(consumer)))
         meant: Any = Wanted(ALL_STATES)
         meant.serial = entry.serial
         answer = self.ask(ShowMessage(entry.queue, Asked(), meant, bodies))

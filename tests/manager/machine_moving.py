@@ -11,9 +11,18 @@ from postroom.manager.message_states import CHANGEABLE
 from postroom.manager.moving import Changed, DeleteMessages, MoveMessages, Replay
 from postroom.manager.searching import Wanted
 from postroom.model.codes import Outcome
-from tests.manager.machine import SMALL, TEXTS, Machine
+from tests.manager.machine import PUBLISHERS, SMALL, TEXTS, Machine
 from tests.manager.machine_sending import heads, numbers, sizes
-from tests.manager.reference_moving import Refusals, first_of, meant, move, refusals, replay, take_in
+from tests.manager.reference_moving import (
+    Refusals,
+    first_of,
+    has_room,
+    meant,
+    move,
+    refusals,
+    replay,
+    take_in,
+)
 from tests.manager.reference_place import Message, Place
 from tests.manager.store_face import Asked
 from tests.manager.world import a_head
@@ -113,16 +122,19 @@ class Moving(Machine):
     def import_messages(
         self, name: str, imported: list[tuple[dict[str, Any], int, int]], with_overrides: bool
     ) -> None:
-        """One after the other, until one is refused; of one id only one comes at a time."""
+        """One after the other, until one is refused.
+
+        Only the first has an id: while one is looked up, those before it may be delivered.
+        """
         place = self.reference.places[name]
         messages: list[tuple[Any, bytes]] = []
         made: list[Message] = []
         for head, number, size in imported:
-            if not head["message_id"] or head["message_id"] not in {message.id for message in made}:
-                message = self.a_message(number, size, place=place if with_overrides else None, **head)
-                made.append(message)
-                messages.append((a_head(**head), message.body))
-        producer = self.publisher
+            head = head | {"message_id": "" if made else head["message_id"]}
+            message = self.a_message(number, size, place=place if with_overrides else None, **head)
+            made.append(message)
+            messages.append((a_head(**head), message.body))
+        producer = self.links[PUBLISHERS["me"]]
         answer = self.ask(ImportMessages(self.queue(name), Asked(), producer, messages, with_overrides))
         if place.insertion:
             assert isinstance(answer, DestinationPaused)
@@ -133,7 +145,7 @@ class Moving(Machine):
     def _check_imported(self, answer: object, place: Place, made: list[Message]) -> None:
         created = replaced = 0
         for message in made:
-            if not self.reference.has_room(place):
+            if not has_room(self.reference, place):
                 assert isinstance(answer, LimitExceeded)
                 return
             if take_in(self.reference, place, message):

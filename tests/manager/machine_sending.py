@@ -2,12 +2,26 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from tests.manager.machine import FAVOURED, LINKS, QUEUES, SEND_TIMEOUT_MS, STEP_US, TOPICS, Machine
-from tests.manager.reference import Waiting
-from tests.manager.reference_place import PUT
+from postroom.manager.errors import TransactionRolledBack
+from postroom.manager.queue import Queue
+from tests.manager.machine import (
+    FAVOURED,
+    FAVOURED_TOPICS,
+    LINKS,
+    PUBLISHERS,
+    QUEUES,
+    SEND_TIMEOUT_MS,
+    STEP_US,
+    TOPICS,
+    WITH_QUOTA,
+    Machine,
+)
+from tests.manager.reference_place import PUT, Message, Place, TopicPlace
+from tests.manager.reference_rooms import Waiting
 from tests.manager.reference_takers import BUCKETS
 from tests.manager.world import MS
 
@@ -40,9 +54,9 @@ class Sending(Machine):
         """One or several, of groups or of none."""
         name = self.chosen(name)
         for group in members:
-            self._put("groups" if name == "small" else name, head, number, size, within, group)
+            self._put("groups" if name in WITH_QUOTA else name, head, number, size, within, group)
 
-    put_1 = put_2 = put_3 = put
+    put_1 = put_2 = put_3 = put_4 = put_5 = put
 
     @rule(head=heads, number=numbers, group=groups)
     def close_group(self, head: dict[str, Any], number: int, group: str) -> None:
@@ -61,57 +75,128 @@ class Sending(Machine):
     ) -> None:
         place, transaction = self.reference.places[name], self.a_transaction(within)
         message = self.a_message(number, size, place=place, group=group, closes=closes, **head)
-        token = self.world.put(self.queue(name), message.body, self.sink, transaction, **head)
+        producer = self.world._producer
+        token = self.hand_over(self.queue(name), message, producer, transaction, head, number == 2)
         if transaction is not None:
             message.state, message.transaction = PUT, transaction
-        self.reference.send(Waiting(token, LINKS, place, message, 0, 0))
+        self.reference.send(Waiting(token, LINKS, place, message))
         self.rest()
 
-    @rule(link=st.integers(0, LINKS - 1), to_small=st.integers(0, 3), head=heads, size=sizes)
-    def send(self, link: int, to_small: int, head: dict[str, Any], size: int) -> None:
+    @rule(
+        link=st.sampled_from([*range(LINKS), *PUBLISHERS.values()]),
+        crowded=st.integers(0, 3),
+        head=heads,
+        size=sizes,
+        within=st.booleans(),
+    )
+    def send(self, link: int, crowded: int, head: dict[str, Any], size: int, within: bool) -> None:
         """On a link whose sends wait for room, and for each other."""
-        name = "small" if to_small else "strict"
-        place, now_us = self.reference.places[name], self.world.now_us
-        message = self.a_message(0, size, place=place, **head)
-        queue, producer = self.queue(name), self.link(link)
-        token = self.world.put(queue, message.body, self.sink, producer=producer, **head)
-        due_us = now_us + SEND_TIMEOUT_MS * MS + STEP_US
-        self.reference.send(Waiting(token, link, place, message, due_us, now_us))
-        self.rest()
+        name = ("small" if link < LINKS else "roomy") if crowded else "strict"
+        message = self.a_message(2 * (crowded % 2), size, place=self.reference.places[name], **head)
+        self._send(self.queue(name), self.reference.places[name], link, message, head, within)
 
     send_1 = send_2 = send
 
-    @rule(link=st.integers(0, LINKS - 1))
-    def lose_link(self, link: int) -> None:
-        gone = [waiting for waiting in self.reference.line if waiting.link == link]
-        tokens = self.world.manager.withdraw_sends(self.link(link), self.world.now_us)
-        assert sorted(tokens) == [waiting.token for waiting in gone]
+    def _send(
+        self,
+        queue: Queue,
+        to: Place | TopicPlace,
+        link: int,
+        message: Message,
+        head: dict[str, Any],
+        within: bool,
+    ) -> None:
+        transaction, now_us = self.a_transaction(within), self.world.now_us
+        if transaction is not None:
+            message.state, message.transaction = PUT, transaction
+        producer = self.links[link]
+        token = self.hand_over(queue, message, producer, transaction, head, message.number == 2)
+        due_us = now_us + SEND_TIMEOUT_MS * MS + STEP_US
+        client = producer.container
+        self.reference.send(Waiting(token, link, to, message, due_us, now_us, client))
+        self.rest()
+
+    @rule(link=st.sampled_from([*range(LINKS), *PUBLISHERS.values()]), close=st.booleans())
+    def lose_link(self, link: int, close: bool) -> None:
+        gone = self.reference.lines.of_link(link)
+        if close:
+            self.world.manager.close_producer(self.links[link], self.world.now_us)
+            self.open_link(link)
+        else:
+            tokens = self.world.manager.withdraw_sends(self.links[link], self.world.now_us)
+            assert sorted(tokens) == [waiting.token for waiting in gone]
         for waiting in gone:
             self.reference.leave(waiting)
         self.rest()
 
     @rule(
-        name=st.sampled_from(TOPICS),
+        name=st.sampled_from([*TOPICS, *FAVOURED_TOPICS]),
         head=heads,
         number=numbers,
         size=sizes,
         within=st.booleans(),
-        local=st.booleans(),
+        client=st.sampled_from(list(PUBLISHERS)),
     )
     def publish(
-        self, name: str, head: dict[str, Any], number: int, size: int, within: bool, local: bool
+        self, name: str, head: dict[str, Any], number: int, size: int, within: bool, client: str
     ) -> None:
-        transaction = self.a_transaction(within)
+        name = self.chosen_topic(name)
         message = self.a_message(number, size, place=None, **head)
-        if transaction is not None:
-            message.state, message.transaction = PUT, transaction
-        topic = self.world.manager.topic(name)
-        producer = self.publisher if local else None
-        token = self.world.put(topic, message.body, self.sink, transaction, producer, **head)
-        self.reference.publish(self.reference.topics[name], token, message, "me" if local else "test")
-        self.rest()
+        topic = self.reference.topics[name]
+        self._send(self.world.manager.topic(name), topic, PUBLISHERS[client], message, head, within)
 
     publish_1 = publish_2 = publish
+
+    @rule(name=st.sampled_from([*QUEUES, "attached", "attached"]), head=heads, delete=st.integers(0, 3))
+    def attach(self, name: str, head: dict[str, Any], delete: int) -> None:
+        """Who attaches to a queue that isn't there has it made, and sends to it; or it is deleted again."""
+        if name == "attached" and name in self.reference.places and delete == 0:
+            self.world.manager.delete_queue(name, True, False, self.world.now_us)
+            self.reference.remove(self.reference.places[name])
+            return
+        queue = self.world.manager.queue_for_attach(name, self.world.now_us)
+        place = self.reference.places.setdefault(name, Place(name))
+        assert queue is self.queue(name)
+        if name == "attached":
+            message = self.a_message(0, 4, place=place, **head)
+            self._send(queue, place, 0, message, head, False)
+
+    @rule(name=st.sampled_from([*TOPICS, "news.attached"]), head=heads, delete=st.integers(0, 3))
+    def attach_topic(self, name: str, head: dict[str, Any], delete: int) -> None:
+        """The same with a topic, to which nobody subscribes but by patterns."""
+        topics, manager, now_us = self.reference.topics, self.world.manager, self.world.now_us
+        if name == "news.attached" and name in topics and delete == 0:
+            manager.delete_topic(name, True, now_us)
+            self.reference.refuse(self.reference.waiting_for(topics.pop(name)))
+            self.rest()
+            return
+        node = manager.topic_for_attach(name, now_us)
+        topic = topics.setdefault(name, TopicPlace(name))
+        assert node is manager.topic(name)
+        if name == "news.attached":
+            message = self.a_message(0, 4, place=None, **head)
+            self._send(node, topic, PUBLISHERS["me"], message, head, False)
+
+    @rule(link=st.integers(0, LINKS - 1))
+    def abort_upload(self, link: int) -> None:
+        """Nothing is left of a body that isn't finished."""
+        manager = self.world.manager
+        upload = manager.begin_upload(self.links[link])
+        manager.upload_chunk(upload, b"half", self.world.now_us)
+        manager.abort_upload(upload)
+        self.rest()
+
+    @precondition(lambda self: self.transactions)
+    @rule(data=st.data())
+    def spoil(self, data: st.DataObject) -> None:
+        """Something of a transaction was lost before it came here: it can only be rolled back."""
+        transaction = data.draw(st.sampled_from(self.transactions))
+        self.transactions.remove(transaction)
+        self.world.manager.spoil(transaction, "lost", self.world.now_us)
+        with pytest.raises(TransactionRolledBack):
+            self.world.manager.commit(transaction, self.world.now_us)
+        self.reference.rollback(transaction)
+        self.decided()
 
     @precondition(lambda self: len(self.transactions) < 2)
     @rule()

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from postroom.manager.errors import DestinationPaused, NoMatchingMessage
+from postroom.manager.store_verbs import Get
 from postroom.model.codes import Outcome
 from tests.manager.machine import Machine
 from tests.manager.machine_sending import heads, numbers, sizes
@@ -21,6 +22,7 @@ from tests.manager.reference_place import (
     Message,
     Place,
 )
+from tests.manager.store_face import Asked, a_filter, told
 from tests.manager.world import MS
 
 confirm_ids = st.integers(0, 2)
@@ -159,3 +161,37 @@ class Storing(Machine):
     def _means(self, message: Message, confirm: int) -> bool:
         by_lock = message.state == LOCKED and self.reference.locks[message.lock].confirm == confirm
         return message.confirm == confirm or by_lock
+
+    @rule(just_ids=st.booleans())
+    def store_browse(self, just_ids: bool) -> None:
+        """Everything that is available, in order."""
+        told = self.face.browse_ids() if just_ids else self.face.browse()
+        expected = self.plain().in_sight()
+        assert [body for _, body in told] == [b"" if just_ids else message.body for message in expected]
+        assert all(message.uid in (None, uid) for message, (uid, _) in zip(expected, told, strict=True))
+
+    @rule()
+    def store_listen(self) -> None:
+        """What has become available since the listener has heard last, and is still there."""
+        position, rank = self.heard
+        answer = self.face.listen(position).result()
+        expected = [m for m in self.plain().in_sight() if m.order > rank] if position >= 0 else []
+        assert sorted(row.priority for row in answer.rows) == sorted(m.priority for m in expected)
+        self.heard = (int(answer.after[0]), self.reference.last_rank())
+
+    @rule(confirm=st.integers(1, 2))
+    def store_wait(self, confirm: int) -> None:
+        """For a message, if there is none; but not for long."""
+        asked = Asked()
+        request = Get(self.face.queue, asked, a_filter(), confirm, self.world.now_us + MS)
+        self.world.manager.ask_store(request, self.world.now_us)
+        self.world.turn()
+        waiting = [] if self.plain().consumption else self.plain().available()
+        if waiting:
+            ((uid, body),) = told(asked.result())
+            assert body == waiting[0].body
+            self._got(waiting[0], uid, confirm)
+        else:
+            self.world.manager.cancel_request(request)
+        self.rest()
+        assert waiting or asked.answer is None

@@ -10,10 +10,8 @@ from hypothesis.stateful import precondition, rule
 from postroom.manager.consumer import Consumer
 from postroom.manager.entry import Entry
 from postroom.manager.errors import AccessRefused
-from postroom.manager.topics import Subscribing
 from postroom.manager.transaction import Transaction
-from tests.manager.machine import FAVOURED, QUEUES, TEXTS, TOPICS, Machine
-from tests.manager.reference_place import Place
+from tests.manager.machine import FAVOURED, QUEUES, TEXTS, WITH_QUOTA, Machine
 from tests.manager.world import MS, TestSink
 
 CREDITS = st.sampled_from([0, 1, 2, 5, 20, 20])
@@ -36,7 +34,7 @@ class Taking(Machine):
         """One of them wants to be alone; where he can't be, or there are enough, he is refused."""
         name = self.chosen(name)
         options: dict[str, Any] = {"selector": TEXTS[wanted], "redelivery_delay_ms": delay_ms}
-        options["presettled"] = presettled == 0 and name != "small"
+        options["presettled"] = presettled == 0 and name not in WITH_QUOTA
         options["exclusive"] = alone == 0
         if self.reference.places[name].takers.refuses(alone == 0):
             with pytest.raises(AccessRefused):
@@ -44,7 +42,7 @@ class Taking(Machine):
         else:
             self.open_one(name, credit, **options)
 
-    open_1 = open_2 = open_3 = open_4 = open
+    open_1 = open_2 = open_3 = open_4 = open_5 = open_6 = open_7 = open
 
     @rule(standby=st.booleans(), most=st.integers(1, 3))
     def change_access(self, standby: bool, most: int) -> None:
@@ -54,56 +52,6 @@ class Taking(Machine):
         takers = self.reference.places["single"].takers
         takers.standby, takers.most = standby, most
         self.rest()
-
-    @precondition(lambda self: len(self.consumers) < 8 and len(self.reference.places) < 13)
-    @rule(
-        pattern=st.sampled_from([*TOPICS, "news.*", "#", "*"]),
-        durable=st.booleans(),
-        wanted=wanted,
-        no_local=st.booleans(),
-        credit=CREDITS,
-        name=st.sampled_from(["a", "b"]),
-    )
-    def subscribe(
-        self, pattern: str, durable: bool, wanted: int | None, no_local: bool, credit: int, name: str
-    ) -> None:
-        """Durable ones have a name and can be found again; others live as long as their consumer."""
-        known = self.reference.subscription(pattern, name) if durable else None
-        if known is not None and (known.consumers or self._is_held(known)):
-            return
-        if known is not None and (known.wanted, known.no_local) != (wanted, no_local):
-            del self.reference.places[known.name]  # another one of that name takes its place
-            known = None
-        asked = Subscribing(
-            pattern, "me", name + pattern if durable else "", durable, False, TEXTS[wanted], no_local
-        )
-        queue = self.world.manager.subscribe(asked, self.world.now_us)
-        if known is None:
-            place = Place(queue.name, pattern=pattern, wanted=wanted)
-            if pattern in TOPICS:  # those to patterns have no topic's definition for a template
-                place.limit, place.dead_letters = 0, "dead"
-            place.client, place.no_local, place.temporary = "me", no_local, not durable
-            self.reference.add_subscription(place)
-        self.open_one(queue.name, credit)
-
-    subscribe_1 = subscribe
-
-    def _is_held(self, place: Place) -> bool:
-        return any(message.transaction is not None for message in place.messages)
-
-    @rule(data=st.data())
-    def unsubscribe(self, data: st.DataObject) -> None:
-        free = [place for place in self.reference.all_places() if self._can_go(place)]
-        if not free:
-            return
-        place = data.draw(st.sampled_from(free))
-        self.world.manager.unsubscribe(self.queue(place.name), self.world.now_us)
-        del self.reference.places[place.name]
-        self.rest()
-
-    def _can_go(self, place: Place) -> bool:
-        durable = bool(place.pattern) and not place.temporary
-        return durable and not place.consumers and not self._is_held(place)
 
     @precondition(lambda self: self.consumers)
     @rule(data=st.data(), credit=CREDITS, drain=st.booleans())
@@ -131,7 +79,7 @@ class Taking(Machine):
             self.reference.got(message, transaction, verb, settled)
         self.rest()
 
-    settle_1 = settle_2 = settle_3 = settle_4 = settle_5 = settle_6 = settle
+    settle_1 = settle_2 = settle_3 = settle_4 = settle_5 = settle_6 = settle_7 = settle_8 = settle
 
     def _say(
         self, verb: str, consumer: Consumer, entry: Entry, token: int, transaction: Transaction | None

@@ -23,20 +23,9 @@ from tests.manager.reference_place import (
     Place,
     TopicPlace,
 )
+from tests.manager.reference_rooms import Lines, Pool, Waiting, charges
 
 STORE_HELD = (PUT_BY_ID, GOT_BY_ID, GOT_BY_LOCK, LOCKED)
-
-
-@dataclass(eq=False)
-class Waiting:
-    """A send that is blocked."""
-
-    token: int
-    link: int
-    place: Place
-    message: Message
-    due_us: int
-    since_us: int
 
 
 @dataclass(eq=False)
@@ -61,8 +50,11 @@ class Reference:
 
     def __init__(self, places: list[Place], topics: list[TopicPlace]) -> None:
         self.places = {place.name: place for place in places}
+        for place in places:
+            if place.pool is not None:
+                place.pool.places.append(place)
         self.topics = {topic.name: topic for topic in topics}
-        self.line: list[Waiting] = []
+        self.lines = Lines()
         self.locks: dict[int, Lock] = {}
         self.answers = Answers()
         self.now_us = 0
@@ -79,6 +71,9 @@ class Reference:
             self._ranks += 1
         return self._ranks
 
+    def last_rank(self) -> int:
+        return self._ranks
+
     # Coming.
 
     def arrive(self, place: Place, message: Message) -> None:
@@ -92,67 +87,74 @@ class Reference:
             else:
                 message.order = self.next_rank(place)
 
+    def takers(self, waiting: Waiting) -> list[Place]:
+        """Where the message goes."""
+        if isinstance(waiting.to, Place):
+            return [waiting.to]
+        return [p for p in self.subscriptions(waiting.to) if p.wants(waiting.message, waiting.client)]
+
     def send(self, waiting: Waiting) -> None:
-        """A producer puts: refused, blocked or taken."""
-        place = waiting.place
-        if place.closed():
+        """A producer puts or publishes: refused, blocked or taken."""
+        if isinstance(waiting.to, Place) and waiting.to.closed():
             self.answers.rejected.append(waiting.token)
             return
-        behind = any(each.link == waiting.link for each in self.line)
-        if behind or not self.has_room(place):
-            self.line.append(waiting)
-            place.blocked += 1
-            place.blocked_total += 1
-        else:
+        lacks = self.lines.lacks(self.takers(waiting), None)
+        if lacks is None and not self.lines.of_link(waiting.link):
             self._take(waiting)
-
-    def has_room(self, place: Place) -> bool:
-        """Whether another message may go in at once: there is room, and nobody whom it would overtake."""
-        overtakes = place.limited() and not place.preemptive and bool(self._in_line(place))
-        return not place.full() and not overtakes
-
-    def _in_line(self, place: Place) -> list[Waiting]:
-        return [each for each in self.line if each.place is place]
+            return
+        self.lines.join(waiting, lacks or waiting.to.pool)
+        self.lines.all.append(waiting)
+        waiting.to.blocked += 1
+        waiting.to.blocked_total += 1
 
     def _take(self, waiting: Waiting) -> None:
-        self.arrive(waiting.place, waiting.message)
+        takers = self.takers(waiting)
+        never = any(count > pool.most for pool, count in charges(takers).items())
+        if waiting.to.closed() or any(place.closed() for place in takers) or never:
+            self.answers.rejected.append(waiting.token)
+            return
+        if isinstance(waiting.to, TopicPlace):
+            waiting.to.received += 1
+            waiting.to.received_bytes += len(waiting.message.body)
+            waiting.to.unrouted += not takers
+        for place in takers:
+            self.arrive(place, waiting.message.copy())
         self.answers.accepted.append(waiting.token)
 
     def let_in(self) -> None:
         """Until nobody can go in any more."""
-        while True:
-            found = next((each for each in self.line if self._may_go_in(each)), None)
-            if found is None:
-                return
-            self.leave(found)
-            if found.place.closed():
-                self.answers.rejected.append(found.token)
-            else:
-                self._take(found)
+        while any(self._goes_on(waiting) for waiting in list(self.lines.all)):
+            pass
 
-    def _may_go_in(self, waiting: Waiting) -> bool:
-        first = next(each for each in self.line if each.link == waiting.link)
-        place = waiting.place
-        if first is not waiting or place.full():
+    def _goes_on(self, waiting: Waiting) -> bool:
+        """Whether it goes in, or to the line of another pool."""
+        if not self.lines.turn_of(waiting):
             return False
-        return not place.limited() or place.preemptive or self._in_line(place)[0] is waiting
+        lacks = self.lines.lacks(self.takers(waiting), waiting.pool)
+        if lacks is None:
+            self.leave(waiting)
+            self._take(waiting)
+        elif lacks is not waiting.pool:
+            self.lines.join(waiting, lacks)
+        else:
+            return False
+        return True
 
     def leave(self, waiting: Waiting) -> None:
-        self.line.remove(waiting)
-        waiting.place.blocked -= 1
-        waiting.place.blocked_us += self.now_us - waiting.since_us
+        self.lines.all.remove(waiting)
+        waiting.to.blocked -= 1
+        waiting.to.blocked_us += self.now_us - waiting.since_us
 
-    def publish(self, topic: TopicPlace, token: int, message: Message, client: str) -> None:
-        takers = [place for place in self.subscriptions(topic) if place.wants(message, client)]
-        if topic.closed() or any(place.closed() for place in takers):
-            self.answers.rejected.append(token)
-            return
-        topic.received += 1
-        topic.received_bytes += len(message.body)
-        topic.unrouted += not takers
-        for place in takers:
-            self.arrive(place, message.copy())
-        self.answers.accepted.append(token)
+    def refuse(self, found: list[Waiting]) -> None:
+        for waiting in found:
+            self.leave(waiting)
+            self.answers.rejected.append(waiting.token)
+
+    def waiting_for(self, to: Place | TopicPlace) -> list[Waiting]:
+        return [waiting for waiting in self.lines.all if waiting.to is to]
+
+    def blocked_in(self, transaction: object) -> list[Waiting]:
+        return [waiting for waiting in self.lines.all if waiting.message.transaction is transaction]
 
     def subscriptions(self, topic: TopicPlace) -> Iterator[Place]:
         return (place for place in self.all_places() if place.matches(topic.name))
@@ -215,18 +217,29 @@ class Reference:
             child.parked = self.next_rank(target)
         self.arrive(target, child)
 
-    def subscription(self, pattern: str, name: str) -> Place | None:
-        """The durable one of that name."""
-        ending = f"/{name}{pattern}"
-        found = (p for p in self.all_places() if p.pattern == pattern and p.name.endswith(ending))
-        return next((place for place in found if not place.temporary), None)
+    def subscription(self, client: str, title: str, durable: bool) -> Place | None:
+        """The one that is known by that."""
+        known = (p for p in self.all_places() if p.pattern and not p.dismissed and p.title == title)
+        return next((p for p in known if title and (p.client, not p.temporary) == (client, durable)), None)
 
     def add_subscription(self, place: Place) -> None:
+        """Those to patterns have no topic's definition for a template."""
         topic = self.topics.get(place.pattern)
         if topic is not None:
             place.production, place.insertion = topic.production, topic.insertion
             place.consumption = topic.consumption
+            place.limit, place.dead_letters = topic.limit, topic.dead_letters
+            place.pool = topic.quota or (Pool(topic.most_each) if topic.most_each >= 0 else None)
+        if place.pool is not None:
+            place.pool.places.append(place)
         self.places[place.name] = place
+
+    def remove(self, place: Place) -> None:
+        """It is deleted with everything on it."""
+        place.messages.clear()
+        del self.places[place.name]
+        if place.pool is not None:
+            place.pool.places.remove(place)
 
     def switch(self, name: str, switch: str, on: bool) -> None:
         """Pause or resume a queue, or a topic with the subscriptions to it."""
@@ -241,9 +254,7 @@ class Reference:
 
     def make_again(self, place: Place) -> None:
         """It was deleted with everything on it and about it, and another like it is there."""
-        for waiting in self._in_line(place):
-            self.leave(waiting)
-            self.answers.rejected.append(waiting.token)
+        self.refuse(self.waiting_for(place))
         place.messages.clear()
         place.start_again()
         place.life += 1
@@ -275,10 +286,7 @@ class Reference:
         self._ranks += 1
         self._tied = False
         self.let_in()
-        late = [each for each in self.line if each.due_us <= self.now_us]
-        for each in late:
-            self.leave(each)
-            self.answers.rejected.append(each.token)
+        self.refuse([each for each in self.lines.all if each.due_us <= self.now_us])
         self.let_in()
         if any(place.expired(self.now_us) for place in self.all_places()):
             self.rest()
@@ -337,6 +345,7 @@ class Reference:
             message.state, message.order = AVAILABLE, self.next_rank(place)
 
     def rollback(self, transaction: object) -> None:
+        self.refuse(self.blocked_in(transaction))
         for place in self.all_places():
             for message in self.of(place, transaction, PUT):
                 self.end(place, message, Outcome.ROLLED_BACK)
@@ -384,11 +393,11 @@ class Reference:
     # Starting again.
 
     def restart(self) -> None:
-        self.line.clear()
+        self.lines.all.clear()
         self.answers = Answers()
         for place in self.all_places():
             if place.temporary:
-                del self.places[place.name]
+                self.remove(place)
                 continue
             place.start_again()
             for message in list(place.messages):
@@ -401,7 +410,7 @@ class Reference:
         message.parked = message.serial
         if message.state == PUT:
             self.end(place, message, Outcome.ROLLED_BACK)
-        elif not message.durable:
+        elif not message.durable and not message.in_pieces:
             self.end(place, message, Outcome.LOST)
         elif message.state in (HELD, GOT):
             message.holder = message.transaction = None

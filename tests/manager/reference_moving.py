@@ -42,7 +42,8 @@ def refusals(reference: Reference, source: Place, target: Place, count: int) -> 
         return {RequestInvalid}
     if target.closed():
         return {DestinationPaused}
-    no_room = target.limited() and len(target.messages) + count > target.max_messages
+    pool = target.pool
+    no_room = pool is not None and pool is not source.pool and not pool.fits(count)
     return {LimitExceeded} if no_room else set()
 
 
@@ -77,6 +78,12 @@ def replay(reference: Reference, source: Place, messages: list[Message], to: Pla
         for name, found in by_target.items():
             move(reference, source, places[name], found)
     return set().union(*said)
+
+
+def has_room(reference: Reference, place: Place) -> bool:
+    """Whether another message may be imported: there is room, and nobody whom it would overtake."""
+    pool = place.pool
+    return pool is None or (pool.most > 0 and reference.lines.lacks([place], None) is None)
 
 
 def take_in(reference: Reference, place: Place, message: Message) -> bool:

@@ -7,6 +7,7 @@ from postroom.manager.consumer import Consumer
 from postroom.manager.options import NO_LIMIT
 from postroom.manager.statistics import SLOT_NAMES
 from postroom.model.codes import Outcome
+from tests.manager.reference_rooms import Pool
 from tests.manager.reference_takers import Takers
 
 AVAILABLE = "available"
@@ -50,6 +51,8 @@ class Message:
     durable: bool
     expiry_us: int
     due_us: int = 0
+    in_pieces: bool = False
+    """It came in pieces and so is stored even if it isn't durable."""
     id: str = ""
     """Its message id; "" none."""
     group: str = ""
@@ -89,6 +92,7 @@ class Message:
         made = Message(self.body, self.number, self.priority, self.durable, expiry_us)
         made.origin = (place, place.life)
         made.id, made.group, made.closes = self.id, self.group, self.closes
+        made.in_pieces = self.in_pieces
         return made
 
     def copy(self) -> "Message":
@@ -115,12 +119,26 @@ class Switched:
 class TopicPlace(Switched):
     """A topic, which holds nothing."""
 
+    limit: int = -1
+    dead_letters: str = ""
+    quota: Pool | None = None
+    """That it shares with its subscriptions."""
+    most_each: int = -1
+    """Or what each of them may hold."""
+    pool: Pool | None = None
     received: int = 0
     received_bytes: int = 0
     unrouted: int = 0
+    blocked: int = 0
+    blocked_total: int = 0
+    blocked_us: int = 0
+
+    def __post_init__(self) -> None:
+        self.pool = self.quota or (Pool(self.most_each) if self.most_each >= 0 else None)
 
     def start_again(self) -> None:
         self.received = self.received_bytes = self.unrouted = 0
+        self.blocked = self.blocked_total = self.blocked_us = 0
         self.production = self.insertion = self.consumption = False
 
 
@@ -137,15 +155,18 @@ class Place(Switched):
     unit_of_order: bool = False
     priority_override: int = -1
     ttl_override_ms: int = -1
-    max_messages: int = NO_LIMIT
-    preemptive: bool = False
+    pool: Pool | None = None
+    """The quota that it is under."""
     high_mark: int = NO_LIMIT
     low_mark: int = NO_LIMIT
     # Of a subscription.
     pattern: str = ""
     wanted: int | None = None
     client: str = ""
+    title: str = ""
+    """What its clients call it."""
     no_local: bool = False
+    shared: bool = False
     temporary: bool = False
     dismissed: bool = False
     """Nothing comes any more; it goes when transactions let it."""
@@ -170,12 +191,6 @@ class Place(Switched):
     above_us: int = 0
 
     # Who may.
-
-    def full(self) -> bool:
-        return 0 <= self.max_messages <= len(self.messages)
-
-    def limited(self) -> bool:
-        return self.max_messages >= 0
 
     def over_limit(self, message: Message) -> bool:
         return 0 <= self.limit < message.failures

@@ -9,23 +9,24 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.manager.machine import QUEUES
+from tests.manager.machine import QUEUES, TOPICS
 from tests.manager.machine_administering import Administering
 from tests.manager.machine_looking import Looking
 from tests.manager.machine_moving import Moving
 from tests.manager.machine_sending import Sending
 from tests.manager.machine_storing import Storing
+from tests.manager.machine_subscribing import SubscribingRules
 from tests.manager.machine_taking import Taking
 
 
-class RandomUse(Sending, Taking, Storing, Looking, Moving, Administering):
+class RandomUse(Sending, Taking, SubscribingRules, Storing, Looking, Moving, Administering):
     """Every command."""
 
 
 EXAMPLES = settings(max_examples=16, stateful_step_count=100, deadline=None)
 
 
-@pytest.mark.parametrize("favourite", QUEUES)
+@pytest.mark.parametrize("favourite", [*QUEUES, *TOPICS])
 def test_random_commands(favourite: str) -> None:
     machine = type(f"RandomUseOf{favourite.title()}", (RandomUse,), {"favourite": favourite})
     run_state_machine_as_test(machine, settings=EXAMPLES)  # type: ignore[no-untyped-call]

@@ -132,17 +132,21 @@ class World:
         **head: Any,
     ) -> int:
         """Put a message; returns its token."""
-        self._tokens += 1
+        token = self.new_token()
         self.manager.put(
             producer or self._producer,
             queue,
             a_head(**head),
             body,
             sink or TestSink(),
-            self._tokens,
+            token,
             self.now_us,
             transaction,
         )
+        return token
+
+    def new_token(self) -> int:
+        self._tokens += 1
         return self._tokens
 
     def consumer(self, queue: Queue, credit: int = 0, **options: Any) -> Consumer:

@@ -1,0 +1,85 @@
+"""Room in the reference: pools of a quota, the sends that wait for it, and who goes in next."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.manager.reference_place import Message, Place, TopicPlace
+
+
+@dataclass(eq=False)
+class Pool:
+    """What one quota allows, to the places that are under it."""
+
+    most: int
+    preemptive: bool = False
+    places: "list[Place]" = field(default_factory=list)
+
+    def needed(self) -> bool:
+        """Whether anything can come to it still."""
+        return not self.places or not all(place.dismissed for place in self.places)
+
+    def fits(self, count: int) -> bool:
+        return sum(len(place.messages) for place in self.places) + count <= self.most
+
+
+@dataclass(eq=False)
+class Waiting:
+    """A send to a queue, or a publish to a topic."""
+
+    token: int
+    link: int
+    to: "Place | TopicPlace"
+    message: "Message"
+    due_us: int = 0
+    since_us: int = 0
+    client: str = ""
+    """Who publishes."""
+    pool: Pool | None = None
+    """In whose line it stands."""
+    joined: int = 0
+    """When it came there, compared with others."""
+
+
+def charges(places: "list[Place]") -> Counter[Pool]:
+    """How many entries one message for these makes in each pool, in the order of the places."""
+    return Counter(place.pool for place in places if place.pool is not None)
+
+
+@dataclass
+class Lines:
+    """Everybody who waits, in the order of coming."""
+
+    all: list[Waiting] = field(default_factory=list)
+    joins: int = 0
+
+    def join(self, waiting: Waiting, pool: Pool | None) -> None:
+        """Stand at the end of another line."""
+        self.joins += 1
+        waiting.pool, waiting.joined = pool, self.joins
+
+    def of(self, pool: Pool) -> list[Waiting]:
+        return sorted((w for w in self.all if w.pool is pool), key=lambda w: w.joined)
+
+    def of_link(self, link: int) -> list[Waiting]:
+        return [waiting for waiting in self.all if waiting.link == link]
+
+    def lacks(self, places: "list[Place]", own: Pool | None) -> Pool | None:
+        """The first pool in which a message for these has no room, or others wait whom it would overtake;
+        one that could never hold it is not waited for."""
+        for pool, count in charges(places).items():
+            overtakes = pool is not own and not pool.preemptive and bool(self.of(pool))
+            if (overtakes or not pool.fits(count)) and count <= pool.most:
+                return pool
+        return None
+
+    def turn_of(self, waiting: Waiting) -> bool:
+        """Whether it is looked at: nobody of its link is before it, nor of its line where that is one, and
+        there is some room."""
+        if self.of_link(waiting.link)[0] is not waiting:
+            return False
+        pool = waiting.pool
+        if pool is None or not pool.needed():
+            return True
+        return pool.fits(1) and (pool.preemptive or self.of(pool)[0] is waiting)
