@@ -14,11 +14,22 @@ from typing import Any
 from tools.peers import BrokerFailed
 from tools.peers.broker import ROOT
 
-from bench import loadtool, machine, memory, scale, search, syncs, tables, traffic
+from bench import loadtool, machine, memory, scale, search, syncs, tables, traffic, transactions
 from bench.contenders import CONTENDERS, Contender
 from bench.say import say
 
-SECTIONS = ("rates", "latency", "syncs", "memory", "recovery", "decode", "selectors", "topics", "senders")
+SECTIONS = (
+    "rates",
+    "latency",
+    "syncs",
+    "transactions",
+    "memory",
+    "recovery",
+    "decode",
+    "selectors",
+    "topics",
+    "senders",
+)
 OUT = ROOT / "bench/out"
 DOCUMENTED = ROOT / "docs/reference/benchmarks.inc"
 SYNC_RUN_MESSAGES = 50_000
@@ -31,6 +42,7 @@ class Run:
 
     machine: dict[str, str]
     client: dict[str, object]
+    transactions: dict[str, traffic.Measured] = field(default_factory=dict)
     traffic: dict[str, traffic.Measured] = field(default_factory=dict)
     waiting: memory.Waiting | None = None
     recovery: dict[str, str] = field(default_factory=dict)
@@ -53,6 +65,8 @@ class Run:
                 parts.append(f"### Processor time\n\n{tables.processor(self.traffic)}")
             if self._has("beside_p50_us"):
                 parts.append(f"### Latency\n\n{tables.latency(self.traffic)}")
+        if self.transactions:
+            parts.append(f"### Transactions\n\n{tables.transactions(self.transactions)}")
         if self.waiting:
             parts.append(f"### Memory and restart\n\n{tables.waiting(self.waiting)}")
         for title, values in (
@@ -145,6 +159,11 @@ def measure(options: argparse.Namespace, run: Run) -> None:
         run.traffic.clear()  # rows are of one run: nothing of an earlier one stays among them
         traffic.measure(contenders, _sizes(options), sections, run.traffic, run.failures)
 
+    def transactions_section() -> None:
+        run.transactions.clear()
+        rounds = options.rounds or 3
+        transactions.measure(contenders, rounds, options.quick, run.transactions, run.failures)
+
     def memory_section() -> None:
         run.waiting = memory.measure(waiting)
 
@@ -166,6 +185,7 @@ def measure(options: argparse.Namespace, run: Run) -> None:
     steps = [
         (bool(sections & {"rates", "latency"}), "rates and latency", traffic_section),
         ("syncs" in sections, "syncs", lambda: _count_syncs(contenders, run)),
+        ("transactions" in sections, "transactions", transactions_section),
         ("memory" in sections, "memory", memory_section),
         ("recovery" in sections, "recovery", recovery_section),
         ("decode" in sections, "decode", decode_section),
@@ -205,6 +225,8 @@ def last_run() -> Run:
     kept = {name: said.get(name, {}) for name in ("recovery", "decode", "selectors", "topics", "senders")}
     run = Run(said["machine"], said["client"], **kept)
     run.traffic = {label: traffic.Measured(**row) for label, row in said["traffic"].items()}
+    transacted = said.get("transactions", {})
+    run.transactions = {label: traffic.Measured(**row) for label, row in transacted.items()}
     if said["waiting"] is not None:
         run.waiting = memory.Waiting(**said["waiting"])
     return run

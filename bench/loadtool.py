@@ -36,6 +36,8 @@ class Report:
     rate: float
     cpu_seconds: float
     latency_us: dict[str, float]
+    transactions: int
+    transaction_rate: float
     error: str | None
 
 

@@ -86,6 +86,27 @@ def latency(results: dict[str, Measured]) -> str:
     return markdown_table(header, rows)
 
 
+def transactions(results: dict[str, Measured]) -> str:
+    """Messages a second by the size of a transaction, and commits a second by the number of senders."""
+    sizes = (1, 10, 100, 1000)
+    columns = [(way, size) for way in ("send", "receive") for size in sizes]
+    header = ["messages a second", *(f"{way}, {size:,} in each" for way, size in columns)]
+    rows = [
+        [label, *(spread(m.values.get(f"{way}_{size}", [])) for way, size in columns)]
+        for label, m in results.items()
+        if "send_1" in m.values
+    ]
+    counts = (1, 4, 16)
+    ways = (("commits", "of local transactions"), ("branches", "of XA, two-phase"))
+    of_commits = [(way, count) for way, _ in ways for count in counts]
+    second = ["commits a second", *(f"{what}, {count} at once" for _, what in ways for count in counts)]
+    more = [
+        [label, *(spread(m.values.get(f"{way}_{count}", [])) for way, count in of_commits)]
+        for label, m in results.items()
+    ]
+    return markdown_table(header, rows) + "\n" + markdown_table(second, more)
+
+
 def waiting(seen: Waiting) -> str:
     """Memory and restart with many messages waiting."""
     share = seen.messages // 1_000_000

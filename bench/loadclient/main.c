@@ -13,6 +13,7 @@
 #include "meter.h"
 #include "options.h"
 #include "payload.h"
+#include "transact.h"
 
 #define POLL_LONGEST_MS 500
 
@@ -21,6 +22,7 @@ struct load {
   struct endpoint endpoints[2]; /* the sender first, where there is one */
   int endpoint_count;
   struct endpoint *sender, *receiver;
+  struct transact transact;
   struct payload payload;
   struct histogram latency;
   struct seen seen;
@@ -31,7 +33,7 @@ struct load {
 };
 
 static void on_answer(struct load *l, pn_delivery_t *delivery) {
-  uint64_t state = pn_delivery_remote_state(delivery);
+  uint64_t state = transact_outcome(delivery);
   if (state == 0 && !pn_delivery_settled(delivery)) return;
   uint64_t sent_ns = (uint64_t)(uintptr_t)pn_delivery_get_context(delivery);
   histogram_add(&l->latency, now_s() - (double)sent_ns * 1e-9);
@@ -64,13 +66,18 @@ static void on_message(struct load *l, pn_delivery_t *delivery) {
     check_message(l, pending);
   }
   pn_link_advance(link);
-  pn_delivery_update(delivery, PN_ACCEPTED);
+  if (l->options.transaction)
+    transact_mark(&l->transact, delivery, true);
+  else
+    pn_delivery_update(delivery, PN_ACCEPTED);
   pn_delivery_settle(delivery);
   l->received++;
   l->credit_given--;
 }
 
 static void on_delivery(void *context, struct endpoint *e, pn_delivery_t *delivery) {
+  struct load *l = context;
+  if (l->options.transaction && transact_handles(&l->transact, delivery)) return;
   if (e->sender)
     on_answer(context, delivery);
   else
@@ -88,11 +95,14 @@ static bool sending_is_over(const struct load *l, double now) {
 /* How many messages may go now, by window, credit, number and rate. */
 static uint64_t allowance(const struct load *l, double now) {
   if (sending_is_over(l, now)) return 0;
+  const struct transact *t = &l->transact;
+  if (l->options.transaction && (t->phase != PHASE_OPEN || t->used == t->size)) return 0;
   uint64_t most = l->options.window - l->in_flight;
   int credit = pn_link_credit(l->sender->link);
   if (credit < 0) credit = 0;
   if ((uint64_t)credit < most) most = (uint64_t)credit;
   if (l->options.messages && l->options.messages - l->sent < most) most = l->options.messages - l->sent;
+  if (l->options.transaction && t->size - t->used < most) most = t->size - t->used;
   if (l->options.rate > 0) {
     uint64_t due = (uint64_t)((now - l->started_s) * l->options.rate) + 1;
     if (due - l->sent < most) most = due > l->sent ? due - l->sent : 0;
@@ -107,6 +117,7 @@ static void send_messages(struct load *l, double now) {
     uint8_t priority = l->options.mixed_priorities ? (uint8_t)(sequence % 10) : PAYLOAD_DEFAULT_PRIORITY;
     payload_set(&l->payload, sequence, priority);
     pn_delivery_t *delivery = pn_delivery(link, pn_dtag((const char *)&l->sent, sizeof l->sent));
+    if (l->options.transaction) transact_mark(&l->transact, delivery, false);
     pn_delivery_set_context(delivery, (void *)(uintptr_t)(now * 1e9));
     pn_link_send(link, (const char *)l->payload.bytes, l->payload.size);
     pn_link_advance(link);
@@ -115,8 +126,21 @@ static void send_messages(struct load *l, double now) {
   }
 }
 
+/* As much as the open transaction has room for: what comes is accepted in it. */
+static void give_credit_in_transaction(struct load *l) {
+  if (!transact_ready(&l->transact)) return;
+  uint32_t room = l->transact.size - l->transact.used;
+  if (room <= l->credit_given) return;
+  pn_link_flow(l->receiver->link, (int)(room - l->credit_given));
+  l->credit_given = room;
+}
+
 /* Credit is renewed when half of it is used, and never beyond what is still wanted. */
 static void give_credit(struct load *l) {
+  if (l->options.transaction) {
+    give_credit_in_transaction(l);
+    return;
+  }
   if (l->credit_given > l->options.credit / 2) return;
   uint64_t wanted = l->options.messages ? l->options.messages - l->received - l->credit_given : UINT32_MAX;
   uint64_t more = l->options.credit - l->credit_given;
@@ -126,7 +150,14 @@ static void give_credit(struct load *l) {
   l->credit_given += (uint32_t)more;
 }
 
+/* Time is up in the middle of a transaction: it is left, to be rolled back. */
+static bool is_stuck(const struct load *l, double now) {
+  const struct transact *t = &l->transact;
+  return time_is_up(l, now) && t->phase <= PHASE_OPEN && t->used < t->size;
+}
+
 static bool is_done(const struct load *l, double now) {
+  if (l->options.transaction && l->transact.phase != PHASE_NONE && !is_stuck(l, now)) return false;
   if (l->sender && !(sending_is_over(l, now) && l->in_flight == 0)) return false;
   if (!l->receiver) return true;
   if (l->sender) return l->received >= l->sent;
@@ -136,7 +167,7 @@ static bool is_done(const struct load *l, double now) {
 static const char *first_error(const struct load *l) {
   for (int i = 0; i < l->endpoint_count; i++)
     if (l->endpoints[i].error[0]) return l->endpoints[i].error;
-  return NULL;
+  return l->transact.error[0] ? l->transact.error : NULL;
 }
 
 static bool all_finished(const struct load *l) {
@@ -178,13 +209,22 @@ static void wait_for_links(struct load *l) {
   }
 }
 
+/* No further transaction is to begin. */
+static bool is_over(const struct load *l, double now) {
+  if (l->transact.phase != PHASE_NONE) return false;
+  if (l->sender) return sending_is_over(l, now);
+  return (l->options.messages && l->received >= l->options.messages) || time_is_up(l, now);
+}
+
 static void run_load(struct load *l) {
   l->started_s = l->moved_s = now_s();
   while (!first_error(l)) {
     double now = now_s();
     if (is_done(l, now)) break;
+    if (l->options.transaction && !is_over(l, now)) transact_ready(&l->transact);
     if (l->sender) send_messages(l, now);
     if (l->receiver) give_credit(l);
+    if (l->options.transaction) transact_commit_if_full(&l->transact, l->in_flight == 0);
     pump(l);
     check_patience(l);
   }
@@ -215,6 +255,9 @@ static void set_up(struct load *l) {
     l->receiver = &l->endpoints[l->endpoint_count++];
     endpoint_open(l->receiver, o, false);
   }
+  struct endpoint *first = &l->endpoints[0];
+  if (o->transaction && !first->error[0])
+    transact_open(&l->transact, pn_link_session(first->link), o->transaction, o->xa);
 }
 
 static void tear_down(struct load *l) {
@@ -262,6 +305,10 @@ static void print_report(const struct load *l) {
   printf("\"latency_us\": {\"p50\": %.1f, \"p90\": %.1f, \"p99\": %.1f, \"max\": %.1f, \"mean\": %.1f}, ",
          histogram_quantile_us(h, 0.5), histogram_quantile_us(h, 0.9), histogram_quantile_us(h, 0.99), h->max_s * 1e6,
          h->count ? h->sum_s / (double)h->count * 1e6 : 0);
+  const struct histogram *c = &l->transact.latency;
+  printf("\"transactions\": %lu, \"transaction_rate\": %.1f, \"commit_us\": {\"p50\": %.1f, \"p99\": %.1f}, ",
+         l->transact.committed, seconds > 0 ? (double)l->transact.committed / seconds : 0, histogram_quantile_us(c, 0.5),
+         histogram_quantile_us(c, 0.99));
   printf("\"proton\": \"%d.%d.%d\", \"error\": ", PN_VERSION_MAJOR, PN_VERSION_MINOR, PN_VERSION_POINT);
   print_string(first_error(l));
   puts("}");

@@ -28,6 +28,8 @@ static const char USAGE[] =
     "  --user NAME --password WORD  SASL PLAIN; ANONYMOUS without them\n"
     "  --container NAME             container-id prefix (loadclient)\n"
     "  --patience S                 give up when nothing moves for S seconds (30)\n"
+    "  --transaction N              send or receive in transactions of N messages, one after another\n"
+    "  --xa                         they are branches of XA, committed in two phases\n"
     "  --of N                       received sequence numbers lie below first + N (default: --messages)\n"
     "\n"
     "One JSON object goes to stdout. Exit code 0: all as asked; 1: lost, doubled, foreign or refused messages, or an\n"
@@ -35,7 +37,7 @@ static const char USAGE[] =
 
 enum { OPT_HOST = 256, OPT_PORT, OPT_ADDRESS, OPT_SEND_ADDRESS, OPT_RECEIVE_ADDRESS, OPT_MESSAGES, OPT_SECONDS,
        OPT_WINDOW, OPT_CREDIT, OPT_BODY_BYTES, OPT_ID_BYTES, OPT_MIXED, OPT_RATE, OPT_FIRST, OPT_RUN, OPT_USER,
-       OPT_PASSWORD, OPT_CONTAINER, OPT_PATIENCE, OPT_OF };
+       OPT_PASSWORD, OPT_CONTAINER, OPT_PATIENCE, OPT_OF, OPT_TRANSACTION, OPT_XA };
 
 static const struct option LONG[] = {
     {"host", required_argument, NULL, OPT_HOST},
@@ -58,6 +60,8 @@ static const struct option LONG[] = {
     {"container", required_argument, NULL, OPT_CONTAINER},
     {"patience", required_argument, NULL, OPT_PATIENCE},
     {"of", required_argument, NULL, OPT_OF},
+    {"transaction", required_argument, NULL, OPT_TRANSACTION},
+    {"xa", no_argument, NULL, OPT_XA},
     {NULL, 0, NULL, 0},
 };
 
@@ -113,6 +117,8 @@ static void set_option(struct options *o, int option) {
     case OPT_PASSWORD: o->password = optarg; break;
     case OPT_CONTAINER: o->container = optarg; break;
     case OPT_PATIENCE: o->patience_s = positive("--patience"); break;
+    case OPT_TRANSACTION: o->transaction = (uint32_t)whole("--transaction", 1, 1u << 20); break;
+    case OPT_XA: o->xa = true; break;
     case OPT_OF: o->of = whole("--of", 1, UINT32_MAX); break;
     default: fputs(USAGE, stderr); exit(2);
   }
@@ -128,6 +134,9 @@ void options_parse(struct options *o, int argc, char **argv) {
   set_mode(o, argv[optind]);
   if (o->send_address == NULL || o->receive_address == NULL) fail("an address is needed", "none given");
   if (o->id_bytes != 0 && o->id_bytes < PAYLOAD_MIN_ID) fail("--id-bytes", "too short for a sequence number");
+  if (o->transaction && o->mode != MODE_SEND && o->mode != MODE_RECEIVE) fail("--transaction is for send and receive, not", o->mode_name);
+  if (o->xa && !o->transaction) fail("--xa needs", "--transaction");
+  if (o->transaction && o->messages % o->transaction) fail("--messages", "not a multiple of --transaction");
   if (o->of == 0) o->of = o->messages ? o->messages : UINT32_MAX;
   if (o->messages == 0 && o->seconds == 0) fail("a limit is needed", "--messages or --seconds");
 }

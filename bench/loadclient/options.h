@@ -29,6 +29,8 @@ struct options {
   bool mixed_priorities;
   double rate; /* messages a second, 0: as fast as the window allows */
   double patience_s;
+  uint32_t transaction; /* messages in each; 0: none */
+  bool xa;              /* transactions are branches, committed in two phases */
 };
 
 /* Fills *o from the arguments; prints usage to stderr and exits with 2 when they make no sense. */

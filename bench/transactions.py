@@ -1,0 +1,93 @@
+"""Transactions: messages a second by the size of each, and commits a second of several senders at once.
+
+Local transactions of any broker that has them; branches of XA, committed in two phases, of Postroom. A round
+starts each broker anew, without data.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from tools.peers import Broker, BrokerFailed
+
+from bench import floor, loadtool
+from bench.contenders import Contender
+from bench.loadtool import LoadFailed
+from bench.say import say
+from bench.traffic import Measured
+
+MESSAGES = {1: 3_000, 10: 20_000, 100: 100_000, 1000: 200_000}
+"""In the timed run of each size of a transaction."""
+QUICK_SHARE = 4
+SENDERS = (1, 4, 16)
+SENDERS_S = 3.0
+WARM_UP_TRANSACTIONS = 200
+POSTROOM = "postroom"
+WITHOUT = "rabbitmq"
+"""Its AMQP 1.0 plugin answers a coordinator with amqp:not-implemented: "Transactions not supported"."""
+FLOOR_BRANCHES = "append + fdatasync, twice"
+"""What one branch after the other could reach: prepare and commit each need a sync."""
+
+
+def measure(
+    contenders: list[Contender], rounds: int, quick: bool, results: dict[str, Measured], failures: list[str]
+) -> None:
+    """All rounds; fills `results` by row label. A contender that fails is named, and left out from then."""
+    left = [contender for contender in contenders if not contender.key.startswith(WITHOUT)]
+    for number in range(1, rounds + 1):
+        _measure_floor(results)
+        for contender in left[:]:
+            say(f"transactions, round {number} of {rounds}: {contender.key}")
+            with tempfile.TemporaryDirectory(prefix="bench-") as name:
+                try:
+                    _measure_contender(contender, Path(name), quick, results)
+                except (LoadFailed, BrokerFailed) as failed:
+                    say(f"failed: {failed}")
+                    failures.append(f"transactions of {contender.key}: {failed}")
+                    left.remove(contender)
+
+
+def _measure_floor(results: dict[str, Measured]) -> None:
+    with tempfile.TemporaryDirectory(prefix="bench-") as name:
+        for messages in MESSAGES:
+            found = floor.measure(Path(name), syncs=500, batch=messages)
+            results.setdefault(floor.LABEL, Measured()).add(f"send_{messages}", found.rate)
+            if messages == 1:
+                results[floor.LABEL].add("commits_1", found.rate)
+                results.setdefault(FLOOR_BRANCHES, Measured()).add("branches_1", found.rate / 2)
+
+
+def _measure_contender(contender: Contender, folder: Path, quick: bool, results: dict[str, Measured]) -> None:
+    with contender.start(folder) as broker:
+        for row in contender.rows:
+            _warm_up(broker, row.queue)
+            measured = results.setdefault(row.label, Measured())
+            for size, messages in MESSAGES.items():
+                count = messages // QUICK_SHARE // size * size if quick else messages
+                for name, mode in (("send", "send"), ("receive", "receive")):
+                    report = loadtool.run(broker, mode, row.queue, messages=count, transaction=size)
+                    measured.add(f"{name}_{size}", report.rate)
+            for senders in SENDERS:
+                measured.add(f"commits_{senders}", _together(broker, row.beside, senders))
+                if contender.key == POSTROOM:
+                    measured.add(f"branches_{senders}", _together(broker, row.beside, senders, xa=True))
+
+
+def _warm_up(broker: Broker, queue: str) -> None:
+    for mode in ("send", "receive"):
+        loadtool.run(broker, mode, queue, messages=WARM_UP_TRANSACTIONS * 10, transaction=10)
+
+
+def _together(broker: Broker, queue: str, senders: int, **options: object) -> float:
+    """Commits a second of so many senders at once, each with one message in each transaction."""
+    started = [
+        loadtool.start(broker, "send", queue, messages=0, seconds=SENDERS_S, transaction=1, **options)
+        for _ in range(senders)
+    ]
+    try:
+        outputs = [sender.communicate() for sender in started]
+    finally:
+        for sender in started:
+            sender.kill()
+    return sum(loadtool.read_report(*output).transaction_rate for output in outputs)
