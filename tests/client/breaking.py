@@ -99,7 +99,7 @@ async def texts(broker: BrokerThread, queue: str) -> list[tuple[object, object]]
     """Bodies and message ids of what is in a queue, for another client; it is empty then."""
     async with await ConnectionFactory(broker.url).create_connection() as connection:
         consumer = await (await connection.create_session()).create_consumer(queue)
-        found = []
+        found: list[tuple[object, object]] = []
         while (message := await consumer.receive_no_wait()) is not None:
             found.append((message.body, message.message_id))
         return found
@@ -126,6 +126,11 @@ async def received(consumer: MessageConsumer) -> Message:
 
 def nth_send(number: int, after: bool) -> CutPoint:
     return CutPoint(CLIENT, "transfer", number, after)
+
+
+def discharge(after: bool) -> CutPoint:
+    """At the first commit or rollback."""
+    return CutPoint(CLIENT, "discharge", 0, after)
 
 
 def next_disposition(proxy: FaultyProxy) -> CutPoint:

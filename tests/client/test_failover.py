@@ -21,6 +21,7 @@ from tests.client.breaking import (
     bodies,
     broken,
     context,
+    discharge,
     fill,
     named,
     next_disposition,
@@ -84,7 +85,7 @@ def test_case_2_transacted_producer_with_the_first_send_in_flight(
 
     @asynchronous
     async def act() -> None:
-        async with broken(broker, nth_send(1, after)) as line:
+        async with broken(broker, nth_send(0, after)) as line:
             connection = line.connection
             session = await connection.create_session(TRANSACTED)
             producer = await session.create_producer(queue)
@@ -109,7 +110,7 @@ def test_case_2_transacted_producer_with_a_later_send_in_flight(
 
     @asynchronous
     async def act() -> None:
-        async with broken(broker, nth_send(2, after)) as line:
+        async with broken(broker, nth_send(1, after)) as line:
             connection = line.connection
             session = await connection.create_session(TRANSACTED)
             producer = await session.create_producer(queue)
@@ -128,8 +129,8 @@ def test_case_2_transacted_producer_with_a_later_send_in_flight(
 
 
 @pytest.mark.parametrize(("cut", "may_be_done"), [
-    (nth_send(3, False), False),
-    (nth_send(3, True), True),
+    (discharge(False), False),
+    (discharge(True), True),
     (CutPoint(BROKER, "disposition", 3, False), True),
 ])  # fmt: skip
 def test_case_3_transacted_producer_with_a_pending_commit(
@@ -223,7 +224,7 @@ def test_case_6_transacted_consumer_with_a_pending_commit(
     @asynchronous
     async def act() -> None:
         await fill(broker, queue, "a", "b", "c")
-        async with broken(broker, nth_send(1, after)) as line:
+        async with broken(broker, discharge(after)) as line:
             connection = line.connection
             session = await connection.create_session(TRANSACTED)
             consumer = await session.create_consumer(queue)
@@ -303,7 +304,7 @@ def test_a_rollback_in_flight_or_offline_succeeds(
             if while_offline:
                 await line.go_offline()
             else:
-                line.proxy.cuts.append(nth_send(1, False))
+                line.proxy.cuts.append(discharge(False))
             await session.rollback()
             line.proxy.let()
             assert await bodies(consumer, 1) == ["a"]
@@ -456,7 +457,7 @@ def test_a_second_break_doesn_t_clear_the_doubt(broker: BrokerThread, queue: str
 def test_a_first_send_moves_over_any_number_of_breaks(broker: BrokerThread, queue: str) -> None:
     @asynchronous
     async def act() -> None:
-        cuts = [CutPoint(CLIENT, "transfer", 1, True, number) for number in range(3)]
+        cuts = [CutPoint(CLIENT, "transfer", 0, True, number) for number in range(3)]
         async with broken(broker, *cuts) as line:
             connection = line.connection
             session = await connection.create_session(TRANSACTED)

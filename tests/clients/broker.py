@@ -28,30 +28,36 @@ def free_port() -> int:
 class BrokerProcess:
     """``postroom serve`` on loopback, with its data in ``folder``.
 
-    ``config`` is the text of a configuration in which {address} is where to listen.
+    ``config`` is the text of a configuration in which {address} is where to listen. ``name`` tells it from
+    another one with the same folder.
     """
 
-    def __init__(self, folder: Path, config: str | None = None) -> None:
+    def __init__(self, folder: Path, config: str | None = None, name: str = "") -> None:
         self.folder = folder
         self.host = "127.0.0.1"
         self.port = free_port()
         self._config = config
-        self._log = folder.with_suffix(".log")
+        self._files = folder.with_name(folder.name + name)
+        self._log = self._files.with_suffix(".log")
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
         """Start it and wait for the line that says that it is ready."""
+        self.launch()
+        self._await_ready()
+
+    def launch(self) -> None:
+        """Start it: one that stands by isn't ready until the other has gone."""
         command = [sys.executable, "-m", "postroom.cli", "serve", "--data", str(self.folder)]
         command += self._where_to_listen()
         with self._log.open("a") as log:
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
-        self._await_ready()
 
     def _where_to_listen(self) -> list[str]:
         address = f"{self.host}:{self.port}"
         if self._config is None:
             return ["--listen", address]
-        file = self.folder.with_suffix(".toml")
+        file = self._files.with_suffix(".toml")
         file.write_text(self._config.format(address=address))
         return ["--config", str(file)]
 

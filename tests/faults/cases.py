@@ -15,7 +15,7 @@ from typing import Final
 
 from postroom.client import AcknowledgeMode, Message, TransactionRolledBackException
 from postroom.client.aio import Connection, ConnectionFactory, MessageConsumer, MessageProducer, Session
-from tests.faults.proxy import CLIENT, CutPoint, FaultyProxy
+from tests.faults.proxy import CutPoint, FaultyProxy
 
 CASE_S: Final = 30.0
 IDS: Final = tuple(f"ID:{number}" for number in range(6))
@@ -32,16 +32,27 @@ class Scene:
         self.broker_url = broker_url
         self.queue = f"from-{next(_names)}"
         self.target = f"to-{self.queue}"
-        self.cut: CutPoint | None = None
-        self.passed = 0
-        """Transfers of the client's that had reached the broker at the cut."""
+        self.cuts = 0
+        self.in_flight: set[object] = set()
+        """Commits whose discharge had reached the broker, unless a cut came before its answer."""
+        self._committing: object = None
+        self._discharges = 0
         proxy.on_cut = self._on_cut
 
+    async def commit(self, session: Session, what: object) -> None:
+        """Commit; ``what`` names it."""
+        self._committing, self._discharges = what, self._discharges_passed()
+        await session.commit()
+        self._committing = None
+
+    def _discharges_passed(self) -> int:
+        return sum(place.frame == "discharge" and place.after for place in self.proxy.seen)
+
     def _on_cut(self, cut: CutPoint) -> None:
-        self.cut = cut
-        self.passed = sum(
-            place.sender == CLIENT and place.frame == "transfer" and place.after for place in self.proxy.seen
-        ) + (cut.after and cut.sender == CLIENT and cut.frame == "transfer")
+        self.cuts += 1
+        passed = self._discharges_passed() + (cut.frame == "discharge" and cut.after)
+        if self._committing is not None and passed > self._discharges:
+            self.in_flight.add(self._committing)
 
     async def connect(self) -> Connection:
         """As the application does: with fail-over, through the proxy."""
@@ -91,6 +102,15 @@ def without_duplicates(ids: list[str]) -> list[str]:
     return list(dict.fromkeys(ids))
 
 
+def check_sent(scene: Scene, found: list[str]) -> None:
+    """Nothing is missing; after a cut it goes on with what has come already or comes next."""
+    places = [IDS.index(name) for name in found]
+    steps = [after - before for before, after in itertools.pairwise([-1, *places])]
+    assert places[-1] == len(IDS) - 1
+    assert all(step <= 1 for step in steps), f"{found}: something is missing, or came before its turn"
+    assert sum(step < 1 for step in steps) <= scene.cuts, f"{found} after {scene.cuts} cuts"
+
+
 async def non_transacted_producer(scene: Scene) -> None:
     """Case 1: what was in flight is sent again."""
     connection = await scene.connect()
@@ -99,8 +119,8 @@ async def non_transacted_producer(scene: Scene) -> None:
         await producer.send(message_of(name))
     await connection.close()
     found = await scene.left(scene.queue)
-    assert without_duplicates(found) == list(IDS)
-    assert len(found) - len(IDS) <= (0 if scene.cut is None else 1), f"{found} after one cut"
+    check_sent(scene, found)
+    assert len(found) <= len(IDS) + scene.cuts, "one is in flight at a time"
 
 
 async def non_transacted_bulk(scene: Scene) -> None:
@@ -109,11 +129,7 @@ async def non_transacted_bulk(scene: Scene) -> None:
     producer = await (await connection.create_session()).create_producer(scene.queue)
     assert await producer.send_all(message_of(name) for name in IDS) == len(IDS)
     await connection.close()
-    found = await scene.left(scene.queue)
-    assert without_duplicates(found) == list(IDS)
-    splits = [(known, first) for known in range(len(IDS) + 1) for first in range(known + 1)]
-    possible = [[*IDS[:known], *IDS[first:]] for known, first in splits]
-    assert found in possible, f"{found}: those in flight again, in their order"
+    check_sent(scene, await scene.left(scene.queue))
 
 
 async def transacted_producer(scene: Scene) -> None:
@@ -121,36 +137,30 @@ async def transacted_producer(scene: Scene) -> None:
     connection = await scene.connect()
     session = await connection.create_session(AcknowledgeMode.SESSION_TRANSACTED)
     producer = await session.create_producer(scene.queue)
-    committed = [await send_until_committed(session, producer, number) for number in range(2)]
+    committed = [await send_until_committed(scene, session, producer, number) for number in range(2)]
     await connection.close()
     found = await scene.left(scene.queue)
     for number, attempt in enumerate(committed):
-        batches = {
-            each: [name for name in found if name.startswith(f"{number}/{each}/")] for each in range(ATTEMPTS)
-        }
-        assert batches[attempt] == batch_ids(number, attempt), "a committed transaction is whole"
-        for earlier in range(attempt):
-            check_rolled_back(scene, number, batches[earlier], batch_ids(number, earlier))
-
-
-def check_rolled_back(scene: Scene, number: int, found: list[str], whole: list[str]) -> None:
-    """A commit that raised: nothing of it, or, when the discharge had reached the broker, maybe all."""
-    discharge = (number + 1) * (BATCH + 2)
-    in_flight = scene.passed == discharge
-    assert found == [] or (in_flight and found == whole), f"{found} of {whole}, {scene.passed} passed"
+        for each in range(attempt + 1):
+            whole = batch_ids(number, each)
+            here = [name for name in found if name in whole]
+            is_open = each < attempt and (number, each) in scene.in_flight
+            assert here == (whole if each == attempt else []) or (is_open and here == whole), (
+                f"{here} of {whole}, {'in flight' if is_open else 'decided'}"
+            )
 
 
 def batch_ids(number: int, attempt: int) -> list[str]:
     return [f"{number}/{attempt}/{place}" for place in range(BATCH)]
 
 
-async def send_until_committed(session: Session, producer: MessageProducer, number: int) -> int:
+async def send_until_committed(scene: Scene, session: Session, producer: MessageProducer, number: int) -> int:
     """What the seed asks of the user: resend the messages of a failed transaction."""
     for attempt in range(ATTEMPTS):
         for name in batch_ids(number, attempt):
             await producer.send(message_of(name))
         try:
-            await session.commit()
+            await scene.commit(session, (number, attempt))
         except TransactionRolledBackException:
             continue
         return attempt
@@ -175,8 +185,8 @@ async def non_transacted_consumer(scene: Scene) -> None:
     assert without_duplicates(seen) == list(IDS), f"nothing is lost, in order: {seen}"
     left = await scene.left(scene.queue)
     assert set(left) <= set(IDS)
-    assert not left or scene.cut is not None
-    assert len(seen) == len(IDS) or scene.cut is not None
+    assert not left or scene.cuts
+    assert len(seen) == len(IDS) or scene.cuts
 
 
 async def transacted_consumer(scene: Scene) -> None:
@@ -185,10 +195,10 @@ async def transacted_consumer(scene: Scene) -> None:
     connection = await scene.connect()
     session = await connection.create_session(AcknowledgeMode.SESSION_TRANSACTED)
     consumer = await session.create_consumer(scene.queue, prefetch=4)
-    committed, failed = await consume_all(session, consumer, None)
+    committed = await consume_all(scene, session, consumer, None)
     await connection.close()
     left = await scene.left(scene.queue)
-    check_consumed(scene, committed, failed, left)
+    check_consumed(scene, committed, left)
 
 
 async def consumer_and_producer(scene: Scene) -> None:
@@ -198,45 +208,46 @@ async def consumer_and_producer(scene: Scene) -> None:
     session = await connection.create_session(AcknowledgeMode.SESSION_TRANSACTED)
     consumer = await session.create_consumer(scene.queue, prefetch=4)
     producer = await session.create_producer(scene.target)
-    committed, failed = await consume_all(session, consumer, producer)
+    committed = await consume_all(scene, session, consumer, producer)
     await connection.close()
     left, moved = await scene.left(scene.queue), await scene.left(scene.target)
-    check_consumed(scene, committed, failed, left)
+    check_consumed(scene, committed, left)
     assert sorted(moved + left) == sorted(IDS), "each message is in one of the queues, once"
     assert all(name in moved for batch in committed for name in batch)
 
 
 async def consume_all(
-    session: Session, consumer: MessageConsumer, producer: MessageProducer | None
-) -> tuple[list[list[str]], list[list[str]]]:
-    """Until the broker says that there is no more: the batches committed, and those whose commit raised."""
-    committed: list[list[str]] = []
-    failed: list[list[str]] = []
+    scene: Scene, session: Session, consumer: MessageConsumer, producer: MessageProducer | None
+) -> list[tuple[str, ...]]:
+    """Until the broker says that there is no more: the batches committed."""
+    committed: list[tuple[str, ...]] = []
     while True:
-        batch = []
+        batch: list[str] = []
         while len(batch) < BATCH and (message := await consumer.receive_no_wait()) is not None:
             batch.append(id_of(message))
             if producer is not None:
                 await producer.send(message_of(id_of(message)))
         try:
-            await session.commit()
+            await scene.commit(session, tuple(batch))
         except TransactionRolledBackException:
-            failed.append(batch)
+            assert scene.cuts
             continue
         if not batch:
-            return committed, failed
-        committed.append(batch)
+            return committed
+        committed.append(tuple(batch))
 
 
-def check_consumed(
-    scene: Scene, committed: list[list[str]], failed: list[list[str]], left: list[str]
-) -> None:
+def check_consumed(scene: Scene, committed: list[tuple[str, ...]], left: list[str]) -> None:
+    """Each message was consumed by one transaction, whole: committed, or in flight when it raised."""
     done = [name for batch in committed for name in batch]
     assert len(done) == len(set(done)), f"a committed message came again: {done}"
     assert left == [], "everything was consumed"
-    missing = [name for name in IDS if name not in done]
-    assert missing in [[], *failed], f"{missing} were consumed by a transaction that was rolled back in part"
-    assert not failed or scene.cut is not None
+    missing = set(IDS) - set(done)
+    for batch in scene.in_flight:
+        assert isinstance(batch, tuple)
+        if missing.issuperset(batch):
+            missing.difference_update(batch)
+    assert not missing, f"{missing} were consumed by a transaction that was rolled back"
 
 
 CASES: Final[tuple[Case, ...]] = (

@@ -28,6 +28,8 @@ NAMES: Final = {
     0x41: "sasl-init",
     0x44: "sasl-outcome",
 }
+REQUESTS: Final = {b"\x00\x53\x77\x00\x53\x31": "declare", b"\x00\x53\x77\x00\x53\x32": "discharge"}
+"""Transfers to a coordinator, by what is in them."""
 HEADER: Final = "header"
 HEARTBEAT: Final = "heartbeat"
 PREFIX: Final = b"AMQP"
@@ -83,7 +85,10 @@ def name_of(frame: bytes) -> str:
     if not body:
         return HEARTBEAT
     assert body[:2] == b"\x00\x53", f"a frame begins with {body[:8].hex()}, not with a short descriptor"
-    return NAMES[body[2]]
+    name = NAMES[body[2]]
+    if name == "transfer":
+        return next((request for start, request in REQUESTS.items() if start in body), name)
+    return name
 
 
 class FaultyProxy:
