@@ -196,13 +196,16 @@ class Scene:
         return steps
 
     async def _run(self, life: Life, tell: Told) -> None:
+        is_over = False
+
         def on_step(step: Step, resource: str) -> None:
-            tell(name_of(step, resource))
+            if not is_over:
+                tell(name_of(step, resource))
 
         async with TransactionManager(life.folder, on_step=on_step) as manager:
             with suppress(JMSException, psycopg.Error):
                 await transact(life, manager, tell)
-            manager._on_step = lambda step, resource: None
+            is_over = True
             await self._come_back()
             await self._recover(life, manager)
 

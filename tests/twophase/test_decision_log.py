@@ -38,6 +38,14 @@ def decision(number: int) -> Decision:
     return Decision(number.to_bytes(8, "big"), names, 1_700_000_000_000 + number)
 
 
+def finish(log: DecisionLog, number: int) -> None:
+    """All branches have heard."""
+    for branch in decision(number).branches:
+        assert log.is_decided(decision(number).gtrid)
+        log.heard(decision(number).gtrid, branch.bqual)
+    assert not log.is_decided(decision(number).gtrid)
+
+
 def heuristic(number: int, code: XaCode = XaCode.XA_HEURRB) -> HeuristicOutcome:
     known = decision(number)
     return HeuristicOutcome(known.gtrid, known.branches[0], "commit", code, known.decided_ms)
@@ -126,7 +134,7 @@ def test_a_decision_is_there_after_a_crash_and_gone_after_its_end(tmp_path: Path
     log = DecisionLog(tmp_path)
     for number in range(3):
         log.commit(decision(number)).result(WAIT_S)
-    log.end(decision(1).gtrid)
+    finish(log, 1)
     crashed = tmp_path / "crashed"
     crashed.mkdir()
     (crashed / LOG_NAME).write_bytes((tmp_path / LOG_NAME).read_bytes())
@@ -186,7 +194,7 @@ def test_the_file_stays_as_large_as_it_is(tmp_path: Path, monkeypatch: pytest.Mo
     for number in range(3 * blocks):
         log.commit(decision(number)).result(WAIT_S)
         if number:
-            log.end(decision(number).gtrid)
+            finish(log, number)
     assert (tmp_path / LOG_NAME).stat().st_size == blocks * ALIGNMENT_BYTES
     log.close()
     log = DecisionLog(tmp_path)
@@ -201,7 +209,7 @@ def test_unfinished_transactions_are_bounded(tmp_path: Path) -> None:
     log.note_heuristic(heuristic(7)).result(WAIT_S)
     with pytest.raises(DecisionLogException, match="its bound"):
         log.commit(decision(2))
-    log.end(decision(0).gtrid)
+    finish(log, 0)
     log.commit(decision(2)).result(WAIT_S)
     log.close()
 

@@ -23,6 +23,7 @@ from postroom.client.exceptions import (
 )
 from postroom.client.sync import TransactionManager as SyncTransactionManager
 from postroom.client.sync.postgresql import PostgreSQLResource as SyncPostgreSQLResource
+from postroom.client.two_phase import Step
 from postroom.model.xa import XaCode, XaFlag, Xid
 from tests.client.fake_broker import asynchronous
 from tests.twophase.postgres import PostgreSQL
@@ -264,6 +265,11 @@ async def test_a_start_that_cannot_be(server: PostgreSQL) -> None:
         await resource._connection.execute("SELECT 1")
         outside = await _refused(resource, new_xid())
         assert isinstance(outside, XAException) and outside.error_code == C.XAER_OUTSIDE
+    async with connected(server) as resource:
+        await resource.resource_name()
+        await resource._connection.close()
+        gone = await _refused(resource, new_xid())
+        assert isinstance(gone, XAException) and gone.error_code == C.XAER_RMFAIL
     async with connected(server, autocommit=True) as resource:
         assert isinstance(await _refused(resource, new_xid()), IllegalStateException)
 
@@ -330,14 +336,16 @@ async def test_a_transaction_over_two_connections(server: PostgreSQL, tmp_path: 
 async def test_an_administrator_who_decides_in_between_is_reported(
     server: PostgreSQL, tmp_path: Path
 ) -> None:
-    async with TransactionManager(tmp_path) as manager, connected(server) as one, connected(server) as two:
+    def meddle(step: Step, name: str) -> None:
+        if step is Step.DECIDED:
+            (gid, *_) = (row[0] for row in server.execute("SELECT gid FROM pg_prepared_xacts"))
+            server.execute(f"ROLLBACK PREPARED '{gid}'")
 
-        def meddle(step: object, name: str) -> None:
-            if getattr(step, "name", "") == "DECIDED":
-                (gid, *_) = (row[0] for row in server.execute("SELECT gid FROM pg_prepared_xacts"))
-                server.execute(f"ROLLBACK PREPARED '{gid}'")
-
-        manager._on_step = meddle
+    async with (
+        TransactionManager(tmp_path, on_step=meddle) as manager,
+        connected(server) as one,
+        connected(server) as two,
+    ):
         with pytest.raises(JMSException, match="decided otherwise"):
             async with manager.transaction(one, two):
                 await one._connection.execute("INSERT INTO orders VALUES (1)")

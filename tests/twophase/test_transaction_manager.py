@@ -91,7 +91,7 @@ async def test_nobody_commits_before_the_decision_is_synced(
     monkeypatch.setattr(os, "fdatasync", lambda fd: (sync(fd), done.append("synced")))
     await transact(world, resources)
     end = "synced"  # of the log's close
-    assert done == [*["start"] * 2, *["end"] * 2, *["prepare"] * 2, "synced", *["commit"] * 2, end]
+    assert done == [*["recover", "start"] * 2, *["end"] * 2, *["prepare"] * 2, "synced", *["commit"] * 2, end]
 
 
 @asynchronous
@@ -120,7 +120,7 @@ async def test_one_resource_needs_no_log(tmp_path: Path) -> None:
     world = World(tmp_path, "a")
     transaction = await transact(world)
     assert transaction.status is STATUS.COMMITTED
-    assert world.managers["a"].asked == ["start", "end", "commit one phase"]
+    assert world.managers["a"].asked == ["recover", "start", "end", "commit one phase"]
     assert Step.DECIDING not in [step for step, _ in world.steps]
 
 
@@ -215,6 +215,41 @@ async def test_a_commit_whose_answer_is_lost_is_found_done(tmp_path: Path, name:
         assert (report.committed, report.rolled_back, report.heuristics) == ([], [], [])
         assert manager.unfinished() == []
     assert world.outcomes() == both(COMMITTED)
+
+
+@asynchronous
+async def test_the_next_transaction_tells_who_was_not_told(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    async with world.manager() as manager:
+        world.managers["a"].fails["commit"] = C.XAER_RMFAIL
+        async with manager.transaction(*world.resources()):
+            pass
+        world.managers["a"].fails.clear()
+        world.managers["b"].loses_answer_of = "prepare"
+        world.managers["b"].fails["rollback"] = C.XAER_RMFAIL
+        with pytest.raises(TransactionRolledBackException):
+            async with manager.transaction(*world.resources()):
+                pass
+        world.managers["b"].loses_answer_of = ""
+        world.managers["b"].fails.clear()
+        assert manager.unfinished() == []
+        assert world.outcomes() == {"a": "committed 1+rolled back 1", "b": "in doubt"}
+        for _ in range(2):
+            async with manager.transaction(*world.resources()):
+                pass
+    assert world.outcomes() == both("committed 3+rolled back 1")
+    assert world.managers["b"].asked.count("recover") == 2, "only where something may be left"
+
+
+@asynchronous
+async def test_a_transaction_begins_with_what_a_crash_has_left(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.crash_at = 10  # after the promise of the first
+    with pytest.raises(Crash):
+        await transact(world)
+    assert world.outcomes()["a"] == "in doubt"
+    await transact(world)
+    assert world.outcomes() == {"a": "committed 1+rolled back 1", "b": COMMITTED}
 
 
 @asynchronous

@@ -54,6 +54,8 @@ class DecisionLog:
         self._end = 0
         self._sequence = FIRST_SEQUENCE
         self._failure: DecisionLogException | None = None
+        self._heard: dict[bytes, set[bytes]] = {}
+        """Of unfinished transactions: the branches that have heard."""
         self._waiting: list[Record] = []
         self._promises: list[Future[None]] = []
         self._is_closing = False
@@ -107,16 +109,25 @@ class DecisionLog:
             self._check()
             return self._promise(outcome.record())
 
-    def end(self, gtrid: bytes) -> None:
-        """All branches have heard; written with the next decision, for a recovery finds it out again."""
+    def heard(self, gtrid: bytes, bqual: bytes) -> None:
+        """A branch has heard the decision. When all have, the transaction has ended: that is written with the
+        next decision, for a recovery finds it out again.
+        """
         with self._changed:
-            if gtrid in self._state.decisions:
+            decision = self._state.decisions.get(gtrid)
+            if decision is None:
+                return
+            heard = self._heard.setdefault(gtrid, set())
+            heard.add(bqual)
+            if all(branch.bqual in heard for branch in decision.branches):
+                del self._heard[gtrid]
                 self._add(ended(gtrid))
 
     def forget(self, gtrid: bytes) -> Future[None]:
         """Keep nothing more of a transaction: somebody has taken note; done when that is on disk."""
         with self._changed:
             self._check()
+            self._heard.pop(gtrid, None)
             return self._promise(forgotten(gtrid))
 
     def check(self) -> None:

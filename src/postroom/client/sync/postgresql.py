@@ -56,7 +56,7 @@ class PostgreSQLResource:
     def resource_name(self) -> str:
         """Which database it is. Raises XAException: it can't be reached, or prepares no transactions."""
         if not self._is_known:
-            with xa_errors("the name", XaCode.XAER_RMERR):
+            with self._errors("the name", XaCode.XAER_RMERR):
                 self._look()
         return self._name or ""
 
@@ -93,7 +93,7 @@ class PostgreSQLResource:
         if self._connection.autocommit:
             raise IllegalStateException("a connection in autocommit mode can't take part in a transaction")
         self.resource_name()
-        with xa_errors("start", XaCode.XAER_RMERR):
+        with self._errors("start", XaCode.XAER_RMERR):
             if self._connection.info.transaction_status == TransactionStatus.INTRANS:
                 raise XAException("the connection is in a transaction of its own", XaCode.XAER_OUTSIDE)
             self._connection.tpc_begin(as_psycopg(xid))
@@ -106,7 +106,7 @@ class PostgreSQLResource:
         if flags not in (XaFlag.TMSUCCESS, XaFlag.TMFAIL):
             raise XAException("PostgreSQL can't suspend a branch", XaCode.XAER_INVAL)
         self._check(xid)
-        with xa_errors("end", XaCode.XAER_RMERR):
+        with self._errors("end", XaCode.XAER_RMERR):
             failed = self._connection.info.transaction_status == TransactionStatus.INERROR
         if failed and flags == XaFlag.TMSUCCESS:
             raise XAException("a statement has failed in the transaction", XaCode.XA_RBROLLBACK)
@@ -114,7 +114,7 @@ class PostgreSQLResource:
     def prepare(self, xid: Xid) -> XaCode:
         """PREPARE TRANSACTION; XA_RDONLY where it has written nothing. The connection is free afterwards."""
         self._check(xid)
-        with xa_errors("prepare", XaCode.XA_RBOTHER):
+        with self._errors("prepare", XaCode.XA_RBOTHER):
             if not self._has_written():
                 self._commit_one_phase(xid)
                 return XaCode.XA_RDONLY
@@ -145,17 +145,17 @@ class PostgreSQLResource:
             self._check(xid)
             self._commit_one_phase(xid)
             return
-        with xa_errors("commit", XaCode.XA_RETRY):
+        with self._errors("commit", XaCode.XA_RETRY):
             self._connection.tpc_commit(as_psycopg(xid))
 
     def _commit_one_phase(self, xid: Xid) -> None:
         self._branch = None
-        with xa_errors("commit", XaCode.XA_RBOTHER):
+        with self._errors("commit", XaCode.XA_RBOTHER):
             self._connection.tpc_commit()
 
     def rollback(self, xid: Xid) -> None:
         """ROLLBACK, or ROLLBACK PREPARED."""
-        with xa_errors("rollback", XaCode.XAER_RMERR):
+        with self._errors("rollback", XaCode.XAER_RMERR):
             if self._branch == xid:
                 self._branch = None
                 self._connection.tpc_rollback()
@@ -166,7 +166,7 @@ class PostgreSQLResource:
         """The prepared transactions of this database that have an Xid for a name, all with TMSTARTRSCAN."""
         if not flags & XaFlag.TMSTARTRSCAN:
             return []
-        with xa_errors("recover", XaCode.XAER_RMERR):
+        with self._errors("recover", XaCode.XAER_RMERR):
             database = self._connection.info.dbname
             found = self._connection.tpc_recover()
         xids = [from_psycopg(each) for each in found if each.database == database]
@@ -175,6 +175,15 @@ class PostgreSQLResource:
     def forget(self, xid: Xid) -> None:
         """XAER_NOTA: PostgreSQL remembers nothing of what somebody else has decided."""
         raise XAException("PostgreSQL keeps no heuristic outcomes", XaCode.XAER_NOTA)
+
+    @contextmanager
+    def _errors(self, verb: str, default: XaCode) -> Iterator[None]:
+        """Turns psycopg's errors into XAException; ``default`` for what X/Open has no code of its own."""
+        try:
+            yield
+        except psycopg.Error as error:
+            code = XaCode.XAER_RMFAIL if self._connection.closed else code_of(error, default)
+            raise XAException(f"PostgreSQL, {verb}: {error}", code) from error
 
     def _check(self, xid: Xid) -> None:
         if self._branch != xid:
@@ -200,15 +209,6 @@ def from_psycopg(xid: psycopg.Xid) -> Xid | None:
         return Xid(xid.format_id, bytes.fromhex(xid.gtrid), bytes.fromhex(xid.bqual))
     except (ValueError, XidInvalid):
         return None
-
-
-@contextmanager
-def xa_errors(verb: str, default: XaCode) -> Iterator[None]:
-    """Turns psycopg's errors into XAException; ``default`` for what X/Open has no code of its own."""
-    try:
-        yield
-    except psycopg.Error as error:
-        raise XAException(f"PostgreSQL, {verb}: {error}", code_of(error, default)) from error
 
 
 def code_of(error: psycopg.Error, default: XaCode) -> XaCode:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import Protocol
+from typing import Final, Protocol
 
 from postroom.client.decision_log import DecisionLog
 from postroom.client.decisions import Decision, HeuristicOutcome
@@ -26,6 +26,7 @@ from postroom.client.two_phase import (
     COMPLETED_HEURISTICALLY,
     ROLLBACK,
     Answer,
+    Recovery,
     Step,
     TransactionStatus,
     after_commit,
@@ -37,7 +38,7 @@ from postroom.client.two_phase import (
 )
 from postroom.model.xa import XaCode, XaFlag, Xid, is_rolled_back
 
-__all__ = ["Branch", "Resource", "SecondPhase", "Transaction"]
+__all__ = ["Branch", "Resource", "SecondPhase", "Shared", "Transaction"]
 
 OnStep = Callable[[Step, str], None]
 
@@ -82,12 +83,32 @@ class Branch:
         """What it last answered, if that was an error."""
 
 
+class Shared:
+    """What the transactions of a transaction manager share."""
+
+    def __init__(self, log: DecisionLog, on_step: OnStep) -> None:
+        self.log: Final = log
+        self.on_step: Final = on_step
+        self.live: Final[set[bytes]] = set()
+        """Transactions that are under way; recovery leaves them alone."""
+        self.settled: Final[set[str]] = set()
+        """Resource managers in which nothing of an earlier transaction is left open."""
+
+
+class Recover(Protocol):
+    """:meth:`TransactionManager.recover`."""
+
+    def __call__(self, *resources: Resource) -> Recovery:
+        """End what was left open in ``resources``."""
+
+
 class SecondPhase:
     """Tells branches what was decided, and keeps what was decided otherwise."""
 
-    def __init__(self, log: DecisionLog, on_step: OnStep) -> None:
-        self._log = log
-        self.on_step = on_step
+    def __init__(self, shared: Shared) -> None:
+        self._log = shared.log
+        self._settled = shared.settled
+        self.on_step = shared.on_step
 
     def commit(self, branch: Branch, outcomes: list[HeuristicOutcome], again: bool = False) -> Answer:
         """Tell ``branch`` to commit; what it did instead is added to ``outcomes``."""
@@ -124,7 +145,9 @@ class SecondPhase:
             result_of(self._log.note_heuristic(outcomes[-1]))
         if code in COMPLETED_HEURISTICALLY:
             self._forget(branch)
-        if answer is not Answer.UNHEARD:
+        if answer is Answer.UNHEARD:
+            self._settled.discard(branch.name)
+        else:
             self.on_step(Step.COMMITTED if decision == COMMIT else Step.ROLLED_BACK, branch.name)
         return answer
 
@@ -152,15 +175,14 @@ class Transaction:
         self,
         gtrid: bytes,
         resources: tuple[Resource, ...],
-        log: DecisionLog,
-        live: set[bytes],
-        on_step: OnStep,
+        shared: Shared,
+        recover: Recover,
     ) -> None:
         self._gtrid = gtrid
         self._resources = resources
-        self._log = log
-        self._live = live
-        self._second_phase = SecondPhase(log, on_step)
+        self._shared = shared
+        self._recover = recover
+        self._second_phase = SecondPhase(shared)
         self._branches: list[Branch] = []
         self._unheard: list[str] = []
         self._status = TransactionStatus.NO_TRANSACTION
@@ -177,14 +199,16 @@ class Transaction:
 
     @property
     def unheard(self) -> list[str]:
-        """The resource managers that couldn't be told the outcome; the next recovery tells them."""
+        """The resource managers that couldn't be told the outcome; the next transaction with them, or
+        recovery, tells them.
+        """
         return list(self._unheard)
 
     def __enter__(self) -> Transaction:
         if self._status is not TransactionStatus.NO_TRANSACTION:
             raise IllegalStateException("a transaction begins once; ask the manager for another one")
         self._status = TransactionStatus.ACTIVE
-        self._live.add(self._gtrid)
+        self._shared.live.add(self._gtrid)
         try:
             for resource in self._resources:
                 self.enlist(resource)
@@ -199,10 +223,15 @@ class Transaction:
         to_its_end(self._commit if error is None else self._abandon)
 
     def enlist(self, resource: Resource) -> None:
-        """Take a further resource in: what is done in it from now on belongs to the transaction."""
+        """Take a further resource in: what is done in it from now on belongs to the transaction.
+
+        What is left open in it of earlier transactions is ended first.
+        """
         if self._status not in (TransactionStatus.ACTIVE, TransactionStatus.MARKED_ROLLBACK):
             raise IllegalStateException(f"the transaction is {self._status.name}: it takes no resource in")
         name = resource.resource_name()
+        if name not in self._shared.settled:
+            self._recover(resource)
         branch = Branch(resource, branch_xid(self._gtrid, len(self._branches), name), name)
         self._tell(Step.STARTING, name)
         resource.start(branch.xid)
@@ -229,7 +258,7 @@ class Transaction:
                 self._tell_commit(voted)
             self._status = TransactionStatus.COMMITTED
         finally:
-            self._live.discard(self._gtrid)
+            self._shared.live.discard(self._gtrid)
 
     def _end_all(self) -> None:
         """Every branch is told that its work is done; one that refuses is the end of all."""
@@ -292,7 +321,7 @@ class Transaction:
         names = tuple(branch_name(branch.xid, branch.name) for branch in voted)
         self._tell(Step.DECIDING, "")
         try:
-            written = self._log.commit(Decision(self._gtrid, names, now_ms()))
+            written = self._shared.log.commit(Decision(self._gtrid, names, now_ms()))
         except DecisionLogException as error:
             self._roll_back()
             raise_rolled_back(error)
@@ -307,8 +336,9 @@ class Transaction:
         for branch in voted:
             if self._second_phase.commit(branch, outcomes) is Answer.UNHEARD:
                 self._unheard.append(branch.name)
+            else:
+                self._shared.log.heard(self._gtrid, branch.xid.bqual)
         if not self._unheard:
-            self._log.end(self._gtrid)
             self._tell(Step.FINISHED, "")
         self._status = TransactionStatus.COMMITTED
         if outcomes:
@@ -318,7 +348,7 @@ class Transaction:
         try:
             self._roll_back()
         finally:
-            self._live.discard(self._gtrid)
+            self._shared.live.discard(self._gtrid)
 
     def _roll_back(self) -> None:
         """Tell all branches; who can't be told is found by the next recovery, or has rolled back already."""

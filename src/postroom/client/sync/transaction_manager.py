@@ -20,7 +20,7 @@ from types import TracebackType
 from postroom.client.decision_log import DEFAULT_MAX_UNFINISHED, DecisionLog
 from postroom.client.decisions import Decision, HeuristicOutcome
 from postroom.client.exceptions import IllegalStateException, XAException
-from postroom.client.sync.transaction import Branch, OnStep, Resource, SecondPhase, Transaction
+from postroom.client.sync.transaction import Branch, OnStep, Resource, SecondPhase, Shared, Transaction
 from postroom.client.sync.waiting import result_of
 from postroom.client.two_phase import Answer, Recovery, Step, XidMaker
 from postroom.model.xa import XaFlag
@@ -51,9 +51,7 @@ class TransactionManager:
         self._folder = Path(folder)
         self._max_unfinished = max_unfinished
         self._on_step = on_step
-        self._opened: tuple[DecisionLog, XidMaker] | None = None
-        self._live: set[bytes] = set()
-        """Transactions that are under way here; recovery leaves them alone."""
+        self._opened: tuple[Shared, XidMaker] | None = None
 
     def __enter__(self) -> TransactionManager:
         self.open()
@@ -68,42 +66,41 @@ class TransactionManager:
         """Open the decision log. Raises DecisionLogException: in use, damaged, or not to be written."""
         if self._opened is None:
             log = DecisionLog(self._folder, self._max_unfinished)
-            self._opened = log, XidMaker(log.owner_id, log.epoch)
+            self._opened = Shared(log, self._on_step), XidMaker(log.owner_id, log.epoch)
 
     def close(self) -> None:
         """Close the decision log; transactions that haven't decided yet can't commit any more."""
         if self._opened is not None:
-            self._opened[0].close()
+            self._opened[0].log.close()
             self._opened = None
 
     def transaction(self, *resources: Resource) -> Transaction:
         """A new transaction over ``resources``, which begins with ``with``."""
-        log, xids = self._open_log()
-        return Transaction(xids.new_gtrid(), resources, log, self._live, self._on_step)
+        shared, xids = self._open_state()
+        return Transaction(xids.new_gtrid(), resources, shared, self.recover)
 
     def recover(self, *resources: Resource) -> Recovery:
         """End what a crash, or a resource manager that couldn't be reached, has left open in ``resources``.
 
         Branches of transactions that the log says are decided are committed, all others of this manager are
         rolled back; branches of others, and of transactions under way, are left alone. To be called at every
-        start, with a resource for each resource manager, and again when one has come back.
+        start, with a resource for each resource manager. A transaction does it by itself for those that were
+        not recovered since, or couldn't be told something.
         """
-        log, xids = self._open_log()
-        log.check()
+        shared, _ = self._open_state()
+        shared.log.check()
         report = Recovery()
-        waiting = [decision for decision in log.decisions() if decision.gtrid not in self._live]
-        heard: set[tuple[bytes, bytes]] = set()
+        waiting = self.unfinished()
         for resource in resources:
-            heard |= self._recover(resource, xids, waiting, report)
-        for decision in waiting:
-            if all((decision.gtrid, branch.bqual) in heard for branch in decision.branches):
-                log.end(decision.gtrid)
+            for gtrid, bqual in self._recover(resource, waiting, report):
+                shared.log.heard(gtrid, bqual)
         return report
 
     def _recover(
-        self, resource: Resource, xids: XidMaker, waiting: list[Decision], report: Recovery
+        self, resource: Resource, waiting: list[Decision], report: Recovery
     ) -> set[tuple[bytes, bytes]]:
         """The branches of ``waiting`` in this resource manager that have heard, now or before."""
+        shared, xids = self._open_state()
         try:
             name = resource.resource_name()
             found = resource.recover(XaFlag.TMSTARTRSCAN | XaFlag.TMENDRSCAN)
@@ -112,10 +109,12 @@ class TransactionManager:
             return set()
         unheard = set()
         for xid in found:
-            if xids.is_own(xid) and xid.gtrid not in self._live:
+            if xids.is_own(xid) and xid.gtrid not in shared.live:
                 branch = Branch(resource, xid, name)
                 if self._resolve(branch, report) is Answer.UNHEARD:
                     unheard.add((xid.gtrid, xid.bqual))
+        if not unheard:
+            shared.settled.add(name)
         return {
             (decision.gtrid, branch.bqual)
             for decision in waiting
@@ -124,9 +123,9 @@ class TransactionManager:
         } - unheard
 
     def _resolve(self, branch: Branch, report: Recovery) -> Answer:
-        log, _ = self._open_log()
-        second_phase = SecondPhase(log, self._on_step)
-        if log.is_decided(branch.xid.gtrid):
+        shared, _ = self._open_state()
+        second_phase = SecondPhase(shared)
+        if shared.log.is_decided(branch.xid.gtrid):
             answer = second_phase.commit(branch, report.heuristics, again=True)
             done = report.committed
         else:
@@ -140,23 +139,21 @@ class TransactionManager:
 
     def unfinished(self) -> list[Decision]:
         """Transactions that are decided, and of which some branch may not have heard."""
-        log, _ = self._open_log()
-        return [decision for decision in log.decisions() if decision.gtrid not in self._live]
+        shared, _ = self._open_state()
+        return [each for each in shared.log.decisions() if each.gtrid not in shared.live]
 
     def heuristics(self) -> list[HeuristicOutcome]:
         """Branches that somebody else decided about, otherwise: kept until they are forgotten."""
-        log, _ = self._open_log()
-        return log.heuristics()
+        return self._open_state()[0].log.heuristics()
 
     def forget(self, gtrid: bytes) -> None:
         """Take note of a transaction's heuristic outcomes, or give up an unfinished transaction.
 
         Branches of it that are still prepared will be rolled back by the next recovery.
         """
-        log, _ = self._open_log()
-        result_of(log.forget(gtrid))
+        result_of(self._open_state()[0].log.forget(gtrid))
 
-    def _open_log(self) -> tuple[DecisionLog, XidMaker]:
+    def _open_state(self) -> tuple[Shared, XidMaker]:
         if self._opened is None:
             raise IllegalStateException("the transaction manager is not open")
         return self._opened
