@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import ssl
 import subprocess
 from dataclasses import fields, replace
@@ -250,3 +251,33 @@ def test_a_file_that_is_no_certificate(tmp_path: Path) -> None:
     (tmp_path / "bad.pem").write_text("no certificate")
     with pytest.raises(JMSSecurityException, match=r"bad\.pem"):
         TlsOptions(ca_file=tmp_path / "bad.pem").context()
+
+
+def test_the_defaults_of_times() -> None:
+    """As Qpid JMS has them, but for what waits for ever there."""
+    assert (NONE.send_timeout_s, NONE.close_timeout_s, NONE.drain_timeout_s) == (60.0, 60.0, 60.0)
+    said = inspect.signature(ConnectionFactory).parameters
+    assert said["connect_timeout_s"].default == 15.0
+    assert said["request_timeout_s"].default == 60.0
+    assert said["idle_timeout_ms"].default == 60_000
+
+
+@asynchronous
+async def test_a_broker_that_never_answers_a_request() -> None:
+    async with FakeBroker() as broker:
+        connection = await broker.connect(request_timeout_s=0.02)
+        session = await connection.create_session()
+        broker.connections[0].on_LinkAttached = lambda event: None  # type: ignore[method-assign]
+        with pytest.raises(JMSTimeoutException, match="attach of the consumer of q"):
+            await session.create_consumer("q")
+
+
+@asynchronous
+async def test_a_broker_that_never_answers_a_close() -> None:
+    async with FakeBroker() as broker:
+        connection = await broker.connect(options=ClientOptions(close_timeout_s=0.02))
+        session = await connection.create_session()
+        producer = await session.create_producer("q")
+        broker.connections[0].on_LinkDetached = lambda event: None  # type: ignore[method-assign]
+        with pytest.raises(JMSTimeoutException, match="detach of the producer for q"):
+            await producer.close()

@@ -1,4 +1,4 @@
-"""The programs of the how-to page do what it says: each is cut out and run against a real broker."""
+"""The programs of how-to pages do what they say: each is cut out and run against a real broker."""
 
 from __future__ import annotations
 
@@ -14,13 +14,17 @@ from tests.clients.broker import BrokerProcess
 from tests.clients.driver import HERE, ROOT, make_ready, python_path
 
 pytestmark = [pytest.mark.sockets, pytest.mark.peer]
-PAGE = ROOT / "docs" / "howto" / "connect-clients.md"
+FOLDER = ROOT / "docs" / "howto"
+PAGE = FOLDER / "connect-clients.md"
+LISTENERS = FOLDER / "listeners-and-acknowledgement.md"
 PROGRAM = re.compile(
-    r"^## (?P<title>[^\n]+)\n.*?^```(?P<language>python|javascript|java)\n(?P<text>.*?)^```$"
+    r"^##? (?P<title>[^\n]+)\n(?:(?!^## ).)*?^```(?P<language>python|javascript|java)\n(?P<text>.*?)^```$"
     r"(\n\n^```text\n(?P<output>.*?)^```$)?",
     re.MULTILINE | re.DOTALL,
 )
-PROGRAMS = {found["title"]: found for found in PROGRAM.finditer(PAGE.read_text())}
+PROGRAMS = {
+    found["title"]: found for page in (PAGE, LISTENERS) for found in PROGRAM.finditer(page.read_text())
+}
 OUTPUT = "waiting: hello\nreceived: hello\n"
 """Of a program whose output the page doesn't show."""
 RUN_S = 60
@@ -68,4 +72,4 @@ def test_a_program_of_the_page_works(title: str, broker: BrokerProcess, queue: s
 
 def test_the_page_has_a_program_for_each_client() -> None:
     languages = [program["language"] for program in PROGRAMS.values()]
-    assert languages == ["python", "python", "javascript", "java", "java"]
+    assert languages == ["python", "python", "javascript", "java", "java", "python"]
