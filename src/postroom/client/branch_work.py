@@ -96,6 +96,10 @@ class BranchWork:
         except JMSException as refusal:
             self._refusal = self._refusal or refusal
 
+    def check_listen(self) -> None:
+        """Raises IllegalStateException: nobody knows whether a message would come in a branch."""
+        raise IllegalStateException("an XA session has no message listeners: receive in the branch")
+
     def check_receive(self) -> None:
         """Raises IllegalStateException: an XA session receives in a branch only."""
         if self.xid is None:

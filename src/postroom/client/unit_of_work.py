@@ -14,6 +14,9 @@ class UnitOfWork(Protocol):
     async def send(self, sending: Sending, payload: bytes, settled: bool, timeout_s: float | None) -> None:
         """Send in the transaction; the outcome is looked at when it ends."""
 
+    def check_listen(self) -> None:
+        """Raises IllegalStateException where messages can't come at any time."""
+
     def check_receive(self) -> None:
         """Raises IllegalStateException where nothing can be received now."""
 

@@ -122,6 +122,9 @@ class TransactionContext:
         except JMSException as refusal:
             self._refusal = self._refusal or refusal
 
+    def check_listen(self) -> None:
+        """Messages can come at any time: there is always a transaction."""
+
     def check_receive(self) -> None:
         """Messages can always be received: there is always a transaction."""
 
