@@ -195,6 +195,15 @@ async def test_nothing_is_received_outside_a_branch(broker: BrokerProcess) -> No
 
 
 @asynchronous
+async def test_nobody_listens_in_an_xa_session(broker: BrokerProcess) -> None:
+    async with at(broker) as party:
+        consumer = await party.consumer()
+        with pytest.raises(IllegalStateException, match="no message listeners"):
+            await consumer.set_message_listener(lambda message: None)
+        await consumer.set_message_listener(None)
+
+
+@asynchronous
 async def test_what_is_sent_before_the_start_is_an_ordinary_message(broker: BrokerProcess) -> None:
     async with at(broker) as party:
         producer = await party.producer()
@@ -359,7 +368,7 @@ async def test_commit_and_rollback_are_the_transaction_managers(broker: BrokerPr
     async with at(broker) as party:
         assert party.session.is_transacted
         for forbidden in (party.session.commit, party.session.rollback):
-            with pytest.raises(IllegalStateException, match="transaction manager"):
+            with pytest.raises(TransactionInProgressException, match="transaction manager"):
                 await forbidden()
 
 

@@ -226,6 +226,8 @@ class Deliveries:
     async def listen(self, listener: MessageCallback | None) -> None:
         """From now on ``listener`` gets the messages; None: whoever calls ``receive``."""
         self.check()
+        if listener is not None and self.state.transaction is not None:
+            self.state.transaction.check_listen()
         await self.stop_listening()
         self._listening = None if listener is None else Listening(self, listener)
 
