@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, final
 from librt.strings import BytesWriter, read_i64_le, write_i64_le
 from mypy_extensions import i64
 
-from postroom.manager.entry import Entry
+from postroom.manager.entry import Entry, unpacked
 from postroom.model.packed import CHUNK_ENTRIES, PACKED_BYTES, PackedEntry, write_packed
 
 if TYPE_CHECKING:
@@ -110,19 +110,7 @@ class Chunk:
             if kept is not None:
                 return kept
         scratch.read(self.data, index)
-        entry = Entry(
-            queue,
-            scratch.serial,
-            scratch.priority,
-            scratch.flags,
-            scratch.expiry_us,
-            scratch.body_serial,
-            scratch.body_offset,
-            scratch.body_len,
-            None,
-        )
-        entry.delivery_count = scratch.delivery_count
-        entry.failure_count = scratch.failure_count
+        entry = unpacked(queue, scratch)
         if self.places:
             entry.place = self.place(index)
             entry.ordinal = self.ordinal(index)

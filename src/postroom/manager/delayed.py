@@ -14,7 +14,7 @@ import numpy as np
 from librt.strings import BytesWriter, read_i64_le, write_i64_le
 from mypy_extensions import i64
 
-from postroom.manager.entry import Entry
+from postroom.manager.entry import Entry, unpacked
 from postroom.model import numbers as n
 from postroom.model.packed import UNBORN_BYTES, UNBORN_FIELDS, PackedEntry, write_packed
 
@@ -263,21 +263,10 @@ class DelayedEntries:
         scratch = self._scratch
         at = index * UNBORN_BYTES
         scratch.read_at(run.data, at)
-        entry = Entry(
-            self._queue,
-            scratch.serial,
-            scratch.priority,
-            scratch.flags,
-            scratch.expiry_us,
-            scratch.body_serial,
-            scratch.body_offset,
-            scratch.body_len,
-            None,
-        )
+        entry = unpacked(self._queue, scratch)
         entry.state = n.DELAYED
         entry.causes = n.UNBORN
         entry.due_us = read_i64_le(run.data, at + _DUE_AT)
-        entry.delivery_count = scratch.delivery_count
         entry.place = 0
         return entry
 

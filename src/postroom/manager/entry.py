@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from postroom.manager.queue import Queue
 
 from postroom.model.numbers import AVAILABLE, NO_HOLDER, START
+from postroom.model.packed import PackedEntry
 
 ENTRY_OVERHEAD_BYTES: Final = 320
 """What a live entry costs beside its body; charged where memory is bounded."""
@@ -135,3 +136,21 @@ class Entry:
 def by_place(entry: Entry) -> tuple[int, int]:
     """Sort key for entries of one priority."""
     return (entry.place, entry.ordinal)
+
+
+def unpacked(queue: "Queue", packed: PackedEntry) -> Entry:
+    """A packed entry as an object, in no order and without its body."""
+    entry = Entry(
+        queue,
+        packed.serial,
+        packed.priority,
+        packed.flags,
+        packed.expiry_us,
+        packed.body_serial,
+        packed.body_offset,
+        packed.body_len,
+        None,
+    )
+    entry.delivery_count = packed.delivery_count
+    entry.failure_count = packed.failure_count
+    return entry
