@@ -5,7 +5,7 @@ operations the folder is copied as a power cut would leave it (unsynced bytes lo
 lost) and as a kill would (everything still in the cache), and recovered from.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import Random
 from zlib import crc32
 
@@ -36,6 +36,14 @@ class CutDisk(SimDisk):
         if self.before is not None:
             self.before(what)
 
+    def survivors(self, random: Random) -> Iterator[SimDisk]:
+        """What the next process may find now: after a power cut, and sometimes also after a kill."""
+        survivor = self.crash(random)
+        self.dead = False
+        yield survivor
+        if random.random() < 0.3:
+            yield self.copy()
+
 
 class Cutter:
     """Recovers from a copy of the disk at every operation."""
@@ -49,11 +57,8 @@ class Cutter:
 
     def cut(self, what: str) -> None:
         self.cuts[what] = self.cuts.get(what, 0) + 1
-        survivor = self.disk.crash(self.random)
-        self.disk.dead = False
-        self.check(survivor)
-        if self.random.random() < 0.3:
-            self.check(self.disk.copy())
+        for survivor in self.disk.survivors(self.random):
+            self.check(survivor)
 
     def check(self, survivor: SimDisk) -> None:
         """Recover; finish whatever work was cut off; recover once more."""

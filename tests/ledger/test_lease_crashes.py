@@ -102,11 +102,8 @@ class Run:
 
     def cut(self, what: str) -> None:
         self.cuts += 1
-        survivor = self.disk.crash(self.random)
-        self.disk.dead = False
-        self.check(survivor)
-        if self.random.random() < 0.3:
-            self.check(self.disk.copy())
+        for survivor in self.disk.survivors(self.random):
+            self.check(survivor)
 
     def check(self, survivor: SimDisk) -> None:
         """Recover; finish what was cut off; recover once more: the promises hold all along."""
