@@ -20,7 +20,12 @@ from postroom.client.aio import (
     XAResource,
     XASession,
 )
-from postroom.client.exceptions import IllegalStateException, TransactionRolledBackException, XAException
+from postroom.client.exceptions import (
+    IllegalStateException,
+    TransactionInProgressException,
+    TransactionRolledBackException,
+    XAException,
+)
 from postroom.model.xa import XaCode, XaFlag, Xid
 from tests.client.fake_broker import asynchronous
 from tests.clients.broker import BrokerProcess

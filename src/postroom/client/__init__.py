@@ -31,6 +31,7 @@ from postroom.client.exceptions import (
     MessageReleasedException,
     NoMatchingMessageException,
     ResourceAllocationException,
+    TransactionInProgressException,
     TransactionRolledBackException,
     XAException,
 )
@@ -154,6 +155,7 @@ __all__ = [
     "TlsOptions",
     "Topic",
     "Transaction",
+    "TransactionInProgressException",
     "TransactionManager",
     "TransactionRolledBackException",
     "TransactionStatus",

@@ -66,6 +66,10 @@ class ResourceAllocationException(JMSException):
     """A bound of the broker is reached: queue full, message too large, too many links, disk full."""
 
 
+class TransactionInProgressException(JMSException):
+    """Not while a global transaction decides: ``commit`` or ``rollback`` of an XA session."""
+
+
 class TransactionRolledBackException(JMSException):
     """The broker rolled the transaction back."""
 

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any, Final
 
+from postroom.client.base_message import DONE
 from postroom.client.exceptions import IllegalStateException, JMSException
 from postroom.client.message import Message
 from postroom.client.options import ClientOptions
@@ -31,6 +32,15 @@ async def call_back(callback: Callable[..., Awaitable[None] | None], *arguments:
     result = callback(*arguments)
     if inspect.isawaitable(result):
         await result
+
+
+def all_of(answers: list[Awaitable[None]]) -> Awaitable[None]:
+    """Waits for all of them."""
+    return asyncio.ensure_future(_gathered(answers)) if answers else DONE
+
+
+async def _gathered(answers: list[Awaitable[None]]) -> None:
+    await asyncio.gather(*answers)
 
 
 def refuse_in_callback(owner: object, what: str) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable
 from types import TracebackType
-from typing import Final, TypeVar
+from typing import Final, Self, TypeVar
 
 from postroom.amqp.performatives import RCV_FIRST, RCV_SECOND, SND_MIXED, SND_SETTLED, SND_UNSETTLED
 from postroom.amqp.receiver import ReceiverLink
@@ -55,7 +54,7 @@ from postroom.client.provider import Channel
 from postroom.client.receiving import Receiving
 from postroom.client.sending import Sending
 from postroom.client.session_state import SessionState
-from postroom.client.shared import SharedState, refuse_in_callback
+from postroom.client.shared import SharedState, all_of, refuse_in_callback
 
 __all__ = ["Session"]
 
@@ -88,7 +87,7 @@ class Session:
         self._consumers: list[Deliveries] = []
         self._others: list[MessageProducer | QueueBrowser] = []
 
-    async def __aenter__(self) -> Session:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(
@@ -490,12 +489,3 @@ class Session:
 def first_of(said: int | None, default: int) -> int:
     """What was said, or else the default."""
     return default if said is None else said
-
-
-def all_of(answers: list[Awaitable[None]]) -> Awaitable[None]:
-    """Waits for all of them."""
-    return asyncio.ensure_future(_gathered(answers)) if answers else DONE
-
-
-async def _gathered(answers: list[Awaitable[None]]) -> None:
-    await asyncio.gather(*answers)

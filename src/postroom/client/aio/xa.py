@@ -14,7 +14,12 @@ from postroom.amqp.types import Symbol, UInt
 from postroom.client.aio.management import ManagementClient
 from postroom.client.aio.messaging import Session
 from postroom.client.branch_work import BranchWork
-from postroom.client.exceptions import XA_CODE, IllegalStateException, JMSException, XAException
+from postroom.client.exceptions import (
+    XA_CODE,
+    JMSException,
+    TransactionInProgressException,
+    XAException,
+)
 from postroom.client.management import MANAGEMENT_NODE, ManagementReply
 from postroom.client.modes import AcknowledgeMode
 from postroom.client.provider import Channel
@@ -196,12 +201,12 @@ class XASession(Session):
         return self._resource
 
     async def commit(self) -> None:
-        """IllegalStateException: the transaction manager commits."""
-        raise IllegalStateException("an XA session is committed by its transaction manager")
+        """TransactionInProgressException: the transaction manager commits."""
+        raise TransactionInProgressException("an XA session is committed by its transaction manager")
 
     async def rollback(self) -> None:
-        """IllegalStateException: the transaction manager rolls back."""
-        raise IllegalStateException("an XA session is rolled back by its transaction manager")
+        """TransactionInProgressException: the transaction manager rolls back."""
+        raise TransactionInProgressException("an XA session is rolled back by its transaction manager")
 
     def _consumer_properties(
         self, source: Source | None, exclusive: bool, redelivery_delay_ms: int

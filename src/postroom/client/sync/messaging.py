@@ -6,6 +6,7 @@ Generated from aio/messaging.py by tools/async_to_sync.py: change that, and run 
 from __future__ import annotations
 
 from types import TracebackType
+from typing import Self
 
 from postroom.client.aio import messaging as aio
 from postroom.client.destinations import Destination, Topic
@@ -28,7 +29,7 @@ class Session:
         self._portal = portal
         self._inner = inner
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

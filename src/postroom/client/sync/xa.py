@@ -100,11 +100,11 @@ class XASession(Session):
         return XAResource(self._portal, self._inner.xa_resource)
 
     def commit(self) -> None:
-        """IllegalStateException: the transaction manager commits."""
+        """TransactionInProgressException: the transaction manager commits."""
         self._portal.call(self._inner.commit())
 
     def rollback(self) -> None:
-        """IllegalStateException: the transaction manager rolls back."""
+        """TransactionInProgressException: the transaction manager rolls back."""
         self._portal.call(self._inner.rollback())
 
     def close(self) -> None:
