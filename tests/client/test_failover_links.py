@@ -17,10 +17,12 @@ from postroom.client import (
     Message,
     ResourceAllocationException,
     Topic,
+    sync,
 )
 from postroom.client.aio import ConnectionFactory
 from postroom.client.exceptions import ConnectionRedirectedException
 from postroom.client.links import MAX_REFUSALS
+from postroom.client.message import encode_message
 from postroom.server.config import QueueConfig
 from tests.client.breaking import Watch, bodies, broken, fill, received, texts
 from tests.client.fake_broker import FakeBroker, asynchronous
@@ -369,16 +371,10 @@ async def test_a_broker_that_closes_is_a_break(condition: str) -> None:
             fake.connections[0].engine.close(Error(condition, "shutting down"))
             fake.connections[0].flush()
             await watch.online()
-            fake.put("q", _encoded("after"))
+            fake.put("q", encode_message(Message("after"), None))
             message = await waiting
             assert message is not None
             assert message.body == "after"
-
-
-def _encoded(text: str) -> bytes:
-    from postroom.client.message import encode_message
-
-    return encode_message(Message(text), None)
 
 
 @asynchronous
@@ -445,3 +441,18 @@ async def test_closing_ends_the_attempts() -> None:
     await connection.close()
     await connection.close()
     assert watch.failures == []
+
+
+def test_the_blocking_face_fails_over() -> None:
+    config = make_config(("q",))
+    with BrokerThread(config) as second:
+        with BrokerThread(config) as first:
+            url = f"failover:({first.url},{second.url})"
+            connection = sync.ConnectionFactory(url).create_connection()
+            producer = connection.create_session().create_producer("q")
+            producer.send("to the first")
+        producer.send("to the second")
+        message = connection.create_session().create_consumer("q").receive(timeout_s=10)
+        assert message is not None
+        assert message.body == "to the second"
+        connection.close()

@@ -70,7 +70,6 @@ class TransactionContext:
         self._moved: FirstSend | None = None
         """A first send that a break interrupted: it opens the next transaction."""
         self._in_doubt = False
-        self._is_committing = False
         self._outcomes: set[Outcome] = set()
         """Of sends, not known yet."""
         self._refusal: JMSException | None = None
@@ -187,7 +186,7 @@ class TransactionContext:
         first, self._first = self._first, None
         if self._participants == 0:
             return
-        if first is not None and not first.outcome.done() and not self._is_committing:
+        if first is not None and not first.outcome.done():
             self._outcomes.discard(first.outcome)
             self._participants = 0
             self._moved = first
@@ -221,7 +220,6 @@ class TransactionContext:
             await self._commit()
 
     async def _commit(self) -> None:
-        self._is_committing = True
         try:
             await self._discharge_all()
         except TransactionRolledBackException:
@@ -238,8 +236,6 @@ class TransactionContext:
         except JMSException:
             self._in_doubt = True
             raise
-        finally:
-            self._is_committing = False
         self._txn_id = None
         self._forget_work()
 
