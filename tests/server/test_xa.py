@@ -132,6 +132,20 @@ def test_accepting_without_the_transaction_has_no_effect(
     assert controller.receive_text() == "in"
 
 
+def test_an_end_that_is_refused_assigns_nothing_and_loses_nothing(controller: Controller, xid: Xid) -> None:
+    for text in "ab":
+        controller.send(text)
+    controller.start(xid)
+    controller.dispose(controller.receive().delivery_id, ACCEPTED)
+    controller.receive()
+    assert controller.end(xid, F.TMNOFLAGS) == C.XAER_INVAL
+    assert controller.receiver.unsettled_count == 1
+    assert controller.end(xid) == C.XA_OK
+    assert branch_row(controller, xid)["receipts"] == 2
+    controller.verb("COMMIT", xid, F.TMONEPHASE)
+    assert controller.depth() == (0, 0)
+
+
 def test_what_was_acknowledged_without_a_branch_goes_back_with_its_link(controller: Controller) -> None:
     controller.send("in")
     controller.dispose(controller.receive().delivery_id, ACCEPTED)

@@ -344,10 +344,12 @@ class OutgoingLink(BoundLink):
     def received_for_branch(self) -> list[tuple[Consumer, Entry]]:
         """What has been received and not disposed of, in order."""
         consumer = self.consumer
-        acknowledged, self._acknowledged = list(self._acknowledged), {}
+        if consumer is None:
+            return []
+        self._acknowledged = {entry: None for entry in self._acknowledged if entry.owner is consumer}
         sent = [delivery.context for delivery in self.unsettled_now()]
-        entries = [entry for entry in [*acknowledged, *sent] if isinstance(entry, Entry)]
-        return [(consumer, entry) for entry in entries if consumer is not None and entry.owner is consumer]
+        entries = [entry for entry in [*self._acknowledged, *sent] if isinstance(entry, Entry)]
+        return [(consumer, entry) for entry in entries if entry.owner is consumer]
 
     def _hold_answer(self, delivery_id: int, transaction: Transaction) -> None:
         """An outcome in a transaction is answered when it is committed (part 4, section 4.4.3)."""
