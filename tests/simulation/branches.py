@@ -88,7 +88,7 @@ class Brancher(Manager):
             return
         if not self.recovered:
             self.recover()
-        elif (left := self.left()) is not None:
+        elif (left := self.left()) is not None and (self.finishes or self.world.random.random() < 0.2):
             self.decide(left)
         elif self.log is not None:
             self.go_on_with(self.log)
@@ -96,7 +96,7 @@ class Brancher(Manager):
             self.start()
 
     def left(self) -> BranchLog | None:
-        """A branch that this one has taken up and is not done with."""
+        """A branch that this one has taken up, or laid aside, and is not done with."""
         mine = (log for log in self.world.branches.values() if log.owner == self.name)
         return next((log for log in mine if log is not self.log and log.step != "done"), None)
 
@@ -133,8 +133,12 @@ class Brancher(Manager):
             else:
                 log.to("rolling back")
             self.say(verb, log, XaFlag.TMONEPHASE if verb == "COMMIT" else XaFlag.TMNOFLAGS)
-        elif log.step == "prepared" and random.random() < 0.3:
-            self.decide(log)
+        elif log.step == "prepared":
+            choice = random.random()
+            if choice < 0.15:
+                self.decide(log)
+            elif choice < 0.4:
+                self.log = None  # to be decided later: a session may own many
 
     def work(self, log: BranchLog) -> None:
         """Ask for messages, and send one."""

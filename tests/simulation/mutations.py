@@ -222,4 +222,31 @@ MUTATIONS: dict[str, Mutation] = {
         "        entry.due_us = core.now_us + delay_us\n",
         "        entry.due_us = core.now_us + 1\n",
     ),
+    "prepare-not-recorded": Mutation(
+        "manager/transactions.py",
+        "    _record(core, transaction, n.EVENT_PREPARE, groups)\n",
+        "",
+    ),
+    "unprepared-branch-survives-a-restart": Mutation(
+        "manager/branches.py",
+        "        if row.holder_kind != n.XA_PREPARED:\n            continue\n        told = row.detail\n",
+        "        if row.holder_kind not in (n.XA_BRANCH, n.XA_PREPARED):\n            continue\n"
+        '        told = {"since_us": 0, **row.detail}\n',
+    ),
+    "prepared-branch-times-out": Mutation(
+        "manager/branch.py",
+        "        if branch.state in UNPREPARED:\n            self.silent",
+        "        if branch.state in (*UNPREPARED, BranchState.PREPARED):\n            self.silent",
+    ),
+    "receipts-of-a-branch-forgotten-at-restart": Mutation(
+        "manager/branches.py",
+        "        transaction.receipts.append(Receipt(None, entry, n.EVENT_CONFIRM, True))",
+        "        pass",
+    ),
+    "branch-commits-without-its-last-put": Mutation(
+        "manager/branches.py",
+        "    transactions.decide_for(core, branch.transaction)\n    _finish(core, branch)",
+        "    branch.transaction.puts = branch.transaction.puts[:-1]\n"
+        "    transactions.decide_for(core, branch.transaction)\n    _finish(core, branch)",
+    ),
 }
