@@ -33,7 +33,7 @@ EXTRAS = (
     ("pauser", 0.25),
     ("keeper", 0.45),
     ("taker", 0.3),
-    ("brancher", 0.4),
+    ("brancher", 0.3),
     ("subscriber", 0.6),
     ("browser", 0.2),
     ("deleter", 0.15),
