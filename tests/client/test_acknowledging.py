@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 
@@ -16,6 +17,7 @@ from postroom.client import (
     IllegalStateException,
     JMSException,
     Message,
+    MessageFormatException,
     RedeliveryOutcome,
     RedeliveryPolicy,
     TextMessage,
@@ -434,3 +436,52 @@ def test_acknowledging_in_the_blocking_face() -> None:
         session.close()
         with pytest.raises(IllegalStateException):
             messages[1].acknowledge()
+
+
+@asynchronous
+async def test_closing_the_session_waits_for_a_consumer_that_is_ending() -> None:
+    async with FakeBroker() as broker:
+        session = await session_of(broker, AcknowledgeMode.CLIENT)
+        broker.put("q", *texts("a"))
+        consumer = await session.create_consumer("q")
+        (message,) = await received(consumer)
+        await consumer.close()
+        message.acknowledge()
+        await session.close()
+        assert told(broker) == {0: Accepted()}
+        assert broker.connections[0].senders == []
+        await consumer.close()
+
+
+@asynchronous
+async def test_one_who_waits_is_told_when_the_consumer_is_closed() -> None:
+    async with FakeBroker() as broker:
+        consumer = await consumer_in(broker, AcknowledgeMode.CLIENT, "a", prefetch=1)
+        await received(consumer)
+        waiting = asyncio.ensure_future(consumer.receive())
+        await broker.until(lambda: len(broker.credits) > 1)
+        await consumer.close()
+        with pytest.raises(IllegalStateException, match="closed"):
+            await waiting
+
+
+@asynchronous
+async def test_a_body_of_another_type_leaves_the_message_where_it_was() -> None:
+    async with FakeBroker() as broker:
+        consumer = await consumer_in(broker, AcknowledgeMode.AUTO, "a", prefetch=0)
+        with pytest.raises(MessageFormatException, match="no bytes"):
+            await consumer.receive_body(bytes, 10)
+        assert broker.dispositions == []
+        assert await consumer.receive_body(str, 10) == "a"
+        assert await consumer.receive_body(str, 0.01) is None
+        await broker.until(lambda: told(broker) == {0: Accepted()})
+
+
+@asynchronous
+async def test_what_is_dropped_does_not_prolong_a_receive() -> None:
+    async with FakeBroker() as broker:
+        consumer = await consumer_in(broker, AcknowledgeMode.AUTO, prefetch=0)
+        broker.put("q", *(expired(f"{number}") for number in range(20)))
+        assert await consumer.receive(0.05) is None
+        assert await consumer.receive_no_wait() is None
+        assert set(map(type, told(broker).values())) == {Modified}

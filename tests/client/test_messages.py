@@ -572,3 +572,31 @@ def test_a_plain_message_says_nothing_of_jms() -> None:
     received = travelled(Message({"a": 1}))
     assert received.annotations == {}
     assert (type(received), received.body_kind) == (ObjectMessage, BodyKind.VALUE)
+
+
+def test_a_time_to_live_that_no_header_holds_is_an_expiration() -> None:
+    """A header holds 49 days."""
+    received = travelled(TextMessage("a", ttl_ms=1 << 40))
+    assert received.ttl_ms is None
+    assert received.timestamp_ms is not None and received.expiration_ms == received.timestamp_ms + (1 << 40)
+
+
+@pytest.mark.parametrize("where", [7, b"q", object()])
+def test_what_is_no_destination_is_refused(where: Any) -> None:
+    with pytest.raises(MessageFormatException, match="a destination is"):
+        encode_message(TextMessage("a", reply_to=where), "q")
+
+
+def test_a_property_without_a_name_is_refused() -> None:
+    names: dict[Any, object] = {7: "seven"}
+    with pytest.raises(MessageFormatException, match="the name of a property"):
+        encode_message(TextMessage("a", properties=names), "q")
+
+
+def test_half_a_character_passes_as_in_java() -> None:
+    message = BytesMessage()
+    message.write_utf("\ud83d")
+    message.reset()
+    assert message.read_utf() == "\ud83d"
+    with pytest.raises(MessageFormatException, match="surrogate"):
+        encode_message(TextMessage("\ud83d"), "q")

@@ -281,3 +281,32 @@ async def test_a_broker_that_never_answers_a_close() -> None:
         broker.connections[0].on_LinkDetached = lambda event: None  # type: ignore[method-assign]
         with pytest.raises(JMSTimeoutException, match="detach of the producer for q"):
             await producer.close()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"connect_timeout_s": -1},
+        {"request_timeout_s": -0.1},
+        {"idle_timeout_ms": -1},
+        {"max_frame_size_bytes": 511},
+        {"max_frame_size_bytes": 1 << 32},
+    ],
+)
+def test_numbers_that_are_no_options_are_refused(said: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(said))):
+        ConnectionFactory(**said)
+
+
+@pytest.mark.parametrize("name", ["send_timeout_s", "close_timeout_s", "drain_timeout_s"])
+def test_negative_times_are_refused(name: str) -> None:
+    said: dict[str, Any] = {name: -1}
+    with pytest.raises(ValueError, match=name):
+        replace(NONE, **said)
+
+
+def test_an_outcome_of_the_redelivery_policy_goes_by_number() -> None:
+    policy = RedeliveryPolicy(outcome=2)  # type: ignore[arg-type]
+    assert policy.outcome is RedeliveryOutcome.REJECTED
+    with pytest.raises(ValueError, match="6"):
+        RedeliveryPolicy(outcome=6)  # type: ignore[arg-type]

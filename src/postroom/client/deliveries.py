@@ -196,7 +196,7 @@ class Deliveries:
     def _say(self, messages: Sequence[Incoming], state: DeliveryState) -> Awaitable[None]:
         """Tell the broker, at once; what is awaited is its answer, where one was asked for."""
         if self._settle_second and messages:
-            return asyncio.ensure_future(self._say_second(messages, state))
+            return self.state.begin(self._say_second(messages, state))
         for incoming in messages:
             self.receiving.settle(incoming, state)
         self._finish_close()
@@ -269,10 +269,12 @@ class Deliveries:
         self._delivered.clear()
         if self._detaching is None:
             await self._detach()
+        elif finally_:
+            await asyncio.wait([self._detaching])
 
     def _finish_close(self) -> None:
         if self._is_closing and not self._delivered and self._detaching is None:
-            self._detaching = asyncio.ensure_future(self._detach_unasked())
+            self._detaching = self.state.begin(self._detach_unasked())
 
     async def _detach(self) -> None:
         await self.receiving.detach(self.state.shared.options.close_timeout_s, closed=not self._durable)

@@ -43,8 +43,11 @@ class Listening:
             except MessageFormatException as failure:
                 LOG.warning("%s: %s", self._deliveries.receiving.what, failure)
                 continue
-            except JMSException:
-                return  # the consumer has ended
+            except JMSException as failure:
+                if self._deliveries.receiving.failure is not None:
+                    return
+                LOG.warning("%s: %s", self._deliveries.receiving.what, failure)
+                continue  # a break, over which the consumer goes on
             if delivery is not None:
                 await self._in_turn(delivery)
 

@@ -103,6 +103,9 @@ def encode_message(
     that AMQP has no type for.
     """
     ttl_ms = stamp(message, options, defaults)
+    for name in message.properties:
+        if not isinstance(name, str):
+            raise MessageFormatException(f"the name of a property is a str, not {type(name).__name__}")
     message.before_send()
     if destination is not None:
         message.destination = destination
@@ -138,9 +141,20 @@ def _tell_kind(found: dict[object, object], name: str, where: Destination | None
     too.
     """
     found.pop(Symbol(name), None)
-    number = _DESTINATION_NUMBERS[Queue if isinstance(where, str) else type(where)] if where else 0
-    if number or (queues and where):
+    if where is None:
+        return
+    number = _number_of(where)
+    if number or queues:
         found[Symbol(name)] = Byte(number)
+
+
+def _number_of(where: object) -> int:
+    if isinstance(where, str):
+        return 0
+    for kind in (TemporaryTopic, Topic, TemporaryQueue, Queue):
+        if isinstance(where, kind):
+            return _DESTINATION_NUMBERS[kind]
+    raise MessageFormatException(f"a destination is a str, a Queue or a Topic, not {type(where).__name__}")
 
 
 def _symbolic(annotations: Mapping[str, object]) -> dict[object, object]:

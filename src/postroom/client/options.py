@@ -12,13 +12,22 @@ from enum import IntEnum
 from typing import Any, Final
 
 from postroom.amqp.outcomes import ACCEPTED, RELEASED, DeliveryState, Modified, Rejected
+from postroom.amqp.types import MAX_UINT
 from postroom.client.url import ParsedUrl
 
 DEFAULT_PREFETCH: Final = 1_000
 MAX_PREFETCH: Final = 32_767
 DEFAULT_TIMEOUT_S: Final = 60.0
 NO_LIMIT: Final = -1
+MIN_FRAME_SIZE_BYTES: Final = 512
+"""Every peer may send so much (part 2, section 2.4.1)."""
 MS_A_SECOND: Final = 1_000
+
+
+def check_timeout(name: str, value_s: float | None) -> None:
+    """Raises ValueError for a negative time."""
+    if value_s is not None and value_s < 0:
+        raise ValueError(f"{name} is {value_s}; it is 0 or more, or None for no limit")
 
 
 class RedeliveryOutcome(IntEnum):
@@ -57,7 +66,10 @@ class RedeliveryPolicy:
     max_redeliveries: int = NO_LIMIT
     """A message with more failed attempts is not handed out; 0: none that came before; −1: no limit."""
     outcome: RedeliveryOutcome = RedeliveryOutcome.MODIFIED_FAILED_UNDELIVERABLE
-    """What the broker is told of it instead."""
+    """What the broker is told of it instead; ValueError for a number that is none."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "outcome", RedeliveryOutcome(self.outcome))
 
     def is_exceeded(self, redelivery_count: int) -> bool:
         """Whether a message with so many failed attempts is not to be handed out."""
@@ -114,7 +126,10 @@ class PresettlePolicy:
 
 @dataclass(frozen=True, kw_only=True)
 class ClientOptions:
-    """How the sessions, producers and consumers of a connection behave. Times in seconds; None: no limit."""
+    """How the sessions, producers and consumers of a connection behave. Times in seconds; None: no limit.
+
+    Raises ValueError for a negative time.
+    """
 
     force_sync_send: bool = False
     """Every ``send`` waits for its outcome, those of non-persistent messages and in transactions, too."""
@@ -131,6 +146,10 @@ class ClientOptions:
     prefetch: PrefetchPolicy = field(default_factory=PrefetchPolicy)
     redelivery: RedeliveryPolicy = field(default_factory=RedeliveryPolicy)
     presettle: PresettlePolicy = field(default_factory=PresettlePolicy)
+
+    def __post_init__(self) -> None:
+        for name in ("send_timeout_s", "close_timeout_s", "drain_timeout_s"):
+            check_timeout(name, getattr(self, name))
 
     def with_url_options(self, said: Mapping[str, str]) -> ClientOptions:
         """These options, and what a URL says, by the names in :data:`URL_OPTIONS`.
@@ -155,6 +174,15 @@ class FactoryOptions:
     request_timeout_s: float | None
     idle_timeout_ms: int
     max_frame_size_bytes: int
+
+    def __post_init__(self) -> None:
+        for name in ("connect_timeout_s", "request_timeout_s"):
+            check_timeout(name, getattr(self, name))
+        if self.idle_timeout_ms < 0:
+            raise ValueError(f"idle_timeout_ms is {self.idle_timeout_ms}; it is 0 (never) or more")
+        if not MIN_FRAME_SIZE_BYTES <= self.max_frame_size_bytes <= MAX_UINT:
+            size = self.max_frame_size_bytes
+            raise ValueError(f"max_frame_size_bytes is {size}; it is {MIN_FRAME_SIZE_BYTES} to {MAX_UINT}")
 
     def with_url_options(self, said: Mapping[str, str]) -> FactoryOptions:
         """These, and what a URL says; ValueError names the option whose value is none."""

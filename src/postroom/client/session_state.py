@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Any, Final
 
 from postroom.client.exceptions import IllegalStateException
 from postroom.client.modes import AcknowledgeMode
@@ -30,8 +30,16 @@ class SessionState:
         self.transaction: UnitOfWork | None = None
         """What sends and acknowledgements belong to."""
         self.is_transacted: Final = mode is AcknowledgeMode.SESSION_TRANSACTED
+        self._under_way: set[asyncio.Task[None]] = set()
         self._listening = asyncio.Lock()
         self._completing = asyncio.Lock()
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Do ``work`` to its end, whoever waits for it."""
+        task = asyncio.ensure_future(work)
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return task
 
     def check(self) -> None:
         """Raises IllegalStateException after the session's close."""

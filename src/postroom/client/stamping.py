@@ -13,6 +13,7 @@ import uuid
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from postroom.amqp.types import MAX_UINT
 from postroom.client.base_message import DEFAULT_PRIORITY, DELIVERY_TIME, DeliveryMode, Message
 from postroom.client.exceptions import MessageFormatException
 from postroom.client.ids import ID_PREFIX
@@ -59,7 +60,8 @@ def check_time(name: str, value: int | None) -> None:
 
 
 def stamp(message: Message, options: SendOptions, defaults: SendOptions) -> int | None:
-    """Set what a producer sets, and return the time to live (None: for ever).
+    """Set what a producer sets, and return the time to live for the header (None: for ever, or more than a
+    header holds: 49 days; the expiration says it).
 
     ``options`` are those of the call, ``defaults`` the producer's.
     """
@@ -80,7 +82,7 @@ def stamp(message: Message, options: SendOptions, defaults: SendOptions) -> int 
         message.expiration_ms = None if ttl_ms is None else now_ms + ttl_ms
         _made(message, "expiration_ms")
     _set_delivery_time(message, now_ms, delay_ms)
-    return ttl_ms
+    return None if ttl_ms is None or ttl_ms > MAX_UINT else ttl_ms
 
 
 def _set_mode_and_priority(message: Message, options: SendOptions, defaults: SendOptions) -> None:

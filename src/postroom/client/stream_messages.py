@@ -382,4 +382,4 @@ def _java_utf(text: str) -> bytes:
 
 def _from_java_utf(content: bytes) -> str:
     units = content.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
-    return units.encode("utf-16-be", "surrogatepass").decode("utf-16-be")
+    return units.encode("utf-16-be", "surrogatepass").decode("utf-16-be", "surrogatepass")

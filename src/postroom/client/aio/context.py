@@ -18,7 +18,7 @@ from postroom.client.aio.consuming import MessageConsumer, QueueBrowser
 from postroom.client.aio.messaging import Session
 from postroom.client.aio.producing import MessageProducer
 from postroom.client.aio.temporary import TemporaryDestination
-from postroom.client.destinations import Destination, Topic
+from postroom.client.destinations import Destination, Queue, Topic
 from postroom.client.exceptions import MessageFormatException
 from postroom.client.message import BytesMessage, DeliveryMode, MapMessage, Message, TextMessage
 from postroom.client.metadata import ConnectionMetaData
@@ -129,7 +129,7 @@ class JMSContext:
         """See :meth:`Session.create_shared_durable_consumer`."""
         return await self._session.create_shared_durable_consumer(topic, name, selector=selector)
 
-    async def create_browser(self, queue: str, *, selector: str | None = None) -> QueueBrowser:
+    async def create_browser(self, queue: str | Queue, *, selector: str | None = None) -> QueueBrowser:
         """See :meth:`Session.create_browser`."""
         return await self._session.create_browser(queue, selector=selector)
 

@@ -32,6 +32,7 @@ from postroom.client.destinations import (
     TEMPORARY_QUEUE_CAPABILITY,
     TEMPORARY_TOPIC_CAPABILITY,
     Destination,
+    Queue,
     Subscription,
     TemporaryQueue,
     TemporaryTopic,
@@ -309,15 +310,15 @@ class Session:
         sending = await self._sending(channel, target, "a temporary destination")
         return TemporaryDestination(channel, sending, kind, self._request_timeout_s)
 
-    async def create_browser(self, queue: str, *, selector: str | None = None) -> QueueBrowser:
+    async def create_browser(self, queue: str | Queue, *, selector: str | None = None) -> QueueBrowser:
         """A browser of ``queue``: sees the messages that wait there, takes none."""
         source = Source(
-            address=queue,
+            address=address_of(queue),
             distribution_mode=DISTRIBUTION_COPY,
             filter=filters(selector),
             capabilities=[QUEUE_CAPABILITY],
         )
-        receiving = await self._receiving(source, f"the browser of {queue}")
+        receiving = await self._receiving(source, f"the browser of {address_of(queue)}")
         return self._kept(QueueBrowser(receiving, self._state))
 
     async def create_reply_consumer(self) -> MessageConsumer:

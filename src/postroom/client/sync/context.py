@@ -10,7 +10,7 @@ from typing import Self
 
 from postroom.client.aio import context as aio
 from postroom.client.aio.context import Body
-from postroom.client.destinations import Destination, Topic
+from postroom.client.destinations import Destination, Queue, Topic
 from postroom.client.message import DeliveryMode
 from postroom.client.metadata import ConnectionMetaData
 from postroom.client.modes import AcknowledgeMode
@@ -122,7 +122,7 @@ class JMSContext:
             self._portal.call(self._inner.create_shared_durable_consumer(topic, name, selector=selector)),
         )
 
-    def create_browser(self, queue: str, *, selector: str | None = None) -> QueueBrowser:
+    def create_browser(self, queue: str | Queue, *, selector: str | None = None) -> QueueBrowser:
         """See :meth:`Session.create_browser`."""
         return QueueBrowser(
             self._portal, self._portal.call(self._inner.create_browser(queue, selector=selector))

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from postroom.client.aio import messaging as aio
-from postroom.client.destinations import Destination, Topic
+from postroom.client.destinations import Destination, Queue, Topic
 from postroom.client.modes import AcknowledgeMode
 from postroom.client.portal import Portal
 from postroom.client.sync.consuming import MessageConsumer, QueueBrowser
@@ -199,7 +199,7 @@ class Session:
         """A topic that only this connection subscribes to, and that ends with it."""
         return TemporaryDestination(self._portal, self._portal.call(self._inner.create_temporary_topic()))
 
-    def create_browser(self, queue: str, *, selector: str | None = None) -> QueueBrowser:
+    def create_browser(self, queue: str | Queue, *, selector: str | None = None) -> QueueBrowser:
         """A browser of ``queue``: sees the messages that wait there, takes none."""
         return QueueBrowser(
             self._portal, self._portal.call(self._inner.create_browser(queue, selector=selector))
