@@ -53,7 +53,7 @@ class Storekeeper(Manager):
             else:
                 self.decide(random.choice(("confirm", "undo")))
         else:
-            random.choice((self.put, self.get, self.lock, self.do_one, self.do_one, self.browse))()
+            random.choice((self.put, self.get, self.lock, *[self.do_one] * 3, self.browse))()
 
     def ask_verb(self, verb: str, id: int, operation: str, body: dict[str, object]) -> None:
         self.verb, self.id = verb, id
@@ -119,7 +119,9 @@ class Storekeeper(Manager):
             self.do_locked(id, {**meant, "lock_id": batch.lock_id})
 
     def do_locked(self, id: int, meant: dict[str, object]) -> None:
-        verb = self.world.random.choice(("get locked", "delete locked", "unlock", "unlock all", "browse"))
+        verb = self.world.random.choice(
+            (*["get locked"] * 3, "delete locked", "unlock", "unlock all", "browse")
+        )
         if verb == "get locked":
             self.ask_verb(verb, id, "GET-MESSAGE", {**meant, **self.under_id()})
         elif verb == "delete locked":

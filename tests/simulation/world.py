@@ -51,7 +51,8 @@ QUIET_ROUNDS = 50
 FEW_ACTORS, MOST_ACTORS = 4, 6
 CUT_CHANCE = 0.3
 AIM = 5
-"""A block of more than one sector, which can be torn, draws so many times as many crashes as a small one."""
+"""A block of more than one sector, which can be torn, draws so many times as many crashes as a small one; so
+does the first one of a file."""
 STEPS_TO_CRASH = (0, 0, 1, 3, 8)
 """How soon after a block was handed to the writer the power fails: at once, or with more gathered behind."""
 
@@ -112,7 +113,7 @@ class World:
         self.time_weight = self.random.choice((0, 1, 1, 4))
         self.cut_weight = min(1, self.random.choice((0, 1, 1, 4)))
         self.maintenance_weight = self.random.choice((0, 1, 5))
-        self.crash_chance = self.random.choice((0.0, 0.02, 0.06))
+        self.crash_chance = self.random.choice((0.0, 0.03, 0.1))
         self.power_fails_in: int | None = None
         """Steps until a crash that was planned when a block was handed to the writer."""
         self.boot()
@@ -237,6 +238,7 @@ class World:
     def plan_crash(self, block_bytes: int) -> None:
         """A block has just been handed to the writer: maybe the power fails before it is durable."""
         chance = self.crash_chance * (AIM if block_bytes > SECTOR_BYTES else 1)
+        chance *= AIM if self.disk.unsynced_names else 1
         if self.random.random() < chance:
             self.power_fails_in = self.random.choice(STEPS_TO_CRASH)
 
