@@ -94,19 +94,36 @@ async def close_if_possible(connection: Connection) -> None:
         await connection.close()
 
 
-async def transact(life: Life, manager: TransactionManager, tell: Told) -> None:
-    """One transaction."""
-    async with resources(life) as (session, rows, ordered):
-        consumer = await session.create_consumer(IN)
-        producer = await session.create_producer(OUT)
-        async with manager.transaction(*ordered):
-            message = await consumer.receive(timeout_s=RECEIVE_S)
+class Application:
+    """Consumes, writes a row, produces."""
+
+    def __init__(self, session: XASession, rows: PostgreSQLResource, ordered: list[Any]) -> None:
+        self._session = session
+        self._rows = rows
+        self._ordered = ordered
+
+    async def open(self) -> None:
+        self._consumer = await self._session.create_consumer(IN)
+        self._producer = await self._session.create_producer(OUT)
+
+    async def transact(self, manager: TransactionManager, tell: Told) -> None:
+        """One transaction."""
+        async with manager.transaction(*self._ordered):
+            message = await self._consumer.receive(timeout_s=RECEIVE_S)
             assert message is not None
             tell("received")
-            await rows._connection.execute("INSERT INTO orders VALUES (%s)", [message.body])
+            await self._rows._connection.execute("INSERT INTO orders VALUES (%s)", [message.body])
             tell("inserted")
-            await producer.send(str(message.body))
+            await self._producer.send(str(message.body))
             tell("sent")
+
+
+async def transact(life: Life, manager: TransactionManager, tell: Told) -> None:
+    """One transaction over connections of its own."""
+    async with resources(life) as parts:
+        application = Application(*parts)
+        await application.open()
+        await application.transact(manager, tell)
 
 
 def transact_sync(life: Life, manager: SyncTransactionManager, tell: Told) -> None:
@@ -175,7 +192,8 @@ class Scene:
 
     def life(self, **more: Any) -> Life:
         """What a transaction manager needs to know."""
-        return Life(self.broker.url, self.postgres.dsn, str(self.folder), **{"broker_first": True, **more})
+        usual = {"url": self.broker.url, "broker_first": True}
+        return Life(dsn=self.postgres.dsn, folder=str(self.folder), **{**usual, **more})
 
     def dry_run(self, broker_first: bool = True) -> list[str]:
         """The steps of a transaction in which nobody is killed."""
@@ -208,6 +226,37 @@ class Scene:
             is_over = True
             await self._come_back()
             await self._recover(life, manager)
+
+    def go_on(self, kill_at: str) -> list[str]:
+        """A transaction in which the broker is killed and started again at a step, over a connection with
+        fail-over, and another one over the same session; the steps of the first.
+        """
+        steps: list[str] = []
+        asyncio.run(self._go_on(steps, kill_at))
+        return steps
+
+    async def _go_on(self, steps: list[str], kill_at: str) -> None:
+        is_over = False
+
+        def tell(what: str) -> None:
+            if is_over:
+                return
+            steps.append(what)
+            if what == kill_at:
+                self.broker.restart_after_kill()
+
+        def on_step(step: Step, resource: str) -> None:
+            tell(name_of(step, resource))
+
+        life = self.life(url=f"failover:({self.broker.url})")
+        async with TransactionManager(life.folder, on_step=on_step) as manager, resources(life) as parts:
+            application = Application(*parts)
+            await application.open()
+            with suppress(JMSException):
+                await application.transact(manager, tell)
+            is_over = True
+            await application.transact(manager, tell)
+            assert manager.unfinished() == []
 
     async def _come_back(self) -> None:
         """Who was killed is started again."""
@@ -255,11 +304,13 @@ class Scene:
 
     # --- what is there in the end
 
-    def judge(self, run: Callable[[], list[str]]) -> None:
-        """What was decided in ``run`` has happened, whole; what wasn't has not."""
+    def judge(self, run: Callable[[], list[str]], more: int = 0) -> None:
+        """What was decided in ``run`` has happened, whole; what wasn't has not; and so many transactions
+        besides.
+        """
         before = self.rows if self.rows >= 0 else self.check()
         came_to = run()
-        assert self.check() == before + (Step.DECIDED.value in came_to)
+        assert self.check() == before + (Step.DECIDED.value in came_to) + more
 
     def check(self) -> int:
         """That every number is where it belongs; how many have a row."""

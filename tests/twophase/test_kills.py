@@ -11,6 +11,11 @@ from tests.twophase.postgres import PostgreSQL
 from tests.twophase.scene import Scene, steps
 
 pytestmark = [pytest.mark.sockets, pytest.mark.peer]
+FAIL_OVER_STEPS = (
+    *("received", "sent", "ended amqp", "prepared amqp", "preparing postgresql"),
+    *("decided", "committed amqp", "committing postgresql"),
+)
+"""At which the broker is killed and started again."""
 
 
 @pytest.fixture(scope="module")
@@ -46,3 +51,8 @@ def test_the_connection_to_the_database_is_killed(scene: Scene, step: str) -> No
 def test_the_transaction_manager_is_killed(scene: Scene, number: int, step: str) -> None:
     """Of either face in turn."""
     scene.judge(lambda: scene.run_apart(scene.life(kill_at=step, sync=number % 2 == 1)))
+
+
+@pytest.mark.parametrize("step", FAIL_OVER_STEPS)
+def test_a_session_with_fail_over_goes_on(scene: Scene, step: str) -> None:
+    scene.judge(lambda: scene.go_on(step), more=1)
