@@ -335,13 +335,9 @@ class RawPoster:
         self.next_id = 0
 
     def declare(self) -> bytes:
-        self.post(0, value(Declare()))
-        while True:
-            said = [each.state for each in self.peer.said(Disposition)]
-            for state in said:
-                if isinstance(state, Declared):
-                    return bytes(state.txn_id)
-            self.peer.more()
+        state = self.outcome_of(self.post(0, value(Declare())))
+        assert isinstance(state, Declared)
+        return bytes(state.txn_id)
 
     def post(
         self, handle: int, payload: bytes, state: TransactionalState | None = None, more: bool = False
@@ -386,19 +382,41 @@ def test_every_frame_of_a_delivery_names_the_same_transaction(raw: RawPoster) ->
     assert isinstance(answer, TransactionalState) and isinstance(answer.outcome, Accepted)
 
 
-@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("named", ["1-1", "-1-", "121", "112", "--1", "1--"])
 def test_a_frame_that_names_no_transaction_or_another_costs_the_message(
-    raw: RawPoster, broker: BrokerThread, queue: str, first: bool
+    raw: RawPoster, broker: BrokerThread, queue: str, named: str
 ) -> None:
-    one, other = TransactionalState(raw.declare()), TransactionalState(raw.declare())
+    """``named``: which transaction each of three frames names."""
+    states = {"1": TransactionalState(raw.declare()), "2": TransactionalState(raw.declare())}
     whole = durable("x")
-    delivery_id = raw.post(1, whole[:5], one if first else None, more=True)
-    raw.go_on(whole[5:10], None if first else other, more=True)
-    raw.go_on(whole[10:], one if first else None)
+    delivery_id = raw.post(1, whole[:5], states.get(named[0]), more=True)
+    raw.go_on(whole[5:10], states.get(named[1]), more=True)
+    raw.go_on(whole[10:], states.get(named[2]))
     answer = raw.outcome_of(delivery_id)
     outcome = answer.outcome if isinstance(answer, TransactionalState) else answer
     assert refused_with(outcome) == "amqp:not-allowed"
     assert broker.call(lambda b: int(b.manager.queues[queue].statistics.depth)) == 0
+
+
+def test_frames_of_a_presettled_message_that_name_different_transactions_spoil_both(raw: RawPoster) -> None:
+    one, other = TransactionalState(raw.declare()), TransactionalState(raw.declare())
+    whole = durable("x")
+    tag = raw.next_id.to_bytes(4, "big")
+    raw.peer.send(raw.frame(Transfer(1, raw.next_id, tag, 0, True, True, state=one), whole[:5]))
+    raw.next_id += 1
+    raw.go_on(whole[5:], other)
+    for state in (one, other):
+        discharged = raw.post(0, value(Discharge(state.txn_id, False)))
+        assert refused_with(raw.outcome_of(discharged)) == ROLLBACK
+
+
+def test_a_management_request_is_in_no_transaction(controller: Controller) -> None:
+    requests = controller.session.attach_sender("r", Source(), Target(address="$management"))
+    controller.peer.pump(lambda: requests.credit > 0)
+    state = TransactionalState(controller.declare())
+    delivery = requests.send(durable("x"), controller.tag(), False, state=state)
+    controller.peer.pump(lambda: delivery.settled)
+    assert refused_with(delivery.state) == "amqp:not-implemented"
 
 
 def test_a_discharge_over_a_partial_delivery_ends_the_control_link(

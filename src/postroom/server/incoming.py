@@ -329,6 +329,11 @@ class IncomingLink(BoundLink):
             if upload is not None:
                 self._manager.abort_upload(upload)
             self._refuse(token, error.condition, error.description, transaction, now_us)
+            first = None if arriving.txn_id is None else self.binding.transaction(arriving.txn_id)
+            if token == PRESETTLED and first is not None and first is not transaction:
+                self._manager.spoil(
+                    first, f"a pre-settled message in it was refused: {error.description}", now_us
+                )
 
     def _doom(self, arriving: Arriving, error: AmqpError | ManagerError) -> None:
         """The message will be refused when its last frame has come; the rest of it is not kept."""

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from postroom.amqp.composite import Error
-from postroom.amqp.errors import LINK_MESSAGE_SIZE_EXCEEDED, AmqpError
+from postroom.amqp.errors import LINK_MESSAGE_SIZE_EXCEEDED, NOT_IMPLEMENTED, AmqpError
 from postroom.amqp.events import TransferReceived
 from postroom.amqp.messaging import scan_head
-from postroom.amqp.outcomes import ACCEPTED, DeliveryState, Rejected
+from postroom.amqp.outcomes import ACCEPTED, DeliveryState, Rejected, TransactionalState
 from postroom.amqp.performatives import RCV_SECOND, SND_SETTLED, Attach, Target
 from postroom.amqp.receiver import ReceiverLink
 from postroom.amqp.sections import Message, Value, decode_message
@@ -32,6 +32,8 @@ MAX_UNANSWERED: Final = 1000
 MAX_WAITING_REPLIES: Final = 1000
 """Answers that wait for credit on one link; the oldest goes when there is one more."""
 TAG_BYTES: Final = 8
+LOGGED: Final = ("CREATE", "UPDATE", "DELETE", "PURGE", "HEURISTIC-COMMIT", "HEURISTIC-ROLLBACK")
+"""What an administrator has changed is in the log."""
 
 
 class RequestLink(BoundLink):
@@ -68,6 +70,10 @@ class RequestLink(BoundLink):
             if too_large:
                 what = f"a management request is at most {MAX_REQUEST_BYTES} bytes"
                 raise AmqpError(LINK_MESSAGE_SIZE_EXCEEDED, what)
+            if isinstance(event.state, TransactionalState):
+                raise AmqpError(
+                    NOT_IMPLEMENTED, "a management request is carried out at once, in no transaction"
+                )
             self._perform(decode_message(payload), now_us)
         except AmqpError as error:
             state = Rejected(Error(error.condition, error.description))
@@ -128,7 +134,7 @@ class RequestLink(BoundLink):
     def _respond(self, message: Message, request: Request, response: Response, now_us: int) -> None:
         """Send the answer: what it tells of is durable."""
         log(
-            logging.INFO if request.operation in ("CREATE", "UPDATE", "DELETE", "PURGE") else logging.DEBUG,
+            logging.INFO if request.operation in LOGGED else logging.DEBUG,
             "management",
             user=self.binding.user,
             operation=request.operation,
