@@ -17,13 +17,14 @@ pytestmark = [pytest.mark.sockets, pytest.mark.peer]
 FOLDER = ROOT / "docs" / "howto"
 PAGE = FOLDER / "connect-clients.md"
 LISTENERS = FOLDER / "listeners-and-acknowledgement.md"
+FAILOVER = FOLDER / "survive-a-broker-restart.md"
 PROGRAM = re.compile(
     r"^##? (?P<title>[^\n]+)\n(?:(?!^## ).)*?^```(?P<language>python|javascript|java)\n(?P<text>.*?)^```$"
     r"(\n\n^```text\n(?P<output>.*?)^```$)?",
     re.MULTILINE | re.DOTALL,
 )
 PROGRAMS = {
-    found["title"]: found for page in (PAGE, LISTENERS) for found in PROGRAM.finditer(page.read_text())
+    found["title"]: found for page in (PAGE, LISTENERS, FAILOVER) for found in PROGRAM.finditer(page.read_text())
 }
 OUTPUT = "waiting: hello\nreceived: hello\n"
 """Of a program whose output the page doesn't show."""
@@ -72,4 +73,4 @@ def test_a_program_of_the_page_works(title: str, broker: BrokerProcess, queue: s
 
 def test_the_page_has_a_program_for_each_client() -> None:
     languages = [program["language"] for program in PROGRAMS.values()]
-    assert languages == ["python", "python", "javascript", "java", "java", "python"]
+    assert languages == ["python", "python", "javascript", "java", "java", "python", "python", "python"]

@@ -9,6 +9,7 @@ from postroom.client.decisions import Decision, HeuristicOutcome
 from postroom.client.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from postroom.client.exceptions import (
     ConnectionLostException,
+    ConnectionRedirectedException,
     DecisionLogException,
     DuplicateMessageException,
     HeuristicCommitException,
@@ -54,6 +55,7 @@ from postroom.client.options import (
     RedeliveryOutcome,
     RedeliveryPolicy,
 )
+from postroom.client.provider import ConnectionListener
 from postroom.client.store import (
     BrowseLock,
     MessageEvent,
@@ -94,8 +96,10 @@ __all__ = [
     "ClientOptions",
     "Connection",
     "ConnectionFactory",
+    "ConnectionListener",
     "ConnectionLostException",
     "ConnectionMetaData",
+    "ConnectionRedirectedException",
     "Decision",
     "DecisionLogException",
     "DeliveryMode",
