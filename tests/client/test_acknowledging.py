@@ -21,6 +21,7 @@ from postroom.client import (
     RedeliveryOutcome,
     RedeliveryPolicy,
     TextMessage,
+    aio,
 )
 from postroom.client.aio import MessageConsumer, Session
 from postroom.client.message import encode_message
@@ -375,19 +376,21 @@ async def test_a_browser_sees_what_has_expired() -> None:
 
 # --- with a real broker, and its limit
 
+LIMIT = 2
+POISON = make_config(
+    queue=[
+        QueueConfig(name="poison", redelivery_limit=LIMIT, dead_letter_queue="dead"),
+        QueueConfig(name="dead"),
+    ]
+)
+
 
 def test_neighbours_that_were_only_prefetched_are_never_charged() -> None:
     """Each round sees the first message and gives it back; the others come along, and keep their counts."""
-    config = make_config(
-        queue=[
-            QueueConfig(name="poison", redelivery_limit=2, dead_letter_queue="dead"),
-            QueueConfig(name="dead"),
-        ]
-    )
-    with BrokerThread(config) as broker:
+    with BrokerThread(POISON) as broker:
         with ConnectionFactory(broker.url).create_connection() as connection:
             connection.create_session().create_producer("poison").send_all(["bad", "good", "better"])
-        for attempt in range(3):
+        for attempt in range(LIMIT + 1):
             with ConnectionFactory(broker.url).create_connection() as connection:
                 session = connection.create_session(AcknowledgeMode.CLIENT)
                 message = session.create_consumer("poison", prefetch=10).receive(10)
@@ -485,3 +488,32 @@ async def test_what_is_dropped_does_not_prolong_a_receive() -> None:
         assert await consumer.receive(0.05) is None
         assert await consumer.receive_no_wait() is None
         assert set(map(type, told(broker).values())) == {Modified}
+
+
+def test_a_broken_connection_charges_nothing_to_the_brokers_limit() -> None:
+    """Nobody knows what the application had seen: all that had been sent is flagged, and nothing charged."""
+    with BrokerThread(POISON) as broker:
+        with ConnectionFactory(broker.url).create_connection() as connection:
+            connection.create_session().create_producer("poison").send_all(["bad", "good"])
+        for _ in range(LIMIT + 2):
+            broken_while_it_has_a_message(broker.url)
+        with ConnectionFactory(broker.url).create_connection() as connection:
+            session = connection.create_session()
+            consumer = session.create_consumer("poison")
+            left = [consumer.receive(10) for _ in range(2)]
+            assert [(each.body, each.delivery_count) for each in left if each] == [
+                ("bad", LIMIT + 2),
+                ("good", LIMIT + 2),
+            ]
+            assert list(session.create_browser("dead")) == []
+
+
+@asynchronous
+async def broken_while_it_has_a_message(url: str) -> None:
+    connection = await aio.ConnectionFactory(url).create_connection()
+    consumer = await (await connection.create_session(AcknowledgeMode.CLIENT)).create_consumer("poison")
+    message = await consumer.receive(10)
+    assert message is not None and message.body == "bad"
+    assert connection._provider.transport is not None
+    connection._provider.transport.abort()
+    await connection.close()

@@ -25,12 +25,14 @@ class TemporaryDestination:
 
     @property
     def destination(self) -> Queue | Topic:
-        """What producers and consumers are created for; those that are there follow it to another name."""
+        """What producers and consumers are created for, and what a message's ``reply_to`` is set to;
+        producers and consumers that are there follow it to another name.
+        """
         return self._inner.destination
 
     @property
     def name(self) -> str:
-        """Its name: what a message's ``reply_to`` is set to. After a fail-over it is another one."""
+        """Its name. After a fail-over it is another one."""
         return self._inner.name
 
     @property
