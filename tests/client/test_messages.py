@@ -600,3 +600,50 @@ def test_half_a_character_passes_as_in_java() -> None:
     assert message.read_utf() == "\ud83d"
     with pytest.raises(MessageFormatException, match="surrogate"):
         encode_message(TextMessage("\ud83d"), "q")
+
+
+JMS_VALUES = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(1 << 7), (1 << 7) - 1).map(Byte)
+    | st.integers(-(1 << 15), (1 << 15) - 1).map(Short)
+    | st.integers(-(1 << 31), (1 << 31) - 1).map(Int)
+    | st.integers(-(1 << 63), (1 << 63) - 1)
+    | st.floats(allow_nan=False, width=32).map(Float32)
+    | st.floats(allow_nan=False)
+    | st.characters(max_codepoint=0xD7FF).map(Char)
+    | st.text()
+    | st.binary()
+)
+
+
+@given(st.lists(JMS_VALUES))
+def test_every_value_keeps_its_type_in_a_stream(values: list[object]) -> None:
+    message = StreamMessage()
+    for value in values:
+        message.write_object(value)
+    received = travelled(message)
+    assert isinstance(received, StreamMessage)
+    read = [received.read_object() for _ in values]
+    assert [(type(value), value) for value in read] == [(type(value), value) for value in values]
+
+
+@given(st.dictionaries(st.text(min_size=1), JMS_VALUES))
+def test_every_value_keeps_its_type_in_a_map(items: dict[str, object]) -> None:
+    message = MapMessage()
+    for name, value in items.items():
+        message.set_object(name, value)
+    received = travelled(message)
+    assert isinstance(received, MapMessage)
+    assert {name: (type(value), value) for name, value in items.items()} == {
+        name: (type(received.get_object(name)), received.get_object(name)) for name in received.names()
+    }
+
+
+@given(st.binary(max_size=200))
+def test_bytes_that_are_no_message_are_refused_and_nothing_else(payload: bytes) -> None:
+    try:
+        message = decode_message(payload)
+    except MessageFormatException:
+        return
+    assert message.is_body_read_only
