@@ -26,6 +26,7 @@ from tests.server.peers import EnginePeer
 REJECTABLE = Source(outcomes=["amqp:accepted:list", "amqp:rejected:list"])
 BRANCH = "postroom.xa-branch"
 MESSAGE = "postroom.message"
+_numbers = itertools.count(1)
 ROLLBACK = "amqp:transaction:rollback"
 UNKNOWN = "amqp:transaction:unknown-id"
 TIMEOUT = "amqp:transaction:timeout"
@@ -62,8 +63,7 @@ class Controller:
         self.peer = peer
         self.queue = queue
         self.session = peer.session()
-        self.names = itertools.count()
-        prefix = f"{id(self)}-"
+        prefix = f"{next(_numbers)}-"
         self.control: SenderLink = self.session.attach_sender(prefix + "control", source, Coordinator())
         self.sender: SenderLink = self.session.attach_sender(prefix + "s", Source(), Target(address=queue))
         properties: dict[object, object] | None = {"x-opt-xa": True} if for_branches else None
@@ -116,7 +116,15 @@ class Controller:
 
     def start_refused(self, asked: object) -> int:
         """The code with which a start is refused."""
+        code = self.ask_start(asked)
+        assert code is not None, "it was not refused"
+        return code
+
+    def ask_start(self, asked: object) -> int | None:
+        """The code with which a start is refused; None where it isn't."""
         state = self.ask(Declare(asked))
+        if isinstance(state, Declared):
+            return None
         assert isinstance(state, Rejected) and state.error is not None, state
         assert state.error.condition == "postroom:xa-error"
         assert state.error.info is not None
@@ -214,9 +222,6 @@ def code_of(reply: Message) -> int:
     assert reply.application_properties["statusCode"] == (200 if succeeded else 409)
     assert succeeded or reply.application_properties["errorCondition"] == "postroom:xa-error"
     return int(code)
-
-
-_numbers = itertools.count(1)
 
 
 def new_xid() -> Xid:
