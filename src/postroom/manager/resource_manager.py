@@ -67,8 +67,10 @@ class ResourceManager:
     def xa_commit(self, xid: Xid, one_phase: bool, now_us: i64) -> None:
         """Decide for it, atomically."""
         self.core.begin(now_us)
-        branches.commit(self.core, xid, one_phase)
-        turn.finish(self.core)
+        try:
+            branches.commit(self.core, xid, one_phase)
+        finally:
+            turn.finish(self.core)
 
     def xa_rollback(self, xid: Xid, now_us: i64) -> None:
         """Decide against it, atomically; what was received in it returns to its places."""
