@@ -337,7 +337,7 @@ def _text_or_bytes(body: object, charset: str) -> tuple[type[Message], object]:
         return TextMessage, body
     try:
         return TextMessage, body.decode(charset)
-    except (UnicodeDecodeError, LookupError):
+    except (ValueError, LookupError):
         return BytesMessage, body
 
 
