@@ -29,7 +29,7 @@ from tests.client.breaking import (
     texts,
 )
 from tests.client.fake_broker import asynchronous
-from tests.faults.proxy import CLIENT, CutPoint
+from tests.faults.proxy import CLIENT, CutPoint, FaultyProxy
 from tests.server.harness import BrokerThread, make_config
 
 pytestmark = pytest.mark.sockets
@@ -173,6 +173,37 @@ def test_a_receive_offline_waits_for_the_reconnect(
             assert message.body == "a"
 
     act()
+
+
+@pytest.mark.parametrize("prefetch", [0, 10])
+def test_a_receive_whose_time_is_up_waits_for_no_reconnect(
+    broker: BrokerThread, queue: str, prefetch: int
+) -> None:
+    @asynchronous
+    async def act() -> None:
+        async with broken(broker) as line:
+            session = await line.connection.create_session()
+            consumer = await session.create_consumer(queue, prefetch=prefetch)
+            await line.go_offline()
+            assert await consumer.receive(timeout_s=0.01) is None
+            line.proxy.let()
+            await line.watch.online()
+            line.proxy.cuts.append(
+                CutPoint(CLIENT, "flow", flows(line.proxy, 1), False, line.proxy.connections - 1)
+            )
+            line.proxy.hold()
+            assert await consumer.receive(timeout_s=0.01) is None
+            line.proxy.let()
+
+    act()
+
+
+def flows(proxy: FaultyProxy, connection: int) -> int:
+    """Those of the client on a connection until now."""
+    return sum(
+        (place.sender, place.frame, place.after, place.connection) == (CLIENT, "flow", True, connection)
+        for place in proxy.seen
+    )
 
 
 def test_a_receive_under_way_goes_on_after_the_reconnect(broker: BrokerThread, queue: str) -> None:

@@ -11,6 +11,7 @@ import pytest
 from postroom.client import (
     AcknowledgeMode,
     IllegalStateException,
+    JMSException,
     Message,
     TransactionRolledBackException,
     sync,
@@ -226,6 +227,31 @@ def test_a_transaction_that_the_broker_has_ended_is_told_at_the_commit(
             assert await bodies(consumer, 2) == ["a", "b"]
             await session.commit()
             assert depth(broker, queue) == 0
+
+    act()
+
+
+def test_a_control_link_that_the_broker_ends_is_made_again(broker: BrokerThread, queue: str) -> None:
+    """What it had declared is rolled back, which the commit tells; the next transaction works."""
+
+    @asynchronous
+    async def act() -> None:
+        async with transacted(broker) as (_, session):
+            producer = await session.create_producer(queue)
+            await producer.send("lost")
+            await producer.send("lost")
+            assert session._transaction is not None
+            with pytest.raises(JMSException, match="larger than any request"):
+                outcome = await session._transaction._coordinator.send(bytes(100_000), False, 5)
+                assert outcome is not None
+                await outcome
+            await producer.send("dropped")
+            with pytest.raises(TransactionRolledBackException, match="in doubt"):
+                await session.commit()
+            assert depth(broker, queue) == 0
+            await producer.send("done")
+            await session.commit()
+            assert depth(broker, queue) == 1
 
     act()
 

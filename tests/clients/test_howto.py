@@ -24,7 +24,9 @@ PROGRAM = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 PROGRAMS = {
-    found["title"]: found for page in (PAGE, LISTENERS, FAILOVER) for found in PROGRAM.finditer(page.read_text())
+    found["title"]: found
+    for page in (PAGE, LISTENERS, FAILOVER)
+    for found in PROGRAM.finditer(page.read_text())
 }
 OUTPUT = "waiting: hello\nreceived: hello\n"
 """Of a program whose output the page doesn't show."""

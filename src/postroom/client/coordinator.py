@@ -44,11 +44,17 @@ class Coordinator(Sending):
 
         super().__init__(channel, attach, "the transaction coordinator", sends_again=False)
         self.on_break: Callable[[], None] = lambda: None
-        """Called when the connection breaks, before other links of the session hear of it."""
+        """Called when the connection breaks, before other links of the session hear of it, and when the link
+        ends.
+        """
 
     def interrupted(self, failure: JMSException) -> None:
         self.on_break()
         super().interrupted(failure)
+
+    def wake(self, failure: JMSException) -> None:
+        self.on_break()
+        super().wake(failure)
 
     async def declare(self, timeout_s: float | None, global_id: object = None) -> bytes:
         """Begin a transaction, a branch of ``global_id`` where one is given; returns its txn-id.

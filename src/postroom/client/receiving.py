@@ -61,7 +61,8 @@ class Receiving(Attachment[ReceiverLink]):
         self._parts: list[bytes] = []
         self._buffer: deque[Incoming] = deque()
         self._for_message: deque[asyncio.Future[None]] = deque()
-        self._for_drain: deque[asyncio.Future[None]] = deque()
+        self._for_drain: dict[asyncio.Future[None], bool] = {}
+        """Who waits until the broker has no more, and whether he goes on waiting over a break."""
         self._drain_credit = 0
         """What the drain under way offers."""
         self._for_settled: dict[int, asyncio.Future[None]] = {}
@@ -76,7 +77,7 @@ class Receiving(Attachment[ReceiverLink]):
         """Offer credit: what is asked for ahead, or what somebody waits for."""
         if self._is_paused or self._link is None:
             return
-        if self._for_drain:
+        if any(not waiting.done() for waiting in self._for_drain):
             self._flow(self._drain_credit, drain=True)
         elif self.prefetch:
             self._flow(self.prefetch - len(self._buffer))
@@ -101,29 +102,29 @@ class Receiving(Attachment[ReceiverLink]):
             async with asyncio.timeout(timeout_s):
                 return await self._next()
         except TimeoutError:
-            return await self.receive_now(1)
+            return None if self._link is None else await self.receive_now(1, over_breaks=False)
 
-    async def receive_now(self, credit: int) -> Incoming | None:
+    async def receive_now(self, credit: int, over_breaks: bool = True) -> Incoming | None:
         """A message that the broker has for us now; None when it says that there is none.
 
         The broker is asked to drain; without prefetch, up to ``credit`` messages are asked for at once. While
-        there is no connection, the next one is waited for.
+        there is no connection, the next one is waited for, unless ``over_breaks`` is False.
         """
         message = self._take()
         if message is None:
-            await self.drain(self.prefetch or credit)
+            await self.drain(self.prefetch or credit, over_breaks)
             message = self._take()
             if self.prefetch and self.failure is None:
                 self._flow(self.prefetch - len(self._buffer))
         return message
 
-    async def drain(self, credit: int) -> None:
+    async def drain(self, credit: int, over_breaks: bool = True) -> None:
         """Let the broker send up to ``credit`` messages that it has now, and wait until it has none or they
         are here.
         """
         self.check()
         future: asyncio.Future[None] = self.provider.future()
-        self._for_drain.append(future)
+        self._for_drain[future] = over_breaks
         self._drain_credit = credit
         self._flow(credit, drain=True)
         await within(future, self._drain_timeout_s, f"drain of {self.what}")
@@ -188,10 +189,13 @@ class Receiving(Attachment[ReceiverLink]):
                 return
 
     def on_drained(self) -> None:
-        for future in self._for_drain:
+        self._end_drains(list(self._for_drain))
+
+    def _end_drains(self, waiting: list[asyncio.Future[None]]) -> None:
+        for future in waiting:
+            del self._for_drain[future]
             if not future.done():
                 future.set_result(None)
-        self._for_drain.clear()
 
     # --- outcomes
 
@@ -269,7 +273,8 @@ class Receiving(Attachment[ReceiverLink]):
             self.attached()
 
     def put_back(self, messages: Sequence[Incoming]) -> None:
-        """These are the next to be taken, in this order."""
+        """These are the next to be taken, in this order; without those that come again since a break."""
+        messages = [each for each in messages if each.settled or self.is_current(each)]
         if self._stopped is not None:
             for message in messages:
                 self.settle(message, self._stopped)
@@ -309,6 +314,7 @@ class Receiving(Attachment[ReceiverLink]):
             if not future.done():
                 future.set_result(None)
         self._for_settled.clear()
+        self._end_drains([future for future, over_breaks in self._for_drain.items() if not over_breaks])
         if self.makes_node:
             fail_all(self._for_message, failure)
             self._for_message.clear()

@@ -42,8 +42,11 @@ class Requestor:
         came, and as :meth:`MessageProducer.send`.
         """
         request = as_message(message)
-        request.reply_to = self._replies.address
         async with self._one_at_a_time:
+            await (
+                self._producer._sending.provider.online()
+            )  # after a break the replies' queue has another name
+            request.reply_to = self._replies.address
             await self._producer.send(request)
             end_s = self._end_s(timeout_s)
             while (reply := await self._replies.receive(left_s(end_s))) is not None:

@@ -53,8 +53,8 @@ class TransactionContext:
     ) -> None:
         """``receivings``: the links of the session's consumers; ``timeout_s``: for requests."""
         self._recovers = channel.provider.recovers
-        self._coordinator = Coordinator(channel, [LOCAL_TRANSACTIONS])
-        self._coordinator.on_break = self._on_break
+        self._channel = channel
+        self._coordinator = self._new_coordinator()
         self._receivings = receivings
         self._timeout_s = timeout_s
         self._txn_id: bytes | None = None
@@ -76,6 +76,11 @@ class TransactionContext:
         """Why a send isn't in it."""
         self._dropped: list[tuple[Receiving, Incoming]] = []
         """Acknowledged while in doubt: they go back when it ends."""
+
+    def _new_coordinator(self) -> Coordinator:
+        coordinator = Coordinator(self._channel, [LOCAL_TRANSACTIONS])
+        coordinator.on_break = self._on_break
+        return coordinator
 
     async def start(self) -> None:
         """Attach the control link; raises as the broker refuses."""
@@ -155,6 +160,9 @@ class TransactionContext:
         async with self._begins:
             if self._txn_id is None:
                 breaks = self._breaks
+                if self._coordinator.failure is not None:  # the broker has ended it
+                    self._coordinator = self._new_coordinator()
+                    await self.start()
                 txn_id = await self._coordinator.declare(self._timeout_s)
                 if breaks != self._breaks:
                     raise ConnectionLostException("the connection broke while a transaction was declared")
@@ -180,7 +188,7 @@ class TransactionContext:
             self._sent(moved.sending, moved.payload, outcome)
 
     def _on_break(self) -> None:
-        """The control link is gone, and with it the transaction at the broker."""
+        """The control link is gone, and with it what it had declared at the broker."""
         self._txn_id = None
         self._breaks += 1
         first, self._first = self._first, None
@@ -194,9 +202,9 @@ class TransactionContext:
             self._in_doubt = True
 
     def _check_recovers(self) -> None:
-        """Raise on what has no fail-over: the connection is over."""
+        """Raise where there is no fail-over: the connection is over."""
         if not self._recovers:
-            self._coordinator.check()
+            self._channel.provider.check()
 
     # --- ends
 
@@ -213,8 +221,8 @@ class TransactionContext:
         if self._in_doubt:
             await self.rollback()
             raise TransactionRolledBackException(
-                "the transaction was in doubt, and is rolled back: since it began the connection broke, or a"
-                " commit had no answer"
+                "the transaction was in doubt, and is rolled back: since it began the connection broke, the"
+                " broker ended its control link, or a commit had no answer"
             )
         if self._participants:
             await self._commit()
