@@ -49,6 +49,14 @@ def other(broker: BrokerThread, queue: str) -> Iterator[Controller]:
 # The verbs, and what becomes of messages.
 
 
+def test_a_link_for_branches_says_that_it_is_one(controller: Controller) -> None:
+    """What a broker that doesn't know the property leaves out."""
+    answer = controller.receiver.peer_attach
+    assert answer is not None and answer.properties == {"x-opt-xa": True}
+    sender = controller.sender.peer_attach
+    assert sender is not None and not sender.properties
+
+
 def test_a_branch_from_start_to_commit(controller: Controller, xid: Xid) -> None:
     controller.send("in")
     txn_id = controller.start(xid)

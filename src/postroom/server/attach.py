@@ -89,7 +89,9 @@ def _refuse(binding: "ConnectionBinding", link: Link, error: AmqpError | Manager
 def _confirm(binding: "ConnectionBinding", link: Link, grant: Grant, now_us: int) -> None:
     """The answer, unless the link has gone meanwhile."""
     if link.context is grant.bound and link.local_state == UNOPENED:
-        link.accept_attach(grant.source, grant.target, unsettled=grant.bound.unsettled_map())
+        bound = grant.bound
+        unsettled = bound.unsettled_map()
+        link.accept_attach(grant.source, grant.target, unsettled=unsettled, properties=bound.properties)
         grant.bound.confirmed(now_us)
         binding.touch()
 

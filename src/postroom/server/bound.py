@@ -27,6 +27,8 @@ class BoundLink(Sink):
         self.key: tuple[str, str, bool] | None = None
         """(container id, link name, role of this end) while the registry knows it."""
         self.expiry_policy = EXPIRY_SESSION_END
+        self.properties: dict[object, object] | None = None
+        """What the answer to the attach says of it."""
         self.timeout_s = 0
         """How long its terminus is kept once it is gone and the policy's event has come."""
 

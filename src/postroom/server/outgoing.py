@@ -23,6 +23,7 @@ from postroom.amqp.outcomes import (
 )
 from postroom.amqp.performatives import SND_SETTLED, SND_UNSETTLED, Attach, Source
 from postroom.amqp.sender import SenderLink
+from postroom.amqp.types import Symbol
 from postroom.manager.consumer import Consumer
 from postroom.manager.effects import PRESETTLED, Delivery
 from postroom.manager.entry import Entry
@@ -105,6 +106,8 @@ class OutgoingLink(BoundLink):
         self._take_modes(granted)
         properties = attach.properties or {}
         self.for_branches = self._wants_branches(properties)
+        if self.for_branches:
+            self.properties = {Symbol(FOR_BRANCHES_PROPERTY): True}
         options = ConsumerOptions(
             browse=self.browse,
             exclusive=properties.get(EXCLUSIVE_PROPERTY) is True,
