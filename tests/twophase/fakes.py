@@ -133,10 +133,12 @@ class FakeResource:
         self._hear("start")
         assert self.active is None and self.ended is None
         self.active = xid
+        self._answer("start")
 
     async def end(self, xid: Xid, flags: XaFlag = XaFlag.TMSUCCESS) -> None:
         self._hear("end")
-        assert self.active == xid
+        if self.active != xid:
+            raise XAException("unknown", C.XAER_NOTA)
         self.active, self.ended = None, xid
         if flags == XaFlag.TMFAIL:
             self._decided(xid, "rolled back")

@@ -25,7 +25,7 @@ from postroom.client.exceptions import (
     XAException,
 )
 from postroom.client.two_phase import Step, TransactionStatus
-from postroom.model.xa import XaCode, Xid
+from postroom.model.xa import XaCode, XaFlag, Xid
 from tests.client.fake_broker import asynchronous
 from tests.twophase.fakes import HEURISTIC, Crash, FakeResource, World
 
@@ -159,6 +159,17 @@ async def test_a_start_that_is_refused_leaves_nothing_open(tmp_path: Path, name:
     world.managers[name].fails["start"] = C.XAER_RMFAIL
     with pytest.raises(XAException):
         await transact(world)
+    assert set(world.outcomes().values()) <= {ROLLED_BACK, "nothing"}
+
+
+@pytest.mark.parametrize("name", "abc")
+@asynchronous
+async def test_a_start_whose_answer_is_lost_is_undone(tmp_path: Path, name: str) -> None:
+    world = World(tmp_path, "abc")
+    world.managers[name].loses_answer_of = "start"
+    with pytest.raises(XAException):
+        await transact(world)
+    assert world.outcomes()[name] == ROLLED_BACK
     assert set(world.outcomes().values()) <= {ROLLED_BACK, "nothing"}
 
 
@@ -507,6 +518,43 @@ async def test_recovery_leaves_transactions_under_way_alone(tmp_path: Path) -> N
         assert manager.unfinished() == []
         slow.may_answer.set()
         await task
+    assert world.outcomes() == both(COMMITTED)
+
+
+class Slow(FakeResource):
+    """A session whose answer to recover comes as late as the test wants."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self.is_asked, self.may_answer = asyncio.Event(), asyncio.Event()
+
+    async def recover(self, flags: XaFlag = XaFlag.TMSTARTRSCAN | XaFlag.TMENDRSCAN) -> list[Xid]:
+        found = await super().recover(flags)
+        self.is_asked.set()
+        await self.may_answer.wait()
+        return found
+
+
+@asynchronous
+async def test_what_was_under_way_when_a_recovery_looked_is_left_alone(tmp_path: Path) -> None:
+    """It has ended when the answer comes."""
+    world = World(tmp_path)
+    voting, slow = Waiting(world.managers["b"]), Slow(world.managers["a"])
+    async with world.manager() as manager:
+
+        async def run() -> None:
+            async with manager.transaction(FakeResource(world.managers["a"]), voting):
+                pass
+
+        task = asyncio.create_task(run())
+        await voting.is_asked.wait()
+        recovering = asyncio.create_task(manager.recover(slow))
+        await slow.is_asked.wait()
+        voting.may_answer.set()
+        await task
+        slow.may_answer.set()
+        report = await recovering
+        assert (report.committed, report.rolled_back) == ([], [])
     assert world.outcomes() == both(COMMITTED)
 
 

@@ -99,6 +99,7 @@ class TransactionManager:
     ) -> set[tuple[bytes, bytes]]:
         """The branches of ``waiting`` in this resource manager that have heard, now or before."""
         shared, xids = self._open_state()
+        under_way = set(shared.live)
         try:
             name = await resource.resource_name()
             found = await resource.recover(XaFlag.TMSTARTRSCAN | XaFlag.TMENDRSCAN)
@@ -107,7 +108,7 @@ class TransactionManager:
             return set()
         unheard = set()
         for xid in found:
-            if xids.is_own(xid) and xid.gtrid not in shared.live:
+            if xids.is_own(xid) and xid.gtrid not in under_way | shared.live:
                 branch = Branch(resource, xid, name)
                 if await self._resolve(branch, report) is Answer.UNHEARD:
                     unheard.add((xid.gtrid, xid.bqual))

@@ -234,8 +234,8 @@ class Transaction:
             self._recover(resource)
         branch = Branch(resource, branch_xid(self._gtrid, len(self._branches), name), name)
         self._tell(Step.STARTING, name)
+        self._branches.append(branch)  # even if the answer is lost it may have begun
         resource.start(branch.xid)
-        self._branches.append(branch)
         self._tell(Step.STARTED, name)
 
     def set_rollback_only(self) -> None:
