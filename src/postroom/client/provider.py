@@ -141,6 +141,11 @@ class Provider:
         if self.transport is not None:
             self.transport.flush_soon(handler)
 
+    @property
+    def is_busy(self) -> bool:
+        """The socket can't take more at the moment."""
+        return self.transport is not None and not self.transport.is_writable
+
     async def writable(self) -> None:
         """Wait while the socket can't take more, so that a fast sender doesn't fill memory."""
         if self.transport is not None:

@@ -22,7 +22,7 @@ TAG_BYTES: Final = 8
 Outcome = asyncio.Future[DeliveryState | None]
 
 
-@dataclass
+@dataclass(slots=True)
 class Unsettled:
     """A message whose outcome isn't known."""
 
@@ -68,12 +68,15 @@ class Sending(Attachment[SenderLink]):
         ``state``: that of a transaction which the message belongs to; such a transaction doesn't outlive a
         break, so that a break while the message waits or is under way raises ConnectionLostException.
         """
-        await self.provider.writable()
-        await within(
-            self._credit(state is None and self._sends_again),
-            timeout_s,
-            f"send to {self.what} (no credit from the broker)",
-        )
+        if self.provider.is_busy:
+            await self.provider.writable()
+        self.check()
+        if self._for_credit or self._again_first or self._free_credit() <= 0:
+            await within(
+                self._credit(state is None and self._sends_again),
+                timeout_s,
+                f"send to {self.what} (no credit from the broker)",
+            )
         outcome = None if settled else self._outcome(payload, state is None)
         try:
             self._transmit(payload, outcome, state)
@@ -101,9 +104,6 @@ class Sending(Attachment[SenderLink]):
 
     async def _credit(self, over_breaks: bool) -> None:
         """Wait for credit, first come first served."""
-        self.check()
-        if self._free_credit() > 0 and not self._for_credit and not self._again_first:
-            return
         place = self._for_credit.append
         while True:
             waiting: asyncio.Future[None] = self.provider.future()

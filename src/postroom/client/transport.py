@@ -203,6 +203,11 @@ class Transport(asyncio.Protocol):
             self._socket.write(data)
         self._set_timer()
 
+    @property
+    def is_writable(self) -> bool:
+        """Whether the socket takes more."""
+        return self._writable.is_set()
+
     async def writable(self) -> None:
         """Wait while the socket can't take more; a broken one takes all."""
         await self._writable.wait()
@@ -337,6 +342,9 @@ async def within(future: Awaitable[T], timeout_s: float | None, what: str) -> T:
     """Wait for ``future`` at most ``timeout_s`` seconds (None: for ever); JMSTimeoutException names
     ``what``.
     """
+    if isinstance(future, asyncio.Future) and future.done():
+        known: T = future.result()
+        return known
     try:
         async with asyncio.timeout(timeout_s):
             return await future
