@@ -6,6 +6,7 @@ import itertools
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -94,9 +95,9 @@ class Party:
 
 
 @asynccontextmanager
-async def at(broker: BrokerProcess) -> AsyncIterator[Party]:
+async def at(broker: BrokerProcess, **options: Any) -> AsyncIterator[Party]:
     """A party with a queue of its own."""
-    async with await ConnectionFactory(broker.url).create_connection() as connection:
+    async with await ConnectionFactory(broker.url, **options).create_connection() as connection:
         queue = f"xa.q{next(_numbers)}"
         management = await connection.create_management()
         await management.create("postroom.queue", queue)
@@ -353,6 +354,21 @@ async def test_a_refused_send_is_told_at_the_end(broker: BrokerProcess) -> None:
         assert await code_of(party.resource.end(xid)) == C.XA_RBOTHER
         await party.resource.rollback(xid)
         assert await party.waiting() == []
+
+
+@asynchronous
+async def test_a_send_that_waits_for_room_too_long_ends_the_branch(broker: BrokerProcess) -> None:
+    async with at(broker, request_timeout_s=1) as party:
+        management = await party.connection.create_management()
+        await management.update("postroom.queue", party.queue, {"max_messages": 1})
+        xid = new_xid()
+        await party.resource.start(xid)
+        producer = await party.session.create_producer(party.queue, send_timeout_ms=60_000)
+        await producer.send_all(["fits", "waits"])
+        assert await code_of(party.resource.end(xid)) == C.XAER_RMFAIL
+        await party.resource.rollback(xid)
+        await party.resource.commit(await party.sent("another"), one_phase=True)
+        assert await party.waiting() == ["another"]
 
 
 @asynchronous

@@ -7,6 +7,7 @@ and ``end`` belongs to the branch.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, Protocol
 
 from postroom.amqp.termini import DISTRIBUTION_COPY, Source
@@ -99,6 +100,8 @@ class XAResource:
         except XAException:
             raise
         except JMSException as error:
+            with suppress(XAException):  # so that the session is free for another branch
+                await self._end(xid, XaFlag.TMFAIL)
             raise unreachable(error, "end") from error
         await self._end(xid, flags if whole else XaFlag.TMFAIL)
         if not whole:
