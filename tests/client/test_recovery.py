@@ -35,6 +35,11 @@ def test_the_initial_delay_is_for_breaks_not_for_the_start() -> None:
     assert delays(options, False, 2) == [0.007, 0.01]
 
 
+def test_a_connection_that_broke_at_once_is_waited_for() -> None:
+    backoff = Backoff(FailoverOptions(), False, soon=True)
+    assert [backoff.next_delay_s() for _ in range(3)] == [0.01, 0.01, 0.02]
+
+
 @given(st.integers(1, 100_000), st.floats(1, 1000), st.integers(0, 10**6))
 def test_a_delay_never_exceeds_its_maximum(attempts: int, multiplier: float, most_ms: int) -> None:
     options = FailoverOptions(reconnect_back_off_multiplier=multiplier, max_reconnect_delay_ms=most_ms)

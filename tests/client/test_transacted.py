@@ -11,6 +11,7 @@ import pytest
 from postroom.client import (
     AcknowledgeMode,
     IllegalStateException,
+    InvalidDestinationException,
     JMSException,
     Message,
     TransactionRolledBackException,
@@ -28,8 +29,8 @@ TRANSACTED = AcknowledgeMode.SESSION_TRANSACTED
 @pytest.fixture(scope="module")
 def broker() -> Iterator[BrokerThread]:
     queues = [QueueConfig(name=f"q{number}") for number in range(20)]
-    small = QueueConfig(name="small", max_messages=2)
-    with BrokerThread(make_config(queue=[*queues, small, QueueConfig(name="other")])) as running:
+    bounded = [QueueConfig(name=name, max_messages=2) for name in ("small", "narrow")]
+    with BrokerThread(make_config(queue=[*queues, *bounded, QueueConfig(name="other")])) as running:
         yield running
 
 
@@ -190,6 +191,44 @@ def test_a_refused_send_rolls_the_transaction_back(broker: BrokerThread, queue: 
             await small.send("fits")
             await session.commit()
             assert depth(broker, "small") == 1
+
+    act()
+
+
+@pytest.mark.parametrize("fits", [True, False])
+def test_a_producer_may_close_before_the_transaction_ends(broker: BrokerThread, fits: bool) -> None:
+    """What the broker says of its sends isn't lost with it."""
+
+    @asynchronous
+    async def act() -> None:
+        async with transacted(broker) as (_, session):
+            producer = await session.create_producer("narrow", send_timeout_ms=0)
+            for number in range(2 if fits else 3):
+                await producer.send(f"{number}")
+            await producer.close()
+            if fits:
+                await session.commit()
+            else:
+                with pytest.raises(TransactionRolledBackException, match="refused"):
+                    await session.commit()
+            consumer = await session.create_consumer("narrow")
+            assert await bodies(consumer, 2 if fits else 0) == ["0", "1"][: 2 if fits else 0]
+            await session.commit()
+
+    act()
+
+
+def test_a_link_that_ends_under_a_send_rolls_the_transaction_back(broker: BrokerThread, queue: str) -> None:
+    @asynchronous
+    async def act() -> None:
+        async with transacted(broker) as (_, session):
+            producer = await session.create_producer(queue)
+            await producer.send("a")
+            await producer.send("b")
+            producer._sending.lose(InvalidDestinationException("the queue is gone"))
+            with pytest.raises(TransactionRolledBackException, match="the queue is gone"):
+                await session.commit()
+            assert depth(broker, queue) == 0
 
     act()
 

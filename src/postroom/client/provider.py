@@ -29,6 +29,8 @@ from postroom.client.url import BrokerUrl, ParsedUrl
 if TYPE_CHECKING:
     from postroom.client.links import Attachment
 
+SOON_S: Final = 1.0
+"""A connection that lasts no longer is no reason to go on at full speed."""
 LOG: Final = logging.getLogger("postroom.client")
 
 
@@ -107,6 +109,8 @@ class Provider:
         self._waiting: set[asyncio.Future[Any]] = set()
         self._is_online = False
         """A transport is there, and all is restored on it."""
+        self._online_since_s = 0.0
+        self._recoveries = 0
         self._for_online: list[asyncio.Future[None]] = []
         self._recovering: asyncio.Task[None] | None = None
         self._names: dict[str, str] = {}
@@ -163,6 +167,7 @@ class Provider:
 
     def _set_online(self) -> None:
         self._is_online = True
+        self._online_since_s = self.loop.time()
         waiting, self._for_online = self._for_online, []
         for future in waiting:
             if not future.done():
@@ -297,7 +302,8 @@ class Provider:
             self._recovering = self.loop.create_task(self._recover(failure))
 
     async def _recover(self, broken: JMSException) -> None:
-        backoff = Backoff(self._options, starting=False)
+        soon = self.loop.time() - self._online_since_s < SOON_S
+        backoff = Backoff(self._options, starting=False, soon=soon and self._recoveries > 0)
         try:
             if backoff.exhausted:
                 raise broken
@@ -305,6 +311,7 @@ class Provider:
         except JMSException as failure:
             self._fail(failure)
             return
+        self._recoveries += 1
         self._set_online()
         self._tell(lambda: self._listener.on_restored(self._address))
 

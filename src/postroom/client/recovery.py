@@ -98,8 +98,11 @@ def listed_broker(sender: BrokerUrl, entry: object) -> BrokerUrl | None:
 class Backoff:
     """Counts the attempts after one break, or at the start, and says how long to wait before each."""
 
-    def __init__(self, options: FailoverOptions | None, starting: bool) -> None:
-        """``options`` None: one attempt at the start, none after a break."""
+    def __init__(self, options: FailoverOptions | None, starting: bool, soon: bool = False) -> None:
+        """``options`` None: one attempt at the start, none after a break. ``soon``: the connection broke as
+        soon as it was there, so that even the first attempt waits.
+        """
+        self._soon = soon
         self.attempts = 0
         self._options = options or FailoverOptions(max_reconnect_attempts=1 if starting else 0)
         self._starting = starting
@@ -130,7 +133,8 @@ class Backoff:
         self.attempts += 1
         options = self._options
         if self.attempts == 1:
-            return 0.0 if self._starting else options.initial_reconnect_delay_ms / MS_A_SECOND
+            least_ms = options.reconnect_delay_ms if self._soon else 0
+            return 0.0 if self._starting else max(options.initial_reconnect_delay_ms, least_ms) / MS_A_SECOND
         if not options.use_reconnect_back_off:
             return options.reconnect_delay_ms / MS_A_SECOND
         return self._grown_ms() / MS_A_SECOND

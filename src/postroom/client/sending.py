@@ -100,6 +100,12 @@ class Sending(Attachment[SenderLink]):
             self._link.send(payload, tag, outcome is None, state=state, context=outcome)
         self.provider.flush_soon()
 
+    async def answered(self, timeout_s: float | None) -> None:
+        """Wait until everything sent has its outcome, whatever it is."""
+        if self._unsettled:
+            waiting = asyncio.ensure_future(asyncio.wait(list(self._unsettled)))
+            await within(waiting, timeout_s, f"outcomes of what was sent to {self.what}")
+
     # --- credit
 
     async def _credit(self, over_breaks: bool) -> None:

@@ -197,4 +197,7 @@ class MessageProducer:
         called. Raises IllegalStateException in one of those calls.
         """
         await self._completions.finished()
+        if self._state.transaction is not None and not self._state.is_closed:
+            # The commit looks at the outcomes, which come no more to a link that has ended.
+            await self._sending.answered(self._state.shared.options.send_timeout_s)
         await self._sending.detach(self._state.shared.options.close_timeout_s)

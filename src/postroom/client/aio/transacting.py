@@ -119,10 +119,10 @@ class TransactionContext:
         if outcome not in self._outcomes:
             return  # of a transaction that has ended
         self._outcomes.discard(outcome)
-        if outcome.cancelled() or outcome.exception() is not None:
-            return  # the break is known by other ways
         try:
             raise_unless_accepted(provisional(outcome.result()))
+        except (ConnectionLostException, asyncio.CancelledError):
+            pass  # a break is known by other ways
         except JMSException as refusal:
             self._refusal = self._refusal or refusal
 
