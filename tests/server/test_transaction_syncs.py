@@ -13,6 +13,7 @@ from postroom.amqp.outcomes import (
 )
 from postroom.amqp.receiver import ReceiverLink
 from postroom.model.numbers import LOCAL_TRANSACTION
+from postroom.server.config import LimitsConfig
 from tests.server.harness import BrokerThread, make_config
 from tests.server.memory_ledger import MemoryLedger
 from tests.server.peers import EnginePeer
@@ -113,6 +114,18 @@ def test_an_administrator_reads_what_only_provisional_records_hold(broker: Broke
         rows = page["messages"]
         assert isinstance(rows, list) and len(rows) == 1
         assert rows[0]["message"].endswith(b"not committed")
+
+
+def test_provisional_work_never_fills_what_may_wait_for_the_disk() -> None:
+    """Else reading would stop for ever: nobody waits for it."""
+    limits = LimitsConfig(unsynced_bytes=64 << 10)
+    with BrokerThread(make_config(("q",), limits=limits)) as broker, EnginePeer(broker.port) as peer:
+        controller = Controller(broker, peer, "q")
+        txn_id = controller.declare()
+        for _ in range(20):
+            controller.send("x" * 20_000, txn_id)
+        assert controller.depth() == (0, 20)
+        assert isinstance(commit(controller, txn_id), Accepted)
 
 
 def decision_kinds(ledger: MemoryLedger) -> list[int]:
