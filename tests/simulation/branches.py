@@ -131,6 +131,7 @@ class Brancher(Manager):
                 self.about_to_commit(log, "committing")
                 log.to("one phase")
             else:
+                self.withhold(log.unit, 0)
                 log.to("rolling back")
             self.say(verb, log, XaFlag.TMONEPHASE if verb == "COMMIT" else XaFlag.TMNOFLAGS)
         elif log.step == "prepared":
