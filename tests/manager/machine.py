@@ -1,11 +1,13 @@
 """The queue manager over the real ledger beside its reference: what the rules of the random test work on."""
 
+import dataclasses
 from itertools import count
+from types import FunctionType
 from typing import Any
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
+from hypothesis.stateful import RULE_MARKER, RuleBasedStateMachine, initialize, invariant
 
 from postroom.manager.asking import StoreRequest
 from postroom.manager.consumer import Consumer, Producer
@@ -59,14 +61,34 @@ SMALL = ManagerOptions(
 )
 
 
+def again(step: Any, times: int) -> dict[str, Any]:
+    """Copies of a rule, by names of their own, so that it is chosen more often.
+
+    Hypothesis leaves out some rules in each run, by the names of their functions: what everything else builds
+    on has several.
+    """
+    known, copies = getattr(step, RULE_MARKER), {}
+    for number in range(times):
+        code, space = known.function.__code__, known.function.__globals__
+        copy = FunctionType(code, space, f"{code.co_name}_{number}")
+
+        def repeated(*args: Any, **named: Any) -> Any:
+            return step(*args, **named)
+
+        setattr(repeated, RULE_MARKER, dataclasses.replace(known, function=copy))
+        copies[copy.__name__] = repeated
+    return copies
+
+
 class Machine(RuleBasedStateMachine):
     """Each rule does one thing to both, lets the queue manager come to rest, and compares."""
 
     favourite = "plain"
     """The queue or topic that is used most, so that much comes together."""
 
-    @initialize(delay_ms=st.sampled_from([-1, 0, 5]), preemptive=st.booleans())
-    def start(self, delay_ms: int, preemptive: bool) -> None:
+    @initialize(delay_ms=st.sampled_from([-1, 0, 5]), preemptive=st.booleans(), company=st.booleans())
+    def start(self, delay_ms: int, preemptive: bool, company: bool) -> None:
+        """``company``: the favourite has two who consume or subscribe from the beginning."""
         self.world = LedgerWorld(SMALL)
         self.reference = define(self.world, delay_ms, preemptive)
         self.reference.now_us = self.world.now_us
@@ -76,6 +98,11 @@ class Machine(RuleBasedStateMachine):
         """Up to where the listener of the queue "plain" has heard: position, and rank in the reference."""
         self.bodies = count(1)
         self._come_up()
+        for number in range(2 if company else 0):
+            self.keep_company(number)
+
+    def keep_company(self, number: int) -> None:
+        """Somebody comes to the favourite."""
 
     def _come_up(self) -> None:
         """The process has started: nobody is connected."""
@@ -235,6 +262,9 @@ class Machine(RuleBasedStateMachine):
                 _join(counted)
         different = {name: (shown[name], expected[name]) for name in shown if shown[name] != expected[name]}
         assert not different and shown.keys() == expected.keys(), (place.name, different)
+        if place.takers.exclusive:
+            active = [consumer for consumer in place.takers.present if consumer.active]
+            assert active == [each for each in [place.takers.active] if each is not None]
         if not place.consumption and not (place.unit_of_order and place.insertion):
             for consumer in place.takers.present:
                 left = place.available_to(consumer, self.wanted_by(consumer))

@@ -11,7 +11,7 @@ from postroom.manager.message_states import CHANGEABLE
 from postroom.manager.moving import Changed, DeleteMessages, MoveMessages, Replay
 from postroom.manager.searching import Wanted
 from postroom.model.codes import Outcome
-from tests.manager.machine import PUBLISHERS, SMALL, TEXTS, Machine
+from tests.manager.machine import PUBLISHERS, SMALL, TEXTS, Machine, again
 from tests.manager.machine_sending import heads, numbers, sizes
 from tests.manager.reference_moving import (
     Refusals,
@@ -94,7 +94,7 @@ class Moving(Machine):
         if isinstance(answer, Changed) and not answer.more:
             assert answer.without_origin == len(found) - len(chosen)
 
-    replay_1 = replay
+    locals().update(again(replay, 4))
 
     def _part(self, chosen: list[Message], in_pieces: bool) -> list[Message] | None:
         """Those that go; None where it isn't said which are the first."""

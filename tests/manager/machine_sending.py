@@ -19,6 +19,7 @@ from tests.manager.machine import (
     TOPICS,
     WITH_QUOTA,
     Machine,
+    again,
 )
 from tests.manager.reference_place import PUT, Message, Place, TopicPlace
 from tests.manager.reference_rooms import Waiting
@@ -56,7 +57,7 @@ class Sending(Machine):
         for group in members:
             self._put("groups" if name in WITH_QUOTA else name, head, number, size, within, group)
 
-    put_1 = put_2 = put_3 = put_4 = put_5 = put
+    locals().update(again(put, 8))
 
     @rule(head=heads, number=numbers, group=groups)
     def close_group(self, head: dict[str, Any], number: int, group: str) -> None:
@@ -95,7 +96,7 @@ class Sending(Machine):
         message = self.a_message(2 * (crowded % 2), size, place=self.reference.places[name], **head)
         self._send(self.queue(name), self.reference.places[name], link, message, head, within)
 
-    send_1 = send_2 = send
+    locals().update(again(send, 5))
 
     def _send(
         self,
@@ -145,7 +146,7 @@ class Sending(Machine):
         topic = self.reference.topics[name]
         self._send(self.world.manager.topic(name), topic, PUBLISHERS[client], message, head, within)
 
-    publish_1 = publish_2 = publish
+    locals().update(again(publish, 6))
 
     @rule(name=st.sampled_from([*QUEUES, "attached", "attached"]), head=heads, delete=st.integers(0, 3))
     def attach(self, name: str, head: dict[str, Any], delete: int) -> None:

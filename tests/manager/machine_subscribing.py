@@ -16,7 +16,7 @@ from postroom.manager.errors import (
 )
 from postroom.manager.options import QueueDefinition
 from postroom.manager.topics import Subscribing
-from tests.manager.machine import FAVOURED_TOPICS, TEXTS, TOPICS, Machine
+from tests.manager.machine import FAVOURED_TOPICS, TEXTS, TOPICS, Machine, again
 from tests.manager.machine_setting import TOPIC_SETTINGS
 from tests.manager.machine_taking import CREDITS, wanted
 from tests.manager.reference_place import Place, TopicPlace
@@ -38,6 +38,7 @@ class SubscribingRules(Machine):
         no_local=st.booleans(),
         credit=CREDITS,
         title=st.sampled_from(["a", "b"]),
+        joins=st.booleans(),
     )
     def subscribe(
         self,
@@ -49,10 +50,16 @@ class SubscribingRules(Machine):
         no_local: bool,
         credit: int,
         title: str,
+        joins: bool,
     ) -> None:
         """Durable and shared ones have a name and are found again; those that are not durable live as long as
         somebody consumes from them. Shared ones may belong to all clients."""
         pattern = self.chosen_topic(pattern)
+        others = [place for place in self.subscriptions() if place.shared and not place.dismissed]
+        if joins and others:
+            there = others[-1]
+            pattern, durable, shared, own = there.pattern, not there.temporary, True, there.client == "me"
+            wanted, no_local, title = there.wanted, there.no_local, there.title
         if pattern == "each":  # so that it is one line in which everybody waits, though for several pools
             wanted, no_local = None, False
         title = title if durable or shared else ""
@@ -79,7 +86,7 @@ class SubscribingRules(Machine):
             assert self.world.manager.durable_subscription(client, title) is queue
         self.open_one(queue.name, credit)
 
-    subscribe_1 = subscribe_2 = subscribe
+    locals().update(again(subscribe, 5))
 
     def _why_not(self, place: Place, known: Place | None) -> type[ManagerError] | None:
         """Why nobody can subscribe so."""
@@ -147,10 +154,10 @@ class SubscribingRules(Machine):
             raise AssertionError("the topic is still there")
         manager.create_queue(QueueDefinition(name=name, kind="topic", **TOPIC_SETTINGS[name]), now_us)
         quota, each = topic.quota, topic.most_each
-        again = TopicPlace(
+        another = TopicPlace(
             name, limit=topic.limit, dead_letters=topic.dead_letters, quota=quota, most_each=each
         )
-        self.reference.topics[name] = again
+        self.reference.topics[name] = another
         self.rest()
 
 

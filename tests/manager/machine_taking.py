@@ -11,7 +11,7 @@ from postroom.manager.consumer import Consumer
 from postroom.manager.entry import Entry
 from postroom.manager.errors import AccessRefused
 from postroom.manager.transaction import Transaction
-from tests.manager.machine import FAVOURED, QUEUES, TEXTS, WITH_QUOTA, Machine
+from tests.manager.machine import FAVOURED, QUEUES, TEXTS, WITH_QUOTA, Machine, again
 from tests.manager.world import MS, TestSink
 
 CREDITS = st.sampled_from([0, 1, 2, 5, 20, 20])
@@ -42,7 +42,7 @@ class Taking(Machine):
         else:
             self.open_one(name, credit, **options)
 
-    open_1 = open_2 = open_3 = open_4 = open_5 = open_6 = open_7 = open
+    locals().update(again(open, 10))
 
     @rule(standby=st.booleans(), most=st.integers(1, 3))
     def change_access(self, standby: bool, most: int) -> None:
@@ -58,6 +58,8 @@ class Taking(Machine):
     def credit(self, data: st.DataObject, credit: int, drain: bool) -> None:
         self.world.credit(data.draw(st.sampled_from(self.consumers)), credit, drain)
         self.rest()
+
+    locals().update(again(credit, 4))
 
     @precondition(lambda self: any(c.held and not c.suspended for c in self.consumers))
     @rule(
@@ -79,7 +81,19 @@ class Taking(Machine):
             self.reference.got(message, transaction, verb, settled)
         self.rest()
 
-    settle_1 = settle_2 = settle_3 = settle_4 = settle_5 = settle_6 = settle_7 = settle_8 = settle
+    locals().update(again(settle, 20))
+
+    @precondition(lambda self: any(c.held and not c.suspended for c in self.consumers))
+    @rule(data=st.data(), verb=st.sampled_from(["accept", "fail", "reject"]))
+    def settle_all(self, data: st.DataObject, verb: str) -> None:
+        """Everything that a consumer holds, in order."""
+        consumer = data.draw(st.sampled_from([c for c in self.consumers if c.held and not c.suspended]))
+        for entry in self.world.held(consumer):
+            self._say(verb, consumer, entry, 1, None)
+            self.reference.settle(self.place_of(entry), self.entries.pop(entry), verb)
+            self.rest()
+
+    locals().update(again(settle_all, 6))
 
     def _say(
         self, verb: str, consumer: Consumer, entry: Entry, token: int, transaction: Transaction | None

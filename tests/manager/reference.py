@@ -60,15 +60,17 @@ class Reference:
         self.now_us = 0
         self._ranks = 0
         self._serials = 0
-        self._tied = False
-        """Time passes: what comes to one queue from several has no order among itself."""
+        self._tie = 0
+        """While time passes: the rank of what comes to one queue from several, which has no order among
+        itself."""
 
     def all_places(self) -> list[Place]:
         return list(self.places.values())
 
     def next_rank(self, place: Place) -> int:
-        if not (self._tied and place.takes_children):
-            self._ranks += 1
+        if self._tie and place.takes_children:
+            return self._tie
+        self._ranks += 1
         return self._ranks
 
     def last_rank(self) -> int:
@@ -278,13 +280,13 @@ class Reference:
 
     def rest(self) -> None:
         """What is due at this moment, until nothing is."""
-        self._tied = True
+        self._ranks += 1
+        self._tie = self._ranks
         for place in self.all_places():
             self._end_delays(place)
             self._expire(place)
             self._end_leases(place)
-        self._ranks += 1
-        self._tied = False
+        self._tie = 0
         self.let_in()
         self.refuse([each for each in self.lines.all if each.due_us <= self.now_us])
         self.let_in()

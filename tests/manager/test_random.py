@@ -22,6 +22,13 @@ from tests.manager.machine_taking import Taking
 class RandomUse(Sending, Taking, SubscribingRules, Storing, Looking, Moving, Administering):
     """Every command."""
 
+    def keep_company(self, number: int) -> None:
+        name = self.favourite
+        if name in TOPICS:
+            self.subscribe(name, True, False, True, None, False, 5 * number, "ab"[number], False)
+        else:
+            self.open(name, 2, None, 0, 1, 1)
+
 
 EXAMPLES = settings(max_examples=16, stateful_step_count=100, deadline=None)
 

@@ -80,7 +80,7 @@ def rules() -> list[str]:
     """The functions of the rules, and what begins and ends each run."""
     members = [member for _, member in inspect.getmembers(RandomUse)]
     marked = [getattr(member, RULE_MARKER) for member in members if hasattr(member, RULE_MARKER)]
-    return sorted({rule.function.__name__ for rule in marked} | {"start", "teardown"})
+    return sorted({rule.function.__code__.co_name for rule in marked} | {"start", "teardown"})
 
 
 def reached_from(rule: str) -> Body:
