@@ -338,7 +338,7 @@ def test_a_discharge_that_waits_fails_when_a_send_of_it_is_refused(world: World)
     sender.send(queue)
     transaction = world.manager.begin(world.now_us)
     sender.send(queue, transaction=transaction)
-    transaction.discharger = coordinator
+    transaction.dischargers.append(coordinator)
     world.now_us += 50_000
     world.manager.on_time(world.now_us)
     assert coordinator in world.manager.take_effects().unblocked

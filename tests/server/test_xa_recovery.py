@@ -8,13 +8,21 @@ import pytest
 from postroom.amqp.events import TransferReceived
 from postroom.amqp.outcomes import TransactionalState
 from postroom.amqp.performatives import Source, Target
-from postroom.amqp.sections import Data, Header, Message, Value
+from postroom.amqp.sections import Data, Header, Message, Properties, Value
 from postroom.amqp.types import UInt
 from postroom.model.xa import XaCode, XaFlag, Xid
 from postroom.server.config import QueueConfig, TransactionsConfig
 from tests.server.harness import BrokerThread, make_config
 from tests.server.peers import EnginePeer
-from tests.server.transacting import Controller, attributes, branch_row, code_of, new_xid, prepared
+from tests.server.transacting import (
+    Controller,
+    attributes,
+    branch_row,
+    code_of,
+    durable,
+    new_xid,
+    prepared,
+)
 
 pytestmark = pytest.mark.sockets
 
@@ -199,6 +207,28 @@ def test_the_end_of_a_branch_waits_for_its_sends() -> None:
         assert controller.depth() == (1, 1)
 
 
+def test_all_sessions_that_end_a_branch_wait_for_its_sends() -> None:
+    config = make_config(queue=[QueueConfig(name="q", max_messages=1)])
+    xid = new_xid()
+    with BrokerThread(config) as broker, EnginePeer(broker.port) as peer:
+        one, two = Controller(broker, peer, "q"), Controller(broker, peer, "q")
+        waiting = two.session.attach_sender(
+            "waiting", Source(), Target(address="q"), properties={"x-opt-send-timeout": UInt(30_000)}
+        )
+        peer.pump(lambda: waiting.credit > 0)
+        one.send("first")
+        one.start(xid)
+        state = TransactionalState(two.start(xid, UInt(XaFlag.TMJOIN)))
+        waiting.send(durable("second"), b"1", False, state=state)
+        peer.flush()
+        broker.wait_until(lambda b: b.manager.queues["q"].statistics.blocked == 1)
+        ended = [ask_to_end(one, xid), ask_to_end(two, xid)]
+        broker.turn(lambda b, now_us: b.manager.purge_queue("q", now_us))
+        peer.pump(lambda: waiting.unsettled_count == 0 and sum(each() for each in ended) == len(ended))
+        assert one.verb("COMMIT", xid, XaFlag.TMONEPHASE) == C.XA_OK
+        assert one.depth() == (1, 1)
+
+
 def ask_to_end(controller: Controller, xid: Xid) -> Callable[[], bool]:
     """END without waiting for its answer; says whether that has come."""
     controller.verb("RECOVER", None, SCAN)  # attaches the links
@@ -206,6 +236,7 @@ def ask_to_end(controller: Controller, xid: Xid) -> Callable[[], bool]:
     said = {"operation": "END", "type": "postroom.xa-branch", "xid": str(xid)}
     requests = controller._requests
     assert requests is not None
-    requests.send(Message(application_properties=dict(said)).encode(), controller.tag(), True)
+    request = Message(properties=Properties(reply_to=controller._prefix), application_properties=dict(said))
+    requests.send(request.encode(), controller.tag(), True)
     controller.peer.round_trip()
     return lambda: any(event.link is controller._replies for event in controller.peer.of(TransferReceived))

@@ -52,8 +52,8 @@ class Transaction:
         """Of its puts, where the destination remembers ids; keys as `model.duplicates` makes them."""
         self.blocked: list[BlockedSend] = []
         """Its sends that wait for room: it can't be committed before they have been answered."""
-        self.discharger: Sink | None = None
-        """Who wants to discharge it as soon as none waits."""
+        self.dischargers: list[Sink] = []
+        """Who wants to discharge it, or to end the branch that it is, as soon as none waits."""
         self.recorded = False
         self.decided = False
         self.ended = False

@@ -177,8 +177,8 @@ def free_line(core: "Core", pool: "Pool") -> None:
 
 def _leave_transaction(core: "Core", transaction: "Transaction", send: BlockedSend) -> None:
     transaction.blocked.remove(send)
-    if not transaction.blocked and transaction.discharger is not None:
-        core.effects.unblocked.append(transaction.discharger)
+    if not transaction.blocked:
+        core.effects.unblocked.extend(transaction.dischargers)
 
 
 def _forget_deadlines(core: "Core") -> None:
@@ -199,7 +199,7 @@ def reject(core: "Core", send: BlockedSend, condition: str, description: str) ->
     """Answer a send that has left the line; a commit that has waited for it fails."""
     discard(core, send)
     transaction = send.transaction
-    if transaction is not None and (send.token < 0 or transaction.discharger is not None):
+    if transaction is not None and (send.token < 0 or transaction.dischargers):
         fail(core, transaction, "a message in it was refused: " + description)
     core.effects.rejected.append(Rejected(send.sink, send.token, condition, description))
 

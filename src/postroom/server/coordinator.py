@@ -119,7 +119,7 @@ class CoordinatorLink(BoundLink):
             return
         if transaction.blocked and not discharge.fail:
             # Sends of it wait for room: they are answered first, as if the sender had waited for each.
-            transaction.discharger = self
+            transaction.dischargers.append(self)
             self._postponed.append((discharge, delivery_id))
             return
         del self.binding.transactions[txn_id]

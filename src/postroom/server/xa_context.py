@@ -83,6 +83,7 @@ class XaContext:
             over = [(delivery, _joined(delivery)) for delivery in deliveries if not _is_held(delivery)]
             self._binding.broker.after_durable(self._binding, lambda _: _settle(over, txn_id))
             if branch is not None and self.known.branch is None:
+                branch.transaction.dischargers.clear()
                 self._leave(branch.transaction)
 
     def close(self, lost: bool, now_us: int) -> None:

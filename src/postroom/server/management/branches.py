@@ -104,7 +104,8 @@ class Branches(ListedNoun[BranchRow]):
             return _answer(XaCode.XA_OK)
         later = Later(lambda: None)
         # Sends of it wait for room: they are answered first, as if their sender had waited for each.
-        blocked.discharger = request.postpone(lambda then_us: self._end_again(request, later, then_us))
+        waits = request.postpone(lambda then_us: self._end_again(request, later, then_us))
+        blocked.dischargers.append(waits)
         return later
 
     def _end_again(self, request: Request, later: Later, now_us: int) -> None:
