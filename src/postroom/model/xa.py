@@ -35,6 +35,7 @@ ACTIVE branch can be ended only by a session that works on it (XAER_PROTO).
 Sources: X/Open CAE Specification XA, chapters 3 and 6; Solace, "Consuming Messages in XA Transactions".
 """
 
+from binascii import unhexlify
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from typing import Final, final
@@ -91,7 +92,7 @@ class Xid:
                 f"{_FORMAT_DIGITS} digits"
             )
         try:
-            format_id, gtrid, bqual = (bytes.fromhex(part) for part in parts)
+            format_id, gtrid, bqual = (unhexlify(part) for part in parts)
         except ValueError as error:
             raise XidInvalid(f"{text!r} is no Xid: {error}") from error
         return Xid(int.from_bytes(format_id, "big", signed=True), gtrid, bqual)
