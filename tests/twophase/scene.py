@@ -30,7 +30,7 @@ from tests.clients.broker import BrokerProcess
 from tests.twophase.postgres import PostgreSQL
 
 IN, OUT = "twophase.in", "twophase.out"
-NUMBERS = 400
+NUMBERS = 120
 RECEIVE_S = 30
 POLL_S = 0.01
 PROCESS_S = 60
