@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from postroom.client import decision_log
+from postroom.client.decisions import ALIGNMENT_BYTES
 from tests.twophase.postgres import PostgreSQL
 
 
@@ -14,3 +16,9 @@ def postgres() -> Iterator[PostgreSQL]:
     """A server that lives as long as the tests."""
     with PostgreSQL() as server:
         yield server
+
+
+@pytest.fixture
+def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A decision log is quicker to open so."""
+    monkeypatch.setattr(decision_log, "FILE_BYTES", 16 * ALIGNMENT_BYTES)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
-from postroom.client.aio import TransactionManager
+from postroom.client.aio import Transaction, TransactionManager
 from postroom.client.decision_log import LOG_NAME
 from postroom.client.exceptions import XAException
-from postroom.client.two_phase import Step
+from postroom.client.two_phase import Step, TransactionStatus
 from postroom.model.xa import XaCode, XaFlag, Xid, is_rolled_back
 
 C = XaCode
@@ -183,3 +184,29 @@ class FakeResource:
         assert xid in self.manager.heuristics
         del self.manager.heuristics[xid]
         self._answer("forget")
+
+
+# --- transactions over them
+
+COMMITTED, ROLLED_BACK = "committed 1", "rolled back 1"
+
+
+async def transact(world: World, resources: Iterable[FakeResource] = ()) -> Transaction:
+    """One transaction over all resource managers, with no more work than the fakes have."""
+    async with world.manager() as manager:
+        transaction = manager.transaction(*(resources or world.resources()))
+        async with transaction:
+            assert transaction.status is TransactionStatus.ACTIVE
+        return transaction
+
+
+async def recover(world: World) -> TransactionManager:
+    """The next life of the transaction manager, which recovers all resource managers; closed."""
+    async with world.manager() as manager:
+        await manager.recover(*world.resources())
+        assert manager.unfinished() == []
+    return manager
+
+
+def both(what: str) -> dict[str, str]:
+    return {"a": what, "b": what}
