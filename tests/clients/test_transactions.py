@@ -24,11 +24,13 @@ class Work(MessagingHandler, TransactionHandler):
     """One transaction: takes so many messages from one queue, sends others to another, and ends as told."""
 
     def __init__(
-        self, url: str, source: str, target: str, takes: int, bodies: list[str], commits: bool
+        self, url: str, source: str, target: str, takes: int, bodies: list[str], commits: bool, settles: bool
     ) -> None:
         super().__init__(prefetch=takes, auto_accept=False)
         self.url, self.source, self.target = url, source, target
         self.takes, self.bodies, self.commits = takes, bodies, commits
+        self.settles = settles
+        """Whether it settles what it takes before the end of the transaction, or waits for the broker."""
         self.ended = ""
         self.got: list[object] = []
         self.transaction: Any = None
@@ -42,7 +44,9 @@ class Work(MessagingHandler, TransactionHandler):
         self.sender = event.container.create_sender(self.connection, self.target)
         if self.takes:
             event.container.create_receiver(self.connection, self.source)
-        event.container.declare_transaction(self.connection, handler=self, settle_before_discharge=True)
+        event.container.declare_transaction(
+            self.connection, handler=self, settle_before_discharge=self.settles
+        )
 
     def on_transaction_declared(self, event: Any) -> None:
         self.transaction = event.transaction
@@ -88,8 +92,16 @@ class Work(MessagingHandler, TransactionHandler):
         self.connection.close()
 
 
-def do(broker: BrokerProcess, source: str, target: str, takes: int, bodies: list[str], commits: bool) -> Work:
-    work = Work(broker.url, source, target, takes, bodies, commits)
+def do(
+    broker: BrokerProcess,
+    source: str,
+    target: str,
+    takes: int,
+    bodies: list[str],
+    commits: bool,
+    settles: bool = True,
+) -> Work:
+    work = Work(broker.url, source, target, takes, bodies, commits, settles)
     Container(work).run()
     return work
 
@@ -110,13 +122,14 @@ def test_what_proton_commits_every_client_receives(broker: BrokerProcess, client
     assert [message["body"]["value"]["string"] for message in received] == ["a", large, "b"]
 
 
+@pytest.mark.parametrize("settles", [True, False])
 @pytest.mark.parametrize("commits", [True, False])
 def test_proton_takes_and_gives_in_one_transaction(
-    broker: BrokerProcess, connected: Callable[[str], Client], queue: str, commits: bool
+    broker: BrokerProcess, connected: Callable[[str], Client], queue: str, commits: bool, settles: bool
 ) -> None:
     rhea = connected("rhea")
     rhea.send(queue, text("1"), text("2"))
-    work = do(broker, queue, queue + ".out", 2, ["out"], commits)
+    work = do(broker, queue, queue + ".out", 2, ["out"], commits, settles)
     assert (work.ended, work.got[:2]) == ("committed" if commits else "aborted", ["1", "2"])
     assert texts(rhea, queue) == ([] if commits else ["1", "2"])
     assert texts(rhea, queue + ".out") == (["out"] if commits else [])
