@@ -75,7 +75,7 @@ soak: compiled ## many simulation seeds and many kills
 	$(COMPILED) $(PY) -m tests.simulation --seeds 20000
 	$(COMPILED) $(PY) -m tests.crash --kills 200
 	$(COMPILED) $(PY) -m tests.twophase --rounds 3
-	$(COMPILED) $(PY) -m tests.faults --twice 5
+	$(COMPILED) $(PY) -m tests.faults --twice 20
 
 fuzz: setup ## fuzz the decoder for ten minutes
 	PYTHONPATH=src $(PY) tests/amqp/fuzz_codec.py --seconds 600

@@ -14,7 +14,7 @@ from postroom.client import (
     JMSTimeoutException,
     TransactionRolledBackException,
 )
-from postroom.client.aio import MessageConsumer
+from postroom.client.aio import MessageConsumer, MessageProducer, QueueBrowser, Session
 from postroom.client.options import ClientOptions
 from postroom.server.config import QueueConfig
 from tests.client.breaking import (
@@ -232,7 +232,7 @@ def test_closing_offline_succeeds_at_once(broker: BrokerThread, queue: str) -> N
             connection = line.connection
             session = await connection.create_session()
             transacted = await connection.create_session(TRANSACTED)
-            opened = [
+            opened: list[MessageProducer | MessageConsumer | QueueBrowser | Session] = [
                 await session.create_producer(queue),
                 await session.create_consumer(queue),
                 await session.create_browser(queue),

@@ -10,7 +10,7 @@ from postroom.client.recovery import Backoff, BrokerPool, listed_broker
 from postroom.client.url import BrokerUrl, FailoverOptions, ServerListAction
 
 A, B, C = (BrokerUrl(host=name) for name in "abc")
-LIST = {"failover-server-list": [{"network-host": "c"}, {"hostname": "b", "port": 1}]}
+LIST: dict[object, object] = {"failover-server-list": [{"network-host": "c"}, {"hostname": "b", "port": 1}]}
 B1 = BrokerUrl(host="b", port=1)
 
 

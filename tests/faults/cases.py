@@ -56,7 +56,14 @@ class Scene:
 
     async def connect(self) -> Connection:
         """As the application does: with fail-over, through the proxy."""
-        return await ConnectionFactory(f"failover:({self.proxy.url})").create_connection()
+        self._connection = await ConnectionFactory(f"failover:({self.proxy.url})").create_connection()
+        return self._connection
+
+    async def pause(self) -> None:
+        """The application does something else, in the middle of a transaction: a round trip, so that what it
+        has sent is answered, and what has broken is known.
+        """
+        await (await self._connection.create_session()).close()
 
     @asynccontextmanager
     async def directly(self) -> AsyncIterator[Connection]:
@@ -159,6 +166,7 @@ async def send_until_committed(scene: Scene, session: Session, producer: Message
     for attempt in range(ATTEMPTS):
         for name in batch_ids(number, attempt):
             await producer.send(message_of(name))
+            await scene.pause()
         try:
             await scene.commit(session, (number, attempt))
         except TransactionRolledBackException:
@@ -227,6 +235,7 @@ async def consume_all(
             batch.append(id_of(message))
             if producer is not None:
                 await producer.send(message_of(id_of(message)))
+            await scene.pause()
         try:
             await scene.commit(session, tuple(batch))
         except TransactionRolledBackException:

@@ -5,8 +5,6 @@ at each of them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -14,14 +12,8 @@ from tests.clients.broker import BrokerProcess
 from tests.faults.cases import CASES, Case, cut_points, play
 
 pytestmark = pytest.mark.sockets
-EVERY = 4
+EVERY = 6
 """One in so many places is cut; the others are by the soak."""
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(Path(tmp_path_factory.mktemp("faults")) / "data") as process:
-        yield process
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
