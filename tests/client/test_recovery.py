@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.client.recovery import Backoff, BrokerPool, listed_broker
+from postroom.client.recovery import MAX_BROKERS, Backoff, BrokerPool, listed_broker
 from postroom.client.url import BrokerUrl, FailoverOptions, ServerListAction
 
 A, B, C = (BrokerUrl(host=name) for name in "abc")
@@ -115,6 +115,15 @@ def test_a_list_that_names_nobody_changes_nothing(listed: object) -> None:
     pool = BrokerPool([A, B], FailoverOptions())
     pool.connected(A, {"failover-server-list": listed})
     assert pool.attempt() == [B, A]
+
+
+def test_lists_don_t_pile_up() -> None:
+    pool = BrokerPool([A], FailoverOptions(amqp_open_server_list_action=ServerListAction.ADD))
+    for number in range(5):
+        entries: list[object] = [{"hostname": f"h{number}-{place}"} for place in range(60)]
+        pool.connected(A, {"failover-server-list": entries})
+    assert len(pool.attempt()) <= MAX_BROKERS + 1
+    assert pool.attempt()[-1] == A
 
 
 def test_a_redirect_is_followed_first() -> None:

@@ -19,8 +19,8 @@ from postroom.client.url import (
 MS_A_SECOND: Final = 1_000
 SERVER_LIST: Final = "failover-server-list"
 """Property of an open: other brokers that have the same (Qpid JMS)."""
-MAX_SERVER_LIST: Final = 100
-"""Entries of such a list that are read."""
+MAX_BROKERS: Final = 100
+"""Known at a time; what lists name beyond that is passed over."""
 NETWORK_HOST: Final = "network-host"
 HOSTNAME: Final = "hostname"
 PORT: Final = "port"
@@ -51,20 +51,20 @@ class BrokerPool:
         )
         if listed and action is not ServerListAction.IGNORE:
             known = [] if action is ServerListAction.REPLACE else self.brokers
-            self.brokers = list(dict.fromkeys([*known, *listed]))
+            self.brokers = list(dict.fromkeys([*known, *listed]))[:MAX_BROKERS]
         self.brokers = [other for other in self.brokers if other != broker] + [broker]
 
     def redirected(self, broker: BrokerUrl, info: object) -> None:
         """``broker`` has sent us elsewhere with amqp:connection:redirect: that one is tried first."""
         found = listed_broker(broker, info)
         if found is not None:
-            self.brokers = [found, *(other for other in self.brokers if other != found)]
+            self.brokers = [found, *(other for other in self.brokers if other != found)][:MAX_BROKERS]
 
     def _listed(self, broker: BrokerUrl, properties: Mapping[object, object] | None) -> list[BrokerUrl]:
         entries = (properties or {}).get(SERVER_LIST)
         if not isinstance(entries, list):
             return []
-        found = [listed_broker(broker, entry) for entry in entries[:MAX_SERVER_LIST]]
+        found = [listed_broker(broker, entry) for entry in entries[:MAX_BROKERS]]
         return [each for each in found if each is not None]
 
 
