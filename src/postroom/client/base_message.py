@@ -182,10 +182,10 @@ class Message(PropertyAccess):
         self._body_is_read_only = False
         self._set_body(None)
 
-    def make_read_only(self) -> None:
-        """As a message is when it is received: body and properties can be read only."""
+    def make_read_only(self, properties: Mapping[str, object]) -> None:
+        """As a message is when it is received, with these properties: they and the body can be read only."""
         self._body_is_read_only = True
-        self._properties = as_properties(self._properties, read_only=True)
+        self._properties = as_properties(properties, read_only=True)
 
     def put_properties(self, properties: MessageProperties) -> None:
         """Have these properties."""

@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from postroom.amqp.outcomes import ACCEPTED, RELEASED, DeliveryState, Modified
 from postroom.client.base_message import DONE
@@ -28,8 +27,7 @@ UNDELIVERABLE: Final = Modified(delivery_failed=True, undeliverable_here=True)
 FAILED: Final = Modified(delivery_failed=True)
 
 
-@dataclass(frozen=True)
-class Delivery:
+class Delivery(NamedTuple):
     """A message, and how it came."""
 
     incoming: Incoming
@@ -64,8 +62,8 @@ class Deliveries:
 
     async def receive(self, timeout_s: float | None) -> Message | None:
         """The next message, handed over; None when the time is up."""
-        end_s = None if timeout_s is None else time.monotonic() + timeout_s
-        while (delivery := await self.next(left_s(end_s))) is not None:
+        end_s = end_of(timeout_s)
+        while (delivery := await self.next(end_s)) is not None:
             if await self.hand_over(delivery):
                 return delivery.message
         return None
@@ -77,14 +75,14 @@ class Deliveries:
                 return delivery.message
         return None
 
-    async def next(self, timeout_s: float | None) -> Delivery | None:
-        """The next message for the application, once the connection is started; None when the time is up."""
-        end_s = None if timeout_s is None else time.monotonic() + timeout_s
-        while await self._is_started(end_s):
+    async def next(self, end_s: float | None) -> Delivery | None:
+        """The next message for the application, once the connection is started; None when it is ``end_s``."""
+        started = self.state.shared.started
+        while started.is_set() or await self._is_started(end_s):
             incoming = await self.receiving.receive(left_s(end_s))
             if incoming is None:
                 return None
-            if not self.state.shared.started.is_set():
+            if not started.is_set():
                 self.put_back([incoming])
                 continue
             message = self._admitted(incoming)
@@ -104,12 +102,9 @@ class Deliveries:
         return None
 
     async def _is_started(self, end_s: float | None) -> bool:
-        started = self.state.shared.started
-        if started.is_set():
-            return True
         try:
             async with asyncio.timeout(left_s(end_s)):
-                await started.wait()
+                await self.state.shared.started.wait()
         except TimeoutError:
             return False
         return True
@@ -284,6 +279,11 @@ class Deliveries:
             await self._detach()
         except JMSException as failure:
             LOG.warning("%s", failure)
+
+
+def end_of(timeout_s: float | None) -> float | None:
+    """When so many seconds have passed; None: never."""
+    return None if timeout_s is None else time.monotonic() + timeout_s
 
 
 def left_s(end_s: float | None) -> float | None:

@@ -52,9 +52,9 @@ __all__ = [
     "encode_message",
 ]
 
-MESSAGE_TYPE: Final = "x-opt-jms-msg-type"
-DESTINATION_TYPE: Final = "x-opt-jms-dest"
-REPLY_TO_TYPE: Final = "x-opt-jms-reply-to"
+MESSAGE_TYPE: Final = Symbol("x-opt-jms-msg-type")
+DESTINATION_TYPE: Final = Symbol("x-opt-jms-dest")
+REPLY_TO_TYPE: Final = Symbol("x-opt-jms-reply-to")
 OCTET_STREAM: Final = "application/octet-stream"
 TEXT_TYPES: Final = frozenset(
     ["application/json", "application/xml", "application/javascript", "application/ecmascript"]
@@ -130,22 +130,22 @@ def _annotations(message: Message) -> dict[object, object]:
     found = _symbolic(message.annotations)
     of_jms = type(message) is not Message
     if of_jms or (message.body is None and message.body_kind is None):
-        found[Symbol(MESSAGE_TYPE)] = Byte(_NUMBERS.get(type(message), 0))
+        found[MESSAGE_TYPE] = Byte(_NUMBERS.get(type(message), 0))
     _tell_kind(found, DESTINATION_TYPE, message.destination, of_jms)
     _tell_kind(found, REPLY_TO_TYPE, message.reply_to, of_jms or isinstance(message.destination, Topic))
     return found
 
 
-def _tell_kind(found: dict[object, object], name: str, where: Destination | None, queues: bool) -> None:
+def _tell_kind(found: dict[object, object], name: Symbol, where: Destination | None, queues: bool) -> None:
     """What ``where`` is, which its name alone doesn't say; of queues (``queues``) JMS messages tell it,
     too.
     """
-    found.pop(Symbol(name), None)
+    found.pop(name, None)
     if where is None:
         return
     number = _number_of(where)
     if number or queues:
-        found[Symbol(name)] = Byte(number)
+        found[name] = Byte(number)
 
 
 def _number_of(where: object) -> int:
@@ -158,6 +158,8 @@ def _number_of(where: object) -> int:
 
 
 def _symbolic(annotations: Mapping[str, object]) -> dict[object, object]:
+    if not annotations:
+        return {}
     return {Symbol(name): value for name, value in annotations.items()}
 
 
@@ -228,7 +230,6 @@ def decode_message(
     cls, body = _class_and_body(whole.body is None, body_kind, content, content_type, annotations)
     message = cls(
         body,
-        properties=whole.application_properties,
         durable=header.durable,
         priority=header.priority,
         ttl_ms=header.ttl,
@@ -254,11 +255,13 @@ def decode_message(
         delivery_id=delivery_id,
     )
     stamp_received(message)
-    message.make_read_only()
+    message.make_read_only(whole.application_properties)
     return message
 
 
 def _named(annotations: Mapping[object, object]) -> dict[str, object]:
+    if not annotations:
+        return {}
     return {str(name): value for name, value in annotations.items()}
 
 

@@ -65,62 +65,63 @@ def stamp(message: Message, options: SendOptions, defaults: SendOptions) -> int 
 
     ``options`` are those of the call, ``defaults`` the producer's.
     """
-    options.check()
+    if options is not NO_OPTIONS:
+        options.check()
     check_time("ttl_ms", message.ttl_ms)
     check_time("delivery_delay_ms", message.delivery_delay_ms)
     now_ms = int(time.time() * MS_A_SECOND)
     ttl_ms = _first(options.ttl_ms, message.ttl_ms, defaults.ttl_ms) or None
     delay_ms = _first(options.delivery_delay_ms, message.delivery_delay_ms, defaults.delivery_delay_ms)
+    made = message.stamp
     _set_mode_and_priority(message, options, defaults)
-    if _is_unsaid(message, "message_id", None):
-        message.message_id = None if defaults.disable_message_id else f"{ID_PREFIX}{uuid.uuid4()}"
-        _made(message, "message_id")
-    if _is_unsaid(message, "timestamp_ms", None):
-        message.timestamp_ms = None if defaults.disable_message_timestamp else now_ms
-        _made(message, "timestamp_ms")
-    if _is_unsaid(message, "expiration_ms", None):
-        message.expiration_ms = None if ttl_ms is None else now_ms + ttl_ms
-        _made(message, "expiration_ms")
-    _set_delivery_time(message, now_ms, delay_ms)
+    if message.message_id is None or message.message_id == made.get("message_id"):
+        message.message_id = made["message_id"] = None if defaults.disable_message_id else new_id()
+    if message.timestamp_ms is None or message.timestamp_ms == made.get("timestamp_ms"):
+        message.timestamp_ms = made["timestamp_ms"] = None if defaults.disable_message_timestamp else now_ms
+    if message.expiration_ms is None or message.expiration_ms == made.get("expiration_ms"):
+        message.expiration_ms = made["expiration_ms"] = None if ttl_ms is None else now_ms + ttl_ms
+    if delay_ms is not None or DELIVERY_TIME in message.annotations:
+        _set_delivery_time(message, now_ms, delay_ms)
     return None if ttl_ms is None or ttl_ms > MAX_UINT else ttl_ms
 
 
+def new_id() -> str:
+    """A message id that no other message has."""
+    return f"{ID_PREFIX}{uuid.uuid4()}"
+
+
 def _set_mode_and_priority(message: Message, options: SendOptions, defaults: SendOptions) -> None:
-    if options.delivery_mode is not None or _is_unsaid(message, "durable", True):
+    made = message.stamp
+    if options.delivery_mode is not None or message.durable or "durable" in made:
         mode = _first(options.delivery_mode, defaults.delivery_mode)
-        message.delivery_mode = DeliveryMode.PERSISTENT if mode is None else mode
-        _made(message, "durable")
-    if options.priority is not None or _is_unsaid(message, "priority", DEFAULT_PRIORITY):
-        priority = _first(options.priority, defaults.priority)
-        message.priority = DEFAULT_PRIORITY if priority is None else priority
-        _made(message, "priority")
+        message.durable = mode is not DeliveryMode.NON_PERSISTENT
+        if not message.durable:
+            made["durable"] = True
+    priority = _first(options.priority, defaults.priority)
+    if options.priority is not None or message.priority in (DEFAULT_PRIORITY, made.get("priority")):
+        message.priority = made["priority"] = DEFAULT_PRIORITY if priority is None else priority
 
 
 def stamp_received(message: Message) -> None:
     """Remember what the producer of a received message made, so that the next makes it anew."""
-    for name in ("message_id", "timestamp_ms", "expiration_ms", "delivery_time_ms"):
-        _made(message, name)
+    message.stamp = {
+        "message_id": message.message_id,
+        "timestamp_ms": message.timestamp_ms,
+        "expiration_ms": message.expiration_ms,
+        "delivery_time_ms": message.delivery_time_ms,
+    }
 
 
-def _first(*said: T | None) -> T | None:
-    return next((value for value in said if value is not None), None)
-
-
-def _is_unsaid(message: Message, name: str, default: object) -> bool:
-    value = getattr(message, name)
-    return value == default or (name in message.stamp and message.stamp[name] == value)
-
-
-def _made(message: Message, name: str) -> None:
-    message.stamp[name] = getattr(message, name)
+def _first(said: T | None, *others: T | None) -> T | None:
+    if said is not None:
+        return said
+    return next((value for value in others if value is not None), None)
 
 
 def _set_delivery_time(message: Message, now_ms: int, delay_ms: int | None) -> None:
     """The application may have set the annotation itself."""
     if delay_ms:
         message.annotations[DELIVERY_TIME] = now_ms + delay_ms
-    elif _is_unsaid(message, "delivery_time_ms", None) or delay_ms == 0:
+    elif delay_ms == 0 or message.delivery_time_ms == message.stamp.get("delivery_time_ms"):
         message.annotations.pop(DELIVERY_TIME, None)
-    else:
-        return
-    _made(message, "delivery_time_ms")
+    message.stamp["delivery_time_ms"] = message.delivery_time_ms if delay_ms else None

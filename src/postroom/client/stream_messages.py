@@ -21,6 +21,7 @@ from postroom.client.exceptions import (
 
 T = TypeVar("T")
 
+BYTES_LIKE: Final = (bytes, bytearray, memoryview)
 MAX_UTF_BYTES: Final = 0xFFFF
 """Of text in a BytesMessage: its length has 16 bits."""
 _FORMATS: Final = {
@@ -49,11 +50,6 @@ class Sequential(Message):
         """Sending leaves the message readable from its beginning."""
         self.reset()
 
-    def make_read_only(self) -> None:
-        """As a message is when it is received: to be read from its beginning."""
-        super().make_read_only()
-        self.reset()
-
     def _check_readable(self) -> None:
         if not self._body_is_read_only:
             raise MessageNotReadableException("the body is being written: reset() first")
@@ -68,7 +64,7 @@ class BytesMessage(Sequential):
         return bytes(self._bytes)
 
     def _set_body(self, value: object) -> None:
-        if value is not None and not isinstance(value, bytes | bytearray | memoryview):
+        if value is not None and not isinstance(value, BYTES_LIKE):
             raise MessageFormatException(f"the body of a BytesMessage is bytes, not {type(value).__name__}")
         self._bytes = bytearray(value or b"")
         self._position = 0

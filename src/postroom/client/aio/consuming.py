@@ -8,7 +8,7 @@ from typing import TypeVar
 from postroom.amqp.outcomes import ACCEPTED, RELEASED, Modified, Rejected
 from postroom.amqp.performatives import Error
 from postroom.amqp.types import Symbol
-from postroom.client.deliveries import Deliveries
+from postroom.client.deliveries import Deliveries, end_of
 from postroom.client.exceptions import MessageFormatException
 from postroom.client.message import Message, decode_message
 from postroom.client.receiving import Receiving
@@ -62,7 +62,7 @@ class MessageConsumer:
         Raises MessageFormatException where it is something else: the message is the next one still.
         """
         self._deliveries.check_receive()
-        delivery = await self._deliveries.next(timeout_s)
+        delivery = await self._deliveries.next(end_of(timeout_s))
         if delivery is None:
             return None
         try:

@@ -140,12 +140,14 @@ class MessageProducer:
         JMSTimeoutException when no credit or no outcome came in ``send_timeout_s``; ConnectionLostException,
         after which the message may or may not have arrived; MessageFormatException, and nothing was sent.
         """
-        options = SendOptions(
-            delivery_mode=delivery_mode,
-            priority=priority,
-            ttl_ms=ttl_ms,
-            delivery_delay_ms=delivery_delay_ms,
-        )
+        options = NO_OPTIONS
+        if any(said is not None for said in (delivery_mode, priority, ttl_ms, delivery_delay_ms)):
+            options = SendOptions(
+                delivery_mode=delivery_mode,
+                priority=priority,
+                ttl_ms=ttl_ms,
+                delivery_delay_ms=delivery_delay_ms,
+            )
         sent = as_message(message)
         outcome = await self._put(sent, destination, options)
         if on_completion is None and on_exception is None and self._waits_for(sent):

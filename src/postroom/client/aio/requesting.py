@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 from postroom.client.aio.consuming import MessageConsumer
 from postroom.client.aio.producing import MessageProducer
-from postroom.client.deliveries import left_s
+from postroom.client.deliveries import end_of, left_s
 from postroom.client.exceptions import JMSTimeoutException
 from postroom.client.message import Message, as_message
 
@@ -48,15 +47,11 @@ class Requestor:
             )  # after a break the replies' queue has another name
             request.reply_to = self._replies.address
             await self._producer.send(request)
-            end_s = self._end_s(timeout_s)
+            end_s = end_of(self._request_timeout_s if timeout_s is None else timeout_s)
             while (reply := await self._replies.receive(left_s(end_s))) is not None:
                 if reply.correlation_id in (request.correlation_id or request.message_id, None):
                     return reply
         raise JMSTimeoutException("no reply came in time", None)
-
-    def _end_s(self, timeout_s: float | None) -> float | None:
-        chosen_s = self._request_timeout_s if timeout_s is None else timeout_s
-        return None if chosen_s is None else time.monotonic() + chosen_s
 
     async def close(self) -> None:
         """Close its links, and its queue of replies with them."""
