@@ -452,3 +452,22 @@ def test_stop_waits_for_a_blocking_listener(connection: Connection) -> None:
     assert seen == ["a"]
     connection.start()
     session.close()
+
+
+@asynchronous
+async def test_a_session_may_be_closed_by_several_at_a_time() -> None:
+    async with FakeBroker() as broker:
+        may_return = asyncio.Event()
+
+        async def then(message: Message) -> None:
+            await may_return.wait()
+
+        listener = Listener(then)
+        session = await listening(broker, listener, "a", "b")
+        await listener.until(1)
+        closing = [asyncio.ensure_future(session.close()) for _ in range(3)]
+        await asyncio.sleep(0)
+        may_return.set()
+        await asyncio.gather(*closing)
+        await broker.until(lambda: told(broker) == {0: Accepted(), 1: Released()})
+        assert session.is_closed

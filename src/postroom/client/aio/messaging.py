@@ -474,9 +474,9 @@ class Session:
         IllegalStateException.
         """
         refuse_in_callback(self._state, "close of a session")
+        for consumer in self._consumers:
+            await consumer.stop_listening()
         if not self.is_closed:
-            for consumer in self._consumers:
-                await consumer.stop_listening()
             self._state.is_closed = True
             if self._transaction is not None:
                 await self._transaction.close()
