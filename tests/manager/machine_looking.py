@@ -99,7 +99,9 @@ class Looking(Machine):
         by_body = {message.body: message for message in expected}
         rows: list[MessageRow] = []
         while len(rows) < len(expected):
-            rows += self._page(opened, len(rows), PAGE, True).rows
+            page = self._page(opened, len(rows), PAGE, True).rows
+            assert page, "a cursor tells of less than it counts"
+            rows += page
         assert sorted(str(row.body) for row in rows) == sorted(str(message.body) for message in expected)
         if len(by_body) < len(expected):
             self.close_cursor_of(opened)  # copies can't be told apart

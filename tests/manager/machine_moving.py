@@ -142,6 +142,8 @@ class Moving(Machine):
             self._check_imported(answer, place, made)
         self.rest()
 
+    locals().update(again(import_messages, 3))
+
     def _check_imported(self, answer: object, place: Place, made: list[Message]) -> None:
         created = replaced = 0
         for message in made:

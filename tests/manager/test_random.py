@@ -25,7 +25,7 @@ class RandomUse(Sending, Taking, SubscribingRules, Storing, Looking, Moving, Adm
     def keep_company(self, number: int) -> None:
         name = self.favourite
         if name in TOPICS:
-            self.subscribe(name, True, False, True, None, False, 5 * number, "ab"[number], False)
+            self.subscribe(name, True, False, True, None, False, 5 - 5 * number, "ab"[number], False)
         else:
             self.open(name, 2, None, 0, 1, 1)
 
