@@ -65,6 +65,9 @@ class FakeBroker:
         self.received: list[tuple[str | None, bytes, bool]] = []
         """Address, payload, settled."""
         self.attached: list[events.LinkAttached] = []
+        self.holds_attaches = False
+        """Attaches get no answer until `let_attach`."""
+        self.held: list[tuple[Peer, events.LinkAttached]] = []
         self.credits: list[int] = []
         """What consumers offered, flow by flow."""
         self.dispositions: list[tuple[list[int], DeliveryState | None, bool]] = []
@@ -109,6 +112,14 @@ class FakeBroker:
             while not condition():
                 self.changed.clear()
                 await self.changed.wait()
+
+    def let_attach(self) -> None:
+        """Answer the attaches that were held."""
+        self.holds_attaches = False
+        for peer, event in self.held:
+            peer.answer_attach(event)
+            peer.flush()
+        self.held.clear()
 
     def put(self, address: str, *payloads: bytes) -> None:
         """Messages for consumers; those with credit get them at once."""
@@ -181,6 +192,12 @@ class Peer(asyncio.Protocol):
 
     def on_LinkAttached(self, event: events.LinkAttached) -> None:  # noqa: N802
         self.broker.attached.append(event)
+        if self.broker.holds_attaches:
+            self.broker.held.append((self, event))
+        else:
+            self.answer_attach(event)
+
+    def answer_attach(self, event: events.LinkAttached) -> None:
         link, attach = event.link, event.attach
         assert not isinstance(attach.target, Coordinator)
         end = attach.source if isinstance(link, SenderLink) else attach.target

@@ -83,6 +83,40 @@ async def test_links_are_attached_again_as_they_were() -> None:
 
 
 @asynchronous
+async def test_what_is_created_during_the_recovery_is_attached_once() -> None:
+    async with FakeBroker() as fake:
+        watch = Watch()
+        async with await ConnectionFactory(failover(fake), listener=watch).create_connection() as connection:
+            session = await connection.create_session()
+            await session.create_reply_consumer()
+            fake.holds_attaches = True
+            fake.attached.clear()
+            fake.connections[0].drop()
+            await fake.until(lambda: len(fake.held) == 1)  # the others wait for its new name
+            creating = asyncio.ensure_future(session.create_producer("q"))
+            await fake.until(lambda: len(fake.held) == 2)
+            fake.let_attach()
+            await (await creating).send("a")
+            await watch.online()
+            assert len(fake.attached) == 2
+            assert len(fake.received) == 1
+
+
+@asynchronous
+async def test_a_bug_in_the_recovery_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is left waiting."""
+    async with FakeBroker() as fake:
+        watch = Watch()
+        async with await ConnectionFactory(failover(fake), listener=watch).create_connection() as connection:
+            consumer = await (await connection.create_session()).create_consumer("q")
+            monkeypatch.setattr("postroom.client.recovery.BrokerPool.attempt", lambda pool: 1 / 0)
+            fake.connections[0].drop()
+            with pytest.raises(ConnectionLostException, match="division by zero"):
+                await consumer.receive()
+            assert len(watch.failures) == 1
+
+
+@asynchronous
 async def test_what_is_closed_is_not_attached_again() -> None:
     async with FakeBroker() as fake:
         watch = Watch()

@@ -106,6 +106,10 @@ class Attachment(LinkHandler, Generic[L]):
         """Attach on a new transport; the future fails where another attempt may help."""
         assert self._channel.engine is not None and self.provider.transport is not None
         self._again = again = self.provider.transport.future()
+        if self._link is not None:  # the application has made it since the session was begun
+            if self._link.attached:
+                again.set_result(None)
+            return again
         try:
             self._bind(self._channel.engine)
         except JMSException as failure:

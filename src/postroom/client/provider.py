@@ -311,6 +311,10 @@ class Provider:
         except JMSException as failure:
             self._fail(failure)
             return
+        except Exception as error:  # a bug, or a machine without memory: nobody shall wait for ever
+            LOG.exception("the recovery of a connection failed")
+            self._fail(ConnectionLostException(f"the recovery of the connection failed: {error}"))
+            return
         self._recoveries += 1
         self._set_online()
         self._tell(lambda: self._listener.on_restored(self._address))
