@@ -5,7 +5,7 @@ once for whoever filters by message id.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -116,8 +116,11 @@ def test_transactions_go_on_at_the_standby(tmp_path: Path) -> None:
         act()
 
 
-def test_the_standby_may_take_its_time(tmp_path: Path) -> None:
-    """A consumer that waits goes on waiting while nobody is there, and after a broker has come back."""
+@pytest.mark.parametrize("end", [BrokerProcess.kill, BrokerProcess.stop])
+def test_the_standby_may_take_its_time(tmp_path: Path, end: Callable[[BrokerProcess], None]) -> None:
+    """A consumer that waits goes on waiting while nobody is there, and after a broker has come back, however
+    it ended.
+    """
     with BrokerProcess(tmp_path / "data", CONFIG) as broker:
 
         @asynchronous
@@ -129,7 +132,7 @@ def test_the_standby_may_take_its_time(tmp_path: Path) -> None:
                 producer = await session.create_producer("q")
                 for number in range(2):
                     waiting = asyncio.ensure_future(consumer.receive())
-                    broker.kill()
+                    await asyncio.to_thread(end, broker)
                     await watch.offline(number + 1)
                     sending = asyncio.ensure_future(producer.send(f"{number}"))
                     await asyncio.to_thread(broker.start)
