@@ -30,8 +30,9 @@ BRANCH_TYPE: Final = "postroom.xa-branch"
 MOST_HELD = 5
 NOT_PREPARED: Final = ("starting", "working", "ending", "ended", "rolling back")
 """Steps in which the branch goes with its session."""
-IN_DOUBT: Final = ("preparing", "prepared", "deciding")
-"""Steps in which it may be in doubt."""
+IN_DOUBT: Final = ("preparing", "prepared", "deciding", "heuristic", "forgetting")
+"""Steps in which recover may tell of it; of what is prepared or heuristically decided it must."""
+MUST_BE_TOLD: Final = ("prepared", "heuristic")
 
 
 @dataclass(eq=False)
@@ -46,6 +47,12 @@ class BranchLog:
     step: str = "starting"
     commits: bool = False
     """How it is decided, once it is."""
+    was_asked: bool = False
+    """The broker was asked to commit it or roll it back."""
+    by_administrator: bool = False
+    """Decided heuristically."""
+    is_told: bool = False
+    """The oracle knows how it was decided."""
     changes: int = 0
     """Times that its step has changed."""
 
@@ -89,7 +96,7 @@ class Brancher(Manager):
         if not self.recovered:
             self.recover()
         elif (left := self.left()) is not None and (self.finishes or self.world.random.random() < 0.2):
-            self.decide(left)
+            self.go_on_to_its_end(left)
         elif self.log is not None:
             self.go_on_with(self.log)
         elif not self.finishes:
@@ -138,6 +145,8 @@ class Brancher(Manager):
             choice = random.random()
             if choice < 0.15:
                 self.decide(log)
+            elif choice < 0.2:
+                self.administer(log)
             elif choice < 0.4:
                 self.log = None  # to be decided later: a session may own many
 
@@ -151,6 +160,25 @@ class Brancher(Manager):
             state = TransactionalState(self.txn_id)
             self.out.send(payload, self.sent.to_bytes(4, "big"), False, state=state, context=fate)
 
+    def go_on_to_its_end(self, log: BranchLog) -> None:
+        if log.step in ("heuristic", "forgetting"):
+            self.again = log.step == "forgetting"
+            log.to("forgetting")
+            self.say("FORGET", log, XaFlag.TMNOFLAGS)
+        else:
+            self.decide(log)
+
+    def administer(self, log: BranchLog) -> None:
+        """Decide it as an administrator."""
+        log.by_administrator = True
+        log.commits = self.world.random.random() < 0.5
+        if log.commits:
+            self.about_to_commit(log, "deciding")
+        self.withhold(log.unit, 0)
+        log.to("deciding")
+        self.log = None
+        self.say("HEURISTIC-COMMIT" if log.commits else "HEURISTIC-ROLLBACK", log, XaFlag.TMNOFLAGS)
+
     def decide(self, log: BranchLog) -> None:
         """As was decided before, or by a coin."""
         if log.step != "deciding":
@@ -158,7 +186,7 @@ class Brancher(Manager):
         if log.commits:
             self.about_to_commit(log, "deciding")
         self.withhold(log.unit, 0)
-        self.again = log.step == "deciding"
+        self.again, log.was_asked = log.was_asked, True
         log.to("deciding")
         self.say("COMMIT" if log.commits else "ROLLBACK", log, XaFlag.TMNOFLAGS)
 
@@ -172,7 +200,7 @@ class Brancher(Manager):
         self.verb, self.about = verb, log
         asked: dict[str, object] = {"flags": UInt(flags)} if verb in ("END", "COMMIT", "RECOVER") else {}
         if log is not None:
-            asked["xid"] = str(log.xid)
+            asked["xid"] = asked["name"] = str(log.xid)
         self.ask(verb, BRANCH_TYPE, asked)
 
     # What is answered.
@@ -208,11 +236,23 @@ class Brancher(Manager):
         elif verb == "PREPARE" and code == XaCode.XA_OK:
             log.to("prepared")
         elif log.step == "deciding":
+            self.told_decision(log, verb, code)
+        elif log.step == "forgetting":
             if code != XaCode.XA_OK and not (code == XaCode.XAER_NOTA and self.again):
-                raise Broken(f"prepared branch {log.xid} was told {verb} and answered {code.name}")
+                raise Broken(f"the outcome of branch {log.xid} could not be forgotten: {code.name}")
             self.done(log, log.commits)
         else:  # rolled back, or committed in one phase
             self.done(log, log.step == "one phase" and code == XaCode.XA_OK)
+
+    def told_decision(self, log: BranchLog, verb: str, code: XaCode) -> None:
+        heuristic = XaCode.XA_HEURCOM if log.commits else XaCode.XA_HEURRB
+        if log.by_administrator and (code == heuristic or verb.startswith("HEURISTIC")):
+            self.tell_oracle(log, log.commits)
+            log.to("heuristic")
+        elif code == XaCode.XA_OK or (code == XaCode.XAER_NOTA and self.again):
+            self.done(log, log.commits)
+        else:
+            raise Broken(f"prepared branch {log.xid} was told {verb} and answered {code.name}")
 
     def told_of(self, xids: list[str]) -> None:
         """What is in doubt. What has changed since the question was asked is not judged."""
@@ -226,14 +266,16 @@ class Brancher(Manager):
                 continue
             if text in xids and log.step not in IN_DOUBT:
                 raise Broken(f"branch {text} is in doubt though it is {log.step}")
-            if text not in xids and log.step == "prepared":
-                raise Broken(f"branch {text} is prepared and nobody is told")
+            if text not in xids and log.step in MUST_BE_TOLD:
+                raise Broken(f"branch {text} is {log.step} and nobody is told")
             if log.step in IN_DOUBT and not log.owner:
                 self.take_up(log, text in xids)
 
     def take_up(self, log: BranchLog, in_doubt: bool) -> None:
         if not in_doubt:  # not prepared, or decided as it was to be
-            self.done(log, log.step == "deciding" and log.commits)
+            if log.by_administrator and log.step == "deciding" and not log.was_asked:
+                raise Broken(f"branch {log.xid} was decided by an administrator and forgotten by nobody")
+            self.done(log, log.step != "preparing" and log.commits)
             return
         log.owner = self.name
         if log.step == "preparing":
@@ -242,13 +284,19 @@ class Brancher(Manager):
 
     def done(self, log: BranchLog, committed: bool) -> None:
         log.to("done")
+        self.tell_oracle(log, committed)
+        if log is self.log:
+            self.log = None
+
+    def tell_oracle(self, log: BranchLog, committed: bool) -> None:
+        if log.is_told:
+            return
+        log.is_told = True
         self.withhold(log.unit, 0)
         if not committed:
             for fate in log.unit.received:
                 fate.given.discard(f"committed in {log.xid}")
         self.world.oracle.decided(log.unit, committed)
-        if log is self.log:
-            self.log = None
 
     def withhold(self, unit: Unit, until_us: int) -> None:
         for fate in unit.received:

@@ -226,6 +226,7 @@ MUTATIONS: dict[str, Mutation] = {
         "manager/transactions.py",
         "    _record(core, transaction, n.EVENT_PREPARE, groups)\n",
         "",
+        seeds=800,
     ),
     "unprepared-branch-survives-a-restart": Mutation(
         "manager/branches.py",
