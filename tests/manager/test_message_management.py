@@ -677,3 +677,20 @@ def test_an_import_into_a_full_queue_stops_there(world: World) -> None:
     with pytest.raises(LimitExceeded):
         imported(world, queue, ("m1", "a"), ("m2", "b"))
     assert found(world, queue) == ["a"]
+
+
+def test_an_import_stays_within_the_bounds_of_sends() -> None:
+    world = World(ManagerOptions(max_volatile_bytes=1))
+    units = world.queue("units", unit_of_order=True, max_unit_members=0)
+    with pytest.raises(LimitExceeded, match="max_unit_members"):
+        imported(world, units, ("m1", "a"))
+    plain = world.queue()
+    head, body = a_head(durable=False), Message(body=Data([b"x"])).encode()
+    with pytest.raises(LimitExceeded, match="max_volatile_bytes"):
+        ask(world, ImportMessages(plain, Asked(), world._producer, [(head, body)], False))
+    small = world.queue("small", max_message_bytes=1)
+    with pytest.raises(MessageTooLarge):
+        imported(world, small, ("m1", "a"))
+    unstored = world.queue("unstored", persistent=False)
+    with pytest.raises(NotAllowed, match="store"):
+        imported(world, unstored, ("m1", "a"))

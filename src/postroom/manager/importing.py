@@ -11,11 +11,25 @@ from postroom.manager.consumer import Producer
 from postroom.manager.core import Core
 from postroom.manager.effects import Asker
 from postroom.manager.entry import Entry
-from postroom.manager.errors import DestinationPaused, LimitExceeded, MessageTooLarge, NotAllowed
+from postroom.manager.errors import (
+    DestinationPaused,
+    LimitExceeded,
+    ManagerError,
+    MessageTooLarge,
+    NotAllowed,
+)
 from postroom.manager.message_states import CHANGEABLE
 from postroom.manager.moving import taken
 from postroom.manager.placing import ended
-from postroom.manager.putting import lacking, no_room_text, store
+from postroom.manager.putting import (
+    NO_ROOM,
+    NOT_ALLOWED,
+    TOO_LARGE,
+    lacking,
+    no_room_text,
+    store,
+    unfit,
+)
 from postroom.manager.queries import check_there
 from postroom.manager.queue import Queue
 from postroom.manager.searching import Search, Wanted
@@ -25,6 +39,13 @@ from postroom.model.message import MessageHead
 
 MAX_IMPORTED: Final = 1000
 """Messages in one request."""
+
+_REFUSALS: Final[dict[str, type[ManagerError]]] = {
+    TOO_LARGE: MessageTooLarge,
+    NOT_ALLOWED: NotAllowed,
+    NO_ROOM: LimitExceeded,
+}
+"""By the condition that a send would be refused with."""
 
 
 @final
@@ -106,13 +127,9 @@ class ImportMessages(StoreRequest):
 
     def _check(self, core: Core, head: MessageHead, size: i64) -> None:
         queue = self.queue
-        if size > queue.max_message_bytes:
-            raise MessageTooLarge(
-                f"message of {size} bytes is larger than the {queue.max_message_bytes} bytes that queue "
-                f"{queue.name!r} takes"
-            )
-        if head.durable and not queue.persistent:
-            raise NotAllowed(f"queue {queue.name!r} has no store and takes no persistent messages")
+        refused = unfit(core, queue, size, head.durable)
+        if refused is not None:
+            raise _REFUSALS[refused[0]](refused[1])
         pool = lacking(core, queue, size)
         if pool is not None:
             raise LimitExceeded(no_room_text(pool, size))

@@ -33,6 +33,11 @@ def refusal(core: Core, queue: Queue, size: i64, durable: bool) -> tuple[str, st
     if queue.closed_to_puts:
         switch = "production" if queue.production_paused else "insertion"
         return CLOSED, f"{queue.definition.kind} {queue.name!r} takes no messages: {switch} is paused"
+    return unfit(core, queue, size, durable)
+
+
+def unfit(core: Core, queue: Queue, size: i64, durable: bool) -> tuple[str, str] | None:
+    """As `refusal`, whatever is paused: the bounds of ``queue`` and of the queue manager."""
     if size > queue.max_message_bytes:
         return TOO_LARGE, (
             f"message of {size} bytes is larger than the {queue.max_message_bytes} bytes "
