@@ -175,7 +175,7 @@ class Producer(Actor):
             self.send(None, b"")
 
     def send(self, unit: Unit | None, txn_id: bytes) -> None:
-        padding = self.world.random.choice((0, 10, 200, 3000))
+        padding = self.world.random.choice(self.world.swarm.paddings)
         fate, payload = new_message(self.world, self.queue, self.name, unit, padding)
         state = TransactionalState(txn_id) if txn_id else None
         self.sent += 1

@@ -1,6 +1,7 @@
 """What one seed has to do with: a few of all destinations, options and clients that there are.
 
 A run that does everything does little of each. So every seed draws a small part, and many seeds cover all.
+Some are simple: nothing but messages that come and go, for the ledger's sake.
 """
 
 from random import Random
@@ -48,26 +49,32 @@ EXTRAS = (
 class Swarm:
     """The part of everything that one seed has to do with."""
 
-    def __init__(self, random: Random) -> None:
-        self.sources = [f"q{n}" for n in range(random.randrange(1, 4))]
+    def __init__(self, random: Random, simple: bool) -> None:
+        self.simple = simple
+        self.sources = [f"q{n}" for n in range(1 if simple else random.randrange(1, 4))]
         """Where is consumed from: queues and durable subscriptions."""
-        self.traits = {name: random.choice(("plain", "plain", "plain", *TRAITS)) for name in self.sources}
-        self.selects = random.random() < 0.4
+        traits = ("plain",) if simple else ("plain", "plain", "plain", *TRAITS)
+        self.traits = {name: random.choice(traits) for name in self.sources}
+        self.selects = not simple and random.random() < 0.4
         """Whether messages have what selectors ask for."""
         if self.selects:  # consumers with different selectors don't share groups
             self.traits = {name: _but(trait, "groups") for name, trait in self.traits.items()}
-        self.quota_messages = random.choice((0, 0, 4))
+        self.quota_messages = 0 if simple else random.choice((0, 0, 4))
         if self.quota_messages:
             self.sources.append(SMALL)
         self.queues = list(self.sources)
         """Where is sent to; the topic among them."""
-        self.subscriptions = [f"{TOPIC}::s{n}" for n in range(random.choice((0, 0, 1, 2)))]
+        self.subscriptions = [
+            f"{TOPIC}::s{n}" for n in range(random.choice((0, 2) if simple else (0, 0, 1, 2)))
+        ]
         if self.subscriptions:
             self.queues.append(TOPIC)
         self.sources += self.subscriptions
-        self.extras = [kind for kind, chance in EXTRAS if random.random() < chance]
+        self.extras = [kind for kind, chance in EXTRAS if not simple and random.random() < chance]
         if not self.subscriptions:
             self.extras = [kind for kind in self.extras if kind != "subscriber"]
+        self.paddings = (200, 3000, 3000) if simple else (0, 10, 200, 3000)
+        """Of bodies, in bytes: where they are long, files are soon full."""
         self.names_messages = bool({"deleter", "mover", "importer"} & set(self.extras))
         self.together = any(trait in ("groups", "units") for trait in self.traits.values())
 
@@ -104,9 +111,9 @@ def _but(trait: str, unwanted: str) -> str:
     return "plain" if trait == unwanted else trait
 
 
-def ledger_options(random: Random) -> LedgerOptions:
+def ledger_options(random: Random, simple: bool) -> LedgerOptions:
     return LedgerOptions(
-        journal_file_bytes=random.choice((1 << 16, 1 << 16, 1 << 18)),
+        journal_file_bytes=random.choice((1 << 16,) if simple else (1 << 16, 1 << 16, 1 << 18)),
         reserve_bytes=0,
         at_once_bytes=random.choice((0, 4096)),
         retention_bytes=random.choice((0, 0, 1 << 17, 1 << 30)),

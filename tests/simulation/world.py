@@ -49,10 +49,16 @@ DRAIN_ROUNDS = 20_000
 QUIET_ROUNDS = 50
 """Of 50 ms each, without anything coming: then there is nothing more."""
 FEW_ACTORS, MOST_ACTORS = 4, 6
+SIMPLE_EVERY = 5
+"""One of so many seeds is of a simple world, of full files or of short lives."""
 CUT_CHANCE = 0.3
 AIM = 5
-"""A block of more than one sector, which can be torn, draws so many times as many crashes as a small one; so
-does the first one of a file."""
+"""A block of more than one sector, which can be torn, draws so many times as many crashes as a small one."""
+AIM_AT_FIRST = 20
+"""The first block of a file draws so many times as many, …"""
+MOST_AT_FIRST = 0.5
+"""… but some lives outlast their files."""
+HURRY_CHANCE = 0.5
 STEPS_TO_CRASH = (0, 0, 1, 3, 8)
 """How soon after a block was handed to the writer the power fails: at once, or with more gathered behind."""
 
@@ -99,7 +105,7 @@ class World:
         self.random = Random(seed)
         self.oracle = Oracle(DEAD_LETTERS, judges_order=self.random.random() < 0.8)
         self.now_us = START_US
-        self.swarm = Swarm(self.random)
+        self.swarm = Swarm(self.random, simple=seed % SIMPLE_EVERY == 0)
         self.swarm.instruct(self.oracle)
         self.kinds = [*ALWAYS, *(EXTRAS[kind] for kind in self.swarm.extras)]
         self.batches: list[Batch] = []
@@ -109,11 +115,11 @@ class World:
         self.actors: list[Actor] = []
         self.actors_made = 0
         self.crashes = 0
-        self.options = ledger_options(self.random)
+        self.options = ledger_options(self.random, self.swarm.simple)
         self.time_weight = self.random.choice((0, 1, 1, 4))
         self.cut_weight = min(1, self.random.choice((0, 1, 1, 4)))
-        self.maintenance_weight = self.random.choice((0, 1, 5))
-        self.crash_chance = self.random.choice((0.0, 0.03, 0.1))
+        self.maintenance_weight = self.random.choice((1, 5) if self.swarm.simple else (0, 1, 5))
+        self.crash_chance = self.random.choice((0.003, 0.1) if self.swarm.simple else (0.0, 0.03, 0.1))
         self.power_fails_in: int | None = None
         """Steps until a crash that was planned when a block was handed to the writer."""
         self.boot()
@@ -238,7 +244,9 @@ class World:
     def plan_crash(self, block_bytes: int) -> None:
         """A block has just been handed to the writer: maybe the power fails before it is durable."""
         chance = self.crash_chance * (AIM if block_bytes > SECTOR_BYTES else 1)
-        chance *= AIM if self.disk.unsynced_names else 1
+        if self.disk.unsynced_names:
+            chance = min(chance * AIM_AT_FIRST, MOST_AT_FIRST)
+            self.hurry_maintenance()
         if self.random.random() < chance:
             self.power_fails_in = self.random.choice(STEPS_TO_CRASH)
 
@@ -277,11 +285,21 @@ class World:
         self.now_us += self.random.choice((1_000, 20_000, 600_000))
         self.broker.on_time(self.now_us)
 
+    def hurry_maintenance(self) -> None:
+        """The first block of a file is in flight: maybe what is done beside the broker is quicker than it."""
+        if self.maintenance_weight and self.random.random() < HURRY_CHANCE:
+            while self.maintain_once():
+                pass
+
     def maintain(self) -> None:
+        self.maintain_once()
+
+    def maintain_once(self) -> bool:
+        """One piece of work, in which the power may fail; whether there was any."""
         if self.random.random() < self.crash_chance:
             self.disk.crash_at_operation = self.disk.operations + self.random.randrange(0, 6)
         try:
-            self.ledger.maintenance_step()
+            return self.ledger.maintenance_step()
         finally:
             self.disk.crash_at_operation = None
 
