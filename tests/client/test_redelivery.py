@@ -193,6 +193,22 @@ def test_a_broken_connection_charges_nothing_to_the_brokers_limit() -> None:
             assert list(session.create_browser("dead")) == []
 
 
+def test_nor_to_the_clients() -> None:
+    """The message of a rollback is charged, its neighbour that a broken connection brought back is not."""
+    with BrokerThread(POISON) as broker:
+        with ConnectionFactory(broker.url).create_connection() as connection:
+            connection.create_session().create_producer("poison").send_all(["bad", "good"])
+        broken_while_it_has_a_message(broker.url)
+        with ConnectionFactory(broker.url).create_connection() as connection:
+            session = connection.create_session(AcknowledgeMode.CLIENT)
+            message = session.create_consumer("poison").receive(10)
+            assert message is not None and message.body == "bad"
+        policy = ClientOptions(redelivery=RedeliveryPolicy(max_redeliveries=0))
+        with ConnectionFactory(broker.url, options=policy).create_connection() as connection:
+            good = connection.create_session().create_consumer("poison").receive(10)
+            assert good is not None and (good.body, good.delivery_count) == ("good", 1)
+
+
 @asynchronous
 async def broken_while_it_has_a_message(url: str) -> None:
     connection = await aio.ConnectionFactory(url).create_connection()

@@ -25,6 +25,8 @@ from postroom.client.shared import LOG, MessageCallback
 MS_A_SECOND: Final = 1_000
 UNDELIVERABLE: Final = Modified(delivery_failed=True, undeliverable_here=True)
 FAILED: Final = Modified(delivery_failed=True)
+FAILURE_COUNT: Final = "x-opt-failure-count"
+"""Delivery annotation of the broker: how many of the earlier deliveries somebody failed at, where not all."""
 
 
 class Delivery(NamedTuple):
@@ -122,7 +124,7 @@ class Deliveries:
         if options.local_message_expiry and has_expired(message):
             self.receiving.settle(incoming, UNDELIVERABLE)
             return None
-        if options.redelivery.is_exceeded(message.delivery_count):
+        if options.redelivery.is_exceeded(failures_of(message, incoming)):
             self.receiving.settle(incoming, options.redelivery.outcome.state)
             return None
         return message
@@ -289,6 +291,14 @@ def end_of(timeout_s: float | None) -> float | None:
 def left_s(end_s: float | None) -> float | None:
     """Seconds from now to then."""
     return None if end_s is None else max(end_s - time.monotonic(), 0.0)
+
+
+def failures_of(message: Message, incoming: Incoming) -> int:
+    """How often somebody has failed at it: its delivery count, without those that a broken connection brought
+    back, where the broker tells them apart.
+    """
+    told = message.delivery_annotations.get(FAILURE_COUNT)
+    return message.delivery_count if not isinstance(told, int) else int(told) + incoming.redeliveries
 
 
 def has_expired(message: Message) -> bool:

@@ -64,7 +64,7 @@ class RedeliveryPolicy:
     """What a consumer does before it hands a message to the application that came before."""
 
     max_redeliveries: int = NO_LIMIT
-    """A message with more failed attempts is not handed out; 0: none that came before; −1: no limit."""
+    """A message with more failed attempts is not handed out; 0: none that failed before; −1: no limit."""
     outcome: RedeliveryOutcome = RedeliveryOutcome.MODIFIED_FAILED_UNDELIVERABLE
     """What the broker is told of it instead; ValueError for a number that is none."""
 

@@ -1,12 +1,19 @@
-"""The first sections of a delivery: a fresh header, and message annotations that an outcome has changed."""
+"""The first sections of a delivery: a fresh header, what of its count was a failure, and message annotations
+that an outcome has changed."""
+
+from typing import Final
 
 from mypy_extensions import i64
 
 from postroom.amqp.messaging import encode_header, merge_annotations
-from postroom.amqp.types import MAX_UINT
+from postroom.amqp.sections import Message
+from postroom.amqp.types import MAX_UINT, Symbol, UInt
 from postroom.ledger.records import ArrivalFlag
 from postroom.manager.effects import Delivery
 
+FAILURE_COUNT: Final = Symbol("x-opt-failure-count")
+"""Delivery annotation: how many of the earlier deliveries somebody failed at, where that isn't all of them:
+those that a broken connection brought back are none."""
 _DURABLE = int(ArrivalFlag.DURABLE)
 _cache: dict[int, bytes] = {}
 """Headers without time to live, by delivery count, priority and durability: there are few, and they are met
@@ -16,11 +23,18 @@ _MAX_CACHED_COUNT = 16
 
 
 def message_payload(delivery: Delivery, now_us: int) -> bytes:
-    """What goes over the wire: header, then the sections as stored."""
+    """What goes over the wire: header, perhaps the count of failures, then the sections as stored."""
     entry = delivery.entry
     durable = entry.flags & _DURABLE != 0
     header = header_of(durable, entry.priority, entry.expiry_us, delivery.delivery_count, now_us)
+    if delivery.delivery_count != entry.failure_count:
+        header += failures_of(entry.failure_count)
     return header + changed_sections(delivery.body, delivery.annotations)
+
+
+def failures_of(count: i64) -> bytes:
+    """The delivery annotations that say so."""
+    return Message(delivery_annotations={FAILURE_COUNT: UInt(count)}).encode()
 
 
 def changed_sections(sections: bytes, annotations: dict[str, object] | None) -> bytes:
