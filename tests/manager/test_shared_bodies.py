@@ -90,3 +90,18 @@ def test_sets_are_few_and_in_force_as_long_as_they_are_used() -> None:
     dropped = [row["holder"] for row in world.transitions if row["type"] == RecordType.ROUTING_SET_DROPPED]
     assert dropped == [SET_BASE, SET_BASE + 1]
     assert len(world.manager.core.routing_sets) == 2
+
+
+def test_a_body_of_another_subscription_serves_one_that_may_not_go_to_everybody(world: TopicWorld) -> None:
+    """What was excluded stands before it, so that each consumer looks for its own; the body is in memory."""
+    topic = world.topic()
+    _, own = world.subscriber(client="other", credit=0), world.subscriber(client="own", credit=1)
+    world.put(topic, b"first")
+    world.turn()
+    world.fail(own, world.held(own)[0], not_here=True)
+    world.put(topic, b"second")
+    world.credit(own, 1)
+    assert world.turn() == [b"second"]
+    world.release(own, world.held(own)[0])
+    world.credit(own, 1)
+    assert world.turn() == [b"second"]

@@ -205,12 +205,17 @@ def _next_that_may_go(core: Core, queue: Queue, consumer: Consumer) -> Entry | N
         if entry.body is None:
             queue.ahead = 0
             fetch_ahead(core, queue, queue.bands[entry.priority])
-            if entry.body is None and not entry.fetching:
-                fetch_entry(core, queue, entry)
+            _fetch_if_missing(core, queue, entry)
         if entry.body is None:
             return None
         if may_go(queue, consumer, entry, entry.body):
             return entry
+
+
+def _fetch_if_missing(core: Core, queue: Queue, entry: Entry) -> None:
+    """Ask for the body of ``entry``, if it still isn't there: it may have been another subscription's, too."""
+    if entry.body is None and not entry.fetching:
+        fetch_entry(core, queue, entry)
 
 
 def _finish_drains(core: Core, queue: Queue) -> None:
