@@ -213,7 +213,7 @@ def _next_that_may_go(core: Core, queue: Queue, consumer: Consumer) -> Entry | N
 
 
 def _fetch_if_missing(core: Core, queue: Queue, entry: Entry) -> None:
-    """Ask for the body of ``entry``, if it still isn't there: it may have been another subscription's, too."""
+    """Ask for the body of ``entry`` if it still isn't there: another subscription may have had it."""
     if entry.body is None and not entry.fetching:
         fetch_entry(core, queue, entry)
 
