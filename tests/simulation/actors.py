@@ -201,6 +201,8 @@ class Consumer(Actor):
         self.held: dict[int, Fate] = {}
         self.waiting: dict[int, tuple[Fate, str, int]] = {}
         """Settled here and not yet there: the message, the outcome, and when it was given."""
+        self.failed: list[tuple[Fate, int]] = []
+        """Given back as failed without waiting for an answer, and until when none of them may come again."""
 
     def attach(self) -> ReceiverLink:
         source = Source(address=self.queue, filter=WANTS_1 if self.wanted else None)
@@ -241,9 +243,10 @@ class Consumer(Actor):
 
     def choose(self) -> tuple[str, DeliveryState]:
         roll = self.world.random.random()
-        if roll < 0.75:
+        accepts = 0.5 if self.queue in self.world.oracle.redelivery_limits else 0.75
+        if roll < accepts:
             return "accepted", ACCEPTED
-        if roll < 0.83:
+        if roll < accepts + 0.08:
             return "released", Released()
         if roll < 0.91:
             return "modified", Modified(delivery_failed=True)
@@ -260,6 +263,13 @@ class Consumer(Actor):
         self.link.settle(delivery_id, delivery_id, state, settled=not self.second)
         if self.second:
             self.waiting[delivery_id] = (fate, outcome, self.world.now_us)
+        elif outcome == "modified" and self.delays(fate):
+            fate.failed_until_us = self.world.now_us + REDELIVERY_DELAY_US
+            self.failed.append((fate, fate.failed_until_us))
+
+    def delays(self, fate: Fate) -> bool:
+        """Whether the queue has a redelivery delay for it."""
+        return fate.queue == self.queue and self.queue in self.world.oracle.redelivery_limits
 
     def heard(self, event: Event) -> None:
         super().heard(event)
@@ -276,7 +286,7 @@ class Consumer(Actor):
             self.world.oracle.settled(fate, outcome)
         elif outcome == "modified" and fate.queue == self.queue:
             fate.failures += 1
-            if self.queue in self.world.oracle.redelivery_limits:
+            if self.delays(fate):
                 fate.due_us = max(fate.due_us, given_us + REDELIVERY_DELAY_US)
 
     def received(self, event: TransferReceived) -> None:
@@ -295,6 +305,9 @@ class Consumer(Actor):
         for fate in self.held.values():
             fate.order_perturbed = True
             fate.holder = ""
+        for fate, until_us in self.failed:  # the broker may have heard of the loss alone: no delay
+            if fate.failed_until_us == until_us:
+                fate.failed_until_us = 0
         self.world.oracle.deliveries_returned(self.queue, self.presettled)
 
 

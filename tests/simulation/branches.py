@@ -124,7 +124,7 @@ class Brancher(Manager):
     def go_on_with(self, log: BranchLog) -> None:
         random = self.world.random
         if log.step == "working":
-            if random.random() < 0.8:
+            if random.random() < (0.3 if log.unit.received else 0.8):
                 self.work(log)
             else:
                 log.to("ending")

@@ -10,8 +10,6 @@ from enum import Enum
 from typing import Any
 
 NEVER_US = 1 << 62
-
-
 OVER = ("accepted", "pre-settled", "deleted")
 """Outcomes after which there is nothing more."""
 Line = tuple[tuple[str, int], str]
@@ -56,6 +54,8 @@ class Fate:
     """A consumer has released it: it may come again uncounted."""
     due_us: int = 0
     """Not to be delivered before; 0 at once."""
+    failed_until_us: int = 0
+    """Somebody who is still there has given it back as failed: not to be delivered before; 0 at once."""
     copies: "list[Fate]" = field(default_factory=list)
     """Of a publish: its entries on the other subscriptions."""
     has_dead_letters: bool = True
@@ -217,8 +217,8 @@ class Oracle:
             raise Broken(f"message {id} was seen on {queue} and never sent there")
         if queue not in (fate.queue, self.dead_letter_queue, *fate.may_be_on):
             raise Broken(f"message {id} was sent to {fate.queue} and seen on {queue}")
-        if now_us < fate.due_us:
-            raise Broken(f"message {id} was seen {fate.due_us - now_us} us before its time")
+        if (early_us := max(fate.due_us, fate.failed_until_us) - now_us) > 0:
+            raise Broken(f"message {id} was seen {early_us} us before its time")
         if fate.unconfirmed:
             raise Broken(f"message {id} was seen on {queue} and its put is not confirmed")
         if fate.answer in (Answer.REFUSED, Answer.ROLLED_BACK):

@@ -76,6 +76,9 @@ class Swarm:
         self.paddings = (200, 3000, 3000) if simple else (0, 10, 200, 3000)
         """Of bodies, in bytes: where they are long, files are soon full."""
         self.names_messages = bool({"deleter", "mover", "importer"} & set(self.extras))
+        limited = "limited" in self.traits.values()
+        self.moments_us = (1_000, 1_000, 1_000, 20_000, 600_000) if limited else (1_000, 20_000, 600_000)
+        """Steps in which time passes: smaller ones where redeliveries are delayed."""
         self.together = any(trait in ("groups", "units") for trait in self.traits.values())
 
     def plain_queues(self) -> list[str]:

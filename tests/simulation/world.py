@@ -51,13 +51,17 @@ QUIET_ROUNDS = 50
 FEW_ACTORS, MOST_ACTORS = 4, 6
 SIMPLE_EVERY = 5
 """One of so many seeds is of a simple world, of full files or of short lives."""
+MORE_BRANCHERS = 4
+"""A branch takes many questions and answers: where there are any, there are more of them."""
 CUT_CHANCE = 0.3
 AIM = 5
 """A block of more than one sector, which can be torn, draws so many times as many crashes as a small one."""
+AIM_AT_PREPARED = 4
+"""While a branch that holds messages is prepared, so many times as many; …"""
 AIM_AT_FIRST = 20
-"""The first block of a file draws so many times as many, …"""
-MOST_AT_FIRST = 0.5
-"""… but some lives outlast their files."""
+"""… so many when the first block of a file is in flight, …"""
+MOST_AIMED = 0.5
+"""… but some lives outlast both."""
 HURRY_CHANCE = 0.5
 STEPS_TO_CRASH = (0, 0, 1, 3, 8)
 """How soon after a block was handed to the writer the power fails: at once, or with more gathered behind."""
@@ -108,6 +112,8 @@ class World:
         self.swarm = Swarm(self.random, simple=seed % SIMPLE_EVERY == 0)
         self.swarm.instruct(self.oracle)
         self.kinds = [*ALWAYS, *(EXTRAS[kind] for kind in self.swarm.extras)]
+        if Brancher in self.kinds:
+            self.kinds += [Brancher] * MORE_BRANCHERS
         self.batches: list[Batch] = []
         self.branches: dict[str, BranchLog] = {}
         self.confirm_ids = 0
@@ -244,8 +250,10 @@ class World:
     def plan_crash(self, block_bytes: int) -> None:
         """A block has just been handed to the writer: maybe the power fails before it is durable."""
         chance = self.crash_chance * (AIM if block_bytes > SECTOR_BYTES else 1)
+        if any(log.step == "prepared" and log.unit.received for log in self.branches.values()):
+            chance = min(chance * AIM_AT_PREPARED, MOST_AIMED)
         if self.disk.unsynced_names:
-            chance = min(chance * AIM_AT_FIRST, MOST_AT_FIRST)
+            chance = min(chance * AIM_AT_FIRST, MOST_AIMED)
             self.hurry_maintenance()
         if self.random.random() < chance:
             self.power_fails_in = self.random.choice(STEPS_TO_CRASH)
@@ -282,7 +290,7 @@ class World:
         self.actors.remove(actor)
 
     def pass_time(self) -> None:
-        self.now_us += self.random.choice((1_000, 20_000, 600_000))
+        self.now_us += self.random.choice(self.swarm.moments_us)
         self.broker.on_time(self.now_us)
 
     def hurry_maintenance(self) -> None:
