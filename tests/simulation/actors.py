@@ -291,7 +291,8 @@ class Consumer(Actor):
 
     def received(self, event: TransferReceived) -> None:
         id, count = decode(event.payload)
-        fate = self.world.oracle.delivered(id, self.queue, count, self.name, self.world.now_us)
+        now_us, settled = self.world.now_us, event.settled
+        fate = self.world.oracle.delivered(id, self.queue, count, self.name, now_us, settled)
         if self.wanted is not None and id % 3 != self.wanted:
             raise Broken(f"message {id} does not match the selector of {self.name}")
         if event.settled:

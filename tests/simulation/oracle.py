@@ -241,13 +241,17 @@ class Oracle:
             raise Broken(f"message {id} was given to {by} though it is a dead letter")
         return fate
 
-    def delivered(self, id: int, queue: str, count: int, consumer: str, now_us: int) -> Fate:
-        """``consumer`` was given message ``id`` with this delivery count."""
+    def delivered(
+        self, id: int, queue: str, count: int, consumer: str, now_us: int, settled: bool = False
+    ) -> Fate:
+        """``consumer`` was given message ``id`` with this delivery count. ``settled``: it had ended when it
+        left, so that the next of its kin may have arrived before it."""
         fate = self.taken(id, queue, now_us, consumer)
         if queue == fate.queue:
             self._check_counts(fate, count)
             self._check_order(fate, count, consumer)
-            self._check_together(fate, consumer)
+            if not settled:
+                self._check_together(fate, consumer)
             fate.deliveries += 1
         fate.holder = consumer
         return fate
