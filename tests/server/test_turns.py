@@ -79,11 +79,13 @@ class Worker:
     ) -> None:
         self.world, self.name, self.pieces, self.frames = world, name, pieces, frames
         self.inbox_bytes = inbox_bytes
+        self.messages_in, self.sends = 0, True
         world.turns.wake(self)
 
     def work(self, limit_bytes: int) -> int:
         assert limit_bytes == PIECE_BYTES
         self.pieces -= 1
+        self.messages_in += self.sends
         self.world.seen.append(self.name)
         return self.frames
 
@@ -154,6 +156,19 @@ def test_a_flood_that_shares_with_nobody_fills_blocks_as_it_likes(clock: Clock) 
     world.turns.wake(flood)
     world.loop.run()
     assert world.seen == ["flood", "look", "flood", "look", "end"]
+
+
+def test_who_sends_no_messages_shares_no_block(clock: Clock) -> None:
+    """A consumer's outcomes are small, too, and many: it doesn't wait for each."""
+    world = World()
+    flood, consumer = _shared(world)
+    clock.now_us = SHARED_FOR_US
+    consumer.sends = False
+    for worker in (consumer, flood):
+        worker.pieces = 1
+        world.turns.wake(worker)
+    world.loop.run()
+    assert world.seen == ["modest", "look", "flood", "look", "end"]
 
 
 def test_a_flood_goes_on_while_the_shared_block_has_room() -> None:

@@ -97,6 +97,11 @@ class SocketConnection(asyncio.Protocol):
     def has_work(self) -> bool:
         return bool(self._inbox)
 
+    @property
+    def messages_in(self) -> int:
+        """Since the counters of its connection were reset last."""
+        return self._binding.messages_in if self._binding is not None else 0
+
     def work(self, limit_bytes: int) -> int:
         """Give the binding up to ``limit_bytes`` of what has arrived; the number of events that made."""
         if self._binding is None or self._ended:

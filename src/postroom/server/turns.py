@@ -20,7 +20,7 @@ SHARED_BLOCK_BYTES: Final = 48 << 10
 in flight and for its own, so what a sync of this size takes is what a flood costs them. Still long enough for
 the disk to keep up with the loop."""
 LITTLE_BYTES: Final = 4 << 10
-"""Who has no more than this in its inbox when its go comes sends little."""
+"""Who has no more than this in its inbox when its go comes, and a message in it, sends little."""
 SHARED_FOR_US: Final = 20_000
 """After so long without any such go the flood has the blocks for itself again."""
 
@@ -36,6 +36,10 @@ class Worker(Protocol):
     @property
     def inbox_bytes(self) -> int:
         """What has arrived and waits for its go."""
+
+    @property
+    def messages_in(self) -> int:
+        """How many messages have come from it."""
 
 
 class TurnEnd(Protocol):
@@ -103,7 +107,7 @@ class Turns:
             if self._must_wait(worker, now_us):
                 held.append(worker)
                 continue
-            frames += worker.work(PIECE_BYTES)
+            frames += self._have_its_go(worker, now_us)
             if worker.has_work():
                 ready.append(worker)
             self._end.between_pieces()
@@ -115,10 +119,15 @@ class Turns:
 
     def _must_wait(self, worker: Worker, now_us: int) -> bool:
         """Whether ``worker`` sends much, others send little, and the block that they share is full."""
-        if worker.inbox_bytes <= LITTLE_BYTES:
-            self._modest = worker
-            self._shared_until_us = now_us + SHARED_FOR_US
-            return False
-        if now_us >= self._shared_until_us or worker is self._modest:
+        if now_us >= self._shared_until_us or worker is self._modest or worker.inbox_bytes <= LITTLE_BYTES:
             return False
         return self._end.next_block_bytes() >= SHARED_BLOCK_BYTES
+
+    def _have_its_go(self, worker: Worker, now_us: int) -> int:
+        """Take a piece of its inbox; the number of events. Outcomes of a receiver wait for no block."""
+        sends_little, before = worker.inbox_bytes <= LITTLE_BYTES, worker.messages_in
+        events = worker.work(PIECE_BYTES)
+        if sends_little and worker.messages_in != before:
+            self._modest = worker
+            self._shared_until_us = now_us + SHARED_FOR_US
+        return events
