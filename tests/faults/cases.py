@@ -34,25 +34,30 @@ class Scene:
         self.target = f"to-{self.queue}"
         self.cuts = 0
         self.in_flight: set[object] = set()
-        """Commits whose discharge had reached the broker, unless a cut came before its answer."""
-        self._committing: object = None
-        self._discharges = 0
+        """Commits that failed when their discharge had gone to the broker: it may have done them."""
+        self._discharges_cut = 0
+        """Discharges that were the last frame of their connection."""
         proxy.on_cut = self._on_cut
 
     async def commit(self, session: Session, what: object) -> None:
         """Commit; ``what`` names it."""
-        self._committing, self._discharges = what, self._discharges_passed()
-        await session.commit()
-        self._committing = None
+        connection = self.proxy.connections - 1
+        before = self._discharges_passed(connection)
+        try:
+            await session.commit()
+        except TransactionRolledBackException:
+            # Asked only now: frames that were under way may pass after a cut in the other direction.
+            if self._discharges_passed(connection) > before:
+                self.in_flight.add(what)
+            raise
 
-    def _discharges_passed(self) -> int:
-        return sum(place.frame == "discharge" and place.after for place in self.proxy.seen)
+    def _discharges_passed(self, connection: int) -> int:
+        passed = [p for p in self.proxy.seen if p.frame == "discharge" and p.after]
+        return sum(p.connection == connection for p in passed) + self._discharges_cut
 
     def _on_cut(self, cut: CutPoint) -> None:
         self.cuts += 1
-        passed = self._discharges_passed() + (cut.frame == "discharge" and cut.after)
-        if self._committing is not None and passed > self._discharges:
-            self.in_flight.add(self._committing)
+        self._discharges_cut += cut.frame == "discharge" and cut.after
 
     async def connect(self) -> Connection:
         """As the application does: with fail-over, through the proxy."""
