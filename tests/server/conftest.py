@@ -6,6 +6,8 @@ import pytest
 from proton.utils import BlockingConnection
 
 from tests.server.harness import BrokerThread
+from tests.server.peers import EnginePeer
+from tests.server.transacting import Controller
 
 PROTON_TIMEOUT_S = 15
 
@@ -27,3 +29,17 @@ def connection(broker: BrokerThread) -> Iterator[BlockingConnection]:
 def queue(request: pytest.FixtureRequest) -> str:
     """A name that no other test uses."""
     return str(request.node.name)
+
+
+@pytest.fixture
+def controller(broker: BrokerThread, queue: str) -> Iterator[Controller]:
+    """A peer that works in transactions on that queue."""
+    with EnginePeer(broker.port, container_id=queue) as peer:
+        yield Controller(broker, peer, queue)
+
+
+@pytest.fixture
+def second(broker: BrokerThread, queue: str) -> Iterator[Controller]:
+    """Another connection to the same queue."""
+    with EnginePeer(broker.port, container_id=queue + "-2") as peer:
+        yield Controller(broker, peer, queue)

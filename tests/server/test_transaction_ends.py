@@ -20,19 +20,6 @@ from tests.server.transacting import ROLLBACK, TIMEOUT, UNKNOWN, Controller, com
 pytestmark = pytest.mark.sockets
 
 
-@pytest.fixture
-def controller(broker: BrokerThread, queue: str) -> Iterator[Controller]:
-    with EnginePeer(broker.port, container_id=queue) as peer:
-        yield Controller(broker, peer, queue)
-
-
-@pytest.fixture
-def second(broker: BrokerThread, queue: str) -> Iterator[Controller]:
-    """Another connection to the same queue."""
-    with EnginePeer(broker.port, container_id=queue + "-2") as peer:
-        yield Controller(broker, peer, queue)
-
-
 # What ends transactions.
 
 

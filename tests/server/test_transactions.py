@@ -1,7 +1,5 @@
 """Local transactions over the wire: declare, post, retire, discharge, and everything that rolls back."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from postroom.amqp.events import DispositionReceived, LinkDetached
@@ -12,12 +10,6 @@ from tests.server.peers import EnginePeer
 from tests.server.transacting import Controller, value
 
 pytestmark = pytest.mark.sockets
-
-
-@pytest.fixture
-def controller(broker: BrokerThread, queue: str) -> Iterator[Controller]:
-    with EnginePeer(broker.port, container_id=queue) as peer:
-        yield Controller(broker, peer, queue)
 
 
 def test_a_commit_makes_messages_visible(controller: Controller) -> None:

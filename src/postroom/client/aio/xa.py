@@ -24,6 +24,7 @@ from postroom.client.exceptions import (
 from postroom.client.management import MANAGEMENT_NODE, ManagementReply
 from postroom.client.modes import AcknowledgeMode
 from postroom.client.provider import Channel
+from postroom.client.receiving import Receiving
 from postroom.client.shared import SharedState
 from postroom.model.xa import XaCode, XaFlag, Xid, is_rolled_back
 
@@ -178,11 +179,14 @@ class XASession(Session):
         super().__init__(channel, AcknowledgeMode.SESSION_TRANSACTED, shared)
         self._plain = Session(channel, AcknowledgeMode.AUTO, shared)
         """For the verbs, which are requests on the same AMQP session: their answers are in no branch."""
-        receivings = lambda: [each.receiving for each in self._consumers]  # noqa: E731
-        self._work = BranchWork(channel, receivings, shared.request_timeout_s)
+        self._work = BranchWork(channel, self._receivings, shared.request_timeout_s)
         self._state.transaction = self._work
         self._resource: XAResource | None = None
         self._requests: ManagementClient | None = None
+
+    def _receivings(self) -> list[Receiving]:
+        """The links of its consumers, those to come included."""
+        return [each.receiving for each in self._consumers]
 
     async def _attach(self) -> None:
         """Attach what the verbs need; raises as the broker refuses."""
