@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SOURCE = Path("src/postroom")
 WIRE_FOLDERS = ("amqp", "model", "model/selector")
-CORE_FOLDERS = ("manager",)
+CORE_FOLDERS = ("manager", "channel")
 CORE_LEDGER = ("records", "block")
 CORE_SERVER = (
     *("applying", "arriving", "attach", "binding", "bound", "broker", "coordinator", "dynamic", "headers"),
