@@ -91,7 +91,13 @@ def _confirm(binding: "ConnectionBinding", link: Link, grant: Grant, now_us: int
     if link.context is grant.bound and link.local_state == UNOPENED:
         bound = grant.bound
         unsettled = bound.unsettled_map()
-        link.accept_attach(grant.source, grant.target, unsettled=unsettled, properties=bound.properties)
+        link.accept_attach(
+            grant.source,
+            grant.target,
+            unsettled=unsettled,
+            max_message_size=bound.max_message_bytes if bound.max_message_bytes >= 0 else None,
+            properties=bound.properties,
+        )
         grant.bound.confirmed(now_us)
         binding.touch()
 

@@ -255,10 +255,17 @@ class ConnectionBinding:
             bound.credit_changed(self._now_us)
 
     def _on_attach(self, event: LinkAttached) -> None:
-        bind_link(self, event.link, event.attach, self._now_us)
+        bound = event.link.context
+        if event.by_peer:
+            bind_link(self, event.link, event.attach, self._now_us)
+        elif isinstance(bound, BoundLink):
+            bound.answered(event.attach, self._now_us)
 
     def _on_detach(self, event: LinkDetached) -> None:
         link = event.link
+        bound = link.context
+        if event.error is not None and isinstance(bound, BoundLink):
+            bound.detach_error = event.error
         if event.with_session:
             self._ended.append(event)  # with its session, whose end is the next event to come
             return

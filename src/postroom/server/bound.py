@@ -3,10 +3,12 @@
 import logging
 from typing import TYPE_CHECKING
 
+from postroom.amqp.composite import Error
 from postroom.amqp.delivery import Delivery as WireDelivery
 from postroom.amqp.events import TransferReceived
 from postroom.amqp.link import Link
 from postroom.amqp.outcomes import DeliveryState
+from postroom.amqp.performatives import Attach
 from postroom.amqp.termini import EXPIRY_SESSION_END
 from postroom.manager.effects import PRESETTLED, Delivery, Sink
 from postroom.server.logs import log
@@ -31,8 +33,17 @@ class BoundLink(Sink):
         """What the answer to the attach says of it."""
         self.timeout_s = 0
         """How long its terminus is kept once it is gone and the policy's event has come."""
+        self.max_message_bytes = -1
+        """Of a receiving link: what the answer to the attach says of it; −1 the connection's own bound, 0
+        none."""
+        self.detach_error: Error | None = None
+        """Why the link was detached, by the peer or for a rule that the peer broke; set before `close`."""
 
     # Events of the engine.
+
+    def answered(self, attach: Attach, now_us: int) -> None:
+        """The peer has answered the attach of a link that this end has begun."""
+        raise NotImplementedError
 
     def transfer(self, event: TransferReceived, now_us: int) -> None:
         """A frame of a message has come."""
