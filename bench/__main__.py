@@ -14,7 +14,7 @@ from typing import Any
 from tools.peers import BrokerFailed
 from tools.peers.broker import ROOT
 
-from bench import loadtool, machine, memory, scale, search, syncs, tables, traffic, transactions
+from bench import channels, loadtool, machine, memory, scale, search, syncs, tables, traffic, transactions
 from bench.contenders import CONTENDERS, Contender
 from bench.say import say
 
@@ -23,6 +23,7 @@ SECTIONS = (
     "latency",
     "syncs",
     "transactions",
+    "channels",
     "memory",
     "recovery",
     "decode",
@@ -43,6 +44,7 @@ class Run:
     machine: dict[str, str]
     client: dict[str, object]
     transactions: dict[str, traffic.Measured] = field(default_factory=dict)
+    channels: dict[str, traffic.Measured] = field(default_factory=dict)
     traffic: dict[str, traffic.Measured] = field(default_factory=dict)
     waiting: memory.Waiting | None = None
     recovery: dict[str, str] = field(default_factory=dict)
@@ -67,6 +69,8 @@ class Run:
                 parts.append(f"### Latency\n\n{tables.latency(self.traffic)}")
         if self.transactions:
             parts.append(f"### Transactions\n\n{tables.transactions(self.transactions)}")
+        if self.channels:
+            parts.append(f"### Channels\n\n{tables.channels(self.channels)}")
         if self.waiting:
             parts.append(f"### Memory and restart\n\n{tables.waiting(self.waiting)}")
         for title, values in (
@@ -164,6 +168,10 @@ def measure(options: argparse.Namespace, run: Run) -> None:
         rounds = options.rounds or 3
         transactions.measure(contenders, rounds, options.quick, run.transactions, run.failures)
 
+    def channels_section() -> None:
+        run.channels.clear()
+        channels.measure(options.rounds or 3, options.quick, run.channels, run.failures)
+
     def memory_section() -> None:
         run.waiting = memory.measure(waiting)
 
@@ -186,6 +194,7 @@ def measure(options: argparse.Namespace, run: Run) -> None:
         (bool(sections & {"rates", "latency"}), "rates and latency", traffic_section),
         ("syncs" in sections, "syncs", lambda: _count_syncs(contenders, run)),
         ("transactions" in sections, "transactions", transactions_section),
+        ("channels" in sections, "channels", channels_section),
         ("memory" in sections, "memory", memory_section),
         ("recovery" in sections, "recovery", recovery_section),
         ("decode" in sections, "decode", decode_section),
@@ -224,12 +233,16 @@ def last_run() -> Run:
     said = json.loads(path.read_text())
     kept = {name: said.get(name, {}) for name in ("recovery", "decode", "selectors", "topics", "senders")}
     run = Run(said["machine"], said["client"], **kept)
-    run.traffic = {label: traffic.Measured(**row) for label, row in said["traffic"].items()}
-    transacted = said.get("transactions", {})
-    run.transactions = {label: traffic.Measured(**row) for label, row in transacted.items()}
+    run.traffic = _rows(said["traffic"])
+    run.transactions = _rows(said.get("transactions", {}))
+    run.channels = _rows(said.get("channels", {}))
     if said["waiting"] is not None:
         run.waiting = memory.Waiting(**said["waiting"])
     return run
+
+
+def _rows(said: dict[str, Any]) -> dict[str, traffic.Measured]:
+    return {label: traffic.Measured(**row) for label, row in said.items()}
 
 
 def main() -> int:

@@ -34,6 +34,8 @@ class Report:
     out_of_order: int
     seconds: float
     rate: float
+    arrival_rate: float
+    """Messages a second from the first that was received to the last."""
     cpu_seconds: float
     latency_us: dict[str, float]
     transactions: int

@@ -107,6 +107,28 @@ def transactions(results: dict[str, Measured]) -> str:
     return markdown_table(header, rows) + "\n" + markdown_table(second, more)
 
 
+def channels(results: dict[str, Measured]) -> str:
+    """Messages a second from one broker to another by the size of a batch, and ratios to the best shovel."""
+    sizes = (1, 50, 500)
+    best = {size: _best_shovel(results, f"moved_{size}") for size in sizes}
+    header = ["messages a second"]
+    for size in sizes:
+        header += [f"{size:,} at a time", "×"]
+    rows = []
+    for label, measured in results.items():
+        row = [label]
+        for size in sizes:
+            values = measured.values.get(f"moved_{size}", [])
+            row += [spread(values), _ratio(values, best[size])]
+        rows.append(row)
+    return markdown_table(header, rows) + "\n× is the ratio to the best shovel of that column, of medians.\n"
+
+
+def _best_shovel(results: dict[str, Measured], name: str) -> list[float]:
+    shovels = [m.values[name] for label, m in results.items() if "shovel" in label and name in m.values]
+    return max(shovels, key=statistics.median, default=[])
+
+
 def waiting(seen: Waiting) -> str:
     """Memory and restart with many messages waiting."""
     share = seen.messages // 1_000_000

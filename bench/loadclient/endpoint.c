@@ -55,7 +55,7 @@ static void open_link(struct endpoint *e, const struct options *o) {
   char name[256];
   snprintf(name, sizeof name, "%s-%s-%d", o->container, e->sender ? "sender" : "receiver", (int)getpid());
   pn_connection_set_container(e->driver.connection, name);
-  pn_connection_set_hostname(e->driver.connection, o->host);
+  pn_connection_set_hostname(e->driver.connection, o->virtual_host ? o->virtual_host : o->host);
   pn_connection_open(e->driver.connection);
   pn_session_t *session = pn_session(e->driver.connection);
   pn_session_open(session);
@@ -72,9 +72,10 @@ static void open_link(struct endpoint *e, const struct options *o) {
 
 void endpoint_open(struct endpoint *e, const struct options *o, bool sender) {
   *e = (struct endpoint){.sender = sender, .out = malloc(ENDPOINT_IO_BYTES)};
-  e->fd = connect_to(o->host, o->port);
+  const char *port = sender && o->send_port ? o->send_port : o->port;
+  e->fd = connect_to(o->host, port);
   if (e->fd < 0) {
-    set_error(e, "connect", o->port, strerror(errno));
+    set_error(e, "connect", port, strerror(errno));
     return;
   }
   pn_connection_driver_init(&e->driver, NULL, NULL);

@@ -29,14 +29,24 @@ struct load {
   char *incoming;
   uint64_t sent, in_flight, accepted, refused, received, foreign;
   uint32_t credit_given;
-  double started_s, ended_s, moved_s;
+  double started_s, ended_s, moved_s, first_arrival_s;
 };
+
+/* The context of a delivery is when it was sent, in nanoseconds; of a relay's, the delivery that it came by. */
+static void note_answer(struct load *l, pn_delivery_t *delivery, uint64_t state) {
+  void *context = pn_delivery_get_context(delivery);
+  if (l->options.mode == MODE_RELAY) {
+    pn_delivery_update(context, state);
+    pn_delivery_settle(context);
+  } else {
+    histogram_add(&l->latency, now_s() - (double)(uintptr_t)context * 1e-9);
+  }
+}
 
 static void on_answer(struct load *l, pn_delivery_t *delivery) {
   uint64_t state = transact_outcome(delivery);
   if (state == 0 && !pn_delivery_settled(delivery)) return;
-  uint64_t sent_ns = (uint64_t)(uintptr_t)pn_delivery_get_context(delivery);
-  histogram_add(&l->latency, now_s() - (double)sent_ns * 1e-9);
+  note_answer(l, delivery, state ? state : PN_RELEASED);
   if (state == PN_ACCEPTED)
     l->accepted++;
   else
@@ -55,8 +65,27 @@ static void check_message(struct load *l, size_t size) {
     seen_add(&l->seen, sequence);
 }
 
+static void relay(struct load *l, pn_delivery_t *source, size_t size) {
+  pn_link_t *link = l->sender->link;
+  pn_delivery_t *delivery = pn_delivery(link, pn_dtag((const char *)&l->sent, sizeof l->sent));
+  pn_delivery_set_context(delivery, source);
+  pn_link_send(link, l->incoming, size);
+  pn_link_advance(link);
+  l->sent++;
+  l->in_flight++;
+}
+
+static void accept(struct load *l, pn_delivery_t *delivery) {
+  if (l->options.transaction)
+    transact_mark(&l->transact, delivery, true);
+  else
+    pn_delivery_update(delivery, PN_ACCEPTED);
+  pn_delivery_settle(delivery);
+}
+
 static void on_message(struct load *l, pn_delivery_t *delivery) {
   if (!pn_delivery_readable(delivery) || pn_delivery_partial(delivery)) return;
+  if (l->received == 0) l->first_arrival_s = now_s();
   pn_link_t *link = pn_delivery_link(delivery);
   size_t pending = pn_delivery_pending(delivery);
   if (pending > PAYLOAD_MAX_BODY + 4096) {
@@ -66,11 +95,10 @@ static void on_message(struct load *l, pn_delivery_t *delivery) {
     check_message(l, pending);
   }
   pn_link_advance(link);
-  if (l->options.transaction)
-    transact_mark(&l->transact, delivery, true);
+  if (l->options.mode == MODE_RELAY)
+    relay(l, delivery, pending);
   else
-    pn_delivery_update(delivery, PN_ACCEPTED);
-  pn_delivery_settle(delivery);
+    accept(l, delivery);
   l->received++;
   l->credit_given--;
 }
@@ -135,15 +163,17 @@ static void give_credit_in_transaction(struct load *l) {
   l->credit_given = room;
 }
 
-/* Credit is renewed when half of it is used, and never beyond what is still wanted. */
+/* Credit is renewed when half of it is used, and never beyond what is still wanted. A relay's is also used by what waits
+ * for the other broker's answer. */
 static void give_credit(struct load *l) {
   if (l->options.transaction) {
     give_credit_in_transaction(l);
     return;
   }
-  if (l->credit_given > l->options.credit / 2) return;
+  uint64_t used = l->credit_given + (l->options.mode == MODE_RELAY ? l->in_flight : 0);
+  if (used > l->options.credit / 2) return;
   uint64_t wanted = l->options.messages ? l->options.messages - l->received - l->credit_given : UINT32_MAX;
-  uint64_t more = l->options.credit - l->credit_given;
+  uint64_t more = l->options.credit - used;
   if (more > wanted) more = wanted;
   if (more == 0) return;
   pn_link_flow(l->receiver->link, (int)more);
@@ -222,7 +252,7 @@ static void run_load(struct load *l) {
     double now = now_s();
     if (is_done(l, now)) break;
     if (l->options.transaction && !is_over(l, now)) transact_ready(&l->transact);
-    if (l->sender) send_messages(l, now);
+    if (l->sender && l->options.mode != MODE_RELAY) send_messages(l, now);
     if (l->receiver) give_credit(l);
     if (l->options.transaction) transact_commit_if_full(&l->transact, l->in_flight == 0);
     pump(l);
@@ -251,7 +281,7 @@ static void set_up(struct load *l) {
     l->sender = &l->endpoints[l->endpoint_count++];
     endpoint_open(l->sender, o, true);
   }
-  if (o->mode == MODE_RECEIVE || o->mode == MODE_BOTH) {
+  if (o->mode == MODE_RECEIVE || o->mode == MODE_BOTH || o->mode == MODE_RELAY) {
     l->receiver = &l->endpoints[l->endpoint_count++];
     endpoint_open(l->receiver, o, false);
   }
@@ -292,6 +322,12 @@ static uint64_t missing(const struct load *l) {
   return wanted > l->seen.distinct ? wanted - l->seen.distinct : 0;
 }
 
+/* Messages a second from the first that has come to the last. */
+static double arrival_rate(const struct load *l) {
+  double seconds = l->ended_s - l->first_arrival_s;
+  return l->received > 1 && seconds > 0 ? (double)(l->received - 1) / seconds : 0;
+}
+
 static void print_report(const struct load *l) {
   double seconds = l->ended_s - l->started_s;
   uint64_t moved = l->receiver ? l->received : l->accepted;
@@ -302,6 +338,7 @@ static void print_report(const struct load *l) {
          l->seen.duplicates, l->foreign, l->seen.out_of_order);
   printf("\"seconds\": %.6f, \"rate\": %.1f, \"cpu_seconds\": %.3f, ", seconds, seconds > 0 ? (double)moved / seconds : 0,
          cpu_s());
+  printf("\"arrival_rate\": %.1f, ", arrival_rate(l));
   printf("\"latency_us\": {\"p50\": %.1f, \"p90\": %.1f, \"p99\": %.1f, \"max\": %.1f, \"mean\": %.1f}, ",
          histogram_quantile_us(h, 0.5), histogram_quantile_us(h, 0.9), histogram_quantile_us(h, 0.99), h->max_s * 1e6,
          h->count ? h->sum_s / (double)h->count * 1e6 : 0);

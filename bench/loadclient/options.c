@@ -8,18 +8,22 @@
 #include "payload.h"
 
 static const char USAGE[] =
-    "usage: loadclient send|receive|both|ping --address NAME [options]\n"
+    "usage: loadclient send|receive|both|ping|relay --address NAME [options]\n"
     "\n"
     "  send      N messages, at most a window of them unanswered\n"
     "  receive   N messages, accepting each, checking each\n"
     "  both      send and receive N messages at once, over two connections\n"
     "  ping      send one message at a time, the next when the last is accepted\n"
+    "  relay     receive N messages and send each on; it is accepted when it has been accepted there\n"
     "\n"
     "  --host HOST --port PORT      127.0.0.1 5672\n"
+    "  --send-port PORT             of the broker that messages are sent to, where it is another\n"
+    "  --virtual-host NAME          named when a connection opens (the host)\n"
     "  --address NAME               of the queue; --send-address and --receive-address where they differ\n"
     "  --messages N                 how many (default 100000; 0: only --seconds counts)\n"
     "  --seconds S                  stop sending or receiving after S seconds\n"
-    "  --window N --credit N        unanswered messages allowed when sending; link credit when receiving (1000, 1000)\n"
+    "  --window N --credit N        unanswered messages allowed when sending; link credit when receiving (1000, 1000);\n"
+    "                               credit of a relay counts messages that it has not accepted yet\n"
     "  --body-bytes N               of each message (1024, at least 16)\n"
     "  --id-bytes N                 message-id is a string of N characters (24 to 64; 0, the default: a ulong)\n"
     "  --mixed-priorities           priorities 0 to 9 in turn\n"
@@ -37,11 +41,13 @@ static const char USAGE[] =
 
 enum { OPT_HOST = 256, OPT_PORT, OPT_ADDRESS, OPT_SEND_ADDRESS, OPT_RECEIVE_ADDRESS, OPT_MESSAGES, OPT_SECONDS,
        OPT_WINDOW, OPT_CREDIT, OPT_BODY_BYTES, OPT_ID_BYTES, OPT_MIXED, OPT_RATE, OPT_FIRST, OPT_RUN, OPT_USER,
-       OPT_PASSWORD, OPT_CONTAINER, OPT_PATIENCE, OPT_OF, OPT_TRANSACTION, OPT_XA };
+       OPT_PASSWORD, OPT_CONTAINER, OPT_PATIENCE, OPT_OF, OPT_TRANSACTION, OPT_XA, OPT_SEND_PORT, OPT_VIRTUAL_HOST };
 
 static const struct option LONG[] = {
     {"host", required_argument, NULL, OPT_HOST},
     {"port", required_argument, NULL, OPT_PORT},
+    {"send-port", required_argument, NULL, OPT_SEND_PORT},
+    {"virtual-host", required_argument, NULL, OPT_VIRTUAL_HOST},
     {"address", required_argument, NULL, OPT_ADDRESS},
     {"send-address", required_argument, NULL, OPT_SEND_ADDRESS},
     {"receive-address", required_argument, NULL, OPT_RECEIVE_ADDRESS},
@@ -85,8 +91,8 @@ static double positive(const char *name) {
 }
 
 static void set_mode(struct options *o, const char *name) {
-  static const char *const NAMES[] = {"send", "receive", "both", "ping"};
-  for (int i = 0; i < 4; i++) {
+  static const char *const NAMES[] = {"send", "receive", "both", "ping", "relay"};
+  for (int i = 0; i < 5; i++) {
     if (strcmp(name, NAMES[i]) == 0) {
       o->mode = (enum mode)i;
       o->mode_name = NAMES[i];
@@ -100,6 +106,8 @@ static void set_option(struct options *o, int option) {
   switch (option) {
     case OPT_HOST: o->host = optarg; break;
     case OPT_PORT: o->port = optarg; break;
+    case OPT_SEND_PORT: o->send_port = optarg; break;
+    case OPT_VIRTUAL_HOST: o->virtual_host = optarg; break;
     case OPT_ADDRESS: o->send_address = o->receive_address = optarg; break;
     case OPT_SEND_ADDRESS: o->send_address = optarg; break;
     case OPT_RECEIVE_ADDRESS: o->receive_address = optarg; break;

@@ -5,13 +5,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum mode { MODE_SEND, MODE_RECEIVE, MODE_BOTH, MODE_PING };
+enum mode { MODE_SEND, MODE_RECEIVE, MODE_BOTH, MODE_PING, MODE_RELAY };
 
 struct options {
   enum mode mode;
   const char *mode_name;
   const char *host;
   const char *port;
+  const char *send_port;    /* of the broker that is sent to; NULL: the same */
+  const char *virtual_host; /* named in the open frame; NULL: the host */
   const char *send_address;
   const char *receive_address;
   const char *user; /* NULL: SASL ANONYMOUS, otherwise PLAIN */

@@ -1,15 +1,23 @@
-"""RabbitMQ with its AMQP 1.0 plugin, bound to loopback, with a quorum queue and a classic durable queue."""
+"""RabbitMQ with its AMQP 1.0 plugin, bound to loopback, with a quorum queue and a classic durable queue.
+
+Shovels move messages between its virtual hosts, or from one node to another (plugin rabbitmq_shovel).
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
-from tools.peers.broker import LOOPBACK, Broker, find_installed, free_port
+from tools.peers.broker import LOOPBACK, Broker, BrokerFailed, find_installed, free_port
 
 ERLANG_ARGUMENTS = "-start_epmd false -kernel inet_dist_use_interface {127,0,0,1}"
 QUORUM, CLASSIC = "quorum", "classic"
+AMQP_1_0, SHOVEL = "rabbitmq_amqp1_0", "rabbitmq_shovel"
+PLUGINS = (AMQP_1_0,)
+VIRTUAL_HOSTS = ("/",)
+CONTROL_LIMIT_S = 30.0
 QueueArguments = dict[str, str | int]
 QUEUES: dict[str, QueueArguments] = {
     QUORUM: {"x-queue-type": "quorum"},
@@ -22,7 +30,7 @@ class RabbitMQ(Broker):
 
     `config` adds lines to ``rabbitmq.conf``, `advanced` Erlang terms to the application's environment, and
     `erlang_options` options of the virtual machine (the "tuned" runs); `queues` maps names to the
-    x-arguments of further queues.
+    x-arguments of further queues, which each of the `virtual_hosts` has.
     """
 
     name = "RabbitMQ"
@@ -34,12 +42,16 @@ class RabbitMQ(Broker):
         queues: dict[str, QueueArguments] | None = None,
         advanced: dict[str, str] | None = None,
         erlang_options: str = "",
+        plugins: tuple[str, ...] = PLUGINS,
+        virtual_hosts: tuple[str, ...] = VIRTUAL_HOSTS,
     ) -> None:
         super().__init__(folder)
         self.config = config or {}
         self.queues = {**QUEUES, **(queues or {})}
         self.advanced = advanced or {}
         self.erlang_options = erlang_options
+        self.plugins = plugins
+        self.virtual_hosts = virtual_hosts
         self.home = find_installed("usr/lib/rabbitmq/lib/rabbitmq_server-*")
         self.erlang = find_installed("usr/lib/erlang")
         self.epmd_port, self.distribution_port = free_port(), free_port()
@@ -94,20 +106,35 @@ class RabbitMQ(Broker):
         )
         terms = ", ".join(f"{{{key}, {value}}}" for key, value in self.advanced.items())
         (self.folder / "advanced.config").write_text(f"[{{rabbit, [{terms}]}}].\n")
-        (self.folder / "enabled_plugins").write_text("[rabbitmq_amqp1_0].\n")
+        (self.folder / "enabled_plugins").write_text(f"[{','.join(self.plugins)}].\n")
         (self.folder / "definitions.json").write_text(json.dumps(self._definitions()))
 
     def _definitions(self) -> dict[str, object]:
         everything = {"configure": ".*", "write": ".*", "read": ".*"}
         return {
             "users": [{"name": "guest", "password": "guest", "tags": "administrator"}],
-            "vhosts": [{"name": "/"}],
-            "permissions": [{"user": "guest", "vhost": "/", **everything}],
+            "vhosts": [{"name": host} for host in self.virtual_hosts],
+            "permissions": [{"user": "guest", "vhost": host, **everything} for host in self.virtual_hosts],
             "queues": [
-                {"name": name, "vhost": "/", "durable": True, "auto_delete": False, "arguments": arguments}
+                {"name": name, "vhost": host, "durable": True, "auto_delete": False, "arguments": arguments}
+                for host in self.virtual_hosts
                 for name, arguments in self.queues.items()
             ],
         }
+
+    def control(self, *arguments: str) -> str:
+        """Runs rabbitmqctl on the running node and returns what it printed; BrokerFailed if it fails."""
+        done = subprocess.run(
+            [str(self.home / "sbin/rabbitmqctl"), "--quiet", *arguments],
+            cwd=self.folder,
+            env={**os.environ, **self.environment()},
+            capture_output=True,
+            text=True,
+            timeout=CONTROL_LIMIT_S,
+        )
+        if done.returncode != 0:
+            raise BrokerFailed(f"rabbitmqctl {' '.join(arguments)} failed:\n{done.stdout}\n{done.stderr}")
+        return done.stdout
 
     def helpers(self) -> list[subprocess.Popen[bytes]]:
         """Erlang's port mapper, ours and on loopback, not the daemon that Erlang would leave behind."""
