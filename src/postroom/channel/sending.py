@@ -1,0 +1,150 @@
+"""The sending message channel agent: when a batch begins, when it ends, when to ask for its confirmation.
+
+A batch ends with its last message (BATCHSZ), with the message that fills it (BATCHLIM), or when the
+transmission queue is empty and the batch has been open for BATCHINT. Then the partner is asked to confirm it;
+until it answers, the batch is *asked* – what the partner doesn't say is in doubt. Meanwhile the next batch is
+filled and even sent, but it is asked for only when the one before has been confirmed: of two batches on the
+way at most one is in doubt.
+
+Fast messages (non-persistent, NPMSPEED(FAST)) are no part of a batch and have no sequence number of their
+own, but count for its end: what is confirmed late would else wait behind any number of them.
+
+The agent that owns the link asks this machine for room, tells it what it has sent and what was answered, and
+does what `step` says.
+"""
+
+from enum import IntEnum
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from postroom.channel.negotiation import Terms
+from postroom.model.channel import ChannelDefinition
+
+US_PER_MS: Final = 1000
+BYTES_PER_KB: Final = 1000
+
+
+class Step(IntEnum):
+    """What is to be done now."""
+
+    WAIT = 0
+    """Nothing: for messages, for an answer, or for time to pass."""
+    ASK = 1
+    """End the batch and ask for its confirmation."""
+    BEAT = 2
+    """Send a batch heartbeat."""
+    FINISH = 3
+    """It was told to stop, and everything is confirmed: close the link."""
+
+
+WAIT: Final = int(Step.WAIT)
+ASK: Final = int(Step.ASK)
+BEAT: Final = int(Step.BEAT)
+FINISH: Final = int(Step.FINISH)
+
+
+@final
+class SendingMachine:
+    """One link's worth of batches."""
+
+    def __init__(self, terms: Terms, definition: ChannelDefinition, last_sequence: i64, now_us: i64) -> None:
+        self.sequence: i64 = last_sequence
+        """The number given last."""
+        self.count: i64 = 0
+        """Messages with a number in the batch that is being filled."""
+        self.asked_count: i64 = 0
+        """Messages of the batch that was asked for and has no answer; 0 none."""
+        self.batches: i64 = 0
+        """Confirmed on this link."""
+        self.stopping = False
+        self._size: i64 = terms.batch_size
+        self._wrap: i64 = terms.sequence_wrap
+        self._limit_bytes: i64 = definition.batch_limit_kb * BYTES_PER_KB
+        self._interval_us: i64 = definition.batch_interval_ms * US_PER_MS
+        self._heartbeat_us: i64 = definition.batch_heartbeat_ms * US_PER_MS
+        self._seen: i64 = 0
+        """Messages since the batch began, fast ones too; and their bytes."""
+        self._bytes: i64 = 0
+        self._opened_us: i64 = 0
+        """When the batch got its first numbered message."""
+        self._heard_us: i64 = now_us
+        """When the partner has last answered something."""
+        self._beating = False
+
+    def room(self) -> i64:
+        """How many more messages may be taken from the transmission queue for the batch that is being
+        filled."""
+        if self.stopping or self._full():
+            return 0
+        return self._size - self._seen
+
+    def add(self, size_bytes: i64, now_us: i64) -> i64:
+        """A message of the batch is being sent; its sequence number."""
+        if self.count == 0:
+            self._opened_us = now_us
+        self.count += 1
+        self._note(size_bytes)
+        self.sequence = 1 if self.sequence >= self._wrap else self.sequence + 1
+        return self.sequence
+
+    def add_fast(self, size_bytes: i64) -> None:
+        """A fast message is being sent."""
+        self._note(size_bytes)
+        if self.count == 0 and self._full():
+            self._begin()  # nothing in it wants a confirmation
+
+    def step(self, ahead: i64, empty: bool, now_us: i64) -> i64:
+        """What to do now: a `Step`.
+
+        ``ahead``: messages that were taken for this batch and are still to be sent. ``empty``: there is
+        nothing more to take.
+        """
+        if self.count == 0:
+            return FINISH if self.stopping and ahead == 0 and self.asked_count == 0 else WAIT
+        if self.asked_count > 0 or self._beating or ahead > 0 or not self._over(empty, now_us):
+            return WAIT
+        if self._heartbeat_us > 0 and now_us - self._heard_us > self._heartbeat_us:
+            return BEAT
+        return ASK
+
+    def _over(self, empty: bool, now_us: i64) -> bool:
+        return self.stopping or self._full() or (empty and now_us >= self._opened_us + self._interval_us)
+
+    def asked(self) -> None:
+        """The batch has been asked for; another one begins."""
+        self.asked_count = self.count
+        self._begin()
+
+    def confirmed(self, now_us: i64) -> None:
+        """The partner has it."""
+        self.asked_count = 0
+        self.batches += 1
+        self._heard_us = now_us
+
+    def beat(self) -> None:
+        """A batch heartbeat has been sent."""
+        self._beating = True
+
+    def beat_answered(self, now_us: i64) -> None:
+        """The partner lives."""
+        self._beating = False
+        self._heard_us = now_us
+
+    def next_deadline_us(self) -> i64:
+        """When the batch that is being filled has been open long enough; 0: nothing is waited for."""
+        if self.count == 0 or self.asked_count > 0 or self._beating:
+            return 0
+        return self._opened_us + self._interval_us
+
+    def _full(self) -> bool:
+        return self._seen >= self._size or 0 < self._limit_bytes <= self._bytes
+
+    def _note(self, size_bytes: i64) -> None:
+        self._seen += 1
+        self._bytes += size_bytes
+
+    def _begin(self) -> None:
+        self.count = 0
+        self._seen = 0
+        self._bytes = 0

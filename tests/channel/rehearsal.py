@@ -1,0 +1,229 @@
+"""Two message channel agents with stores that forget what was not synced, and a link that breaks anywhere.
+
+The machines are the real ones; the queue managers are models: a list of messages, batches that hold some of
+them, a disk that is a copy of the last sync.
+"""
+
+import copy
+from dataclasses import dataclass, field
+
+from postroom.channel.negotiation import Terms
+from postroom.channel.receiving import ReceivingMachine
+from postroom.channel.sending import ASK, BEAT, FINISH, SendingMachine
+from postroom.channel.wire import BatchEnd
+from postroom.model.channel import ChannelDefinition
+
+
+@dataclass
+class Held:
+    """A batch that holds messages."""
+
+    luwid: bytes
+    messages: list[int] = field(default_factory=list)
+    last_sequence: int = 0
+    asked: bool = False
+
+
+@dataclass
+class SenderStore:
+    """What the sending queue manager knows."""
+
+    waiting: list[int] = field(default_factory=list)
+    batches: list[Held] = field(default_factory=list)
+    last_sequence: int = 0
+    batches_begun: int = 0
+
+    def back_out(self, batch: Held) -> None:
+        self.batches.remove(batch)
+        self.waiting = sorted(self.waiting + batch.messages)
+
+    def confirm(self, batch: Held) -> None:
+        self.batches.remove(batch)
+        self.last_sequence = batch.last_sequence
+
+    def resynchronise(self, partner_last: bytes, partner_sequence: int) -> None:
+        names = [batch.luwid for batch in self.batches]
+        if partner_last in names:
+            for batch in self.batches[: names.index(partner_last) + 1]:
+                self.confirm(batch)
+        for batch in reversed(self.batches[:]):
+            self.back_out(batch)
+        assert self.last_sequence == partner_sequence, "the two ends don't agree"
+
+
+@dataclass
+class ReceiverStore:
+    """What the receiving queue manager knows."""
+
+    messages: list[int] = field(default_factory=list)
+    last_luwid: bytes = b""
+    last_sequence: int = 0
+
+
+@dataclass
+class Numbered:
+    """A message on its way."""
+
+    sequence: int
+    message: int
+
+
+@dataclass
+class Beat:
+    """A batch heartbeat on its way."""
+
+
+class Rehearsal:
+    """One channel, both ends, and the network between them."""
+
+    def __init__(self, definition: ChannelDefinition) -> None:
+        self.definition = definition
+        self.terms = Terms("B", "ledger", definition.batch_size, definition.sequence_wrap, True, 1 << 20)
+        self.sender, self.receiver = SenderStore(), ReceiverStore()
+        self.sender_disk, self.receiver_disk = SenderStore(), ReceiverStore()
+        self.now_us = 0
+        self.puts = 0
+        self.connect()
+
+    def connect(self) -> None:
+        self.sender.resynchronise(self.receiver.last_luwid, self.receiver.last_sequence)
+        self.sending = SendingMachine(self.terms, self.definition, self.sender.last_sequence, self.now_us)
+        self.receiving = ReceivingMachine(self.terms, self.receiver.last_sequence, self.receiver.last_luwid)
+        self.there: list[Numbered | BatchEnd | Beat] = []
+        self.back: list[bytes | None] = []
+        """LUWIDs that were confirmed; None answers a heartbeat."""
+        self.unsynced: list[Numbered] = []
+        """Taken, but what says so isn't durable: they may not leave."""
+        self.filling: Held | None = None
+        self.arriving: list[int] = []
+        self.committing: BatchEnd | None = None
+
+    # What may happen.
+
+    def put(self) -> None:
+        self.puts += 1
+        self.sender.waiting.append(self.puts)
+        self.sync_sender()
+
+    def take(self) -> None:
+        """Take one message for the batch that is being filled."""
+        if self.sending.room() == 0 or not self.sender.waiting:
+            return
+        if self.filling is None:
+            self.sender.batches_begun += 1
+            self.filling = Held(self.sender.batches_begun.to_bytes(16, "big"))
+            self.sender.batches.append(self.filling)
+        message = self.sender.waiting.pop(0)
+        sequence = int(self.sending.add(1000, self.now_us))
+        self.filling.messages.append(message)
+        self.filling.last_sequence = sequence
+        self.unsynced.append(Numbered(sequence, message))
+
+    def sync_sender(self) -> None:
+        self.sender_disk = copy.deepcopy(self.sender)
+        self.there += self.unsynced
+        self.unsynced.clear()
+        self.step()
+
+    def step(self) -> None:
+        """What the machine says now."""
+        step = self.sending.step(len(self.unsynced), not self.sender.waiting, self.now_us)
+        if step == ASK:
+            batch, self.filling = self.filling, None
+            assert batch is not None
+            batch.asked = True
+            self.there.append(BatchEnd(batch.luwid, batch.last_sequence, len(batch.messages)))
+            self.sending.asked()
+        elif step == BEAT:
+            self.there.append(Beat())
+            self.sending.beat()
+        else:
+            assert step != FINISH or self.sending.stopping
+
+    def arrive(self) -> None:
+        """The receiver reads the next thing."""
+        if not self.there:
+            return
+        item = self.there.pop(0)
+        if isinstance(item, Numbered):
+            self.receiving.arrived(item.sequence)
+            self.arriving.append(item.message)
+        elif isinstance(item, Beat):
+            self.back.append(None)
+        else:
+            self.receiving.ended(item)
+            self.receiver.messages += self.arriving
+            self.receiver.last_luwid, self.receiver.last_sequence = item.luwid, item.last_sequence
+            self.arriving.clear()
+            self.committing = item
+
+    def sync_receiver(self) -> None:
+        self.receiver_disk = copy.deepcopy(self.receiver)
+        if self.committing is not None:
+            self.receiving.confirmed(self.committing)
+            self.back.append(self.committing.luwid)
+            self.committing = None
+
+    def answer(self) -> None:
+        """The sender reads the next answer."""
+        if not self.back:
+            return
+        luwid = self.back.pop(0)
+        if luwid is None:
+            self.sending.beat_answered(self.now_us)
+        else:
+            batch = self.sender.batches[0]
+            assert batch.asked and batch.luwid == luwid
+            self.sender.confirm(batch)
+            self.sending.confirmed(self.now_us)
+        self.step()
+
+    def wait(self) -> None:
+        self.now_us += 3000
+        self.step()
+
+    def cut(self) -> None:
+        """The link is lost; the receiver rolls back, the sender keeps what it has asked for."""
+        if self.filling is not None:
+            self.sender.back_out(self.filling)
+        self.connect()
+
+    def crash_sender(self) -> None:
+        self.sender = copy.deepcopy(self.sender_disk)
+        self.connect()
+
+    def crash_receiver(self) -> None:
+        self.receiver = copy.deepcopy(self.receiver_disk)
+        if self.filling is not None:
+            self.sender.back_out(self.filling)
+        self.connect()
+
+    def settle(self) -> None:
+        """Let everything come to rest, with nothing failing."""
+        while self.sender.waiting or self.sender.batches:
+            before = (len(self.receiver.messages), self.sending.batches, self.now_us)
+            self.take()
+            self.sync_sender()
+            self.arrive()
+            self.sync_receiver()
+            self.answer()
+            self.wait()
+            assert before != (len(self.receiver.messages), self.sending.batches, self.now_us)
+            assert self.now_us < 1_000_000_000, "it never comes to rest"
+
+
+EVENTS = {
+    "put": Rehearsal.put,
+    "take": Rehearsal.take,
+    "sync sender": Rehearsal.sync_sender,
+    "arrive": Rehearsal.arrive,
+    "sync receiver": Rehearsal.sync_receiver,
+    "answer": Rehearsal.answer,
+    "wait": Rehearsal.wait,
+    "cut": Rehearsal.cut,
+    "crash sender": Rehearsal.crash_sender,
+    "crash receiver": Rehearsal.crash_receiver,
+}
+COURSE = ("put", "take", "sync sender", "arrive", "sync receiver", "answer", "wait")
+"""What happens where nothing fails."""
+FAILURES = ("cut", "crash sender", "crash receiver")

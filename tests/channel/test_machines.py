@@ -1,0 +1,259 @@
+"""The agents' machines: nothing lost, nothing twice, order kept, wherever a link is cut or a queue manager
+crashes."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from postroom.amqp.errors import AmqpError
+from postroom.channel.negotiation import Terms
+from postroom.channel.receiving import ReceivingMachine
+from postroom.channel.sending import ASK, BEAT, FINISH, WAIT, SendingMachine
+from postroom.channel.wire import SEQUENCE_ERROR, BatchEnd
+from postroom.model.channel import ChannelDefinition
+from tests.channel.rehearsal import COURSE, EVENTS, FAILURES, Rehearsal
+
+WRAP = 100
+
+
+def definition(**changes: object) -> ChannelDefinition:
+    settings = {"name": "A.TO.B", "transmission_queue": "B", "sequence_wrap": WRAP, **changes}
+    return ChannelDefinition(**settings)  # type: ignore[arg-type]
+
+
+def terms(batch_size: int = 3) -> Terms:
+    return Terms("B", "ledger", batch_size, WRAP, True, 1 << 20)
+
+
+def sending(last_sequence: int = 0, batch_size: int = 3, **changes: object) -> SendingMachine:
+    return SendingMachine(terms(batch_size), definition(**changes), last_sequence, 0)
+
+
+# Together.
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    events=st.lists(st.sampled_from(sorted(EVENTS)), max_size=120),
+    batch_size=st.integers(1, 4),
+    interval_ms=st.sampled_from([0, 5]),
+    heartbeat_ms=st.sampled_from([0, 1]),
+)
+def test_every_message_arrives_once_and_in_order_whatever_fails(
+    events: list[str], batch_size: int, interval_ms: int, heartbeat_ms: int
+) -> None:
+    rehearsal = Rehearsal(
+        definition(batch_size=batch_size, batch_interval_ms=interval_ms, batch_heartbeat_ms=heartbeat_ms)
+    )
+    for event in events:
+        EVENTS[event](rehearsal)
+    rehearsal.settle()
+    assert rehearsal.receiver.messages == list(range(1, rehearsal.puts + 1))
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_a_failure_at_every_step_of_two_batches(failure: str) -> None:
+    course = ["put"] * 5 + list(COURSE[1:]) * 12
+    for step in range(len(course)):
+        rehearsal = Rehearsal(definition(batch_size=2))
+        for number, event in enumerate(course):
+            EVENTS[event](rehearsal)
+            if number == step:
+                EVENTS[failure](rehearsal)
+        rehearsal.settle()
+        assert rehearsal.receiver.messages == [1, 2, 3, 4, 5], (failure, step, course[step])
+
+
+def test_sequence_numbers_wrap_on_the_way() -> None:
+    rehearsal = Rehearsal(definition(batch_size=7))
+    for _ in range(2 * WRAP + 5):
+        rehearsal.put()
+    rehearsal.settle()
+    assert rehearsal.receiver.messages == list(range(1, 2 * WRAP + 6))
+    assert rehearsal.receiver.last_sequence == 5
+
+
+# The sender.
+
+
+def test_a_batch_ends_with_its_last_message() -> None:
+    machine = sending()
+    for _ in range(3):
+        assert machine.step(0, False, 0) == WAIT
+        machine.add(10, 0)
+    assert machine.room() == 0
+    assert machine.step(0, False, 0) == ASK
+
+
+def test_a_batch_ends_with_the_message_that_fills_it() -> None:
+    machine = sending(batch_size=50, batch_limit_kb=2)
+    machine.add(1999, 0)
+    assert machine.step(0, False, 0) == WAIT
+    machine.add(1, 0)
+    assert machine.room() == 0
+    assert machine.step(0, False, 0) == ASK
+
+
+def test_a_batch_without_a_limit_of_bytes_is_only_counted() -> None:
+    machine = sending(batch_size=2, batch_limit_kb=0)
+    machine.add(1 << 30, 0)
+    assert machine.room() == 1
+
+
+def test_an_empty_queue_ends_a_batch_that_was_open_for_its_interval() -> None:
+    machine = sending(batch_interval_ms=10)
+    machine.add(10, 5_000)
+    assert machine.next_deadline_us() == 15_000
+    assert machine.step(0, True, 14_999) == WAIT
+    assert machine.step(0, False, 20_000) == WAIT
+    assert machine.step(0, True, 15_000) == ASK
+
+
+def test_without_an_interval_an_empty_queue_ends_the_batch_at_once() -> None:
+    machine = sending()
+    machine.add(10, 0)
+    assert machine.step(0, True, 0) == ASK
+
+
+def test_nothing_is_asked_while_messages_of_the_batch_are_still_to_leave() -> None:
+    machine = sending()
+    machine.add(10, 0)
+    assert machine.step(1, True, 0) == WAIT
+
+
+def test_the_next_batch_is_filled_while_one_is_asked_for_but_waits_for_its_answer() -> None:
+    machine = sending()
+    for _ in range(3):
+        machine.add(10, 0)
+    machine.asked()
+    assert machine.room() == 3
+    for _ in range(3):
+        machine.add(10, 0)
+    assert machine.step(0, True, 0) == WAIT
+    machine.confirmed(0)
+    assert machine.step(0, True, 0) == ASK
+
+
+def test_fast_messages_count_for_the_end_of_a_batch_but_make_none() -> None:
+    machine = sending()
+    for _ in range(10):
+        machine.add_fast(10)
+        assert machine.room() > 0
+    machine.add(10, 0)
+    while machine.room() > 0:
+        machine.add_fast(10)
+    assert machine.step(0, False, 0) == ASK
+    assert machine.count == 1 and machine.sequence == 1
+
+
+def test_fast_messages_alone_want_no_confirmation() -> None:
+    machine = sending()
+    machine.add_fast(10)
+    assert machine.step(0, True, 0) == WAIT
+
+
+def test_a_silent_partner_is_asked_whether_it_lives_before_a_batch_is_asked_for() -> None:
+    machine = sending(batch_heartbeat_ms=5)
+    machine.add(10, 0)
+    assert machine.step(0, True, 5_001) == BEAT
+    machine.beat()
+    assert machine.step(0, True, 6_000) == WAIT
+    machine.beat_answered(7_000)
+    assert machine.step(0, True, 7_000) == ASK
+
+
+def test_a_partner_heard_of_lately_is_not_asked() -> None:
+    machine = sending(batch_heartbeat_ms=5)
+    machine.add(10, 0)
+    assert machine.step(0, True, 5_000) == ASK
+
+
+def test_told_to_stop_it_ends_the_batch_and_finishes_when_that_is_confirmed() -> None:
+    machine = sending(batch_interval_ms=1000)
+    machine.add(10, 0)
+    machine.stopping = True
+    assert machine.room() == 0
+    assert machine.step(0, False, 0) == ASK
+    machine.asked()
+    assert machine.step(0, False, 0) == WAIT
+    machine.confirmed(0)
+    assert machine.step(0, False, 0) == FINISH
+
+
+def test_the_highest_sequence_number_is_followed_by_1() -> None:
+    machine = sending(last_sequence=WRAP - 1)
+    assert [machine.add(1, 0), machine.add(1, 0)] == [WRAP, 1]
+
+
+# The receiver.
+
+
+def receiving(last_sequence: int = 0, batch_size: int = 3) -> ReceivingMachine:
+    return ReceivingMachine(terms(batch_size), last_sequence, b"")
+
+
+LUWID = bytes(16)
+
+
+@given(expected=st.integers(0, WRAP), comes=st.integers(0, 2**63 - 1))
+def test_only_the_next_number_is_taken(expected: int, comes: int) -> None:
+    machine = receiving(expected)
+    following = 1 if expected == WRAP else expected + 1
+    if comes == following:
+        machine.arrived(comes)
+        assert machine.sequence == comes
+    else:
+        with pytest.raises(AmqpError) as refused:
+            machine.arrived(comes)
+        assert refused.value.condition == SEQUENCE_ERROR
+        assert machine.sequence == expected
+
+
+def test_a_batch_larger_than_agreed_on_is_refused() -> None:
+    machine = receiving()
+    for sequence in range(1, 4):
+        machine.arrived(sequence)
+    with pytest.raises(AmqpError, match="more than 3 messages"):
+        machine.arrived(4)
+
+
+@pytest.mark.parametrize(("last_sequence", "count"), [(1, 2), (2, 1), (3, 2), (2, 3)])
+def test_the_end_of_another_batch_is_refused(last_sequence: int, count: int) -> None:
+    machine = receiving()
+    machine.arrived(1)
+    machine.arrived(2)
+    with pytest.raises(AmqpError) as refused:
+        machine.ended(BatchEnd(LUWID, last_sequence, count))
+    assert refused.value.condition == SEQUENCE_ERROR
+
+
+def test_a_name_is_not_used_for_two_batches() -> None:
+    machine = receiving()
+    machine.arrived(1)
+    end = BatchEnd(LUWID, 1, 1)
+    machine.ended(end)
+    machine.confirmed(end)
+    machine.arrived(2)
+    with pytest.raises(AmqpError, match="two batches"):
+        machine.ended(BatchEnd(LUWID, 2, 1))
+
+
+def test_a_batch_is_not_ended_before_the_one_before_is_answered() -> None:
+    machine = receiving()
+    machine.arrived(1)
+    machine.ended(BatchEnd(LUWID, 1, 1))
+    machine.arrived(2)
+    with pytest.raises(AmqpError, match="before the answer"):
+        machine.ended(BatchEnd(bytes(15) + b"2", 2, 1))
+
+
+def test_at_rest_between_batches_only() -> None:
+    machine = receiving()
+    assert machine.at_rest()
+    machine.arrived(1)
+    assert not machine.at_rest()
+    end = BatchEnd(LUWID, 1, 1)
+    machine.ended(end)
+    assert not machine.at_rest()
+    machine.confirmed(end)
+    assert machine.at_rest()
