@@ -29,7 +29,7 @@ class LedgerMaker:
     """A ledger in a folder: each step is one record, `commit` makes a block of them, each record a
     millisecond later."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, ledger_id: UUID = LEDGER_ID) -> None:
         folder.mkdir(exist_ok=True)
         self.folder = folder
         self._disk = RealDisk(folder)
@@ -38,7 +38,7 @@ class LedgerMaker:
         self._queues = 0
         self._sets = SET_BASE
         self._dictionary = Dictionary()
-        self._journal = self._begin(FileHeader(LEDGER_ID.bytes, 1, b"e" * 16, 1, 1, START_US, NO_SEAL, 0))
+        self._journal = self._begin(FileHeader(ledger_id.bytes, 1, b"e" * 16, 1, 1, START_US, NO_SEAL, 0))
 
     def _begin(self, header: FileHeader) -> Journal:
         return Journal(self._disk, self._options, header, self._dictionary)
@@ -106,6 +106,11 @@ class LedgerMaker:
         detail = json.dumps({"name": name, "container": "app", "user": "guest"}).encode()
         self._tick().record(RecordType.PRODUCER_OPENED, 0, 0, number, 0, 0, detail)
 
+    def receiving_channel(self, number: int, name: str, sender: UUID) -> None:
+        """The producer of what comes through a channel from the ledger ``sender``."""
+        detail = {"name": name, "channel": name, "queue_manager": "QM1", "ledger": sender.hex}
+        self._tick().record(RecordType.PRODUCER_OPENED, 0, 0, number, 0, 0, json.dumps(detail).encode())
+
     def routing_set(self, *queues: int) -> int:
         self._sets += 1
         detail = b"".join(queue.to_bytes(4, "little") for queue in queues)
@@ -130,10 +135,13 @@ class LedgerMaker:
         holder: int = 0,
         parent: tuple[int, int] = (0, 0),
         expiry_us: int = 0,
+        received: bool = False,
     ) -> int:
-        """An arrival; returns its serial."""
+        """An arrival; returns its serial. ``received``: through a channel; then ``parent`` is its serial in
+        the sender's ledger and its number in the channel's sequence."""
+        flags = (ArrivalFlag.DURABLE if durable else 0) | (ArrivalFlag.RECEIVED if received else 0)
         return self._tick().arrival(
-            queue, to_state, event, holder_kind, holder, 0, priority, ArrivalFlag.DURABLE if durable else 0,
+            queue, to_state, event, holder_kind, holder, 0, priority, flags,
             producer, expiry_us, 0, 0, 0, body, crc32(body or b""),
             message_id, id_type if message_id else 0, correlation_id, IdType.STRING if correlation_id else 0,
             group_id, 7 if group_id else 0, 0, 0, parent[0], parent[1],

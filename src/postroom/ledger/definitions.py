@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from postroom.ledger.dictionary import defines
 from postroom.ledger.expand import ExpandError, RoutingSets
 from postroom.ledger.layout import Array
 from postroom.ledger.leases import Lease, lease_from
@@ -15,9 +16,9 @@ from postroom.ledger.records import RecordType
 
 
 def is_definition(transitions: Array) -> npt.NDArray[np.bool_]:
-    """Which transitions define or drop something: queues, routing sets, holders, producers, leases."""
-    kinds = transitions["type"]
-    chosen: npt.NDArray[np.bool_] = (kinds >= RecordType.QUEUE_DEFINED) & (kinds <= RecordType.LEASE_RELEASED)
+    """Which transitions define or drop something: queues, routing sets, holders, producers, leases,
+    channels."""
+    chosen: npt.NDArray[np.bool_] = defines(transitions["type"])
     return chosen
 
 
@@ -93,6 +94,18 @@ class Definitions:
         """What is said of the holders, by id."""
         details = self.details(RecordType.HOLDER_OPENED)
         return {number: _decoded(detail, position) if detail else {} for number, detail, position in details}
+
+    @cached_property
+    def receiving_channels(self) -> dict[int, tuple[str, str]]:
+        """Of the producers that are channels: the channel's name and the sender's ledger (32 hexadecimal
+        digits)."""
+        details = self.details(RecordType.PRODUCER_OPENED)
+        decoded = ((number, _decoded(detail, position)) for number, detail, position in details if detail)
+        return {
+            number: (str(said["channel"]), str(said.get("ledger", "")))
+            for number, said in decoded
+            if said.get("channel")
+        }
 
     @cached_property
     def leases(self) -> list[Lease]:

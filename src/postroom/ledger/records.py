@@ -68,6 +68,18 @@ class RecordType(IntEnum):
     CHECKPOINT_WRITTEN = 17
     """A checkpoint is durable: serial is the position it covers; detail is JSON (bytes, header_crc), by which
     the chain vouches for it when the files that it stands for have gone."""
+    CHANNEL_DEFINED = 18
+    """A message channel is defined or altered: holder is its id, detail its definition as JSON."""
+    CHANNEL_DELETED = 19
+    """holder is the id of a channel, or of a partner's state: it is no more, nor its state."""
+    CHANNEL_STATE = 20
+    """What must survive of a channel, or of one partner of a receiving one: holder is its id, detail JSON
+    (last LUWID, last sequence number, status)."""
+
+
+DEFINING_TYPES: Final = (4, 14)
+CHANNEL_TYPES: Final = (18, 20)
+"""First and last of the two runs of types whose records define or drop something."""
 
 
 class ArrivalFlag(IntFlag):
@@ -87,6 +99,11 @@ class ArrivalFlag(IntFlag):
     """Published to a topic: the entries of its routing set share the body."""
     DEAD_LETTER_ELIGIBLE = 64
     """Its sender says that it may become a dead letter; queues can be made to ask for that."""
+    RECEIVED = 256
+    """It came through a channel: parent_serial is its serial in the sender's ledger, parent_queue its number
+    in the channel's sequence. The producer's detail names the channel and the sender's ledger."""
+    REPORTS = 512
+    """It asks for reports (MQMD.Report); what for stands in its sections."""
 
 
 class TransitionFlag(IntFlag):

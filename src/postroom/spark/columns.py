@@ -68,6 +68,10 @@ class Place:
     epoch: int
     queues: Names
     producers: Names
+    channels: Names
+    """Names of receiving channels by producer."""
+    origins: Names
+    """The ledgers that those channels receive from, by producer."""
 
 
 Build = Callable[[Rows, Place], pa.Array]
@@ -143,6 +147,26 @@ def _of_arrival(field: str, convert: Callable[[Array], pa.Array]) -> Build:
 
 def _int(values: Array) -> pa.Array:
     return pa.array(values.astype(np.int32))
+
+
+def _parent(field: str) -> Build:
+    """A field that speaks of the entry's parent; null for what came through a channel."""
+
+    def build(rows: Rows, place: Place) -> pa.Array:
+        arrivals = _arrivals(rows)
+        return _long_or_null(np.where(arrivals["flags"] & ArrivalFlag.RECEIVED, 0, arrivals[field]))
+
+    return build
+
+
+def _origin(field: str) -> Build:
+    """A field that speaks of where a message came from through a channel; null for others."""
+
+    def build(rows: Rows, place: Place) -> pa.Array:
+        arrivals = _arrivals(rows)
+        return _long_or_null(np.where(arrivals["flags"] & ArrivalFlag.RECEIVED, arrivals[field], 0))
+
+    return build
 
 
 def _flag(mask: int) -> Callable[[Array], pa.Array]:
@@ -379,15 +403,22 @@ COLUMNS: Final[tuple[Column, ...]] = (
         "Whose body it shares; its own serial else",
         _of_arrival("body_serial", _long),
     ),
-    _arrival(
-        "parent_serial", pa.int64(), "The entry it was made from", _of_arrival("parent_serial", _long_or_null)
-    ),
+    _arrival("parent_serial", pa.int64(), "The entry it was made from", _parent("parent_serial")),
     _arrival(
         "parent_queue_id",
         pa.int64(),
         "That entry's queue; without a parent the topic that it was published to",
-        _of_arrival("parent_queue", _long_or_null),
+        _parent("parent_queue"),
     ),
+    _arrival("channel", pa.string(), "The channel that it came through", _names_of("channels", "producer")),
+    _arrival(
+        "origin_ledger_id",
+        pa.string(),
+        "The sender's ledger, of what came through a channel",
+        _names_of("origins", "producer"),
+    ),
+    _arrival("origin_serial", pa.int64(), "Its serial in that ledger", _origin("parent_serial")),
+    _arrival("sequence", pa.int64(), "Its number in the channel's sequence", _origin("parent_queue")),
 )
 
 COLUMN_BY_NAME: Final = {column.name: column for column in COLUMNS}

@@ -191,7 +191,18 @@ def _place(segment: Segment, known: Definitions) -> Place:
         segment.epoch,
         Names(known.queue_names),
         Names(known.producer_names),
+        Names({number: channel for number, (channel, _) in known.receiving_channels.items()}),
+        Names({number: _dashed(ledger) for number, (_, ledger) in known.receiving_channels.items()}),
     )
+
+
+def _dashed(ledger: str) -> str | None:
+    """A ledger's id as the column ledger_id has it; None for a sender that has none."""
+    return str(UUID(hex=ledger)) if ledger else None
+
+
+NOBODY: Final = (Names({}), Names({}), Names({}))
+"""Producers, channels and origins are not carried."""
 
 
 def read_carried(folder: Path, slice: CarriedSlice, schema: StructType) -> Iterator[pa.RecordBatch]:
@@ -200,7 +211,7 @@ def read_carried(folder: Path, slice: CarriedSlice, schema: StructType) -> Itera
     told = carried(folder, segment.ledger_id, segment.first_position, slice.last)
     if told is None:
         return
-    place = Place(str(UUID(bytes=segment.ledger_id)), segment.epoch, Names(told.queue_names), Names({}))
+    place = Place(str(UUID(bytes=segment.ledger_id)), segment.epoch, Names(told.queue_names), *NOBODY)
     for rows in told.blocks:
         if len(rows):
             yield batch(rows, place, to_arrow_schema(schema, timezone="UTC"))

@@ -48,6 +48,10 @@ _FROM_ARRIVAL: Final = (
     "producer",
     "parent_serial",
     "parent_queue_id",
+    "channel",
+    "origin_ledger_id",
+    "origin_serial",
+    "sequence",
 )
 _FROM_LAST: Final = (
     "position",
@@ -148,6 +152,10 @@ def _entry_columns() -> list[Column]:
         F.col("producer"),
         F.col("parent_serial"),
         F.col("parent_queue_id"),
+        F.when(F.col("origin_serial").isNotNull(), F.col("channel")).alias("channel"),
+        F.when(F.col("origin_serial").isNotNull(), F.col("origin_ledger_id")).alias("origin_ledger_id"),
+        F.col("origin_serial"),
+        F.col("sequence"),
         F.col("body_serial"),
         F.col("arrival_event"),
         F.when(F.col("last.is_event"), F.col("last.event")).alias("last_event"),
@@ -189,6 +197,10 @@ ENTRY_COMMENTS: Final = {
     "producer": "The producer's name",
     "parent_serial": "The entry it was made from (move, dead letter, replay)",
     "parent_queue_id": "That entry's queue; without a parent the topic that it was published to",
+    "channel": "The channel that it came through",
+    "origin_ledger_id": "The sender's ledger, of what came through a channel",
+    "origin_serial": "Its serial in that ledger",
+    "sequence": "Its number in the channel's sequence",
     "body_serial": "Whose body it shares; its own serial else",
     "arrival_event": "put, put_held, or what made it of its parent",
     "last_event": "Its last event; null if that is older than the history",
@@ -290,8 +302,7 @@ def flows(entries: DataFrame) -> DataFrame:
 
 
 MOVING_OUTCOMES: Final = ("moved", "dead_lettered", "redirected", "returned_to_sender", "forwarded")
-"""Outcomes that leave a child entry behind on another queue of this ledger (forwarded: on the channel's
-queue)."""
+"""Outcomes after which the message goes on: as a child entry in this ledger, or (forwarded) in another's."""
 
 
 def undelivered(entries: DataFrame) -> DataFrame:
