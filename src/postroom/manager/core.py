@@ -20,6 +20,7 @@ from postroom.manager.patterns import Patterns
 from postroom.manager.pool import Pool
 from postroom.manager.queue import Queue
 from postroom.manager.quota import Quota
+from postroom.manager.remote import Names
 from postroom.manager.routing_sets import RoutingSets
 from postroom.manager.sending_checks import POLICY_PREEMPTIVE
 from postroom.manager.shared_body import SharedBody
@@ -59,6 +60,7 @@ class Core:
         """The nodes of topics by name; none of them is among `queues`."""
         self.queues_by_id: dict[int, Queue] = {}
         """Topics, too."""
+        self.names = Names()
         self.patterns = Patterns()
         self.subscriptions: dict[tuple[str, str, bool], Queue] = {}
         """Those with a name, by client, name, and whether they are durable."""

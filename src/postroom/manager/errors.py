@@ -39,6 +39,24 @@ class SubscriptionInUse(ManagerError):
     condition = "amqp:resource-locked"
 
 
+class NameUnknown(ManagerError):
+    """A name leads nowhere, or to a queue manager that nothing here leads to (MQRC_UNKNOWN_…)."""
+
+    condition = "amqp:not-found"
+
+
+class NameUnusable(ManagerError):
+    """What a name leads through is defined otherwise than it is used."""
+
+    condition = "amqp:precondition-failed"
+
+
+class NotForInput(ManagerError):
+    """A queue at another queue manager can be sent to, not received from."""
+
+    condition = "amqp:not-allowed"
+
+
 class QuotaNotFound(ManagerError):
     condition = "amqp:not-found"
 

@@ -33,6 +33,7 @@ from postroom.manager.consumer import Consumer, Producer
 from postroom.manager.core import Core
 from postroom.manager.effects import Effects, IdRead, Sink
 from postroom.manager.entry import Entry
+from postroom.manager.name_service import NameService
 from postroom.manager.options import KIND_QUEUE, KIND_TOPIC, ConsumerOptions, ManagerOptions, QueueDefinition
 from postroom.manager.queue import Queue
 from postroom.manager.quota import Quota, QuotaDefinition
@@ -60,6 +61,8 @@ class QueueManager(ResourceManager):
         """Nodes of topics by name."""
         self.quotas = self.core.quotas
         """By name."""
+        self.names = NameService(self.core)
+        """Those that lead to other queue managers."""
 
     def restore(self, recovered: "Recovered", now_us: i64) -> None:
         """Take over what the ledger recovered; once, before anything else.

@@ -34,6 +34,10 @@ POLICY_LOG: Final = "log"
 POLICY_REDIRECT: Final = "redirect"
 EXPIRATION_POLICIES: Final = (POLICY_DISCARD, POLICY_LOG, POLICY_REDIRECT)
 
+USAGE_NORMAL: Final = "normal"
+USAGE_TRANSMISSION: Final = "transmission"
+USAGES: Final = (USAGE_NORMAL, USAGE_TRANSMISSION)
+
 KIND_QUEUE: Final = "queue"
 KIND_TOPIC: Final = "topic"
 KIND_SUBSCRIPTION: Final = "subscription"
@@ -54,6 +58,9 @@ class QueueDefinition:
     name: str
     kind: str = KIND_QUEUE
     """"queue"; "topic", whose other settings are those of its subscriptions to come; or "subscription"."""
+    usage: str = USAGE_NORMAL
+    """Of a queue: "normal"; or "transmission", where messages for another queue manager wait for a channel
+    [USAGE]."""
     access: str = ACCESS_SHARED
     """"shared": competing consumers in turn; "exclusive": the first is active, the others stand by in
     bind order."""
@@ -174,6 +181,7 @@ class QueueDefinition:
             raise DefinitionInvalid(
                 f"queue {self.name!r}: group_buckets is {self.group_buckets}, at most {MAX_GROUP_BUCKETS}"
             )
+        self._check_usage()
         self._check_duplicates()
         self._check_window()
         if self.unit_of_order and self.kind != KIND_QUEUE:
@@ -190,6 +198,16 @@ class QueueDefinition:
                 check_name(other)
         self._check_expiration()
         check_sending(self)
+
+    def _check_usage(self) -> None:
+        if self.usage not in USAGES:
+            raise DefinitionInvalid(
+                f"queue {self.name!r}: usage is {self.usage!r}, must be 'normal' or 'transmission'", "usage"
+            )
+        if self.usage == USAGE_TRANSMISSION and self.kind != KIND_QUEUE:
+            raise DefinitionInvalid(
+                f"{self.name!r} is a {self.kind}: only queues can be transmission queues", "usage"
+            )
 
     def _check_duplicates(self) -> None:
         if self.duplicate_window > MAX_DUPLICATE_WINDOW:
@@ -340,6 +358,16 @@ class ConsumerOptions:
 class ManagerOptions:
     """The bounds of the queue manager."""
 
+    queue_manager: str = "postroom"
+    """Its name, by which others address its queues."""
+    dead_letter_queue: str = ""
+    """Where undeliverable messages that came through channels go [DEADQ]; "" nowhere."""
+    default_transmission_queue: str = ""
+    """For queue managers that have no transmission queue of their own [DEFXMITQ]; "" none."""
+    max_hops: int = 16
+    """Transmission queues that one message may be put on before it counts as going in a circle."""
+    max_remote_queues: int = 10_000
+    """Definitions of remote queues and aliases."""
     max_queues: int = 100_000
     max_quotas: int = 10_000
     max_auto_created_queues: int = 10_000

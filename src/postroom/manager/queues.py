@@ -7,7 +7,14 @@ from typing import Final
 from postroom.ledger.records import RecordType
 from postroom.manager import quotas, routing, switches
 from postroom.manager.core import Core
-from postroom.manager.errors import LimitExceeded, NameNotAllowed, QueueExists, QueueInUse, QueueNotFound
+from postroom.manager.errors import (
+    DefinitionInvalid,
+    LimitExceeded,
+    NameNotAllowed,
+    QueueExists,
+    QueueInUse,
+    QueueNotFound,
+)
 from postroom.manager.options import KIND_QUEUE, KIND_TOPIC, RESERVED_PREFIX, QueueDefinition
 from postroom.manager.queue import Queue
 
@@ -61,6 +68,7 @@ def create(core: Core, definition: QueueDefinition) -> Queue:
         kind = existing.definition.kind
         raise QueueExists(f"{kind} {definition.name!r} exists with another definition; delete it first")
     definition.check()
+    _check_names(core, definition)
     if len(core.queues) + len(core.topics) >= core.options.max_queues:
         raise LimitExceeded(
             f"{definition.kind} {definition.name!r} can't be created: {core.options.max_queues} queues, "
@@ -71,6 +79,20 @@ def create(core: Core, definition: QueueDefinition) -> Queue:
     if definition.auto_created:
         core.set_alarm(queue, core.now_us + core.options.auto_created_idle_ms * 1000)
     return queue
+
+
+def _check_names(core: Core, definition: QueueDefinition) -> None:
+    """Raise QueueExists for the name of a remote queue, DefinitionInvalid for one as dead-letter queue."""
+    remote = core.names.definitions
+    if definition.name in remote:
+        raise QueueExists(f"there is a remote queue {definition.name!r}: delete that first")
+    for key in ("dead_letter_queue", "expiry_queue"):
+        if getattr(definition, key) in remote:
+            raise DefinitionInvalid(
+                f"queue {definition.name!r}: {key} is {getattr(definition, key)!r}, a remote queue; must "
+                "be one here",
+                key,
+            )
 
 
 def _make(core: Core, definition: QueueDefinition) -> Queue:
@@ -84,6 +106,7 @@ def update(core: Core, definition: QueueDefinition) -> Queue:
     topic = definition.kind == KIND_TOPIC
     queue = find(core, definition.name) if not topic else core.topics[definition.name]
     definition.check()
+    _check_names(core, definition)
     quotas.check(core, definition)
     if definition.access != queue.definition.access and queue.consumers:
         raise QueueInUse(
@@ -96,6 +119,7 @@ def update(core: Core, definition: QueueDefinition) -> Queue:
         queue.define(definition, core.options.max_message_bytes)
         quotas.bind(core, queue)
         core.route_version += 1
+        core.names.forget()
         _write(core, queue)
     return queue
 
@@ -114,6 +138,7 @@ def register(core: Core, id: int, definition: QueueDefinition) -> Queue:
     else:
         core.topics[definition.name] = queue
     core.queues_by_id[id] = queue
+    core.names.forget()
     quotas.bind(core, queue)
     switches.at_startup(core, queue)
     if queue.subscription is not None:
@@ -137,6 +162,7 @@ def remove(core: Core, queue: Queue) -> None:
     quotas.unbind(core, queue)
     del core.queues_by_id[int(queue.id)]
     queue.deleted = True
+    core.names.forget()
     if queue.definition.auto_created:
         core.auto_created -= 1
 

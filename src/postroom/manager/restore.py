@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from postroom.ledger.records import RecordType
-from postroom.manager import administration, branches, duplicates, ordering, pausing, queues, quotas, store
+from postroom.manager import (
+    administration,
+    branches,
+    duplicates,
+    names,
+    ordering,
+    pausing,
+    queues,
+    quotas,
+    store,
+)
 from postroom.manager.backlog import ZONE_ENTRIES
 from postroom.manager.core import Core
 from postroom.manager.entry import Entry
@@ -20,6 +30,7 @@ from postroom.manager.placing import delay, ended, watch_expiry
 from postroom.manager.queue import Queue
 from postroom.manager.quota import KIND_QUOTA, QuotaDefinition
 from postroom.manager.ranges import group_of_many
+from postroom.manager.remote import KIND_REMOTE, RemoteQueueDefinition
 from postroom.manager.statistics import UNBORN, slot_of
 from postroom.manager.transaction import Transaction
 from postroom.manager.transitions import allowed, step
@@ -53,8 +64,10 @@ def restore(core: Core, recovered: "Recovered") -> None:
     for quota_id, record in recovered.queues:
         if record.get("kind") == KIND_QUOTA:
             quotas.register(core, quota_id, QuotaDefinition.from_record(record))
+        elif record.get("kind") == KIND_REMOTE:
+            names.register(core, quota_id, RemoteQueueDefinition.from_record(record))
     for queue_id, record in recovered.queues:
-        if record.get("kind") != KIND_QUOTA:
+        if record.get("kind") not in (KIND_QUOTA, KIND_REMOTE):
             queues.register(core, queue_id, QueueDefinition.from_record(record))
     core.next_queue_id = max(core.next_queue_id, recovered.next_queue_id)
     core.next_holder_id = max(core.next_holder_id, recovered.next_holder_id)

@@ -212,6 +212,8 @@ class QueueConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """One queue that is made at the start unless it exists; one that exists takes these settings."""
 
     name: Name
+    usage: Literal["normal", "transmission"] = "normal"
+    """"transmission": messages for another queue manager wait here for a channel."""
     access: Literal["shared", "exclusive"] = "shared"
     """"exclusive": one consumer at a time, the others stand by."""
     standby: bool = True

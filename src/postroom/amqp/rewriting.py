@@ -1,0 +1,142 @@
+"""Changes to a stored message that leave the rest of its bytes as they are: an annotation on or off, another
+reply-to.
+
+``stored`` are always the sections from message-annotations on, of a message that
+:func:`postroom.amqp.messaging.scan_head` has taken: then nothing here raises.
+"""
+
+from typing import Final
+
+from librt.strings import BytesWriter
+from mypy_extensions import i64
+
+from postroom.amqp import constructors as c
+from postroom.amqp import descriptors as d
+from postroom.amqp.fields import read_descriptor
+from postroom.amqp.messaging import merge_annotations
+from postroom.amqp.reader import Reader
+from postroom.amqp.scalars import write_string
+from postroom.amqp.writer import write_container
+
+_DESCRIPTOR_START: Final = b"\x00\x53"
+_REPLY_TO: Final = 4
+"""Its place in the properties section (AMQP part 3, section 3.2.4)."""
+
+
+def has_annotations(stored: bytes) -> bool:
+    """Whether the sections begin with message annotations."""
+    if not stored:
+        return False
+    if stored[:2] == _DESCRIPTOR_START:
+        return stored[2] == d.MESSAGE_ANNOTATIONS
+    return read_descriptor(Reader(stored, 0, len(stored))) == d.MESSAGE_ANNOTATIONS
+
+
+def annotations_section(annotations: dict[object, object]) -> bytes:
+    """A section of its own with these, for `with_annotation`."""
+    return merge_annotations(b"", annotations)
+
+
+def take_annotation(stored: bytes, name: str) -> tuple[object, bytes]:
+    """The value of a message annotation, None where it is absent, and the sections without it."""
+    if not has_annotations(stored):
+        return None, stored
+    r = Reader(stored, 0, len(stored))
+    read_descriptor(r)
+    start = r.pos
+    r.skip()
+    rest = r.pos
+    r.pos = start
+    kept = BytesWriter()
+    values: list[object] = []
+    left = _without(r, kept, name, values)
+    if not values:
+        return None, stored
+    w = BytesWriter()
+    if left:
+        w.write(stored[:start])
+        write_container(w, c.MAP_8, left, kept.getvalue())
+    w.write(stored[rest:])
+    return values[0], w.getvalue()
+
+
+def _without(r: Reader, kept: BytesWriter, name: str, values: list[object]) -> int:
+    """Copies a map but for the key ``name``, whose values go to ``values``; how many items were copied."""
+    outer_end = r.end
+    count = r.open_compound(r.take_byte())
+    copied = 0
+    for _ in range(count >> 1):
+        start = r.pos
+        key = r.value()
+        if isinstance(key, str) and key == name:
+            values.append(r.value())
+        else:
+            r.skip()
+            kept.write(r.data[start : r.pos])
+            copied += 2
+    r.close_compound(outer_end)
+    return copied
+
+
+def reply_to_of(stored: bytes) -> str:
+    """The reply-to of the message; "" if it has none."""
+    r = Reader(stored, 0, len(stored))
+    if _find_properties(r) < 0:
+        return ""
+    outer_end = r.end
+    count = _open_list(r)
+    found: object = None
+    if count > _REPLY_TO:
+        for _ in range(_REPLY_TO):
+            r.skip()
+        found = r.value()
+    r.close_compound(outer_end)
+    return found if isinstance(found, str) else ""
+
+
+def with_reply_to(stored: bytes, reply_to: str) -> bytes:
+    """The sections with another reply-to, of a message that has one."""
+    r = Reader(stored, 0, len(stored))
+    start = _find_properties(r)
+    if start < 0:
+        return stored
+    value_at = r.pos
+    outer_end = r.end
+    count = _open_list(r)
+    content = BytesWriter()
+    for index in range(count):
+        at = r.pos
+        r.skip()
+        if index == _REPLY_TO:
+            write_string(content, reply_to)
+        else:
+            content.write(stored[at : r.pos])
+    rest = r.end
+    r.close_compound(outer_end)
+    w = BytesWriter()
+    w.write(stored[:value_at])
+    write_container(w, c.LIST_8, int(count), content.getvalue())
+    w.write(stored[rest:])
+    return w.getvalue()
+
+
+def _find_properties(r: Reader) -> i64:
+    """Where the properties section begins, with the reader behind its descriptor; −1 if there is none."""
+    while r.pos < r.end:
+        start = r.pos
+        code = read_descriptor(r)
+        if code == d.PROPERTIES:
+            return start
+        if code > d.PROPERTIES:
+            return -1
+        r.skip()
+    return -1
+
+
+def _open_list(r: Reader) -> i64:
+    """Enter the list of fields; how many it has."""
+    code = r.take_byte()
+    if code == c.LIST_0:
+        r.end = r.pos
+        return 0
+    return r.open_compound(code)
