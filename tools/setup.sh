@@ -113,7 +113,10 @@ setup_python() {
 
 setup_java() { :; } # the package is all
 
-setup_peers() { tools/clients.sh; }
+setup_peers() { # the tests' foreign clients, and the brokers that channels of the tests lead to
+  tools/clients.sh
+  tools/peers/install.sh rabbitmq artemis
+}
 
 setup_bench() { tools/peers/install.sh; }
 
