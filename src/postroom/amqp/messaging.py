@@ -16,8 +16,10 @@ from postroom.amqp.errors import RESOURCE_LIMIT_EXCEEDED, DecodeError
 from postroom.amqp.field_writer import FieldWriter
 from postroom.amqp.fields import Fields, read_descriptor, read_symbol_map
 from postroom.amqp.reader import Reader
+from postroom.amqp.report_options import MARK, REPORT_ANNOTATION, property_options, word_of
 from postroom.amqp.types import MAX_UBYTE, Symbol
 from postroom.amqp.writer import write_container, write_value
+from postroom.model import mq
 from postroom.model.codes import IdType
 from postroom.model.ids import pack_unique_id
 from postroom.model.message import DEFAULT_PRIORITY, MessageHead
@@ -47,6 +49,7 @@ _DELIVERY_DELAY: Final = b"x-opt-delivery-delay"
 _ELIGIBLE: Final = b"x-opt-dead-letter-eligible"
 _ORIGIN_QUEUE_MANAGER: Final = b"x-opt-mqe-origin-qmgr"
 _ORIGIN_TIME: Final = b"x-opt-mqe-time"
+_REPORT: Final = b"x-opt-report"
 _MIN_TIME: Final = -0x8000_0000_0000_0000
 _MAX_TIME: Final = 0x7FFF_FFFF_FFFF_FFFF
 _MAX_TIME_MS: Final = 0x7FFF_FFFF_FFFF_FFFF // 1000
@@ -100,7 +103,7 @@ def _scan_section(r: Reader, head: MessageHead, code: i64, start: i64) -> None:
         head.annotations_start = start
         head.annotations_end = r.pos
     elif code == d.APPLICATION_PROPERTIES:
-        _skip_map(r)
+        _scan_application(r, head)
         head.application_start = start
         head.application_end = r.pos
     else:
@@ -199,6 +202,17 @@ def _skip_map(r: Reader) -> None:
     r.skip()
 
 
+def _scan_application(r: Reader, head: MessageHead) -> None:
+    """Passes the application properties; only those of a message that asks for reports are read."""
+    start = r.pos
+    _skip_map(r)
+    if r.data.find(MARK, start, r.pos) >= 0:
+        end = r.pos
+        r.pos = start
+        head.report |= property_options(r)
+        r.pos = end
+
+
 def _scan_annotations(r: Reader, head: MessageHead) -> None:
     outer_end = r.end
     code = r.take_byte()
@@ -250,6 +264,8 @@ def _scan_annotation(r: Reader, head: MessageHead, origin: _Origin | None) -> _O
         head.delivery_delay_ms = _milliseconds(r, "x-opt-delivery-delay")
     elif size == len(_ELIGIBLE) and r.data[key : key + size] == _ELIGIBLE:
         head.dead_letter_eligible = _truth(r, "x-opt-dead-letter-eligible")
+    elif size == len(_REPORT) and r.data[key : key + size] == _REPORT:
+        head.report |= word_of(REPORT_ANNOTATION, r.value(), mq.WORD_MASK)
     elif size == len(_ORIGIN_TIME) and r.data[key : key + size] == _ORIGIN_TIME:
         origin = origin or _Origin()
         _scan_origin_time(r, origin)

@@ -8,7 +8,15 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from postroom.ledger.changes import IS_HELD
-from postroom.ledger.dictionary import HOLDERS, PRODUCERS, QUEUES, SETS, Dictionary
+from postroom.ledger.dictionary import (
+    CHANNEL_STATES,
+    CHANNELS,
+    HOLDERS,
+    PRODUCERS,
+    QUEUES,
+    SETS,
+    Dictionary,
+)
 from postroom.ledger.duplicates import windows_recovered
 from postroom.ledger.fold import is_stored
 from postroom.ledger.layout import EXPLICIT_ROW, Array
@@ -113,6 +121,10 @@ class Recovered:
     totals: list[TotalRow]
     duplicates: list[tuple[int, list[tuple[int, bytes]]]]
     """(queue or topic, [(serial, key of its message id), the oldest first]): what it has taken last."""
+    channels: list[tuple[int, dict[str, Any]]]
+    """Definitions of message channels by id."""
+    channel_states: list[tuple[int, dict[str, Any]]]
+    """What must survive of channels and of their partners, by id."""
     report: RecoveryReport = field(default_factory=RecoveryReport)
 
 
@@ -147,6 +159,8 @@ def recovered_from(state: FoldState, source: Arrivals) -> Recovered:
             for row in state.totals
         ],
         duplicates=windows_recovered(state.duplicates, rows["serial"][lost | _is_undecided(rows)]),
+        channels=list(_details(dictionary, CHANNELS)),
+        channel_states=list(_details(dictionary, CHANNEL_STATES)),
     )
 
 
@@ -256,7 +270,7 @@ def _pack(rows: Array) -> Array:
 
 
 _PACKED_AS_IT_IS: Final = ("body_serial", "expiry_us", "body_offset", "body_len", "priority")
-_FLAG_MASK: Final = int(~ArrivalFlag.NONE) & 0xFF
+_FLAG_MASK: Final = int(~ArrivalFlag.NONE) & 0xFFFF
 
 
 class _Column:

@@ -41,6 +41,7 @@ class MessageHead:
         "priority",
         "properties_end",
         "properties_start",
+        "report",
         "ttl_ms",
         "unique_id",
     )
@@ -56,6 +57,7 @@ class MessageHead:
         self.delivery_time_ms: i64 = 0  # x-opt-delivery-time: since 1970; 0 none
         self.delivery_delay_ms: i64 = 0  # x-opt-delivery-delay: from the arrival on; 0 none
         self.dead_letter_eligible: bool = False  # x-opt-dead-letter-eligible
+        self.report: i64 = 0  # report options of IBM MQ (`mq.Report`); 0 none
         self.message_id: bytes = b""
         self.message_id_type: i64 = 0  # IdType.NONE
         self.correlation_id: bytes = b""

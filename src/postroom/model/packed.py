@@ -20,12 +20,12 @@ PACKED_FIELDS: Final = [
     ("delivery_count", "<u2"),
     ("failure_count", "<u2"),
     ("priority", "u1"),
-    ("flags", "u1"),  # ArrivalFlag
-    ("reserved", "<u2"),
+    ("flags", "<u2"),  # ArrivalFlag
+    ("reserved", "u1"),
 ]
-"""The layout as the argument of ``numpy.dtype``; as a struct it is ``<QQqIIHHBBH``."""
+"""The layout as the argument of ``numpy.dtype``; as a struct it is ``<QQqIIHHBHB``."""
 
-PACKED_STRUCT: Final = "<QQqIIHHBBH"
+PACKED_STRUCT: Final = "<QQqIIHHBHB"
 PACKED_BYTES: Final = 40
 
 UNBORN_FIELDS: Final = [*PACKED_FIELDS, ("due_us", "<i8")]
@@ -84,7 +84,7 @@ class PackedEntry:
         self.delivery_count = rest & _MASK_16
         self.failure_count = (rest >> 16) & _MASK_16
         self.priority = (rest >> 32) & 0xFF
-        self.flags = (rest >> 40) & 0xFF
+        self.flags = (rest >> 40) & _MASK_16
 
 
 def write_packed(
