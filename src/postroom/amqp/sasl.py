@@ -14,6 +14,8 @@ from postroom.amqp.reader import Reader
 
 PLAIN: Final = "PLAIN"
 ANONYMOUS: Final = "ANONYMOUS"
+EXTERNAL: Final = "EXTERNAL"
+"""The certificate that TLS has shown says who it is (RFC 4422, appendix A)."""
 
 # sasl-code (section 5.3.3.6).
 SASL_OK: Final = 0

@@ -11,7 +11,7 @@ from postroom import __version__
 from postroom.amqp.composite import Error
 from postroom.amqp.connection import Connection
 from postroom.amqp.delivery import Delivery as WireDelivery
-from postroom.amqp.errors import CONNECTION_FORCED, INTERNAL_ERROR, INVALID_FIELD
+from postroom.amqp.errors import CONNECTION_FORCED, INTERNAL_ERROR, INVALID_FIELD, NOT_ALLOWED
 from postroom.amqp.events import (
     Closed,
     CreditChanged,
@@ -21,6 +21,7 @@ from postroom.amqp.events import (
     LinkDetached,
     Opened,
     ProtocolFailed,
+    SaslDone,
     SaslInitReceived,
     SenderDispositionReceived,
     SessionEnded,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from postroom.manager.transaction import Transaction
     from postroom.server.broker import Broker
     from postroom.server.outgoing import OutgoingLink
+    from postroom.server.outward import Outward
 
 SOLE_CONNECTION: Final = "sole-connection-for-container"
 OFFERED_CAPABILITIES: Final = ["ANONYMOUS-RELAY", "DELAYED_DELIVERY", "SHARED-SUBS", SOLE_CONNECTION]
@@ -49,19 +51,29 @@ ANONYMOUS_USER: Final = "anonymous"
 
 
 class ConnectionBinding:
-    """The server's end of one connection."""
+    """The broker's end of one connection, which it has accepted or, as ``outward``, opened itself."""
 
     def __init__(
-        self, broker: "Broker", remote: str, anonymous: bool, monotonic_us: int, now_us: int
+        self,
+        broker: "Broker",
+        remote: str,
+        anonymous: bool,
+        monotonic_us: int,
+        now_us: int,
+        outward: "Outward | None" = None,
     ) -> None:
         self.broker: Final = broker
         self.remote: Final = remote
-        self.engine: Final = Connection(_options(broker, anonymous), monotonic_us)
+        self.outward: Final = outward
+        options = _options(broker, anonymous) if outward is None else outward.options(broker.config)
+        self.engine: Final = Connection(options, monotonic_us)
         self.user = ANONYMOUS_USER
         self.container_id = ""
         self.writable = True
         """False while the socket's output buffer is over its bound."""
         self.failed = False
+        self.aborted = False
+        """The socket is to be cut at once, whatever it still has to send."""
         self.opened_us: Final = now_us
         self.links: Final[dict[Link, BoundLink]] = {}
         self.begin_counting()
@@ -89,7 +101,10 @@ class ConnectionBinding:
             SaslInitReceived: self._on_sasl_init,
             Closed: self._on_close,
             ProtocolFailed: self._on_failure,
+            SaslDone: self._on_sasl_done,
         }
+        if outward is not None:
+            self.engine.open(properties=_open_properties(False))
 
     def begin_counting(self) -> None:
         """Set the counters to 0: messages sent and received on links to queues and topics, bytes on the
@@ -134,6 +149,8 @@ class ConnectionBinding:
         self._end(now_us)
         self.broker.connections.pop(self, None)
         self.broker.touched.pop(self, None)
+        if self.outward is not None:
+            self.outward.lost(now_us)
         log(logging.INFO, "connection-ended", remote=self.remote, container=self.container_id)
 
     def set_writable(self, writable: bool, now_us: int) -> None:
@@ -145,6 +162,17 @@ class ConnectionBinding:
     def close(self, condition: str = CONNECTION_FORCED, description: str = "the broker is stopping") -> None:
         """Close from this side; the peer's answer ends the connection."""
         self.engine.close(Error(condition, description))
+        self.touch()
+
+    def leave(self) -> None:
+        """Close a connection that this end has opened and needs no more."""
+        self.engine.close()
+        self.touch()
+
+    def cut(self) -> None:
+        """End the connection without another word."""
+        self.failed = True
+        self.aborted = True
         self.touch()
 
     # For the links.
@@ -256,7 +284,10 @@ class ConnectionBinding:
 
     def _on_attach(self, event: LinkAttached) -> None:
         bound = event.link.context
-        if event.by_peer:
+        if event.by_peer and self.outward is not None:
+            what = "this connection carries the links that its maker attaches, and no others"
+            event.link.refuse_attach(Error(NOT_ALLOWED, what))
+        elif event.by_peer:
             bind_link(self, event.link, event.attach, self._now_us)
         elif isinstance(bound, BoundLink):
             bound.answered(event.attach, self._now_us)
@@ -301,6 +332,10 @@ class ConnectionBinding:
 
     def _on_open(self, event: Opened) -> None:
         self.container_id = event.open.container_id
+        if self.outward is not None:
+            log(logging.INFO, "connection-made", remote=self.remote, container=self.container_id)
+            self.outward.opened(self.container_id, self._now_us)
+            return
         sole = SOLE_CONNECTION in event.open.desired_capabilities
         clash = sole and self.broker.registry.container_in_use(self.container_id, self)
         self.engine.open(
@@ -326,6 +361,8 @@ class ConnectionBinding:
 
     def _on_close(self, event: Closed) -> None:
         self._end(self._now_us)
+        if self.outward is not None:
+            self.outward.closed(event.error, self._now_us)
 
     def _on_failure(self, event: ProtocolFailed) -> None:
         log(
@@ -337,6 +374,8 @@ class ConnectionBinding:
             description=event.error.description,
         )
         self._end(self._now_us)
+        if self.outward is not None:
+            self.outward.broken(event.error, self._now_us)
 
     def _end(self, now_us: int) -> None:
         """The connection is over: its transactions are rolled back, its container id is free."""
@@ -356,6 +395,10 @@ class ConnectionBinding:
             self.broker.want_login(self, event.username, event.password)
         else:
             self._reject_login(event.username, event.mechanism)
+
+    def _on_sasl_done(self, event: SaslDone) -> None:
+        if self.outward is not None and not event.ok:
+            self.outward.login_refused(event.code, self._now_us)
 
     def login_decided(self, user: str, accepted: bool, now_us: int) -> None:
         """The answer to a `Login`."""

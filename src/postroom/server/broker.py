@@ -25,6 +25,7 @@ from postroom.server.config import Config
 from postroom.server.dynamic import DynamicNodes
 from postroom.server.logs import log
 from postroom.server.management import Management
+from postroom.server.outward import Outward
 from postroom.server.pacing import Pacing
 from postroom.server.registry import Registry
 from postroom.server.releasing import release, release_provisional
@@ -104,6 +105,8 @@ class Broker:
         self.id_reads: Final[list[IdRead]] = []
         """Ids to be read; answer each with `ids_read`."""
         self.logins: Final[list[Login]] = []
+        self.wanted: Final[list[Outward]] = []
+        """Connections to be opened; answer each with `connect_outward` or its own ``fail``."""
         self.durable_through = ledger.builder.next_position - 1
         self.stopping = False
         self.space_low = ledger.space_low
@@ -128,6 +131,20 @@ class Broker:
         self.connections[binding] = None
         self.connections_total += 1
         self.connections_high = max(self.connections_high, len(self.connections))
+        self.touched[binding] = None
+        return binding
+
+    def connect_outward(
+        self, outward: Outward, remote: str, monotonic_us: int, now_us: int
+    ) -> ConnectionBinding | None:
+        """The binding for a connection that the broker has opened itself; None where nobody wants it any
+        more.
+        """
+        if self.stopping or outward.over:
+            return None
+        binding = ConnectionBinding(self, remote, False, monotonic_us, now_us, outward)
+        outward.binding = binding
+        self.connections[binding] = None
         self.touched[binding] = None
         return binding
 

@@ -14,8 +14,13 @@ from msgspec.structs import asdict
 from postroom.manager.errors import DefinitionInvalid, ManagerError
 from postroom.manager.options import KIND_TOPIC, MAX_BRANCH_MESSAGES, QueueDefinition
 from postroom.manager.quota import QuotaDefinition
+from postroom.manager.remote import RemoteQueueDefinition
 from postroom.manager.sending_checks import check_order
+from postroom.manager.transmission import MAX_HOPS
 from postroom.model.duplicates import MAX_DUPLICATE_WINDOW
+from postroom.model.names import MANAGER_MARK
+from postroom.server.channel_config import ChannelConfig, CredentialsConfig
+from postroom.server.config_values import Limit, Name, NotNegative, PlacedError, Positive
 from postroom.server.passwords import PasswordHashError, parse_hash
 
 DEFAULT_PORT: Final = 5672
@@ -24,19 +29,7 @@ DEFAULT_DATA_FOLDER: Final = "postroom-data"
 RESERVED_PREFIXES: Final = ("$", "postroom.")
 """Names that begin so belong to the broker: they are neither created on attach nor by request."""
 
-Positive = Annotated[int, Meta(ge=1)]
-NotNegative = Annotated[int, Meta(ge=0)]
-Name = Annotated[str, Meta(min_length=1, max_length=255)]
 Policy = Literal["fifo", "preemptive"]
-Limit = Annotated[int, Meta(ge=-1)]
-
-
-class PlacedError(ValueError):
-    """A value that its type alone can't refuse; ``path`` leads to it from the object that was being made."""
-
-    def __init__(self, path: tuple[str | int, ...], what: str) -> None:
-        self.path = path
-        super().__init__(what)
 
 
 def is_reserved(name: str) -> bool:
@@ -131,6 +124,10 @@ class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Links that may be gone and resumable at one time."""
     suspended_timeout_s: Annotated[int, Meta(ge=0, le=3600)] = 3600
     """Longest time that a terminus is kept for a link that is gone."""
+    max_channels: NotNegative = 1000
+    """Channels that may be defined."""
+    max_outgoing_connections: NotNegative = 1000
+    """Connections that the broker has open, or is opening, itself; a channel more waits for its turn."""
 
 
 class AutoCreateConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -311,13 +308,41 @@ class QuotaConfig(Struct, frozen=True, forbid_unknown_fields=True):
         _check(QuotaDefinition(**asdict(self)))
 
 
+class RemoteQueueConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """One remote queue or alias that is defined at the start; one that exists takes these settings."""
+
+    name: Name
+    remote_queue: str = ""
+    """The queue's name there; empty: a queue-manager alias."""
+    remote_queue_manager: str = ""
+    transmission_queue: str = ""
+    """Empty: the one that has the queue manager's name, else the default one."""
+    description: str = ""
+
+    def __post_init__(self) -> None:
+        _check_not_reserved(self.name)
+        _check(RemoteQueueDefinition(**asdict(self)))
+
+
+class QueueManagerConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """What this queue manager, whose name is the container id, is to others."""
+
+    dead_letter_queue: str = ""
+    """Where messages that came from other queue managers and can't be delivered go, a queue here; empty:
+    nowhere."""
+    default_transmission_queue: str = ""
+    """Where messages for queue managers wait that have no transmission queue of their own."""
+    max_hops: Annotated[int, Meta(ge=1, le=MAX_HOPS)] = 16
+    """Transmission queues that one message may be put on; above it counts as going in a circle."""
+
+
 def _check_not_reserved(name: str) -> None:
     if is_reserved(name):
         prefixes = " or ".join(RESERVED_PREFIXES)
         raise PlacedError(("name",), f"{name!r} is reserved: names may not begin with {prefixes}")
 
 
-def _check(definition: QueueDefinition | QuotaDefinition) -> None:
+def _check(definition: QueueDefinition | QuotaDefinition | RemoteQueueDefinition) -> None:
     try:
         definition.check()
     except DefinitionInvalid as error:
@@ -416,14 +441,25 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     quota: list[QuotaConfig] = []
     queue: list[QueueConfig] = []
     topic: list[TopicConfig] = []
+    credentials: dict[str, CredentialsConfig] = {}
+    """Table of files → who the broker is where it connects itself."""
+    channel: list[ChannelConfig] = []
+    queue_manager: QueueManagerConfig = QueueManagerConfig()
+    remote_queue: list[RemoteQueueConfig] = []
 
     def __post_init__(self) -> None:
+        if MANAGER_MARK in self.container_id:
+            what = f"{self.container_id!r}: the name of a queue manager may not have {MANAGER_MARK!r} in it"
+            raise PlacedError(("container_id",), what)
         if not self.listen:
             raise PlacedError(("listen",), "is empty: give at least one address")
         _check_users(self.users)
         _check_names("queue", [queue.name for queue in self.queue])
         _check_names("topic", [topic.name for topic in self.topic])
         _check_names("quota", [quota.name for quota in self.quota])
+        _check_names("channel", [channel.name for channel in self.channel])
+        _check_credentials(self.channel, self.credentials)
+        _check_names("remote_queue", [remote.name for remote in self.remote_queue])
 
     @property
     def data_folder(self) -> Path:
@@ -436,6 +472,13 @@ def _check_users(users: dict[str, str]) -> None:
             parse_hash(stored)
         except PasswordHashError as error:
             raise PlacedError(("users", name), str(error)) from error
+
+
+def _check_credentials(channels: list[ChannelConfig], known: dict[str, CredentialsConfig]) -> None:
+    for index, channel in enumerate(channels):
+        if channel.credentials and channel.credentials not in known:
+            what = f"{channel.credentials!r} is no table: there is no [credentials.{channel.credentials}]"
+            raise PlacedError(("channel", index, "credentials"), what)
 
 
 def _check_names(table: str, names: list[str]) -> None:

@@ -1,10 +1,10 @@
-"""One accepted socket: bytes in to its inbox, bytes out of its binding, timers, and the two kinds of back
+"""One socket: bytes in to its inbox, bytes out of its binding, timers, and the two kinds of back
 pressure.
 """
 
 import asyncio
 from collections import deque
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from postroom.amqp.options import NEVER_US
 from postroom.server.binding import ConnectionBinding
@@ -12,9 +12,12 @@ from postroom.server.clock import monotonic_us, wall_us
 from postroom.server.config import LimitsConfig
 from postroom.server.turns import Turns
 
+if TYPE_CHECKING:
+    from postroom.server.outward import Outward
+
 
 class Owner(Protocol):
-    """What a socket needs of the service that accepted it."""
+    """What a socket needs of the service that has it."""
 
     @property
     def limits(self) -> LimitsConfig: ...
@@ -32,8 +35,16 @@ class Owner(Protocol):
 class SocketConnection(asyncio.Protocol):
     """Between one transport and one `ConnectionBinding`."""
 
-    def __init__(self, owner: Owner, loop: asyncio.AbstractEventLoop, anonymous: bool) -> None:
+    def __init__(
+        self,
+        owner: Owner,
+        loop: asyncio.AbstractEventLoop,
+        anonymous: bool,
+        outward: "Outward | None" = None,
+    ) -> None:
         self.anonymous = anonymous
+        self.outward = outward
+        """What the broker has opened it for; None: it was accepted."""
         self.remote = "?"
         self._owner = owner
         self._loop = loop
@@ -115,6 +126,9 @@ class SocketConnection(asyncio.Protocol):
     def flush(self) -> None:
         """Send what the binding has to say, in one write; close the socket when it has said the last."""
         if self._transport is None or self._binding is None:
+            return
+        if self._binding.aborted:
+            self._transport.abort()
             return
         data = self._binding.data_to_send()
         if data:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import functools
 import logging
+import ssl
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Protocol
@@ -17,8 +18,10 @@ from postroom.server.binding import ConnectionBinding
 from postroom.server.broker import Broker, LedgerFace, Login
 from postroom.server.clock import monotonic_us, wall_us
 from postroom.server.config import Config
+from postroom.server.connecting import Connecting
 from postroom.server.listeners import Listener, cannot_listen
 from postroom.server.logs import LOGGER_NAME, log
+from postroom.server.outward import Outward
 from postroom.server.passwords import hash_password, verify_password
 from postroom.server.protocol import SocketConnection
 from postroom.server.turns import Turns
@@ -95,6 +98,9 @@ class Service:
         self._timer_due_us = 0
         self._maintenance_reported = False
         self._idle_timer: asyncio.TimerHandle | None = None
+        self._connecting = Connecting(
+            config.credentials, config.limits.open_timeout_ms / 1e3, self._open_outward, self._outward_failed
+        )
         self._no_user = hash_password("")
         """Checked for names that don't exist, so that the time taken doesn't tell."""
 
@@ -123,6 +129,7 @@ class Service:
     async def stop(self) -> None:
         """Take no more connections, close those that are, make everything durable."""
         self._broker.stopping = True
+        self._connecting.stop()
         for server in self._servers:
             server.close()
         for binding in list(self._sockets):
@@ -164,13 +171,31 @@ class Service:
     # Connections.
 
     def connect(self, connection: SocketConnection) -> ConnectionBinding | None:
-        binding = self._broker.connect(connection.remote, connection.anonymous, monotonic_us(), wall_us())
+        broker, remote = self._broker, connection.remote
+        if connection.outward is None:
+            binding = broker.connect(remote, connection.anonymous, monotonic_us(), wall_us())
+        else:
+            binding = broker.connect_outward(connection.outward, remote, monotonic_us(), wall_us())
         if binding is not None:
             self._sockets[binding] = connection
+            self.turns.schedule()
         return binding
 
     def forget(self, binding: ConnectionBinding) -> None:
         self._sockets.pop(binding, None)
+
+    async def _open_outward(self, outward: Outward, tls: ssl.SSLContext | None) -> object:
+        return await self._loop.create_connection(
+            lambda: SocketConnection(self, self._loop, False, outward),
+            outward.host,
+            outward.port,
+            ssl=tls,
+            server_hostname=outward.host if tls is not None else None,
+        )
+
+    def _outward_failed(self, outward: Outward, why: str, lasting: bool) -> None:
+        self._guarded(lambda: outward.fail(why, lasting, wall_us()))
+        self.turns.schedule()
 
     # Turns.
 
@@ -240,6 +265,8 @@ class Service:
             self._read_ids()
         if broker.logins:
             self._check_logins()
+        if broker.wanted:
+            self._open_wanted()
         if broker.wants_turn:
             self.turns.schedule()
         if broker.stopping:
@@ -292,6 +319,13 @@ class Service:
             reading.add_done_callback(
                 functools.partial(self._have_read, functools.partial(self._broker.ids_read, read))
             )
+
+    def _open_wanted(self) -> None:
+        wanted = self._broker.wanted[:]
+        self._broker.wanted.clear()
+        for outward in wanted:
+            if not outward.over:
+                self._connecting.begin(outward)
 
     def _check_logins(self) -> None:
         logins = self._broker.logins[:]
