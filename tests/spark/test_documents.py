@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from postroom.spark import crossings
 from postroom.spark.audit import RULES
 from postroom.spark.columns import COLUMNS
 from postroom.spark.source import EVENTS_STRUCT
@@ -32,3 +33,8 @@ def test_every_column_of_entries_is_documented() -> None:
 
 def test_every_rule_is_documented() -> None:
     assert _table("explanation/audit.md", "## What is checked") == RULES
+
+
+def test_every_rule_and_verdict_of_crossings_is_documented() -> None:
+    assert _table("explanation/audit.md", "## Between queue managers") == crossings.RULES
+    assert _table("explanation/audit.md", "These break no rule:") == crossings.VERDICTS

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from postroom.spark import job
 from tests.ledger.making import LedgerMaker
+from tests.spark.test_crossings import Pair
 from tests.spark.test_report import DATA
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -28,9 +29,9 @@ def test_a_run_writes_tables_and_report_and_prints_the_audit(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     said: list[str] = []
-    report = job.run(spark, _faulty(tmp_path / "data"), tmp_path, said.append)
+    found = job.run(spark, job.Options([_faulty(tmp_path / "data")], tmp_path), said.append)
     printed = capsys.readouterr().out
-    assert not report.is_clean
+    assert not found.is_clean
     entries = {row["message_id"]: row for row in spark.read.parquet(str(tmp_path / "entries")).collect()}
     assert (entries["waiting"]["state"], entries["done"]["outcome"]) == ("available", "consumed")
     assert spark.read.parquet(str(tmp_path / "conservation")).count() == 1
@@ -49,7 +50,7 @@ def test_the_exit_code_is_the_verdict(
     stopped: list[bool] = []
     session = SimpleNamespace(stop=lambda: stopped.append(True))
     monkeypatch.setattr(job, "local_session", lambda *_: session)
-    monkeypatch.setattr(job, "run", lambda *_: replace(DATA, violation_count=violations))
+    monkeypatch.setattr(job, "run", lambda *_: job.Findings([replace(DATA, violation_count=violations)], 0))
     arguments = ["--data", str(_faulty(tmp_path / "data")), "--out", str(tmp_path / "out")]
     assert job.main(arguments) == code
     assert stopped == [True]
@@ -62,3 +63,29 @@ def test_a_folder_without_a_ledger_is_one_line_and_a_code(
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert "no ledger here" in error
+
+
+def test_several_ledgers_are_audited_together(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pair = Pair(tmp_path)
+    pair.forward(pair.put(message_id=b"came"))
+    lost = pair.put(durable=False, body=None, message_id=b"lost")
+    pair.send_fast(lost)
+    missing = pair.put()
+    pair.take(missing)
+    pair.confirm(missing)
+    folders = [maker.finish() for maker in (pair.london, pair.paris)]
+    found = job.run(spark, job.Options(folders, tmp_path), lambda words: None)
+    printed = capsys.readouterr().out
+    assert [report.is_clean for report in found.reports] == [True, True]
+    assert (found.crossing_violations, found.is_clean) == (1, False)
+    assert f"violation: missing arrival: PARIS/{missing}" in printed
+    assert "lost on the way, not persistent: lost from PARIS" in printed
+    assert "Audit between 2 ledgers: 1 violations" in printed
+    crossed = spark.read.parquet(str(tmp_path / "crossings")).collect()
+    assert sorted(row["verdict"] for row in crossed) == ["arrived", "lost", "missing arrival"]
+    assert [row["rule"] for row in spark.read.parquet(str(tmp_path / "violations")).collect()] == [
+        "missing arrival"
+    ]
+    assert all((tmp_path / f"report-{number}.html").exists() for number in (1, 2))
