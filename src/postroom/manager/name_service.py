@@ -42,6 +42,10 @@ class NameService:
         self._core.begin(now_us)
         names.delete(self._core, name)
 
+    def check_dead_letter_queue(self) -> None:
+        """Raise NameUnusable if the queue manager's dead-letter queue is known and none for it."""
+        names.check_dead_letter_queue(self._core)
+
     # Addresses.
 
     def is_remote(self, address: str) -> bool:

@@ -195,6 +195,16 @@ def check_readable(core: Core, address: str) -> None:
         )
 
 
+def check_dead_letter_queue(core: Core) -> None:
+    """Raise NameUnusable if the queue manager's dead-letter queue is elsewhere, a topic, or a transmission
+    queue: it is a queue here, as in MQ."""
+    name = core.options.dead_letter_queue
+    queue = core.queues.get(name)
+    elsewhere = queue is None and (name in core.names.definitions or name in core.topics)
+    if elsewhere or (queue is not None and queue.definition.usage == USAGE_TRANSMISSION):
+        raise NameUnusable(f"{name!r} is a remote queue, topic or transmission queue; must be a queue here")
+
+
 # On the way.
 
 

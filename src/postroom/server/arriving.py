@@ -6,6 +6,7 @@ from postroom.amqp.errors import AmqpError
 from postroom.amqp.message_fields import MessageFields
 from postroom.manager.errors import ManagerError
 from postroom.manager.queue import Queue
+from postroom.manager.remote import Destination
 from postroom.model.message import MessageHead
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ class Arriving:
         self.head: MessageHead | None = None
         """Set when the upload has begun: what is before it has gone to the ledger."""
         self.queue: Queue | None = None
+        self.onward: Destination | None = None
+        """Where it goes, if that is to another queue manager."""
         self.upload: Upload | None = None
         self.refusal: AmqpError | ManagerError | None = None
         self.txn_id: bytes | None = None

@@ -10,6 +10,7 @@ from postroom.manager.manager import QueueManager
 from postroom.manager.options import KIND_TOPIC, ManagerOptions, QueueDefinition
 from postroom.manager.queue import Queue
 from postroom.manager.quota import QuotaDefinition
+from postroom.manager.remote import RemoteQueueDefinition
 from postroom.model.ids import MAX_ORIGIN_BYTES
 from postroom.server.config import Config, QueueConfig
 from postroom.server.exits import Exit, StartError
@@ -23,7 +24,12 @@ def manager_options(config: Config) -> ManagerOptions:
     auto, limits = config.auto_create, config.limits
     startup, transactions = config.startup, config.transactions
     sending, flow, store = config.sending, config.flow_control, config.message_store
+    queue_manager = config.queue_manager
     return ManagerOptions(
+        queue_manager=config.container_id,
+        dead_letter_queue=queue_manager.dead_letter_queue,
+        default_transmission_queue=queue_manager.default_transmission_queue,
+        max_hops=queue_manager.max_hops,
         name=config.container_id.encode()[:MAX_ORIGIN_BYTES].decode(errors="ignore"),
         browse_lock_ms=store.browse_lock_ms,
         max_browse_lock_entries=store.max_browse_lock_messages,
@@ -84,7 +90,8 @@ def define_quotas(config: Config, manager: QueueManager, now_us: int) -> None:
 
 
 def define_queues(config: Config, manager: QueueManager, now_us: int) -> None:
-    """Make the quotas, queues and topics of the configuration; those that exist take its settings.
+    """Make the quotas, queues, topics and remote queues of the configuration; those that exist take its
+    settings.
 
     Raises `StartError`.
     """
@@ -94,6 +101,29 @@ def define_queues(config: Config, manager: QueueManager, now_us: int) -> None:
     for topic in config.topic:
         definition = replace(queue_definition(topic), kind=KIND_TOPIC)
         _define(manager, definition, manager.topics.get(topic.name), now_us)
+    define_remote_queues(config, manager, now_us)
+
+
+def define_remote_queues(config: Config, manager: QueueManager, now_us: int) -> None:
+    """Define the remote queues and aliases of the configuration, and look at what `[queue_manager]` names.
+
+    Raises `StartError`.
+    """
+    for remote in config.remote_queue:
+        definition = RemoteQueueDefinition(**msgspec.structs.asdict(remote))
+        try:
+            if remote.name in manager.names.definitions:
+                manager.names.alter(definition, now_us)
+            else:
+                manager.names.define(definition, now_us)
+        except ManagerError as error:
+            what = f"remote_queue {remote.name!r}: {error.description}"
+            raise StartError(Exit.CONFIGURATION, what) from error
+    try:
+        manager.names.check_dead_letter_queue()
+    except ManagerError as error:
+        what = f"queue_manager.dead_letter_queue: {error.description}"
+        raise StartError(Exit.CONFIGURATION, what) from error
 
 
 def _define(manager: QueueManager, definition: QueueDefinition, existing: Queue | None, now_us: int) -> None:

@@ -174,6 +174,8 @@ def _source_node(binding: "ConnectionBinding", source: Source, now_us: int) -> t
     if _names_topic(binding, address, source.capabilities, is_pattern(address)):
         _check_reserved(address, address in broker.manager.topics)
         return address, True, ""
+    address = broker.manager.names.local(address)
+    broker.manager.names.check_readable(address)
     _check_reserved(address, address in broker.manager.queues)
     return broker.manager.queue_for_attach(address, now_us).name, False, ""
 
@@ -230,10 +232,27 @@ def _grant_incoming(binding: "ConnectionBinding", link: ReceiverLink, attach: At
     if not target.address and not target.dynamic:
         bound = IncomingLink(binding, link, None, attach)
         return Grant(bound, attach.source, _target_of(binding, attach, target.address))
+    if _leads_elsewhere(binding, target):
+        return _grant_remote(binding, link, attach, target.address or "")
     node = _dynamic_node(binding, target, now_us) if target.dynamic else _target_node(binding, target, now_us)
     bound = IncomingLink(binding, link, node, attach)
     bound.dynamic = node.name if target.dynamic else ""
     return Grant(bound, attach.source, _target_of(binding, attach, node.name, node.topic is not None))
+
+
+def _leads_elsewhere(binding: "ConnectionBinding", target: Target) -> bool:
+    """Whether what is sent there goes to a queue that another queue manager has, or by an alias."""
+    names, address = binding.broker.manager.names, target.address or ""
+    return (
+        not target.dynamic and not means_topic(target.capabilities) and names.is_remote(names.local(address))
+    )
+
+
+def _grant_remote(binding: "ConnectionBinding", link: ReceiverLink, attach: Attach, address: str) -> Grant:
+    """A name that leads nowhere now is refused now; where it leads is looked up again for each message."""
+    binding.broker.manager.names.destination(address)
+    bound = IncomingLink(binding, link, None, attach, address)
+    return Grant(bound, attach.source, _target_of(binding, attach, address))
 
 
 def _target_of(
@@ -250,6 +269,7 @@ def _target_node(binding: "ConnectionBinding", target: Target, now_us: int) -> Q
     if _names_topic(binding, address, target.capabilities, False):
         _check_reserved(address, address in manager.topics)
         return manager.topic_for_attach(address, now_us)
+    address = manager.names.local(address)
     _check_reserved(address, address in manager.queues)
     queue = manager.queue_for_attach(address, now_us)
     if queue.subscription is not None:

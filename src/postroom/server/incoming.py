@@ -1,5 +1,5 @@
-"""A link on which a client sends: to one queue, or (anonymous terminus) to the queue that each message
-names.
+"""A link on which a client sends: to one queue, to a name that leads to another queue manager, or (anonymous
+terminus) to the queue that each message names.
 
 Credit comes back only with the answer, so a sender is as far ahead of the disk as
 `LimitsConfig.link_credit` says. While a send of the link waits for room it gets none; a sender that is slowed
@@ -33,43 +33,43 @@ from postroom.manager.effects import PRESETTLED
 from postroom.manager.errors import ManagerError
 from postroom.manager.pace import Pace
 from postroom.manager.queue import Queue
+from postroom.manager.remote import Destination
 from postroom.manager.routing import slows_down
 from postroom.model.message import MessageHead
 from postroom.server.arriving import Arriving, says_topic
 from postroom.server.bound import BoundLink
 from postroom.server.config import is_reserved
-from postroom.server.terminus import ms_property
+from postroom.server.terminus import send_timeout_ms
 
 if TYPE_CHECKING:
     from postroom.manager.transaction import Transaction
     from postroom.server.binding import ConnectionBinding
 
-SEND_TIMEOUT_PROPERTY: Final = "x-opt-send-timeout"
-"""Link property (ms): how long a send waits for room; 0 not at all."""
 MAX_HEAD_BYTES: Final = 1 << 20
 """Header, annotations, properties and application properties of a message that is streamed; more is
 refused.
 """
 
 
-def send_timeout_ms(attach: Attach) -> int:
-    """How long a send on this link is to wait for room: its property, or −1 for the broker's default.
-
-    Raises `AmqpError` for one that is no number of milliseconds.
-    """
-    return ms_property(attach, SEND_TIMEOUT_PROPERTY, -1)
-
-
 class IncomingLink(BoundLink):
-    """Between one `ReceiverLink` and the queue manager; ``queue`` None is the anonymous terminus."""
+    """Between one `ReceiverLink` and the queue manager; ``queue`` None is the anonymous terminus, or
+    ``remote``, a name that leads elsewhere."""
 
     def __init__(
-        self, binding: "ConnectionBinding", link: ReceiverLink, queue: Queue | None, attach: Attach
+        self,
+        binding: "ConnectionBinding",
+        link: ReceiverLink,
+        queue: Queue | None,
+        attach: Attach,
+        remote: str = "",
     ) -> None:
         super().__init__(binding, link)
         self.link = link
         self.queue = queue
-        self.address = "" if queue is None else queue.name
+        self.address = remote if queue is None else queue.name
+        self._remote = remote
+        self._onward: Destination | None = None
+        """Where the last message went, if that was to another queue manager."""
         self.dynamic = ""
         """The queue that was made for this link, "" where it wasn't."""
         self._broker = binding.broker
@@ -195,6 +195,8 @@ class IncomingLink(BoundLink):
             if queue.deleted:
                 queue = self._made_again(queue, now_us)
             body = payload[head.bare_offset :]
+            if self._onward is not None:
+                body = self._manager.names.sent_to(self._onward, body)
             self._manager.put(producer, queue, head, body, self, token, now_us, transaction)
             if self.blocked > 0:
                 self._take_credit_back()
@@ -221,14 +223,17 @@ class IncomingLink(BoundLink):
         return self.queue
 
     def _addressed(self, payload: bytes, head: MessageHead, now_us: int) -> Queue:
-        """Anonymous terminus: the queue or topic of the message's ``to``."""
-        address = to_address(payload, head)
+        """Where the message goes: by the name of the link's target, or by its own ``to``."""
+        self._onward = None
+        address = self._remote or to_address(payload, head)
         if not address:
             raise AmqpError(INVALID_FIELD, "a message to the anonymous terminus needs `to` in its properties")
         manager = self._manager
         queue = manager.queues.get(address) or manager.topics.get(address)
         if queue is None and says_topic(payload, head) and not is_reserved(address):
             queue = manager.topic_for_attach(address, now_us)
+        if queue is None and (self._remote or manager.names.is_remote(address)):
+            queue = self._elsewhere(address)
         if queue is None:
             raise AmqpError(NOT_FOUND, f"there is no queue or topic {address!r}, the message's `to`")
         if queue.subscription is not None:
@@ -237,6 +242,14 @@ class IncomingLink(BoundLink):
             )
         self._last_queue = queue
         return queue
+
+    def _elsewhere(self, address: str) -> Queue:
+        """The transmission queue for a name that leads to another queue manager; the queue for one that leads
+        back here by an alias."""
+        destination = self._manager.names.destination(address)
+        if destination.header is not None:
+            self._onward = destination
+        return destination.queue
 
     def _transaction(self, state: DeliveryState, token: int) -> "Transaction | None":
         if not isinstance(state, TransactionalState):
@@ -304,9 +317,11 @@ class IncomingLink(BoundLink):
             self._refuse_all(event)
         arriving.head = head
         arriving.queue = self.queue or self._addressed(data, head, now_us)
+        arriving.onward = self._onward
         if self._producer is not None:
             arriving.upload = self._manager.begin_upload(self._producer)
-        return data[head.bare_offset :]
+        sections = data[head.bare_offset :]
+        return sections if self._onward is None else self._manager.names.sent_to(self._onward, sections)
 
     def _finish(self, event: TransferReceived, arriving: Arriving, token: int, now_us: int) -> None:
         """The last frame of a message that went to the ledger as it came (or was refused on the way)."""
@@ -322,6 +337,8 @@ class IncomingLink(BoundLink):
             if arriving.refusal is not None:
                 raise arriving.refusal
             if head is not None and queue is not None and upload is not None:
+                if arriving.onward is not None and queue.deleted:
+                    raise AmqpError(RESOURCE_DELETED, f"transmission queue {queue.name!r} has been deleted")
                 self._manager.finish_upload(upload, queue, head, self, token, now_us, transaction)
                 if self.blocked > 0:
                     self._take_credit_back()
@@ -425,7 +442,8 @@ class IncomingLink(BoundLink):
     def may_resume(self, attach: Attach) -> bool:
         """Whether the client's attach takes this link up, rather than beginning anew under its name."""
         target = attach.target
-        same = isinstance(target, Target) and (target.address or "") == self.address and not target.dynamic
+        address = self._manager.names.local(target.address or "") if isinstance(target, Target) else ""
+        same = isinstance(target, Target) and address == self.address and not target.dynamic
         return self._producer is not None and attach.unsettled is not None and same
 
     def resume(self, binding: "ConnectionBinding", link: ReceiverLink, attach: Attach) -> None:

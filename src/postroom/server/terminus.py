@@ -26,6 +26,8 @@ OUTCOMES: Final = [
 ]
 """Every outcome of part 3, section 3.4: a source here knows what to do with each."""
 
+SEND_TIMEOUT_PROPERTY: Final = "x-opt-send-timeout"
+"""Link property (ms): how long a send waits for room; 0 not at all."""
 MAX_PROPERTY_MS: Final = 2**53
 SELECTOR_NAME: Final = "apache.org:selector-filter:string"
 SELECTOR_CODE: Final = 0x0000468C00000004
@@ -186,3 +188,11 @@ def ms_property(attach: Attach, name: str, unset: int) -> int:
             f"link property {name} is {value!r}, must be {unset} or milliseconds from 0 to {MAX_PROPERTY_MS}",
         )
     return value
+
+
+def send_timeout_ms(attach: Attach) -> int:
+    """How long a send on this link is to wait for room: its property, or −1 for the broker's default.
+
+    Raises `AmqpError` for one that is no number of milliseconds.
+    """
+    return ms_property(attach, SEND_TIMEOUT_PROPERTY, -1)
