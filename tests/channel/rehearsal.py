@@ -96,7 +96,7 @@ class Rehearsal:
         """Taken, but what says so isn't durable: they may not leave."""
         self.filling: Held | None = None
         self.arriving: list[int] = []
-        self.committing: BatchEnd | None = None
+        self.committing: list[BatchEnd] = []
 
     # What may happen.
 
@@ -155,14 +155,14 @@ class Rehearsal:
             self.receiver.messages += self.arriving
             self.receiver.last_luwid, self.receiver.last_sequence = item.luwid, item.last_sequence
             self.arriving.clear()
-            self.committing = item
+            self.committing.append(item)
 
     def sync_receiver(self) -> None:
         self.receiver_disk = copy.deepcopy(self.receiver)
-        if self.committing is not None:
-            self.receiving.confirmed(self.committing)
-            self.back.append(self.committing.luwid)
-            self.committing = None
+        for end in self.committing:
+            self.receiving.confirmed(end)
+            self.back.append(end.luwid)
+        self.committing.clear()
 
     def answer(self) -> None:
         """The sender reads the next answer."""

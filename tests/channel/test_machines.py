@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from postroom.amqp.errors import AmqpError
 from postroom.channel.negotiation import Terms
-from postroom.channel.receiving import ReceivingMachine
-from postroom.channel.sending import ASK, BEAT, FINISH, WAIT, SendingMachine
+from postroom.channel.receiving import MAX_UNANSWERED, ReceivingMachine
+from postroom.channel.sending import ASK, BEAT, FINISH, MAX_ASKED_MESSAGES, WAIT, SendingMachine
 from postroom.channel.wire import SEQUENCE_ERROR, BatchEnd
 from postroom.model.channel import ChannelDefinition
 from tests.channel.rehearsal import COURSE, EVENTS, FAILURES, Rehearsal
@@ -121,17 +121,38 @@ def test_nothing_is_asked_while_messages_of_the_batch_are_still_to_leave() -> No
     assert machine.step(1, True, 0) == WAIT
 
 
-def test_the_next_batch_is_filled_while_one_is_asked_for_but_waits_for_its_answer() -> None:
+def test_a_batch_that_is_not_full_waits_for_the_answer_to_the_one_before() -> None:
     machine = sending()
-    for _ in range(3):
-        machine.add(10, 0)
+    machine.add(10, 0)
     machine.asked()
     assert machine.room() == 3
-    for _ in range(3):
-        machine.add(10, 0)
+    machine.add(10, 0)
     assert machine.step(0, True, 0) == WAIT
     machine.confirmed(0)
     assert machine.step(0, True, 0) == ASK
+
+
+def test_full_batches_are_asked_for_until_as_many_messages_as_may_be_are_in_doubt() -> None:
+    machine = sending(batch_size=1)
+    for _ in range(MAX_ASKED_MESSAGES):
+        machine.add(10, 0)
+        assert machine.step(0, False, 0) == ASK
+        machine.asked()
+    machine.add(10, 0)
+    assert machine.step(0, False, 0) == WAIT
+    machine.confirmed(0)
+    assert machine.asked_count == MAX_ASKED_MESSAGES - 1
+    assert machine.step(0, False, 0) == ASK
+
+
+def test_of_large_batches_one_is_in_doubt() -> None:
+    machine = sending(batch_size=MAX_ASKED_MESSAGES)
+    for _ in range(2):
+        for _ in range(MAX_ASKED_MESSAGES):
+            machine.add(10, 0)
+        if machine.asked_count == 0:
+            machine.asked()
+    assert machine.step(0, False, 0) == WAIT
 
 
 def test_fast_messages_count_for_the_end_of_a_batch_but_make_none() -> None:
@@ -238,13 +259,15 @@ def test_a_name_is_not_used_for_two_batches() -> None:
         machine.ended(BatchEnd(LUWID, 2, 1))
 
 
-def test_a_batch_is_not_ended_before_the_one_before_is_answered() -> None:
+def test_no_more_batches_than_agreed_on_are_without_an_answer() -> None:
     machine = receiving()
-    machine.arrived(1)
-    machine.ended(BatchEnd(LUWID, 1, 1))
-    machine.arrived(2)
-    with pytest.raises(AmqpError, match="before the answer"):
-        machine.ended(BatchEnd(bytes(15) + b"2", 2, 1))
+    for sequence in range(1, MAX_UNANSWERED + 2):
+        machine.arrived(sequence)
+        end = BatchEnd(sequence.to_bytes(16, "big"), sequence, 1)
+        if sequence <= MAX_UNANSWERED:
+            machine.ended(end)
+    with pytest.raises(AmqpError, match="have no answer"):
+        machine.ended(end)
 
 
 def test_at_rest_between_batches_only() -> None:

@@ -11,10 +11,13 @@ from mypy_extensions import i64
 
 from postroom.amqp.errors import NOT_ALLOWED, AmqpError
 from postroom.channel.negotiation import NO_LUWID, Terms
+from postroom.channel.sending import MAX_ASKED_MESSAGES
 from postroom.channel.wire import SEQUENCE_ERROR, BatchEnd
 
-MIN_CREDIT: Final = 64
-"""A link gets no less, so that batches of a few messages aren't slowed down by flow frames."""
+MIN_CREDIT: Final = 256
+"""A link gets no less: as many small batches as may be in doubt, with their ends."""
+MAX_UNANSWERED: Final = MAX_ASKED_MESSAGES
+"""Batches: a sender that keeps to its bound of messages never has more in doubt."""
 
 
 @final
@@ -26,6 +29,7 @@ class ReceivingMachine:
         """The number that came last."""
         self.confirmed_sequence: i64 = last_sequence
         self.confirmed_luwid = last_luwid or NO_LUWID
+        self._ended_luwid = self.confirmed_luwid
         self.count: i64 = 0
         """Numbered messages of the batch that is arriving."""
         self.unanswered: i64 = 0
@@ -58,10 +62,13 @@ class ReceivingMachine:
                 f"the end of a batch of {end.count} messages up to number {end.last_sequence} came after "
                 f"{self.count} up to number {self.sequence}"
             )
-        if self.unanswered > 0:
-            raise AmqpError(NOT_ALLOWED, "the end of a batch came before the answer to the one before")
-        if end.luwid == self.confirmed_luwid:
+        if self.unanswered >= MAX_UNANSWERED:
+            raise AmqpError(
+                NOT_ALLOWED, f"more than {MAX_UNANSWERED} batches have no answer yet: wait for one"
+            )
+        if end.luwid == self._ended_luwid:
             raise AmqpError(NOT_ALLOWED, f"two batches are called {end.luwid.hex()}")
+        self._ended_luwid = end.luwid
         self.count = 0
         self.unanswered += 1
 

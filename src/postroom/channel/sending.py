@@ -2,9 +2,10 @@
 
 A batch ends with its last message (BATCHSZ), with the message that fills it (BATCHLIM), or when the
 transmission queue is empty and the batch has been open for BATCHINT. Then the partner is asked to confirm it;
-until it answers, the batch is *asked* – what the partner doesn't say is in doubt. Meanwhile the next batch is
-filled and even sent, but it is asked for only when the one before has been confirmed: of two batches on the
-way at most one is in doubt.
+until it answers, the batch is *in doubt*. Meanwhile the next one is filled and sent. One that an empty queue
+has ended waits for the answers to those before it, growing as long as messages come; one that is full is
+asked for at once unless `MAX_ASKED_MESSAGES` are in doubt: small batches share the partner's syncs so. They
+are confirmed in order; after a failure the name of the partner's last batch says how many of them he has.
 
 Fast messages (non-persistent, NPMSPEED(FAST)) are no part of a batch and have no sequence number of their
 own, but count for its end: what is confirmed late would else wait behind any number of them.
@@ -13,6 +14,7 @@ The agent that owns the link asks this machine for room, tells it what it has se
 does what `step` says.
 """
 
+from collections import deque
 from enum import IntEnum
 from typing import Final, final
 
@@ -21,6 +23,8 @@ from mypy_extensions import i64
 from postroom.channel.negotiation import Terms
 from postroom.model.channel import ChannelDefinition
 
+MAX_ASKED_MESSAGES: Final = 64
+"""While so many messages are in doubt no further batch is asked for."""
 US_PER_MS: Final = 1000
 BYTES_PER_KB: Final = 1000
 
@@ -54,7 +58,7 @@ class SendingMachine:
         self.count: i64 = 0
         """Messages with a number in the batch that is being filled."""
         self.asked_count: i64 = 0
-        """Messages of the batch that was asked for and has no answer; 0 none."""
+        """Messages in doubt: of batches that were asked for and have no answer."""
         self.batches: i64 = 0
         """Confirmed on this link."""
         self.stopping = False
@@ -71,6 +75,8 @@ class SendingMachine:
         self._heard_us: i64 = now_us
         """When the partner has last answered something."""
         self._beating = False
+        self._asked: deque[int] = deque()
+        """The sizes of those batches, the oldest first."""
 
     def room(self) -> i64:
         """How many more messages may be taken from the transmission queue for the batch that is being
@@ -102,23 +108,26 @@ class SendingMachine:
         """
         if self.count == 0:
             return FINISH if self.stopping and ahead == 0 and self.asked_count == 0 else WAIT
-        if self.asked_count > 0 or self._beating or ahead > 0 or not self._over(empty, now_us):
+        if self._beating or ahead > 0 or not self._over(empty, now_us):
             return WAIT
         if self._heartbeat_us > 0 and now_us - self._heard_us > self._heartbeat_us:
             return BEAT
         return ASK
 
     def _over(self, empty: bool, now_us: i64) -> bool:
-        return self.stopping or self._full() or (empty and now_us >= self._opened_us + self._interval_us)
+        if self.stopping or self._full():
+            return self.asked_count < MAX_ASKED_MESSAGES
+        return empty and self.asked_count == 0 and now_us >= self._opened_us + self._interval_us
 
     def asked(self) -> None:
         """The batch has been asked for; another one begins."""
-        self.asked_count = self.count
+        self._asked.append(int(self.count))
+        self.asked_count += self.count
         self._begin()
 
     def confirmed(self, now_us: i64) -> None:
-        """The partner has it."""
-        self.asked_count = 0
+        """The partner has the oldest of those that were asked for."""
+        self.asked_count -= self._asked.popleft()
         self.batches += 1
         self._heard_us = now_us
 
