@@ -1,5 +1,5 @@
 """Changes to a stored message that leave the rest of its bytes as they are: an annotation on or off, another
-reply-to.
+reply-to, a message id.
 
 ``stored`` are always the sections from message-annotations on, of a message that
 :func:`postroom.amqp.messaging.scan_head` has taken: then nothing here raises.
@@ -19,6 +19,7 @@ from postroom.amqp.scalars import write_string
 from postroom.amqp.writer import write_container
 
 _DESCRIPTOR_START: Final = b"\x00\x53"
+_PROPERTIES_DESCRIPTOR: Final = _DESCRIPTOR_START + bytes((d.PROPERTIES,))
 _REPLY_TO: Final = 4
 """Its place in the properties section (AMQP part 3, section 3.2.4)."""
 
@@ -118,6 +119,42 @@ def with_reply_to(stored: bytes, reply_to: str) -> bytes:
     write_container(w, c.LIST_8, int(count), content.getvalue())
     w.write(stored[rest:])
     return w.getvalue()
+
+
+def with_message_id(stored: bytes, message_id: str) -> bytes:
+    """The sections with this message id, of a message that has none."""
+    r = Reader(stored, 0, len(stored))
+    start = _find_properties(r)
+    content = BytesWriter()
+    write_string(content, message_id)
+    count = 1
+    if start < 0:
+        start = rest = _before_properties(stored)
+    else:
+        outer_end = r.end
+        fields = _open_list(r)
+        if fields > 0:
+            r.skip()  # the id, which is null
+            content.write(r.data[r.pos : r.end])
+            count = int(fields)
+        rest = r.end
+        r.end = outer_end
+    w = BytesWriter()
+    w.write(stored[:start])
+    w.write(_PROPERTIES_DESCRIPTOR)
+    write_container(w, c.LIST_8, count, content.getvalue())
+    w.write(stored[rest:])
+    return w.getvalue()
+
+
+def _before_properties(stored: bytes) -> i64:
+    """Where the properties section would begin: behind the message annotations."""
+    if not has_annotations(stored):
+        return 0
+    r = Reader(stored, 0, len(stored))
+    read_descriptor(r)
+    r.skip()
+    return r.pos
 
 
 def _find_properties(r: Reader) -> i64:
