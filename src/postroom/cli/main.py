@@ -12,6 +12,7 @@ COMMANDS: Final = {
     "queue": ("postroom.cli.queue", "queue"),
     "topic": ("postroom.cli.topic", "topic"),
     "subscription": ("postroom.cli.subscription", "subscription"),
+    "remote-queue": ("postroom.cli.remote_queue", "remote_queue"),
     "quota": ("postroom.cli.quota", "quota"),
     "message": ("postroom.cli.message", "message"),
     "dlq": ("postroom.cli.dlq", "dlq"),

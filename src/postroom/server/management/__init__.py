@@ -14,6 +14,7 @@ from postroom.server.management.messages import MESSAGE_TYPE
 from postroom.server.management.node import Management
 from postroom.server.management.queues import QUEUE_TYPE
 from postroom.server.management.quotas import QUOTA_TYPE
+from postroom.server.management.remote_queues import REMOTE_QUEUE_TYPE
 from postroom.server.management.request import Later, Request, Response
 from postroom.server.management.topics import SUBSCRIPTION_TYPE, TOPIC_TYPE
 from postroom.server.management.transactions import TRANSACTION_TYPE
@@ -27,6 +28,7 @@ __all__ = [
     "MESSAGE_TYPE",
     "QUEUE_TYPE",
     "QUOTA_TYPE",
+    "REMOTE_QUEUE_TYPE",
     "SUBSCRIPTION_TYPE",
     "TOPIC_TYPE",
     "TRANSACTION_TYPE",

@@ -11,6 +11,7 @@ from postroom.server.management.messages import Messages
 from postroom.server.management.noun import Noun, Operation
 from postroom.server.management.queues import Queues
 from postroom.server.management.quotas import Quotas
+from postroom.server.management.remote_queues import RemoteQueues
 from postroom.server.management.request import (
     BAD_REQUEST,
     CONDITIONS,
@@ -45,6 +46,7 @@ class Management:
             Topics(broker),
             Subscriptions(broker),
             Quotas(broker),
+            RemoteQueues(broker),
             Connections(broker),
             Brokers(broker),
             LeaseNoun(broker),
