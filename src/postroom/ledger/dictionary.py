@@ -1,4 +1,4 @@
-"""The definitions in force: queues, routing sets, holders, producers, leases.
+"""The definitions in force: queues, routing sets, holders, producers, leases, channels and their states.
 
 Every file opens with them, so that it can be read without the ones before; the checkpoint carries them too.
 """
@@ -7,9 +7,11 @@ import struct
 from collections.abc import Iterable
 from typing import Final
 
+import numpy as np
+
 from postroom.ledger.block import TRANSITION_BYTES, DictionaryRecord, SealedParts
 from postroom.ledger.layout import TRANSITION_DTYPE, Array
-from postroom.ledger.records import RecordType
+from postroom.ledger.records import CHANNEL_TYPES, DEFINING_TYPES, RecordType
 
 _DETAIL_AT: Final = 40
 _IDS: Final = struct.Struct("<II")
@@ -20,8 +22,8 @@ SETS: Final = int(RecordType.ROUTING_SET_DEFINED)
 HOLDERS: Final = int(RecordType.HOLDER_OPENED)
 PRODUCERS: Final = int(RecordType.PRODUCER_OPENED)
 LEASES: Final = int(RecordType.LEASE_GRANTED)
-DICTIONARY_TYPES: Final = (QUEUES, int(RecordType.LEASE_RELEASED))
-"""First and last of the record types that define something."""
+CHANNELS: Final = int(RecordType.CHANNEL_DEFINED)
+CHANNEL_STATES: Final = int(RecordType.CHANNEL_STATE)
 
 _ENDS: Final = {
     int(RecordType.QUEUE_DELETED): QUEUES,
@@ -29,13 +31,15 @@ _ENDS: Final = {
     int(RecordType.HOLDER_CLOSED): HOLDERS,
     int(RecordType.PRODUCER_CLOSED): PRODUCERS,
     int(RecordType.LEASE_RELEASED): LEASES,
+    int(RecordType.CHANNEL_DELETED): CHANNELS,
 }
 _REPLACES: Final = {int(RecordType.LEASE_BROKEN): LEASES}
 """Types beside the first of their kind that define."""
 
 
 def kind_of(type: int) -> int:
-    """QUEUES, SETS, HOLDERS, PRODUCERS or LEASES: what a dictionary record is about."""
+    """QUEUES, SETS, HOLDERS, PRODUCERS, LEASES, CHANNELS or CHANNEL_STATES: what a dictionary record is
+    about."""
     return _ENDS.get(type, _REPLACES.get(type, type))
 
 
@@ -43,6 +47,13 @@ def subject_id(record: bytes, type: int) -> int:
     """The id that a dictionary record speaks of: a queue's, else that in its holder field."""
     queue, holder = _IDS.unpack_from(record, _IDS_AT)
     return int(queue) if kind_of(type) == QUEUES else int(holder)
+
+
+def defines(types: Array) -> Array:
+    """Which of these record types define or drop something."""
+    (first, last), (first_of_channels, last_of_channels) = DEFINING_TYPES, CHANNEL_TYPES
+    of_channels = (types >= first_of_channels) & (types <= last_of_channels)
+    return np.asarray((types >= first) & (types <= last) | of_channels)
 
 
 class Dictionary:
@@ -61,11 +72,13 @@ class Dictionary:
         key = (kind_of(record.type), subject_id(record.record, record.type))
         if record.type in _ENDS:
             self._records.pop(key, None)
+            if key[0] == CHANNELS:
+                self._records.pop((CHANNEL_STATES, key[1]), None)
         else:
             self._records[key] = record
 
     def of_kind(self, kind: int) -> dict[int, DictionaryRecord]:
-        """The records of QUEUES, SETS, HOLDERS, PRODUCERS or LEASES by their id."""
+        """The records of one kind (`kind_of`) by their id."""
         return {key[1]: record for key, record in self._records.items() if key[0] == kind}
 
     def encode(self) -> tuple[bytes, bytes]:
@@ -92,9 +105,8 @@ def records_from(
 
     `types`: the type column, where the caller has it in one piece.
     """
-    low, high = DICTIONARY_TYPES
     types = transitions["type"] if types is None else types
-    for row in transitions[(types >= low) & (types <= high)]:
+    for row in transitions[defines(types)]:
         start, length = int(row["detail_offset"]), int(row["detail_len"])
         detail = bytes(names[start : start + length])
         yield DictionaryRecord(int(row["type"]), int(row["position"]), row.tobytes(), detail)
@@ -102,8 +114,6 @@ def records_from(
 
 def decode_dictionary(transitions: bytes, details: bytes) -> Dictionary:
     """The inverse of `Dictionary.encode`."""
-    import numpy as np
-
     dictionary = Dictionary()
     rows = np.frombuffer(transitions, TRANSITION_DTYPE, count=len(transitions) // TRANSITION_BYTES)
     for record in records_from(rows, memoryview(details)):

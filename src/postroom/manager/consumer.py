@@ -10,6 +10,7 @@ from postroom.model.selector.selector import Selector
 
 if TYPE_CHECKING:
     from postroom.manager.browse import Cursor
+    from postroom.manager.channel import SendingEnd
     from postroom.manager.cursor import SelectorCursor
     from postroom.manager.entry import Entry
     from postroom.manager.queue import Queue
@@ -22,6 +23,17 @@ class Producer:
 
     def __init__(self, id: i64, name: str, container: str, user: str, send_timeout_us: i64) -> None:
         self.id: i64 = id
+        self.channel = ""
+        """The channel that puts, the next two its partner; else ""."""
+        self.queue_manager = ""
+        self.ledger = ""
+        """His ledger's id, in hex."""
+        self.receives = False
+        """Whether what it puts now came through the channel; then the next two count."""
+        self.origin_serial: i64 = 0
+        """The message's serial in the sender's ledger; 0 unknown."""
+        self.sequence: i64 = 0
+        """Its number in the channel's sequence; 0 outside of batches."""
         self.name = name
         self.container = container
         self.user = user
@@ -70,5 +82,7 @@ class Consumer:
         """Which messages it wants; None all."""
         self.matching: SelectorCursor | None = None
         """Where its selector is, if it takes; shared with others that say the same."""
+        self.sending: SendingEnd | None = None
+        """The channel that it sends for."""
         self.waits = False
         """When it was last looked for something, bodies had to be read first, or the turn was over."""

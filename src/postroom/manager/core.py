@@ -10,6 +10,7 @@ from mypy_extensions import i64
 from postroom.ledger.block import BlockBuilder
 from postroom.ledger.records import RecordType
 from postroom.manager.branch import Branches
+from postroom.manager.channel import Channel
 from postroom.manager.consumer import Consumer, Producer
 from postroom.manager.cursor import SearchMemory
 from postroom.manager.effects import Effects, Fetch, IdRead
@@ -61,6 +62,7 @@ class Core:
         self.queues_by_id: dict[int, Queue] = {}
         """Topics, too."""
         self.names = Names()
+        self.channels: dict[str, Channel] = {}
         self.patterns = Patterns()
         self.subscriptions: dict[tuple[str, str, bool], Queue] = {}
         """Those with a name, by client, name, and whether they are durable."""
@@ -145,6 +147,10 @@ class Core:
         """Open ones, by id."""
         self.watched: list[Queue] = []
         """Queues with news for who waits there."""
+        self.armed: set[str] = set()
+        """Transmission queues of which a channel wants to hear when something can be taken from them."""
+        self.triggered: list[str] = []
+        """Those of them where it is so."""
         self.undurable: list[tuple[int, Fetch | IdRead]] = []
         """(position, read) of what can be read once the position is durable."""
         self._alarms: list[tuple[int, int]] = []
@@ -193,9 +199,7 @@ class Core:
     def record_producer(self, producer: Producer) -> None:
         """Write the producer to the ledger; before its first message."""
         producer.recorded = True
-        self.ledger.record(
-            _PRODUCER_OPENED, 0, 0, producer.id, 0, 0, _who(producer.name, producer.container, producer.user)
-        )
+        self.ledger.record(_PRODUCER_OPENED, 0, 0, producer.id, 0, 0, _producer_detail(producer))
 
     def record_producer_closed(self, producer: Producer) -> None:
         self.ledger.record(_PRODUCER_CLOSED, 0, 0, producer.id, 0, 0, b"")
@@ -259,5 +263,10 @@ def _consumer_detail(consumer: Consumer) -> bytes:
     return json.dumps(told, ensure_ascii=False).encode()
 
 
-def _who(name: str, container: str, user: str) -> bytes:
-    return json.dumps({"name": name, "container": container, "user": user}, ensure_ascii=False).encode()
+def _producer_detail(producer: Producer) -> bytes:
+    told = {"name": producer.name, "container": producer.container, "user": producer.user}
+    if producer.channel:
+        told["channel"] = producer.channel
+        told["queue_manager"] = producer.queue_manager
+        told["ledger"] = producer.ledger
+    return json.dumps(told, ensure_ascii=False).encode()

@@ -3,6 +3,7 @@
 from mypy_extensions import i64
 
 from postroom.manager.band import NOWHERE
+from postroom.manager.batches import take
 from postroom.manager.browse import browse
 from postroom.manager.choosing import first_for, may_go
 from postroom.manager.consumer import Consumer
@@ -57,7 +58,7 @@ def refresh(core: Core, consumer: Consumer) -> None:
 def dispatch(core: Core, queue: Queue) -> None:
     """Deliver what can be delivered, within the bounds of a turn."""
     queue.stopped = False
-    if not queue.consumption_paused:
+    if not queue.consumption_paused and not queue.get_inhibited:
         _give_out(core, queue)
     if queue.browsers:
         for browser in queue.browsers:
@@ -130,7 +131,9 @@ def deliver(core: Core, queue: Queue, consumer: Consumer, entry: Entry) -> None:
     annotations = entry.annotations
     if queue.groups is not None and queue.groups.goes(consumer, entry, body):
         annotations = {**(annotations or {}), FIRST_IN_GROUP: True}
-    if consumer.presettled:
+    if consumer.sending is not None:
+        take(core, consumer.sending, entry)
+    elif consumer.presettled:
         step(core, entry, n.EVENT_GET, 0, 0, None, 0)
         ended(core, entry)
     else:

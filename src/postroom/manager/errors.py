@@ -187,3 +187,31 @@ class RequestInvalid(ManagerError):
     """Something that the request needs is missing, or can't be so."""
 
     condition = "amqp:invalid-field"
+
+
+class ChannelNotFound(ManagerError):
+    condition = "amqp:not-found"
+
+
+class ChannelExists(ManagerError):
+    """A channel of that name exists with another definition."""
+
+    condition = "amqp:precondition-failed"
+
+
+class ChannelInUse(ManagerError):
+    """It is running, or has a batch in doubt: stop or resolve it first."""
+
+    condition = "amqp:resource-locked"
+
+
+class ChannelNotInDoubt(ManagerError):
+    """There is nothing to resolve."""
+
+    condition = "amqp:illegal-state"
+
+
+class ChannelSequenceError(ManagerError):
+    """The two ends of a channel don't agree on the number of the last message (MQ's AMQ9526)."""
+
+    condition = "postroom:sequence-error"

@@ -29,6 +29,7 @@ from postroom.manager import (
     waiting,
 )
 from postroom.manager.asking import StoreRequest
+from postroom.manager.channel_service import ChannelService
 from postroom.manager.consumer import Consumer, Producer
 from postroom.manager.core import Core
 from postroom.manager.effects import Effects, IdRead, Sink
@@ -62,6 +63,7 @@ class QueueManager(ResourceManager):
         self.quotas = self.core.quotas
         """By name."""
         self.names = NameService(self.core)
+        self.channels = ChannelService(self.core)
         """Those that lead to other queue managers."""
 
     def restore(self, recovered: "Recovered", now_us: i64) -> None:

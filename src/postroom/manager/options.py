@@ -352,6 +352,8 @@ class ConsumerOptions:
     """How long what it fails at waits, where the queue doesn't say."""
     xa: bool = False
     """Whether it receives for XA branches; it doesn't go together with others on every queue."""
+    channel: str = ""
+    """The channel that it sends for."""
 
 
 @dataclass(frozen=True)
@@ -366,6 +368,9 @@ class ManagerOptions:
     """For queue managers that have no transmission queue of their own [DEFXMITQ]; "" none."""
     max_hops: int = 16
     """Transmission queues that one message may be put on before it counts as going in a circle."""
+    max_channels: int = 10_000
+    max_channel_partners: int = 1000
+    """Queue managers that one receiving channel knows; one more is refused."""
     max_remote_queues: int = 10_000
     """Definitions of remote queues and aliases."""
     max_queues: int = 100_000

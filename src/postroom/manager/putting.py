@@ -280,6 +280,12 @@ def arrival(
     elif body is not None:
         crc = crc32(body)
         size = len(body)
+    parent_serial: i64 = 0
+    parent_queue: i64 = 0 if queue.topic is None else queue.id
+    if producer.receives:
+        flags |= n.FLAG_RECEIVED
+        parent_serial = producer.origin_serial
+        parent_queue = producer.sequence
     serial = core.ledger.arrival(
         routing_set,
         state,
@@ -304,8 +310,8 @@ def arrival(
         head.group_sequence,
         0,
         size,
-        0,
-        0 if queue.topic is None else queue.id,
+        parent_serial,
+        parent_queue,
         chunks,
         0,
         head.unique_id,

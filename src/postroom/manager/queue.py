@@ -100,6 +100,8 @@ class Queue:
         self.production_paused = False
         self.insertion_paused = False
         self.consumption_paused = False
+        self.get_inhibited = False
+        """A transmission queue of which a channel is stopped."""
         self.closed_to_puts = False
         """Production or insertion is paused."""
 
@@ -108,7 +110,10 @@ class Queue:
         self.store: QueueStore | None = None
         """What confirm ids and browse locks hold; None while none ever did."""
         self.watched = False
-        """Requests to the message store wait for something to become available."""
+        """Requests to the message store, or a channel that wants to be triggered, wait for something to
+        become available."""
+        self.armed = False
+        """A channel wants to be triggered by it."""
         self.news = False
         """Something may have, and they have not been run since."""
 

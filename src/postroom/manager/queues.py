@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from postroom.ledger.records import RecordType
-from postroom.manager import quotas, routing, switches
+from postroom.manager import quotas, routing, switches, triggering
 from postroom.manager.core import Core
 from postroom.manager.errors import (
     DefinitionInvalid,
@@ -15,6 +15,7 @@ from postroom.manager.errors import (
     QueueInUse,
     QueueNotFound,
 )
+from postroom.manager.inhibiting import set_inhibited
 from postroom.manager.options import KIND_QUEUE, KIND_TOPIC, RESERVED_PREFIX, QueueDefinition
 from postroom.manager.queue import Queue
 
@@ -140,7 +141,9 @@ def register(core: Core, id: int, definition: QueueDefinition) -> Queue:
     core.queues_by_id[id] = queue
     core.names.forget()
     quotas.bind(core, queue)
+    set_inhibited(core, queue)
     switches.at_startup(core, queue)
+    triggering.look(core, queue)
     if queue.subscription is not None:
         routing.enrol(core, queue)
     if id >= core.next_queue_id:

@@ -1,10 +1,14 @@
 """Serials as ranges, for records that tell of many entries at once."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from postroom.ledger.block import Group
 from postroom.ledger.records import GROUP
+
+if TYPE_CHECKING:
+    from postroom.manager.entry import Entry
 
 
 def runs(serials: list[int]) -> list[tuple[int, int]]:
@@ -31,3 +35,16 @@ def group_of_many(queue: int, from_state: int, to_state: int, outcome: int, seri
     lasts = ordered[np.concatenate((breaks, [len(ordered) - 1]))]
     head = GROUP.struct.pack(queue, len(firsts), from_state, to_state, outcome, 0, 0, 0, 0)
     return bytes(head + np.column_stack((firsts, lasts)).tobytes())
+
+
+def groups_of(
+    entries: "list[Entry]", from_state: int, to_state: int, outcome: int, causes: int = 0
+) -> list[Group]:
+    """One group for each queue, queues and serials in order."""
+    by_queue: dict[int, list[int]] = {}
+    for entry in entries:
+        by_queue.setdefault(int(entry.queue.id), []).append(int(entry.serial))
+    return [
+        Group(queue, from_state, to_state, outcome, causes, 0, 0, runs(by_queue[queue]))
+        for queue in sorted(by_queue)
+    ]

@@ -13,6 +13,7 @@ from postroom.ledger.records import RecordType
 from postroom.manager import (
     administration,
     branches,
+    channels,
     duplicates,
     names,
     ordering,
@@ -22,6 +23,8 @@ from postroom.manager import (
     store,
 )
 from postroom.manager.backlog import ZONE_ENTRIES
+from postroom.manager.batches import hold
+from postroom.manager.channel import Batch
 from postroom.manager.core import Core
 from postroom.manager.entry import Entry
 from postroom.manager.memory import admit, note_unbodied
@@ -78,7 +81,9 @@ def restore(core: Core, recovered: "Recovered") -> None:
     _restore_windows(core, recovered)
     _lose(core, recovered.lost)
     prepared = branches.restore(core, recovered.holders)
-    _take_back(core, recovered.explicit, store.restore_holders(core, recovered.holders), prepared)
+    batches = channels.restore(core, recovered)
+    _take_back(core, recovered.explicit, store.restore_holders(core, recovered.holders), prepared, batches)
+    channels.close_empty(core)
     for transaction in prepared.values():
         duplicates.restore_branch(core, transaction)
     _close(core, recovered.holders, recovered.producers)
@@ -177,10 +182,11 @@ def _take_back(
     rows: "list[EntryRow]",
     holders: dict[int, store.Holder],
     prepared: dict[int, Transaction],
+    batches: dict[int, Batch],
 ) -> None:
     """Entries that are not plain: each as its state and holder have it."""
     for row in rows:
-        _take_back_one(core, core.queues_by_id[row.queue], row, holders, prepared)
+        _take_back_one(core, core.queues_by_id[row.queue], row, holders, prepared, batches)
         core.ledger.boundary()
     for queue in core.queues.values():
         for band in queue.bands:
@@ -193,6 +199,7 @@ def _take_back_one(
     row: "EntryRow",
     holders: dict[int, store.Holder],
     prepared: dict[int, Transaction],
+    batches: dict[int, Batch],
 ) -> None:
     entry = _entry(queue, row)
     queue.statistics.restore(slot_of(entry.state, entry.holder_kind, entry.causes), entry.body_len)
@@ -201,6 +208,8 @@ def _take_back_one(
         if not allowed(entry, n.EVENT_RESTART):
             if entry.holder_kind == n.XA_PREPARED:
                 branches.restore_held(prepared[row.holder], entry)
+            elif entry.holder_kind == n.CHANNEL_BATCH:
+                hold(batches[row.holder], entry)
             if not store.restore_held(core, entry, holders):
                 queue.held.add(entry)
             return

@@ -160,7 +160,8 @@ class Get(StoreVerb):
         self.check_queue()
         if self.filter.lock_id != 0:
             return self._get_locked(core)
-        found = [] if self.queue.consumption_paused else matching(core, self, self.filter, 1)
+        closed = self.queue.consumption_paused or self.queue.get_inhibited
+        found = [] if closed else matching(core, self, self.filter, 1)
         if not found:
             raise no_match(self.queue, "that matches")
         spot = found[0]

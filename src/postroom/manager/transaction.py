@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from postroom.model import numbers as n
 
@@ -33,6 +33,15 @@ class Receipt:
         self.description = ""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Disposal:
+    """What becomes of a put at its commit, in the same block, instead of its being available to others."""
+
+    def carry_out(self, core: "Core", entry: "Entry") -> None:
+        """``entry`` is available by the books and an object in no order: end it, or have it go elsewhere."""
+        raise NotImplementedError
+
+
 @final
 class Transaction:
     """Open until committed, rolled back or timed out."""
@@ -48,6 +57,8 @@ class Transaction:
         """What the ledger is told of it as a holder."""
         self.puts: list[Entry] = []
         self.receipts: list[Receipt] = []
+        self.disposals: dict[Entry, Disposal] = {}
+        """Puts that end in some way as soon as they are committed, and how."""
         self.message_ids: dict[tuple[DuplicateWindow, bytes], None] = {}
         """Of its puts, where the destination remembers ids; keys as `model.duplicates` makes them."""
         self.blocked: list[BlockedSend] = []

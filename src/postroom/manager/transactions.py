@@ -25,7 +25,7 @@ from postroom.manager.memory import admit, stored
 from postroom.manager.placing import add_committed, delay, ended, why_put_waits
 from postroom.manager.putting import due_of, new_entry
 from postroom.manager.queue import Queue
-from postroom.manager.ranges import runs
+from postroom.manager.ranges import groups_of
 from postroom.manager.returning import come_back, redelivery_delay_us
 from postroom.manager.settling import check_held, exclude, let_go
 from postroom.manager.statistics import UNCOMMITTED_PUT
@@ -93,7 +93,7 @@ def put(
     head: MessageHead,
     body: bytes | None,
     upload: Upload | None,
-) -> None:
+) -> Entry:
     """Put provisionally: invisible until the commit. Raises as `make_room`."""
     make_room(core, transaction)
     entry = new_entry(
@@ -112,6 +112,7 @@ def put(
     )
     note(queue, head, transaction)
     hold_put(core, transaction, entry)
+    return entry
 
 
 def hold_put(core: Core, transaction: Transaction, entry: Entry) -> None:
@@ -184,10 +185,10 @@ def decide_for(core: Core, transaction: Transaction) -> None:
     remember(transaction)
     groups = _groups_of_puts(core, transaction.puts)
     taken = [receipt.entry for receipt in transaction.receipts if receipt.event == n.EVENT_CONFIRM]
-    groups += _groups(taken, n.GET_UNCONFIRMED, n.DELETED, _CONSUMED)
+    groups += groups_of(taken, n.GET_UNCONFIRMED, n.DELETED, _CONSUMED)
     if groups:
         position = _record(core, transaction, n.EVENT_CONFIRM, groups)
-        _make_available(core, transaction.puts, position)
+        _make_available(core, transaction, position)
         for entry in taken:
             entry.queue.held.discard(entry)
             decide(entry, n.EVENT_CONFIRM, 0)
@@ -203,7 +204,7 @@ def decide_against(core: Core, transaction: Transaction, event: i64) -> None:
     transaction.decided = True
     if transaction.kind == n.XA_PREPARED:
         forget(transaction)
-    groups = _groups(transaction.puts, n.PUT_UNCONFIRMED, n.DELETED, _ROLLED_BACK)
+    groups = groups_of(transaction.puts, n.PUT_UNCONFIRMED, n.DELETED, _ROLLED_BACK)
     if groups:
         _record(core, transaction, event, groups)
         for entry in transaction.puts:
@@ -224,9 +225,9 @@ def prepare(core: Core, transaction: Transaction) -> None:
     groups: list[Group] = []
     for causes in (0, n.UNBORN):
         puts = [entry for entry in transaction.puts if entry.causes == causes]
-        groups += _groups(puts, n.PUT_UNCONFIRMED, n.PUT_UNCONFIRMED, 0, causes)
+        groups += groups_of(puts, n.PUT_UNCONFIRMED, n.PUT_UNCONFIRMED, 0, causes)
     taken = [receipt.entry for receipt in transaction.receipts]
-    groups += _groups(taken, n.GET_UNCONFIRMED, n.GET_UNCONFIRMED, 0)
+    groups += groups_of(taken, n.GET_UNCONFIRMED, n.GET_UNCONFIRMED, 0)
     _record(core, transaction, n.EVENT_PREPARE, groups)
     for entry in (*transaction.puts, *taken):
         entry.holder_kind = n.XA_PREPARED
@@ -266,6 +267,7 @@ def let_go_of(core: Core, transaction: Transaction) -> None:
     """It holds nothing any more."""
     transaction.puts = []
     transaction.receipts = []
+    transaction.disposals = {}
     if core.doomed:
         core.forsaken.extend(core.doomed)
         core.doomed.clear()
@@ -284,27 +286,14 @@ def _groups_of_puts(core: Core, puts: list[Entry]) -> list[Group]:
     groups: list[Group] = []
     for causes, entries in by_causes.items():
         to_state = n.DELAYED if causes else n.AVAILABLE
-        groups += _groups(entries, n.PUT_UNCONFIRMED, to_state, 0, causes)
+        groups += groups_of(entries, n.PUT_UNCONFIRMED, to_state, 0, causes)
     return groups
 
 
-def _groups(
-    entries: list[Entry], from_state: int, to_state: int, outcome: int, causes: int = 0
-) -> list[Group]:
-    """One group for each queue, queues and serials in order."""
-    by_queue: dict[int, list[int]] = {}
-    for entry in entries:
-        by_queue.setdefault(int(entry.queue.id), []).append(int(entry.serial))
-    return [
-        Group(queue, from_state, to_state, outcome, causes, 0, 0, runs(by_queue[queue]))
-        for queue in sorted(by_queue)
-    ]
-
-
-def _make_available(core: Core, puts: list[Entry], position: i64) -> None:
+def _make_available(core: Core, transaction: Transaction, position: i64) -> None:
     """Places follow the decision record: its position, and the rank in its groups."""
     ordinal: i64 = 0
-    for entry in sorted(puts, key=_by_group):
+    for entry in sorted(transaction.puts, key=_by_group):
         entry.queue.held.discard(entry)
         decide(entry, n.EVENT_CONFIRM, entry.causes)
         if entry.causes != 0:
@@ -313,6 +302,9 @@ def _make_available(core: Core, puts: list[Entry], position: i64) -> None:
         entry.place = position
         entry.ordinal = ordinal
         ordinal += 1
+        if entry in transaction.disposals:
+            transaction.disposals[entry].carry_out(core, entry)
+            continue
         core.woken.append(entry.queue)
         add_committed(core, entry.queue, entry)
 

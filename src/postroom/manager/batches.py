@@ -1,0 +1,87 @@
+"""What a sending channel's batch holds: taken, forwarded, backed out."""
+
+import json
+from typing import Final
+
+from postroom.ledger.block import encode_groups
+from postroom.ledger.records import RecordType
+from postroom.manager.channel import Batch, SendingEnd
+from postroom.manager.core import Core
+from postroom.manager.entry import Entry
+from postroom.manager.memory import drop_body
+from postroom.manager.placing import ended
+from postroom.manager.ranges import groups_of
+from postroom.manager.returning import come_back
+from postroom.manager.transitions import decide, step
+from postroom.model import numbers as n
+from postroom.model.codes import Outcome
+
+_DECISION: Final = int(RecordType.DECISION)
+_FORWARDED: Final = int(Outcome.FORWARDED)
+
+
+def take(core: Core, end: SendingEnd, entry: Entry) -> None:
+    """``entry`` is about to leave: in the batch that is being filled, or, non-persistent on a fast channel,
+    by itself and for good."""
+    if end.fast and entry.flags & n.FLAG_DURABLE == 0:
+        step(core, entry, n.EVENT_FORWARD, 0, 0, None, 0)
+        ended(core, entry)
+        return
+    batch = end.batch
+    if not batch.recorded:
+        _open(core, end, batch)
+    step(core, entry, n.EVENT_ACQUIRE, n.CHANNEL_BATCH, batch.id, batch, 0)
+    hold(batch, entry)
+    drop_body(core, entry)
+
+
+def _open(core: Core, end: SendingEnd, batch: Batch) -> None:
+    name = end.channel.name
+    batch.recorded = True
+    told = {"name": f"{name} {batch.luwid.hex()}", "channel": name, "luwid": batch.luwid.hex()}
+    core.record_holder(batch.id, n.CHANNEL_BATCH, json.dumps(told).encode())
+    end.channel.batches.append(batch)
+
+
+def hold(batch: Batch, entry: Entry) -> None:
+    """``entry`` is the batch's."""
+    entry.owner = batch
+    entry.queue.held.add(entry)
+    batch.entries.append(entry)
+    batch.count += 1
+
+
+def let_go(batch: Batch, entry: Entry) -> None:
+    """It isn't any more; what becomes of it is the caller's to say."""
+    entry.queue.held.discard(entry)
+    batch.entries.remove(entry)
+
+
+def forward(core: Core, batch: Batch) -> None:
+    """All of it has arrived: one record says so."""
+    entries = batch.entries
+    batch.entries = []
+    if entries:
+        groups = encode_groups(groups_of(entries, n.GET_UNCONFIRMED, n.DELETED, _FORWARDED))
+        core.ledger.record(_DECISION, 0, 0, batch.id, n.CHANNEL_BATCH, n.EVENT_FORWARD, groups)
+    for entry in entries:
+        entry.queue.held.discard(entry)
+        decide(entry, n.EVENT_FORWARD, 0)
+        ended(core, entry)
+    _close(core, batch)
+
+
+def back_out(core: Core, batch: Batch) -> None:
+    """None of it has arrived: everything goes back to its place, the last first."""
+    entries = batch.entries
+    batch.entries = []
+    for entry in reversed(entries):
+        entry.queue.held.discard(entry)
+        come_back(core, entry, n.EVENT_UNDO, 0)
+        core.ledger.boundary()
+    _close(core, batch)
+
+
+def _close(core: Core, batch: Batch) -> None:
+    if batch.recorded:
+        core.record_holder_closed(batch.id, n.CHANNEL_BATCH)

@@ -1,0 +1,127 @@
+"""A channel that sends: one batch is filled while those before wait for their confirmations."""
+
+from mypy_extensions import i64
+
+from postroom.manager import batches, channels, consumers
+from postroom.manager.batches import forward
+from postroom.manager.channel import Batch, Channel, SendingEnd
+from postroom.manager.core import Core
+from postroom.manager.effects import Sink
+from postroom.manager.entry import Entry
+from postroom.manager.errors import ChannelInUse, LimitExceeded, NotAllowed, QueueNotFound
+from postroom.manager.options import USAGE_TRANSMISSION, ConsumerOptions
+from postroom.manager.queue import Queue
+from postroom.manager.returning import come_back
+from postroom.model import numbers as n
+from postroom.model.channel import MAX_BATCH_MESSAGES
+from postroom.model.mq import Undelivered
+
+
+def open_sending(core: Core, name: str, sink: Sink) -> SendingEnd:
+    """Bind the channel to its transmission queue, which nobody else may take from. Raises ChannelNotFound,
+    NotAllowed, ChannelInUse, QueueNotFound, AccessRefused."""
+    channel = channels.find(core, name)
+    if not channel.definition.sending:
+        raise NotAllowed(f"channel {name!r} is a {channel.definition.type}: it doesn't send")
+    if channel.sending is not None:
+        raise ChannelInUse(f"channel {name!r} sends already")
+    if channel.batches:
+        raise ChannelInUse(f"channel {name!r} has a batch in doubt: resynchronise with the partner first")
+    options = ConsumerOptions(exclusive=True, name=name, container=core.options.queue_manager, channel=name)
+    consumer = consumers.open_consumer(core, _transmission_queue(core, channel), sink, options)
+    end = SendingEnd(channel, consumer, _new_batch(core, channel))
+    consumer.sending = end
+    channel.sending = end
+    return end
+
+
+def _transmission_queue(core: Core, channel: Channel) -> Queue:
+    name = channel.definition.transmission_queue
+    queue = core.queues.get(name)
+    if queue is None:
+        raise QueueNotFound(f"channel {channel.name!r}: there is no transmission queue {name!r}")
+    if queue.definition.usage != USAGE_TRANSMISSION:
+        raise NotAllowed(f"channel {channel.name!r}: queue {name!r} is no transmission queue (usage)")
+    return queue
+
+
+def _new_batch(core: Core, channel: Channel) -> Batch:
+    return channel.new_batch(core.new_holder_id(), core.now_us)
+
+
+def set_credit(core: Core, end: SendingEnd, count: i64) -> None:
+    """It can take ``count`` messages now. Raises LimitExceeded where they don't fit into the batch."""
+    if end.batch.count + count > MAX_BATCH_MESSAGES:
+        raise LimitExceeded(
+            f"channel {end.channel.name!r}: {end.batch.count} messages of the batch and {count} more are "
+            f"above {MAX_BATCH_MESSAGES}: end the batch first"
+        )
+    consumers.set_credit(core, end.consumer, count, False)
+
+
+def is_empty(end: SendingEnd) -> bool:
+    """Whether its transmission queue has nothing for it now."""
+    queue = end.consumer.queue
+    return queue.top_band() is None or queue.consumption_paused or queue.get_inhibited
+
+
+def end_batch(core: Core, end: SendingEnd, last_sequence: i64) -> Batch:
+    """What is taken from now on belongs to the next batch; this one is in doubt until it is confirmed."""
+    _check(end)
+    batch = end.batch
+    batch.last_sequence = last_sequence
+    end.in_doubt.append(batch)
+    end.batch = _new_batch(core, end.channel)
+    return batch
+
+
+def confirm(core: Core, end: SendingEnd, batch: Batch) -> None:
+    """The partner has it: one block says so. Raises NotAllowed."""
+    _check(end)
+    channel = end.channel
+    if not end.in_doubt or end.in_doubt[0] is not batch:
+        raise NotAllowed(f"channel {channel.name!r}: batches are confirmed in their order, each once")
+    end.in_doubt.pop(0)
+    channel.luwid, channel.sequence = batch.luwid, batch.last_sequence
+    _decided(channel, batch)
+    forward(core, batch)
+    channels.write_state(core, channel)
+
+
+def refuse(core: Core, end: SendingEnd, entry: Entry, why: Undelivered) -> None:
+    """``entry`` can't travel: a dead letter. Raises NotAllowed."""
+    _check(end)
+    raise NotAllowed(f"channel {end.channel.name!r}: {why.description}")
+
+
+def give_back(core: Core, end: SendingEnd, entry: Entry) -> None:
+    """``entry`` has not arrived: to its place. Raises NotAllowed."""
+    _check(end)
+    if entry.owner is not end.batch:
+        raise NotAllowed(
+            f"message {entry.serial} is not in the batch that channel {end.channel.name!r} fills"
+        )
+    batches.let_go(end.batch, entry)
+    come_back(core, entry, n.EVENT_UNDO, 0)
+
+
+def _check(end: SendingEnd) -> None:
+    if end.closed:
+        raise NotAllowed(f"channel {end.channel.name!r}: this end has been closed")
+
+
+def _decided(channel: Channel, batch: Batch) -> None:
+    if batch.recorded:
+        channel.batches.remove(batch)
+
+
+def close(core: Core, end: SendingEnd) -> None:
+    """It sends no more: the batch of which no confirmation was asked goes back, those in doubt are kept."""
+    if end.closed:
+        return
+    end.closed = True
+    channel = end.channel
+    channel.sending = None
+    consumers.close_consumer(core, end.consumer, True)
+    _decided(channel, end.batch)
+    batches.back_out(core, end.batch)
