@@ -84,14 +84,11 @@ def reply_to_of(stored: bytes) -> str:
     r = Reader(stored, 0, len(stored))
     if _find_properties(r) < 0:
         return ""
-    outer_end = r.end
-    count = _open_list(r)
-    found: object = None
-    if count > _REPLY_TO:
-        for _ in range(_REPLY_TO):
-            r.skip()
-        found = r.value()
-    r.close_compound(outer_end)
+    if _open_list(r) <= _REPLY_TO:
+        return ""
+    for _ in range(_REPLY_TO):
+        r.skip()
+    found = r.value()
     return found if isinstance(found, str) else ""
 
 

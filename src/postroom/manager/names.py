@@ -190,8 +190,8 @@ def check_readable(core: Core, address: str) -> None:
     """Raise NotForInput for an address that leads elsewhere: only its queue manager can read there."""
     if is_remote(core, address):
         raise NotForInput(
-            f"MQRC_OPTION_NOT_VALID_FOR_TYPE ({int(Reason.OPTION_NOT_VALID_FOR_TYPE)}): {address!r} is a "
-            "queue at another queue manager: it can be sent to; receive from it there"
+            f"MQRC_OPTION_NOT_VALID_FOR_TYPE ({int(Reason.OPTION_NOT_VALID_FOR_TYPE)}): {address!r} is "
+            "at another queue manager: it can only be sent to from here"
         )
 
 

@@ -21,6 +21,8 @@ class Arguments:
     """The body of a request about messages, taken apart."""
 
     def __init__(self, request: Request, now_us: int) -> None:
+        self.name: Final = request.name
+        """Of the queue."""
         self._said: Final = request.attributes()
         self._now_us: Final = now_us
 

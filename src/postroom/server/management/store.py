@@ -12,6 +12,7 @@ from postroom.amqp.errors import AmqpError
 from postroom.amqp.messaging import scan_head
 from postroom.amqp.types import ULong
 from postroom.manager.queue import Queue
+from postroom.manager.remote import Destination
 from postroom.manager.store_browsing import Browse, BrowseAndLock, Listen, Unlock
 from postroom.manager.store_putting import ConfirmPut, Put
 from postroom.manager.store_verbs import (
@@ -48,21 +49,33 @@ class StoreOperations:
         self._broker: Final = broker
         self._options: Final = broker.manager.options
         self._producer: Final = broker.manager.open_producer("message-store", broker.config.container_id, "")
-        makers: Mapping[str, Make] = {
+        putters: Mapping[str, Make] = {
             "PUT-MESSAGE": self._put,
             "CONFIRM-PUT": _confirm_put,
+            "UNDO": _undo,
+            "CONFIRM": _confirm,
+        }
+        makers: Mapping[str, Make] = {
             "GET-MESSAGE": _get,
             "CONFIRM-GET": _confirm_get,
             "BROWSE": self._browse,
             "BROWSE-AND-LOCK": _browse_and_lock,
             "UNLOCK": _unlock,
-            "UNDO": _undo,
-            "CONFIRM": _confirm,
             "DELETE-MESSAGE": _delete,
             "WAIT": self._wait,
             "LISTEN": self._listen,
         }
-        self.operations: Final = asking_operations(broker.manager, shown, makers)
+        self._names: Final = broker.manager.names
+        self.operations: Final = {
+            **asking_operations(broker.manager, shown, putters, lambda name: self._leads(name).queue),
+            **asking_operations(broker.manager, shown, makers),
+        }
+
+    def _leads(self, name: str) -> Destination:
+        """Where what is put to ``name`` goes: one may put to a queue at another queue manager, too."""
+        if self._names.is_remote(name):
+            return self._names.destination(name)
+        return Destination(self._broker.manager.queue(name), None)
 
     def _put(self, queue: Queue, ticket: Ticket, said: Arguments) -> Put:
         message = said.value("message", bytes, b"")
@@ -75,7 +88,7 @@ class StoreOperations:
         unique_id = said.unique_id()
         if unique_id:
             head.unique_id = unique_id
-        body = message[head.bare_offset :]
+        body = self._names.sent_to(self._leads(said.name), message[head.bare_offset :])
         confirm_id, resend = said.number("confirm_id"), said.value("resend", bool, False)
         return Put(queue, ticket, self._producer, head, body, confirm_id, resend)
 

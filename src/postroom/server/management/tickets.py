@@ -43,14 +43,25 @@ Make = Callable[[Queue, Ticket, Arguments], StoreRequest]
 """What to ask the queue manager; may raise `RequestError` or a ``ManagerError``."""
 
 
+Find = Callable[[str], Queue]
+"""The queue of a name; may raise a ``ManagerError``."""
+
+
 def asking_operations(
-    manager: QueueManager, shown: Show, makers: Mapping[str, Make]
+    manager: QueueManager, shown: Show, makers: Mapping[str, Make], find: Find | None = None
 ) -> Mapping[str, Operation]:
-    """An operation for each of ``makers``: it asks for what that makes. A request's name is the queue's."""
-    return {verb: partial(_ask, manager, shown, make) for verb, make in makers.items()}
+    """An operation for each of ``makers``: it asks for what that makes. A request's name is the queue's, one
+    here unless ``find`` finds others."""
+    here = find or partial(_here, manager)
+    return {verb: partial(_ask, manager, shown, make, here) for verb, make in makers.items()}
 
 
-def _ask(manager: QueueManager, shown: Show, make: Make, request: Request, now_us: int) -> Later:
+def _here(manager: QueueManager, name: str) -> Queue:
+    manager.names.check_readable(name)
+    return manager.queue(manager.names.local(name))
+
+
+def _ask(manager: QueueManager, shown: Show, make: Make, find: Find, request: Request, now_us: int) -> Later:
     ticket = Ticket(shown)
-    queue = manager.queue(request.required_name())
+    queue = find(request.required_name())
     return ticket.ask(manager, make(queue, ticket, Arguments(request, now_us)), now_us)
