@@ -4,6 +4,7 @@ For tests of the server's own rules; everything about disks is tested with the r
 """
 
 import os
+from uuid import uuid4
 
 from postroom.ledger.block import BlockBuilder, SealedParts
 from postroom.ledger.body import Body, BodyPlace
@@ -16,6 +17,7 @@ class MemoryLedger:
     """Keeps every block. With ``held`` set, a block becomes durable only by `let_go`."""
 
     def __init__(self, held: bool = False) -> None:
+        self.ledger_id = uuid4()
         self.builder = BlockBuilder()
         self.leases = Leases(self.builder, Keep(), LedgerOptions(), [])
         self.space_low = False

@@ -13,6 +13,8 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Protocol
+from uuid import UUID
+from uuid import UUID
 
 from postroom.ledger.block import BlockBuilder
 from postroom.ledger.body import Body
@@ -21,6 +23,7 @@ from postroom.ledger.leases import Lease, Leases
 from postroom.manager.effects import Effects, Fetch, IdRead
 from postroom.manager.manager import QueueManager
 from postroom.server.binding import ConnectionBinding
+from postroom.server.channels import Channels
 from postroom.server.config import Config
 from postroom.server.dynamic import DynamicNodes
 from postroom.server.logs import log
@@ -40,10 +43,16 @@ class LedgerFace(Protocol):
     """What the broker needs of the ledger."""
 
     @property
+    def ledger_id(self) -> UUID: ...
+
+    @property
     def builder(self) -> BlockBuilder: ...
 
     @property
     def leases(self) -> Leases: ...
+
+    @property
+    def ledger_id(self) -> UUID: ...
 
     @property
     def space_low(self) -> bool: ...
@@ -87,10 +96,14 @@ class Broker:
         """``new_name`` gives a name that no one else has or guesses, for dynamic nodes."""
         self.config: Final = config
         self.ledger: Final = ledger
+        self.ledger_id: Final = ledger.ledger_id.hex
+        """By which partners of channels know it again, whatever its name."""
         self.manager: Final = manager
         self.new_name: Final = new_name
+        self.ledger_id: Final = ledger.ledger_id.hex
         self.registry: Final = Registry(config.limits)
         self.dynamic: Final = DynamicNodes(manager, new_name, self._links_of)
+        self.channels: Final = Channels(self)
         self.management: Final = Management(self)
         self.pacing: Final = Pacing()
         self.connections: Final[dict[ConnectionBinding, None]] = {}
@@ -163,7 +176,10 @@ class Broker:
         """The turn's records go to the ledger, or wait for the block in flight; effects that can leave do."""
         self.space_low = self.ledger.space_low
         self._tend(now_us)
+        self.channels.end_turn(now_us)
         self._commit()
+        if self.manager.core.triggered:
+            self.channels.triggered(now_us)
         self.wants_turn = False
         if self._release(now_us):
             self._commit()  # what the released effects have made: more credit, more deliveries
@@ -189,12 +205,14 @@ class Broker:
         self.registry.on_time(now_us)
         self.pacing.on_time(now_us)
         self.dynamic.on_time(now_us)
+        self.channels.on_time(now_us)
 
     def next_deadline_us(self) -> int:
         """When `on_time` wants to be called, wall clock; 0 never."""
         manager, registry = self.manager.next_deadline_us(), self.registry.next_deadline_us()
         leases, pacing = self.ledger.leases.next_expiry_us(), self.pacing.next_deadline_us()
-        return min((due for due in (manager, registry, leases, pacing) if due), default=0)
+        channels = self.channels.next_deadline_us()
+        return min((due for due in (manager, registry, leases, pacing, channels) if due), default=0)
 
     def fetched(self, fetch: Fetch, bodies: list[Body], now_us: int) -> None:
         """The bodies that ``fetch`` asked for. A damaged one ends its entry, not the broker."""
