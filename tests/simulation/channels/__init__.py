@@ -1,0 +1,1 @@
+"""Queue managers in one world, with channels between them: links cut and machines failing at every step."""
