@@ -94,17 +94,6 @@ def refuse(core: Core, end: SendingEnd, entry: Entry, why: Undelivered) -> None:
     raise NotAllowed(f"channel {end.channel.name!r}: {why.description}")
 
 
-def give_back(core: Core, end: SendingEnd, entry: Entry) -> None:
-    """``entry`` has not arrived: to its place. Raises NotAllowed."""
-    _check(end)
-    if entry.owner is not end.batch:
-        raise NotAllowed(
-            f"message {entry.serial} is not in the batch that channel {end.channel.name!r} fills"
-        )
-    batches.let_go(end.batch, entry)
-    come_back(core, entry, n.EVENT_UNDO, 0)
-
-
 def _check(end: SendingEnd) -> None:
     if end.closed:
         raise NotAllowed(f"channel {end.channel.name!r}: this end has been closed")
@@ -125,3 +114,20 @@ def close(core: Core, end: SendingEnd) -> None:
     consumers.close_consumer(core, end.consumer, True)
     _decided(channel, end.batch)
     batches.back_out(core, end.batch)
+
+
+def close_partly(core: Core, end: SendingEnd, arrived: "set[Entry]", last_sequence: i64) -> None:
+    """It sends no more, to a partner who says of each message whether he has it: what has arrived is
+    forwarded, the last one having that number, and everything else goes back."""
+    if end.closed:
+        return
+    for batch in (end.batch, *reversed(end.in_doubt)):
+        for entry in reversed([entry for entry in batch.entries if entry not in arrived]):
+            batches.let_go(batch, entry)
+            come_back(core, entry, n.EVENT_UNDO, 0)
+            core.ledger.boundary()
+    if end.batch.entries:
+        end_batch(core, end, last_sequence)
+    for batch in end.in_doubt[:]:
+        confirm(core, end, batch)
+    close(core, end)

@@ -142,18 +142,18 @@ class ChannelService:
         channel_sending.refuse(self._core, end, entry, why)
         turn.finish(self._core)
 
-    def return_sending(self, end: SendingEnd, entry: Entry, now_us: i64) -> None:
-        """``entry``, of the batch that is being filled, has not arrived, and goes back to its place. Raises
-        NotAllowed."""
-        self._core.begin(now_us)
-        channel_sending.give_back(self._core, end, entry)
-        turn.finish(self._core)
-
     def close_sending(self, end: SendingEnd, now_us: i64) -> None:
         """It sends no more: the batch of which no confirmation was asked goes back, those in doubt are
         kept."""
         self._core.begin(now_us)
         channel_sending.close(self._core, end)
+        turn.finish(self._core)
+
+    def close_partly(self, end: SendingEnd, arrived: set[Entry], last_sequence: i64, now_us: i64) -> None:
+        """It sends no more, to a foreign partner: what has arrived of its batches is forwarded, the last one
+        having that number, and everything else goes back."""
+        self._core.begin(now_us)
+        channel_sending.close_partly(self._core, end, arrived, last_sequence)
         turn.finish(self._core)
 
     # -- receiving
