@@ -12,6 +12,7 @@ from mypy_extensions import i64
 
 from postroom.ledger.body import Body
 from postroom.ledger.errors import LedgerCorrupt
+from postroom.manager import triggering
 from postroom.manager.core import Core
 from postroom.manager.deadletter import discard_damaged
 from postroom.manager.effects import Asker, Fetch, IdRead, Reply
@@ -139,7 +140,7 @@ def _over(core: Core, request: StoreRequest) -> None:
     if request.waiting:
         waiting = store_of(request.queue).waiting
         waiting.remove(request)
-        request.queue.watched = bool(waiting)
+        request.queue.watched = bool(waiting) or request.queue.armed
 
 
 # -- waiting for a message
@@ -156,11 +157,13 @@ def _wait(core: Core, request: StoreRequest) -> None:
 
 
 def serve(core: Core) -> None:
-    """Something may have become available on these queues: run who waits there."""
+    """Something may have become available on these queues: run who waits there, trigger their channels."""
     watched = core.watched
     core.watched = []
     for queue in watched:
         queue.news = False
+        if queue.armed:
+            triggering.notice(core, queue)
         if queue.store is not None:
             for request in list(queue.store.waiting):
                 advance(core, request)

@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 from uuid import UUID
-from uuid import UUID
 
 from postroom.ledger.block import BlockBuilder
 from postroom.ledger.body import Body
@@ -41,9 +40,6 @@ After = tuple[ConnectionBinding, Callable[[int], None]]
 
 class LedgerFace(Protocol):
     """What the broker needs of the ledger."""
-
-    @property
-    def ledger_id(self) -> UUID: ...
 
     @property
     def builder(self) -> BlockBuilder: ...
@@ -96,11 +92,10 @@ class Broker:
         """``new_name`` gives a name that no one else has or guesses, for dynamic nodes."""
         self.config: Final = config
         self.ledger: Final = ledger
-        self.ledger_id: Final = ledger.ledger_id.hex
-        """By which partners of channels know it again, whatever its name."""
         self.manager: Final = manager
         self.new_name: Final = new_name
         self.ledger_id: Final = ledger.ledger_id.hex
+        """By which partners of channels know it again, whatever its name."""
         self.registry: Final = Registry(config.limits)
         self.dynamic: Final = DynamicNodes(manager, new_name, self._links_of)
         self.channels: Final = Channels(self)
