@@ -12,6 +12,7 @@ from postroom.manager.queue import Queue
 from postroom.manager.quota import QuotaDefinition
 from postroom.manager.remote import RemoteQueueDefinition
 from postroom.model.ids import MAX_ORIGIN_BYTES
+from postroom.server.channels import Channels
 from postroom.server.config import Config, QueueConfig
 from postroom.server.exits import Exit, StartError
 
@@ -30,6 +31,7 @@ def manager_options(config: Config) -> ManagerOptions:
         dead_letter_queue=queue_manager.dead_letter_queue,
         default_transmission_queue=queue_manager.default_transmission_queue,
         max_hops=queue_manager.max_hops,
+        report_persistence=queue_manager.report_persistence,
         name=config.container_id.encode()[:MAX_ORIGIN_BYTES].decode(errors="ignore"),
         browse_lock_ms=store.browse_lock_ms,
         max_browse_lock_entries=store.max_browse_lock_messages,
@@ -67,6 +69,7 @@ def manager_options(config: Config) -> ManagerOptions:
         max_branch_messages=transactions.max_branch_messages,
         branch_idle_timeout_ms=transactions.branch_idle_timeout_ms,
         max_suspended_links=limits.suspended_links,
+        max_channels=limits.max_channels,
         max_suspend_ms=(limits.suspended_timeout_s + SUSPEND_SLACK_S) * 1000,
     )
 
@@ -124,6 +127,18 @@ def define_remote_queues(config: Config, manager: QueueManager, now_us: int) -> 
     except ManagerError as error:
         what = f"queue_manager.dead_letter_queue: {error.description}"
         raise StartError(Exit.CONFIGURATION, what) from error
+
+
+def define_channels(config: Config, channels: Channels, now_us: int) -> None:
+    """Make the channels of the configuration; those that exist take its settings. Raises `StartError`."""
+    for channel in config.channel:
+        try:
+            if any(known.name == channel.name for known in channels.all()):
+                channels.alter(channel.definition(), now_us)
+            else:
+                channels.define(channel.definition(), now_us)
+        except ManagerError as error:
+            raise StartError(Exit.CONFIGURATION, error.description) from error
 
 
 def _define(manager: QueueManager, definition: QueueDefinition, existing: Queue | None, now_us: int) -> None:

@@ -17,7 +17,7 @@ from postroom._build import compiled
 from postroom.ledger import Ledger, LedgerError, LedgerFailed, LedgerLocked, LedgerOptions
 from postroom.ledger.writer import ask_to_run_soon
 from postroom.manager.manager import QueueManager
-from postroom.server.assembly import define_queues, manager_options
+from postroom.server.assembly import define_channels, define_queues, manager_options
 from postroom.server.broker import Broker
 from postroom.server.clock import wall_us
 from postroom.server.config import Config
@@ -59,6 +59,8 @@ def make_broker(config: Config, ledger: Ledger) -> Broker:
     broker = Broker(config, ledger, manager, lambda: uuid.uuid4().hex)
     left_over = broker.dynamic.delete_left_over(now_us)
     define_queues(config, manager, now_us)
+    broker.channels.restore(now_us)
+    define_channels(config, broker.channels, now_us)
     broker.durable_through = ledger.flush()
     for line in ledger.recovered.report.cut:
         log(logging.WARNING, "ledger-tail-cut", what=line)
