@@ -16,10 +16,13 @@ from postroom.amqp.sender import SenderLink
 from postroom.amqp.states import UNOPENED
 from postroom.amqp.termini import DURABILITY_CONFIGURATION, EXPIRY_NEVER
 from postroom.amqp.types import Described, Symbol
+from postroom.channel.wire import CHANNEL_ADDRESS
 from postroom.manager.errors import ManagerError
 from postroom.manager.options import is_pattern
 from postroom.manager.queue import Queue
 from postroom.server.bound import BoundLink
+from postroom.server.channel_receiving import grant_receiving
+from postroom.server.channel_sending import grant_sending
 from postroom.server.config import is_reserved
 from postroom.server.coordinator import CoordinatorLink, granted_coordinator
 from postroom.server.incoming import IncomingLink
@@ -130,6 +133,8 @@ def _grant_outgoing(binding: "ConnectionBinding", link: SenderLink, attach: Atta
     source = attach.source
     if source is None:
         return _grant_by_name(binding, link, attach, now_us)
+    if source.address == CHANNEL_ADDRESS and not source.dynamic:
+        return Grant(grant_sending(binding, link, attach, now_us), source, attach.target)
     check_distribution_mode(source)
     filters = read_filters(source)
     timeout_s = binding.broker.config.limits.suspended_timeout_s
@@ -140,7 +145,8 @@ def _grant_outgoing(binding: "ConnectionBinding", link: SenderLink, attach: Atta
     binding.broker.dynamic.check_consumer(address, binding.container_id)
     if not topic:
         filters.leave_out_no_local()
-    granted = granted_source(source, address, timeout_s, filters, topic)
+    said = address if dynamic else source.address or ""  # as it was asked for, its queue manager included
+    granted = granted_source(source, said, timeout_s, filters, topic)
     bound = OutgoingLink(binding, link, is_copy(source) and not topic, address)
     bound.dynamic = dynamic
     manager = binding.broker.manager
@@ -229,6 +235,9 @@ def _grant_incoming(binding: "ConnectionBinding", link: ReceiverLink, attach: At
     if target.address == MANAGEMENT_ADDRESS and not target.dynamic:
         bound: BoundLink = RequestLink(binding, link)
         return Grant(bound, attach.source, _target_of(binding, attach, MANAGEMENT_ADDRESS))
+    if target.address == CHANNEL_ADDRESS and not target.dynamic:
+        bound = grant_receiving(binding, link, attach, now_us)
+        return Grant(bound, attach.source, _target_of(binding, attach, CHANNEL_ADDRESS))
     if not target.address and not target.dynamic:
         bound = IncomingLink(binding, link, None, attach)
         return Grant(bound, attach.source, _target_of(binding, attach, target.address))
@@ -237,7 +246,8 @@ def _grant_incoming(binding: "ConnectionBinding", link: ReceiverLink, attach: At
     node = _dynamic_node(binding, target, now_us) if target.dynamic else _target_node(binding, target, now_us)
     bound = IncomingLink(binding, link, node, attach)
     bound.dynamic = node.name if target.dynamic else ""
-    return Grant(bound, attach.source, _target_of(binding, attach, node.name, node.topic is not None))
+    said = node.name if target.dynamic else target.address  # as it was asked for, its queue manager included
+    return Grant(bound, attach.source, _target_of(binding, attach, said, node.topic is not None))
 
 
 def _leads_elsewhere(binding: "ConnectionBinding", target: Target) -> bool:

@@ -1,0 +1,164 @@
+"""What the links of both message channel agents have in common: a beginning that both ends agree to, and an
+end that the channel is told of once.
+"""
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from postroom.amqp import errors
+from postroom.amqp.composite import Error
+from postroom.amqp.errors import AmqpError
+from postroom.amqp.link import Link
+from postroom.channel import wire
+from postroom.manager.errors import ManagerError
+from postroom.model.channel_states import ChannelEvent
+from postroom.server.bound import BoundLink
+from postroom.server.channel_instance import ChannelInstance, LinkStatus, StopMode
+from postroom.server.logs import log
+
+if TYPE_CHECKING:
+    from postroom.server.binding import ConnectionBinding
+
+LINK_NAME_PREFIX: Final = "postroom-channel:"
+"""Before the channel's name: the name of the link."""
+CONTROL_BYTES: Final = 512
+"""The ends of batches fit into a link's bound of message sizes, however small that of the channel is."""
+
+_PASSING: Final = frozenset(
+    (
+        wire.CHANNEL_STOPPED,
+        wire.CHANNEL_IN_USE,
+        wire.CALL_BACK,
+        wire.BATCH_REFUSED,
+        errors.CONNECTION_FORCED,
+        errors.INTERNAL_ERROR,
+        errors.LINK_DETACH_FORCED,
+        errors.LINK_STOLEN,
+        errors.RESOURCE_LIMIT_EXCEEDED,
+        errors.RESOURCE_LOCKED,
+    )
+)
+"""Conditions that time may heal; every other one wants somebody to look at it."""
+
+
+class AgentLink(BoundLink):
+    """One end of a channel's link."""
+
+    def __init__(self, binding: "ConnectionBinding", link: Link, instance: ChannelInstance) -> None:
+        super().__init__(binding, link)
+        self.instance: Final = instance
+        self.name: Final = instance.definition.name
+        self.address = wire.CHANNEL_ADDRESS
+        self.over = False
+        """It was closed, from either side: whatever still comes means nothing."""
+        self.stopping = False
+        self.messages = 0
+        """Sent or received, and their bytes; of these what the channel hasn't been told of yet."""
+        self.bytes = 0
+        self.untold = 0
+        self._finished = False
+        """This end has done what it wanted to."""
+
+    # For the supervisor.
+
+    def stop(self, mode: StopMode, now_us: int) -> None:
+        """A command to stop. QUIESCE lets the batch end; the other modes close the link now, after which
+        the supervisor does the rest."""
+        if self.over:
+            return
+        if mode == StopMode.QUIESCE:
+            self.stopping = True
+            self.quiesce(now_us)
+        else:
+            self._finished = True
+            self.detach(None, now_us)
+
+    def status(self) -> LinkStatus:
+        """What it has done so far."""
+        raise NotImplementedError
+
+    def quiesce(self, now_us: int) -> None:
+        """Come to an end when the batch does."""
+        raise NotImplementedError
+
+    def next_deadline_us(self) -> int:
+        """When `on_time` is wanted; 0 never."""
+        return 0
+
+    def on_time(self, now_us: int) -> None:
+        """The time of `next_deadline_us` has come."""
+
+    def adopted(self, now_us: int) -> None:
+        """The partner has attached the channel anew: this link is a leftover of a connection that he has
+        lost."""
+        why = f"channel {self.name!r} has been attached again by its partner"
+        self.detach(Error(errors.LINK_STOLEN, why), now_us)
+
+    def count(self, size_bytes: int) -> None:
+        """A message has moved."""
+        self.messages += 1
+        self.bytes += size_bytes
+        self.untold += 1
+
+    def tell(self, now_us: int) -> None:
+        """Messages have moved: once for many."""
+        if self.untold > 0:
+            self.untold = 0
+            self.instance.moved(now_us)
+
+    # Ends.
+
+    def finish(self, now_us: int, told: Error | None = None) -> None:
+        """Everything is done: close the link; the partner is ``told`` why, where it isn't his wish."""
+        self._finished = True
+        self.detach(told, now_us)
+
+    def refuse(self, error: AmqpError | ManagerError, now_us: int) -> None:
+        """Close the link for what the partner has done, or for what this end can't do."""
+        log(
+            logging.WARNING,
+            "channel-refused",
+            channel=self.name,
+            remote=self.binding.remote,
+            condition=error.condition,
+            description=error.description,
+        )
+        self.detach(Error(error.condition, error.description), now_us)
+
+    def detach(self, error: Error | None, now_us: int) -> None:
+        """Close the link from this side."""
+        if self.over:
+            return
+        self.detach_error = error
+        link = self.attached_link
+        self.close(False, now_us)
+        link.detach(closed=True, error=error)
+        self.binding.forget_link(link)
+        self.binding.touch()
+
+    def ended(self, condition: str, description: str) -> None:
+        self.refuse(AmqpError(condition, description), self.binding.broker.manager.core.now_us)
+
+    def close(self, lost: bool, now_us: int) -> None:
+        """Whoever closes it, and for whatever reason: give back what it holds, and tell the channel."""
+        if self.over:
+            return
+        self.over = True
+        self.let_go(now_us)
+        event, why = self._how(lost)
+        self.instance.event(event, why, now_us)
+
+    def let_go(self, now_us: int) -> None:
+        """Give up what the queue manager has given to this end."""
+        raise NotImplementedError
+
+    def _how(self, lost: bool) -> tuple[ChannelEvent, str]:
+        if self._finished:
+            return ChannelEvent.ENDED, ""
+        error = self.detach_error
+        if error is not None:
+            why = f"{error.condition}: {error.description or 'no reason given'}"
+            return (ChannelEvent.LOST if error.condition in _PASSING else ChannelEvent.REFUSED), why
+        if lost:
+            return ChannelEvent.LOST, "the connection was lost"
+        return ChannelEvent.ENDED, "the partner has closed the link"

@@ -1,0 +1,255 @@
+"""The link of a receiving message channel agent: messages of the partner to queues of this queue manager.
+
+What travels in a batch is put as in a transaction; the end of the batch commits it together with the batch's
+name, in one block, and is accepted when that is durable. Fast messages are put at once.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from postroom.amqp.composite import Error
+from postroom.amqp.errors import INVALID_FIELD, NOT_ALLOWED, NOT_IMPLEMENTED, AmqpError
+from postroom.amqp.messaging import scan_head
+from postroom.amqp.outcomes import ACCEPTED
+from postroom.amqp.performatives import Attach, Source, Target
+from postroom.amqp.receiver import ReceiverLink
+from postroom.channel import wire
+from postroom.channel.negotiation import Offer, Terms, negotiate, read_offer, receiving_offer
+from postroom.channel.receiving import ReceivingMachine
+from postroom.channel.wire import (
+    BATCH_END_FORMAT,
+    CHANNEL_ADDRESS,
+    FAST,
+    HEARTBEAT_FORMAT,
+    BatchEnd,
+    read_batch_end,
+    read_tag,
+)
+from postroom.manager.effects import Asker
+from postroom.manager.errors import ManagerError
+from postroom.manager.undelivered import ReceivedMessage
+from postroom.model.channel_states import ChannelEvent
+from postroom.server.channel_agents import CONTROL_BYTES, LINK_NAME_PREFIX
+from postroom.server.channel_instance import ChannelInstance, LinkStatus
+from postroom.server.channel_taking import Arrival, TakingLink
+
+if TYPE_CHECKING:
+    from postroom.server.binding import ConnectionBinding
+
+
+class BatchAnswer(Asker):
+    """Waits for one batch to be durable."""
+
+    def __init__(self, link: "ReceivingLink", end: BatchEnd, delivery_id: int) -> None:
+        super().__init__()
+        self.link: Final = link
+        self.end: Final = end
+        self.delivery_id: Final = delivery_id
+
+    def answered(self, payload: object, now_us: int) -> None:
+        try:
+            self.link.batch_durable(self, payload, now_us)
+        except Exception:
+            self.link.binding.fail()
+
+
+class ReceivingLink(TakingLink):
+    """Receives from another Postroom."""
+
+    def __init__(
+        self, binding: "ConnectionBinding", link: ReceiverLink, instance: ChannelInstance, offer: Offer
+    ) -> None:
+        super().__init__(binding, link, instance)
+        self.offer: Final = offer
+        self.properties = offer.properties()
+        self.terms: Terms | None = None
+        self.machine: ReceivingMachine | None = None
+
+    # Beginning.
+
+    def answered(self, attach: Attach, now_us: int) -> None:
+        """To a requester."""
+        if attach.source is None:
+            return  # refused: the detach that follows says why
+        try:
+            theirs = read_offer(attach.properties, False)
+            if theirs.reset_sequence > 0:
+                self.channels.reset(self.name, theirs.reset_sequence, now_us, theirs.ledger)
+            self.meet(theirs, now_us)
+            self.confirmed(now_us)
+        except (AmqpError, ManagerError) as error:
+            self.refuse(error, now_us)
+
+    def meet(self, theirs: Offer, now_us: int) -> None:
+        """Agree with the partner on terms. Raises `AmqpError`, `ManagerError`."""
+        terms = self.terms = negotiate(self.offer, theirs)
+        self.instance.partner = theirs.queue_manager
+        self.instance.event(ChannelEvent.ATTACHED, "", now_us)
+        end = self.channels.open_receiving(self.name, theirs.queue_manager, theirs.ledger, now_us)
+        self.end = end
+        self.machine = ReceivingMachine(terms, end.last_sequence, end.last_luwid)
+
+    def confirmed(self, now_us: int) -> None:
+        if self.end is None:
+            return
+        self.instance.event(ChannelEvent.RESYNCHRONISED, "", now_us)
+        if self.stopping:
+            self.quiesce(now_us)
+        else:
+            self.grant()
+
+    def credit_limit(self) -> int:
+        machine = self.machine
+        return 0 if machine is None else int(machine.credit)
+
+    # What comes.
+
+    def take(self, arrival: Arrival, now_us: int) -> None:
+        if arrival.format == 0 and arrival.settled:
+            self._take_message(arrival.tag, arrival.payload, now_us)
+        elif arrival.format == BATCH_END_FORMAT and not arrival.settled:
+            self._commit(read_batch_end(arrival.payload), arrival.delivery_id, now_us)
+        elif arrival.format == HEARTBEAT_FORMAT and not arrival.settled:
+            self._accept(arrival.delivery_id)
+        else:
+            what = "settled" if arrival.settled else "unsettled"
+            raise AmqpError(
+                NOT_IMPLEMENTED,
+                f"message format {arrival.format:#x}, {what}, means nothing on a channel: messages are of "
+                "format 0 and settled, ends of batches and heartbeats unsettled",
+            )
+
+    def take_past(self, arrival: Arrival) -> bool:
+        """A heartbeat only asks whether anybody is here."""
+        if arrival.format != HEARTBEAT_FORMAT or arrival.settled:
+            return False
+        self._accept(arrival.delivery_id)
+        return True
+
+    def _accept(self, delivery_id: int) -> None:
+        self.link.settle(delivery_id, delivery_id, ACCEPTED)
+        self.binding.touch()
+
+    def _take_message(self, tag: bytes, payload: bytes, now_us: int) -> None:
+        end, machine, terms = self.end, self.machine, self.terms
+        if end is None or machine is None or terms is None:
+            return
+        said = read_tag(tag)
+        fast = said.kind == FAST
+        head = scan_head(payload)
+        if not fast:
+            machine.arrived(said.sequence)
+        elif not terms.fast:
+            raise AmqpError(NOT_ALLOWED, "a fast message on a channel that has agreed on normal speed")
+        elif head.durable:
+            raise AmqpError(INVALID_FIELD, "a durable message outside of a batch")
+        self.count(len(payload))
+        self.binding.messages_in += 1
+        body = payload[head.bare_offset :]
+        failure = self.channels.receive(end, head, body, said.sequence, said.serial, fast, now_us)
+        if failure is not None:
+            message = ReceivedMessage(head, body, int(said.sequence), int(said.serial), fast)
+            self.undelivered(message, failure, now_us)
+
+    # Batches.
+
+    def _commit(self, batch: BatchEnd, delivery_id: int, now_us: int) -> None:
+        end, machine = self.end, self.machine
+        if end is None or machine is None:
+            return
+        machine.ended(batch)
+        answer = BatchAnswer(self, batch, delivery_id)
+        self.channels.commit_received(end, batch.luwid, int(batch.last_sequence), answer, now_us)
+
+    def batch_durable(self, answer: BatchAnswer, payload: object, now_us: int) -> None:
+        """The batch is kept here, whatever comes: say so."""
+        machine = self.machine
+        if self.over or machine is None:
+            return
+        if isinstance(payload, ManagerError):
+            self.refuse(payload, now_us)
+            return
+        machine.confirmed(answer.end)
+        self._accept(answer.delivery_id)
+        self.tell(now_us)
+        self.instance.event(ChannelEvent.BATCH_CONFIRMED, "", now_us)
+        if self.stopping and machine.at_rest():
+            self._stopped(now_us)
+
+    def status(self) -> LinkStatus:
+        machine = self.machine
+        if machine is None:
+            return LinkStatus(self.messages, self.bytes)
+        return LinkStatus(
+            self.messages, self.bytes, int(machine.batches), int(machine.count), int(machine.sequence)
+        )
+
+    # Ends.
+
+    def quiesce(self, now_us: int) -> None:
+        """A message that can't be put would never let the batch end."""
+        machine = self.machine
+        if machine is None or machine.at_rest() or self.paused:
+            self._stopped(now_us)
+
+    def _stopped(self, now_us: int) -> None:
+        """The partner hears why; the channel, that it has ended."""
+        self.finish(now_us, Error(wire.CHANNEL_STOPPED, f"channel {self.name!r} was stopped by a command"))
+
+
+def begin_requesting(binding: "ConnectionBinding", instance: ChannelInstance, now_us: int) -> ReceivingLink:
+    """Attach the link of a requester to ``$channel`` of the partner that ``binding`` has called."""
+    offer = _offer(binding, instance, "")
+    session = binding.engine.begin()
+    link = session.attach_receiver(
+        LINK_NAME_PREFIX + offer.channel,
+        Source(address=CHANNEL_ADDRESS),
+        Target(address=CHANNEL_ADDRESS),
+        max_message_size=offer.max_message_bytes + CONTROL_BYTES,
+        properties=offer.properties(),
+    )
+    bound = ReceivingLink(binding, link, instance, offer)
+    link.context = bound
+    binding.links[link] = bound
+    binding.touch()
+    return bound
+
+
+def grant_receiving(
+    binding: "ConnectionBinding", link: ReceiverLink, attach: Attach, now_us: int
+) -> ReceivingLink:
+    """A sender has attached to ``$channel``: the end that receives from it. Raises `AmqpError`,
+    `ManagerError`."""
+    theirs = read_offer(attach.properties, False)
+    broker = binding.broker
+    instance = broker.channels.partner_attaches(theirs.channel, theirs.queue_manager, False, binding, now_us)
+    try:
+        bound = _receiving(binding, link, instance, theirs, now_us)
+    except (AmqpError, ManagerError) as error:
+        instance.event(ChannelEvent.REFUSED, error.description, now_us)
+        raise
+    instance.link = bound
+    return bound
+
+
+def _receiving(
+    binding: "ConnectionBinding", link: ReceiverLink, instance: ChannelInstance, theirs: Offer, now_us: int
+) -> ReceivingLink:
+    if theirs.reset_sequence > 0:
+        binding.broker.manager.channels.reset(theirs.channel, theirs.reset_sequence, now_us, theirs.ledger)
+    bound = ReceivingLink(binding, link, instance, _offer(binding, instance, theirs.ledger))
+    bound.max_message_bytes = min(bound.offer.max_message_bytes, theirs.max_message_bytes) + CONTROL_BYTES
+    bound.meet(theirs, now_us)
+    return bound
+
+
+def _offer(binding: "ConnectionBinding", instance: ChannelInstance, partner_ledger: str) -> Offer:
+    broker = binding.broker
+    definition = instance.definition
+    sync = broker.manager.channels.sync(definition.name, partner_ledger)
+    return receiving_offer(
+        definition,
+        broker.manager.options.queue_manager,
+        broker.ledger_id,
+        sync.last_sequence,
+        sync.last_luwid,
+    )

@@ -1,0 +1,355 @@
+"""The link of a sending message channel agent: messages of a transmission queue to the partner.
+
+Messages leave settled, each behind a header that says what is left of its time to live; the end of a batch
+leaves unsettled, and the partner accepts it when the batch is durable there. What they have to agree on
+before, and every byte, is in the reference ("Channel protocol"); when a batch ends is the business of
+`channel.sending`, what it holds that of the queue manager.
+"""
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from postroom.amqp.delivery import Delivery as WireDelivery
+from postroom.amqp.errors import AmqpError
+from postroom.amqp.outcomes import Accepted, DeliveryState, Rejected
+from postroom.amqp.performatives import Attach, Source, Target
+from postroom.amqp.sender import SenderLink
+from postroom.channel import wire
+from postroom.channel.negotiation import Offer, Terms, negotiate, read_offer, sending_offer
+from postroom.channel.sending import ASK, BEAT, FINISH, SendingMachine
+from postroom.channel.wire import (
+    BATCH_END_FORMAT,
+    CHANNEL_ADDRESS,
+    CONTROL,
+    FAST,
+    HEARTBEAT,
+    HEARTBEAT_FORMAT,
+    IN_BATCH,
+    TAG,
+    BatchEnd,
+)
+from postroom.ledger.records import ArrivalFlag
+from postroom.manager.channel import Batch, SendingEnd
+from postroom.manager.effects import Delivery
+from postroom.manager.errors import ManagerError
+from postroom.model import mq
+from postroom.model.channel_states import ChannelEvent
+from postroom.server.channel_agents import LINK_NAME_PREFIX, AgentLink
+from postroom.server.channel_instance import ChannelInstance, LinkStatus
+from postroom.server.headers import changed_sections, header_of
+
+if TYPE_CHECKING:
+    from postroom.server.binding import ConnectionBinding
+
+AHEAD_BYTES: Final = 4 << 20
+"""Messages taken from the transmission queue and not yet sent, at about their size."""
+FIRST_AVERAGE_BYTES: Final = 4 << 10
+"""Taken as the size of a message before the first has been seen."""
+RECHECK_US: Final = 20_000
+"""How soon a batch that is open notices that its queue has become empty without giving it anything (messages
+expired, or were deleted)."""
+_DURABLE = int(ArrivalFlag.DURABLE)
+
+
+class SendingLink(AgentLink):
+    """Between one `SenderLink` and the consumer of a transmission queue."""
+
+    def __init__(
+        self, binding: "ConnectionBinding", link: SenderLink, instance: ChannelInstance, offer: Offer
+    ) -> None:
+        super().__init__(binding, link, instance)
+        self.link: Final = link
+        self.offer: Final = offer
+        self.properties = offer.properties()
+        self.terms: Terms | None = None
+        self.machine: SendingMachine | None = None
+        """From the moment on that both ends agree."""
+        self.end: SendingEnd | None = None
+        self._channels = binding.broker.manager.channels
+        self._sent = 0
+        """Messages that the queue manager has given, and that have left or wait in `_unsent`."""
+        self._unsent: deque[tuple[bytes, bytes]] = deque()
+        """(tag, message) of which the partner has taken the credit back meanwhile."""
+        self._average_bytes = FIRST_AVERAGE_BYTES
+        self._most_ahead = binding.broker.config.limits.deliveries_ahead
+        self._recheck_us = 0
+
+    # Beginning.
+
+    def answered(self, attach: Attach, now_us: int) -> None:
+        if attach.target is None:
+            return  # refused: the detach that follows says why
+        try:
+            theirs = read_offer(attach.properties, True)
+            self.meet(theirs, theirs.last_sequence, now_us)
+            self._start(now_us)
+        except (AmqpError, ManagerError) as error:
+            self.refuse(error, now_us)
+
+    def meet(self, theirs: Offer, last_sequence: int, now_us: int) -> None:
+        """Agree with the partner on terms, and on what has arrived: there the last message has number
+        ``last_sequence``. Raises `AmqpError`, `ManagerError`."""
+        self.terms = negotiate(self.offer, theirs)
+        self.instance.partner = theirs.queue_manager
+        self.instance.event(ChannelEvent.ATTACHED, "", now_us)
+        self._channels.resynchronise(self.name, theirs.last_luwid, last_sequence, now_us)
+
+    def confirmed(self, now_us: int) -> None:
+        """The requester has its answer."""
+        try:
+            self._start(now_us)
+        except (AmqpError, ManagerError) as error:
+            self.refuse(error, now_us)
+
+    def _start(self, now_us: int) -> None:
+        terms = self.terms
+        assert terms is not None
+        sync = self._channels.sync(self.name)
+        self.end = self._channels.open_sending(self.name, self, now_us)
+        self.end.fast = terms.fast
+        definition = self.instance.definition
+        self.machine = SendingMachine(terms, definition, sync.last_sequence, now_us)
+        self.instance.event(ChannelEvent.RESYNCHRONISED, "", now_us)
+        if self.stopping:
+            self.quiesce(now_us)
+        else:
+            self._update_credit(now_us)
+
+    # Credit.
+
+    def credit_changed(self, now_us: int) -> None:
+        while self._unsent and self.link.credit > 0:
+            tag, payload = self._unsent.popleft()
+            self.link.send(payload, tag, True)
+        self._go_on(now_us)
+
+    def set_writable(self, now_us: int) -> None:
+        self._update_credit(now_us)
+
+    def refill(self, now_us: int) -> None:
+        """A burst of deliveries has left."""
+        self._go_on(now_us)
+
+    def _go_on(self, now_us: int) -> None:
+        end = self.end
+        if end is None:
+            return
+        self.tell(now_us)
+        if not self._step(now_us) and end.consumer.credit * 2 < min(self._limit_ahead(), self._room()):
+            self._update_credit(now_us)
+
+    def _ahead(self) -> int:
+        """Messages that are given to this link and have not left."""
+        end = self.end
+        return 0 if end is None else int(end.consumer.assigned) - self._sent + len(self._unsent)
+
+    def _room(self) -> int:
+        machine = self.machine
+        return 0 if machine is None else int(machine.room()) - self._ahead()
+
+    def _update_credit(self, now_us: int) -> None:
+        """Tell the queue manager how many more messages this link can take: never more than the batch can."""
+        end = self.end
+        if end is None:
+            return
+        credit = 0
+        if self.binding.writable and not self._unsent:
+            ahead = self._ahead()
+            credit = min(self._room(), self._limit_ahead() - ahead, self.link.usable_credit() - ahead)
+        if credit < 0:
+            credit = 0
+        if credit != end.consumer.credit:
+            self._channels.set_sending_credit(end, credit, now_us)
+
+    def _limit_ahead(self) -> int:
+        return max(1, min(self._most_ahead, AHEAD_BYTES // self._average_bytes))
+
+    # Messages.
+
+    def deliver(self, delivery: Delivery, now_us: int) -> None:
+        end, machine, terms = self.end, self.machine, self.terms
+        if end is None or machine is None or terms is None:
+            return
+        entry = delivery.entry
+        durable = entry.flags & _DURABLE != 0
+        payload = header_of(durable, entry.priority, entry.expiry_us, 0, now_us)
+        payload += changed_sections(delivery.body, delivery.annotations)
+        size_bytes = len(payload)
+        if size_bytes > terms.max_message_bytes:
+            self._too_large(end, delivery, size_bytes, terms.max_message_bytes, now_us)
+            return
+        self._sent += 1
+        self.count(size_bytes)
+        self._average_bytes += (size_bytes - self._average_bytes) // 4
+        if durable or not end.fast:
+            tag = TAG.pack(IN_BATCH, machine.add(size_bytes, now_us), entry.serial)
+        else:
+            machine.add_fast(size_bytes)
+            tag = TAG.pack(FAST, machine.sequence, entry.serial)
+        if self.link.credit > 0 and not self._unsent:
+            self.link.send(payload, tag, True)
+        else:
+            self._unsent.append((tag, payload))
+        self.binding.messages_out += 1
+        self.binding.wrote(self)
+
+    def _too_large(
+        self, end: SendingEnd, delivery: Delivery, size_bytes: int, most_bytes: int, now_us: int
+    ) -> None:
+        """It can't travel: a dead letter here."""
+        self._sent += 1
+        self.binding.wrote(self)
+        what = f"message of {size_bytes} bytes; channel {self.name!r} takes {most_bytes} (max_message_bytes)"
+        reason = mq.Undelivered(mq.Reason.MSG_TOO_BIG_FOR_CHANNEL, "", "", what)
+        try:
+            self._channels.refuse_sending(end, delivery.entry, reason, now_us)
+        except ManagerError as error:
+            self.refuse(error, now_us)
+
+    # Batches.
+
+    def _step(self, now_us: int) -> bool:
+        """Do what is to be done now; whether anything was."""
+        machine, end = self.machine, self.end
+        if machine is None or end is None:
+            return False
+        step = machine.step(self._ahead(), self._empty(end), now_us)
+        if step == ASK and self.link.credit > 0:
+            self._ask(machine, end, now_us)
+        elif step == BEAT and self.link.credit > 0:
+            machine.beat()
+            self.link.send(HEARTBEAT, TAG.pack(CONTROL, machine.sequence, 0), False, HEARTBEAT_FORMAT)
+        elif step == FINISH:
+            self.finish(now_us)
+        else:
+            return False
+        self.binding.touch()
+        return True
+
+    def _empty(self, end: SendingEnd) -> bool:
+        """Whether the transmission queue has nothing more to give now."""
+        return self._channels.is_empty(end)
+
+    def _ask(self, machine: SendingMachine, end: SendingEnd, now_us: int) -> None:
+        batch = self._channels.end_batch(end, machine.sequence, now_us)
+        asked = BatchEnd(batch.luwid, machine.sequence, machine.count)
+        tag = TAG.pack(CONTROL, machine.sequence, machine.count)
+        self.link.send(asked.encode(), tag, False, BATCH_END_FORMAT, None, batch)
+        machine.asked()
+        self._update_credit(now_us)
+
+    def disposed(
+        self, deliveries: list[WireDelivery], state: DeliveryState | None, settled: bool, now_us: int
+    ) -> None:
+        """The partner's answer to the ends of batches, and to heartbeats."""
+        for delivery in deliveries:
+            machine, end, batch = self.machine, self.end, delivery.context
+            if machine is None or end is None:
+                return
+            if not settled:
+                self.link.settle(delivery.id, delivery.id)
+            if not isinstance(state, Accepted):
+                self._not_confirmed(state, now_us)
+            elif isinstance(batch, Batch):
+                self._channels.confirm_batch(end, batch, now_us)
+                machine.confirmed(now_us)
+                self.instance.event(ChannelEvent.BATCH_CONFIRMED, "", now_us)
+            else:
+                machine.beat_answered(now_us)
+        self._go_on(now_us)
+
+    def _not_confirmed(self, state: DeliveryState | None, now_us: int) -> None:
+        """An answer that leaves open what the partner has: the next start will tell."""
+        why = "the partner has not accepted the end of a batch"
+        if isinstance(state, Rejected) and state.error is not None:
+            why = f"{why}: {state.error.condition} {state.error.description or ''}"
+        self.refuse(AmqpError(wire.BATCH_REFUSED, why), now_us)
+
+    # Time.
+
+    def next_deadline_us(self) -> int:
+        machine = self.machine
+        due_us = 0 if machine is None else int(machine.next_deadline_us())
+        return 0 if due_us == 0 else max(due_us, self._recheck_us)
+
+    def on_time(self, now_us: int) -> None:
+        self._recheck_us = now_us + RECHECK_US
+        self._go_on(now_us)
+
+    def status(self) -> LinkStatus:
+        machine, end = self.machine, self.end
+        if machine is None:
+            return LinkStatus(self.messages, self.bytes)
+        luwid = b"" if end is None else end.batch.luwid
+        return LinkStatus(
+            self.messages,
+            self.bytes,
+            int(machine.batches),
+            int(machine.count),
+            int(machine.sequence),
+            luwid,
+            machine.asked_count > 0,
+        )
+
+    # Ends.
+
+    def quiesce(self, now_us: int) -> None:
+        machine = self.machine
+        if machine is None:
+            self.finish(now_us)
+            return
+        machine.stopping = True
+        self._update_credit(now_us)
+        self._step(now_us)
+
+    def let_go(self, now_us: int) -> None:
+        self.tell(now_us)
+        end, self.end = self.end, None
+        self._unsent.clear()
+        if end is not None:
+            self._channels.close_sending(end, now_us)
+
+
+def begin_sending(binding: "ConnectionBinding", instance: ChannelInstance, now_us: int) -> SendingLink:
+    """Attach the link of a sending end to ``$channel`` of the partner that ``binding`` has called."""
+    offer = _offer(binding, instance)
+    session = binding.engine.begin()
+    link = session.attach_sender(
+        LINK_NAME_PREFIX + offer.channel,
+        Source(address=instance.definition.transmission_queue),
+        Target(address=CHANNEL_ADDRESS),
+        properties=offer.properties(),
+    )
+    bound = SendingLink(binding, link, instance, offer)
+    link.context = bound
+    binding.links[link] = bound
+    binding.touch()
+    return bound
+
+
+def grant_sending(binding: "ConnectionBinding", link: SenderLink, attach: Attach, now_us: int) -> SendingLink:
+    """A requester has attached to ``$channel``: the end that sends to it. Raises `AmqpError`,
+    `ManagerError`."""
+    theirs = read_offer(attach.properties, True)
+    instance = binding.broker.channels.partner_attaches(
+        theirs.channel, theirs.queue_manager, True, binding, now_us
+    )
+    try:
+        offer = _offer(binding, instance)
+        bound = SendingLink(binding, link, instance, offer)
+        reset = offer.reset_sequence  # the requester takes it over from our answer
+        bound.meet(theirs, reset - 1 if reset > 0 else theirs.last_sequence, now_us)
+    except (AmqpError, ManagerError) as error:
+        instance.event(ChannelEvent.REFUSED, error.description, now_us)
+        raise
+    instance.link = bound
+    return bound
+
+
+def _offer(binding: "ConnectionBinding", instance: ChannelInstance) -> Offer:
+    broker = binding.broker
+    definition = instance.definition
+    sync = broker.manager.channels.sync(definition.name)
+    return sending_offer(
+        definition, broker.manager.options.queue_manager, broker.ledger_id, sync.reset_sequence
+    )
