@@ -35,6 +35,7 @@ _ENTRY_EVENT: Final = 1
 _FIRST_DICTIONARY_TYPE: Final = 4
 _LAST_DICTIONARY_TYPE: Final = 14
 _FIRST_CHANNEL_TYPE: Final = 18
+_LAST_CHANNEL_TYPE: Final = 20
 _BODY_CHUNK: Final = 15
 _FLAG_BODY_STORED: Final = 2
 _FLAG_BODY_CHUNKED: Final = 4
@@ -317,7 +318,8 @@ class BlockBuilder:
         offset = self._put_name(detail, detail_len)
         kinds = type | holder_kind << 24
         position = self._put_record(serial, 0, queue, holder, offset, detail_len, kinds, event, 0)
-        if _FIRST_DICTIONARY_TYPE <= type <= _LAST_DICTIONARY_TYPE or type >= _FIRST_CHANNEL_TYPE:
+        of_channel = _FIRST_CHANNEL_TYPE <= type <= _LAST_CHANNEL_TYPE
+        if of_channel or _FIRST_DICTIONARY_TYPE <= type <= _LAST_DICTIONARY_TYPE:
             fixed = (position, self.time_us, serial, 0, queue, holder, offset, detail_len)
             record = pack(
                 "<QqQqIIIIBBBBBBBBBBHI", *fixed, type, 0, 0, holder_kind, event, 0, 0, 0, 0, 0, 0, 0

@@ -108,6 +108,18 @@ class Definitions:
         }
 
     @cached_property
+    def channels(self) -> dict[int, dict[str, Any]]:
+        """Definitions of message channels by id."""
+        details = self.details(RecordType.CHANNEL_DEFINED)
+        return {number: _decoded(detail, position) for number, detail, position in details}
+
+    @cached_property
+    def channel_states(self) -> dict[int, dict[str, Any]]:
+        """What must survive of channels, and of the partners of receiving ones, by id."""
+        details = self.details(RecordType.CHANNEL_STATE)
+        return {number: _decoded(detail, position) for number, detail, position in details}
+
+    @cached_property
     def leases(self) -> list[Lease]:
         """The leases in force or broken at the end of the range, by name."""
         kinds = self._transitions["type"]

@@ -138,8 +138,21 @@ def _arrival_fields(arrival: Any, names: Array, known: Definitions) -> Line:
         "producer": known.producer_names.get(producer, f"#{producer}") if producer else None,
         "user": known.producer_users.get(producer),
         "expiry": iso(int(arrival["expiry_us"])) if arrival["expiry_us"] else None,
-        "parent": int(arrival["parent_serial"]) or None,
-        "parent_queue": known.queue_names.get(int(arrival["parent_queue"])),
+        **_origin_fields(arrival, known),
+    }
+
+
+def _origin_fields(arrival: Any, known: Definitions) -> Line:
+    """What it was made of here, or where it came from through a channel."""
+    serial, number = int(arrival["parent_serial"]), int(arrival["parent_queue"])
+    if not arrival["flags"] & ArrivalFlag.RECEIVED:
+        return {"parent": serial or None, "parent_queue": known.queue_names.get(number)}
+    channel, ledger = known.receiving_channels.get(int(arrival["producer"]), ("", ""))
+    return {
+        "channel": channel,
+        "origin_ledger": ledger,
+        "origin_serial": serial or None,
+        "sequence": number or None,
     }
 
 

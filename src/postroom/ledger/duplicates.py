@@ -11,8 +11,8 @@ import numpy as np
 
 from postroom.ledger.dictionary import QUEUES, Dictionary
 from postroom.ledger.image import EventsImage
-from postroom.ledger.layout import Array
-from postroom.ledger.records import SET_BASE
+from postroom.ledger.layout import Array, are_children
+from postroom.ledger.records import SET_BASE, ArrivalFlag
 from postroom.model.codes import Event, HolderKind, Outcome
 from postroom.model.duplicates import KEY_BYTES, key_of
 
@@ -74,7 +74,7 @@ def not_taken(changes: Array) -> Array:
 
 def _put(arrivals: Array, empty_sets: list[int]) -> Array:
     """Those that were sent, with a message id, and reached somebody."""
-    put = (arrivals["parent_serial"] == 0) & (arrivals["message_id_type"] != 0)
+    put = ~are_children(arrivals) & (arrivals["message_id_type"] != 0)
     put &= (arrivals["event"] == Event.PUT) | np.isin(arrivals["holder_kind"], _OF_TRANSACTIONS)
     put &= (arrivals["routing_set"] < SET_BASE) | ~np.isin(arrivals["routing_set"], empty_sets)
     return np.asarray(arrivals[put])
@@ -82,7 +82,8 @@ def _put(arrivals: Array, empty_sets: list[int]) -> Array:
 
 def _destinations(arrivals: Array) -> Array:
     """The topic that it was published to, else the queue."""
-    topics = arrivals["parent_queue"]
+    received = (arrivals["flags"] & int(ArrivalFlag.RECEIVED)) != 0
+    topics = np.where(received, 0, arrivals["parent_queue"])
     return np.where(topics != 0, topics, arrivals["routing_set"])
 
 

@@ -220,7 +220,8 @@ def _ids_of(named: Named) -> list[MessageIds]:
         ids.group_id = bytes(names[groups[0][row] : groups[0][row] + groups[1][row]])
         ids.group_sequence = int(named.rows["group_sequence"][row])
         ids.creation_us = int(named.rows["creation_us"][row])
-        ids.parent_queue = int(named.own["parent_queue"][row])
-        ids.parent_serial = int(named.own["parent_serial"][row])
+        if not named.own["flags"][row] & ArrivalFlag.RECEIVED:
+            ids.parent_queue = int(named.own["parent_queue"][row])
+            ids.parent_serial = int(named.own["parent_serial"][row])
         found.append(ids)
     return found

@@ -5,7 +5,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from postroom.ledger.records import ARRIVAL, BLOCK_HEADER, GROUP, RANGE, TRANSITION, Layout
+from postroom.ledger.records import ARRIVAL, BLOCK_HEADER, GROUP, RANGE, TRANSITION, ArrivalFlag, Layout
 
 Array = npt.NDArray[Any]
 
@@ -199,3 +199,10 @@ TOTAL_DTYPE: Final = np.dtype(
         ("ended", "<u8", (OUTCOME_SLOTS,)),
     ]
 )
+
+
+def are_children(rows: Array, flags: str = "flags") -> Array:
+    """Which arrivals, or rows with their ``flags``, were made from another entry of this ledger; what came
+    through a channel was not: its parent_serial is one of the sender's ledger."""
+    received = (rows[flags] & int(ArrivalFlag.RECEIVED)) != 0
+    return np.asarray((rows["parent_serial"] != 0) & ~received)

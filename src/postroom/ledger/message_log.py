@@ -293,6 +293,6 @@ def _is_over_limit(rows: Rows, index: int) -> bool:
 
 def _topic_of(found: tuple[Any, Array] | None) -> int:
     """The topic that a message was published to; 0: it was put on a queue, or made of another message."""
-    if found is None or found[0]["parent_serial"] != 0:
+    if found is None or found[0]["parent_serial"] != 0 or found[0]["flags"] & ArrivalFlag.RECEIVED:
         return 0
     return int(found[0]["parent_queue"])

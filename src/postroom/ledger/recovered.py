@@ -19,7 +19,7 @@ from postroom.ledger.dictionary import (
 )
 from postroom.ledger.duplicates import windows_recovered
 from postroom.ledger.fold import is_stored
-from postroom.ledger.layout import EXPLICIT_ROW, Array
+from postroom.ledger.layout import EXPLICIT_ROW, Array, are_children
 from postroom.ledger.records import ArrivalFlag
 from postroom.ledger.state import Arrivals, FoldState, distinct, rows_from_arrivals
 from postroom.model.codes import DelayCause, HolderKind, State
@@ -201,7 +201,7 @@ def _is_unborn(rows: Array) -> Array:
     """Which explicit rows say no more than a packed unborn entry can."""
     waits = (rows["state"] == State.DELAYED) & (rows["causes"] == DelayCause.UNBORN)
     untouched = (rows["place_position"] == 0) & (rows["failure_count"] == 0) & (rows["noted"] == 0)
-    return np.asarray(waits & untouched & (rows["parent_serial"] == 0))
+    return np.asarray(waits & untouched & ~are_children(rows, "arrival_flags"))
 
 
 def _unborn(rows: Array) -> Iterator[tuple[int, bytes]]:
@@ -270,7 +270,8 @@ def _pack(rows: Array) -> Array:
 
 
 _PACKED_AS_IT_IS: Final = ("body_serial", "expiry_us", "body_offset", "body_len", "priority")
-_FLAG_MASK: Final = int(~ArrivalFlag.NONE) & 0xFFFF
+_FLAG_MASK: Final = ~int(ArrivalFlag.RECEIVED) & 0xFFFF
+"""That a message came through a channel concerns its arrival alone, not what becomes of it."""
 
 
 class _Column:

@@ -19,6 +19,7 @@ from postroom.ledger.layout import (
     EXPLICIT_DTYPE,
     TOTAL_DTYPE,
     Array,
+    are_children,
 )
 from postroom.ledger.records import SET_BASE, ArrivalFlag
 from postroom.model.codes import State
@@ -170,7 +171,7 @@ _SAME_NAME: Final = (
 def arrives_plain(arrivals: Array) -> Array:
     """Which arrivals make plain entries."""
     shared = (arrivals["flags"] & int(ArrivalFlag.BODY_SHARED)) != 0
-    plain = (arrivals["to_state"] == State.AVAILABLE) & (arrivals["parent_serial"] == 0) & ~shared
+    plain = (arrivals["to_state"] == State.AVAILABLE) & ~are_children(arrivals) & ~shared
     return np.asarray(plain)
 
 
@@ -179,5 +180,5 @@ def rows_are_plain(rows: Array) -> Array:
     shared = (rows["arrival_flags"] & int(ArrivalFlag.BODY_SHARED)) != 0
     uncounted = (rows["delivery_count"] == 0) & (rows["failure_count"] == 0)
     at_place = (rows["place_position"] == rows["serial"]) & (rows["place_ordinal"] == 0)
-    childless = (rows["parent_serial"] == 0) & ~shared
-    return np.asarray((rows["state"] == State.AVAILABLE) & uncounted & at_place & childless)
+    parentless = ~are_children(rows, "arrival_flags") & ~shared
+    return np.asarray((rows["state"] == State.AVAILABLE) & uncounted & at_place & parentless)

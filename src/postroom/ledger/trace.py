@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from postroom.ledger.dump import Filter, Line, dump
-from postroom.ledger.layout import Array
+from postroom.ledger.layout import Array, are_children
 from postroom.ledger.reader import LedgerReader
 from postroom.model.codes import IdType
 
@@ -67,7 +67,7 @@ def relations(reader: LedgerReader, wanted: MessageId | int) -> set[int]:
                 raise TooManyMessages(f"more than {MAX_RELATIONS} messages have that id: name one by serial")
         else:
             known = known or bool((arrivals["position"] == wanted).any())
-        made = arrivals[arrivals["parent_serial"] != 0]
+        made = arrivals[are_children(arrivals)]
         if len(made):
             children.append(np.stack([made["position"], made["parent_serial"]], axis=1))
     if isinstance(wanted, int) and not known:

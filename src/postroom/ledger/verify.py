@@ -292,6 +292,8 @@ def _check_definitions(name: str, image: EventsImage, result: Verification) -> N
             definitions.holder_names,
             definitions.routing_sets,
             definitions.leases,
+            definitions.channels,
+            definitions.channel_states,
         )
     except ExpandError as error:
         result.error(name, str(error))

@@ -232,7 +232,7 @@ def _entry(queue: Queue, row: "EntryRow") -> Entry:
         queue,
         row.serial,
         row.priority,
-        row.flags,
+        row.flags & ~n.FLAG_RECEIVED,
         row.expiry_us,
         row.body_serial,
         row.body_offset,
