@@ -409,9 +409,8 @@ class OutgoingLink(BoundLink):
     def may_resume(self, attach: Attach) -> bool:
         """Whether the client's attach takes this link up, rather than beginning anew under its name."""
         source = attach.source
-        same = source is None or (
-            source.address == self.address and not source.dynamic and self._selects_as(source)
-        )
+        address = "" if source is None else self._manager.names.local(source.address or "")
+        same = source is None or (address == self.address and not source.dynamic and self._selects_as(source))
         return self.consumer is not None and attach.unsettled is not None and same
 
     def _selects_as(self, source: Source) -> bool:
