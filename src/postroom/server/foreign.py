@@ -1,0 +1,57 @@
+"""Channels to and from foreign brokers begin: a link to an address of theirs, on a connection of ours."""
+
+from typing import TYPE_CHECKING
+
+from postroom.amqp.link import Link
+from postroom.amqp.performatives import SND_UNSETTLED, Source, Target
+from postroom.server.channel_agents import AgentLink
+from postroom.server.channel_instance import ChannelInstance
+from postroom.server.foreign_receiving import ForeignReceivingLink
+from postroom.server.foreign_sending import ForeignSendingLink
+
+if TYPE_CHECKING:
+    from postroom.server.binding import ConnectionBinding
+
+CAPABILITIES = ["queue"]
+"""What kind of node the address is, for brokers that would make another one of it."""
+
+
+def begin_foreign_sending(
+    binding: "ConnectionBinding", instance: ChannelInstance, now_us: int
+) -> ForeignSendingLink:
+    """Attach a link that sends to the partner's address."""
+    definition = instance.definition
+    link = binding.engine.begin().attach_sender(
+        _link_name(binding, instance),
+        Source(address=definition.transmission_queue),
+        Target(address=definition.remote_address, capabilities=CAPABILITIES),
+    )
+    bound = ForeignSendingLink(binding, link, instance)
+    _bind(binding, link, bound)
+    return bound
+
+
+def begin_foreign_receiving(
+    binding: "ConnectionBinding", instance: ChannelInstance, now_us: int
+) -> ForeignReceivingLink:
+    """Attach a link that receives from the partner's address."""
+    definition = instance.definition
+    link = binding.engine.begin().attach_receiver(
+        _link_name(binding, instance),
+        Source(address=definition.remote_address, capabilities=CAPABILITIES),
+        Target(address=definition.local_queue),
+        snd_settle_mode=SND_UNSETTLED,
+    )
+    bound = ForeignReceivingLink(binding, link, instance)
+    _bind(binding, link, bound)
+    return bound
+
+
+def _link_name(binding: "ConnectionBinding", instance: ChannelInstance) -> str:
+    return f"postroom-channel:{binding.broker.config.container_id}:{instance.name}"
+
+
+def _bind(binding: "ConnectionBinding", link: Link, bound: AgentLink) -> None:
+    link.context = bound
+    binding.links[link] = bound
+    binding.touch()
