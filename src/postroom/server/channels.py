@@ -14,12 +14,12 @@ from postroom.amqp.states import UNOPENED
 from postroom.channel.wire import CALL_BACK, CHANNEL_IN_USE, CHANNEL_STOPPED
 from postroom.manager import triggering
 from postroom.manager.channel import Channel
-from postroom.manager.errors import ChannelInUse, ChannelNotFound
+from postroom.manager.errors import ChannelInUse, ChannelNotFound, LimitExceeded, NotAllowed
 from postroom.model.channel import PROTOCOL_AMQP, RECEIVER, SENDER, SERVER, ChannelDefinition
 from postroom.model.channel_states import ChannelEvent, ChannelState, Role, Verdict, role_of
 from postroom.server.channel_instance import ChannelInstance, ChannelLink
 from postroom.server.channel_links import begin as begin_link
-from postroom.server.outward import Outward
+from postroom.server.outward import Outward, OutwardOwner
 from postroom.server.supervised import US_PER_S, Supervised
 
 if TYPE_CHECKING:
@@ -123,6 +123,22 @@ class Channels:
         if channel.active:
             self._refuse_active(channel, "its batch can't be resolved")
         self._manager.channels.resolve(name, commit, now_us)
+
+    def open_ping(self, name: str, owner: OutwardOwner) -> Outward:
+        """PING CHANNEL: open a connection as the channel would, for ``owner`` to close. Raises
+        ChannelNotFound, ChannelInUse, NotAllowed, LimitExceeded.
+        """
+        channel = self.find(name)
+        known = channel.definition
+        if channel.active:
+            self._refuse_active(channel, "it can't be pinged")
+        if channel.role == Role.ANSWERER:
+            raise NotAllowed(f"channel {name!r} is a {known.type} that is called: ping it from the other end")
+        if len(self._outgoing) >= self._broker.config.limits.max_outgoing_connections:
+            raise LimitExceeded("all outgoing connections are in use (limits.max_outgoing_connections)")
+        outward = Outward(owner, known.connection, known.credentials)
+        self._broker.wanted.append(outward)
+        return outward
 
     def _supervise(self, channel: Channel, now_us: int) -> Supervised:
         made = self._known[channel.name] = Supervised(channel, self, now_us)

@@ -8,6 +8,7 @@ carries them.
 
 from postroom.server.management.branches import BRANCH_TYPE
 from postroom.server.management.brokers import BROKER_NAME, BROKER_TYPE
+from postroom.server.management.channels import CHANNEL_TYPE
 from postroom.server.management.connections import CONNECTION_TYPE
 from postroom.server.management.leases import LEASE_TYPE
 from postroom.server.management.messages import MESSAGE_TYPE
@@ -23,6 +24,7 @@ __all__ = [
     "BRANCH_TYPE",
     "BROKER_NAME",
     "BROKER_TYPE",
+    "CHANNEL_TYPE",
     "CONNECTION_TYPE",
     "LEASE_TYPE",
     "MESSAGE_TYPE",

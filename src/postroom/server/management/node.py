@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final
 from postroom.manager.errors import ManagerError
 from postroom.server.management.branches import Branches
 from postroom.server.management.brokers import Brokers
+from postroom.server.management.channels import ChannelNoun
 from postroom.server.management.connections import Connections
 from postroom.server.management.leases import LeaseNoun
 from postroom.server.management.messages import Messages
@@ -47,6 +48,7 @@ class Management:
             Subscriptions(broker),
             Quotas(broker),
             RemoteQueues(broker),
+            ChannelNoun(broker),
             Connections(broker),
             Brokers(broker),
             LeaseNoun(broker),

@@ -7,6 +7,10 @@ from postroom.amqp import errors
 from postroom.manager.effects import Sink
 from postroom.manager.errors import (
     AccessRefused,
+    ChannelExists,
+    ChannelInUse,
+    ChannelNotFound,
+    ChannelNotInDoubt,
     CursorUnknown,
     DefinitionInvalid,
     DestinationPaused,
@@ -46,6 +50,8 @@ CONFLICT: Final = 409
 LIMIT: Final = 429
 INTERNAL: Final = 500
 NOT_IMPLEMENTED: Final = 501
+BAD_GATEWAY: Final = 502
+"""Somebody else, whom the broker has asked, gives no answer."""
 
 CONDITIONS: Final = {
     BAD_REQUEST: errors.INVALID_FIELD,
@@ -71,6 +77,10 @@ _STATUS: Final[list[tuple[type[ManagerError], int]]] = [
     (NameUnknown, NOT_FOUND),
     (NameUnusable, CONFLICT),
     (NotForInput, CONFLICT),
+    (ChannelNotFound, NOT_FOUND),
+    (ChannelExists, CONFLICT),
+    (ChannelInUse, CONFLICT),
+    (ChannelNotInDoubt, CONFLICT),
     (AccessRefused, CONFLICT),
     (NameNotAllowed, BAD_REQUEST),
     (NotAllowed, CONFLICT),
