@@ -14,6 +14,7 @@ COMMANDS: Final = {
     "subscription": ("postroom.cli.subscription", "subscription"),
     "remote-queue": ("postroom.cli.remote_queue", "remote_queue"),
     "quota": ("postroom.cli.quota", "quota"),
+    "channel": ("postroom.cli.channel", "channel"),
     "message": ("postroom.cli.message", "message"),
     "dlq": ("postroom.cli.dlq", "dlq"),
     "broker": ("postroom.cli.broker", "broker"),

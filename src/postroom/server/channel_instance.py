@@ -96,6 +96,8 @@ class ChannelInstance:
         """When a message has flowed last; 0 never."""
         self.cut = False
         """At its end the connection is to be cut."""
+        self.in_good_order = False
+        """It has ended without anything to complain about."""
 
     @property
     def name(self) -> str:

@@ -266,7 +266,7 @@ class Channels:
             if name:
                 self._armed.setdefault(name, {})[channel] = None
                 triggering.arm(self._manager.core, name)
-            if look and self._has_work(name):
+            if look and (channel.channel.batches or self._has_work(name)):
                 channel.happened(ChannelEvent.TRIGGER, "triggered", now_us)
 
     def _has_work(self, name: str) -> bool:
@@ -297,7 +297,7 @@ class Channels:
         self._links.pop(instance, None)
         link, instance.link = instance.link, None
         if link is not None:
-            _close_link(link, instance.channel.reason, now_us)
+            _close_link(link, "" if instance.in_good_order else instance.channel.reason, now_us)
         outward, binding = instance.outward, instance.binding
         if outward is not None:
             self._outgoing.pop(outward, None)

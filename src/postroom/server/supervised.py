@@ -29,6 +29,8 @@ STOP_EVENTS: Final = {
 }
 
 _BAD_NEWS: Final = (ChannelEvent.LOST, ChannelEvent.REFUSED, ChannelEvent.RETRIES_OVER)
+_IN_GOOD_ORDER: Final = (ChannelEvent.IDLE_OUT, ChannelEvent.ENDED)
+"""Ends of a run of which the partner is told no error."""
 _QUIET: Final = (ChannelState.STARTING, ChannelState.INITIALIZING, ChannelState.BINDING)
 """On the way to RUNNING; told only where everything is."""
 
@@ -163,7 +165,7 @@ class Supervised:
     def call_off(self) -> None:
         """The channel is no more."""
         self._owner.rests_no_more(self)
-        self._end_run(False)
+        self._end_run(False, True)
 
     def _move(self, to: ChannelState, event: ChannelEvent, why: str, now_us: int) -> None:
         before, self.state = self.state, to
@@ -172,7 +174,7 @@ class Supervised:
         if before == ChannelState.INACTIVE:
             self._owner.rests_no_more(self)
         if to not in ACTIVE:
-            self._end_run(event == ChannelEvent.STOP_TERMINATE)
+            self._end_run(event == ChannelEvent.STOP_TERMINATE, event in _IN_GOOD_ORDER)
         self._enter(to, before, event, now_us)
         self._owner.deadline_changed()
 
@@ -203,11 +205,11 @@ class Supervised:
         self.instance = instance
         return instance
 
-    def _end_run(self, cut: bool) -> None:
+    def _end_run(self, cut: bool, in_good_order: bool) -> None:
         instance, self.instance = self.instance, None
         if instance is None:
             return
-        instance.cut = cut
+        instance.cut, instance.in_good_order = cut, in_good_order
         self.last_partner = instance.partner or self.last_partner
         self.last_address = instance.address or self.last_address
         if instance.link is not None:
