@@ -30,7 +30,7 @@ def make_child(
     """
     takers = [queue]
     routing_set = queue.id
-    flags = parent.flags | n.FLAG_ADVERSE | n.FLAG_BODY_SHARED
+    flags = (parent.flags | n.FLAG_ADVERSE | n.FLAG_BODY_SHARED) & ~n.FLAG_RECEIVED
     if queue.topic is not None:
         route = routing.route_of(core, queue)
         takers = route.queues
@@ -64,7 +64,7 @@ def move_child(
     Expiry, birth, priority and ids stay, whatever the overrides of ``queue`` are; the counts of deliveries
     and failures begin again, and a redelivery delay ends.
     """
-    flags = (parent.flags | n.FLAG_BODY_SHARED) & ~(n.FLAG_ADVERSE | n.FLAG_PUBLISHED)
+    flags = (parent.flags | n.FLAG_BODY_SHARED) & ~(n.FLAG_ADVERSE | n.FLAG_PUBLISHED | n.FLAG_RECEIVED)
     due_us = parent.due_us if parent.causes & n.UNBORN != 0 else 0
     causes: i64 = n.UNBORN if due_us != 0 else 0
     expiry_us = parent.expiry_us
