@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
-from postroom.manager.errors import DefinitionInvalid, NameNotAllowed
+from postroom.manager.errors import DefinitionInvalid
+from postroom.manager.name_rules import check_name, check_subscription_name, check_topic_name
 from postroom.manager.sending_checks import POLICY_FIFO, check_sending
 from postroom.model.duplicates import MAX_DUPLICATE_WINDOW
 
@@ -13,14 +14,11 @@ NO_LIMIT: Final = -1
 MAX_NUMBER: Final = 1 << 52
 """Of any setting: as milliseconds 142,000 years, which are still a time in µs of 64 bits."""
 
-MAX_NAME_BYTES: Final = 255
 IDENTITY_FIELDS: Final = (
     *("name", "kind", "auto_created", "temporary"),
     *("topic", "client", "subscription", "shared", "selector", "no_local"),
 )
 """What a queue, topic or subscription is from its beginning, and can't be set afterwards."""
-RESERVED_PREFIX: Final = "$"
-"""Names that begin so belong to the broker ("$management"); clients can't create them."""
 
 MAX_GROUP_BUCKETS: Final = 65_536
 MAX_BRANCH_MESSAGES: Final = 16_384
@@ -41,14 +39,6 @@ USAGES: Final = (USAGE_NORMAL, USAGE_TRANSMISSION)
 KIND_QUEUE: Final = "queue"
 KIND_TOPIC: Final = "topic"
 KIND_SUBSCRIPTION: Final = "subscription"
-
-SUBSCRIPTION_MARK: Final = "::"
-"""Between the topic and the rest of a subscription's name; no queue or topic has it in its own."""
-MAX_SUBSCRIPTION_NAME_BYTES: Final = 1024
-LEVEL_MARK: Final = "."
-ONE_LEVEL: Final = "*"
-REST: Final = "#"
-"""Topic names have levels; a pattern has these for one level and, as its last, for all that follow."""
 
 
 @dataclass(frozen=True)
@@ -279,59 +269,6 @@ def _check_number(queue: str, name: str, value: int, lowest: int) -> None:
         raise DefinitionInvalid(f"queue {queue!r}: {name} is {value}, must be {MAX_NUMBER} or less", name)
 
 
-def check_name(name: str) -> None:
-    """Raise NameNotAllowed unless ``name`` can be a queue's."""
-    if not name:
-        raise NameNotAllowed("a queue must have a name")
-    _check_text(name, MAX_NAME_BYTES)
-    if SUBSCRIPTION_MARK in name:
-        raise NameNotAllowed(
-            f"name {name!r}: {SUBSCRIPTION_MARK!r} is for subscriptions, made by subscribing"
-        )
-
-
-def _check_text(name: str, max_bytes: int) -> None:
-    size = len(name.encode("utf-8", "surrogatepass"))
-    if size > max_bytes:
-        raise NameNotAllowed(f"name of {size} bytes is longer than {max_bytes}: {name[:40]!r}…")
-    if not name.isprintable():
-        raise NameNotAllowed(f"name {name!r} has characters that can't be printed")
-
-
-def check_topic_name(name: str) -> None:
-    """Raise NameNotAllowed unless ``name`` can be a topic's: a queue's name without wildcards."""
-    check_name(name)
-    if is_pattern(name):
-        raise NameNotAllowed(
-            f"{name!r} is a pattern of topics ({ONE_LEVEL!r} and {REST!r} are wildcards): it can be "
-            "subscribed to, but neither created nor published to"
-        )
-
-
-def check_pattern(pattern: str) -> None:
-    """Raise NameNotAllowed unless ``pattern`` names a topic, or topics."""
-    check_name(pattern)
-    if REST in pattern.split(LEVEL_MARK)[:-1]:
-        raise NameNotAllowed(
-            f"pattern {pattern!r}: {REST!r} stands for all levels that follow: make it the last"
-        )
-
-
-def is_pattern(name: str) -> bool:
-    """Whether a topic name has wildcards: it stands for many topics."""
-    levels = name.split(LEVEL_MARK)
-    return ONE_LEVEL in levels or REST in levels
-
-
-def check_subscription_name(name: str) -> None:
-    """Raise NameNotAllowed unless ``name`` is TOPIC::NAME or TOPIC::CLIENT/NAME."""
-    topic, mark, rest = name.partition(SUBSCRIPTION_MARK)
-    check_pattern(topic)
-    if not mark or not rest:
-        raise NameNotAllowed(f"{name!r} is not the name of a subscription: TOPIC{SUBSCRIPTION_MARK}NAME")
-    _check_text(name, MAX_SUBSCRIPTION_NAME_BYTES)
-
-
 @dataclass(frozen=True)
 class ConsumerOptions:
     """How a consumer wants to read."""
@@ -366,6 +303,8 @@ class ManagerOptions:
     """Where undeliverable messages that came through channels go [DEADQ]; "" nowhere."""
     default_transmission_queue: str = ""
     """For queue managers that have no transmission queue of their own [DEFXMITQ]; "" none."""
+    report_persistence: str = "message"
+    """Of reports: "message" as the message, "persistent", or "non-persistent"."""
     max_hops: int = 16
     """Transmission queues that one message may be put on before it counts as going in a circle."""
     max_channels: int = 10_000

@@ -6,7 +6,7 @@ doesn't matter.
 
 from typing import TYPE_CHECKING, final
 
-from postroom.manager.options import LEVEL_MARK, ONE_LEVEL, REST
+from postroom.manager.name_rules import LEVEL_MARK, ONE_LEVEL, REST
 
 if TYPE_CHECKING:
     from postroom.manager.queue import Queue

@@ -16,7 +16,8 @@ from postroom.manager.errors import (
     QueueNotFound,
 )
 from postroom.manager.inhibiting import set_inhibited
-from postroom.manager.options import KIND_QUEUE, KIND_TOPIC, RESERVED_PREFIX, QueueDefinition
+from postroom.manager.name_rules import RESERVED_PREFIX
+from postroom.manager.options import KIND_QUEUE, KIND_TOPIC, QueueDefinition
 from postroom.manager.queue import Queue
 
 _QUEUE_DEFINED: Final = int(RecordType.QUEUE_DEFINED)
@@ -94,6 +95,11 @@ def _check_names(core: Core, definition: QueueDefinition) -> None:
                 "be one here",
                 key,
             )
+
+
+def make_own(core: Core, definition: QueueDefinition) -> Queue:
+    """A queue that the queue manager needs for itself, above every limit and whatever its name."""
+    return _make(core, definition)
 
 
 def _make(core: Core, definition: QueueDefinition) -> Queue:

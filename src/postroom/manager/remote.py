@@ -15,7 +15,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from postroom.manager.errors import DefinitionInvalid
-from postroom.manager.options import RESERVED_PREFIX, check_name
+from postroom.manager.name_rules import RESERVED_PREFIX, check_name
 from postroom.manager.queue import Queue
 from postroom.manager.transmission import TransmissionHeader
 

@@ -5,7 +5,7 @@ from mypy_extensions import i64
 from postroom.amqp.message_fields import MessageFields
 from postroom.manager import waiting
 from postroom.manager.core import Core
-from postroom.manager.options import is_pattern
+from postroom.manager.name_rules import is_pattern
 from postroom.manager.queue import Queue
 from postroom.manager.topic import Route
 from postroom.manager.upload import Upload

@@ -12,13 +12,8 @@ from postroom.manager.errors import (
     QueueNotFound,
     SubscriptionInUse,
 )
-from postroom.manager.options import (
-    KIND_SUBSCRIPTION,
-    KIND_TOPIC,
-    SUBSCRIPTION_MARK,
-    check_pattern,
-    is_pattern,
-)
+from postroom.manager.name_rules import SUBSCRIPTION_MARK, check_pattern, is_pattern
+from postroom.manager.options import KIND_SUBSCRIPTION, KIND_TOPIC
 from postroom.manager.queue import Queue
 from postroom.model import numbers as n
 

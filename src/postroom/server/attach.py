@@ -18,7 +18,7 @@ from postroom.amqp.termini import DURABILITY_CONFIGURATION, EXPIRY_NEVER
 from postroom.amqp.types import Described, Symbol
 from postroom.channel.wire import CHANNEL_ADDRESS
 from postroom.manager.errors import ManagerError
-from postroom.manager.options import is_pattern
+from postroom.manager.name_rules import is_pattern
 from postroom.manager.queue import Queue
 from postroom.server.bound import BoundLink
 from postroom.server.channel_receiving import grant_receiving
