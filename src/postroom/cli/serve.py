@@ -5,8 +5,9 @@ from pathlib import Path
 import click
 import msgspec
 
-from postroom.server.config import Config, ListenConfig, PlacedError
+from postroom.server.config import Config, ListenConfig
 from postroom.server.config_file import ConfigError, load_config
+from postroom.server.config_values import PlacedError
 from postroom.server.exits import Exit, StartError
 from postroom.server.logs import set_up
 from postroom.server.start import serve as run

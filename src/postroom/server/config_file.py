@@ -7,7 +7,8 @@ from typing import Final
 
 import msgspec
 
-from postroom.server.config import Config, PlacedError
+from postroom.server.config import Config
+from postroom.server.config_values import PlacedError
 from postroom.server.toml_lines import Path as KeyPath
 from postroom.server.toml_lines import line_of
 
