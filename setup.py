@@ -23,7 +23,8 @@ WIRE_FOLDERS = ("amqp", "model", "model/selector")
 CORE_FOLDERS = ("manager", "channel")
 CORE_LEDGER = ("records", "block")
 CORE_SERVER = (
-    *("applying", "arriving", "attach", "binding", "bound", "broker", "coordinator", "dynamic", "headers"),
+    *("applying", "arriving", "attach", "binding", "bound", "broker", "channel_agents", "channel_receiving"),
+    *("channel_sending", "channel_taking", "coordinator", "dynamic", "headers"),
     *("incoming", "management_links", "outgoing", "registry", "releasing", "terminus"),
 )
 
