@@ -1,0 +1,162 @@
+"""Several queue managers with channels between them, in one order of events and in virtual time.
+
+The nodes and lines are those of the simulation, where everything comes in a random order; here whatever can
+happen happens at once, so that a test says what it waits for.
+"""
+
+from random import Random
+
+from postroom.amqp.messaging import scan_head
+from postroom.amqp.sections import Header, Message, Value
+from postroom.manager.consumer import Producer
+from postroom.manager.effects import PRESETTLED
+from postroom.server.binding import ConnectionBinding
+from postroom.server.bound import BoundLink
+from postroom.server.broker import Broker
+from postroom.server.outward import Outward
+from postroom.server.supervised import Supervised
+from tests.simulation.channels.line import Line
+from tests.simulation.channels.node import Node
+
+US_PER_S = 1_000_000
+BEGIN_US = 1_800_000_000 * US_PER_S
+MOST_STEPS = 100_000
+NO_ROUTE = "no route to host"
+
+
+class Quiet(BoundLink):
+    """Wants no answer to what it puts."""
+
+    def __init__(self) -> None:
+        self.blocked = 0
+
+
+class Station(Node):
+    """One queue manager; nobody starts its requesters for it."""
+
+    def start_requesters(self, now_us: int) -> None:
+        pass
+
+
+class Stations:
+    """Queue managers by name; ``amqp://B:1`` leads to the one that is called B."""
+
+    def __init__(self, **settings: dict[str, object]) -> None:
+        self.now_us = BEGIN_US
+        self.nodes = {name: Station(name, said, Random(1), self.now_us) for name, said in settings.items()}
+        self.lines: list[Line] = []
+        self.dialled: list[str] = []
+        """Addresses that were asked for, in order."""
+        self.unreachable: set[str] = set()
+        self.failure: tuple[str, bool] = (NO_ROUTE, False)
+        """Why those can't be reached, and whether that lasts."""
+        self._producers: dict[Broker, Producer] = {}
+        self.settle()
+
+    # What is there.
+
+    def broker(self, name: str) -> Broker:
+        return self.nodes[name].broker
+
+    def channel(self, name: str, channel: str = "A.B") -> Supervised:
+        return self.broker(name).channels.find(channel)
+
+    def state(self, name: str, channel: str = "A.B") -> str:
+        return self.channel(name, channel).state.name
+
+    def states(self, channel: str = "A.B") -> tuple[str, ...]:
+        """Of that channel at all queue managers, in their order."""
+        return tuple(self.state(name, channel) for name in self.nodes)
+
+    def depth(self, name: str, queue: str) -> int:
+        return int(self.nodes[name].manager.queues[queue].statistics.depth)
+
+    # What happens.
+
+    def settle(self) -> None:
+        """Everything that can happen without time passing."""
+        for _ in range(MOST_STEPS):
+            if not self._step():
+                return
+        raise AssertionError("it never comes to rest")
+
+    def _step(self) -> bool:
+        steps = []
+        for node in self.nodes.values():
+            for outward in node.take_wanted():
+                self._dial(node, outward)
+            steps += node.steps(self.now_us)[:1]
+        for line in list(self.lines):
+            steps += line.steps(self.now_us)[:1]
+        for _, deed in steps[:1]:
+            deed()
+        self.lines = [line for line in self.lines if line.alive]
+        return bool(steps)
+
+    def _dial(self, node: Node, outward: Outward) -> None:
+        name = outward.host
+        node.turn_wanted = True
+        self.dialled.append(outward.address)
+        if name in self.unreachable or name not in self.nodes:
+            outward.fail(*self.failure, self.now_us)
+            return
+        here = node.broker.connect_outward(outward, name, self.now_us, self.now_us)
+        there = self.broker(name).connect(node.name, True, self.now_us, self.now_us)
+        assert here is not None and there is not None
+        self.lines.append(Line((node.name, name), here, there, self._told))
+
+    def _told(self, name: str) -> None:
+        self.nodes[name].turn_wanted = True
+
+    def pass_s(self, seconds: float) -> None:
+        """Let time pass, as fast as there is something due."""
+        self.settle()
+        until_us = self.now_us + int(seconds * US_PER_S)
+        while True:
+            dues = [due for node in self.nodes.values() if (due := node.next_deadline_us())]
+            due_us = min(dues, default=until_us + 1)
+            if due_us > until_us:
+                break
+            self.now_us = max(self.now_us, due_us)
+            for node in self.nodes.values():
+                node.on_time(self.now_us)
+            self.settle()
+        self.now_us = until_us
+        for node in self.nodes.values():
+            node.on_time(self.now_us)
+        self.settle()
+
+    def cut(self, *unaware: str) -> None:
+        """Every line breaks; who is ``unaware`` doesn't hear of it."""
+        for line in self.lines:
+            line.cut(self.now_us, *unaware)
+        self.lines.clear()
+        self.settle()
+
+    def restart(self, name: str) -> None:
+        """Its power fails and comes back."""
+        for line in list(self.lines):
+            if name in line.names:
+                line.cut(self.now_us, name)
+        self.lines = [line for line in self.lines if line.alive]
+        self.nodes[name].crash(self.now_us)
+        self.settle()
+
+    def put(self, name: str, address: str, *texts: str, durable: bool = True) -> None:
+        """Messages are put at ``name``, to a queue there or elsewhere."""
+        manager = self.nodes[name].manager
+        broker = self.broker(name)
+        if broker not in self._producers:
+            self._producers[broker] = manager.open_producer("test", "test", "anonymous")
+        for text in texts:
+            payload = Message(header=Header(durable=durable), body=Value(text)).encode()
+            head = scan_head(payload)
+            leads = manager.names.destination(address)
+            body = manager.names.sent_to(leads, payload[head.bare_offset :])
+            manager.put(self._producers[broker], leads.queue, head, body, Quiet(), PRESETTLED, self.now_us)
+        self.nodes[name].turn_wanted = True
+        self.settle()
+
+    def bindings(self, name: str) -> list[ConnectionBinding]:
+        """Connections that this queue manager has."""
+        return list(self.broker(name).connections)
