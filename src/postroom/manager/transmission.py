@@ -15,6 +15,11 @@ from postroom.amqp.types import UInt
 TRANSMISSION: Final = "x-opt-transmission"
 MAX_HOPS: Final = 255
 """That a header can count."""
+MAX_REMEMBERED: Final = 1024
+"""Headers that were alone in their section of annotations, as most are: there are few, and they are met
+often."""
+_SHORT_MAP: Final = b"\x00\x53\x72\xc1"
+"""Descriptor of message-annotations, constructor of a map of less than 256 bytes; its size follows."""
 
 
 @final
@@ -51,6 +56,9 @@ class TransmissionHeader:
         return f"TransmissionHeader({self.queue!r}, {self.queue_manager!r}, {self.hops})"
 
 
+_alone: dict[bytes, TransmissionHeader] = {}
+
+
 def with_transmission(stored: bytes, header: TransmissionHeader) -> bytes:
     """The sections with the header on."""
     return header.put_on(stored)
@@ -58,8 +66,26 @@ def with_transmission(stored: bytes, header: TransmissionHeader) -> bytes:
 
 def take_transmission(stored: bytes) -> tuple[TransmissionHeader | None, bytes]:
     """The header and the sections without it; None where there is none, or none that can be read."""
+    size = _short_section(stored)
+    section = stored[:size]
+    known = _alone.get(section)
+    if known is not None:
+        return known, stored[size:]
     said, rest = take_annotation(stored, TRANSMISSION)
-    return _header_of(said), rest
+    header = _header_of(said)
+    if header is not None and size > 0 and len(rest) == len(stored) - size:
+        if len(_alone) >= MAX_REMEMBERED:
+            _alone.clear()
+        _alone[section] = header
+    return header, rest
+
+
+def _short_section(stored: bytes) -> i64:
+    """The length of the section of annotations that ``stored`` begins with, if that is written in the
+    shortest way; else 0."""
+    if len(stored) < len(_SHORT_MAP) + 1 or stored[: len(_SHORT_MAP)] != _SHORT_MAP:
+        return 0
+    return len(_SHORT_MAP) + 1 + stored[len(_SHORT_MAP)]
 
 
 def _header_of(said: object) -> TransmissionHeader | None:
