@@ -58,6 +58,7 @@ class Sender(LedgerWorld):
         super().__init__(ManagerOptions(queue_manager=HERE))
         self.transmission_queue()
         self.manager.channels.define(SENDER, self.now_us)
+        self.turn()
 
     def transmission_queue(self) -> Queue:
         return self.queue(THERE, usage="transmission")
@@ -116,6 +117,8 @@ class Receiver(LedgerWorld):
         self.answers = Answers()
         super().__init__(ManagerOptions(queue_manager=THERE))
         self.manager.channels.define(RECEIVER, self.now_us)
+        self.queue("q")
+        self.turn()
 
     def start(self, ledger: str = "0a") -> None:
         self.end = self.manager.channels.open_receiving(CHANNEL, HERE, ledger, self.now_us)

@@ -1,8 +1,12 @@
 """A channel between two queue managers, step by step."""
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
 import pytest
 
-from postroom.manager.errors import ChannelSequenceError
+from postroom.manager.errors import ChannelInUse, ChannelSequenceError
+from postroom.model.codes import Outcome
 from tests.manager.channel_world import CHANNEL, Receiver, Sender, resynchronise
 
 
@@ -72,3 +76,33 @@ def test_numbers_that_differ_stop_the_channel(sender: Sender, receiver: Receiver
     receiver.manager.channels.reset(CHANNEL, 5, receiver.now_us)
     with pytest.raises(ChannelSequenceError, match="0, the last one that the partner has 4"):
         resynchronise(sender, receiver)
+
+
+def test_a_partner_hears_nothing_of_a_batch_before_it_is_durable(sender: Sender, receiver: Receiver) -> None:
+    resynchronise(sender, receiver)
+    sender.send(b"1")
+    for sent in sender.take(1):
+        receiver.receive(sent)
+    receiver.commit(sender.end_batch())
+    receiver.stop()
+    with pytest.raises(ChannelInUse, match="on its way to the disk"):
+        receiver.start()
+    receiver.turn()
+    receiver.start()
+
+
+def test_an_id_that_the_queue_has_taken_is_told_as_discarded(sender: Sender, receiver: Receiver) -> None:
+    receiver.queue("once", duplicate_window=10)
+    resynchronise(sender, receiver)
+    for body in (b"1", b"2"):
+        sender.send(body, to="once")
+    sent = sender.take(2)
+    for one in (*sent, *sent):
+        one.head.message_id, one.head.message_id_type = one.body, 1
+        assert receiver.receive(one) is None
+    receiver.commit(sender.end_batch())
+    assert receiver.bodies_on("once") == [b"1", b"2"]
+    discarded = [row for row in receiver.rows() if row[-1] == Outcome.DISCARDED]
+    assert len(discarded) == 2
+    with TemporaryDirectory() as folder:
+        receiver.check_whole(Path(folder))

@@ -55,7 +55,7 @@ class ChannelSync:
     in_doubt: Batch | None
     """Of a sending end: of which it isn't known whether the partner has it."""
     reset_sequence: int
-    """Of a sending end: the number of the next message by a RESET that the partner hasn't heard of; 0
+    """Of a sending end: the number of the next message by a RESET that the partner is to be told of; 0
     none."""
 
 
@@ -70,6 +70,8 @@ class Partner:
         """The id of his ledger, in hex: what makes him the same one."""
         self.luwid = b""
         self.sequence: i64 = 0
+        self.committed: i64 = 0
+        """Position of the record that says so of the last batch."""
         self.end: ReceivingEnd | None = None
         """While he is connected."""
 
@@ -97,6 +99,7 @@ class Channel:
         self.sequence: i64 = 0
         """Number of the last message; of a receiving channel that with which a new partner begins."""
         self.reset_sequence: i64 = 0
+        """By a RESET after which no batch has been confirmed; the partner is told at each start."""
         self.status: dict[str, object] = {}
         """What must survive of its state; whoever runs the channel says what that is."""
         self.batches: list[Batch] = []

@@ -4,12 +4,13 @@ block.
 It doesn't wait for room: what can't be put is said to be undelivered, and why.
 """
 
+import json
 from typing import Final
 
 from mypy_extensions import i64
 
 from postroom.ledger.records import CHUNK_BODY_BYTES
-from postroom.manager import channels, duplicates, names, overrides, transactions
+from postroom.manager import channels, discarding, duplicates, names, overrides, report_checks, transactions
 from postroom.manager.channel import Channel, Partner, ReceivingEnd
 from postroom.manager.consumer import Producer
 from postroom.manager.core import Core
@@ -27,6 +28,9 @@ from postroom.model import numbers as n
 from postroom.model.message import MessageHead
 from postroom.model.mq import Feedback, Reason, Undelivered
 
+DUPLICATE: Final = "postroom:duplicate"
+"""Why a message was discarded whose id its queue had taken before (duplicate_window)."""
+
 _NO_HEADER: Final = int(Feedback.XMIT_Q_MSG_ERROR)
 _PUT_INHIBITED: Final = int(Reason.PUT_INHIBITED)
 _Q_FULL: Final = int(Reason.Q_FULL)
@@ -39,9 +43,12 @@ _STORAGE_NOT_AVAILABLE: Final = int(Reason.STORAGE_NOT_AVAILABLE)
 # --- coming and going -----------------------------------------------------------------------------
 
 
-def open_receiving(core: Core, name: str, queue_manager: str, ledger: str) -> ReceivingEnd:
-    """A partner, known by his ledger's id, sends by this channel from now on. Raises ChannelNotFound,
-    NotAllowed, ChannelInUse, LimitExceeded."""
+def open_receiving(
+    core: Core, name: str, queue_manager: str, ledger: str, reset_sequence: i64
+) -> ReceivingEnd:
+    """A partner, known by his ledger's id, sends by this channel from now on, with ``reset_sequence`` as his
+    next number if it isn't 0. Raises ChannelNotFound, NotAllowed, ChannelInUse, LimitExceeded,
+    DefinitionInvalid."""
     channel = channels.find(core, name)
     if channel.definition.sending:
         raise NotAllowed(f"channel {name!r} is a {channel.definition.type}: it doesn't receive")
@@ -50,6 +57,13 @@ def open_receiving(core: Core, name: str, queue_manager: str, ledger: str) -> Re
     partner = _partner(core, channel, queue_manager, ledger)
     if partner.end is not None:
         raise ChannelInUse(f"channel {name!r} receives from queue manager {queue_manager!r} already")
+    if partner.committed > core.durable_through:
+        # What he is told of the last batch makes him forget it.
+        raise ChannelInUse(f"channel {name!r}: the last batch is still on its way to the disk: call again")
+    if reset_sequence != 0:
+        channels.check_sequence(channel, reset_sequence)
+        partner.sequence = reset_sequence - 1
+        channels.write_partner(core, channel, partner)
     producer = Producer(core.new_holder_id(), name, queue_manager, "", 0)
     producer.channel, producer.queue_manager, producer.ledger = name, queue_manager, ledger
     end = ReceivingEnd(channel, partner, producer, _new_transaction(core))
@@ -119,13 +133,45 @@ def receive(
     queue = found.queue
     head.delivery_delay_ms = 0  # it has waited for that where it was put first
     sections = _overridden(core, queue, head, sections)
-    reason = _unfit(core, queue, head, len(sections))
+    reason = why_not(core, queue, head, len(sections))
     if reason is not None:
         return Undelivered(reason[0], header.queue, header.queue_manager, reason[1])
-    if queue.duplicates is not None and duplicates.drops(core, queue, head, None):
+    if head.report != 0:
+        unfit_options = report_checks.unfit_options(queue, head, sections)
+        if unfit_options is not None:
+            return Undelivered(
+                unfit_options.reason, header.queue, header.queue_manager, unfit_options.description
+            )
+    if queue.duplicates is not None and _came_before(core, end, queue, head):
+        _drop(core, end, queue, head, sequence, origin_serial, fast)
         return None
     put_on(core, end, queue, head, sections, sequence, origin_serial, fast)
     return None
+
+
+def _came_before(core: Core, end: ReceivingEnd, queue: Queue, head: MessageHead) -> bool:
+    """Whether the queue has taken a message of this id lately, in the batch that is open, too."""
+    return duplicates.is_in(end.transaction, queue, head) or duplicates.drops(core, queue, head, None)
+
+
+def _drop(
+    core: Core,
+    end: ReceivingEnd,
+    queue: Queue,
+    head: MessageHead,
+    sequence: i64,
+    origin_serial: i64,
+    fast: bool,
+) -> None:
+    """It has been put before: the ledger is told that it came, and that it was one too many."""
+    detail = json.dumps({"condition": DUPLICATE, "queue": queue.name}, ensure_ascii=False).encode()
+    aside, bare = discarding.queue_for_undelivered(core), discarding.bare_head(head)
+    if fast:
+        entry = put_aside(core, end, aside, bare, discarding.NO_BODY, origin_serial)
+        discarding.end(core, entry, n.EVENT_DISCARD, detail)
+    else:
+        entry = put_in_batch(core, end, aside, bare, discarding.NO_BODY, sequence, origin_serial)
+        end.transaction.disposals[entry] = discarding.Ending(n.EVENT_DISCARD, detail)
 
 
 def _overridden(core: Core, queue: Queue, head: MessageHead, body: bytes) -> bytes:
@@ -137,7 +183,7 @@ def _overridden(core: Core, queue: Queue, head: MessageHead, body: bytes) -> byt
     return overrides.with_delivery_time(core, head, body) if wanted.bears else body
 
 
-def _unfit(core: Core, queue: Queue, head: MessageHead, size: i64) -> tuple[int, str] | None:
+def why_not(core: Core, queue: Queue, head: MessageHead, size: i64) -> tuple[int, str] | None:
     """Why ``queue`` doesn't take it now, as (MQRC_, sentence)."""
     if queue.closed_to_puts:
         return _PUT_INHIBITED, f"queue {queue.name!r} takes no messages: production or insertion is paused"
@@ -181,7 +227,7 @@ def put_on(
         return
     producer = _of_origin(end, origin_serial, 0)
     try:
-        upload = _uploaded(core, producer, body)
+        upload = in_pieces(core, producer, body)
         store(core, producer, queue, head, None if upload is not None else body, upload)
     finally:
         producer.receives = False
@@ -202,7 +248,7 @@ def put_in_batch(
     producer = _of_origin(end, origin_serial, sequence)
     try:
         transactions.make_room(core, end.transaction)
-        upload = _uploaded(core, producer, body)
+        upload = in_pieces(core, producer, body)
         whole = None if upload is not None else body
         entry = transactions.put(core, end.transaction, producer, queue, head, whole, upload)
     finally:
@@ -235,7 +281,7 @@ def _of_origin(end: ReceivingEnd, origin_serial: i64, sequence: i64) -> Producer
     return producer
 
 
-def _uploaded(core: Core, producer: Producer, body: bytes) -> Upload | None:
+def in_pieces(core: Core, producer: Producer, body: bytes) -> Upload | None:
     """A large body is written in pieces; None for another one."""
     if len(body) <= CHUNK_BODY_BYTES:
         return None
@@ -263,7 +309,7 @@ def commit(core: Core, end: ReceivingEnd, luwid: bytes, sequence: i64, target: A
     transactions.close(core, transaction)
     end.transaction = _new_transaction(core)
     end.partner.luwid, end.partner.sequence = luwid, sequence
-    channels.write_partner(core, end.channel, end.partner)
+    end.partner.committed = channels.write_partner(core, end.channel, end.partner)
     core.effects.replies.append(Reply(target, luwid))
 
 

@@ -83,6 +83,7 @@ def confirm(core: Core, end: SendingEnd, batch: Batch) -> None:
         raise NotAllowed(f"channel {channel.name!r}: batches are confirmed in their order, each once")
     end.in_doubt.pop(0)
     channel.luwid, channel.sequence = batch.luwid, batch.last_sequence
+    channel.reset_sequence = 0
     _decided(channel, batch)
     forward(core, batch)
     channels.write_state(core, channel)

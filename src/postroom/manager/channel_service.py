@@ -8,12 +8,13 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from postroom.manager import channel_receiving, channel_sending, channels, turn
+from postroom.manager import channel_receiving, channel_sending, channels, turn, undelivered
 from postroom.manager.channel import Batch, Channel, ChannelSync, ReceivingEnd, SendingEnd
 from postroom.manager.core import Core
 from postroom.manager.effects import Asker, Sink
 from postroom.manager.entry import Entry
 from postroom.manager.transmission import TransmissionHeader
+from postroom.manager.undelivered import Action, ReceivedMessage
 from postroom.model.channel import ChannelDefinition
 from postroom.model.message import MessageHead
 from postroom.model.mq import Undelivered
@@ -158,12 +159,17 @@ class ChannelService:
 
     # -- receiving
 
-    def open_receiving(self, name: str, queue_manager: str, ledger: str, now_us: i64) -> ReceivingEnd:
+    def open_receiving(
+        self, name: str, queue_manager: str, ledger: str, now_us: i64, reset_sequence: i64 = 0
+    ) -> ReceivingEnd:
         """A partner, known by his ledger's id in hex, sends by this channel from now on; ``last_luwid`` and
-        ``last_sequence`` of the end are what he is told. Raises ChannelNotFound, NotAllowed, ChannelInUse,
-        LimitExceeded."""
+        ``last_sequence`` of the end are what he is told. ``reset_sequence``: he says that the next message
+        has this number; 0 nothing.
+
+        Raises ChannelNotFound, NotAllowed, ChannelInUse, LimitExceeded, DefinitionInvalid.
+        """
         self._core.begin(now_us)
-        return channel_receiving.open_receiving(self._core, name, queue_manager, ledger)
+        return channel_receiving.open_receiving(self._core, name, queue_manager, ledger, reset_sequence)
 
     def receive(
         self,
@@ -185,6 +191,23 @@ class ChannelService:
             return channel_receiving.receive(
                 self._core, end, head, body, sequence, origin_serial, fast, header
             )
+        finally:
+            turn.finish(self._core)
+
+    def put_undelivered(
+        self,
+        end: ReceivingEnd,
+        action: Action,
+        message: ReceivedMessage,
+        why: Undelivered,
+        now_us: i64,
+    ) -> Undelivered | None:
+        """Do what is to be done about a message that `receive` could not put, in its batch (fast: at once);
+        why the report or dead letter that this is could not be put either. Raises NotAllowed,
+        LimitExceeded."""
+        self._core.begin(now_us)
+        try:
+            return undelivered.put_undelivered(self._core, end, action, message, why)
         finally:
             turn.finish(self._core)
 

@@ -137,8 +137,8 @@ def write_state(core: Core, channel: Channel) -> None:
     core.ledger.record(_STATE, 0, 0, channel.id, 0, 0, channel.detail())
 
 
-def write_partner(core: Core, channel: Channel, partner: Partner) -> None:
-    core.ledger.record(_STATE, 0, 0, partner.id, 0, 0, partner.detail(channel.name))
+def write_partner(core: Core, channel: Channel, partner: Partner) -> i64:
+    return core.ledger.record(_STATE, 0, 0, partner.id, 0, 0, partner.detail(channel.name))
 
 
 def sync_of(core: Core, name: str, ledger: str) -> ChannelSync:
@@ -146,9 +146,9 @@ def sync_of(core: Core, name: str, ledger: str) -> ChannelSync:
     added last. Raises ChannelNotFound."""
     channel = find(core, name)
     if channel.definition.sending:
-        return ChannelSync(
-            channel.luwid, int(channel.sequence), in_doubt(channel), int(channel.reset_sequence)
-        )
+        batch = in_doubt(channel)
+        reset_to = int(channel.reset_sequence) if batch is None else 0
+        return ChannelSync(channel.luwid, int(channel.sequence), batch, reset_to)
     partner = channel.partners.get(ledger)
     if partner is None and not ledger and channel.partners:
         partner = list(channel.partners.values())[-1]
@@ -176,15 +176,14 @@ def resynchronise(core: Core, name: str, partner_luwid: bytes, partner_sequence:
     for at, batch in enumerate(channel.batches):
         if batch.luwid == partner_luwid:
             arrived = at + 1
-    decided = len(channel.batches) > 0
     if arrived:
         channel.luwid, channel.sequence = partner_luwid, partner_sequence
-    _decide(core, channel, arrived)
-    if channel.reset_sequence != 0 and partner_sequence == channel.sequence:
         channel.reset_sequence = 0
-        decided = True
-    if decided:
         write_state(core, channel)
+    elif partner_luwid and partner_luwid == channel.luwid and channel.reset_sequence == 0:
+        # resolved by hand after a restart that had lost what was not persistent: he knows the number
+        channel.sequence = partner_sequence
+    _decide(core, channel, arrived)
     if partner_sequence != channel.sequence:
         raise ChannelSequenceError(
             f"channel {name!r}: the last message sent has number {channel.sequence}, the last one that the "
@@ -227,12 +226,7 @@ def reset(core: Core, name: str, next_sequence: i64, ledger: str) -> None:
     a receiving one it counts for the partner of that ledger, "" all of them. Raises ChannelNotFound,
     ChannelInUse, DefinitionInvalid."""
     channel = find(core, name)
-    wrap = channel.definition.sequence_wrap
-    if not 1 <= next_sequence <= wrap:
-        raise DefinitionInvalid(
-            f"channel {name!r}: sequence number {next_sequence} must be 1 to {wrap} (sequence_wrap)",
-            "sequence",
-        )
+    check_sequence(channel, next_sequence)
     if channel.definition.sending:
         _check_at_rest(channel, "its sequence can't be reset")
         channel.sequence = next_sequence - 1
@@ -249,6 +243,16 @@ def reset(core: Core, name: str, next_sequence: i64, ledger: str) -> None:
     if not ledger:
         channel.sequence = next_sequence - 1
         write_state(core, channel)
+
+
+def check_sequence(channel: Channel, sequence: i64) -> None:
+    """Raise DefinitionInvalid unless a message can have this number."""
+    wrap = channel.definition.sequence_wrap
+    if not 1 <= sequence <= wrap:
+        raise DefinitionInvalid(
+            f"channel {channel.name!r}: sequence number {sequence} must be 1 to {wrap} (sequence_wrap)",
+            "sequence",
+        )
 
 
 def _at_rest_sender(core: Core, name: str) -> Channel:
@@ -297,7 +301,8 @@ def _restore_partner(core: Core, id: int, said: dict[str, Any]) -> None:
 
 
 def _restore_batches(core: Core, recovered: "Recovered") -> dict[int, Batch]:
-    """Empty ones at first: `batches.restore_held` gives them what they held."""
+    """Empty ones at first: `batches.restore_held` gives them what they held. One that had nothing but
+    messages that a restart loses stays empty, and in doubt: it may have arrived, with its numbers."""
     found: dict[int, Batch] = {}
     for row in recovered.holders:
         if row.holder_kind == n.CHANNEL_BATCH:
@@ -306,12 +311,3 @@ def _restore_batches(core: Core, recovered: "Recovered") -> dict[int, Batch]:
             found[row.holder] = batch
             core.channels[str(row.detail["channel"])].batches.append(batch)
     return found
-
-
-def close_empty(core: Core) -> None:
-    """Batches of which the restart has left nothing are no more."""
-    for channel in core.channels.values():
-        for batch in channel.batches:
-            if not batch.entries:
-                core.record_holder_closed(batch.id, n.CHANNEL_BATCH)
-        channel.batches = [batch for batch in channel.batches if batch.entries]

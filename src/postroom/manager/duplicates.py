@@ -67,6 +67,14 @@ def drops(core: "Core", queue: "Queue", head: MessageHead, transaction: Transact
     return True
 
 
+def is_in(transaction: Transaction, queue: "Queue", head: MessageHead) -> bool:
+    """Whether the transaction has put a message of this id to ``queue``, which looks for duplicates."""
+    window = queue.duplicates
+    if window is None or head.message_id_type == 0:
+        return False
+    return (window, key_of(head.message_id_type, head.message_id)) in transaction.message_ids
+
+
 def note(queue: "Queue", head: MessageHead, transaction: Transaction | None) -> None:
     """``queue`` (or topic) has taken the message; what is in a transaction counts when that is decided."""
     window = queue.duplicates

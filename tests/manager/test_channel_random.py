@@ -1,0 +1,233 @@
+"""Whatever happens at both ends of a channel, in whatever order: nothing is lost, nothing comes twice.
+
+Real ledgers at both ends; the link between them is a list. Every step of a batch can be followed by a lost
+link or a crash of either end, with what was durable by then.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from postroom.manager.channel import Batch
+from postroom.model.codes import Outcome
+from tests.manager.channel_world import CHANNEL, THERE, Receiver, Sender, Sent, resynchronise
+
+
+class Ends:
+    """Both ends, and what is between them."""
+
+    def __init__(self, fast: bool) -> None:
+        self.fast = fast
+        self.sender = Sender(fast)
+        self.receiver = Receiver()
+        self.wire: list[Sent | Batch] = []
+        self.answered: list[Batch] = []
+        """Committed there; the answer comes when that is durable."""
+        self.asked: list[Batch] = []
+        self.sent: list[tuple[bytes, bool]] = []
+        self.batches = 0
+
+    # What programs do.
+
+    def send(self, durable: bool) -> None:
+        number = len(self.sent)
+        body = b"%d" % number
+        self.sent.append((body, durable))
+        self.sender.send(body, durable=durable)
+        self.sender.turn()
+
+    # What the agents do.
+
+    @property
+    def connected(self) -> bool:
+        return self.sender.end is not None and self.receiver.end is not None
+
+    def connect(self) -> None:
+        if self.connected:
+            return
+        self.cut()
+        self.receiver.turn()
+        resynchronise(self.sender, self.receiver)
+
+    def take(self, count: int) -> None:
+        if self.sender.end is not None:
+            self.wire += self.sender.take(count)
+
+    def end_batch(self) -> None:
+        if self.sender.end is not None and self.sender.end.batch.count:
+            batch = self.sender.end_batch()
+            self.asked.append(batch)
+            self.wire.append(batch)
+            self.batches += 1
+
+    def arrive(self, count: int) -> None:
+        """The receiver takes some of what has come."""
+        for _ in range(count):
+            if self.receiver.end is None or not self.wire:
+                return
+            item = self.wire.pop(0)
+            if isinstance(item, Batch):
+                self.receiver.commit(item)
+                self.answered.append(item)
+            else:
+                assert self.receiver.receive(item) is None
+
+    def answers(self) -> None:
+        """What has been committed is durable, and the sender hears of it."""
+        self.receiver.turn()
+        while self.answered and self.receiver.end is not None and self.sender.end is not None:
+            batch = self.answered.pop(0)
+            if batch in self.asked:
+                self.asked.remove(batch)
+                self.sender.confirm(batch)
+
+    # What befalls them.
+
+    def cut(self) -> None:
+        self.lose_sender()
+        self.lose_receiver()
+
+    def lose_sender(self) -> None:
+        """The sender's end hears that the link is lost."""
+        self.sender.stop()
+        self.asked = []
+
+    def lose_receiver(self) -> None:
+        self.receiver.stop()
+        self.wire, self.answered = [], []
+
+    def crash_sender(self) -> None:
+        self.sender.crash()
+        self.asked = []
+
+    def crash_receiver(self) -> None:
+        self.receiver.crash()
+        self.wire, self.answered = [], []
+
+    def flush(self) -> None:
+        self.sender.turn()
+
+    def maintain(self) -> None:
+        for world in (self.sender, self.receiver):
+            world.turn()
+            world.maintain()
+
+    # What must be true.
+
+    def finish(self) -> None:
+        """Everything that can arrive does."""
+        for _ in range(len(self.sent) + 2):
+            self.connect()
+            self.arrive(1000)
+            self.take(1000)
+            self.end_batch()
+            self.arrive(1000)
+            self.answers()
+        self.sender.turn()
+
+    def check(self) -> None:
+        bodies = self.receiver.bodies_on("q")
+        persistent = [body for body, durable in self.sent if durable]
+        others = [body for body, durable in self.sent if not durable]
+        assert [body for body in bodies if body in persistent] == persistent
+        came = [body for body in bodies if body in others]
+        assert came == [body for body in others if body in came]  # at most once, and in their order
+        queue = self.sender.manager.queue(THERE)
+        assert queue.empty() and not queue.held
+        for world in (self.sender, self.receiver):
+            with TemporaryDirectory() as folder:
+                world.check_whole(Path(folder))
+        self.check_sync()
+        self.check_totals(len(persistent))
+
+    def check_sync(self) -> None:
+        """Both ends have the same last batch, before and after another start."""
+        for _ in range(2):
+            here = self.sender.manager.channels.sync(CHANNEL)
+            there = self.receiver.manager.channels.sync(CHANNEL)
+            assert (here.last_luwid, here.last_sequence) == (there.last_luwid, there.last_sequence)
+            assert here.in_doubt is None
+            assert self.batches == 0 or here.last_luwid
+            self.sender.restart()
+            self.receiver.restart()
+
+    def check_totals(self, persistent: int) -> None:
+        """By the ledger all that were persistent have been forwarded, and nothing has been consumed."""
+        transmission = self.sender.manager.queue(THERE)
+        rows = [row for row in self.sender.recover().totals if row.queue == transmission.id]
+        assert rows or not self.sent
+        for row in rows:
+            assert row.arrived == len(self.sent) == sum(row.ended)
+            assert row.ended[Outcome.FORWARDED] + row.ended[Outcome.LOST] == len(self.sent)
+            assert row.ended[Outcome.FORWARDED] >= persistent
+
+
+STEPS: dict[str, Callable[[Ends], None]] = {
+    "send": lambda ends: ends.send(True),
+    "send non-persistent": lambda ends: ends.send(False),
+    "connect": Ends.connect,
+    "take one": lambda ends: ends.take(1),
+    "take some": lambda ends: ends.take(3),
+    "end batch": Ends.end_batch,
+    "one arrives": lambda ends: ends.arrive(1),
+    "some arrive": lambda ends: ends.arrive(3),
+    "answers": Ends.answers,
+    "cut": Ends.cut,
+    "sender loses link": Ends.lose_sender,
+    "receiver loses link": Ends.lose_receiver,
+    "sender crashes": Ends.crash_sender,
+    "receiver crashes": Ends.crash_receiver,
+    "flush": Ends.flush,
+    "maintain": Ends.maintain,
+}
+
+
+BATCH = (
+    "send",
+    "send",
+    "connect",
+    "take some",
+    "flush",
+    "some arrive",
+    "end batch",
+    "one arrives",
+    "answers",
+)
+"""One batch from beginning to end, between any two steps of which something may happen."""
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.booleans(),
+    st.lists(st.sampled_from(sorted(STEPS)) | st.integers(1, len(BATCH)), max_size=20),
+)
+def test_nothing_is_lost_and_nothing_comes_twice(fast: bool, steps: list[str | int]) -> None:
+    """A number stands for so many steps of a batch."""
+    ends = Ends(fast)
+    for step in steps:
+        for one in BATCH[:step] if isinstance(step, int) else (step,):
+            STEPS[one](ends)
+    ends.finish()
+    ends.check()
+
+
+MISHAPS = (
+    *("cut", "sender loses link", "receiver loses link", "sender crashes", "receiver crashes"),
+    "maintain",
+)
+
+
+@pytest.mark.parametrize("mishap", MISHAPS)
+@pytest.mark.parametrize("fast", [False, True])
+def test_a_mishap_at_any_step_of_a_batch(mishap: str, fast: bool) -> None:
+    for at in range(len(BATCH) + 1):
+        for second in (None, "sender crashes", "receiver crashes"):
+            ends = Ends(fast)
+            for step in (*BATCH[:at], mishap, *((second,) if second else ()), *BATCH[at:]):
+                STEPS[step](ends)
+            ends.finish()
+            ends.check()
