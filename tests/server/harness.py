@@ -50,6 +50,8 @@ class BrokerThread:
         self._memory = ledger
         self._folder = folder
         self.address = ""
+        self.addresses: list[str] = []
+        """Of all its listeners; ``address`` is the first."""
         self.broker: Broker | None = None
         self.failure: BaseException | None = None
         self._ready = threading.Event()
@@ -145,7 +147,8 @@ class BrokerThread:
         listeners = [Listener(listen) for listen in self.config.listen]
         self._service = Service(self.config, listeners, ledger, broker, self._loop)
         await self._service.start()
-        self.address = self._service.addresses()[0]
+        self.addresses = self._service.addresses()
+        self.address = self.addresses[0]
         self._ready.set()
         await self._service.ended.wait()
         await self._service.stop()
