@@ -92,11 +92,15 @@ class MessageFields(Fields):
 
     def application_property(self, name: str) -> object:
         """As it was sent; None if there is none of that name."""
+        return self.application().get(name)
+
+    def application(self) -> dict[str, object]:
+        """All application properties, as they were sent."""
         found = self._application
         if found is None:
             found = self._map_at(self._find(d.APPLICATION_PROPERTIES))
             self._application = found
-        return found.get(name)
+        return found
 
     def annotation(self, name: str) -> object:
         """A message annotation, as changed by outcomes; None if there is none of that name."""

@@ -34,6 +34,8 @@ class Producer:
         """The message's serial in the sender's ledger; 0 unknown."""
         self.sequence: i64 = 0
         """Its number in the channel's sequence; 0 outside of batches."""
+        self.adverse = False
+        """Whether it is the queue manager itself."""
         self.name = name
         self.container = container
         self.user = user

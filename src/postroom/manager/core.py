@@ -22,6 +22,7 @@ from postroom.manager.pool import Pool
 from postroom.manager.queue import Queue
 from postroom.manager.quota import Quota
 from postroom.manager.remote import Names
+from postroom.manager.report_list import Reports
 from postroom.manager.routing_sets import RoutingSets
 from postroom.manager.sending_checks import POLICY_PREEMPTIVE
 from postroom.manager.shared_body import SharedBody
@@ -145,6 +146,7 @@ class Core:
         """Requests that go on in the next turn."""
         self.message_cursors: dict[int, MessageCursor] = {}
         """Open ones, by id."""
+        self.reports = Reports()
         self.watched: list[Queue] = []
         """Queues with news for who waits there."""
         self.armed: set[str] = set()

@@ -1,5 +1,7 @@
 """Who gets what next: available entries to consumers with credit, in order and in turn."""
 
+from typing import Final
+
 from mypy_extensions import i64
 
 from postroom.manager.band import NOWHERE
@@ -20,6 +22,9 @@ from postroom.manager.queue import Queue
 from postroom.manager.selecting import next_wanted
 from postroom.manager.transitions import acquire, step
 from postroom.model import numbers as n
+
+MAX_REPORTED_BODY_BYTES: Final = 64 << 10
+"""A body up to so large that is handed out stays in memory if a report may be asked about its delivery."""
 
 
 def can_take(core: Core, consumer: Consumer) -> bool:
@@ -141,7 +146,8 @@ def deliver(core: Core, queue: Queue, consumer: Consumer, entry: Entry) -> None:
             core.record_consumer(consumer)
         acquire(core, entry, consumer.id, consumer)
         consumer.held.add(entry)
-        drop_body(core, entry)
+        if entry.flags & n.FLAG_REPORTS == 0 or entry.body_len > MAX_REPORTED_BODY_BYTES:
+            drop_body(core, entry)
     consumer.credit -= 1
     consumer.assigned += 1
     core.deliveries_left -= 1

@@ -167,6 +167,17 @@ class Crossed:
 
 
 @final
+class Warned:
+    """A message for ``queue`` was accepted, but not all that it asks for is done: ``text`` says what not."""
+
+    __slots__ = ("queue", "text")
+
+    def __init__(self, queue: str, text: str) -> None:
+        self.queue = queue
+        self.text = text
+
+
+@final
 class Effects:
     """Everything one turn wants done."""
 
@@ -183,6 +194,7 @@ class Effects:
         "replies",
         "settled",
         "unblocked",
+        "warned",
     )
 
     def __init__(self) -> None:
@@ -202,6 +214,8 @@ class Effects:
         """None of their sends waits any more; of a transaction's, whoever wants to discharge it."""
         self.crossed: list[Crossed] = []
         """Thresholds, for the log."""
+        self.warned: list[Warned] = []
+        """For the log, too."""
         self.fetches: list[Fetch] = []
         """Not waiting for durability."""
         self.id_reads: list[IdRead] = []
@@ -220,6 +234,7 @@ class Effects:
             or self.replies
             or self.unblocked
             or self.crossed
+            or self.warned
             or self.fetches
             or self.id_reads
         )

@@ -268,6 +268,8 @@ class _Publication:
 def _give(core: Core, publication: _Publication, queue: Queue) -> None:
     """Its entry is available at once. Where nobody waits for it, it is packed: it may wait for long."""
     queue.statistics.arrive(CURRENT, publication.size)
+    if publication.flags & n.FLAG_REPORTS != 0:
+        core.reports.note(publication.entry(queue), n.FEEDBACK_COA)
     band = queue.bands[publication.priority]
     backlog = band.backlog
     idle = not queue.consumers and publication.flags & _STORED != 0

@@ -16,6 +16,7 @@ from postroom.manager.pool import Pool
 from postroom.manager.queue import Queue
 from postroom.manager.statistics import CURRENT
 from postroom.manager.upload import Upload
+from postroom.model import mq
 from postroom.model import numbers as n
 from postroom.model.message import MessageHead
 
@@ -152,6 +153,9 @@ def store(
     size: i64 = len(body) if body is not None else upload_size(upload)
     queue.statistics.arrive(CURRENT, size)
     offset = core.ledger.last_body_offset
+    if flags & n.FLAG_REPORTS != 0:
+        new = Entry(queue, serial, priority, flags, expiry_us, serial, offset, size, body)
+        core.reports.note(new, n.FEEDBACK_COA)
     band = queue.bands[priority]
     packed = flags & n.FLAG_BODY_STORED != 0 and must_pack(core, band.live_count(), band.backlog.count)
     if packed and queue.selecting == 0:
@@ -172,6 +176,8 @@ def flags_of(head: MessageHead, upload: Upload | None) -> i64:
     flags: i64 = n.FLAG_DURABLE | n.FLAG_BODY_STORED if head.durable else 0
     if head.dead_letter_eligible:
         flags |= n.FLAG_DEAD_LETTER_ELIGIBLE
+    if head.report & mq.LIFE_FAMILIES != 0:
+        flags |= n.FLAG_REPORTS
     if upload is not None:
         flags |= n.FLAG_BODY_STORED | n.FLAG_BODY_CHUNKED
     return flags
@@ -280,6 +286,8 @@ def arrival(
     elif body is not None:
         crc = crc32(body)
         size = len(body)
+    if producer.adverse:
+        flags |= n.FLAG_ADVERSE
     parent_serial: i64 = 0
     parent_queue: i64 = 0 if queue.topic is None else queue.id
     if producer.receives:

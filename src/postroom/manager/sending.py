@@ -19,6 +19,7 @@ from postroom.manager.options import KIND_QUEUE, KIND_TOPIC
 from postroom.manager.pool import Pool
 from postroom.manager.putting import NO_ROOM, lacking, no_room_text, refusal, store
 from postroom.manager.queue import Queue
+from postroom.manager.report_checks import check_options
 from postroom.manager.transaction import Transaction, fail
 from postroom.manager.upload import Upload, abort
 from postroom.manager.waiting import BlockedSend
@@ -53,7 +54,7 @@ def send(
             size = len(body)
     if _dropped(core, queue, head, sink, token, transaction):
         return DROPPED
-    refused = _refusal(core, queue, size, head.durable)
+    refused = _unfit(core, queue, head, body, upload, size)
     if refused is None:
         pool = _lacking(core, producer, queue, head, body, upload, size, None)
         if pool is not None or producer.waiting is not None:
@@ -99,6 +100,17 @@ def _made_again(core: Core, queue: Queue) -> Queue:
     """Another of the name of a queue or topic that was deleted; raises QueueNotFound, LimitExceeded."""
     kind = KIND_QUEUE if queue.topic is None else KIND_TOPIC
     return queues.find_or_create(core, queue.name, kind)
+
+
+def _unfit(
+    core: Core, queue: Queue, head: MessageHead, body: bytes | None, upload: Upload | None, size: i64
+) -> tuple[str, str] | None:
+    """Why it can't be taken at all: what the destination refuses, or report options that can't be."""
+    refused = _refusal(core, queue, size, head.durable)
+    if refused is None and head.report != 0:
+        opening = upload.opening if upload is not None else body
+        refused = check_options(core, queue, head, opening or b"")
+    return refused
 
 
 def _refusal(core: Core, queue: Queue, size: i64, durable: bool) -> tuple[str, str] | None:

@@ -192,6 +192,8 @@ def decide_for(core: Core, transaction: Transaction) -> None:
         for entry in taken:
             entry.queue.held.discard(entry)
             decide(entry, n.EVENT_CONFIRM, 0)
+            if entry.flags & n.FLAG_REPORTS != 0:
+                core.reports.note(entry, n.FEEDBACK_COD)
             ended(core, entry)
     for receipt in transaction.receipts:
         if receipt.event != n.EVENT_CONFIRM:
@@ -305,6 +307,8 @@ def _make_available(core: Core, transaction: Transaction, position: i64) -> None
         if entry in transaction.disposals:
             transaction.disposals[entry].carry_out(core, entry)
             continue
+        if entry.flags & n.FLAG_REPORTS != 0:
+            core.reports.note(entry, n.FEEDBACK_COA)
         core.woken.append(entry.queue)
         add_committed(core, entry.queue, entry)
 

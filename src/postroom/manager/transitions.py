@@ -13,6 +13,9 @@ from postroom.model.codes import Outcome
 from postroom.model.tables import DELIVERY, FAILURE, OUTCOME, STILL, TO_READY, TO_STATE
 
 _LOST: Final = int(Outcome.LOST)
+_CONSUMED: Final = int(Outcome.CONSUMED)
+_EXPIRED: Final = int(Outcome.EXPIRED)
+_REDIRECTED: Final = int(Outcome.REDIRECTED)
 _HOLDERS: Final = 11
 _EVENTS: Final = 28
 
@@ -70,6 +73,8 @@ def step(
         holder = entry.holder
         owner = None
     queue = entry.queue
+    if entry.flags & n.FLAG_REPORTS != 0:
+        _note(core, entry, to, outcome)
     due_us = entry.due_us if to == n.DELAYED else 0
     position = _write(
         core, entry, event, to, holder_kind, holder, outcome, causes, due_us, delivery, failure, sent, detail
@@ -90,6 +95,16 @@ def step(
     if held and kind == 0:
         entry.held_since = position
     return position
+
+
+def _note(core: Core, entry: Entry, to: i64, outcome: i64) -> None:
+    """Remember what reports may be asked about; ``entry`` is about to become ``to``."""
+    if outcome == _CONSUMED:
+        core.reports.note(entry, n.FEEDBACK_COD)
+    elif outcome in (_EXPIRED, _REDIRECTED):
+        core.reports.note(entry, n.FEEDBACK_EXPIRATION)
+    elif to == n.AVAILABLE and entry.place == 0:
+        core.reports.note(entry, n.FEEDBACK_COA)
 
 
 def _write(
@@ -170,6 +185,8 @@ def acquire(core: Core, entry: Entry, holder: i64, owner: object) -> None:
 def confirm(core: Core, entry: Entry) -> None:
     """The second commonest: a consumer accepts what it holds."""
     queue = entry.queue
+    if entry.flags & n.FLAG_REPORTS != 0:
+        core.reports.note(entry, n.FEEDBACK_COD)
     core.ledger.entry_event(
         entry.serial,
         queue.id,

@@ -15,6 +15,7 @@ from postroom.manager import (
     fetching,
     ordering,
     pausing,
+    reports,
     returning,
     selecting,
     sending,
@@ -29,6 +30,7 @@ from postroom.manager.core import Core
 from postroom.manager.cursor import SelectorCursor
 from postroom.manager.effects import Effects
 from postroom.manager.entry import Entry
+from postroom.manager.report_list import Reports
 from postroom.manager.units import Units
 from postroom.model import numbers as n
 
@@ -41,7 +43,9 @@ def finish(core: Core) -> None:
         topics.end_forsaken(core)
     if core.stood_back:
         asking.admit_more(core)
-    while core.woken or core.changed_pools or core.unlimited_sends:
+    while core.woken or core.changed_pools or core.unlimited_sends or core.reports.due:
+        if core.reports.due:
+            reports.make_due(core)
         woken = core.woken
         core.woken = []
         for queue in woken:
@@ -63,6 +67,8 @@ def fetched(core: Core, entries: list[Entry], bodies: list[Body]) -> None:
         selecting.fetched(core, owner, entries, bodies)
     elif isinstance(owner, Units):
         ordering.names_read(core, owner, entries, bodies)
+    elif entries[0].state == n.START and isinstance(owner, Reports):
+        reports.bodies_read(core, bodies)
     else:
         _take_bodies(core, entries, bodies)
 
@@ -80,6 +86,8 @@ def durable(core: Core, position: i64) -> None:
     core.durable_through = position
     if core.undurable:
         asking.durable(core)
+    if core.reports.waiting:
+        reports.read_more(core)
     if core.waiting_for_durable:
         waiting_for_it = core.waiting_for_durable
         core.waiting_for_durable = []

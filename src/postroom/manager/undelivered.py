@@ -1,12 +1,27 @@
-"""Messages that came through a channel and can't be put: what each asks for, and the verbs that deal with
-it."""
+"""Messages that came through a channel and can't be put: what each asks for, and what is done about it.
+
+Whatever becomes of such a message is part of its batch, or, of a fast one, done at once: its report, its dead
+letter, or the arrival that ends as soon as it is available (`discarding`).
+"""
 
 from enum import IntEnum
 from typing import final
 
+from mypy_extensions import i64
+
 from postroom.amqp.message_fields import MessageFields
+from postroom.amqp.messaging import scan_head
+from postroom.manager import discarding, overrides, reports
+from postroom.manager.channel import ReceivingEnd
+from postroom.manager.channel_receiving import put_aside, put_in_batch, put_on, why_not
+from postroom.manager.core import Core
+from postroom.manager.dead_letter_header import header_for, with_dead_letter_header
+from postroom.manager.report_message import Original
+from postroom.manager.transmission import take_transmission
 from postroom.model import mq
+from postroom.model import numbers as n
 from postroom.model.message import MessageHead
+from postroom.model.mq import Undelivered
 
 
 class Action(IntEnum):
@@ -61,6 +76,8 @@ class ReceivedMessage:
         self.origin_serial = origin_serial
         self.fast = fast
         """Non-persistent and in no batch."""
+        self.report_serial: i64 = 0
+        """Of the exception report about it, once that is put."""
 
     def fields(self) -> MessageFields:
         """Its header and properties, by the names of JMS."""
@@ -74,3 +91,88 @@ class ReceivedMessage:
         if report == 0:
             return Asked.NOTHING
         return asked_of(report, isinstance(self.fields().property_at(4), str))
+
+
+def put_undelivered(
+    core: Core, end: ReceivingEnd, action: Action, message: ReceivedMessage, why: Undelivered
+) -> Undelivered | None:
+    """Do ``action`` about ``message``, which can't be put for the reason ``why``; what has to be put for it
+    and can't be. Raises as `transactions.make_room`."""
+    if action is Action.PUT_REPORT:
+        return _put_report(core, end, message, why)
+    if action is Action.DEAD_LETTER:
+        return _put_dead_letter(core, end, message, why)
+    if action is Action.RETURN_TO_SENDER:
+        _end(core, end, message, n.EVENT_RETURN_TO_SENDER, why, {"report": int(message.report_serial)})
+    else:
+        dropped: dict[str, object] = {"dropped": True} if action is Action.DROP else {}
+        _end(core, end, message, n.EVENT_DISCARD, why, dropped)
+    return None
+
+
+def _put_report(
+    core: Core, end: ReceivingEnd, message: ReceivedMessage, why: Undelivered
+) -> Undelivered | None:
+    """Its exception report, in the batch. One that returns its message goes to its reply-to or nowhere: else
+    the message itself is the dead letter."""
+    original = Original(take_transmission(message.body)[1])
+    transaction = None if message.fast else end.transaction
+    made = reports.exception_report(core, original, message.head, why)
+    if made is None:
+        return None
+    head, sections = made
+    put = reports.put_to if message.asked is Asked.RETURN else reports.put_somewhere
+    failure = put(core, original.reply_to, head, sections, transaction)
+    if failure is None:
+        message.report_serial = core.ledger.next_position - 1
+    return failure
+
+
+def _put_dead_letter(
+    core: Core, end: ReceivingEnd, message: ReceivedMessage, why: Undelivered
+) -> Undelivered | None:
+    queue = reports.dead_letter_queue(core)
+    if isinstance(queue, Undelivered):
+        return queue
+    own = core.options.queue_manager
+    header = header_for(why.reason, why.queue, why.queue_manager or own, message.fields(), own, core.now_us)
+    sections = with_dead_letter_header(take_transmission(message.body)[1], header)
+    head = _head_of_letter(message.head, sections)
+    if queue.overrides is not None:
+        overrides.apply(core, queue.overrides, head)
+    reason = why_not(core, queue, head, len(sections))
+    if reason is not None:
+        return Undelivered(reason[0], queue.name, own, reason[1])
+    put_on(core, end, queue, head, sections, message.sequence, message.origin_serial, message.fast)
+    return None
+
+
+def _head_of_letter(head: MessageHead, sections: bytes) -> MessageHead:
+    """As the message's, but that a dead letter waits for nothing and asks for nothing."""
+    letter = scan_head(sections)
+    letter.durable = head.durable
+    letter.priority = head.priority
+    letter.ttl_ms = head.ttl_ms
+    letter.delivery_time_ms = letter.delivery_delay_ms = 0
+    letter.report = 0
+    return letter
+
+
+def _end(
+    core: Core,
+    end: ReceivingEnd,
+    message: ReceivedMessage,
+    event: i64,
+    why: Undelivered,
+    more: dict[str, object],
+) -> None:
+    """It is put nowhere: the ledger is told that it came, and how it ended."""
+    detail = discarding.detail_of(why, {"channel": end.channel.name} | more)
+    queue = discarding.queue_for_undelivered(core)
+    head, body = discarding.bare_head(message.head), discarding.NO_BODY
+    if message.fast:
+        entry = put_aside(core, end, queue, head, body, message.origin_serial)
+        discarding.end(core, entry, event, detail)
+    else:
+        entry = put_in_batch(core, end, queue, head, body, message.sequence, message.origin_serial)
+        end.transaction.disposals[entry] = discarding.Ending(event, detail)

@@ -104,6 +104,8 @@ EXPIRATION_MASK: Final = 0x00E0_0000
 EXCEPTION_MASK: Final = 0x0700_0000
 FAMILIES: Final = COA_MASK | COD_MASK | EXPIRATION_MASK | EXCEPTION_MASK
 """What asks the queue manager for a report; PAN and NAN ask the receiving program."""
+LIFE_FAMILIES: Final = COA_MASK | COD_MASK | EXPIRATION_MASK
+"""Reports about what happens to a message on a queue; exceptions happen to it on its way there."""
 DISCARD_MSG: Final = 0x0800_0000
 PASS_MSG_ID: Final = 0x0000_0080
 PASS_CORREL_ID: Final = 0x0000_0040

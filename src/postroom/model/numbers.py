@@ -74,5 +74,10 @@ FLAG_DEAD_LETTER_ELIGIBLE: Final = 64
 FLAG_RECEIVED: Final = 256
 FLAG_REPORTS: Final = 512
 
+# Feedback (of IBM MQ)
+FEEDBACK_EXPIRATION: Final = 258
+FEEDBACK_COA: Final = 259
+FEEDBACK_COD: Final = 260
+
 # TransitionFlag
 FLAG_SENT: Final = 1

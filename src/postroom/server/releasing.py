@@ -30,6 +30,8 @@ def release(effects: Effects, now_us: int) -> None:
         reply.target.answered(reply.payload, now_us)
     for crossed in effects.crossed:
         _log_crossed(crossed)
+    for warned in effects.warned:
+        log(logging.WARNING, "report-options", queue=warned.queue, what=warned.text)
 
 
 def release_provisional(effects: Effects) -> None:
