@@ -24,6 +24,7 @@ from postroom.manager.manager import QueueManager
 from postroom.server.binding import ConnectionBinding
 from postroom.server.channels import Channels
 from postroom.server.config import Config
+from postroom.server.dead_letters import DeadLetterHandlers
 from postroom.server.dynamic import DynamicNodes
 from postroom.server.logs import log
 from postroom.server.management import Management
@@ -101,6 +102,7 @@ class Broker:
         self.channels: Final = Channels(self)
         self.management: Final = Management(self)
         self.pacing: Final = Pacing()
+        self.dead_letters: Final = DeadLetterHandlers(self)
         self.connections: Final[dict[ConnectionBinding, None]] = {}
         """In the order in which they came."""
         self.connections_high = 0
@@ -200,14 +202,16 @@ class Broker:
         self.registry.on_time(now_us)
         self.pacing.on_time(now_us)
         self.dynamic.on_time(now_us)
+        self.dead_letters.on_time(now_us)
         self.channels.on_time(now_us)
 
     def next_deadline_us(self) -> int:
         """When `on_time` wants to be called, wall clock; 0 never."""
         manager, registry = self.manager.next_deadline_us(), self.registry.next_deadline_us()
         leases, pacing = self.ledger.leases.next_expiry_us(), self.pacing.next_deadline_us()
-        channels = self.channels.next_deadline_us()
-        return min((due for due in (manager, registry, leases, pacing, channels) if due), default=0)
+        channels, dead_letters = self.channels.next_deadline_us(), self.dead_letters.next_deadline_us()
+        all_due = (manager, registry, leases, pacing, channels, dead_letters)
+        return min((due for due in all_due if due), default=0)
 
     def fetched(self, fetch: Fetch, bodies: list[Body], now_us: int) -> None:
         """The bodies that ``fetch`` asked for. A damaged one ends its entry, not the broker."""

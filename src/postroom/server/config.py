@@ -21,6 +21,7 @@ from postroom.model.duplicates import MAX_DUPLICATE_WINDOW
 from postroom.model.names import MANAGER_MARK
 from postroom.server.channel_config import ChannelConfig, CredentialsConfig
 from postroom.server.config_values import Limit, Name, NotNegative, PlacedError, Positive
+from postroom.server.dead_letter_config import DeadLetterHandlerConfig
 from postroom.server.passwords import PasswordHashError, parse_hash
 
 DEFAULT_PORT: Final = 5672
@@ -334,6 +335,8 @@ class QueueManagerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Where messages for queue managers wait that have no transmission queue of their own."""
     max_hops: Annotated[int, Meta(ge=1, le=MAX_HOPS)] = 16
     """Transmission queues that one message may be put on; above it counts as going in a circle."""
+    report_persistence: Literal["message", "persistent", "non-persistent"] = "message"
+    """Of the reports that this queue manager makes; "message": as the message that they are about."""
 
 
 def _check_not_reserved(name: str) -> None:
@@ -446,6 +449,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     channel: list[ChannelConfig] = []
     queue_manager: QueueManagerConfig = QueueManagerConfig()
     remote_queue: list[RemoteQueueConfig] = []
+    dead_letter_handler: list[DeadLetterHandlerConfig] = []
 
     def __post_init__(self) -> None:
         if MANAGER_MARK in self.container_id:

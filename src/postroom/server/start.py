@@ -21,6 +21,7 @@ from postroom.server.assembly import define_channels, define_queues, manager_opt
 from postroom.server.broker import Broker
 from postroom.server.clock import wall_us
 from postroom.server.config import Config
+from postroom.server.dead_letter_config import load_handlers
 from postroom.server.exits import Exit, StartError
 from postroom.server.listeners import Listener
 from postroom.server.logs import log
@@ -66,6 +67,7 @@ def make_broker(config: Config, ledger: Ledger) -> Broker:
         log(logging.WARNING, "ledger-tail-cut", what=line)
     del ledger.recovered  # millions of packed entries, of which the queue manager has its own copy
     log(logging.INFO, "recovered", queues=len(manager.queues), dynamic_queues_deleted=left_over)
+    broker.dead_letters.begin(load_handlers(config), now_us)
     return broker
 
 

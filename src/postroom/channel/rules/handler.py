@@ -3,8 +3,9 @@
 For each message the rules are tried from the top. The first that matches is applied: its action is tried as
 often as it says (RETRY), RETRYINT apart. When all tries have failed, the search goes on with the next rule
 that matches. Where none is left the message is ignored: it stays on the queue, and this handler leaves it
-alone from then on, as what has no dead-letter header. Pure: whoever owns the handler carries its attempts out, and
-says how they went.
+alone from then on, as it does with what has no dead-letter header.
+
+Pure: whoever owns the handler carries its attempts out, and says how they went.
 """
 
 from dataclasses import dataclass

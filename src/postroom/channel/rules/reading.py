@@ -1,19 +1,18 @@
 """What a rule can look at, found in a message: IBM MQ's fields where Postroom has them.
 
-The dead-letter header (MQDLH) is the message annotation ``x-opt-dead-letter``, a map. The fields of the
-descriptor (MQMD) are where IBM's JMS classes have them: in properties of the message (``JMS_IBM_…``,
-``JMSX…``) and in its header.
+The dead-letter header (MQDLH) is a message annotation. The fields of the descriptor (MQMD) are where IBM's
+JMS classes have them: in properties of the message (``JMS_IBM_…``, ``JMSX…``) and in its header.
 """
 
 from typing import Final
 
 from postroom.amqp.message_fields import MessageFields
 from postroom.channel.rules.letter import DeadLetter
+from postroom.manager.dead_letter_header import DEAD_LETTER, header_of
 from postroom.model.mq import MessageType
 from postroom.model.names import split_address
 
-HEADER_KEY: Final = "x-opt-dead-letter"
-REPLY_TO: Final = "amqp.reply_to"
+_REPLY_TO: Final = "amqp.reply_to"
 
 
 def letter_of(message: MessageFields, queue_manager: str) -> DeadLetter | None:
@@ -21,19 +20,18 @@ def letter_of(message: MessageFields, queue_manager: str) -> DeadLetter | None:
 
     ``queue_manager``: the one that it lies at, which a reply-to without a queue manager means.
     """
-    header = message.annotation(HEADER_KEY)
-    if not isinstance(header, dict):
+    header = header_of(message.annotation(DEAD_LETTER))
+    if header is None:
         return None
-    said = {str(key): value for key, value in header.items()}
-    reply_queue, reply_queue_manager = split_address(_text(message.value(REPLY_TO)))
+    reply_queue, reply_queue_manager = split_address(_text(message.value(_REPLY_TO)))
     if reply_queue and not reply_queue_manager:
         reply_queue_manager = queue_manager
     usual = MessageType.REQUEST if reply_queue else MessageType.DATAGRAM
     return DeadLetter(
-        reason=_number(said.get("reason"), 0),
-        dest_queue=_text(said.get("queue")),
-        dest_queue_manager=_text(said.get("queue-manager")),
-        format=_text(said.get("format")),
+        reason=header.reason,
+        dest_queue=header.queue,
+        dest_queue_manager=header.queue_manager,
+        format=header.format,
         appl_identity_data=_text(message.application_property("JMS_IBM_MQMD_ApplIdentityData")),
         put_appl_name=_text(message.application_property("JMSXAppID")),
         put_appl_type=_number(message.application_property("JMS_IBM_PutApplType"), 0),
@@ -47,8 +45,6 @@ def letter_of(message: MessageFields, queue_manager: str) -> DeadLetter | None:
 
 
 def _text(value: object) -> str:
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
     return str(value) if isinstance(value, str) else ""
 
 

@@ -56,6 +56,7 @@ class Brokers:
             "type": BROKER_TYPE,
             "version": __version__,
             "container_id": broker.config.container_id,
+            "dead_letter_queue": core.options.dead_letter_queue,
             "queues": len(broker.manager.queues),
             "connections": len(broker.connections),
             "connections_high": broker.connections_high,

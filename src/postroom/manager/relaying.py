@@ -1,0 +1,222 @@
+"""What a dead-letter queue handler asks of the queue manager: what has come to its queue, and to have one
+message go elsewhere, or away, in one block of the ledger.
+
+A message that stays as it is shares its body with what it becomes, as after a move; one that loses its
+dead-letter header, or gets a transmission header, gets a body of its own.
+"""
+
+from collections.abc import Container
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from postroom.amqp.message_fields import MessageFields
+from postroom.amqp.messaging import merge_annotations
+from postroom.amqp.rewriting import take_annotation
+from postroom.manager import names
+from postroom.manager.asking import ReadsNeeded, StoreRequest, TurnOver
+from postroom.manager.children import move_child, wake
+from postroom.manager.core import Core
+from postroom.manager.dead_letter_header import DEAD_LETTER
+from postroom.manager.deadletter import DESCRIPTION_KEY, ORIGIN_KEY, REASON_KEY
+from postroom.manager.effects import Asker
+from postroom.manager.entry import Entry
+from postroom.manager.errors import NoMatchingMessage, RequestInvalid
+from postroom.manager.expiry import expired
+from postroom.manager.finding import Spot, find, pick, spots
+from postroom.manager.moving import check_target
+from postroom.manager.placing import ended
+from postroom.manager.queries import check_there
+from postroom.manager.queue import PRIORITIES, Queue
+from postroom.manager.remote import Destination
+from postroom.manager.rewritten import make_rewritten
+from postroom.manager.store_filter import body_of, need_ids
+from postroom.manager.transitions import step
+from postroom.model import numbers as n
+from postroom.model.mq import Undelivered
+from postroom.model.names import full_address
+
+OWN_PREFIX: Final = "$"
+"""Queues whose names begin so are the broker's."""
+HEADER_KEYS: Final = (DEAD_LETTER, REASON_KEY, DESCRIPTION_KEY, ORIGIN_KEY)
+"""Annotations that say why a message is a dead letter."""
+MAX_NOTICED: Final = 100
+"""Messages that one answer tells of."""
+
+
+def without_header(sections: bytes) -> bytes:
+    """A message, its sections from the message annotations on, as it was before it became a dead letter."""
+    for key in HEADER_KEYS:
+        _, sections = take_annotation(sections, key)
+    return sections
+
+
+@final
+class Noticed:
+    """A message that was available when it was looked for."""
+
+    def __init__(self, serial: i64, fields: MessageFields) -> None:
+        self.serial: i64 = serial
+        self.fields = fields
+
+
+@final
+class NoticeNew(StoreRequest):
+    """Tell of what is available and not known yet, oldest places first; wait until there is something.
+
+    Answers a list of `Noticed`. It waits as long as ``until_us`` says.
+    """
+
+    def __init__(self, queue: Queue, target: Asker, known: Container[int]) -> None:
+        super().__init__(queue, target)
+        self.known = known
+        """Serials."""
+        self._found: list[Entry] | None = None
+        self._priority: i64 = PRIORITIES - 1
+        self._place: i64 = -1
+        self._ordinal: i64 = 0
+
+    def run(self, core: Core) -> object:
+        check_there(self.queue)
+        if self._found is None:
+            self._found = self._search(core)
+        missing = [entry for entry in self._found if body_of(self, entry) is None]
+        if missing:
+            raise ReadsNeeded(missing, [], False)
+        found, self._found = self._found, None
+        answer = [each for each in [_noticed(self, entry) for entry in found] if each is not None]
+        if not answer:
+            self._begin_again()
+            raise NoMatchingMessage(f"nothing new is on queue {self.queue.name!r}")
+        return answer
+
+    def _search(self, core: Core) -> list[Entry]:
+        """Raises TurnOver when that was enough for one turn, having kept its place."""
+        found: list[Entry] = []
+        left: i64 = core.options.max_searched_per_turn
+        while self._priority >= 0:
+            for spot in spots(self.queue, self._priority, self._place, self._ordinal):
+                entry = spot.entry
+                if left <= 0 and not found:
+                    raise TurnOver
+                if left <= 0 or len(found) >= MAX_NOTICED:
+                    return found
+                left -= 1
+                self._place, self._ordinal = entry.place, entry.ordinal
+                if int(entry.serial) not in self.known and not expired(core, entry):
+                    found.append(entry.copy_for(self))
+            self._priority -= 1
+            self._place, self._ordinal = -1, 0
+        return found
+
+    def _begin_again(self) -> None:
+        self._priority = PRIORITIES - 1
+        self._place, self._ordinal = -1, 0
+
+
+def _noticed(request: StoreRequest, entry: Entry) -> Noticed | None:
+    """None where its body is gone by now."""
+    body = body_of(request, entry)
+    if not body:
+        return None
+    durable = entry.flags & n.FLAG_DURABLE != 0
+    fields = MessageFields(entry.priority, durable, entry.delivery_count, body, entry.annotations)
+    return Noticed(entry.serial, fields)
+
+
+@final
+class Relay(StoreRequest):
+    """Have one message go to another queue, here or at another queue manager.
+
+    Answers the address of the queue that it stands on now. Raises NoMatchingMessage where the message is no
+    longer available, NameUnknown, NameUnusable, and what `moving.check_target` does.
+    """
+
+    def __init__(
+        self,
+        queue: Queue,
+        target: Asker,
+        serial: i64,
+        to: tuple[str, str],
+        keeps_header: bool,
+        detail: bytes,
+    ) -> None:
+        """``to``: a queue and its queue manager ("" this one). ``detail`` (JSON) goes to the ledger."""
+        super().__init__(queue, target)
+        self.serial: i64 = serial
+        self.to = to
+        self.keeps_header = keeps_header
+        self.detail = detail
+
+    def run(self, core: Core) -> object:
+        spot = _spot(core, self.queue, self.serial)
+        found = names.resolve(core, self.to[0], self.to[1])
+        if isinstance(found, Undelivered):
+            raise names.refused(found)
+        target = found.queue
+        if target.name.startswith(OWN_PREFIX):
+            raise RequestInvalid(f"{target.name!r} is a queue of the broker's own: nothing is put there")
+        check_target(core, self.queue, target, [spot.entry])
+        if found.header is None and self.keeps_header:
+            self._move(core, spot, target)
+        else:
+            self._rewrite(core, spot, found)
+        wake(core, target)
+        return full_address(self.to[0], self.to[1])
+
+    def _move(self, core: Core, spot: Spot, target: Queue) -> None:
+        """As it is."""
+        ids = need_ids(self.queue, self, [int(self.serial)])[0]
+        entry = pick(core, self.queue, spot)
+        move_child(core, entry, target, ids, entry.annotations)
+        self._end(core, entry)
+
+    def _rewrite(self, core: Core, spot: Spot, found: Destination) -> None:
+        """With one header less, or more. Raises ReadsNeeded."""
+        body = body_of(self, spot.entry)
+        if body is None:
+            raise ReadsNeeded([spot.entry], [], False)
+        if not body:
+            raise gone(self.queue, self.serial)
+        changed = spot.entry.annotations
+        sections = body if changed is None else merge_annotations(body, {key: changed[key] for key in changed})
+        if not self.keeps_header:
+            sections = without_header(sections)
+        entry = pick(core, self.queue, spot)
+        make_rewritten(core, entry, found.queue, n.EVENT_MOVE, names.sent_to(core, found, sections))
+        self._end(core, entry)
+
+    def _end(self, core: Core, entry: Entry) -> None:
+        step(core, entry, n.EVENT_MOVE, 0, 0, None, 0, self.detail)
+        ended(core, entry)
+
+
+@final
+class Discard(StoreRequest):
+    """Have one message go away. Answers True. Raises NoMatchingMessage where it is no longer available."""
+
+    def __init__(self, queue: Queue, target: Asker, serial: i64, detail: bytes) -> None:
+        """``detail`` (JSON) goes to the ledger."""
+        super().__init__(queue, target)
+        self.serial: i64 = serial
+        self.detail = detail
+
+    def run(self, core: Core) -> object:
+        entry = pick(core, self.queue, _spot(core, self.queue, self.serial))
+        step(core, entry, n.EVENT_DISCARD, 0, 0, None, 0, self.detail)
+        ended(core, entry)
+        return True
+
+
+def _spot(core: Core, queue: Queue, serial: i64) -> Spot:
+    """Where the message stands. Raises NoMatchingMessage if it isn't available, QueueNotFound."""
+    check_there(queue)
+    spot = find(queue, serial)
+    if spot is None or expired(core, spot.entry):
+        raise gone(queue, serial)
+    return spot
+
+
+def gone(queue: Queue, serial: i64) -> NoMatchingMessage:
+    """The message has been taken, or has expired, meanwhile."""
+    return NoMatchingMessage(f"message {serial} is no longer available on queue {queue.name!r}")

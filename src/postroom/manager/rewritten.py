@@ -1,0 +1,128 @@
+"""New entries made of old ones whose sections are to be others: a header on or off.
+
+As `children`, but with a body of their own in the ledger.
+"""
+
+from typing import Final
+from zlib import crc32
+
+from mypy_extensions import i64
+
+from postroom.amqp.messaging import scan_head
+from postroom.ledger.records import CHUNK_BODY_BYTES
+from postroom.manager.core import Core
+from postroom.manager.entry import Entry
+from postroom.manager.ids import ids_of_head
+from postroom.manager.overrides import birth_us
+from postroom.manager.overrides import expiry_us as override_expiry_us
+from postroom.manager.placing import add_delayed, add_new
+from postroom.manager.queue import Queue
+from postroom.manager.statistics import CURRENT
+from postroom.model import numbers as n
+
+_TAKEN_OVER: Final = n.FLAG_DURABLE | n.FLAG_DEAD_LETTER_ELIGIBLE | n.FLAG_REPORTS
+"""Flags of the parent that its child has, too."""
+
+
+def make_rewritten(core: Core, parent: Entry, queue: Queue, event: i64, sections: bytes) -> i64:
+    """Put ``sections`` on ``queue``, which is no topic, in the stead of ``parent``; returns the serial.
+
+    With EVENT_MOVE it has the parent's priority and expiry. With any other event, such as EVENT_DEAD_LETTER,
+    it expires only if ``queue`` says so, whose overrides apply, and is flagged as adverse. Limits and quotas
+    are the caller's to look at, and so is the end of ``parent``, in the same command.
+    """
+    flags = parent.flags & _TAKEN_OVER
+    priority, expiry_us = parent.priority, parent.expiry_us
+    due_us: i64 = 0
+    if event != n.EVENT_MOVE:
+        flags |= n.FLAG_ADVERSE
+        expiry_us = 0
+        overrides = queue.overrides
+        if overrides is not None:
+            priority = overrides.priority if overrides.priority >= 0 else priority
+            expiry_us = override_expiry_us(core, overrides)
+            due_us = birth_us(core, overrides)
+    causes: i64 = n.UNBORN if due_us != 0 else n.PAUSED if queue.insertion_paused else 0
+    serial = _arrival(core, parent, queue, event, sections, flags, priority, expiry_us, causes, due_us)
+    size: i64 = len(sections)
+    if size > CHUNK_BODY_BYTES:
+        flags |= n.FLAG_BODY_STORED | n.FLAG_BODY_CHUNKED
+    elif flags & n.FLAG_DURABLE != 0:
+        flags |= n.FLAG_BODY_STORED
+    offset = core.ledger.last_body_offset
+    child = Entry(queue, serial, priority, flags, expiry_us, serial, offset, size, sections)
+    _place(core, queue, child, causes, due_us)
+    return serial
+
+
+def _arrival(
+    core: Core,
+    parent: Entry,
+    queue: Queue,
+    event: i64,
+    sections: bytes,
+    flags: i64,
+    priority: i64,
+    expiry_us: i64,
+    causes: i64,
+    due_us: i64,
+) -> i64:
+    head = scan_head(sections)
+    chunks = _chunks(core, sections)
+    stored = sections if parent.flags & n.FLAG_DURABLE != 0 and chunks is None else None
+    serial = core.ledger.arrival(
+        queue.id,
+        n.AVAILABLE if causes == 0 else n.DELAYED,
+        event,
+        0,
+        0,
+        causes,
+        priority,
+        flags,
+        0,
+        expiry_us,
+        due_us,
+        head.creation_us,
+        0,
+        stored,
+        crc32(sections),
+        head.message_id,
+        head.message_id_type,
+        head.correlation_id,
+        head.correlation_id_type,
+        head.group_id,
+        head.group_sequence,
+        0,
+        len(sections),
+        parent.serial,
+        parent.queue.id,
+        chunks,
+        0,
+        head.unique_id,
+    )
+    if queue.ids is not None:
+        queue.ids.add(serial, ids_of_head(head))
+    return serial
+
+
+def _chunks(core: Core, sections: bytes) -> list[int] | None:
+    """The positions of a large body's pieces; None for one that goes into its arrival."""
+    if len(sections) <= CHUNK_BODY_BYTES:
+        return None
+    positions: list[int] = []
+    for at in range(0, len(sections), CHUNK_BODY_BYTES):
+        first = positions[0] if positions else 0
+        positions.append(int(core.ledger.body_chunk(first, sections[at : at + CHUNK_BODY_BYTES])))
+    return positions
+
+
+def _place(core: Core, queue: Queue, child: Entry, causes: i64, due_us: i64) -> None:
+    if causes != 0:
+        add_delayed(core, child, causes, due_us)
+        return
+    queue.statistics.arrive(CURRENT, child.body_len)
+    if queue.units is not None:
+        queue.units.come(child)
+    add_new(core, queue, child)
+    if queue.ready or queue.browsers or queue.watched:
+        core.woken.append(queue)

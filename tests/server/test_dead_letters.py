@@ -1,0 +1,196 @@
+"""Dead-letter queue handlers inside the broker: what their rules do, and what the ledger tells of it."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from postroom.amqp.types import Int
+from postroom.cli import main
+from postroom.client import ConnectionFactory, Message
+from postroom.server.broker import Broker
+from postroom.server.config import QueueConfig, QueueManagerConfig
+from postroom.server.dead_letter_config import DeadLetterHandlerConfig, load_handlers
+from tests.server.harness import BrokerThread, make_config
+
+pytestmark = pytest.mark.sockets
+
+Q_FULL = 2053
+UNKNOWN = 2085
+
+TABLE = """\
+* the handler of the tests
+RETRYINT(0)
+REASON(MQRC_Q_FULL) DESTQ('full') ACTION(RETRY) RETRY(2)
+REASON(MQRC_Q_FULL) DESTQ('full') ACTION(FWD) FWDQ('last')
+REASON(MQRC_Q_FULL) ACTION(RETRY)
+REASON(MQRC_UNKNOWN_OBJECT_NAME) DESTQ('away') +
+  ACTION(FWD) FWDQ(&DESTQ) FWDQM(&DESTQM) HEADER(NO)
+REASON(MQRC_UNKNOWN_OBJECT_NAME) ACTION(DISCARD)
+REASON(MQRC_NOT_AUTHORIZED) ACTION(IGNORE)
+"""
+RETRY_LINE, FULL_LINE, LAST_LINE, AWAY_LINE, DISCARD_LINE = 5, 3, 4, 6, 8
+
+
+def dead_letter(
+    body: str, destination: str = "target", reason: int = Q_FULL, manager: str = "HERE"
+) -> Message:
+    header = {"reason": Int(reason), "queue": destination, "queue-manager": manager}
+    annotations = {"x-opt-dead-letter": header, "x-opt-own": "kept"}
+    return Message(body, message_id=f"id-{body}", annotations=annotations, properties={"n": 7}, durable=True)
+
+
+def config(folder: Path, table: str = TABLE, **changes: object):
+    file = folder / "table.rul"
+    file.write_text(table)
+    settings: dict[str, object] = {
+        "container_id": "HERE",
+        "queue": [
+            *(QueueConfig(name=name) for name in ("dead", "target", "last")),
+            QueueConfig(name="full", max_messages=1),
+            QueueConfig(name="THERE", usage="transmission"),
+        ],
+        "queue_manager": QueueManagerConfig(dead_letter_queue="dead"),
+        "dead_letter_handler": [DeadLetterHandlerConfig(rules=str(file))],
+    }
+    return make_config(**(settings | changes))
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerThread]:
+    with BrokerThread(config(tmp_path), folder=tmp_path / "data") as running:
+        yield running
+
+
+def send(broker: BrokerThread, queue: str, *messages: Message) -> None:
+    with ConnectionFactory(broker.url).create_connection() as connection:
+        producer = connection.create_session().create_producer(queue)
+        for message in messages:
+            producer.send(message)
+
+
+def wait_for(broker: BrokerThread, **counts: int) -> None:
+    broker.wait_until(lambda broker: dict(broker.dead_letters.running[0].counts) == counts)
+
+
+def taken(broker: BrokerThread, queue: str) -> Message:
+    with ConnectionFactory(broker.url).create_connection() as connection:
+        message = connection.create_session().create_consumer(queue).receive(5)
+        assert message is not None
+        return message
+
+
+def depth(broker: BrokerThread, queue: str) -> int:
+    return broker.call(lambda broker: int(broker.manager.queues[queue].statistics.depth))
+
+
+def test_retry_puts_it_where_it_was_to_go(broker: BrokerThread) -> None:
+    send(broker, "dead", dead_letter("a"))
+    wait_for(broker, retried=1)
+    message = taken(broker, "target")
+    assert (message.body, message.message_id, dict(message.properties)) == ("a", "id-a", {"n": 7})
+    assert dict(message.annotations) == {"x-opt-own": "kept"}
+    assert (message.delivery_count, message.durable) == (0, True)
+    assert depth(broker, "dead") == 0
+
+
+def test_a_full_queue_is_tried_again_and_then_the_next_rule_comes(broker: BrokerThread) -> None:
+    send(broker, "full", Message("there"))
+    send(broker, "dead", dead_letter("a", "full"))
+    wait_for(broker, failed=2, forwarded=1)
+    assert "x-opt-dead-letter" in taken(broker, "last").annotations
+    assert (depth(broker, "dead"), depth(broker, "full")) == (0, 1)
+
+
+def test_to_another_queue_manager(broker: BrokerThread) -> None:
+    send(broker, "dead", dead_letter("a", "away", UNKNOWN, "THERE"))
+    wait_for(broker, forwarded=1)
+    (sections,) = broker.call(_bodies_on_transmission_queue)
+    assert b"x-opt-transmission" in sections and b"x-opt-dead-letter" not in sections
+
+
+def _bodies_on_transmission_queue(broker: Broker) -> list[bytes]:
+    return [entry.body or b"" for band in broker.manager.queues["THERE"].bands for entry in band.waiting()]
+
+
+def test_what_is_left_alone_stays_for_others(broker: BrokerThread) -> None:
+    send(broker, "dead", dead_letter("a", reason=2035), Message("b"), dead_letter("c", reason=UNKNOWN))
+    wait_for(broker, left=2, without_header=1, discarded=1)
+    assert taken(broker, "dead").body == "a"
+    assert depth(broker, "dead") == 1
+
+
+def test_what_comes_back_unhandled_is_handled_then(broker: BrokerThread) -> None:
+    """A message that somebody held when it came is noticed when it is available."""
+    with ConnectionFactory(broker.url).create_connection() as connection:
+        consumer = connection.create_session().create_consumer("dead", prefetch=10)
+        send(broker, "dead", dead_letter("a"))
+        consumer.close()
+    broker.wait_until(lambda broker: broker.dead_letters.running[0].counts["retried"] <= 1)
+    send(broker, "dead", dead_letter("b"))
+    broker.wait_until(lambda broker: int(broker.manager.queues["dead"].statistics.depth) == 0)
+
+
+def test_what_was_there_before_the_start_is_handled(tmp_path: Path) -> None:
+    idle = config(tmp_path, dead_letter_handler=[])
+    with BrokerThread(idle, folder=tmp_path / "data") as first:
+        send(first, "dead", *(dead_letter(f"{number}") for number in range(250)))
+    with BrokerThread(config(tmp_path), folder=tmp_path / "data") as second:
+        wait_for(second, retried=250)
+        assert depth(second, "dead") == 0
+        assert taken(second, "target").body == "0"
+
+
+def test_the_ledger_tells_which_rule_it_was(tmp_path: Path) -> None:
+    with BrokerThread(config(tmp_path), folder=tmp_path / "data") as running:
+        send(running, "full", Message("there"))
+        send(running, "dead", dead_letter("a"), dead_letter("b", "full"), dead_letter("c", reason=UNKNOWN))
+        wait_for(running, retried=1, failed=2, forwarded=1, discarded=1)
+    dumped = CliRunner().invoke(main, ["ledger", "dump", "--data", str(tmp_path / "data"), "--json"])
+    lines = [json.loads(line) for line in dumped.stdout.splitlines()]
+    details = [line["detail"] for line in lines if isinstance(line.get("detail"), dict)]
+    told = {each["rule"]: each for each in details if each.get("condition") == "postroom:dead-letter-rule"}
+    assert told[RETRY_LINE] == {
+        "condition": "postroom:dead-letter-rule",
+        "handler": "dead",
+        "rule": RETRY_LINE,
+        "action": "RETRY",
+        "attempt": 1,
+        "reason": Q_FULL,
+        "to": "target@HERE",
+    }
+    assert (told[LAST_LINE]["action"], told[LAST_LINE]["to"]) == ("FWD", "last")
+    assert (told[DISCARD_LINE]["action"], told[DISCARD_LINE].get("to")) == ("DISCARD", None)
+
+
+def test_a_bad_table_stops_its_handler_and_nothing_else(tmp_path: Path) -> None:
+    bad = config(tmp_path, "ACTION(NOTHING)\nREASON(X) ACTION(RETRY)\n")
+    with BrokerThread(bad, folder=tmp_path / "data") as running:
+        refused = running.call(lambda broker: broker.dead_letters.refused)
+        assert [each.error.split("table.rul:")[1][:10] for each in refused] == ["1:8: error"]
+        assert "(and 1 more)" in refused[0].error
+        send(running, "dead", dead_letter("a"))
+        assert taken(running, "dead").body == "a"
+
+
+def test_handlers_that_cannot_be_begun(tmp_path: Path) -> None:
+    table = tmp_path / "for.there"
+    table.write_text("INPUTQM(THERE)\nACTION(RETRY)\n")
+    good = str(tmp_path / "table.rul")
+    handlers = [
+        DeadLetterHandlerConfig(rules=str(tmp_path / "missing")),
+        DeadLetterHandlerConfig(rules=str(table)),
+        DeadLetterHandlerConfig(rules=good, queue="other"),
+        DeadLetterHandlerConfig(rules=good),
+        DeadLetterHandlerConfig(rules=good, queue="other"),
+    ]
+    loaded = load_handlers(config(tmp_path, dead_letter_handler=handlers, queue_manager=QueueManagerConfig()))
+    assert [each.error.split(": ", 1)[-1][:30] for each in loaded if each.error] == [
+        "can't be read: [Errno 2] No su",
+        "its rules are for queue manage",
+        "no queue is named: set queue, ",
+        "queue 'other' has a handler al",
+    ]
+    assert [each.queue for each in loaded if not each.error] == ["other"]
