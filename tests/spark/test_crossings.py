@@ -158,6 +158,24 @@ def test_a_message_that_is_not_persistent_may_arrive_and_be_written_off(
     assert verdicts(crossed(spark, pair)) == {serial: "written off"}
 
 
+def test_an_arrival_that_was_rolled_back_has_not_come(spark: SparkSession, tmp_path: Path) -> None:
+    """Neither has one whose batch is open; the message comes again, and that counts."""
+    pair = Pair(tmp_path)
+    held = {"event": E.PUT_HELD, "to_state": S.PUT_UNCONFIRMED, "holder_kind": H.LOCAL_TRANSACTION}
+    first, second = pair.put(), pair.put()
+    for serial in (first, second):
+        pair.take(serial)
+        back = pair.receive(serial, holder=9, **held)
+        if serial == first:
+            pair.paris.change(
+                back, pair.orders, E.UNDO, S.PUT_UNCONFIRMED, S.DELETED,
+                holder_kind=H.LOCAL_TRANSACTION, holder=9, outcome=O.ROLLED_BACK,
+            )  # fmt: skip
+            pair.receive(serial)
+            pair.confirm(serial)
+    assert verdicts(crossed(spark, pair)) == {first: "arrived", second: "in doubt"}
+
+
 def _missing(pair: Pair, serial: int) -> None:
     pair.take(serial)
     pair.confirm(serial)

@@ -109,8 +109,10 @@ def _named(entries: DataFrame) -> DataFrame:
 
 
 def _came(entries: DataFrame, looks: DataFrame) -> DataFrame:
-    """The receivers' side: the arrivals that name each origin."""
-    came = entries.where(F.col("origin_serial").isNotNull() & F.col("origin_ledger_id").isNotNull())
+    """The receivers' side: the arrivals that name each origin. What a batch has brought that was rolled back,
+    or is not confirmed yet, has not come."""
+    stays = (F.col("state") != "put_unconfirmed") & (F.coalesce("outcome", F.lit("")) != "rolled_back")
+    came = entries.where(stays & F.col("origin_serial").isNotNull() & F.col("origin_ledger_id").isNotNull())
     # one arrival is one message, on however many queues
     messages = came.groupBy("ledger_id", "serial", *KEY).agg(
         F.min("queue").alias("target_queue"), F.max("message_id").alias("id"), F.max("stored").alias("kept")

@@ -18,6 +18,9 @@ from tests.simulation.oracle import Broken
 Key = tuple[str, int]
 """Ledger and serial."""
 
+GONE = (Outcome.FORWARDED, Outcome.LOST, Outcome.DISCARDED)
+"""Outcomes after which a message is nowhere, unless it has arrived elsewhere."""
+
 
 @dataclass
 class Entry:
@@ -67,23 +70,23 @@ class Audit:
             raise Broken(f"{name} is still in doubt")
 
     def _origins(self) -> list[Key]:
-        """Of every message that came through a channel; one arrival counts once, whatever its queues."""
+        """Of every message that came through a channel and stayed; an arrival in a batch that was rolled back
+        is none, and one counts once, whatever its queues."""
         found: dict[tuple[str, int], Key] = {}
         for ledger, entries in self.entries.items():
             for (serial, _), entry in entries.items():
-                if entry.origin is not None:
+                if entry.origin is not None and entry.outcome != Outcome.ROLLED_BACK:
                     found[ledger, serial] = entry.origin
         return list(found.values())
 
     def lost(self) -> set[int]:
-        """Ids of messages, not persistent, that ended as lost, were dropped, or were forwarded and never
-        came."""
+        """Ids of messages, not persistent, that were forwarded and never came, were dropped, or were lost
+        in a crash and had not come by then."""
         came = set(self._origins())
         lost = set()
         for ledger, entries in self.entries.items():
             for (serial, _), entry in entries.items():
-                gone = entry.outcome == Outcome.FORWARDED and (ledger, serial) not in came
-                if not entry.durable and (gone or entry.outcome in (Outcome.LOST, Outcome.DISCARDED)):
+                if not entry.durable and entry.outcome in GONE and (ledger, serial) not in came:
                     lost.add(entry.id)
         return lost
 

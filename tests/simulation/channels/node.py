@@ -10,7 +10,8 @@ from postroom.ledger.errors import LedgerCorrupt
 from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
 from postroom.manager.manager import QueueManager
-from postroom.server.assembly import define_queues, manager_options
+from postroom.model.channel_states import ChannelState, Role
+from postroom.server.assembly import define_channels, define_queues, manager_options
 from postroom.server.broker import Broker
 from postroom.server.config import Config
 from postroom.server.outward import Outward
@@ -44,6 +45,15 @@ class Node:
         self.manager.restore(self.ledger.recovered, now_us)
         define_queues(self.config, self.manager, now_us)
         self.broker = Broker(self.config, self.ledger, self.manager, self._new_name)
+        self.broker.channels.restore(now_us)
+        define_channels(self.config, self.broker.channels, now_us)
+        self.start_requesters(now_us)
+
+    def start_requesters(self, now_us: int) -> None:
+        """Nothing triggers them, and they don't retry: somebody starts them again and again."""
+        for channel in self.broker.channels.all():
+            if channel.role == Role.REQUESTER and channel.state == ChannelState.INACTIVE:
+                channel.start(now_us)
 
     def crash(self, now_us: int) -> None:
         """The power fails, and comes back."""
@@ -96,6 +106,7 @@ class Node:
         """Time has passed."""
         self.turn_wanted = True
         self.broker.on_time(now_us)
+        self.start_requesters(now_us)
         for binding in list(self.broker.connections):
             binding.on_time(now_us, now_us)
 

@@ -47,7 +47,7 @@ def run_with_fault(scenario: Scenario, seed: int, step: int, fault: Callable[[Wo
             if steps:
                 world.take(steps[world.steps_taken % len(steps)])
             elif world.unrest():
-                world.pass_time()
+                world.jump()
             else:
                 break
         fault(world)

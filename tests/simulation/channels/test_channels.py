@@ -1,0 +1,30 @@
+"""Channels: a fault before every step of a batch, and three queue managers with faults at random."""
+
+import pytest
+
+from tests.simulation.channels.runs import FAULTS, PAIRS, run_seed, steps_of, sweep
+
+SEEDS_PER_TEST = 20
+BATCHES = 4
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("kind", PAIRS)
+def test_a_fault_before_every_step_of_a_batch_loses_and_doubles_nothing(kind: str, fault: str) -> None:
+    assert steps_of(PAIRS[kind](), 1) > 60, "too little happens for the run to mean anything"
+    assert sweep(kind, fault, 1) > 60
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_promises_hold_between_three_queue_managers(batch: int) -> None:
+    faults = checks = 0
+    for seed in range(1 + batch * SEEDS_PER_TEST, 1 + (batch + 1) * SEEDS_PER_TEST):
+        try:
+            world = run_seed(seed)
+        except Exception as broken:
+            again = f"python -m tests.simulation.channels --seed {seed}"
+            raise AssertionError(f"seed {seed} failed; replay it with: {again}") from broken
+        faults += world.faults
+        checks += world.oracle.checks
+    assert faults > SEEDS_PER_TEST, "too few faults for the run to mean anything"
+    assert checks > SEEDS_PER_TEST * 50, "too little traffic for the run to mean anything"
