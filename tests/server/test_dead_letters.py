@@ -1,6 +1,7 @@
 """Dead-letter queue handlers inside the broker: what their rules do, and what the ledger tells of it."""
 
 import json
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from postroom.server.broker import Broker
 from postroom.server.config import QueueConfig, QueueManagerConfig
 from postroom.server.dead_letter_config import DeadLetterHandlerConfig, load_handlers
 from tests.server.harness import BrokerThread, make_config
+from tests.server.test_start import Process, begin
 
 pytestmark = pytest.mark.sockets
 
@@ -86,6 +88,11 @@ def depth(broker: BrokerThread, queue: str) -> int:
     return broker.call(lambda broker: int(broker.manager.queues[queue].statistics.depth))
 
 
+def shown(broker: BrokerThread) -> list[dict[str, object]]:
+    result = CliRunner().invoke(main, ["dlq", "handlers", "--url", broker.url, "--json"])
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
 def test_retry_puts_it_where_it_was_to_go(broker: BrokerThread) -> None:
     send(broker, "dead", dead_letter("a"))
     wait_for(broker, retried=1)
@@ -102,6 +109,9 @@ def test_a_full_queue_is_tried_again_and_then_the_next_rule_comes(broker: Broker
     wait_for(broker, failed=2, forwarded=1)
     assert "x-opt-dead-letter" in taken(broker, "last").annotations
     assert (depth(broker, "dead"), depth(broker, "full")) == (0, 1)
+    (row,) = shown(broker)
+    assert (row["state"], row["queue"], row["rules"], row["at_hand"]) == ("running", "dead", 6, 0)
+    assert (row["failed"], row["forwarded"], row["error"]) == (2, 1, "")
 
 
 def test_to_another_queue_manager(broker: BrokerThread) -> None:
@@ -165,6 +175,39 @@ def test_the_ledger_tells_which_rule_it_was(tmp_path: Path) -> None:
     assert (told[DISCARD_LINE]["action"], told[DISCARD_LINE].get("to")) == ("DISCARD", None)
 
 
+def test_the_broker_killed_at_any_moment_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    count = 400
+    table = tmp_path / "table.rul"
+    table.write_text("ACTION(RETRY)\n")
+    file = tmp_path / "broker.toml"
+    queues = "".join(f'[[queue]]\nname = "{name}"\n' for name in ("dead", "target"))
+    listen = '[[listen]]\naddress = "127.0.0.1:0"\n'
+    file.write_text(f'container_id = "HERE"\n{listen}{queues}')
+    handled = tmp_path / "handled.toml"
+    handled.write_text(f'{file.read_text()}[[dead_letter_handler]]\nrules = "{table}"\nqueue = "dead"\n')
+    started: list[Process] = []
+    try:
+        url = begin(started, tmp_path, "--config", str(file)).ready()
+        with ConnectionFactory(url).create_connection() as connection:
+            producer = connection.create_session().create_producer("dead")
+            for number in range(count):
+                producer.send(dead_letter(f"{number}"))
+        started.pop().end(signal.SIGKILL)
+        for _ in range(4):
+            begin(started, tmp_path, "--config", str(handled)).ready()  # it works already
+            started.pop().end(signal.SIGKILL)
+        url = begin(started, tmp_path, "--config", str(handled)).ready()
+        bodies = []
+        with ConnectionFactory(url).create_connection() as connection:
+            consumer = connection.create_session().create_consumer("target")
+            while (message := consumer.receive(2)) is not None:
+                bodies.append(message.body)
+        assert bodies == [f"{number}" for number in range(count)]
+    finally:
+        for process in started:
+            process.end(signal.SIGKILL)
+
+
 def test_a_bad_table_stops_its_handler_and_nothing_else(tmp_path: Path) -> None:
     bad = config(tmp_path, "ACTION(NOTHING)\nREASON(X) ACTION(RETRY)\n")
     with BrokerThread(bad, folder=tmp_path / "data") as running:
@@ -173,6 +216,9 @@ def test_a_bad_table_stops_its_handler_and_nothing_else(tmp_path: Path) -> None:
         assert "(and 1 more)" in refused[0].error
         send(running, "dead", dead_letter("a"))
         assert taken(running, "dead").body == "a"
+        (row,) = shown(running)
+        assert (row["state"], row["queue"], row["rules"], row["retried"]) == ("not-started", "", 0, 0)
+        assert "table.rul:1:8: error: ACTION takes" in str(row["error"])
 
 
 def test_handlers_that_cannot_be_begun(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from postroom.channel.rules.errors import Finding
 from postroom.channel.rules.lines import MAX_TABLE_CHARS
 from postroom.channel.rules.parser import check_table
 from postroom.channel.rules.table import RulesTable
+from postroom.cli.listing import show_list
 from postroom.cli.message import as_fields, if_paused_option, in_pieces_of
 from postroom.cli.show import as_text
 from postroom.cli.talk import BrokerError, connected, json_option, output, shown, url_option
@@ -25,9 +26,10 @@ from postroom.manager.dead_letter_header import DEAD_LETTER, DeadLetterHeader, h
 from postroom.manager.deadletter import ORIGIN_KEY, REASON_KEY
 from postroom.model.mq import reason_name
 from postroom.model.names import full_address
-from postroom.server.management import BROKER_NAME, BROKER_TYPE, MESSAGE_TYPE
+from postroom.server.management import BROKER_NAME, BROKER_TYPE, DEAD_LETTER_HANDLER_TYPE, MESSAGE_TYPE
 
 LISTED: Final = ("serial", "reason", "destination", "put", "message id", "body")
+HANDLERS_LISTED: Final = ("queue", "state", "at_hand", "retried", "forwarded", "discarded", "failed", "left")
 BODY_CHARS: Final = 30
 EXIT_INVALID: Final = 1
 """The rules table can't be used."""
@@ -138,6 +140,19 @@ def _sentence(event: dict[str, Any]) -> str:
     if name == "left":
         return f"{message}: left where it is{rule}: {event['why']}"
     return f"{message}: {name}{' to ' + event['to'] if 'to' in event else ''}{rule}"
+
+
+@dlq.command("handlers")
+@url_option
+@json_option
+def list_handlers(url: str, as_json: bool) -> None:
+    """List the handlers inside the broker: what each has done since the start, or why it wasn't begun."""
+    with connected(url) as connection:
+        rows = connection.create_management().query(DEAD_LETTER_HANDLER_TYPE)
+    show_list(rows, [(name, name.replace("_", " ")) for name in HANDLERS_LISTED], as_json)
+    for each in [] if as_json else rows:
+        if each["error"]:
+            click.echo(str(each["error"]), err=True)
 
 
 # Dead letters.

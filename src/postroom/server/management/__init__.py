@@ -10,6 +10,7 @@ from postroom.server.management.branches import BRANCH_TYPE
 from postroom.server.management.brokers import BROKER_NAME, BROKER_TYPE
 from postroom.server.management.channels import CHANNEL_TYPE
 from postroom.server.management.connections import CONNECTION_TYPE
+from postroom.server.management.dead_letter_handlers import DEAD_LETTER_HANDLER_TYPE
 from postroom.server.management.leases import LEASE_TYPE
 from postroom.server.management.messages import MESSAGE_TYPE
 from postroom.server.management.node import Management
@@ -26,6 +27,7 @@ __all__ = [
     "BROKER_TYPE",
     "CHANNEL_TYPE",
     "CONNECTION_TYPE",
+    "DEAD_LETTER_HANDLER_TYPE",
     "LEASE_TYPE",
     "MESSAGE_TYPE",
     "QUEUE_TYPE",

@@ -7,6 +7,7 @@ from postroom.server.management.branches import Branches
 from postroom.server.management.brokers import Brokers
 from postroom.server.management.channels import ChannelNoun
 from postroom.server.management.connections import Connections
+from postroom.server.management.dead_letter_handlers import DeadLetterHandlerNoun
 from postroom.server.management.leases import LeaseNoun
 from postroom.server.management.messages import Messages
 from postroom.server.management.noun import Noun, Operation
@@ -49,6 +50,7 @@ class Management:
             Quotas(broker),
             RemoteQueues(broker),
             ChannelNoun(broker),
+            DeadLetterHandlerNoun(broker),
             Connections(broker),
             Brokers(broker),
             LeaseNoun(broker),
