@@ -6,6 +6,8 @@ name, in one block, and is accepted when that is durable. Fast messages are put 
 
 from typing import TYPE_CHECKING, Final
 
+from mypy_extensions import i64
+
 from postroom.amqp.composite import Error
 from postroom.amqp.errors import INVALID_FIELD, NOT_ALLOWED, NOT_IMPLEMENTED, AmqpError
 from postroom.amqp.messaging import scan_head
@@ -45,7 +47,7 @@ class BatchAnswer(Asker):
         self.end: Final = end
         self.delivery_id: Final = delivery_id
 
-    def answered(self, payload: object, now_us: int) -> None:
+    def answered(self, payload: object, now_us: i64) -> None:
         try:
             self.link.batch_durable(self, payload, now_us)
         except Exception:
@@ -63,6 +65,8 @@ class ReceivingLink(TakingLink):
         self.properties = offer.properties()
         self.terms: Terms | None = None
         self.machine: ReceivingMachine | None = None
+        self._durable: list[int] = []
+        """Delivery ids of the ends of batches that have become durable, and are about to be accepted."""
 
     # Beginning.
 
@@ -72,8 +76,6 @@ class ReceivingLink(TakingLink):
             return  # refused: the detach that follows says why
         try:
             theirs = read_offer(attach.properties, False)
-            if theirs.reset_sequence > 0:
-                self.channels.reset(self.name, theirs.reset_sequence, now_us, theirs.ledger)
             self.meet(theirs, now_us)
             self.confirmed(now_us)
         except (AmqpError, ManagerError) as error:
@@ -84,7 +86,9 @@ class ReceivingLink(TakingLink):
         terms = self.terms = negotiate(self.offer, theirs)
         self.instance.partner = theirs.queue_manager
         self.instance.event(ChannelEvent.ATTACHED, "", now_us)
-        end = self.channels.open_receiving(self.name, theirs.queue_manager, theirs.ledger, now_us)
+        end = self.channels.open_receiving(
+            self.name, theirs.queue_manager, theirs.ledger, now_us, theirs.reset_sequence
+        )
         self.end = end
         self.machine = ReceivingMachine(terms, end.last_sequence, end.last_luwid)
 
@@ -169,10 +173,19 @@ class ReceivingLink(TakingLink):
             self.refuse(payload, now_us)
             return
         machine.confirmed(answer.end)
-        self._accept(answer.delivery_id)
+        self._durable.append(answer.delivery_id)
+        self.binding.wrote(self)
+
+    def refill(self, now_us: int) -> None:
+        """Accept, in one frame, all that has become durable by now."""
+        durable, self._durable = self._durable, []
+        if not durable or self.over:
+            return
+        self.link.settle(durable[0], durable[-1], ACCEPTED)
+        self.binding.touch()
         self.tell(now_us)
         self.instance.event(ChannelEvent.BATCH_CONFIRMED, "", now_us)
-        if self.stopping and machine.at_rest():
+        if self.stopping and self.machine is not None and self.machine.at_rest():
             self._stopped(now_us)
 
     def status(self) -> LinkStatus:
@@ -198,7 +211,7 @@ class ReceivingLink(TakingLink):
 
 def begin_requesting(binding: "ConnectionBinding", instance: ChannelInstance, now_us: int) -> ReceivingLink:
     """Attach the link of a requester to ``$channel`` of the partner that ``binding`` has called."""
-    offer = _offer(binding, instance, "")
+    offer = _offer(binding, instance, None)
     session = binding.engine.begin()
     link = session.attach_receiver(
         LINK_NAME_PREFIX + offer.channel,
@@ -234,22 +247,22 @@ def grant_receiving(
 def _receiving(
     binding: "ConnectionBinding", link: ReceiverLink, instance: ChannelInstance, theirs: Offer, now_us: int
 ) -> ReceivingLink:
-    if theirs.reset_sequence > 0:
-        binding.broker.manager.channels.reset(theirs.channel, theirs.reset_sequence, now_us, theirs.ledger)
-    bound = ReceivingLink(binding, link, instance, _offer(binding, instance, theirs.ledger))
+    bound = ReceivingLink(binding, link, instance, _offer(binding, instance, theirs))
     bound.max_message_bytes = min(bound.offer.max_message_bytes, theirs.max_message_bytes) + CONTROL_BYTES
     bound.meet(theirs, now_us)
     return bound
 
 
-def _offer(binding: "ConnectionBinding", instance: ChannelInstance, partner_ledger: str) -> Offer:
+def _offer(binding: "ConnectionBinding", instance: ChannelInstance, theirs: Offer | None) -> Offer:
+    """What this end says; a requester doesn't know yet to whom."""
     broker = binding.broker
     definition = instance.definition
-    sync = broker.manager.channels.sync(definition.name, partner_ledger)
+    sync = broker.manager.channels.sync(definition.name, "" if theirs is None else theirs.ledger)
+    reset_sequence = 0 if theirs is None else theirs.reset_sequence
     return receiving_offer(
         definition,
         broker.manager.options.queue_manager,
         broker.ledger_id,
-        sync.last_sequence,
+        reset_sequence - 1 if reset_sequence > 0 else sync.last_sequence,
         sync.last_luwid,
     )

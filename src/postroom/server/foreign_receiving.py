@@ -12,6 +12,8 @@ the link is closed, so that the partner keeps what it has not had accepted.
 
 from typing import TYPE_CHECKING, Final
 
+from mypy_extensions import i64
+
 from postroom.amqp.composite import Error
 from postroom.amqp.errors import LINK_MESSAGE_SIZE_EXCEEDED, NOT_IMPLEMENTED, AmqpError
 from postroom.amqp.messaging import scan_head
@@ -44,7 +46,7 @@ class BatchAnswer(Asker):
         self.link: Final = link
         self.delivery_ids: Final = delivery_ids
 
-    def answered(self, payload: object, now_us: int) -> None:
+    def answered(self, payload: object, now_us: i64) -> None:
         try:
             self.link.batch_durable(self.delivery_ids, payload, now_us)
         except Exception:
@@ -66,6 +68,8 @@ class ForeignReceivingLink(TakingLink):
         self._asked = 0
         """Batches whose being durable is waited for."""
         self._batches = 0
+        self._refusing: AmqpError | ManagerError | None = None
+        """Why the link is closed as soon as what was asked for is answered."""
         self._undelivered_id: int | None = None
         """Delivery id of the message that is on the ladder; None if it came settled."""
 
@@ -97,7 +101,7 @@ class ForeignReceivingLink(TakingLink):
 
     def take(self, arrival: Arrival, now_us: int) -> None:
         end = self.end
-        if end is None:
+        if end is None or self._refusing is not None:
             return
         try:
             message = self._message(arrival)
@@ -185,6 +189,9 @@ class ForeignReceivingLink(TakingLink):
         self._accept_all(delivery_ids)
         self.tell(now_us)
         self.instance.event(ChannelEvent.BATCH_CONFIRMED, "", now_us)
+        if self._refusing is not None:
+            self.refuse(self._refusing, now_us)
+            return
         try:
             if self._batch and self._asked == 0:
                 self._commit(now_us)
@@ -209,6 +216,16 @@ class ForeignReceivingLink(TakingLink):
 
     def _how(self, lost: bool) -> tuple[ChannelEvent, str]:
         return how_it_ended(self._finished, self.detach_error, lost)
+
+    def refuse(self, error: AmqpError | ManagerError, now_us: int) -> None:
+        """What is on its way to the disk is answered first, or it would come again."""
+        end = self.end
+        if self._asked == 0 or end is None:
+            super().refuse(error, now_us)
+        elif self._refusing is None:
+            self._refusing = error
+            self._batch.clear()
+            self.channels.roll_back_received(end, now_us)
 
     def status(self) -> LinkStatus:
         """What it has done so far."""
