@@ -9,6 +9,7 @@ from postroom.manager.errors import DestinationPaused, LimitExceeded
 from postroom.manager.importing import Imported, ImportMessages
 from postroom.manager.message_states import CHANGEABLE
 from postroom.manager.moving import Changed, DeleteMessages, MoveMessages, Replay
+from postroom.manager.remote import Destination
 from postroom.manager.searching import Wanted
 from postroom.model.codes import Outcome
 from tests.manager.machine import PUBLISHERS, SMALL, TEXTS, Machine, again
@@ -63,7 +64,12 @@ class Moving(Machine):
         if part is None:
             return
         request = MoveMessages(
-            self.queue(name), Asked(), wanted_by(wanted, id), self.queue(to), False, in_pieces
+            self.queue(name),
+            Asked(),
+            wanted_by(wanted, id),
+            Destination(self.queue(to), None),
+            False,
+            in_pieces,
         )
         said = self._too_many(chosen, in_pieces) or refusals(self.reference, place, target, len(part))
         if not said:

@@ -27,6 +27,7 @@ from postroom.manager.moving import Changed, DeleteMessages, MoveMessages, Repla
 from postroom.manager.options import ManagerOptions, QueueDefinition
 from postroom.manager.queries import CloseCursor, OpenCursor, QueryAnswer, ReadCursor, ShowMessage
 from postroom.manager.queue import Queue
+from postroom.manager.remote import Destination
 from postroom.manager.searching import Wanted
 from postroom.manager.topics import Subscribing
 from postroom.manager.units import PROPERTY
@@ -93,7 +94,7 @@ def delete(world: World, queue: Queue, selector: str = "", if_paused: bool = Fal
 
 def move(world: World, queue: Queue, to: Queue, selector: str = "", **said: Any) -> Changed:
     said = {"if_paused": False, "in_pieces": False, **said}
-    done = ask(world, MoveMessages(queue, Asked(), wanted(selector), to, **said))
+    done = ask(world, MoveMessages(queue, Asked(), wanted(selector), Destination(to, None), **said))
     assert isinstance(done, Changed)
     return done
 
@@ -368,7 +369,7 @@ def test_moved_messages_wake_consumers(world: World) -> None:
     numbered(world, source, 3)
     world.consumer(target, 10)
     asked = Asked()
-    request = MoveMessages(source, asked, wanted(), target, False, False)
+    request = MoveMessages(source, asked, wanted(), Destination(target, None), False, False)
     world.manager.ask_store(request, world.now_us)
     assert texts(world.turn()) == ["0", "1", "2"]
 
@@ -487,7 +488,9 @@ def test_after_a_crash_all_or_nothing_has_been_moved(seed: int) -> None:
     put(world, source, "unborn", head={"delivery_delay_ms": 60_000}, n=1)
     world.turn()
     asked = Asked()
-    world.manager.ask_store(MoveMessages(source, asked, wanted(), target, False, False), world.now_us)
+    world.manager.ask_store(
+        MoveMessages(source, asked, wanted(), Destination(target, None), False, False), world.now_us
+    )
     effects = world.manager.take_effects()
     world._commit()
     for read in effects.id_reads:

@@ -4,13 +4,17 @@ What nobody holds can be changed: visible, delayed and ordered messages. A delet
 message. A move is one command and so one block of the ledger: after a crash all of it is there or nothing. It
 is carried out in one go, so that nobody can take a message half-way; that is why the source's consumption
 need not be paused, as WebLogic JMS wants it (who wants it checked can ask for that).
+
+Messages for a queue at another queue manager get a transmission header, and so a body of their own, which
+must be read before and lies in that block, too: fewer of them go at once.
 """
 
 from typing import Final, final
 
 from mypy_extensions import i64
 
-from postroom.manager import queues
+from postroom.amqp.messaging import merge_annotations
+from postroom.manager import names, queues
 from postroom.manager.asking import MAX_IDS_READ, ReadsNeeded, StoreRequest, TurnOver
 from postroom.manager.children import move_child
 from postroom.manager.core import Core
@@ -30,13 +34,23 @@ from postroom.manager.message_states import CHANGEABLE, states_of
 from postroom.manager.placing import ended
 from postroom.manager.queries import check_there
 from postroom.manager.queue import Queue
+from postroom.manager.remote import Destination
+from postroom.manager.rewritten import make_rewritten
 from postroom.manager.searching import Search, Wanted
+from postroom.manager.store_filter import body_of
 from postroom.manager.transitions import step
 from postroom.model import numbers as n
 from postroom.model.ids import MessageIds
 
+MAX_ONWARD_BYTES: Final = 1 << 20
+"""Bodies of messages that one command moves to another queue manager, unless it is one message alone."""
+
 WHY_DEAD: Final = (REASON_KEY, DESCRIPTION_KEY, ORIGIN_KEY)
 """Annotations that a message loses when it goes back to where it came from."""
+
+
+Pair = tuple[Entry, MessageIds]
+"""A message and its ids."""
 
 
 @final
@@ -135,7 +149,7 @@ class _Move(StoreRequest):
         self.go(core, pairs)
         return self.done
 
-    def go(self, core: Core, pairs: list[tuple[Entry, MessageIds]]) -> None:
+    def go(self, core: Core, pairs: list[Pair]) -> None:
         """Move them, or raise without having moved any."""
         raise NotImplementedError
 
@@ -184,18 +198,58 @@ class _Move(StoreRequest):
         spot = _spot_of(self.queue, entry)
         return spot is not None and states_of(core, spot.entry) & CHANGEABLE != 0
 
-    def move(
-        self, core: Core, pairs: list[tuple[Entry, MessageIds]], target: Queue, drop: tuple[str, ...]
-    ) -> None:
-        """Move these to one queue, without some annotations. The caller has asked `check_target`."""
+    def move(self, core: Core, pairs: list[Pair], to: Destination, drop: tuple[str, ...]) -> None:
+        """Move these to one queue, without some annotations. The caller has asked `check_target`, and
+        `readable` where they leave the queue manager."""
         for each, ids in pairs:
             entry = taken(core, self.queue, each)
             if entry is None:
                 continue
-            move_child(core, entry, target, ids, _without(entry.annotations, drop))
+            annotations = _without(entry.annotations, drop)
+            if to.header is None:
+                move_child(core, entry, to.queue, ids, annotations)
+            else:
+                self._move_onward(core, entry, to, annotations)
             step(core, entry, n.EVENT_MOVE, 0, 0, None, 0)
             ended(core, entry)
             self.done.count += 1
+
+    def _move_onward(
+        self, core: Core, entry: Entry, to: Destination, annotations: dict[str, object] | None
+    ) -> None:
+        body = body_of(self, entry)
+        assert body, "it has been asked for"
+        if annotations is not None:
+            body = merge_annotations(body, {key: annotations[key] for key in annotations})
+        make_rewritten(core, entry, to.queue, n.EVENT_MOVE, names.sent_to(core, to, body))
+
+    def readable(self, pairs: list[Pair]) -> list[Pair]:
+        """Of messages that leave the queue manager, so many as go at once, with their bodies at hand; what
+        has no body any more stays. Raises ReadsNeeded, LimitExceeded."""
+        size: i64 = 0
+        for index, (entry, _) in enumerate(pairs):
+            size += entry.body_len
+            if size > MAX_ONWARD_BYTES and index > 0:
+                pairs = self._first(pairs, index)
+                break
+        missing = [entry for entry, _ in pairs if _is_stored(entry) and body_of(self, entry) is None]
+        if missing:
+            raise ReadsNeeded(missing, [], False)
+        return [pair for pair in pairs if body_of(self, pair[0])]
+
+    def _first(self, pairs: list[Pair], count: int) -> list[Pair]:
+        """The first of them, where the caller goes on in pieces."""
+        if not self.in_pieces:
+            raise LimitExceeded(
+                f"the messages of queue {self.queue.name!r} that match have more than {MAX_ONWARD_BYTES} "
+                "bytes; one move to another queue manager takes no more: move them in pieces"
+            )
+        self.done.more = True
+        return pairs[:count]
+
+
+def _is_stored(entry: Entry) -> bool:
+    return entry.flags & n.FLAG_BODY_STORED != 0
 
 
 def _without(annotations: dict[str, object] | None, drop: tuple[str, ...]) -> dict[str, object] | None:
@@ -248,15 +302,18 @@ class MoveMessages(_Move):
     """moveMessages: everything that is meant goes to another queue, all or nothing."""
 
     def __init__(
-        self, queue: Queue, target: Asker, wanted: Wanted, to: Queue, if_paused: bool, in_pieces: bool
+        self, queue: Queue, target: Asker, wanted: Wanted, to: Destination, if_paused: bool, in_pieces: bool
     ) -> None:
         super().__init__(queue, target, wanted, if_paused, in_pieces)
         self.to = to
 
-    def go(self, core: Core, pairs: list[tuple[Entry, MessageIds]]) -> None:
-        check_there(self.to)
-        check_target(core, self.queue, self.to, [entry for entry, _ in pairs])
-        self.move(core, pairs, self.to, ())
+    def go(self, core: Core, pairs: list[Pair]) -> None:
+        to = self.to
+        check_there(to.queue)
+        if to.header is not None:
+            pairs = self.readable(pairs)
+        check_target(core, self.queue, to.queue, [entry for entry, _ in pairs])
+        self.move(core, pairs, to, ())
 
 
 @final
@@ -276,16 +333,24 @@ class Replay(_Move):
         super().__init__(queue, target, wanted, if_paused, in_pieces)
         self.to = to
 
-    def go(self, core: Core, pairs: list[tuple[Entry, MessageIds]]) -> None:
-        by_target: dict[str, list[tuple[Entry, MessageIds]]] = {}
+    def go(self, core: Core, pairs: list[Pair]) -> None:
+        if self.to:
+            self._go_to(core, pairs, names.taker(core, self.to))
+            return
+        by_target: dict[str, list[Pair]] = {}
         for entry, ids in pairs:
-            name = self.to or self._origin(core, entry, ids)
-            by_target.setdefault(name, []).append((entry, ids))
+            by_target.setdefault(self._origin(core, entry, ids), []).append((entry, ids))
         targets = {name: queues.find(core, name) for name in by_target}
         for name, target in targets.items():
             check_target(core, self.queue, target, [entry for entry, _ in by_target[name]])
         for name, target in targets.items():
-            self.move(core, by_target[name], target, WHY_DEAD)
+            self.move(core, by_target[name], Destination(target, None), WHY_DEAD)
+
+    def _go_to(self, core: Core, pairs: list[Pair], to: Destination) -> None:
+        if to.header is not None:
+            pairs = self.readable(pairs)
+        check_target(core, self.queue, to.queue, [entry for entry, _ in pairs])
+        self.move(core, pairs, to, WHY_DEAD)
 
     def may_go(self, ids: MessageIds) -> bool:
         if self.to or ids.parent_serial != 0:

@@ -60,6 +60,11 @@ class NameService:
         """Where a message to ``address`` is to be put. Raises NameUnknown, NameUnusable."""
         return names.destination(self._core, address)
 
+    def taker(self, address: str) -> Destination:
+        """As `destination`, where subscriptions are met, too. Raises QueueNotFound, NameUnknown,
+        NameUnusable."""
+        return names.taker(self._core, address)
+
     def check_readable(self, address: str) -> None:
         """Raise NotForInput for an address that leads elsewhere."""
         names.check_readable(self._core, address)

@@ -17,6 +17,7 @@ from typing import Final
 
 from postroom.amqp.rewriting import reply_to_of, with_reply_to
 from postroom.ledger.records import RecordType
+from postroom.manager import queues
 from postroom.manager.core import Core
 from postroom.manager.errors import (
     LimitExceeded,
@@ -178,6 +179,14 @@ def destination(core: Core, address: str) -> Destination:
     if isinstance(found, Destination):
         return found
     raise refused(found)
+
+
+def taker(core: Core, address: str) -> Destination:
+    """As `destination`, for an address that need not be elsewhere: subscriptions are met, too. Raises
+    QueueNotFound, NameUnknown, NameUnusable."""
+    if is_remote(core, address):
+        return destination(core, address)
+    return Destination(queues.find(core, address), None)
 
 
 def refused(why: Undelivered) -> NameUnknown | NameUnusable:

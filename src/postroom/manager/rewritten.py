@@ -27,16 +27,17 @@ _TAKEN_OVER: Final = n.FLAG_DURABLE | n.FLAG_DEAD_LETTER_ELIGIBLE | n.FLAG_REPOR
 def make_rewritten(core: Core, parent: Entry, queue: Queue, event: i64, sections: bytes) -> i64:
     """Put ``sections`` on ``queue``, which is no topic, in the stead of ``parent``; returns the serial.
 
-    With EVENT_MOVE it has the parent's priority and expiry. With any other event, such as EVENT_DEAD_LETTER,
+    With EVENT_MOVE it has the parent's priority, expiry and birth. With any other event, such as
+    EVENT_DEAD_LETTER,
     it expires only if ``queue`` says so, whose overrides apply, and is flagged as adverse. Limits and quotas
     are the caller's to look at, and so is the end of ``parent``, in the same command.
     """
     flags = parent.flags & _TAKEN_OVER
     priority, expiry_us = parent.priority, parent.expiry_us
-    due_us: i64 = 0
+    due_us: i64 = parent.due_us if parent.causes & n.UNBORN != 0 else 0
     if event != n.EVENT_MOVE:
         flags |= n.FLAG_ADVERSE
-        expiry_us = 0
+        expiry_us = due_us = 0
         overrides = queue.overrides
         if overrides is not None:
             priority = overrides.priority if overrides.priority >= 0 else priority

@@ -72,7 +72,7 @@ class MessageManagement:
         to = said.value("to", str, "")
         if not to:
             raise RequestError(BAD_REQUEST, "MOVE-MESSAGES needs `to`, the queue that takes the messages")
-        return MoveMessages(queue, ticket, _wanted(said), self._broker.manager.queue(to), *_how(said))
+        return MoveMessages(queue, ticket, _wanted(said), self._broker.manager.names.taker(to), *_how(said))
 
     def _import(self, queue: Queue, ticket: Ticket, said: Arguments) -> ImportMessages:
         if self._broker.space_low:

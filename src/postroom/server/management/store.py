@@ -73,9 +73,7 @@ class StoreOperations:
 
     def _leads(self, name: str) -> Destination:
         """Where what is put to ``name`` goes: one may put to a queue at another queue manager, too."""
-        if self._names.is_remote(name):
-            return self._names.destination(name)
-        return Destination(self._broker.manager.queue(name), None)
+        return self._names.taker(name)
 
     def _put(self, queue: Queue, ticket: Ticket, said: Arguments) -> Put:
         message = said.value("message", bytes, b"")
