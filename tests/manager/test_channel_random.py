@@ -29,7 +29,6 @@ class Ends:
         """Committed there; the answer comes when that is durable."""
         self.asked: list[Batch] = []
         self.sent: list[tuple[bytes, bool]] = []
-        self.batches = 0
 
     # What programs do.
 
@@ -62,7 +61,6 @@ class Ends:
             batch = self.sender.end_batch()
             self.asked.append(batch)
             self.wire.append(batch)
-            self.batches += 1
 
     def arrive(self, count: int) -> None:
         """The receiver takes some of what has come."""
@@ -151,7 +149,7 @@ class Ends:
             there = self.receiver.manager.channels.sync(CHANNEL)
             assert (here.last_luwid, here.last_sequence) == (there.last_luwid, there.last_sequence)
             assert here.in_doubt is None
-            assert self.batches == 0 or here.last_luwid
+            assert here.last_luwid or not any(durable for _, durable in self.sent)
             self.sender.restart()
             self.receiver.restart()
 
@@ -187,30 +185,29 @@ STEPS: dict[str, Callable[[Ends], None]] = {
 
 
 BATCH = (
-    "send",
-    "send",
-    "connect",
-    "take some",
-    "flush",
-    "some arrive",
-    "end batch",
-    "one arrives",
-    "answers",
+    *("send", "connect", "take some", "flush"),
+    *("some arrive", "end batch", "one arrives", "answers"),
 )
 """One batch from beginning to end, between any two steps of which something may happen."""
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.booleans(),
-    st.lists(st.sampled_from(sorted(STEPS)) | st.integers(1, len(BATCH)), max_size=20),
+    st.lists(
+        st.sampled_from(sorted(STEPS)) | st.tuples(st.booleans(), st.integers(1, len(BATCH))), max_size=20
+    ),
 )
-def test_nothing_is_lost_and_nothing_comes_twice(fast: bool, steps: list[str | int]) -> None:
-    """A number stands for so many steps of a batch."""
+def test_nothing_is_lost_and_nothing_comes_twice(fast: bool, steps: list[str | tuple[bool, int]]) -> None:
+    """A number stands for so many steps of a batch, of a persistent message or another one."""
     ends = Ends(fast)
     for step in steps:
-        for one in BATCH[:step] if isinstance(step, int) else (step,):
-            STEPS[one](ends)
+        if isinstance(step, str):
+            STEPS[step](ends)
+        else:
+            ends.send(step[0])
+            for one in BATCH[1 : step[1]]:
+                STEPS[one](ends)
     ends.finish()
     ends.check()
 
@@ -222,12 +219,16 @@ MISHAPS = (
 
 
 @pytest.mark.parametrize("mishap", MISHAPS)
-@pytest.mark.parametrize("fast", [False, True])
-def test_a_mishap_at_any_step_of_a_batch(mishap: str, fast: bool) -> None:
-    for at in range(len(BATCH) + 1):
-        for second in (None, "sender crashes", "receiver crashes"):
+@pytest.mark.parametrize(
+    ("fast", "persistent", "others"), [(False, 2, 1), (False, 0, 1), (True, 1, 1), (True, 0, 2)]
+)
+def test_a_mishap_at_any_step_of_a_batch(mishap: str, fast: bool, persistent: int, others: int) -> None:
+    for at in range(1, len(BATCH) + 1):
+        for second in ((), ("sender crashes",), ("receiver crashes",)):
             ends = Ends(fast)
-            for step in (*BATCH[:at], mishap, *((second,) if second else ()), *BATCH[at:]):
+            for number in range(persistent + others):
+                ends.send(number < persistent)
+            for step in (*BATCH[1:at], mishap, *second, *BATCH[1:]):
                 STEPS[step](ends)
             ends.finish()
             ends.check()

@@ -41,7 +41,8 @@ def delete(core: Core, queue: Queue, if_unused: bool, if_empty: bool) -> int:
     decided_elsewhere = len(queue.held) - store.held_by_store(queue)
     if decided_elsewhere > 0:
         raise QueueInUse(
-            f"queue {queue.name!r} has {decided_elsewhere} messages held by transactions: decide those first"
+            f"queue {queue.name!r} has {decided_elsewhere} messages held by transactions or channels: decide "
+            "those first"
         )
     detach_all(core, queue, "amqp:resource-deleted", f"queue {queue.name!r} has been deleted")
     count = store.delete_held(core, queue) + clear(core, queue, n.EVENT_DELETE)

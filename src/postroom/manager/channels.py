@@ -180,9 +180,6 @@ def resynchronise(core: Core, name: str, partner_luwid: bytes, partner_sequence:
         channel.luwid, channel.sequence = partner_luwid, partner_sequence
         channel.reset_sequence = 0
         write_state(core, channel)
-    elif partner_luwid and partner_luwid == channel.luwid and channel.reset_sequence == 0:
-        # resolved by hand after a restart that had lost what was not persistent: he knows the number
-        channel.sequence = partner_sequence
     _decide(core, channel, arrived)
     if partner_sequence != channel.sequence:
         raise ChannelSequenceError(
@@ -216,9 +213,10 @@ def resolve(core: Core, name: str, commit: bool) -> None:
 
 
 def _after(channel: Channel, count: i64) -> i64:
-    """The number of the last of ``count`` messages more: after a restart it is known by counting."""
+    """The number of the last of ``count`` messages more: after a restart it is known by counting what is
+    left, which leaves out what was not persistent."""
     wrap: i64 = channel.definition.sequence_wrap
-    return (channel.sequence + count - 1) % wrap + 1
+    return channel.sequence if count == 0 else (channel.sequence + count - 1) % wrap + 1
 
 
 def reset(core: Core, name: str, next_sequence: i64, ledger: str) -> None:

@@ -83,7 +83,6 @@ def restore(core: Core, recovered: "Recovered") -> None:
     prepared = branches.restore(core, recovered.holders)
     batches = channels.restore(core, recovered)
     _take_back(core, recovered.explicit, store.restore_holders(core, recovered.holders), prepared, batches)
-    channels.close_empty(core)
     for transaction in prepared.values():
         duplicates.restore_branch(core, transaction)
     _close(core, recovered.holders, recovered.producers)
