@@ -43,9 +43,11 @@ class SenderStore:
 
     def resynchronise(self, partner_last: bytes, partner_sequence: int) -> None:
         names = [batch.luwid for batch in self.batches]
+        # The number of a batch is known when it is asked for: that may be lost, but then the partner says it.
         if partner_last in names:
             for batch in self.batches[: names.index(partner_last) + 1]:
                 self.confirm(batch)
+            self.last_sequence = partner_sequence
         for batch in reversed(self.batches[:]):
             self.back_out(batch)
         assert self.last_sequence == partner_sequence, "the two ends don't agree"
@@ -92,8 +94,12 @@ class Rehearsal:
         self.there: list[Numbered | BatchEnd | Beat] = []
         self.back: list[bytes | None] = []
         """LUWIDs that were confirmed; None answers a heartbeat."""
-        self.unsynced: list[Numbered] = []
+        self.unsynced: list[int] = []
         """Taken, but what says so isn't durable: they may not leave."""
+        self.unsent: list[int] = []
+        """Behind a batch that is full and can't be asked for yet."""
+        self.whole: list[Held] = []
+        """Batches that are full and not asked for, and the one that is being filled."""
         self.filling: Held | None = None
         self.arriving: list[int] = []
         self.committing: list[BatchEnd] = []
@@ -107,38 +113,60 @@ class Rehearsal:
 
     def take(self) -> None:
         """Take one message for the batch that is being filled."""
-        if self.sending.room() == 0 or not self.sender.waiting:
+        if self.sending.room() <= len(self.unsynced) + len(self.unsent) or not self.sender.waiting:
             return
         if self.filling is None:
             self.sender.batches_begun += 1
             self.filling = Held(self.sender.batches_begun.to_bytes(16, "big"))
             self.sender.batches.append(self.filling)
         message = self.sender.waiting.pop(0)
-        sequence = int(self.sending.add(1000, self.now_us))
         self.filling.messages.append(message)
-        self.filling.last_sequence = sequence
-        self.unsynced.append(Numbered(sequence, message))
+        self.unsynced.append(message)
+        if self.sending.small and len(self.filling.messages) == self.terms.batch_size:
+            self.whole.append(self.filling)
+            self.filling = None
 
     def sync_sender(self) -> None:
         self.sender_disk = copy.deepcopy(self.sender)
-        self.there += self.unsynced
+        self.unsent += self.unsynced
         self.unsynced.clear()
-        self.step()
+        self.go_on()
 
-    def step(self) -> None:
+    def go_on(self) -> None:
+        """What the link does whenever anything may be done."""
+        self.flush()
+        while self.step():
+            self.flush()
+
+    def flush(self) -> None:
+        while self.unsent and not self.sending.full:
+            message = self.unsent.pop(0)
+            self.there.append(Numbered(int(self.sending.add(1000, self.now_us)), message))
+            if self.sending.full:
+                self.step()
+
+    def step(self) -> bool:
         """What the machine says now."""
-        step = self.sending.step(len(self.unsynced), not self.sender.waiting, self.now_us)
+        ahead = len(self.unsynced) + len(self.unsent)
+        step = self.sending.step(ahead, not self.sender.waiting, self.now_us)
         if step == ASK:
-            batch, self.filling = self.filling, None
-            assert batch is not None
-            batch.asked = True
-            self.there.append(BatchEnd(batch.luwid, batch.last_sequence, len(batch.messages)))
-            self.sending.asked()
+            self.ask()
         elif step == BEAT:
             self.there.append(Beat())
             self.sending.beat()
         else:
             assert step != FINISH or self.sending.stopping
+            return False
+        return True
+
+    def ask(self) -> None:
+        batch = self.whole.pop(0) if self.whole else self.filling
+        if batch is self.filling:
+            self.filling = None
+        assert batch is not None and len(batch.messages) == self.sending.count
+        batch.asked, batch.last_sequence = True, int(self.sending.sequence)
+        self.there.append(BatchEnd(batch.luwid, batch.last_sequence, len(batch.messages)))
+        self.sending.asked()
 
     def arrive(self) -> None:
         """The receiver reads the next thing."""
@@ -176,17 +204,21 @@ class Rehearsal:
             assert batch.asked and batch.luwid == luwid
             self.sender.confirm(batch)
             self.sending.confirmed(self.now_us)
-        self.step()
+        self.go_on()
 
     def wait(self) -> None:
         self.now_us += 3000
-        self.step()
+        self.go_on()
 
     def cut(self) -> None:
         """The link is lost; the receiver rolls back, the sender keeps what it has asked for."""
-        if self.filling is not None:
-            self.sender.back_out(self.filling)
+        self.back_out()
         self.connect()
+
+    def back_out(self) -> None:
+        for batch in reversed(self.sender.batches[:]):
+            if not batch.asked:
+                self.sender.back_out(batch)
 
     def crash_sender(self) -> None:
         self.sender = copy.deepcopy(self.sender_disk)
@@ -194,8 +226,7 @@ class Rehearsal:
 
     def crash_receiver(self) -> None:
         self.receiver = copy.deepcopy(self.receiver_disk)
-        if self.filling is not None:
-            self.sender.back_out(self.filling)
+        self.back_out()
         self.connect()
 
     def settle(self) -> None:

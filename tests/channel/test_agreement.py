@@ -158,6 +158,16 @@ def test_a_reset_of_the_sender_resets_both_ends_at_the_next_start() -> None:
     assert b.manager.channels.sync(A_TO_B).last_sequence == 50
 
 
+def test_a_reset_of_a_server_resets_the_requester_that_asks_it() -> None:
+    world, a, b = two(sender(type="server", connection=""), requester())
+    a.broker.channels.reset(A_TO_B, 10, world.now_us)
+    b.start(A_TO_B)
+    world.settle()
+    assert a.state(A_TO_B) == b.state(A_TO_B) == S.RUNNING, (a.reason(A_TO_B), b.reason(A_TO_B))
+    Client(a).put("IN@B", "one")
+    assert b.manager.channels.sync(A_TO_B).last_sequence == 10
+
+
 @pytest.mark.parametrize("commit", [True, False])
 def test_what_was_resolved_against_the_truth_shows_at_the_next_start(commit: bool) -> None:
     """In doubt, and the partner has it: committed by hand all is well, backed out the numbers differ."""

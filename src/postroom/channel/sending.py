@@ -25,6 +25,9 @@ from postroom.model.channel import ChannelDefinition
 
 MAX_ASKED_MESSAGES: Final = 64
 """While so many messages are in doubt no further batch is asked for."""
+MAX_AHEAD_MESSAGES: Final = 2 * MAX_ASKED_MESSAGES
+"""Of small batches so many messages, and a batch more, are on their way at a time: those in doubt, and those
+that their own queue manager is still writing down."""
 US_PER_MS: Final = 1000
 BYTES_PER_KB: Final = 1000
 
@@ -62,6 +65,7 @@ class SendingMachine:
         self.batches: i64 = 0
         """Confirmed on this link."""
         self.stopping = False
+        self.terms: Final = terms
         self._size: i64 = terms.batch_size
         self._wrap: i64 = terms.sequence_wrap
         self._limit_bytes: i64 = definition.batch_limit_kb * BYTES_PER_KB
@@ -78,12 +82,24 @@ class SendingMachine:
         self._asked: deque[int] = deque()
         """The sizes of those batches, the oldest first."""
 
+    @property
+    def small(self) -> bool:
+        """Whether batches are so small that several are taken from the transmission queue ahead."""
+        return self._size < MAX_ASKED_MESSAGES
+
     def room(self) -> i64:
-        """How many more messages may be taken from the transmission queue for the batch that is being
-        filled."""
-        if self.stopping or self._full():
+        """How many more messages may be taken from the transmission queue, less those that have been and
+        have not been added yet."""
+        if self.stopping or 0 < self._limit_bytes <= self._bytes:
             return 0
+        if self.small:
+            return MAX_AHEAD_MESSAGES + self._size - self.asked_count - self._seen
         return self._size - self._seen
+
+    @property
+    def full(self) -> bool:
+        """Whether the batch has as many messages as it may: nothing is added before it is asked for."""
+        return self._seen >= self._size
 
     def add(self, size_bytes: i64, now_us: i64) -> i64:
         """A message of the batch is being sent; its sequence number."""
@@ -97,25 +113,37 @@ class SendingMachine:
     def add_fast(self, size_bytes: i64) -> None:
         """A fast message is being sent."""
         self._note(size_bytes)
-        if self.count == 0 and self._full():
+        self._close_if_fast()
+
+    def skip(self) -> None:
+        """A message that was taken can't travel."""
+        self._note(0)
+        self._close_if_fast()
+
+    def _close_if_fast(self) -> None:
+        if self.count == 0 and self.full:
             self._begin()  # nothing in it wants a confirmation
 
     def step(self, ahead: i64, empty: bool, now_us: i64) -> i64:
         """What to do now: a `Step`.
 
-        ``ahead``: messages that were taken for this batch and are still to be sent. ``empty``: there is
-        nothing more to take.
+        ``ahead``: messages that were taken and not added yet; only a full batch doesn't wait for them.
+        ``empty``: there is nothing more to take.
         """
         if self.count == 0:
             return FINISH if self.stopping and ahead == 0 and self.asked_count == 0 else WAIT
-        if self._beating or ahead > 0 or not self._over(empty, now_us):
+        if self._beating or not self._over(ahead, empty, now_us):
             return WAIT
         if self._heartbeat_us > 0 and now_us - self._heard_us > self._heartbeat_us:
             return BEAT
         return ASK
 
-    def _over(self, empty: bool, now_us: i64) -> bool:
-        if self.stopping or self._full():
+    def _over(self, ahead: i64, empty: bool, now_us: i64) -> bool:
+        if self.full:
+            return self.asked_count < MAX_ASKED_MESSAGES
+        if ahead > 0:
+            return False
+        if self.stopping or 0 < self._limit_bytes <= self._bytes:
             return self.asked_count < MAX_ASKED_MESSAGES
         return empty and self.asked_count == 0 and now_us >= self._opened_us + self._interval_us
 
@@ -145,9 +173,6 @@ class SendingMachine:
         if self.count == 0 or self.asked_count > 0 or self._beating:
             return 0
         return self._opened_us + self._interval_us
-
-    def _full(self) -> bool:
-        return self._seen >= self._size or 0 < self._limit_bytes <= self._bytes
 
     def _note(self, size_bytes: i64) -> None:
         self._seen += 1

@@ -26,6 +26,7 @@ def take(core: Core, end: SendingEnd, entry: Entry) -> None:
     if end.fast and entry.flags & n.FLAG_DURABLE == 0:
         step(core, entry, n.EVENT_FORWARD, 0, 0, None, 0)
         ended(core, entry)
+        _count(core, end)
         return
     batch = end.batch
     if not batch.recorded:
@@ -33,6 +34,19 @@ def take(core: Core, end: SendingEnd, entry: Entry) -> None:
     step(core, entry, n.EVENT_ACQUIRE, n.CHANNEL_BATCH, batch.id, batch, 0)
     hold(batch, entry)
     drop_body(core, entry)
+    _count(core, end)
+
+
+def _count(core: Core, end: SendingEnd) -> None:
+    """A message was taken: the batch may be full."""
+    if end.batch_size == 0:
+        return
+    end.seen += 1
+    if end.seen >= end.batch_size:
+        end.seen = 0
+        if end.batch.recorded:
+            end.full.append(end.batch)
+            end.batch = end.channel.new_batch(core.new_holder_id(), core.now_us)
 
 
 def _open(core: Core, end: SendingEnd, batch: Batch) -> None:

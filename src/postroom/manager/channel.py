@@ -148,6 +148,13 @@ class SendingEnd:
         """Whether non-persistent messages travel outside of batches; said before the first credit."""
         self.batch = batch
         """What is taken now belongs to it."""
+        self.batch_size: i64 = 0
+        """When so many messages have been taken since a batch began, fast ones too, the next one begins by
+        itself; 0: only when this one is ended. Said before the first credit."""
+        self.seen: i64 = 0
+        """Messages that have been, where that counts."""
+        self.full: list[Batch] = []
+        """Batches that have begun and not been ended, before the one that is being filled; oldest first."""
         self.in_doubt: list[Batch] = []
         """Those before it whose confirmations are waited for, the oldest first."""
         self.closed = False

@@ -51,7 +51,7 @@ def _new_batch(core: Core, channel: Channel) -> Batch:
 
 def set_credit(core: Core, end: SendingEnd, count: i64) -> None:
     """It can take ``count`` messages now. Raises LimitExceeded where they don't fit into the batch."""
-    if end.batch.count + count > MAX_BATCH_MESSAGES:
+    if end.batch_size == 0 and end.batch.count + count > MAX_BATCH_MESSAGES:
         raise LimitExceeded(
             f"channel {end.channel.name!r}: {end.batch.count} messages of the batch and {count} more are "
             f"above {MAX_BATCH_MESSAGES}: end the batch first"
@@ -66,13 +66,30 @@ def is_empty(end: SendingEnd) -> bool:
 
 
 def end_batch(core: Core, end: SendingEnd, last_sequence: i64) -> Batch:
-    """What is taken from now on belongs to the next batch; this one is in doubt until it is confirmed."""
+    """The oldest batch that is not ended is now, and in doubt until it is confirmed; where it is the one that
+    is being filled, what is taken from now on belongs to the next."""
     _check(end)
-    batch = end.batch
+    batch = _oldest(core, end)
     batch.last_sequence = last_sequence
     end.in_doubt.append(batch)
-    end.batch = _new_batch(core, end.channel)
     return batch
+
+
+def _oldest(core: Core, end: SendingEnd) -> Batch:
+    while end.full:
+        batch = end.full.pop(0)
+        if batch.entries:
+            return batch
+        _back_out(core, end.channel, batch)  # nothing of it could travel
+    batch = end.batch
+    end.batch = _new_batch(core, end.channel)
+    end.seen = 0
+    return batch
+
+
+def _back_out(core: Core, channel: Channel, batch: Batch) -> None:
+    _decided(channel, batch)
+    batches.back_out(core, batch)
 
 
 def confirm(core: Core, end: SendingEnd, batch: Batch) -> None:
@@ -106,15 +123,15 @@ def _decided(channel: Channel, batch: Batch) -> None:
 
 
 def close(core: Core, end: SendingEnd) -> None:
-    """It sends no more: the batch of which no confirmation was asked goes back, those in doubt are kept."""
+    """It sends no more: batches of which no confirmation was asked go back, those in doubt are kept."""
     if end.closed:
         return
     end.closed = True
     channel = end.channel
     channel.sending = None
     consumers.close_consumer(core, end.consumer, True)
-    _decided(channel, end.batch)
-    batches.back_out(core, end.batch)
+    for batch in (end.batch, *reversed(end.full)):
+        _back_out(core, channel, batch)
 
 
 def close_partly(core: Core, end: SendingEnd, arrived: "set[Entry]", last_sequence: i64) -> None:

@@ -121,11 +121,12 @@ class ChannelService:
         return channel_sending.is_empty(end)
 
     def end_batch(self, end: SendingEnd, last_sequence: i64, now_us: i64) -> Batch:
-        """The batch is whole, and its last message has that number: its confirmation is about to be asked,
-        and what is taken from now on belongs to the next one.
+        """The oldest batch that isn't ended is whole, and its last message has that number: its confirmation
+        is about to be asked.
 
-        To be called when every delivery that was taken (``end.consumer.assigned``) has come: set the credit
-        to 0 first. Several batches may be in doubt; they are confirmed in their order.
+        Unless ``end.batch_size`` has begun another one since, what is taken from now on belongs to the next;
+        every delivery that was taken (``end.consumer.assigned``) must have come then. Several batches may be
+        in doubt; they are confirmed in their order.
         """
         self._core.begin(now_us)
         return channel_sending.end_batch(self._core, end, last_sequence)

@@ -48,7 +48,20 @@ FIRST_AVERAGE_BYTES: Final = 4 << 10
 RECHECK_US: Final = 20_000
 """How soon a batch that is open notices that its queue has become empty without giving it anything (messages
 expired, or were deleted)."""
+NOTHING: Final = b""
+"""In place of a message that can't travel."""
 _DURABLE = int(ArrivalFlag.DURABLE)
+
+
+class Outgoing:
+    """A message that is to leave."""
+
+    __slots__ = ("fast", "payload", "serial")
+
+    def __init__(self, payload: bytes, fast: bool, serial: int) -> None:
+        self.payload: Final = payload
+        self.fast: Final = fast
+        self.serial: Final = serial
 
 
 class SendingLink(AgentLink):
@@ -67,9 +80,10 @@ class SendingLink(AgentLink):
         self.end: SendingEnd | None = None
         self._channels = binding.broker.manager.channels
         self._sent = 0
-        """Messages that the queue manager has given, and that have left or wait in `_unsent`."""
-        self._unsent: deque[tuple[bytes, bytes]] = deque()
-        """(tag, message) of which the partner has taken the credit back meanwhile."""
+        """Of the messages that the queue manager has given those that have left, or couldn't travel."""
+        self._unsent: deque[Outgoing] = deque()
+        """Those that can't leave now: the partner has taken its credit back, or the batch before them is
+        whole and can't be asked for yet."""
         self._average_bytes = FIRST_AVERAGE_BYTES
         self._most_ahead = binding.broker.config.limits.deliveries_ahead
         self._recheck_us = 0
@@ -108,7 +122,9 @@ class SendingLink(AgentLink):
         self.end = self._channels.open_sending(self.name, self, now_us)
         self.end.fast = terms.fast
         definition = self.instance.definition
-        self.machine = SendingMachine(terms, definition, sync.last_sequence, now_us)
+        machine = self.machine = SendingMachine(terms, definition, sync.last_sequence, now_us)
+        if machine.small:
+            self.end.batch_size = terms.batch_size
         self.instance.event(ChannelEvent.RESYNCHRONISED, "", now_us)
         if self.stopping:
             self.quiesce(now_us)
@@ -118,9 +134,6 @@ class SendingLink(AgentLink):
     # Credit.
 
     def credit_changed(self, now_us: int) -> None:
-        while self._unsent and self.link.credit > 0:
-            tag, payload = self._unsent.popleft()
-            self.link.send(payload, tag, True)
         self._go_on(now_us)
 
     def set_writable(self, now_us: int) -> None:
@@ -131,29 +144,31 @@ class SendingLink(AgentLink):
         self._go_on(now_us)
 
     def _go_on(self, now_us: int) -> None:
-        end = self.end
-        if end is None:
-            return
+        """Send what waits, ask for what is whole, as far as both can be; then have more given."""
         self.tell(now_us)
-        if not self._step(now_us) and end.consumer.credit * 2 < min(self._limit_ahead(), self._room()):
+        self._flush(now_us)
+        while self._step(now_us):
+            self._flush(now_us)
+        end = self.end
+        if end is not None and end.consumer.credit * 2 < min(self._limit_ahead(), self._room()):
             self._update_credit(now_us)
 
     def _ahead(self) -> int:
         """Messages that are given to this link and have not left."""
         end = self.end
-        return 0 if end is None else int(end.consumer.assigned) - self._sent + len(self._unsent)
+        return 0 if end is None else int(end.consumer.assigned) - self._sent
 
     def _room(self) -> int:
         machine = self.machine
         return 0 if machine is None else int(machine.room()) - self._ahead()
 
     def _update_credit(self, now_us: int) -> None:
-        """Tell the queue manager how many more messages this link can take: never more than the batch can."""
+        """Tell the queue manager how many more messages this link can take."""
         end = self.end
         if end is None:
             return
         credit = 0
-        if self.binding.writable and not self._unsent:
+        if self.binding.writable:
             ahead = self._ahead()
             credit = min(self._room(), self._limit_ahead() - ahead, self.link.usable_credit() - ahead)
         if credit < 0:
@@ -176,35 +191,55 @@ class SendingLink(AgentLink):
         payload += changed_sections(delivery.body, delivery.annotations)
         size_bytes = len(payload)
         if size_bytes > terms.max_message_bytes:
-            self._too_large(end, delivery, size_bytes, terms.max_message_bytes, now_us)
-            return
-        self._sent += 1
-        self.count(size_bytes)
+            if not self._refuse_message(end, delivery, size_bytes, now_us):
+                return
+            payload = NOTHING
         self._average_bytes += (size_bytes - self._average_bytes) // 4
-        if durable or not end.fast:
-            tag = TAG.pack(IN_BATCH, machine.add(size_bytes, now_us), entry.serial)
+        outgoing = Outgoing(payload, end.fast and not durable, entry.serial)
+        if self._unsent or self.link.credit <= 0 or machine.full:
+            self._unsent.append(outgoing)
         else:
-            machine.add_fast(size_bytes)
-            tag = TAG.pack(FAST, machine.sequence, entry.serial)
-        if self.link.credit > 0 and not self._unsent:
-            self.link.send(payload, tag, True)
-        else:
-            self._unsent.append((tag, payload))
-        self.binding.messages_out += 1
+            self._send(machine, outgoing, now_us)
         self.binding.wrote(self)
 
-    def _too_large(
-        self, end: SendingEnd, delivery: Delivery, size_bytes: int, most_bytes: int, now_us: int
-    ) -> None:
-        """It can't travel: a dead letter here."""
+    def _send(self, machine: SendingMachine, outgoing: Outgoing, now_us: int) -> None:
+        payload = outgoing.payload
+        size_bytes = len(payload)
         self._sent += 1
-        self.binding.wrote(self)
+        if size_bytes == 0:
+            machine.skip()
+        else:
+            self._transfer(machine, outgoing, size_bytes, now_us)
+        if machine.full:
+            self._step(now_us)
+
+    def _transfer(self, machine: SendingMachine, outgoing: Outgoing, size_bytes: int, now_us: int) -> None:
+        if outgoing.fast:
+            machine.add_fast(size_bytes)
+            tag = TAG.pack(FAST, machine.sequence, outgoing.serial)
+        else:
+            tag = TAG.pack(IN_BATCH, machine.add(size_bytes, now_us), outgoing.serial)
+        self.link.send(outgoing.payload, tag, True)
+        self.count(size_bytes)
+        self.binding.messages_out += 1
+
+    def _flush(self, now_us: int) -> None:
+        machine = self.machine
+        while self._unsent and machine is not None and self.link.credit > 0 and not machine.full:
+            self._send(machine, self._unsent.popleft(), now_us)
+
+    def _refuse_message(self, end: SendingEnd, delivery: Delivery, size_bytes: int, now_us: int) -> bool:
+        """It is too large to travel: a dead letter here. Whether it could be one; else the link is over."""
+        assert self.terms is not None
+        most_bytes = self.terms.max_message_bytes
         what = f"message of {size_bytes} bytes; channel {self.name!r} takes {most_bytes} (max_message_bytes)"
         reason = mq.Undelivered(mq.Reason.MSG_TOO_BIG_FOR_CHANNEL, "", "", what)
         try:
             self._channels.refuse_sending(end, delivery.entry, reason, now_us)
         except ManagerError as error:
             self.refuse(error, now_us)
+            return False
+        return True
 
     # Batches.
 
@@ -213,7 +248,8 @@ class SendingLink(AgentLink):
         machine, end = self.machine, self.end
         if machine is None or end is None:
             return False
-        step = machine.step(self._ahead(), self._empty(end), now_us)
+        empty = not machine.full and self._channels.is_empty(end)
+        step = machine.step(self._ahead(), empty, now_us)
         if step == ASK and self.link.credit > 0:
             self._ask(machine, end, now_us)
         elif step == BEAT and self.link.credit > 0:
@@ -226,22 +262,22 @@ class SendingLink(AgentLink):
         self.binding.touch()
         return True
 
-    def _empty(self, end: SendingEnd) -> bool:
-        """Whether the transmission queue has nothing more to give now."""
-        return self._channels.is_empty(end)
-
     def _ask(self, machine: SendingMachine, end: SendingEnd, now_us: int) -> None:
         batch = self._channels.end_batch(end, machine.sequence, now_us)
+        if len(batch.entries) != machine.count:
+            raise AssertionError(
+                f"batch of {machine.count} messages, the queue manager's {len(batch.entries)}"
+            )
         asked = BatchEnd(batch.luwid, machine.sequence, machine.count)
         tag = TAG.pack(CONTROL, machine.sequence, machine.count)
         self.link.send(asked.encode(), tag, False, BATCH_END_FORMAT, None, batch)
         machine.asked()
-        self._update_credit(now_us)
 
     def disposed(
         self, deliveries: list[WireDelivery], state: DeliveryState | None, settled: bool, now_us: int
     ) -> None:
         """The partner's answer to the ends of batches, and to heartbeats."""
+        confirmed = False
         for delivery in deliveries:
             machine, end, batch = self.machine, self.end, delivery.context
             if machine is None or end is None:
@@ -253,9 +289,11 @@ class SendingLink(AgentLink):
             elif isinstance(batch, Batch):
                 self._channels.confirm_batch(end, batch, now_us)
                 machine.confirmed(now_us)
-                self.instance.event(ChannelEvent.BATCH_CONFIRMED, "", now_us)
+                confirmed = True
             else:
                 machine.beat_answered(now_us)
+        if confirmed:
+            self.instance.event(ChannelEvent.BATCH_CONFIRMED, "", now_us)
         self._go_on(now_us)
 
     def _not_confirmed(self, state: DeliveryState | None, now_us: int) -> None:
