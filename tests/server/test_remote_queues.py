@@ -300,3 +300,15 @@ def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
         got = [take(opened), take(opened)]
         opened.close()
     assert [(each.body, header_of(each)) for each in got] == [(n, ["Q", "QM2", 1]) for n in (1, 2)]
+
+
+def test_the_management_node_answers_to_elsewhere(connection: BlockingConnection) -> None:
+    sender = connection.create_sender("$management")
+    asked = {"operation": "READ", "type": QUEUE_TYPE, "name": "QM2"}
+    sender.send(ProtonMessage(properties=asked, reply_to="ANSWERS@QM2", correlation_id="c"))
+    answer = take(connection)
+    assert (header_of(answer), answer.correlation_id) == (["ANSWERS", "QM2", 1], "c")
+    assert answer.properties is not None and answer.properties["statusCode"] == 200
+    sender.send(ProtonMessage(properties=asked, reply_to="nowhere@BACK"))  # dropped, and the link lives on
+    sender.send(ProtonMessage(properties=asked, reply_to="ANSWERS@ALIAS"))
+    assert header_of(take(connection)) == ["ANSWERS", "QM2", 1]

@@ -15,6 +15,7 @@ from postroom.amqp.receiver import ReceiverLink
 from postroom.amqp.sections import Message, Value, decode_message
 from postroom.amqp.sender import SenderLink
 from postroom.manager.effects import PRESETTLED, Sink
+from postroom.manager.errors import ManagerError
 from postroom.server.bound import BoundLink
 from postroom.server.logs import log
 from postroom.server.management import Later, Request, Response
@@ -156,22 +157,26 @@ class RequestLink(BoundLink):
         self._reply(reply_to, payload, now_us)
 
     def _reply(self, reply_to: str, payload: bytes, now_us: int) -> None:
-        """Over the requester's own link for ``reply_to``, else to the queue of that name."""
+        """Over the requester's own link for ``reply_to``, else to the queue of that name, which may be another
+        queue manager's."""
         link = self._reply_link(reply_to)
         if link is not None:
             link.send(payload)
             return
         manager = self.binding.broker.manager
-        queue = manager.queues.get(reply_to)
-        if queue is None:
+        try:
+            destination = manager.names.taker(reply_to)
+        except ManagerError as error:
             log(
                 logging.WARNING,
                 "management-reply-undeliverable",
                 reply_to=reply_to,
                 remote=self.binding.remote,
+                reason=error.description,
             )
             return
-        manager.put(self._producer, queue, scan_head(payload), payload, self, PRESETTLED, now_us)
+        sections = manager.names.sent_to(destination, payload)
+        manager.put(self._producer, destination.queue, scan_head(payload), sections, self, PRESETTLED, now_us)
 
     def _reply_link(self, reply_to: str) -> "ReplyLink | None":
         links = [bound for bound in self.binding.links.values() if isinstance(bound, ReplyLink)]
