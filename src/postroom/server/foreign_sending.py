@@ -54,6 +54,7 @@ MAX_BATCHES: Final = 2
 """One is filled, one waits for its last outcomes."""
 TAG_BYTES: Final = 8
 US_PER_MS: Final = 1000
+US_PER_S: Final = 1_000_000
 _DURABLE = int(ArrivalFlag.DURABLE)
 
 
@@ -104,6 +105,9 @@ class ForeignSendingLink(AgentLink):
         self._given = 0
         """Messages that the queue manager has given and that have come here."""
         self._sequence = 0
+        self._heard_us = 0
+        """When the partner has last said an outcome, or there was none to say."""
+        self._patience_us: Final = instance.definition.heartbeat_interval_s * US_PER_S
         self._next_tag = 0
         self._average_bytes = FIRST_AVERAGE_BYTES
         self._batches = 0
@@ -187,6 +191,8 @@ class ForeignSendingLink(AgentLink):
             self._leave(None, entry, stored, now_us)
         else:
             sent = Sent(entry, head, stored, flight)
+            if self._waiting() == 0:
+                self._heard_us = now_us
             flight.taken += 1
             flight.waiting[sent] = None
             self._leave(sent, entry, stored, now_us)
@@ -229,6 +235,7 @@ class ForeignSendingLink(AgentLink):
         if isinstance(state, Received) or (state is None and not settled):
             return
         refusal = refusal_of(state, self._definition)
+        self._heard_us = now_us
         for delivery in deliveries:
             sent = delivery.context
             if not settled:
@@ -330,12 +337,24 @@ class ForeignSendingLink(AgentLink):
         self.tell(now_us)
         self.instance.event(ChannelEvent.BATCH_CONFIRMED, "", now_us)
 
-    # Message retry.
+    # Time.
 
     def next_deadline_us(self) -> int:
-        return self._again[0].due_us if self._again else 0
+        due_us = self._again[0].due_us if self._again else 0
+        overdue_us = self._overdue_us()
+        return min(due_us, overdue_us) if due_us and overdue_us else due_us or overdue_us
+
+    def _overdue_us(self) -> int:
+        """When an outcome is so late that there will be none; 0: none is waited for, or for ever."""
+        if self._patience_us == 0 or self._waiting() == len(self._again):
+            return 0
+        return self._heard_us + self._patience_us
 
     def on_time(self, now_us: int) -> None:
+        if 0 < self._overdue_us() <= now_us:
+            what = f"no outcome has come for {self._definition.heartbeat_interval_s} s (heartbeat_interval_s)"
+            self.refuse(AmqpError(wire.BATCH_REFUSED, what), now_us)
+            return
         self._send_again(now_us)
         self._go_on(now_us)
 
