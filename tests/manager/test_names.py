@@ -17,6 +17,7 @@ from postroom.manager.errors import (
     NameUnusable,
     NotForInput,
     QueueExists,
+    QueueInUse,
     QueueNotFound,
 )
 from postroom.manager.names import MAX_DEFINITIONS, onward, resolve
@@ -236,6 +237,9 @@ def test_what_is_kept_in_mind_is_bounded_and_forgotten(world: World) -> None:
     queue = world.manager.queue("QM2")
     world.manager.update_queue(replace(queue.definition, usage="transmission"), world.now_us)
     assert isinstance(resolve(world.manager.core, "Q", "QM2"), Destination)
+    world.put(queue)
+    with pytest.raises(QueueInUse, match="usage"):
+        world.manager.update_queue(replace(queue.definition, usage="normal"), world.now_us)
     define(world, "LATER", remote_queue="Q", remote_queue_manager="QM2")
     assert isinstance(resolve(world.manager.core, "LATER", ""), Destination)
     world.manager.names.alter(RemoteQueueDefinition("LATER", "Q", "QM2", "NONE"), world.now_us)

@@ -119,6 +119,10 @@ def update(core: Core, definition: QueueDefinition) -> Queue:
         raise QueueInUse(
             f"queue {queue.name!r} has {len(queue.consumers)} consumers: its access can't change now"
         )
+    if definition.usage != queue.definition.usage and (queue.consumers or not queue.empty()):
+        raise QueueInUse(
+            f"queue {queue.name!r} is not empty, or somebody consumes from it: its usage can't change now"
+        )
     if definition.unit_of_order != queue.definition.unit_of_order and not queue.empty():
         raise QueueInUse(f"queue {queue.name!r} is not empty: its unit_of_order can't change now")
     if definition != queue.definition:

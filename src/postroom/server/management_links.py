@@ -157,8 +157,7 @@ class RequestLink(BoundLink):
         self._reply(reply_to, payload, now_us)
 
     def _reply(self, reply_to: str, payload: bytes, now_us: int) -> None:
-        """Over the requester's own link for ``reply_to``, else to the queue of that name, which may be another
-        queue manager's."""
+        """Over the requester's own link for ``reply_to``, else to the queue of that name, wherever it is."""
         link = self._reply_link(reply_to)
         if link is not None:
             link.send(payload)
