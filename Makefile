@@ -2,8 +2,8 @@
 SHELL := /bin/bash
 PY := .venv/bin/python
 COMPILED := PYTHONPATH=build/compiled
-PURE_TESTS := tests/model tests/manager tests/amqp tests/ledger tests/simulation
-SOCKET_TESTS := tests/server tests/cli tests/client tests/clients tests/crash tests/faults tests/twophase
+PURE_TESTS := tests/model tests/manager tests/channel tests/amqp tests/ledger tests/simulation
+SOCKET_TESTS := tests/server tests/cli tests/client tests/clients tests/crash tests/faults tests/twophase tests/channels
 HOT_SOURCES := setup.py pyproject.toml $(shell find src -name '*.py' -o -name '*.c')
 
 # apt-get takes one caller at a time.
@@ -76,6 +76,8 @@ soak: compiled ## many simulation seeds and many kills
 	$(COMPILED) $(PY) -m tests.crash --kills 200
 	$(COMPILED) $(PY) -m tests.twophase --rounds 3
 	$(COMPILED) $(PY) -m tests.faults --twice 20
+	$(COMPILED) $(PY) -m tests.simulation.channels --seeds 5000
+	$(COMPILED) $(PY) -m tests.channels
 
 fuzz: setup ## fuzz the decoder for ten minutes
 	PYTHONPATH=src $(PY) tests/amqp/fuzz_codec.py --seconds 600
