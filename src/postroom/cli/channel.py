@@ -2,13 +2,14 @@
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import click
+from rich.table import Table
 
 from postroom.cli.listing import by_name, create, show_json, show_list
-from postroom.cli.talk import connected, json_option, setting, settings_option, shown, url_option
+from postroom.cli.talk import connected, json_option, output, setting, settings_option, shown, url_option
 from postroom.server.management import CHANNEL_TYPE
 
 PING_PATIENCE_S: Final = 30.0
@@ -24,19 +25,7 @@ LISTED: Final = (
 )
 """Attributes of the list, and the heads of their columns."""
 
-SHOWN_STATUS: Final = (
-    ("name", "channel"),
-    ("state", "state"),
-    ("partner", "partner"),
-    ("doubt", "in doubt"),
-    ("last_sequence", "last seq"),
-    ("current_sequence", "current seq"),
-    ("messages", "messages"),
-    ("batches", "batches"),
-    ("retries", "retries left"),
-    ("last", "last message"),
-    ("reason", "reason"),
-)
+STATUS_HEADS: Final = ("channel", "state", "partner", "in doubt", "sequence", "messages", "last message")
 
 DETAILS: Final = (
     *("state", "reason", "since_us", "partner", "address", "started_us", "last_message_us"),
@@ -121,7 +110,10 @@ def channel_status(name: str, url: str, as_json: bool) -> None:
     """Show the state of all channels, or everything about that of the channel NAME."""
     if not name:
         rows = by_name(_query(url, ""))
-        show_list(rows if as_json else [_summed(row) for row in rows], SHOWN_STATUS, as_json)
+        if as_json:
+            show_json(rows)
+        else:
+            _show_states(rows)
         return
     found = _read(url, name)
     if as_json:
@@ -220,17 +212,27 @@ def _command(url: str, name: str, operation: str, body: Mapping[str, object]) ->
     click.echo(f"{name}: {found['state']}")
 
 
-def _summed(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of the status of all, with what people want to see at a glance."""
-    retrying = row["state"] == "retrying"
-    left = f"{row['short_retries_left']} + {shown(row['long_retries_left'])}"
-    doubt = f"{row['in_doubt_messages']} messages" if row["in_doubt"] else "no"
-    return {
-        **row,
-        "doubt": doubt,
-        "retries": left if retrying else "",
-        "last": _ago(row["last_message_us"]),
-    }
+def _show_states(rows: Sequence[Mapping[str, Any]]) -> None:
+    """A line for each channel, and below why those that don't run don't."""
+    table = Table(*STATUS_HEADS, box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(
+            *(str(row["name"]), str(row["state"]), str(row["partner"])),
+            f"{shown(row['in_doubt_messages'])} messages" if row["in_doubt"] else "no",
+            shown(max(row["last_sequence"], row["current_sequence"])),
+            *(shown(row["messages"]), _ago(row["last_message_us"])),
+        )
+    output.print(table)
+    for row in rows:
+        if row["state"] != "running" and row["reason"]:
+            output.print(f"{row['name']}: {_retries(row)}{row['reason']}", markup=False, highlight=False)
+
+
+def _retries(row: Mapping[str, Any]) -> str:
+    if row["state"] != "retrying":
+        return ""
+    short, long = row["short_retries_left"], row["long_retries_left"]
+    return f"{shown(short)} short retries left: " if short else f"{shown(long)} long retries left: "
 
 
 def _ago(at_us: int) -> str:

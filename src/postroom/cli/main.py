@@ -17,6 +17,7 @@ COMMANDS: Final = {
     "channel": ("postroom.cli.channel", "channel"),
     "message": ("postroom.cli.message", "message"),
     "dlq": ("postroom.cli.dlq", "dlq"),
+    "top": ("postroom.cli.top", "top"),
     "broker": ("postroom.cli.broker", "broker"),
     "connection": ("postroom.cli.broker", "connection"),
     "transaction": ("postroom.cli.transaction", "transaction"),

@@ -169,7 +169,9 @@ class Supervised:
 
     def _move(self, to: ChannelState, event: ChannelEvent, why: str, now_us: int) -> None:
         before, self.state = self.state, to
-        self.reason, self.since_us = why, now_us
+        if why or before != ChannelState.STOPPING:
+            self.reason = why
+        self.since_us = now_us
         self._log(before, event, why)
         if before == ChannelState.INACTIVE:
             self._owner.rests_no_more(self)

@@ -22,6 +22,7 @@ _ATTRIBUTES: Final = (
     *("name", "identity", "type", "container_id"),
     *("user", "opened_us", "links", "transactions"),
     *("messages_in", "messages_out", "bytes_in", "bytes_out", "unsettled", "blocked_sends"),
+    "outgoing",
 )
 
 
@@ -66,6 +67,7 @@ class Connections(ListedNoun["ConnectionBinding"]):
             "bytes_out": binding.bytes_out,
             "unsettled": sum(int(link.unsettled_count) for link in binding.links),
             "blocked_sends": sum(int(bound.blocked) for bound in binding.links.values()),
+            "outgoing": binding.outward is not None,
         }
 
     def _reset(self, request: Request, now_us: int) -> Response:
