@@ -12,6 +12,7 @@ from postroom.ledger.trace import trace
 from postroom.model.codes import Event, HolderKind, Outcome, State
 from tests.manager.channel_world import CHANNEL, Receiver, Sender, resynchronise, section
 from tests.manager.over_ledger import LedgerWorld
+from tests.manager.test_lives import events, logged
 
 
 @pytest.fixture
@@ -155,3 +156,9 @@ def test_a_large_message_is_written_in_pieces(sender: Sender, receiver: Receiver
     assert [len(body) for body in receiver.bodies_on("q")] == [len(large) - len(section(b""))]
     with TemporaryDirectory() as name:
         receiver.check_whole(Path(name))
+
+
+def test_the_message_log_calls_it_consumed(sender: Sender, receiver: Receiver, tmp_path: Path) -> None:
+    pass_on(sender, receiver, 1)
+    told = [each[:2] for each in events(logged(sender, tmp_path))]
+    assert sorted(told) == [*[("Consumed", "THERE")] * 2, *[("Produced", "THERE")] * 2]

@@ -39,6 +39,7 @@ MAX_REMEMBERED: Final = 10_000
 
 _BY_OUTCOME: Final[Mapping[int, str]] = {
     Outcome.CONSUMED: CONSUMED,
+    Outcome.FORWARDED: CONSUMED,
     Outcome.EXPIRED: EXPIRED,
     Outcome.REDIRECTED: EXPIRED,
     Outcome.DELETED: REMOVED,
@@ -46,6 +47,7 @@ _BY_OUTCOME: Final[Mapping[int, str]] = {
     Outcome.MOVED: REMOVED,
     Outcome.DISCARDED: REMOVED,
     Outcome.DEAD_LETTERED: REMOVED,
+    Outcome.RETURNED_TO_SENDER: REMOVED,
 }
 _TRANSACTIONS: Final = (HolderKind.LOCAL_TRANSACTION, HolderKind.XA_BRANCH, HolderKind.XA_PREPARED)
 _US_A_MS: Final = 1000
