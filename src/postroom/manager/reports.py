@@ -24,6 +24,7 @@ from postroom.manager.consumer import Producer
 from postroom.manager.core import Core
 from postroom.manager.dead_letter_header import DEAD_LETTER, header_for, with_dead_letter_header
 from postroom.manager.effects import Fetch
+from postroom.manager.entry import Entry
 from postroom.manager.errors import ManagerError
 from postroom.manager.putting import store
 from postroom.manager.queue import Queue
@@ -104,12 +105,12 @@ def _report(core: Core, cause: Cause, body: bytes) -> None:
         if cause.feedback != _EXPIRATION:
             return  # it is on its way: neither here nor delivered
         original = Original(take_transmission(body)[1])
-    if original.is_report() or original.fields.annotation(DEAD_LETTER) is not None or not original.reply_to:
+    entry = cause.entry
+    if original.is_report() or _is_dead_letter(original, entry) or not original.reply_to:
         return
     data = wanted_data(original, _FAMILY[int(cause.feedback)])
     if data is mq.Data.NONE:
         return
-    entry = cause.entry
     expiry_us = 0 if cause.feedback == _EXPIRATION else entry.expiry_us
     head = _head(core, original, entry.priority, entry.flags & n.FLAG_DURABLE != 0, expiry_us)
     sections = _sections(core, original, cause.feedback, data)
@@ -117,6 +118,11 @@ def _report(core: Core, cause: Cause, body: bytes) -> None:
     if failure is not None:
         lost = _completed_head(head, sections)
         discarding.discard_new(core, reporter(core), lost, discarding.detail_of(failure, {"report": True}))
+
+
+def _is_dead_letter(original: Original, entry: Entry) -> bool:
+    added = entry.annotations
+    return original.fields.annotation(DEAD_LETTER) is not None or (added is not None and DEAD_LETTER in added)
 
 
 def wanted_data(original: Original, mask: int) -> mq.Data:
