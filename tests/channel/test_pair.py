@@ -1,6 +1,8 @@
 """Two queue managers and a channel between them: messages arrive once and in order, whatever is cut when."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from postroom.amqp.sections import Header, Message, Value
 from postroom.model.channel_states import ChannelState
@@ -149,6 +151,44 @@ def test_a_fast_message_is_lost_with_the_link_and_a_normal_one_is_not(speed: str
     world.pass_time(2)
     assert arrived(b) == left
     assert a.depth("B") == 0
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    durables=st.lists(st.booleans(), min_size=1, max_size=40),
+    batch_size=st.integers(1, 5),
+    interval_ms=st.sampled_from([0, 50]),
+    limit_kb=st.sampled_from([0, 1]),
+    piece_bytes=st.sampled_from([100, 1 << 20]),
+    waits=st.booleans(),
+)
+def test_each_class_keeps_its_order_in_batches_of_any_size(
+    durables: list[bool], batch_size: int, interval_ms: int, limit_kb: int, piece_bytes: int, waits: bool
+) -> None:
+    sending = sender(batch_size=batch_size, batch_interval_ms=interval_ms, batch_limit_kb=limit_kb)
+    world, a, b = two(sending, receiver())
+    world.piece_bytes = piece_bytes
+    if not waits:
+        a.start(A_TO_B)
+        world.settle()
+    client = Client(a)
+    link = client.sender("IN@B")
+    texts = [f"{number} {'x' * 300}" for number in range(len(durables))]
+    for text, durable in zip(texts, durables, strict=True):
+        message = Message(header=Header(durable=durable), body=Value(text))
+        link.send(message.encode(), text[:4].encode(), True)
+    world.settle()
+    if waits:
+        a.start(A_TO_B)
+    world.pass_time(0.1)
+    world.pass_time(0.1)
+    came = arrived(b)
+    for which in (True, False):
+        sent = [text for text, durable in zip(texts, durables, strict=True) if durable == which]
+        assert [text for text in came if text in sent] == sent
+    assert len(came) == len(texts) and a.depth("B") == 0
+    assert b.manager.channels.sync(A_TO_B).last_sequence == sum(durables)
+    assert a.manager.channels.sync(A_TO_B).last_sequence == sum(durables)
 
 
 # Failures.
