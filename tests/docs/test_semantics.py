@@ -20,7 +20,7 @@ HEAD = ["rule", "what Postroom does", "test"]
 COLLECT_S = 100
 
 TEST = re.compile(r"`(?:(?P<file>[\w/]+\.py|…)::(?P<name>\w+(?:::\w+)?)|…)(?:\[(?P<id>[^`]*)\])?`")
-LINK = re.compile(r"\[[^\]]+\]\((?P<page>\w+\.md)\): (?P<rule>.*)")
+LINK = re.compile(r"\[[^\]]+\]\((?P<page>[\w-]+\.md)\): (?P<rule>.*)")
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,8 @@ def make_rewritten(core: Core, parent: Entry, queue: Queue, event: i64, sections
     With EVENT_MOVE it has the parent's priority, expiry and birth. With any other event, such as
     EVENT_DEAD_LETTER,
     it expires only if ``queue`` says so, whose overrides apply, and is flagged as adverse. Limits and quotas
-    are the caller's to look at, and so is the end of ``parent``, in the same command.
+    are the caller's to look at, and so is the end of ``parent``, in the same command: this is the first thing
+    that the command writes, since a large body may take more than one block.
     """
     flags = parent.flags & _TAKEN_OVER
     priority, expiry_us = parent.priority, parent.expiry_us
@@ -107,13 +108,17 @@ def _arrival(
 
 
 def _chunks(core: Core, sections: bytes) -> list[int] | None:
-    """The positions of a large body's pieces; None for one that goes into its arrival."""
+    """The positions of a large body's pieces; None for one that goes into its arrival.
+
+    Blocks may end between them: pieces without an arrival are void after a crash.
+    """
     if len(sections) <= CHUNK_BODY_BYTES:
         return None
     positions: list[int] = []
     for at in range(0, len(sections), CHUNK_BODY_BYTES):
         first = positions[0] if positions else 0
         positions.append(int(core.ledger.body_chunk(first, sections[at : at + CHUNK_BODY_BYTES])))
+        core.ledger.boundary()
     return positions
 
 
