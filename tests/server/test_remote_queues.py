@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from proton import Message as ProtonMessage
+from proton import byte
 from proton.utils import BlockingConnection, LinkDetached, SendException
 
 from postroom.client import (
@@ -198,6 +199,16 @@ def test_a_forged_header_is_replaced(connection: BlockingConnection) -> None:
     forged = {HEADER: ["SECRET", "QM9", 200]}
     connection.create_sender("Q@QM2").send(ProtonMessage(body="b", annotations=forged))
     assert header_of(take(connection)) == ["Q", "QM2", 1]
+
+
+def test_a_message_that_came_from_a_topic_is_sent_on(
+    broker: BrokerThread, connection: BlockingConnection
+) -> None:
+    """Clients that pass a message on leave the annotation in which JMS tells what its `to` was."""
+    from_topic = ProtonMessage(body="b", address="news", annotations={"x-opt-jms-dest": byte(1)})
+    connection.create_sender("Q@QM2").send(from_topic)
+    assert header_of(take(connection)) == ["Q", "QM2", 1]
+    assert broker.call(lambda b: list(b.manager.topics)) == []
 
 
 def test_a_full_transmission_queue_refuses(broker: BrokerThread, connection: BlockingConnection) -> None:

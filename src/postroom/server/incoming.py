@@ -225,15 +225,17 @@ class IncomingLink(BoundLink):
     def _addressed(self, payload: bytes, head: MessageHead, now_us: int) -> Queue:
         """Where the message goes: by the name of the link's target, or by its own ``to``."""
         self._onward = None
-        address = self._remote or to_address(payload, head)
+        if self._remote:
+            return self._elsewhere(self._remote)
+        address = to_address(payload, head)
         if not address:
             raise AmqpError(INVALID_FIELD, "a message to the anonymous terminus needs `to` in its properties")
         manager = self._manager
         queue = manager.queues.get(address) or manager.topics.get(address)
         if queue is None and says_topic(payload, head) and not is_reserved(address):
             queue = manager.topic_for_attach(address, now_us)
-        if queue is None and (self._remote or manager.names.is_remote(address)):
-            queue = self._elsewhere(address)
+        if queue is None and manager.names.is_remote(address):
+            return self._elsewhere(address)
         if queue is None:
             raise AmqpError(NOT_FOUND, f"there is no queue or topic {address!r}, the message's `to`")
         if queue.subscription is not None:
@@ -249,6 +251,7 @@ class IncomingLink(BoundLink):
         destination = self._manager.names.destination(address)
         if destination.header is not None:
             self._onward = destination
+        self._last_queue = destination.queue
         return destination.queue
 
     def _transaction(self, state: DeliveryState, token: int) -> "Transaction | None":
