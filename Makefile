@@ -3,7 +3,7 @@ SHELL := /bin/bash
 PY := .venv/bin/python
 COMPILED := PYTHONPATH=build/compiled
 PURE_TESTS := tests/model tests/manager tests/channel tests/amqp tests/ledger tests/simulation
-SOCKET_TESTS := tests/server tests/cli tests/client tests/clients tests/crash tests/faults tests/twophase tests/channels
+SOCKET_TESTS := tests/server tests/cli tests/client tests/clients tests/crash tests/faults tests/twophase tests/channels tests/foreign
 HOT_SOURCES := setup.py pyproject.toml $(shell find src -name '*.py' -o -name '*.c')
 
 # apt-get takes one caller at a time.

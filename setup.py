@@ -24,7 +24,7 @@ CORE_FOLDERS = ("manager", "channel")
 CORE_LEDGER = ("records", "block")
 CORE_SERVER = (
     *("applying", "arriving", "attach", "binding", "bound", "broker", "channel_agents", "channel_receiving"),
-    *("channel_sending", "channel_taking", "coordinator", "dynamic"),
+    *("channel_refusing", "channel_sending", "channel_taking", "coordinator", "dynamic"),
     *("foreign_receiving", "foreign_sending", "headers"),
     *("incoming", "management_links", "outgoing", "registry", "releasing", "terminus"),
 )

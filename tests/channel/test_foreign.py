@@ -6,7 +6,7 @@ from postroom.amqp.composite import Error
 from postroom.amqp.outcomes import ACCEPTED, RELEASED, DeliveryState, Modified, Rejected
 from postroom.channel.foreign import refusal_of
 from postroom.model.channel import ChannelDefinition
-from postroom.model.mq import Reason
+from postroom.model.mq import Reason, is_transient
 
 CHANNEL = ChannelDefinition(
     "OUT",
@@ -39,11 +39,11 @@ def test_accepted_is_no_refusal() -> None:
 def test_refusals(state: DeliveryState | None, reason: Reason, transient: bool) -> None:
     refused = refusal_of(state, CHANNEL)
     assert refused is not None
-    assert (refused.reason, refused.transient) == (reason, transient)
-    assert (refused.queue, refused.queue_manager) == ("/queue/orders", "amqp://there:5672")
+    assert (refused[0], is_transient(refused[0])) == (reason, transient)
 
 
 def test_what_the_partner_says_is_told() -> None:
     refused = refusal_of(Rejected(Error("amqp:not-found", "no such exchange")), CHANNEL)
     assert refused is not None
-    assert refused.description.endswith("it was rejected: amqp:not-found: no such exchange")
+    assert refused[1].endswith("it was rejected: amqp:not-found: no such exchange")
+    assert "'/queue/orders' at amqp://there:5672" in refused[1]

@@ -24,7 +24,7 @@ from postroom.amqp.errors import (
 )
 from postroom.amqp.outcomes import Accepted, DeliveryState, Modified, Rejected
 from postroom.model.channel import ChannelDefinition
-from postroom.model.mq import Reason, Undelivered
+from postroom.model.mq import Reason
 
 REASONS: Final = {
     NOT_FOUND: Reason.UNKNOWN_OBJECT_NAME,
@@ -37,29 +37,25 @@ REASONS: Final = {
 """What the error of a rejected message is called in IBM MQ; any other is MQRC_UNEXPECTED_ERROR."""
 
 
-def refusal_of(state: DeliveryState | None, definition: ChannelDefinition) -> Undelivered | None:
-    """Why the partner doesn't take a message that has this outcome; None: he has taken it.
+def refusal_of(state: DeliveryState | None, definition: ChannelDefinition) -> tuple[int, str] | None:
+    """Why the partner doesn't take a message of this outcome, as (MQRC_, sentence); None: he has taken it.
 
-    A delivery that was settled without an outcome was released (part 3, section 3.4: the default outcome of a
-    source; of a target there is none).
+    A delivery that was settled without an outcome was released.
     """
     if isinstance(state, Accepted):
         return None
+    where = f"sent to {definition.remote_address!r} at {definition.connection}: it"
     if isinstance(state, Rejected):
-        return _rejected(state, definition)
+        reason, what = _rejected(state)
+        return reason, f"{where} {what}"
     if isinstance(state, Modified) and state.undeliverable_here:
-        return _undelivered(Reason.UNEXPECTED_ERROR, definition, "it is undeliverable there")
-    return _undelivered(Reason.PUT_INHIBITED, definition, "it was released")
+        return int(Reason.UNEXPECTED_ERROR), f"{where} is undeliverable there"
+    return int(Reason.PUT_INHIBITED), f"{where} was released"
 
 
-def _rejected(state: Rejected, definition: ChannelDefinition) -> Undelivered:
+def _rejected(state: Rejected) -> tuple[int, str]:
     error = state.error
     if error is None:
-        return _undelivered(Reason.UNEXPECTED_ERROR, definition, "it was rejected without a reason")
+        return int(Reason.UNEXPECTED_ERROR), "was rejected without a reason"
     reason = REASONS.get(error.condition, Reason.UNEXPECTED_ERROR)
-    return _undelivered(reason, definition, f"it was rejected: {error.condition}: {error.description or ''}")
-
-
-def _undelivered(reason: Reason, definition: ChannelDefinition, what: str) -> Undelivered:
-    where = f"{definition.remote_address!r} at {definition.connection}"
-    return Undelivered(reason, definition.remote_address, definition.connection, f"sent to {where}: {what}")
+    return int(reason), f"was rejected: {error.condition}: {error.description or ''}"

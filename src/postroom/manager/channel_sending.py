@@ -14,7 +14,6 @@ from postroom.manager.queue import Queue
 from postroom.manager.returning import come_back
 from postroom.model import numbers as n
 from postroom.model.channel import MAX_BATCH_MESSAGES
-from postroom.model.mq import Undelivered
 
 
 def open_sending(core: Core, name: str, sink: Sink) -> SendingEnd:
@@ -104,12 +103,6 @@ def confirm(core: Core, end: SendingEnd, batch: Batch) -> None:
     _decided(channel, batch)
     forward(core, batch)
     channels.write_state(core, channel)
-
-
-def refuse(core: Core, end: SendingEnd, entry: Entry, why: Undelivered) -> None:
-    """``entry`` can't travel: a dead letter. Raises NotAllowed."""
-    _check(end)
-    raise NotAllowed(f"channel {end.channel.name!r}: {why.description}")
 
 
 def _check(end: SendingEnd) -> None:

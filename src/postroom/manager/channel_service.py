@@ -8,7 +8,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from postroom.manager import channel_receiving, channel_sending, channels, turn, undelivered
+from postroom.manager import channel_receiving, channel_sending, channels, refusing, turn, undelivered
 from postroom.manager.channel import Batch, Channel, ChannelSync, ReceivingEnd, SendingEnd
 from postroom.manager.core import Core
 from postroom.manager.effects import Asker, Sink
@@ -137,12 +137,22 @@ class ChannelService:
         channel_sending.confirm(self._core, end, batch)
         turn.finish(self._core)
 
-    def refuse_sending(self, end: SendingEnd, entry: Entry, why: Undelivered, now_us: i64) -> None:
-        """``entry``, of the batch that is being filled, can't travel: it becomes a dead letter of this queue
-        manager. Raises NotAllowed where there is no dead-letter queue for it."""
+    def refuse_sending(
+        self,
+        end: SendingEnd,
+        action: Action,
+        entry: Entry,
+        message: ReceivedMessage,
+        why: Undelivered,
+        now_us: i64,
+    ) -> Undelivered | None:
+        """``entry``, in one of the end's batches, can't travel for the reason ``why``: do ``action``,
+        as `put_undelivered` does at a receiving end. Raises NotAllowed."""
         self._core.begin(now_us)
-        channel_sending.refuse(self._core, end, entry, why)
-        turn.finish(self._core)
+        try:
+            return refusing.refuse(self._core, end, action, entry, message, why)
+        finally:
+            turn.finish(self._core)
 
     def close_sending(self, end: SendingEnd, now_us: i64) -> None:
         """It sends no more: the batch of which no confirmation was asked goes back, those in doubt are

@@ -6,17 +6,19 @@ before, and every byte, is in the reference ("Channel protocol"); when a batch e
 `channel.sending`, what it holds that of the queue manager.
 """
 
+import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from postroom.amqp.delivery import Delivery as WireDelivery
-from postroom.amqp.errors import AmqpError
+from postroom.amqp.errors import LINK_MESSAGE_SIZE_EXCEEDED, AmqpError
 from postroom.amqp.outcomes import Accepted, DeliveryState, Rejected
 from postroom.amqp.performatives import Attach, Source, Target
 from postroom.amqp.sender import SenderLink
 from postroom.channel import wire
 from postroom.channel.negotiation import Offer, Terms, negotiate, read_offer, sending_offer
 from postroom.channel.sending import ASK, BEAT, FINISH, SendingMachine
+from postroom.channel.undelivered import Ladder
 from postroom.channel.wire import (
     BATCH_END_FORMAT,
     CHANNEL_ADDRESS,
@@ -32,11 +34,14 @@ from postroom.ledger.records import ArrivalFlag
 from postroom.manager.channel import Batch, SendingEnd
 from postroom.manager.effects import Delivery
 from postroom.manager.errors import ManagerError
+from postroom.manager.transmission import take_transmission
 from postroom.model import mq
 from postroom.model.channel_states import ChannelEvent
 from postroom.server.channel_agents import LINK_NAME_PREFIX, AgentLink
 from postroom.server.channel_instance import ChannelInstance, LinkStatus
+from postroom.server.channel_refusing import give_up, message_of
 from postroom.server.headers import changed_sections, header_of
+from postroom.server.logs import log
 
 if TYPE_CHECKING:
     from postroom.server.binding import ConnectionBinding
@@ -233,13 +238,25 @@ class SendingLink(AgentLink):
         assert self.terms is not None
         most_bytes = self.terms.max_message_bytes
         what = f"message of {size_bytes} bytes; channel {self.name!r} takes {most_bytes} (max_message_bytes)"
-        reason = mq.Undelivered(mq.Reason.MSG_TOO_BIG_FOR_CHANNEL, "", "", what)
+        if end.fast and delivery.entry.flags & _DURABLE == 0:
+            log(logging.WARNING, "message-too-large-for-channel", channel=self.name, reason=what)
+            return True  # it was forwarded when it was taken
+        header, sections = take_transmission(changed_sections(delivery.body, delivery.annotations))
+        queue, queue_manager = (
+            (self.instance.definition.transmission_queue, "")
+            if header is None
+            else (header.queue, header.queue_manager)
+        )
+        why = mq.Undelivered(mq.Reason.MSG_TOO_BIG_FOR_CHANNEL, queue, queue_manager, what)
+        message, ladder = message_of(delivery.entry, sections, now_us), Ladder(self.instance.definition, None)
         try:
-            self._channels.refuse_sending(end, delivery.entry, reason, now_us)
+            step = ladder.begin(why, message)
+            if give_up(self._channels, end, ladder, step, delivery.entry, message, now_us) is None:
+                return True
+            self.refuse(AmqpError(LINK_MESSAGE_SIZE_EXCEEDED, what), now_us)
         except ManagerError as error:
             self.refuse(error, now_us)
-            return False
-        return True
+        return False
 
     # Batches.
 

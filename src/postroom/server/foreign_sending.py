@@ -28,14 +28,14 @@ from postroom.manager.channel import SendingEnd
 from postroom.manager.effects import Delivery
 from postroom.manager.entry import Entry
 from postroom.manager.errors import ManagerError
-from postroom.manager.transmission import take_transmission
+from postroom.manager.transmission import TransmissionHeader, take_transmission
 from postroom.manager.undelivered import Action, ReceivedMessage
 from postroom.model.channel import SPEED_FAST, next_sequence
 from postroom.model.channel_states import ChannelEvent
-from postroom.model.message import MessageHead
 from postroom.model.mq import Reason, Undelivered, reason_name
 from postroom.server.channel_agents import AgentLink
 from postroom.server.channel_instance import LinkStatus
+from postroom.server.channel_refusing import give_up, message_of
 from postroom.server.foreign_links import how_it_ended
 from postroom.server.headers import changed_sections, header_of
 from postroom.server.logs import log
@@ -73,14 +73,18 @@ class Flight:
 class Sent:
     """A message that was sent, or is to be sent again, and has no outcome that counts."""
 
-    def __init__(self, entry: Entry, head: MessageHead, stored: bytes, flight: Flight) -> None:
+    def __init__(
+        self, entry: Entry, destination: TransmissionHeader | None, stored: bytes, flight: Flight
+    ) -> None:
         self.entry: Final = entry
-        self.head: Final = head
+        self.destination: Final = destination
+        """Where it was addressed to; None: it was put on the transmission queue itself."""
         self.stored: Final = stored
         """Its sections from the message annotations on, as the partner gets them."""
         self.flight: Final = flight
         self.ladder: Ladder | None = None
-        """Once the partner has not taken it."""
+        self.message: ReceivedMessage | None = None
+        """Both once the partner has not taken it."""
         self.due_us = 0
         """When it is to be sent again; 0: it is on its way."""
 
@@ -182,15 +186,14 @@ class ForeignSendingLink(AgentLink):
             return
         self._given += 1
         entry = delivery.entry
-        stored = take_transmission(changed_sections(delivery.body, delivery.annotations))[1]
-        head = scan_head(stored)
-        if head.message_id_type == 0:
+        destination, stored = take_transmission(changed_sections(delivery.body, delivery.annotations))
+        if scan_head(stored).message_id_type == 0:
             stored = with_message_id(stored, f"{self.binding.broker.ledger_id}:{entry.serial}")
         flight = self._flights[-1]
         if end.fast and entry.flags & _DURABLE == 0:
             self._leave(None, entry, stored, now_us)
         else:
-            sent = Sent(entry, head, stored, flight)
+            sent = Sent(entry, destination, stored, flight)
             if self._waiting() == 0:
                 self._heard_us = now_us
             flight.taken += 1
@@ -224,8 +227,7 @@ class ForeignSendingLink(AgentLink):
         if sent is None:
             log(logging.WARNING, "message-too-large-for-channel", channel=self.name, reason=what)
         else:
-            reason = Undelivered(Reason.MSG_TOO_BIG_FOR_CHANNEL, self._definition.remote_address, "", what)
-            self._not_taken(sent, reason, now_us)
+            self._not_taken(sent, (int(Reason.MSG_TOO_BIG_FOR_CHANNEL), what), now_us)
 
     # Outcomes.
 
@@ -249,54 +251,58 @@ class ForeignSendingLink(AgentLink):
         self.binding.touch()
         self._go_on(now_us)
 
-    def _not_taken(self, sent: Sent, refusal: Undelivered, now_us: int) -> None:
+    def _not_taken(self, sent: Sent, refusal: tuple[int, str], now_us: int) -> None:
+        reason, description = refusal
+        header = sent.destination
+        if header is None:
+            why = Undelivered(reason, self.address, "", description)
+        else:
+            why = Undelivered(reason, header.queue, header.queue_manager, description)
         ladder = sent.ladder
         if ladder is None:
             ladder = sent.ladder = Ladder(self._definition, self._retry_exit)
-            message = ReceivedMessage(sent.head, sent.stored, 0, int(sent.entry.serial), False)
-            self._climb(sent, ladder.begin(refusal, message), refusal, now_us)
+            sent.message = message_of(sent.entry, sent.stored, now_us)
+            step = ladder.begin(why, sent.message)
         else:
-            self._climb(sent, ladder.next(refusal), refusal, now_us)
-
-    def _climb(self, sent: Sent, step: Step, refusal: Undelivered, now_us: int) -> None:
-        """Send it again later, or deal with it as with any message that a channel can't deliver."""
+            step = ladder.next(why)
         if step.complaint:
             log(logging.WARNING, "retry-exit-failed", channel=self.name, reason=step.complaint)
         if step.action is Action.WAIT:
-            sent.due_us = now_us + step.wait_ms * US_PER_MS
-            if not self._again:
-                self.instance.event(ChannelEvent.PAUSE, refusal.description, now_us)
-            self._again.append(sent)
-            self._update_credit(now_us)
-        elif step.action is Action.BACK_OUT:
-            self._back_out(refusal, now_us)
+            self._wait(sent, description, now_us + step.wait_ms * US_PER_MS, now_us)
         else:
-            self._give_up(sent, refusal, now_us)
+            self._give_up(sent, ladder, step, why, now_us)
 
-    def _give_up(self, sent: Sent, refusal: Undelivered, now_us: int) -> None:
-        end = self.end
-        if end is None:
+    def _wait(self, sent: Sent, why: str, due_us: int, now_us: int) -> None:
+        """Send it again then; nothing else meanwhile."""
+        sent.due_us = due_us
+        if not self._again:
+            self.instance.event(ChannelEvent.PAUSE, why, now_us)
+        self._again.append(sent)
+        self._update_credit(now_us)
+
+    def _give_up(self, sent: Sent, ladder: Ladder, step: Step, why: Undelivered, now_us: int) -> None:
+        """It goes the way of every message that a channel can't deliver."""
+        end, message = self.end, sent.message
+        if end is None or message is None:
             return
         log(
             logging.WARNING,
             "message-not-taken",
             channel=self.name,
             serial=int(sent.entry.serial),
-            reason=reason_name(refusal.reason),
-            description=refusal.description,
+            reason=reason_name(why.reason),
+            description=why.description,
         )
         try:
-            self._channels.refuse_sending(end, sent.entry, refusal, now_us)
+            failure = give_up(self._channels, end, ladder, step, sent.entry, message, now_us)
         except ManagerError as error:
-            self._back_out(
-                Undelivered(refusal.reason, "", "", f"{refusal.description}; {error.description}"), now_us
-            )
+            self.refuse(error, now_us)
             return
-        del sent.flight.waiting[sent]
-
-    def _back_out(self, refusal: Undelivered, now_us: int) -> None:
-        what = f"{reason_name(refusal.reason)}: {refusal.description}; no dead-letter queue takes it"
-        self.refuse(AmqpError(wire.BATCH_REFUSED, what), now_us)
+        if failure is None:
+            del sent.flight.waiting[sent]
+        else:
+            what = f"{reason_name(failure.reason)}: {failure.description}; no dead-letter queue takes it"
+            self.refuse(AmqpError(wire.BATCH_REFUSED, what), now_us)
 
     # Batches.
 

@@ -1,0 +1,43 @@
+"""RabbitMQ and Artemis as real processes, one of each for all tests; each test has its own address there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+from tools.peers import Artemis, RabbitMQ
+from tools.peers.rabbitmq import QueueArguments
+
+from tests.foreign.scene import Partner
+
+QUEUES = [f"q{number}" for number in range(48)]
+SMALL = "small"
+"""A queue of RabbitMQ that takes one message and rejects the next."""
+SMALL_ARGUMENTS: QueueArguments = {
+    "x-queue-type": "quorum",
+    "x-max-length": 1,
+    "x-overflow": "reject-publish",
+}
+_next = count()
+
+
+@pytest.fixture(scope="session")
+def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQ]:
+    queues: dict[str, QueueArguments] = {name: {"x-queue-type": "classic"} for name in QUEUES}
+    folder = tmp_path_factory.mktemp("rabbitmq")
+    with RabbitMQ(folder, queues={**queues, SMALL: SMALL_ARGUMENTS, "credentials": {}}) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def artemis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Artemis]:
+    folder = tmp_path_factory.mktemp("artemis")
+    with Artemis(folder, journal="NIO", java_memory="512M", queues=tuple(QUEUES)) as broker:
+        yield broker
+
+
+@pytest.fixture(params=["rabbitmq", "artemis"])
+def partner(request: pytest.FixtureRequest) -> Partner:
+    """An address that no other test uses, at either broker."""
+    return Partner(request.getfixturevalue(request.param), QUEUES[next(_next)])
