@@ -51,8 +51,10 @@ class Sent:
 class Sender(LedgerWorld):
     """The queue manager that sends."""
 
-    def __init__(self, fast: bool = True) -> None:
+    def __init__(self, fast: bool = True, batch_size: int = 0) -> None:
         self.fast = fast
+        self.batch_size = batch_size
+        """After so many messages the queue manager begins the next batch by itself; 0 never."""
         self.end: SendingEnd | None = None
         self.sequence = 0
         super().__init__(ManagerOptions(queue_manager=HERE))
@@ -71,6 +73,7 @@ class Sender(LedgerWorld):
     def start(self) -> None:
         self.end = self.manager.channels.open_sending(CHANNEL, TestSink("channel"), self.now_us)
         self.end.fast = self.fast
+        self.end.batch_size = self.batch_size
         self.sequence = self.manager.channels.sync(CHANNEL).last_sequence
 
     def take(self, count: int) -> list[Sent]:
@@ -91,9 +94,9 @@ class Sender(LedgerWorld):
         head = a_head(durable=durable, priority=delivery.entry.priority)
         return Sent(head, delivery.body, self.sequence, int(delivery.entry.serial), fast)
 
-    def end_batch(self) -> Batch:
+    def end_batch(self, last_sequence: int = 0) -> Batch:
         assert self.end is not None
-        return self.manager.channels.end_batch(self.end, self.sequence, self.now_us)
+        return self.manager.channels.end_batch(self.end, last_sequence or self.sequence, self.now_us)
 
     def confirm(self, batch: Batch) -> None:
         assert self.end is not None

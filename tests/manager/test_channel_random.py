@@ -20,14 +20,16 @@ from tests.manager.channel_world import CHANNEL, THERE, Receiver, Sender, Sent, 
 class Ends:
     """Both ends, and what is between them."""
 
-    def __init__(self, fast: bool) -> None:
-        self.fast = fast
-        self.sender = Sender(fast)
+    def __init__(self, fast: bool, batch_size: int = 0) -> None:
+        self.batch_size = batch_size
+        self.sender = Sender(fast, batch_size)
         self.receiver = Receiver()
         self.wire: list[Sent | Batch] = []
         self.answered: list[Batch] = []
         """Committed there; the answer comes when that is durable."""
         self.asked: list[Batch] = []
+        self.unasked: list[Sent] = []
+        """Of the batch that is being filled."""
         self.sent: list[tuple[bytes, bool]] = []
 
     # What programs do.
@@ -53,14 +55,23 @@ class Ends:
         resynchronise(self.sender, self.receiver)
 
     def take(self, count: int) -> None:
-        if self.sender.end is not None:
-            self.wire += self.sender.take(count)
+        if self.sender.end is None:
+            return
+        for sent in self.sender.take(count):
+            self.wire.append(sent)
+            self.unasked.append(sent)
+            if len(self.unasked) == self.batch_size:
+                self.end_batch()
 
     def end_batch(self) -> None:
-        if self.sender.end is not None and self.sender.end.batch.count:
-            batch = self.sender.end_batch()
+        numbered = [sent.sequence for sent in self.unasked if not sent.fast]
+        if self.sender.end is not None and numbered:
+            batch = self.sender.end_batch(numbered[-1])
+            assert batch.count == len(numbered)
             self.asked.append(batch)
             self.wire.append(batch)
+        if self.sender.end is not None and (numbered or len(self.unasked) == self.batch_size):
+            self.unasked = []
 
     def arrive(self, count: int) -> None:
         """The receiver takes some of what has come."""
@@ -92,7 +103,7 @@ class Ends:
     def lose_sender(self) -> None:
         """The sender's end hears that the link is lost."""
         self.sender.stop()
-        self.asked = []
+        self.asked, self.unasked = [], []
 
     def lose_receiver(self) -> None:
         self.receiver.stop()
@@ -100,7 +111,7 @@ class Ends:
 
     def crash_sender(self) -> None:
         self.sender.crash()
-        self.asked = []
+        self.asked, self.unasked = [], []
 
     def crash_receiver(self) -> None:
         self.receiver.crash()
@@ -194,13 +205,16 @@ BATCH = (
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.booleans(),
+    st.sampled_from((0, 1, 2)),
     st.lists(
         st.sampled_from(sorted(STEPS)) | st.tuples(st.booleans(), st.integers(1, len(BATCH))), max_size=20
     ),
 )
-def test_nothing_is_lost_and_nothing_comes_twice(fast: bool, steps: list[str | tuple[bool, int]]) -> None:
+def test_nothing_is_lost_and_nothing_comes_twice(
+    fast: bool, batch_size: int, steps: list[str | tuple[bool, int]]
+) -> None:
     """A number stands for so many steps of a batch, of a persistent message or another one."""
-    ends = Ends(fast)
+    ends = Ends(fast, batch_size)
     for step in steps:
         if isinstance(step, str):
             STEPS[step](ends)
