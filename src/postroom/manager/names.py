@@ -205,13 +205,13 @@ def check_readable(core: Core, address: str) -> None:
 
 
 def check_dead_letter_queue(core: Core) -> None:
-    """Raise NameUnusable if the queue manager's dead-letter queue is elsewhere, a topic, or a transmission
-    queue: it is a queue here, as in MQ."""
+    """Raise NameUnusable if the queue manager's dead-letter queue is a topic or a transmission queue: it is a
+    queue for messages here, as in MQ."""
     name = core.options.dead_letter_queue
     queue = core.queues.get(name)
-    elsewhere = queue is None and (name in core.names.definitions or name in core.topics)
-    if elsewhere or (queue is not None and queue.definition.usage == USAGE_TRANSMISSION):
-        raise NameUnusable(f"{name!r} is a remote queue, topic or transmission queue; must be a queue here")
+    is_topic = queue is None and name in core.topics
+    if is_topic or (queue is not None and queue.definition.usage == USAGE_TRANSMISSION):
+        raise NameUnusable(f"{name!r} is a topic or a transmission queue; must be a queue for messages here")
 
 
 # On the way.
@@ -293,8 +293,10 @@ def define(core: Core, definition: RemoteQueueDefinition) -> RemoteQueue:
 
 
 def _check_not_target(core: Core, name: str) -> None:
-    """Raise QueueExists where a queue sends its dead letters or expired messages to ``name``: they go to
-    queues here."""
+    """Raise QueueExists where a queue, or the queue manager, sends its dead letters or expired messages to
+    ``name``: they go to queues here."""
+    if name == core.options.dead_letter_queue:
+        raise QueueExists(f"{name!r} is this queue manager's dead-letter queue, which must be a queue here")
     for queue in (*core.queues.values(), *core.topics.values()):
         if name in (queue.definition.dead_letter_queue, queue.definition.expiry_queue):
             raise QueueExists(
