@@ -5,6 +5,7 @@ them, a disk that is a copy of the last sync.
 """
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from postroom.channel.negotiation import Terms
@@ -243,8 +244,19 @@ class Rehearsal:
             assert self.now_us < 1_000_000_000, "it never comes to rest"
 
 
-EVENTS = {
+def _often(event: Callable[[Rehearsal], None], times: int) -> Callable[[Rehearsal], None]:
+    def many(rehearsal: Rehearsal) -> None:
+        for _ in range(times):
+            event(rehearsal)
+
+    return many
+
+
+EVENTS: dict[str, Callable[[Rehearsal], None]] = {
     "put": Rehearsal.put,
+    "put many": _often(Rehearsal.put, 5),
+    "take many": _often(Rehearsal.take, 5),
+    "arrive many": _often(Rehearsal.arrive, 7),
     "take": Rehearsal.take,
     "sync sender": Rehearsal.sync_sender,
     "arrive": Rehearsal.arrive,
@@ -255,6 +267,11 @@ EVENTS = {
     "crash sender": Rehearsal.crash_sender,
     "crash receiver": Rehearsal.crash_receiver,
 }
-COURSE = ("put", "take", "sync sender", "arrive", "sync receiver", "answer", "wait")
-"""What happens where nothing fails."""
+COURSES = (
+    "put many" + ", take, sync sender, arrive, sync receiver, answer, wait" * 12,
+    "put many, take many, sync sender" + ", arrive" * 8 + ", sync receiver, answer, answer, sync sender",
+    "put many, take many, sync sender, arrive many, sync receiver, put many, take many, answer, sync sender,"
+    " arrive many, answer, sync receiver, answer, answer",
+)
+"""What may happen where nothing fails: one message at a time, several at once."""
 FAILURES = ("cut", "crash sender", "crash receiver")

@@ -19,7 +19,7 @@ from postroom.channel.sending import (
 )
 from postroom.channel.wire import SEQUENCE_ERROR, BatchEnd
 from postroom.model.channel import ChannelDefinition
-from tests.channel.rehearsal import COURSE, EVENTS, FAILURES, Rehearsal
+from tests.channel.rehearsal import COURSES, EVENTS, FAILURES, Rehearsal
 
 WRAP = 100
 
@@ -59,17 +59,19 @@ def test_every_message_arrives_once_and_in_order_whatever_fails(
     assert rehearsal.receiver.messages == list(range(1, rehearsal.puts + 1))
 
 
+@pytest.mark.parametrize("batch_size", [1, 2, 3, MAX_ASKED_MESSAGES])
+@pytest.mark.parametrize("course", COURSES, ids=["one by one", "many", "interleaved"])
 @pytest.mark.parametrize("failure", FAILURES)
-def test_a_failure_at_every_step_of_two_batches(failure: str) -> None:
-    course = ["put"] * 5 + list(COURSE[1:]) * 12
-    for step in range(len(course)):
-        rehearsal = Rehearsal(definition(batch_size=2))
-        for number, event in enumerate(course):
+def test_a_failure_at_every_step(failure: str, course: str, batch_size: int) -> None:
+    events = course.split(", ")
+    for step in range(len(events)):
+        rehearsal = Rehearsal(definition(batch_size=batch_size))
+        for number, event in enumerate(events):
             EVENTS[event](rehearsal)
             if number == step:
                 EVENTS[failure](rehearsal)
         rehearsal.settle()
-        assert rehearsal.receiver.messages == [1, 2, 3, 4, 5], (failure, step, course[step])
+        assert rehearsal.receiver.messages == list(range(1, rehearsal.puts + 1)), (step, events[step])
 
 
 def test_sequence_numbers_wrap_on_the_way() -> None:
