@@ -49,6 +49,33 @@ BAD_FILES = {
     ),
     "quota twice": ("[[quota]]\nname = 'a'\n[[quota]]\nname = 'a'\n", 4, "quota[1].name", "defined twice"),
     "quota policy": ("[[quota]]\nname = 'a'\npolicy = 'lifo'\n", 3, "quota[0].policy", "Invalid enum value"),
+    "a queue manager's name with a mark": ("\ncontainer_id = 'a@b'\n", 2, "container_id", "may not have '@'"),
+    "hops out of bounds": ("[queue_manager]\nmax_hops = 0\n", 2, "queue_manager.max_hops", ">= 1"),
+    "usage": ("[[queue]]\nname = 'a'\nusage = 'x'\n", 3, "queue[0].usage", "Invalid enum value"),
+    "a topic for transmission": (
+        "[[topic]]\nname = 'a'\nusage = 'transmission'\n",
+        3,
+        "topic[0].usage",
+        "only queues",
+    ),
+    "remote queue of nothing": (
+        "[[remote_queue]]\nname = 'a'\n",
+        1,
+        "remote_queue[0].remote_queue",
+        "neither",
+    ),
+    "remote queue reserved": (
+        "[[remote_queue]]\nname = 'postroom.a'\nremote_queue = 'b'\n",
+        2,
+        "remote_queue[0].name",
+        "is reserved",
+    ),
+    "remote queue twice": (
+        2 * "[[remote_queue]]\nname = 'a'\nremote_queue = 'b'\n",
+        5,
+        "remote_queue[1].name",
+        "defined twice",
+    ),
     "two quotas at once": (
         "[[queue]]\nname = 'a'\nmax_bytes = 5\nquota = 'b'\n",
         4,

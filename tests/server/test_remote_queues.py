@@ -22,6 +22,7 @@ from postroom.client import (
     Queue,
 )
 from postroom.server.config import QueueConfig, QueueManagerConfig, RemoteQueueConfig
+from postroom.server.exits import StartError
 from postroom.server.management import QUEUE_TYPE, REMOTE_QUEUE_TYPE
 from tests.server.harness import BrokerThread, make_config
 
@@ -323,3 +324,37 @@ def test_the_management_node_answers_to_elsewhere(connection: BlockingConnection
     sender.send(ProtonMessage(properties=asked, reply_to="nowhere@BACK"))  # dropped, and the link lives on
     sender.send(ProtonMessage(properties=asked, reply_to="ANSWERS@ALIAS"))
     assert header_of(take(connection)) == ["ANSWERS", "QM2", 1]
+
+
+def test_a_start_takes_over_what_the_configuration_says(tmp_path: Path) -> None:
+    """Definitions that it names no longer stay; those that clash stop the start."""
+    first = [RemoteQueueConfig(name="A", remote_queue="Q"), RemoteQueueConfig(name="B", remote_queue="Q")]
+    second = [RemoteQueueConfig(name="A", remote_queue="OTHER")]
+    for remote in (first, second):
+        with BrokerThread(make_config(remote_queue=remote), folder=tmp_path) as broker:
+            found = broker.call(
+                lambda b: {n: r.definition.remote_queue for n, r in b.manager.names.definitions.items()}
+            )
+    assert found == {"A": "OTHER", "B": "Q"}
+    with pytest.raises((StartError, AssertionError), match="remote queue 'B'"):
+        BrokerThread(make_config(("B",)), folder=tmp_path).__enter__()
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"queue": [QueueConfig(name="DEAD", usage="transmission")]}, "dead_letter_queue.*transmission"),
+        ({"remote_queue": [RemoteQueueConfig(name="DEAD", remote_queue="Q")]}, "must be a queue here"),
+        (
+            {
+                "queue": [QueueConfig(name="A")],
+                "remote_queue": [RemoteQueueConfig(name="A", remote_queue="Q")],
+            },
+            "there is a queue 'A'",
+        ),
+    ],
+)
+def test_configurations_that_stop_the_start(settings: dict[str, Any], said: str) -> None:
+    config = make_config(**settings, queue_manager=QueueManagerConfig(dead_letter_queue="DEAD"))
+    with pytest.raises((StartError, AssertionError), match=said):
+        BrokerThread(config).__enter__()
