@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from postroom.amqp.sections import Header, Message, Value
 from postroom.model.channel_states import ChannelState
 from postroom.server.channel_instance import StopMode
+from postroom.server.config import QueueConfig, QueueManagerConfig
 from tests.channel.making import A_TO_B, receiver, running, sender, two
 from tests.channel.pair import Client, Place, Wire, World
 
@@ -375,3 +376,89 @@ def test_a_heartbeat_is_answered_while_the_channel_is_paused() -> None:
     allow(b)
     world.pass_time(2)
     check_end(a, b, ["one", "two"])
+
+
+# What can't be delivered.
+
+
+def with_dead_letters(
+    sending: dict[str, object], receiving: dict[str, object], **changes: object
+) -> tuple[World, Place, Place]:
+    """Both have a dead-letter queue DEAD."""
+    world = World()
+    own = QueueManagerConfig(dead_letter_queue="DEAD")
+    dead = QueueConfig(name="DEAD")
+    a = world.add("A", QueueConfig(name="B", usage="transmission"), dead, queue_manager=own)
+    b = world.add("B", QueueConfig(name="IN", **changes), dead, queue_manager=own)  # type: ignore[arg-type]
+    b.define(**receiving)
+    a.define(**sending)
+    a.start(A_TO_B)
+    world.settle()
+    return world, a, b
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 3, 100])
+@pytest.mark.parametrize("durable", [True, False])
+def test_what_is_too_large_for_the_channel_is_a_dead_letter_of_its_sender(
+    batch_size: int, durable: bool
+) -> None:
+    _, a, b = with_dead_letters(sender(batch_size=batch_size, max_message_bytes=500), receiver())
+    large = "x" * 1000
+    Client(a).put("IN@B", "one", large, "two", large, large, "three", durable=durable)
+    assert arrived(b) == ["one", "two", "three"]
+    assert a.state(A_TO_B) == b.state(A_TO_B) == ChannelState.RUNNING
+    assert a.depth("B") == 0
+    assert a.depth("DEAD") == (3 if durable else 0)
+
+
+def test_without_a_dead_letter_queue_a_message_that_is_too_large_stops_the_channel() -> None:
+    _, a, _ = running(sender(max_message_bytes=500), receiver())
+    Client(a).put("IN@B", "one", "x" * 1000)
+    assert a.state(A_TO_B) == ChannelState.STOPPED
+    assert "max_message_bytes" in a.reason(A_TO_B)
+    assert a.depth("B") == 2
+
+
+def test_a_message_for_an_unknown_queue_is_a_dead_letter_of_its_receiver() -> None:
+    _, a, b = with_dead_letters(sender(batch_size=2), receiver())
+    client = Client(a)
+    client.put("IN@B", "one")
+    client.put("NOWHERE@B", "lost")
+    client.put("IN@B", "two")
+    assert arrived(b) == ["one", "two"]
+    assert Client(b).get("DEAD") == ["lost"]
+    assert a.depth("B") == 0
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_without_a_dead_letter_queue_a_batch_is_backed_out_and_a_fast_message_dropped(durable: bool) -> None:
+    world, a, _ = running(sender(), receiver())
+    client = Client(a)
+    client.put("NOWHERE@B", "lost", durable=durable)
+    assert a.state(A_TO_B) == (ChannelState.RETRYING if durable else ChannelState.RUNNING)
+    assert a.depth("B") == (1 if durable else 0)
+    if durable:
+        assert "MQRC_UNKNOWN_OBJECT_NAME" in a.reason(A_TO_B)
+        world.pass_time(2)
+        assert a.state(A_TO_B) == ChannelState.RETRYING
+
+
+def test_what_a_queue_has_no_room_for_is_tried_again_and_then_a_dead_letter() -> None:
+    world, a, b = with_dead_letters(
+        sender(),
+        receiver(message_retry_count=3, message_retry_interval_ms=100),
+        max_messages=2,
+    )
+    Client(a).put("IN@B", "one", "two", "three", "four")
+    assert b.state(A_TO_B) == ChannelState.PAUSED
+    world.pass_time(0.15)
+    world.pass_time(0.15)
+    assert b.state(A_TO_B) == ChannelState.PAUSED and b.depth("DEAD") == 0
+    world.pass_time(0.15)
+    assert b.state(A_TO_B) == ChannelState.PAUSED  # the fourth has attempts of its own
+    for _ in range(3):
+        world.pass_time(0.15)
+    assert b.state(A_TO_B) == ChannelState.RUNNING
+    assert arrived(b) == ["one", "two"]
+    assert Client(b).get("DEAD") == ["three", "four"]
+    assert a.depth("B") == 0
