@@ -15,7 +15,7 @@ QUEUES = [f"q{number}" for number in range(48)]
 SMALL = "small"
 """A queue of RabbitMQ that takes one message and rejects the next."""
 SMALL_ARGUMENTS: QueueArguments = {
-    "x-queue-type": "quorum",
+    "x-queue-type": "classic",
     "x-max-length": 1,
     "x-overflow": "reject-publish",
 }

@@ -197,7 +197,7 @@ def test_wrong_credentials_stop_the_channel(rabbitmq: RabbitMQ, tmp_path: Path) 
 def test_what_has_no_outcome_for_too_long_is_sent_again(rabbitmq: RabbitMQ) -> None:
     """RabbitMQ 3.10 says nothing at all where it should reject: its session process crashes."""
     partner = Partner(rabbitmq, SMALL)
-    one_way = sending(partner.url, partner, heartbeat_interval_s=2)
+    one_way = sending(partner.url, partner, heartbeat_interval_s=2, batch_size=1)
     with BrokerThread(scene.config(one_way)) as postroom:
         scene.send(postroom.url, f"orders@{TRANSMISSION}", numbered(4))
         scene.wait_for_state(postroom, ChannelState.RETRYING)
