@@ -104,6 +104,18 @@ def test_without_a_disconnect_interval_it_stays() -> None:
     assert world.states() == ("RUNNING", "RUNNING")
 
 
+def test_heartbeats_find_a_partner_that_is_gone() -> None:
+    world = make({"heartbeat_interval_s": 30})
+    world.put("A", "in@B", "one")
+    world.pass_s(50)  # without messages, the connection is kept alive
+    assert world.states() == ("RUNNING", "RUNNING")
+    world.cut("A", "B")  # nobody hears of it
+    world.pass_s(14)
+    assert world.state("A") == "RUNNING"
+    world.pass_s(17)
+    assert world.state("A") == "RETRYING" and "nothing came for 30000 ms" in world.channel("A").reason
+
+
 # Retries.
 
 

@@ -238,3 +238,16 @@ def test_the_broker_stops_while_a_channel_connects(brokers: ExitStack) -> None:
             send(here)
             here.wait_until(lambda each: each.channels.find("A.B").state.name == "INITIALIZING")
         assert time.monotonic() - began < TIMEOUT_S
+
+
+def test_an_orderly_restart_leaves_nothing_to_retry(brokers: ExitStack, tmp_path: Path) -> None:
+    there = receiver(brokers)
+    config = sending_config(there.url, None)
+    with BrokerThread(config, folder=tmp_path) as here:
+        send(here)
+        assert received(there) == "hello"
+    there.wait_until(lambda each: each.channels.find("A.B").state.name == "INACTIVE")
+    with BrokerThread(config, folder=tmp_path) as again:
+        assert again.call(lambda each: each.channels.find("A.B").state.name) == "INACTIVE"
+        send(again)
+        assert received(there) == "hello"

@@ -132,6 +132,7 @@ class Service:
         self._connecting.stop()
         for server in self._servers:
             server.close()
+        self._broker.channels.shut_down(wall_us())
         for binding in list(self._sockets):
             binding.close()
         self._settle_up()

@@ -163,7 +163,7 @@ class Supervised:
         return self._owner.begin(binding, instance, now_us)
 
     def call_off(self) -> None:
-        """The channel is no more."""
+        """The channel is no more, or its broker is stopping: what it is at counts as ended."""
         self._owner.rests_no_more(self)
         self._end_run(False, True)
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from postroom.manager.channel import Batch, Channel
 from postroom.model.channel import ChannelDefinition
 from postroom.model.channel_states import ChannelState, Verdict
 from postroom.server.channel_instance import LinkStatus, StopMode
@@ -92,7 +93,7 @@ class ChannelNoun(ListedNoun[Supervised]):
         link = None if instance is None else instance.link
         now = LinkStatus() if link is None else link.status()
         before, sync = channel.before, self._broker.manager.channels.sync(channel.name)
-        doubtful = sync.in_doubt
+        doubtful = _in_doubt(channel.channel)
         values: dict[str, Any] = {
             "state": channel.state.name.lower(),
             "reason": channel.reason,
@@ -107,9 +108,9 @@ class ChannelNoun(ListedNoun[Supervised]):
             "current_messages": now.current_messages,
             "current_sequence": now.current_sequence if link is not None else sync.last_sequence,
             "current_luwid": now.current_luwid.hex(),
-            "in_doubt": doubtful is not None,
-            "in_doubt_luwid": "" if doubtful is None else doubtful.luwid.hex(),
-            "in_doubt_messages": 0 if doubtful is None else int(doubtful.count),
+            "in_doubt": bool(doubtful),
+            "in_doubt_luwid": doubtful[0].luwid.hex() if doubtful else "",
+            "in_doubt_messages": sum(int(batch.count) for batch in doubtful),
             "last_sequence": sync.last_sequence,
             "last_luwid": sync.last_luwid.hex(),
             "short_retries_left": channel.short_left,
@@ -206,6 +207,11 @@ class Ping:
 
 def _state(channel: Supervised) -> str:
     return channel.state.name.lower()
+
+
+def _in_doubt(channel: Channel) -> list[Batch]:
+    """Batches of a sending end that were asked for and aren't decided, the oldest first."""
+    return channel.sending.in_doubt if channel.sending is not None else channel.batches
 
 
 def _choice(request: Request, key: str, choices: Mapping[str, Any], default: str) -> Any:
