@@ -155,11 +155,11 @@ class Channel(Pair):
     def moving(self, size: int, messages: int) -> Iterator[None]:
         self._control("start", size)
         yield
-        self._control("stop", size)
+        self._control("stop", size, "--status", "inactive")  # STOPPED would shut the queue for the others
 
-    def _control(self, verb: str, size: int) -> None:
+    def _control(self, verb: str, size: int, *options: str) -> None:
         url = f"amqp://{LOOPBACK}:{self.source.port}"
-        command = [sys.executable, "-m", "postroom.cli", "channel", verb, _name(size), "--url", url]
+        command = [sys.executable, "-m", "postroom.cli", "channel", verb, _name(size), "--url", url, *options]
         done = subprocess.run(
             command, env={**self.source.environment()}, capture_output=True, text=True, timeout=30
         )
