@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from postroom.amqp.types import Int
 from postroom.cli import main
-from postroom.client import ConnectionFactory, Message
+from postroom.client import AcknowledgeMode, ConnectionFactory, Message
 from postroom.server.broker import Broker
 from postroom.server.config import QueueConfig, QueueManagerConfig
 from postroom.server.dead_letter_config import DeadLetterHandlerConfig, load_handlers
@@ -151,6 +151,26 @@ def test_what_was_there_before_the_start_is_handled(tmp_path: Path) -> None:
         wait_for(second, retried=250)
         assert depth(second, "dead") == 0
         assert taken(second, "target").body == "0"
+
+
+def test_rejected_messages_have_the_header_too(tmp_path: Path) -> None:
+    table = "REASON(MQRC_UNEXPECTED_ERROR) DESTQ('target') ACTION(RETRY)\n"
+    queues = [QueueConfig(name="dead"), QueueConfig(name="target", dead_letter_queue="dead")]
+    with BrokerThread(config(tmp_path, table, queue=queues), folder=tmp_path / "data") as running:
+        send(running, "target", Message("a", message_id="id-a"))
+        with (
+            ConnectionFactory(running.url).create_connection() as connection,
+            connection.create_session(AcknowledgeMode.INDIVIDUAL) as session,
+        ):
+            consumer = session.create_consumer("target")
+            message = consumer.receive(5)
+            assert message is not None
+            consumer.reject(message, "app:bad", "no such order")
+            again = consumer.receive(5)
+            assert again is not None and (again.body, again.message_id) == ("a", "id-a")
+            assert not [key for key in again.annotations if str(key).startswith("x-opt-dead-letter")]
+            consumer.accept(again)
+        wait_for(running, retried=1)
 
 
 def test_the_ledger_tells_which_rule_it_was(tmp_path: Path) -> None:
