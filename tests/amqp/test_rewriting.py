@@ -130,3 +130,29 @@ def test_nothing_is_found_in_nothing() -> None:
     assert not has_annotations(b"")
     assert take_annotation(b"", "a") == (None, b"")
     assert reply_to_of(b"") == ""
+
+
+NO_TEXT = b"\xa1\x02\xff\xfe"
+"""A string that is no UTF-8: scanned, but never decoded on its way."""
+
+
+def test_what_can_not_be_decoded_is_passed_on() -> None:
+    """Nobody has looked into it when the message was taken."""
+    key = b"\xa3\x02\xff\xfe"
+    header = b"\xa3\x12" + TRANSMISSION.encode()
+    lists = [b"\xc0\x0b\x03" + NO_TEXT + NO_TEXT + b"\x52\x01", b"\x45", NO_TEXT]
+    body = b"\x00\x53\x73\xc0\x09\x05\x40\x40\x40\x40" + NO_TEXT + b"\x00\x53\x75\xa0\x01x"
+    scan_head(body)
+    assert reply_to_of(body) == ""
+    assert reply_to_of(with_reply_to(body, "answers")) == "answers"
+    for value in lists:
+        for items in ([header + value], [header + value, key + b"\x43"], [key + b"\x43", header + value]):
+            content = b"".join(items)
+            stored = b"\x00\x53\x72\xc1" + bytes((len(content) + 1, 2 * len(items))) + content + body
+            scan_head(stored)
+            found, rest = take_transmission(stored)
+            assert found is None
+            scan_head(rest)
+            assert TRANSMISSION.encode() not in rest and rest.endswith(body)
+            sent = with_transmission(stored, TransmissionHeader("Q", "QM2", 1))
+            assert take_transmission(sent) == (TransmissionHeader("Q", "QM2", 1), rest)

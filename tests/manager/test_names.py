@@ -140,6 +140,14 @@ def test_default_transmission_queue_that_is_none(default: str, reason: Reason) -
     assert isinstance(undelivered, Undelivered) and undelivered.reason == reason
 
 
+def test_names_that_are_too_long_are_not_kept_in_mind(world: World) -> None:
+    for name in (("x" * 256, "QM2"), ("Q", "ü" * 128), ("x" * 256, "")):
+        undelivered = resolve(world.manager.core, *name)
+        assert isinstance(undelivered, Undelivered) and undelivered.reason == Reason.UNKNOWN_OBJECT_NAME
+    assert isinstance(resolve(world.manager.core, "x" * 255, "QM2"), Destination)
+    assert len(world.manager.core.names.resolved) == 1
+
+
 def test_a_subscription_is_no_destination(world: World) -> None:
     world.queue("TOPIC::s", kind="subscription", topic="TOPIC", subscription="s")
     undelivered = resolve(world.manager.core, "TOPIC::s", "")

@@ -331,7 +331,7 @@ def merge_annotations(stored: bytes, patch: dict[object, object]) -> bytes:
     """
     if not patch:
         return stored
-    left = {_patch_key(key): value for key, value in patch.items()}
+    left = {encoded_key(key): value for key, value in patch.items()}
     content = BytesWriter()
     count: i64 = 0
     r = Reader(stored, 0, len(stored))
@@ -352,7 +352,8 @@ def merge_annotations(stored: bytes, patch: dict[object, object]) -> bytes:
     return w.getvalue()
 
 
-def _patch_key(key: object) -> bytes:
+def encoded_key(key: object) -> bytes:
+    """A key of annotations in its smallest encoding."""
     return encode(Symbol(key) if isinstance(key, str) else key)
 
 
@@ -367,7 +368,7 @@ def _copy_annotations(r: Reader, content: BytesWriter, patch: dict[bytes, object
     for _ in range(count >> 1):
         start = r.pos
         r.skip()
-        key = _smallest_key(r.data[start : r.pos])
+        key = smallest_key(r.data[start : r.pos])
         value_start = r.pos
         r.skip()
         content.write(key)
@@ -379,8 +380,8 @@ def _copy_annotations(r: Reader, content: BytesWriter, patch: dict[bytes, object
     return count
 
 
-def _smallest_key(key: bytes) -> bytes:
-    """A key in the encoding that :func:`_patch_key` gives it, so that equal symbols have equal bytes."""
+def smallest_key(key: bytes) -> bytes:
+    """A key in the encoding that :func:`encoded_key` gives it, so that equal symbols have equal bytes."""
     if key[0] == c.SYMBOL_32 and key[1:4] == b"\0\0\0":
         return bytes([c.SYMBOL_8]) + key[4:]
     if key[0] == c.STRING_8:

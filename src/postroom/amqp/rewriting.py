@@ -12,8 +12,9 @@ from mypy_extensions import i64
 
 from postroom.amqp import constructors as c
 from postroom.amqp import descriptors as d
+from postroom.amqp.errors import DecodeError
 from postroom.amqp.fields import read_descriptor
-from postroom.amqp.messaging import merge_annotations
+from postroom.amqp.messaging import encoded_key, merge_annotations, smallest_key
 from postroom.amqp.reader import Reader
 from postroom.amqp.scalars import write_string
 from postroom.amqp.writer import write_container
@@ -39,7 +40,8 @@ def annotations_section(annotations: dict[object, object]) -> bytes:
 
 
 def take_annotation(stored: bytes, name: str) -> tuple[object, bytes]:
-    """The value of a message annotation, None where it is absent, and the sections without it."""
+    """The value of a message annotation, and the sections without it; None where it is absent or can't be
+    decoded."""
     if not has_annotations(stored):
         return None, stored
     r = Reader(stored, 0, len(stored))
@@ -50,7 +52,7 @@ def take_annotation(stored: bytes, name: str) -> tuple[object, bytes]:
     r.pos = start
     kept = BytesWriter()
     values: list[object] = []
-    left = _without(r, kept, name, values)
+    left = _without(r, kept, encoded_key(name), values)
     if not values:
         return None, stored
     w = BytesWriter()
@@ -61,26 +63,36 @@ def take_annotation(stored: bytes, name: str) -> tuple[object, bytes]:
     return values[0], w.getvalue()
 
 
-def _without(r: Reader, kept: BytesWriter, name: str, values: list[object]) -> int:
-    """Copies a map but for the key ``name``, whose values go to ``values``; how many items were copied."""
+def _without(r: Reader, kept: BytesWriter, wanted: bytes, values: list[object]) -> int:
+    """Copies a map but for the key ``wanted``, whose values go to ``values``; how many items were copied."""
     outer_end = r.end
     count = r.open_compound(r.take_byte())
     copied = 0
     for _ in range(count >> 1):
         start = r.pos
-        key = r.value()
-        if isinstance(key, str) and key == name:
-            values.append(r.value())
+        r.skip()
+        key = smallest_key(r.data[start : r.pos])
+        value_at = r.pos
+        r.skip()
+        if key == wanted:
+            values.append(decoded(r.data, value_at, r.pos))
         else:
-            r.skip()
             kept.write(r.data[start : r.pos])
             copied += 2
     r.close_compound(outer_end)
     return copied
 
 
+def decoded(data: bytes, start: i64, end: i64) -> object:
+    """The value there; None for one that is none: what is only passed on is not looked into."""
+    try:
+        return Reader(data, start, end).value()
+    except DecodeError:
+        return None
+
+
 def reply_to_of(stored: bytes) -> str:
-    """The reply-to of the message; "" if it has none."""
+    """The reply-to of the message; "" if it has none, or none that can be decoded."""
     r = Reader(stored, 0, len(stored))
     if _find_properties(r) < 0:
         return ""
@@ -88,7 +100,7 @@ def reply_to_of(stored: bytes) -> str:
         return ""
     for _ in range(_REPLY_TO):
         r.skip()
-    found = r.value()
+    found = decoded(stored, r.pos, r.end)
     return found if isinstance(found, str) else ""
 
 

@@ -28,6 +28,11 @@ def check_name(name: str) -> None:
         )
 
 
+def too_long(name: str) -> bool:
+    """Whether a name can't be any queue's or queue manager's."""
+    return len(name.encode("utf-8", "surrogatepass")) > MAX_NAME_BYTES
+
+
 def _check_text(name: str, max_bytes: int) -> None:
     size = len(name.encode("utf-8", "surrogatepass"))
     if size > max_bytes:

@@ -27,6 +27,7 @@ from postroom.manager.errors import (
     QueueExists,
     QueueNotFound,
 )
+from postroom.manager.name_rules import MAX_NAME_BYTES, too_long
 from postroom.manager.options import USAGE_TRANSMISSION
 from postroom.manager.queue import Queue
 from postroom.manager.remote import Destination, RemoteQueue, RemoteQueueDefinition
@@ -62,6 +63,12 @@ def resolve(core: Core, queue: str, queue_manager: str) -> Destination | Undeliv
     found = core.names.resolved.get((queue, queue_manager))
     if found is not None:
         return found
+    for name in (queue, queue_manager):
+        if too_long(name):
+            why = f"a name of more than {MAX_NAME_BYTES} bytes: {name[:40]!r}…"
+            return Undelivered(
+                _UNKNOWN_OBJECT_NAME, queue[:MAX_NAME_BYTES], queue_manager[:MAX_NAME_BYTES], why
+            )
     resolved = _resolve(core, queue, queue_manager)
     if isinstance(resolved, Destination):
         core.names.keep(queue, queue_manager, resolved)

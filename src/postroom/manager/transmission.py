@@ -9,24 +9,31 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from postroom.amqp.messaging import merge_annotations
-from postroom.amqp.rewriting import annotations_section, has_annotations, take_annotation
+from postroom.amqp.rewriting import annotations_section, decoded, has_annotations, take_annotation
 from postroom.amqp.types import UInt
 
 TRANSMISSION: Final = "x-opt-transmission"
 MAX_HOPS: Final = 255
 """That a header can count."""
 MAX_REMEMBERED: Final = 1024
-"""Headers that were alone in their section of annotations, as most are: there are few, and they are met
-often."""
+"""Headers as they are written: there are few, and they are met often."""
 _SHORT_MAP: Final = b"\x00\x53\x72\xc1"
-"""Descriptor of message-annotations, constructor of a map of less than 256 bytes; its size follows."""
+"""Descriptor of message-annotations, constructor of a map of less than 256 bytes; its size and the count of
+its items follow, a byte each."""
+_SIZE_AT: Final = 4
+_COUNT_AT: Final = 5
+_ITEMS_AT: Final = 6
+_NAME: Final = TRANSMISSION.encode()
+_KEY: Final = b"\xa3" + bytes((len(_NAME),)) + _NAME
+_SHORT_LIST: Final = 0xC0
+_MAX_SIZE: Final = 255
 
 
 @final
 class TransmissionHeader:
     """Where a message goes."""
 
-    __slots__ = ("hops", "queue", "queue_manager", "section")
+    __slots__ = ("hops", "item", "queue", "queue_manager", "section")
 
     def __init__(self, queue: str, queue_manager: str, hops: i64) -> None:
         self.queue = queue
@@ -35,7 +42,9 @@ class TransmissionHeader:
         self.hops: i64 = hops
         """Transmission queues that it has been put on, this one included."""
         self.section = annotations_section(self._annotation())
-        """Before a message without annotations, so that most messages cost one concatenation."""
+        """Before a message without annotations."""
+        self.item = self.section[_ITEMS_AT:] if self.section[: len(_SHORT_MAP)] == _SHORT_MAP else b""
+        """Key and value, to be the first of the annotations that a message has; b"" of long names."""
 
     def _annotation(self) -> dict[object, object]:
         return {TRANSMISSION: [self.queue, self.queue_manager, UInt(self.hops)]}
@@ -44,6 +53,11 @@ class TransmissionHeader:
         """The sections with this header, instead of one that they may have."""
         if not has_annotations(stored):
             return self.section + stored
+        if self.item and stored[: len(_SHORT_MAP)] == _SHORT_MAP:
+            size, count = stored[_SIZE_AT] + len(self.item), stored[_COUNT_AT] + 2
+            end = _COUNT_AT + stored[_SIZE_AT]
+            if size <= _MAX_SIZE and stored.find(_NAME, _ITEMS_AT, end) < 0:
+                return b"".join((_SHORT_MAP, bytes((size, count)), self.item, stored[_ITEMS_AT:]))
         return merge_annotations(stored, self._annotation())
 
     def __eq__(self, other: object) -> bool:
@@ -56,7 +70,8 @@ class TransmissionHeader:
         return f"TransmissionHeader({self.queue!r}, {self.queue_manager!r}, {self.hops})"
 
 
-_alone: dict[bytes, TransmissionHeader] = {}
+_known: dict[bytes, TransmissionHeader] = {}
+"""By key and value."""
 
 
 def with_transmission(stored: bytes, header: TransmissionHeader) -> bytes:
@@ -66,26 +81,46 @@ def with_transmission(stored: bytes, header: TransmissionHeader) -> bytes:
 
 def take_transmission(stored: bytes) -> tuple[TransmissionHeader | None, bytes]:
     """The header and the sections without it; None where there is none, or none that can be read."""
-    size = _short_section(stored)
-    section = stored[:size]
-    known = _alone.get(section)
-    if known is not None:
-        return known, stored[size:]
+    item_end = _first_item_end(stored)
+    if item_end > 0:
+        header = _read(stored[_ITEMS_AT:item_end])
+        if header is not None:
+            return header, _without_first(stored, item_end)
     said, rest = take_annotation(stored, TRANSMISSION)
-    header = _header_of(said)
-    if header is not None and size > 0 and len(rest) == len(stored) - size:
-        if len(_alone) >= MAX_REMEMBERED:
-            _alone.clear()
-        _alone[section] = header
-    return header, rest
+    return _header_of(said), rest
 
 
-def _short_section(stored: bytes) -> i64:
-    """The length of the section of annotations that ``stored`` begins with, if that is written in the
-    shortest way; else 0."""
-    if len(stored) < len(_SHORT_MAP) + 1 or stored[: len(_SHORT_MAP)] != _SHORT_MAP:
+def _first_item_end(stored: bytes) -> i64:
+    """Where the header ends, if it is the first of the annotations, the only one of its name, and all is
+    written in the shortest way, as `TransmissionHeader.put_on` does; else 0."""
+    value_at: i64 = _ITEMS_AT + len(_KEY)
+    if stored[: len(_SHORT_MAP)] != _SHORT_MAP or stored[_ITEMS_AT:value_at] != _KEY:
         return 0
-    return len(_SHORT_MAP) + 1 + stored[len(_SHORT_MAP)]
+    if stored[value_at] != _SHORT_LIST:
+        return 0
+    end: i64 = value_at + 2 + stored[value_at + 1]
+    return end if stored.find(_NAME, end, _COUNT_AT + stored[_SIZE_AT]) < 0 else 0
+
+
+def _read(item: bytes) -> TransmissionHeader | None:
+    """The header of which this is key and value; None if it is none."""
+    known = _known.get(item)
+    if known is None:
+        known = _header_of(decoded(item, len(_KEY), len(item)))
+        if known is not None:
+            if len(_known) >= MAX_REMEMBERED:
+                _known.clear()
+            _known[item] = known
+    return known
+
+
+def _without_first(stored: bytes, item_end: i64) -> bytes:
+    """The sections without their first annotation, which ends there."""
+    count = stored[_COUNT_AT] - 2
+    if count == 0:
+        return stored[item_end:]
+    size = stored[_SIZE_AT] - (item_end - _ITEMS_AT)
+    return b"".join((_SHORT_MAP, bytes((int(size), count)), stored[item_end:]))
 
 
 def _header_of(said: object) -> TransmissionHeader | None:
