@@ -84,7 +84,7 @@ class Partner:
             "luwid": self.luwid.hex(),
             "sequence": int(self.sequence),
         }
-        return json.dumps(told, ensure_ascii=False).encode()
+        return json.dumps(told).encode()
 
 
 @final
@@ -134,7 +134,7 @@ class Channel:
             told["reset_sequence"] = int(self.reset_sequence)
         if self.status:
             told["status"] = self.status
-        return json.dumps(told, ensure_ascii=False).encode()
+        return json.dumps(told).encode()
 
 
 @final
