@@ -128,7 +128,7 @@ def test_record_fields_survive(
     assert tuple(int(row[name]) for name in fields) == (type, serial, queue, holder, kind, event)
     assert name_of(row, parts, "detail") == detail
     defines = RecordType.QUEUE_DEFINED <= type <= RecordType.LEASE_RELEASED
-    defines |= RecordType.CHANNEL_DEFINED <= type <= RecordType.CHANNEL_STATE
+    defines |= RecordType.CHANNEL_DEFINED <= type <= RecordType.ANNOTATIONS_DROPPED
     assert [(d.record, d.detail) for d in parts.dictionary] == [(parts.transitions, detail)] * defines
 
 

@@ -34,8 +34,8 @@ ROLL_BYTES: Final = MAX_BLOCK_BYTES * 3 // 4
 _ENTRY_EVENT: Final = 1
 _FIRST_DICTIONARY_TYPE: Final = 4
 _LAST_DICTIONARY_TYPE: Final = 14
-_FIRST_CHANNEL_TYPE: Final = 18
-_LAST_CHANNEL_TYPE: Final = 20
+_FIRST_LATER_TYPE: Final = 18
+_LAST_LATER_TYPE: Final = 22
 _BODY_CHUNK: Final = 15
 _FLAG_BODY_STORED: Final = 2
 _FLAG_BODY_CHUNKED: Final = 4
@@ -318,8 +318,8 @@ class BlockBuilder:
         offset = self._put_name(detail, detail_len)
         kinds = type | holder_kind << 24
         position = self._put_record(serial, 0, queue, holder, offset, detail_len, kinds, event, 0)
-        of_channel = _FIRST_CHANNEL_TYPE <= type <= _LAST_CHANNEL_TYPE
-        if of_channel or _FIRST_DICTIONARY_TYPE <= type <= _LAST_DICTIONARY_TYPE:
+        later = _FIRST_LATER_TYPE <= type <= _LAST_LATER_TYPE
+        if later or _FIRST_DICTIONARY_TYPE <= type <= _LAST_DICTIONARY_TYPE:
             fixed = (position, self.time_us, serial, 0, queue, holder, offset, detail_len)
             record = pack(
                 "<QqQqIIIIBBBBBBBBBBHI", *fixed, type, 0, 0, holder_kind, event, 0, 0, 0, 0, 0, 0, 0

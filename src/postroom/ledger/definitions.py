@@ -120,6 +120,12 @@ class Definitions:
         return {number: _decoded(detail, position) for number, detail, position in details}
 
     @cached_property
+    def annotations(self) -> dict[int, dict[str, Any]]:
+        """What entries have beside their bodies, by an id of its own."""
+        details = self.details(RecordType.ENTRY_ANNOTATED)
+        return {number: _decoded(detail, position) for number, detail, position in details}
+
+    @cached_property
     def leases(self) -> list[Lease]:
         """The leases in force or broken at the end of the range, by name."""
         kinds = self._transitions["type"]

@@ -1,4 +1,5 @@
-"""The definitions in force: queues, routing sets, holders, producers, leases, channels and their states.
+"""The definitions in force: queues, routing sets, holders, producers, leases, channels and their states,
+annotations.
 
 Every file opens with them, so that it can be read without the ones before; the checkpoint carries them too.
 """
@@ -11,7 +12,7 @@ import numpy as np
 
 from postroom.ledger.block import TRANSITION_BYTES, DictionaryRecord, SealedParts
 from postroom.ledger.layout import TRANSITION_DTYPE, Array
-from postroom.ledger.records import CHANNEL_TYPES, DEFINING_TYPES, RecordType
+from postroom.ledger.records import DEFINING_TYPES, LATER_DEFINING_TYPES, RecordType
 
 _DETAIL_AT: Final = 40
 _IDS: Final = struct.Struct("<II")
@@ -24,6 +25,7 @@ PRODUCERS: Final = int(RecordType.PRODUCER_OPENED)
 LEASES: Final = int(RecordType.LEASE_GRANTED)
 CHANNELS: Final = int(RecordType.CHANNEL_DEFINED)
 CHANNEL_STATES: Final = int(RecordType.CHANNEL_STATE)
+ANNOTATIONS: Final = int(RecordType.ENTRY_ANNOTATED)
 
 _ENDS: Final = {
     int(RecordType.QUEUE_DELETED): QUEUES,
@@ -32,14 +34,15 @@ _ENDS: Final = {
     int(RecordType.PRODUCER_CLOSED): PRODUCERS,
     int(RecordType.LEASE_RELEASED): LEASES,
     int(RecordType.CHANNEL_DELETED): CHANNELS,
+    int(RecordType.ANNOTATIONS_DROPPED): ANNOTATIONS,
 }
 _REPLACES: Final = {int(RecordType.LEASE_BROKEN): LEASES}
 """Types beside the first of their kind that define."""
 
 
 def kind_of(type: int) -> int:
-    """QUEUES, SETS, HOLDERS, PRODUCERS, LEASES, CHANNELS or CHANNEL_STATES: what a dictionary record is
-    about."""
+    """QUEUES, SETS, HOLDERS, PRODUCERS, LEASES, CHANNELS, CHANNEL_STATES or ANNOTATIONS: what a dictionary
+    record is about."""
     return _ENDS.get(type, _REPLACES.get(type, type))
 
 
@@ -51,9 +54,8 @@ def subject_id(record: bytes, type: int) -> int:
 
 def defines(types: Array) -> Array:
     """Which of these record types define or drop something."""
-    (first, last), (first_of_channels, last_of_channels) = DEFINING_TYPES, CHANNEL_TYPES
-    of_channels = (types >= first_of_channels) & (types <= last_of_channels)
-    return np.asarray((types >= first) & (types <= last) | of_channels)
+    (first, last), (later, latest) = DEFINING_TYPES, LATER_DEFINING_TYPES
+    return np.asarray((types >= first) & (types <= last) | (types >= later) & (types <= latest))
 
 
 class Dictionary:

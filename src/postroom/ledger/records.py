@@ -75,10 +75,15 @@ class RecordType(IntEnum):
     CHANNEL_STATE = 20
     """What must survive of a channel, or of one partner of a receiving one: holder is its id, detail JSON
     (last LUWID, last sequence number, status)."""
+    ENTRY_ANNOTATED = 21
+    """An entry has message annotations beside its body: holder is an id of their own, detail JSON (serial,
+    queue, annotations)."""
+    ANNOTATIONS_DROPPED = 22
+    """holder is such an id: the entry has ended."""
 
 
 DEFINING_TYPES: Final = (4, 14)
-CHANNEL_TYPES: Final = (18, 20)
+LATER_DEFINING_TYPES: Final = (18, 22)
 """First and last of the two runs of types whose records define or drop something."""
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from postroom.ledger.changes import IS_HELD
 from postroom.ledger.dictionary import (
+    ANNOTATIONS,
     CHANNEL_STATES,
     CHANNELS,
     HOLDERS,
@@ -125,6 +126,8 @@ class Recovered:
     """Definitions of message channels by id."""
     channel_states: list[tuple[int, dict[str, Any]]]
     """What must survive of channels and of their partners, by id."""
+    annotations: list[tuple[int, int, int, dict[str, Any]]]
+    """(id, serial, queue, annotations) of live entries that have some beside their bodies."""
     report: RecoveryReport = field(default_factory=RecoveryReport)
 
 
@@ -161,12 +164,19 @@ def recovered_from(state: FoldState, source: Arrivals) -> Recovered:
         duplicates=windows_recovered(state.duplicates, rows["serial"][lost | _is_undecided(rows)]),
         channels=list(_details(dictionary, CHANNELS)),
         channel_states=list(_details(dictionary, CHANNEL_STATES)),
+        annotations=list(_annotations(dictionary)),
     )
 
 
 def _details(dictionary: Dictionary, kind: int) -> Iterator[tuple[int, dict[str, Any]]]:
     for subject, record in sorted(dictionary.of_kind(kind).items()):
         yield subject, json.loads(record.detail) if record.detail else {}
+
+
+def _annotations(dictionary: Dictionary) -> Iterator[tuple[int, int, int, dict[str, Any]]]:
+    for id, record in sorted(dictionary.of_kind(ANNOTATIONS).items()):
+        said = json.loads(record.detail)
+        yield id, said["serial"], said["queue"], said["annotations"]
 
 
 def _holders(dictionary: Dictionary) -> Iterator[HolderRow]:

@@ -294,6 +294,7 @@ def _check_definitions(name: str, image: EventsImage, result: Verification) -> N
             definitions.leases,
             definitions.channels,
             definitions.channel_states,
+            definitions.annotations,
         )
     except ExpandError as error:
         result.error(name, str(error))

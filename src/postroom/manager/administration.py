@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 
 from postroom.ledger.records import RecordType
-from postroom.manager import asking, queues, store
+from postroom.manager import annotating, asking, queues, store
 from postroom.manager.backlog import Backlog, Chunk
 from postroom.manager.band import Band
 from postroom.manager.consumers import detach_all
@@ -120,6 +120,9 @@ def _end_chunk(core: Core, queue: Queue, chunk: Chunk, event: int) -> int:
     if queue.units is not None:
         for serial in rows["serial"].tolist():
             queue.units.ended(serial)
+    if queue.annotated is not None:
+        for serial in rows["serial"].tolist():
+            annotating.drop(core, queue, serial)
     if len(rows):
         outcome = _OUTCOMES[event]
         queue.statistics.end_many(outcome, len(rows), int(rows["body_len"].sum(dtype=np.int64)))

@@ -6,6 +6,7 @@ from mypy_extensions import i64
 from postroom.amqp.errors import AmqpError
 from postroom.amqp.messaging import scan_head
 from postroom.manager import routing
+from postroom.manager.annotating import annotate
 from postroom.manager.core import Core
 from postroom.manager.entry import Entry
 from postroom.manager.ids import ids_of_head
@@ -51,7 +52,7 @@ def make_child(
     serial = _arrival(core, parent, routing_set, event, causes, priority, flags, expiry_us, due_us, ids)
     for taker in takers:
         child = _entry(taker, serial, priority, flags, expiry_us, parent)
-        child.annotations = annotations
+        annotate(core, child, annotations)
         _note_ids(taker, serial, ids)
         _place(core, taker, child, causes, due_us)
 
@@ -71,7 +72,7 @@ def move_child(
     event: i64 = n.EVENT_MOVE
     serial = _arrival(core, parent, queue.id, event, causes, parent.priority, flags, expiry_us, due_us, ids)
     child = _entry(queue, serial, parent.priority, flags, expiry_us, parent)
-    child.annotations = annotations
+    annotate(core, child, annotations)
     _note_ids(queue, serial, ids)
     _place(core, queue, child, causes, due_us)
 

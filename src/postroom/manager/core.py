@@ -147,6 +147,8 @@ class Core:
         self.message_cursors: dict[int, MessageCursor] = {}
         """Open ones, by id."""
         self.reports = Reports()
+        self.annotated: i64 = 0
+        """Entries with annotations beside their bodies in the ledger."""
         self.watched: list[Queue] = []
         """Queues with news for who waits there."""
         self.armed: set[str] = set()

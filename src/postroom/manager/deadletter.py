@@ -4,14 +4,17 @@ damaged."""
 import json
 from typing import Final
 
+from postroom.amqp.message_fields import MessageFields
 from postroom.ledger.errors import LedgerCorrupt
 from postroom.manager import queues
 from postroom.manager.children import make_child, may_leave
 from postroom.manager.core import Core
+from postroom.manager.dead_letter_header import DEAD_LETTER, header_for
 from postroom.manager.entry import Entry
 from postroom.manager.placing import ended
 from postroom.manager.transitions import step
 from postroom.model import numbers as n
+from postroom.model.mq import Reason
 
 REASON_KEY: Final = "x-opt-dead-letter-reason"
 DESCRIPTION_KEY: Final = "x-opt-dead-letter-description"
@@ -22,6 +25,11 @@ MAX_REASON_CHARS: Final = 1024
 
 OVER_LIMIT: Final = "postroom:redelivery-limit-exceeded"
 BODY_DAMAGED: Final = "postroom:body-damaged"
+REASON_PREFIX: Final = "mqrc:"
+"""Of the condition with which a client rejects a message, if it is to be a reason of IBM MQ."""
+
+_OVER_THRESHOLD: Final = int(Reason.BACKOUT_THRESHOLD_REACHED)
+_UNEXPECTED: Final = int(Reason.UNEXPECTED_ERROR)
 
 
 def over_limit(entry: Entry) -> bool:
@@ -34,7 +42,7 @@ def dead_letter(core: Core, entry: Entry, reason: str, description: str) -> None
     """Send an entry that is in no order to its queue's dead-letter queue, or discard it if there is none.
 
     The reason is written to the ledger with the event that ends the entry; the new entry has it as
-    annotations while it is in memory.
+    annotations, MQ's dead-letter header among them.
     """
     reason, description = reason[:MAX_REASON_CHARS], description[:MAX_REASON_CHARS]
     detail = _detail(reason, description)
@@ -44,7 +52,7 @@ def dead_letter(core: Core, entry: Entry, reason: str, description: str) -> None
     if target is None:
         step(core, entry, n.EVENT_DISCARD, 0, 0, None, 0, detail)
     else:
-        make_child(core, entry, target, n.EVENT_DEAD_LETTER, _annotations(entry, reason, description))
+        make_child(core, entry, target, n.EVENT_DEAD_LETTER, _annotations(core, entry, reason, description))
         step(core, entry, n.EVENT_DEAD_LETTER, 0, 0, None, 0, detail)
     ended(core, entry)
 
@@ -65,11 +73,27 @@ def _detail(reason: str, description: str) -> bytes:
     return json.dumps(told, ensure_ascii=False).encode("utf-8", "replace")
 
 
-def _annotations(entry: Entry, reason: str, description: str) -> dict[str, object]:
+def _annotations(core: Core, entry: Entry, reason: str, description: str) -> dict[str, object]:
     told: dict[str, object] = {REASON_KEY: reason, ORIGIN_KEY: entry.queue.name}
     if description:
         told[DESCRIPTION_KEY] = description
+    fields: MessageFields | None = None
+    if entry.body is not None:
+        fields = MessageFields(entry.priority, False, 0, entry.body, None)
+    own = core.options.queue_manager
+    header = header_for(number_of(reason), entry.queue.name, own, fields, own, core.now_us)
+    told[DEAD_LETTER] = header.annotation()
     return told
+
+
+def number_of(reason: str) -> int:
+    """The MQRC_ of a reason: over the limit, one that a client has given as ``mqrc:NUMBER``, or an error."""
+    if reason == OVER_LIMIT:
+        return _OVER_THRESHOLD
+    number = reason.removeprefix(REASON_PREFIX)
+    if number != reason and number.isascii() and number.isdecimal() and len(number) < 10:
+        return int(number)
+    return _UNEXPECTED
 
 
 def dead_letter_over_limit(core: Core, entry: Entry) -> None:

@@ -153,4 +153,8 @@ def unpacked(queue: "Queue", packed: PackedEntry) -> Entry:
     )
     entry.delivery_count = packed.delivery_count
     entry.failure_count = packed.failure_count
+    if queue.annotated is not None:
+        annotation = queue.annotated.get(int(packed.serial))
+        if annotation is not None:
+            entry.annotations = annotation.values
     return entry

@@ -18,6 +18,7 @@ from postroom.manager import names, queues
 from postroom.manager.asking import MAX_IDS_READ, ReadsNeeded, StoreRequest, TurnOver
 from postroom.manager.children import move_child
 from postroom.manager.core import Core
+from postroom.manager.dead_letter_header import DEAD_LETTER
 from postroom.manager.deadletter import DESCRIPTION_KEY, ORIGIN_KEY, REASON_KEY
 from postroom.manager.effects import Asker
 from postroom.manager.entry import Entry
@@ -45,7 +46,7 @@ from postroom.model.ids import MessageIds
 MAX_ONWARD_BYTES: Final = 1 << 20
 """Bodies of messages that one command moves to another queue manager, unless it is one message alone."""
 
-WHY_DEAD: Final = (REASON_KEY, DESCRIPTION_KEY, ORIGIN_KEY)
+WHY_DEAD: Final = (REASON_KEY, DESCRIPTION_KEY, ORIGIN_KEY, DEAD_LETTER)
 """Annotations that a message loses when it goes back to where it came from."""
 
 

@@ -4,6 +4,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from postroom.manager import annotating
 from postroom.manager.backlog import Chunk
 from postroom.manager.band import Band
 from postroom.manager.core import Core
@@ -143,6 +144,8 @@ def ended(core: Core, entry: Entry) -> None:
         for consumer in entry.queue.consumers:
             if consumer.id in entry.excluded:
                 consumer.excluded -= 1
+    if entry.queue.annotated is not None:
+        annotating.drop(core, entry.queue, entry.serial)
     units = entry.queue.units
     if units is not None and units.ended(int(entry.serial)):
         core.woken.append(entry.queue)

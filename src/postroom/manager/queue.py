@@ -34,6 +34,17 @@ NO_BOUND: Final = 0x7FFF_FFFF_FFFF_FFFF
 
 
 @final
+class Annotation:
+    """Message annotations of one entry, which the ledger has under ``id``."""
+
+    __slots__ = ("id", "values")
+
+    def __init__(self, id: i64, values: dict[str, object]) -> None:
+        self.id: i64 = id
+        self.values = values
+
+
+@final
 class Queue:
     """The nouns of one queue together; the rules are in the modules that work on it."""
 
@@ -82,6 +93,8 @@ class Queue:
         self.selecting: i64 = 0
         """Those of them that are used."""
 
+        self.annotated: dict[int, Annotation] | None = None
+        """Of its entries that have annotations beside their bodies in the ledger, by serial; None: none."""
         self.exclusions: i64 = 0
         """Available entries that some consumer may not get."""
         self.unbodied: i64 = 0

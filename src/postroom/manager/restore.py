@@ -12,6 +12,7 @@ import numpy as np
 from postroom.ledger.records import RecordType
 from postroom.manager import (
     administration,
+    annotating,
     branches,
     channels,
     duplicates,
@@ -74,6 +75,8 @@ def restore(core: Core, recovered: "Recovered") -> None:
             queues.register(core, queue_id, QueueDefinition.from_record(record))
     core.next_queue_id = max(core.next_queue_id, recovered.next_queue_id)
     core.next_holder_id = max(core.next_holder_id, recovered.next_holder_id)
+    for id, serial, queue_id, said in recovered.annotations:
+        annotating.restore(core, core.queues_by_id[queue_id], serial, id, said)
     for queue_id, packed in recovered.backlog:
         _add_packed(core.queues_by_id[queue_id], packed)
     for queue_id, packed in recovered.unborn:
@@ -247,6 +250,10 @@ def _entry(queue: Queue, row: "EntryRow") -> Entry:
     entry.due_us = row.due_us
     entry.delivery_count = row.delivery_count
     entry.failure_count = row.failure_count
+    if queue.annotated is not None:
+        annotation = queue.annotated.get(row.serial)
+        if annotation is not None:
+            entry.annotations = annotation.values
     return entry
 
 
