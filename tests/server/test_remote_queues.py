@@ -181,6 +181,24 @@ def test_a_link_follows_its_name_as_definitions_change(
     assert (take(connection).body, take(connection, "ELSEWHERE").body) == (1, 2)
 
 
+def test_a_link_follows_a_queue_that_has_moved(broker: BrokerThread, connection: BlockingConnection) -> None:
+    """The queue is deleted here, and its name leads to where it is now."""
+    sender = connection.create_sender("moved")
+    sender.send(ProtonMessage(body=1))
+    with our_client(broker) as ours:
+        management = ours.create_management()
+        management.delete(QUEUE_TYPE, "moved")
+        where = {"remote_queue": "Q", "remote_queue_manager": "QM2"}
+        management.create(REMOTE_QUEUE_TYPE, "moved", where)
+        sender.send(ProtonMessage(body=2))
+        sender.send(ProtonMessage(body=3))
+        assert [header_of(take(connection)) for _ in range(2)] == [["Q", "QM2", 1]] * 2
+        management.delete(REMOTE_QUEUE_TYPE, "moved")
+        management.create(QUEUE_TYPE, "moved", {})
+        sender.send(ProtonMessage(body=4))
+    assert take(connection, "moved").body == 4
+
+
 @pytest.mark.parametrize("anonymous", [False, True])
 def test_large_messages_carry_their_header_too(
     broker: BrokerThread, connection: BlockingConnection, anonymous: bool

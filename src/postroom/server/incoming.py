@@ -215,6 +215,9 @@ class IncomingLink(BoundLink):
         """The link's queue was deleted: another of its name, where policy allows. Raises what that raises."""
         if is_reserved(queue.name):
             raise AmqpError(RESOURCE_DELETED, f"the dynamic node {queue.name!r} has been deleted")
+        if self._manager.names.is_remote(queue.name):
+            self.queue, self._remote = None, queue.name
+            return self._elsewhere(queue.name)
         if queue.topic is None:
             self.queue = self._manager.queue_for_attach(queue.name, now_us)
         else:
