@@ -33,7 +33,7 @@ def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQ]:
 @pytest.fixture(scope="session")
 def artemis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Artemis]:
     folder = tmp_path_factory.mktemp("artemis")
-    with Artemis(folder, journal="NIO", java_memory="512M", queues=tuple(QUEUES)) as broker:
+    with Artemis(folder, journal="NIO", java_memory="512M", queues=(*QUEUES, "twins")) as broker:
         yield broker
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from proton import Message
-from tools.peers import RabbitMQ
+from tools.peers import Artemis, RabbitMQ
 
 from postroom.model.channel_states import ChannelState
 from postroom.server.channel_config import CredentialsConfig
@@ -170,6 +170,16 @@ def test_without_a_dead_letter_queue_it_stays_with_the_foreign_broker(partner: P
     with BrokerThread(scene.config(one_way, dead_letters=False, max_messages=1)) as postroom:
         scene.wait_for_state(postroom, ChannelState.RETRYING)
         assert [m.body for m in scene.receive(postroom.url, QUEUE, count_of(2))] == [0, 1]
+
+
+def test_artemis_drops_what_it_has_had_by_its_own_property(artemis: Artemis) -> None:
+    partner = Partner(artemis, "twins")
+    twins = [Message(body=n, durable=True, properties={"_AMQ_DUPL_ID": f"key-{n // 2}"}) for n in range(4)]
+    with BrokerThread(scene.config(sending(partner.url, partner))) as postroom:
+        scene.send(postroom.url, f"orders@{TRANSMISSION}", twins)
+        postroom.wait_until(lambda one: one.manager.queues[TRANSMISSION].empty())
+        postroom.wait_until(lambda one: not one.manager.channels.find(scene.CHANNEL).batches)
+        assert [message.body for message in partner.receive(count_of(2))] == [0, 2]
 
 
 def test_credentials(rabbitmq: RabbitMQ, tmp_path: Path) -> None:
