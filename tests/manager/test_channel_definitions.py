@@ -23,6 +23,7 @@ from postroom.manager.errors import (
     QueueInUse,
     QueueNotFound,
 )
+from postroom.manager.message_states import named, states_of
 from postroom.manager.options import ManagerOptions
 from postroom.model.channel import ChannelDefinition
 from tests.manager.channel_world import CHANNEL, RECEIVER, SENDER, THERE, Receiver, Sender, resynchronise
@@ -340,3 +341,11 @@ def test_readers_see_definitions_and_states(receiver: Receiver) -> None:
     assert {said.get("ledger") for said in known.channel_states.values()} == {None, "0a"}
     assert all(said["sequence"] == 4 for said in known.channel_states.values())
     assert RecordType.CHANNEL_STATE == 20
+
+
+def test_what_a_stopped_channel_keeps_back_is_called_paused(sender: Sender) -> None:
+    sender.send(b"1")
+    (entry,) = sender.manager.queue(THERE).bands[4].waiting()
+    assert named(states_of(sender.manager.core, entry)) == ["visible"]
+    sender.manager.channels.set_status(CHANNEL, {"state": "stopped"}, sender.now_us)
+    assert named(states_of(sender.manager.core, entry)) == ["visible", "paused"]

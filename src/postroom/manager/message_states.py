@@ -31,7 +31,8 @@ EXPIRED: Final = 64
 REDELIVERY_COUNT_EXCEEDED: Final = 128
 """Over the redelivery limit, and not yet disposed of."""
 PAUSED: Final = 256
-"""Held back while insertion is paused; beside VISIBLE: while consumption is."""
+"""Held back while insertion is paused; beside VISIBLE: while consumption is, or the channel that empties the
+queue is stopped."""
 LOCKED: Final = 512
 """Locked by a browse of the message store; WebLogic has no such state."""
 
@@ -61,7 +62,7 @@ def states_of(core: Core, entry: Entry) -> i64:
     found: i64 = EXPIRED if expired(core, entry) else 0
     if entry.state == n.AVAILABLE:
         found |= 0 if found else VISIBLE
-        if entry.queue.consumption_paused:
+        if entry.queue.consumption_paused or entry.queue.get_inhibited:
             found |= PAUSED
     elif entry.state == n.DELAYED:
         found |= _waiting_states(entry.causes)
