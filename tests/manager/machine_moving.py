@@ -5,10 +5,11 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from postroom.manager.errors import DestinationPaused, LimitExceeded
+from postroom.manager.errors import DestinationPaused, LimitExceeded, NoMatchingMessage
 from postroom.manager.importing import Imported, ImportMessages
 from postroom.manager.message_states import CHANGEABLE
 from postroom.manager.moving import Changed, DeleteMessages, MoveMessages, Replay
+from postroom.manager.relaying import Discard, NoticeNew, Relay
 from postroom.manager.remote import Destination
 from postroom.manager.searching import Wanted
 from postroom.model.codes import Outcome
@@ -101,6 +102,41 @@ class Moving(Machine):
             assert answer.without_origin == len(found) - len(chosen)
 
     locals().update(again(replay, 4))
+
+    @rule(
+        name=st.sampled_from(["plain", "strict", "late", "dead", "spent"]),
+        to=st.sampled_from(["", "plain", "strict", "small", "dead", "spent"]),
+        which=st.integers(0, 5),
+    )
+    def relay(self, name: str, to: str, which: int) -> None:
+        """What a dead-letter queue handler does with a message: to another queue, or ("") away."""
+        place, queue = self.reference.places[name], self.queue(name)
+        there = place.in_sight()
+        noticed = self.ask(NoticeNew(queue, Asked(), set()))
+        if not there:
+            assert isinstance(noticed, NoMatchingMessage)
+            return
+        assert isinstance(noticed, list) and 0 < len(noticed) <= len(there)
+        message = there[which % len(noticed)]
+        if sum(other.rank() == message.rank() for other in there) > 1:
+            return  # it isn't said which of them comes first
+        serial = int(noticed[which % len(noticed)].serial)
+        if not to:
+            assert self.ask(Discard(queue, Asked(), serial, b"{}")) is True
+            self.reference.end(place, message, Outcome.DISCARDED)
+        else:
+            self._relay(place, message, to, Relay(queue, Asked(), serial, (to, ""), True, b"{}"))
+        self.rest()
+
+    def _relay(self, place: Place, message: Message, to: str, request: Relay) -> None:
+        target = self.reference.places[to]
+        said = refusals(self.reference, place, target, 1)
+        answer = self.ask(request)
+        if said:
+            assert type(answer) in said
+            return
+        assert answer == to
+        move(self.reference, place, target, [message])
 
     def _part(self, chosen: list[Message], in_pieces: bool) -> list[Message] | None:
         """Those that go; None where it isn't said which are the first."""

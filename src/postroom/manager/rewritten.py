@@ -53,6 +53,8 @@ def make_rewritten(core: Core, parent: Entry, queue: Queue, event: i64, sections
         flags |= n.FLAG_BODY_STORED
     offset = core.ledger.last_body_offset
     child = Entry(queue, serial, priority, flags, expiry_us, serial, offset, size, sections)
+    if flags & n.FLAG_REPORTS != 0 and causes == 0:
+        core.reports.note(child, n.FEEDBACK_COA)
     _place(core, queue, child, causes, due_us)
     return serial
 
