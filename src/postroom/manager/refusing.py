@@ -4,6 +4,8 @@ The same ladder decides as at a receiving end (`channel.undelivered`); but here 
 transmission queue, in a batch, and ends there.
 """
 
+from typing import Final
+
 from postroom.manager import batches, discarding, reports
 from postroom.manager.channel import Batch, SendingEnd
 from postroom.manager.channel_receiving import why_not
@@ -19,7 +21,7 @@ from postroom.manager.undelivered import Action, Asked, ReceivedMessage
 from postroom.model import numbers as n
 from postroom.model.mq import Undelivered
 
-_ENDS = {
+_ENDS: Final = {
     Action.DEAD_LETTER: n.EVENT_DEAD_LETTER,
     Action.RETURN_TO_SENDER: n.EVENT_RETURN_TO_SENDER,
     Action.DISCARD: n.EVENT_DISCARD,
