@@ -12,7 +12,7 @@ from postroom.model.channel_states import ChannelState
 from postroom.server.channel_instance import StopMode
 from postroom.server.config import QueueConfig
 from tests.channel.making import A_TO_B, receiver, running, sender, two
-from tests.channel.pair import Client, Place, World
+from tests.channel.pair import Client, Place, Wire, World
 
 S = ChannelState
 
@@ -288,3 +288,22 @@ def test_the_end_of_a_batch_is_read_as_it_was_said(luwid: bytes, last: int, coun
 def test_any_bytes_as_the_end_of_a_batch(payload: bytes) -> None:
     with pytest.raises(AmqpError):
         read_batch_end(payload)
+
+
+def test_a_partner_that_never_answers_the_attach_is_given_up() -> None:
+    world, a, b = two(sender(short_retry_interval_s=100), receiver())
+    silent = False
+
+    def carrying(wire: Wire) -> None:
+        wire.closed = silent  # neither end hears anything any more
+
+    world.carrying = carrying
+    a.start(A_TO_B)
+    while a.state(A_TO_B) != S.BINDING:
+        world.round()
+    silent = True
+    world.settle()
+    assert a.state(A_TO_B) == S.BINDING
+    world.pass_time(11)
+    assert a.state(A_TO_B) == S.RETRYING and "has not answered" in a.reason(A_TO_B)
+    assert b.state(A_TO_B) in (S.INACTIVE, S.BINDING, S.RUNNING)

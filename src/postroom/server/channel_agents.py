@@ -9,6 +9,7 @@ from postroom.amqp import errors
 from postroom.amqp.composite import Error
 from postroom.amqp.errors import AmqpError
 from postroom.amqp.link import Link
+from postroom.amqp.performatives import Attach
 from postroom.channel import wire
 from postroom.manager.errors import ManagerError
 from postroom.model.channel_states import ChannelEvent
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 LINK_NAME_PREFIX: Final = "postroom-channel:"
 """Before the channel's name: the name of the link."""
+US_PER_MS: Final = 1000
 CONTROL_BYTES: Final = 512
 """The ends of batches fit into a link's bound of message sizes, however small that of the channel is."""
 
@@ -52,6 +54,8 @@ class AgentLink(BoundLink):
         self.over = False
         """It was closed, from either side: whatever still comes means nothing."""
         self.stopping = False
+        self.answer_due_us = 0
+        """When the partner must have answered the attach; 0: he has, or has attached himself."""
         self.messages = 0
         """Sent or received, and their bytes; of these what the channel hasn't been told of yet."""
         self.bytes = 0
@@ -83,10 +87,29 @@ class AgentLink(BoundLink):
 
     def next_deadline_us(self) -> int:
         """When `on_time` is wanted; 0 never."""
-        return 0
+        return self.answer_due_us or self.due_us()
 
     def on_time(self, now_us: int) -> None:
         """The time of `next_deadline_us` has come."""
+        if self.answer_due_us == 0:
+            self.due(now_us)
+        elif now_us >= self.answer_due_us:
+            why = f"the partner has not answered the attach of channel {self.name!r} in time"
+            self.refuse(AmqpError(errors.LINK_DETACH_FORCED, why), now_us)
+
+    def attaching(self, now_us: int) -> None:
+        """The attach has been sent: its answer may take as long as that to the open of a connection."""
+        self.answer_due_us = now_us + self.binding.broker.config.limits.open_timeout_ms * US_PER_MS
+
+    def answered(self, attach: Attach, now_us: int) -> None:
+        self.answer_due_us = 0
+
+    def due_us(self) -> int:
+        """When something of the link's own is due; 0 never."""
+        return 0
+
+    def due(self, now_us: int) -> None:
+        """Its time has come."""
 
     def adopted(self, now_us: int) -> None:
         """The partner has attached the channel anew: this link is a leftover of a connection that he has

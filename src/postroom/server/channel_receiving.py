@@ -72,6 +72,7 @@ class ReceivingLink(TakingLink):
 
     def answered(self, attach: Attach, now_us: int) -> None:
         """To a requester."""
+        super().answered(attach, now_us)
         if attach.source is None:
             return  # refused: the detach that follows says why
         try:
@@ -223,6 +224,7 @@ def begin_requesting(binding: "ConnectionBinding", instance: ChannelInstance, no
     bound = ReceivingLink(binding, link, instance, offer)
     link.context = bound
     binding.links[link] = bound
+    bound.attaching(now_us)
     binding.touch()
     return bound
 

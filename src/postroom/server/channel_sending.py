@@ -96,6 +96,7 @@ class SendingLink(AgentLink):
     # Beginning.
 
     def answered(self, attach: Attach, now_us: int) -> None:
+        super().answered(attach, now_us)
         if attach.target is None:
             return  # refused: the detach that follows says why
         try:
@@ -322,12 +323,12 @@ class SendingLink(AgentLink):
 
     # Time.
 
-    def next_deadline_us(self) -> int:
+    def due_us(self) -> int:
         machine = self.machine
-        due_us = 0 if machine is None else int(machine.next_deadline_us())
-        return 0 if due_us == 0 else max(due_us, self._recheck_us)
+        over_us = 0 if machine is None else int(machine.next_deadline_us())
+        return 0 if over_us == 0 else max(over_us, self._recheck_us)
 
-    def on_time(self, now_us: int) -> None:
+    def due(self, now_us: int) -> None:
         self._recheck_us = now_us + RECHECK_US
         self._go_on(now_us)
 
@@ -378,6 +379,7 @@ def begin_sending(binding: "ConnectionBinding", instance: ChannelInstance, now_u
     bound = SendingLink(binding, link, instance, offer)
     link.context = bound
     binding.links[link] = bound
+    bound.attaching(now_us)
     binding.touch()
     return bound
 

@@ -19,7 +19,7 @@ from postroom.manager.errors import ManagerError
 from postroom.manager.undelivered import Action, ReceivedMessage
 from postroom.model.channel_states import ChannelEvent
 from postroom.model.mq import Undelivered, reason_name
-from postroom.server.channel_agents import AgentLink
+from postroom.server.channel_agents import US_PER_MS, AgentLink
 from postroom.server.channel_instance import ChannelInstance
 from postroom.server.logs import log
 from postroom.server.retry_exits import load
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 MAX_HELD_BYTES: Final = 64 << 20
 """What may come behind a message that waits for another attempt, before the other end knows that its credit
 was taken back; a partner that sends more loses the link."""
-US_PER_MS: Final = 1000
 
 
 class Arrival:
@@ -179,10 +178,10 @@ class TakingLink(AgentLink):
             self._waiting = message
             self._pause(now_us)
 
-    def next_deadline_us(self) -> int:
+    def due_us(self) -> int:
         return self.retry_due_us
 
-    def on_time(self, now_us: int) -> None:
+    def due(self, now_us: int) -> None:
         """Try the put again; when it is done, go on with what has come meanwhile."""
         message, end = self._waiting, self.end
         if message is None or end is None or now_us < self.retry_due_us:
