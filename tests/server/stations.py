@@ -50,6 +50,8 @@ class Stations:
         self.unreachable: set[str] = set()
         self.failure: tuple[str, bool] = (NO_ROUTE, False)
         """Why those can't be reached, and whether that lasts."""
+        self.frozen: set[str] = set()
+        """Queue managers that take in what comes, and get no turn."""
         self._producers: dict[Broker, Producer] = {}
         self.settle()
 
@@ -83,6 +85,8 @@ class Stations:
     def _step(self) -> bool:
         steps = []
         for node in self.nodes.values():
+            if node.name in self.frozen:
+                continue
             for outward in node.take_wanted():
                 self._dial(node, outward)
             steps += node.steps(self.now_us)[:1]

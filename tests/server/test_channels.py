@@ -561,6 +561,60 @@ def test_there_is_nothing_to_resolve_without_doubt(world: Stations) -> None:
         world.broker("A").channels.resolve("A.B", True, world.now_us)
 
 
+def in_doubt() -> Stations:
+    """A has asked for the confirmation of a batch that B has, and was stopped before the answer."""
+    world = make()
+    start(world)
+    world.frozen = {"B"}
+    world.put("A", "in@B", "one")
+    stop(world, mode=StopMode.TERMINATE)
+    world.frozen = set()
+    world.settle()
+    assert world.states() == ("STOPPED", "INACTIVE")
+    assert (world.depth("A", "B"), world.depth("B", "in")) == (1, 1)
+    return world
+
+
+def test_what_is_in_doubt_is_solved_at_the_next_start() -> None:
+    world = in_doubt()
+    start(world)
+    assert world.states() == ("RUNNING", "RUNNING")
+    assert (world.depth("A", "B"), world.depth("B", "in")) == (0, 1)
+
+
+def test_a_channel_in_doubt_starts_after_a_restart_without_a_message() -> None:
+    world = make()
+    start(world)
+    world.frozen = {"B"}
+    world.put("A", "in@B", "one")
+    world.restart("A")
+    world.frozen = set()
+    world.settle()
+    world.pass_s(10)  # B may take the connection for the one before
+    assert world.states() == ("RUNNING", "RUNNING")
+    assert (world.depth("A", "B"), world.depth("B", "in")) == (0, 1)
+
+
+def test_what_is_in_doubt_can_be_resolved_by_hand() -> None:
+    world = in_doubt()
+    world.broker("A").channels.resolve("A.B", True, world.now_us)
+    assert world.depth("A", "B") == 0
+    start(world)
+    assert world.states() == ("RUNNING", "RUNNING") and world.depth("B", "in") == 1
+
+
+def test_a_channel_in_doubt_is_neither_reset_nor_deleted() -> None:
+    world = in_doubt()
+    channels = world.broker("A").channels
+    for command in (
+        lambda: channels.reset("A.B", 1, world.now_us),
+        lambda: channels.delete("A.B", world.now_us),
+    ):
+        with pytest.raises(ChannelInUse, match="in doubt"):
+            command()
+    assert channels.find("A.B").state == ChannelState.STOPPED
+
+
 def test_a_call_from_outside_names_what_is_wrong(world: Stations) -> None:
     channels = world.broker("A").channels
     world.put("A", "in@B", "one")
