@@ -1,4 +1,4 @@
-"""Starts the broker, plays the story, and lets Spark say what became of every message while the broker goes
+"""Starts two brokers, plays the stories, and lets Spark say what became of every message while the brokers go
 on working.
 """
 
@@ -19,15 +19,17 @@ from rich.table import Table
 
 import postroom
 from demo import lives
-from demo.broker import Broker
+from demo.line import Line
+from demo.partners import Partners, two
 from demo.story import Story
-from demo.tally import Tally, from_entries
+from demo.tally import Tally, from_entries, lost_on_the_way
 from postroom.client import ConnectionFactory, Message
 
 OUT = Path(__file__).resolve().parent / "out"
 EXIT_DIFFERENT = 4
 PIPED_WIDTH = 150
 BEAT_S = 3.0
+ON_THE_WAY = "(on the way to PARIS)"
 
 
 @contextmanager
@@ -53,27 +55,29 @@ def heartbeat(url: str) -> Iterator[None]:
         thread.join()
 
 
-def run_spark(data: Path, out: Path) -> int:
+def run_spark(ledgers: list[Path], out: Path) -> int:
     """The Spark job as anyone would run it; its exit code."""
-    command = [sys.executable, "-m", "postroom.spark.job", "--data", str(data), "--out", str(out)]
+    command = [sys.executable, "-m", "postroom.spark.job", "--out", str(out)]
+    for data in ledgers:
+        command += ["--data", str(data)]
     return subprocess.run(command, check=False, env={**os.environ, "PYTHONWARNINGS": "ignore"}).returncode
 
 
-def compare(said: Tally, ledger: Tally, console: Console) -> bool:
+def compare(said: Tally, ledgers: Tally, console: Console) -> bool:
     """Show both counts side by side; False where they differ.
 
     The clients can't know what became of sends that the kill left without an answer: the queue `storm` may
     hold more.
     """
     table = Table(
-        "queue", "the clients say", "the ledger says", "", title="Do they agree?", title_justify="left"
+        "queue", "the clients say", "the ledgers say", "", title="Do they agree?", title_justify="left"
     )
     agree = True
     for queue in said.fates:
-        same = said.of(queue) == ledger.of(queue)
+        same = said.of(queue) == ledgers.of(queue)
         agree = agree and same
         table.add_row(
-            queue, shown(said.of(queue)), shown(ledger.of(queue)), "[green]yes" if same else "[red]NO"
+            queue, shown(said.of(queue)), shown(ledgers.of(queue)), "[green]yes" if same else "[red]NO"
         )
     console.print()
     console.print(table)
@@ -95,24 +99,31 @@ def main() -> int:
     started = time.monotonic()
     shutil.rmtree(OUT, ignore_errors=True)
     OUT.mkdir(parents=True)
-    broker = Broker(OUT / "data")
-    broker.start()
-    console.print(f"A broker runs at {broker.url}, its ledger in {broker.data}")
+    line = Line()
+    london, paris = two(OUT, line)
+    for broker in (london, paris):
+        console.print(f"The queue manager {broker.name} runs at {broker.url}, its ledger in {broker.data}")
     try:
-        story = Story(broker, console)
+        story = Story(london, console)
         story.play()
+        partners = Partners(london, paris, line, story.tally, console)
+        partners.play()
         console.print()
-        console.rule("[bold]Spark reads the ledger of the running broker", align="left")
-        with heartbeat(broker.url):
-            code = run_spark(broker.data, OUT / "tables")
+        console.rule("[bold]Spark reads the ledgers of the running brokers", align="left")
+        with heartbeat(london.url):
+            code = run_spark([london.data, paris.data], OUT / "tables")
     finally:
-        broker.stop()
+        paris.stop()
+        london.stop()
     if code:
         return code
     console.print(lives.table(OUT / "tables" / "entries"))
-    agree = compare(story.tally, from_entries(OUT / "tables" / "entries"), console)
+    story.tally.add(ON_THE_WAY, "lost", partners.lost)
+    ledgers = from_entries(OUT / "tables" / "entries")
+    ledgers.add(ON_THE_WAY, "lost", lost_on_the_way(OUT / "tables" / "crossings"))
+    agree = compare(story.tally, ledgers, console)
     console.print(f"\nThe report with pictures: {OUT / 'tables' / 'report.html'}")
-    stats = f"{command_line()} ledger stats --data {os.path.relpath(broker.data)}"
+    stats = f"{command_line()} ledger stats --data {os.path.relpath(london.data)}"
     console.print(f"Look around yourself: {stats}")
     console.print(f"All of it took {time.monotonic() - started:.0f} s.")
     return 0 if agree else EXIT_DIFFERENT

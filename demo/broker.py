@@ -1,4 +1,4 @@
-"""The broker of the demo: a process of its own, killed and started again on the same port and data."""
+"""A broker of the demo: a process of its own, killed and started again on the same port and data."""
 
 from __future__ import annotations
 
@@ -13,13 +13,19 @@ STOP_S = 30
 
 
 class Broker:
-    """``postroom serve`` with its data in ``data``; the operating system chooses the port, once."""
+    """``postroom serve`` with its data in ``data``; the operating system chooses the port, once.
 
-    def __init__(self, data: Path) -> None:
+    ``name`` is the queue manager's, ``settings`` what else its configuration file says.
+    """
+
+    def __init__(self, data: Path, name: str, settings: str = "") -> None:
         self.data = data
+        self.name = name
+        self._settings = settings
         self.host = "127.0.0.1"
         self.port = 0
-        self._log = data.with_name("broker.log")
+        self._log = data.with_name(f"{data.name}.log")
+        self._config = data.with_name(f"{data.name}.toml")
         self._process: subprocess.Popen[str] | None = None
 
     @property
@@ -28,8 +34,11 @@ class Broker:
 
     def start(self) -> None:
         """Start the process and wait until it listens; RuntimeError with its log if it doesn't."""
+        head = f'container_id = "{self.name}"\n'
+        listen = f'[[listen]]\naddress = "{self.host}:{self.port}"\n'
+        self._config.write_text(head + self._settings + listen)
         command = [sys.executable, "-m", "postroom.cli", "serve", "--data", str(self.data)]
-        command += ["--listen", f"{self.host}:{self.port}"]
+        command += ["--config", str(self._config)]
         with self._log.open("a") as log:
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         assert self._process.stdout is not None

@@ -31,3 +31,9 @@ def from_entries(table: Path) -> Tally:
     for queue, outcome in zip(columns["queue"], columns["outcome"], strict=True):
         tally.add(queue, outcome or "held")
     return tally
+
+
+def lost_on_the_way(table: Path) -> int:
+    """How many messages the `crossings` table names as lost between the queue managers."""
+    verdicts = pq.read_table(table, columns=["verdict"]).to_pydict()["verdict"]
+    return sum(verdict == "lost" for verdict in verdicts)

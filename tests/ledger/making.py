@@ -136,10 +136,12 @@ class LedgerMaker:
         parent: tuple[int, int] = (0, 0),
         expiry_us: int = 0,
         received: bool = False,
+        adverse: bool = False,
     ) -> int:
         """An arrival; returns its serial. ``received``: through a channel; then ``parent`` is its serial in
         the sender's ledger and its number in the channel's sequence."""
         flags = (ArrivalFlag.DURABLE if durable else 0) | (ArrivalFlag.RECEIVED if received else 0)
+        flags |= ArrivalFlag.ADVERSE if adverse else 0
         return self._tick().arrival(
             queue, to_state, event, holder_kind, holder, 0, priority, flags,
             producer, expiry_us, 0, 0, 0, body, crc32(body or b""),
@@ -162,12 +164,16 @@ class LedgerMaker:
         failure_delta: int = 0,
         due_us: int = 0,
         causes: int = 0,
+        detail: dict[str, object] | None = None,
     ) -> int:
         """One entry's event; returns its position."""
-        return self._tick().entry_event(
+        what = (
             serial, queue, event, from_state, to_state, holder_kind, holder, outcome, causes, due_us,
             delivery_delta, failure_delta, 0,
         )  # fmt: skip
+        if detail is None:
+            return self._tick().entry_event(*what)
+        return self._tick().entry_event_detail(*what, json.dumps(detail).encode())
 
     def acquire(self, serial: int, queue: int) -> int:
         return self.change(serial, queue, E.ACQUIRE, S.AVAILABLE, S.GET_UNCONFIRMED)

@@ -55,6 +55,14 @@ def _clean(maker: LedgerMaker) -> None:
     maker.change(held, archive, E.RESTART, S.GET_UNCONFIRMED, S.AVAILABLE, delivery_delta=1)
     purged = Group(archive, S.AVAILABLE, S.DELETED, O.PURGED, 0, 0, 0, ranges)
     maker.group(E.PURGE, [purged])
+    _returned(maker, maker.queue("$undelivered"), maker.put(maker.queue("replies"), adverse=True))
+
+
+def _returned(maker: LedgerMaker, queue: int, report: int) -> None:
+    maker.change(
+        maker.put(queue), queue, E.RETURN_TO_SENDER, S.AVAILABLE, S.DELETED,
+        holder_kind=H.NONE, holder=0, outcome=O.RETURNED_TO_SENDER, detail={"report": report},
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -156,6 +164,11 @@ def _stored_message_lost(maker: LedgerMaker, queue: int) -> None:
     maker.group(E.RESTART, [Group(queue, S.AVAILABLE, S.DELETED, O.LOST, 0, 0, 0, [(serial, serial)])])
 
 
+def _missing_report(maker: LedgerMaker, queue: int) -> None:
+    """Returned, with a report that is none."""
+    _returned(maker, queue, 1)
+
+
 FAULTS: dict[str, tuple[Callable[[LedgerMaker, int], None], set[str]]] = {
     "duplicated event": (_duplicated_event, {"broken sequence"}),
     "confirmed twice": (_confirmed_twice, {"event after end", "unbalanced queue"}),
@@ -166,6 +179,7 @@ FAULTS: dict[str, tuple[Callable[[LedgerMaker, int], None], set[str]]] = {
     "missing child": (_missing_child, {"missing child"}),
     "second child": (_second_child, {"second child"}),
     "child without move": (_child_without_move, {"child without move"}),
+    "missing report": (_missing_report, {"missing report"}),
     "stored message lost": (_stored_message_lost, {"stored message lost"}),
 }
 """A queue for each fault, and the rules that the audit must find broken there."""

@@ -12,6 +12,7 @@ from postroom.spark.report.data import (
     DepthPoint,
     DwellBucket,
     Flow,
+    LedgerSpan,
     QueueSum,
     ReportData,
     Undelivered,
@@ -30,9 +31,7 @@ def _queue(name: str, held: int = 0, **outcomes: int) -> QueueSum:
 
 
 DATA = ReportData(
-    ledger_id="id",
-    first_position=1,
-    last_position=900,
+    ledgers=[LedgerSpan("data", "id", 1, 900)],
     first_time=T0,
     last_time=T0 + timedelta(minutes=5),
     events=900,

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from postroom.spark.tables import (
     ENTRY_KEY,
     OUTCOMES,
+    Position,
     is_arrival,
     is_carried,
     queue_holdings,
@@ -31,6 +32,7 @@ RULES: Final = {
     "missing child": "an entry was moved, and nothing arrived in its stead",
     "second child": "an entry was moved, and more than one message arrived in its stead",
     "child without move": "a message arrived in the stead of an entry that was not moved",
+    "missing report": "an entry was returned to its sender, and the report that has it is not there",
     "stored message lost": "an entry whose message was stored is written off as lost",
     "unbalanced queue": "arrivals are not what is held and what has ended",
 }
@@ -43,13 +45,12 @@ MOVE_EVENTS: Final = {
     "move": "moved",
     "dead_letter": "dead_lettered",
     "redirect": "redirected",
-    "return_to_sender": "returned_to_sender",
 }
 """Arrival events of messages made in the stead of another entry, and the outcome that entry must have."""
 
 
 def violations(
-    events: DataFrame, entries: DataFrame, sums: DataFrame, legal: DataFrame, first_position: int
+    events: DataFrame, entries: DataFrame, sums: DataFrame, legal: DataFrame, first_position: Position
 ) -> DataFrame:
     """Every breach of every rule, one row each: rule, ledger_id, queue_id, queue, serial, position, detail.
 
@@ -60,6 +61,7 @@ def violations(
     return (
         sequence_violations(events, legal, first_position)
         .unionByName(child_violations(entries))
+        .unionByName(return_violations(entries))
         .unionByName(loss_violations(entries))
         .unionByName(balance_violations(sums))
     )
@@ -68,7 +70,7 @@ def violations(
 # --- sequences -------------------------------------------------------------------------------------
 
 
-def sequence_violations(events: DataFrame, legal: DataFrame, first_position: int) -> DataFrame:
+def sequence_violations(events: DataFrame, legal: DataFrame, first_position: Position) -> DataFrame:
     """Each entry's events against the life cycle, in one pass over the events in entry order.
 
     Entries that arrived before `first_position` may begin in any state. An event can break several rules; the
@@ -91,7 +93,7 @@ def sequence_violations(events: DataFrame, legal: DataFrame, first_position: int
     return broken.select(*_row("rule", "position", detail))
 
 
-def _sequence_rule(first_position: int) -> Column:
+def _sequence_rule(first_position: Position) -> Column:
     is_first = F.col("before_state").isNull()
     return (
         F.when(is_first & ~is_arrival() & (F.col("serial") >= first_position), "lost arrival")
@@ -123,7 +125,7 @@ def _in_words() -> Column:
 
 
 def child_violations(entries: DataFrame) -> DataFrame:
-    """Every entry that was moved, dead-lettered, redirected or returned has exactly one message in its stead.
+    """Every entry that was moved, dead-lettered or redirected has exactly one message in its stead.
 
     A child lies in the same block as the end of its parent, so that this needs no history.
     """
@@ -170,6 +172,17 @@ def _outcome_of_move() -> Column:
     return F.create_map(*pairs)[F.col("arrival_event")]
 
 
+def return_violations(entries: DataFrame) -> DataFrame:
+    """Every entry that was returned to its sender names the report that took it back: a message put by the
+    queue manager itself, in the same block."""
+    report = F.get_json_object("reason", "$.report").cast("long")
+    returned = entries.where(F.col("outcome") == "returned_to_sender").withColumn("report", report)
+    reports = entries.where(F.col("adverse")).select("ledger_id", F.col("serial").alias("report"))
+    missing = returned.join(reports.distinct(), ["ledger_id", "report"], "left_anti")
+    detail = F.concat_ws("", F.lit("report: "), F.coalesce(F.col("report").cast("string"), F.lit("none")))
+    return missing.select(*_row(F.lit("missing report"), "last_position", detail))
+
+
 # --- losses and sums -------------------------------------------------------------------------------
 
 
@@ -181,7 +194,7 @@ def loss_violations(entries: DataFrame) -> DataFrame:
     )
 
 
-def conservation(events: DataFrame, entries: DataFrame, first_position: int) -> DataFrame:
+def conservation(events: DataFrame, entries: DataFrame, first_position: Position) -> DataFrame:
     """Per queue: arrivals, and what is older than the history, are what is held and each outcome.
 
     ``difference`` is what does not come out even, ``verdict`` says it in words: balanced, unbalanced, or

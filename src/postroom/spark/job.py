@@ -6,8 +6,7 @@ two tables as Parquet and ``report.html`` to the out folder, prints what it foun
 audit is clean, 3 if it found violations, 1 if the ledger can't be read.
 
 With several ``--data``, each the ledger of a queue manager, the audit also follows messages through the
-channels between them: the tables tell of all ledgers, ``crossings`` is one more, and each ledger has a report
-of its own, ``report-1.html`` and so on.
+channels between them: tables and report tell of all ledgers, and ``crossings`` is one more table.
 """
 
 import argparse
@@ -16,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
 from typing import Any, Final
@@ -27,14 +26,13 @@ from pyspark.sql import functions as F  # noqa: N812
 from rich.console import Console
 from rich.table import Table
 
-from postroom.ledger.carried import carried
+from postroom.ledger.carried import Carried, carried
 from postroom.ledger.errors import LedgerError
 from postroom.ledger.reader import LedgerReader
 from postroom.spark import audit, tables
 from postroom.spark.crossings import LOOKS, VERDICTS, crossing_sums, crossing_violations, crossings
-from postroom.spark.crossings import RULES as CROSSING_RULES
 from postroom.spark.relation import legal_transitions
-from postroom.spark.report import ReportData, collect, page
+from postroom.spark.report import LedgerSpan, ReportData, collect, page
 from postroom.spark.session import local_session
 
 EXIT_UNREADABLE: Final = 1
@@ -45,6 +43,7 @@ SHORT_RECORDS: Final = 500_000
 
 SHOWN_ENTRIES: Final = 15
 SHOWN_VIOLATIONS: Final = 20
+SHOWN_LOST: Final = 50
 SHOWN_COLUMNS: Final = (
     "serial",
     "queue",
@@ -63,16 +62,6 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Tables:
-    """The tables of one ledger; the events they come from are kept at hand by Spark."""
-
-    events: DataFrame
-    entries: DataFrame
-    conservation: DataFrame
-    violations: DataFrame
-
-
-@dataclass(frozen=True, slots=True)
 class Audited:
     """One ledger of a run: what it was at the first look and, once all were looked at, at the second."""
 
@@ -81,6 +70,27 @@ class Audited:
     """The position through which it was durable then."""
     ledger: LedgerReader
     """As it was at the second look: that much is read."""
+
+    @property
+    def id(self) -> str:
+        return str(self.ledger.ledger_id)
+
+    @property
+    def span(self) -> LedgerSpan:
+        return LedgerSpan(self.data.name, self.id, self.ledger.first_position, self.ledger.durable_through)
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The tables of one run; the events they come from are kept at hand by Spark."""
+
+    events: DataFrame
+    entries: DataFrame
+    conservation: DataFrame
+    violations: DataFrame
+    crossings: DataFrame | None
+    """Where there are several ledgers."""
+    first_position: tables.Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,19 +101,6 @@ class Options:
     out: Path
     elsewhere: list[str] = field(default_factory=list)
     """Transmission queues whose messages go to a queue manager whose ledger isn't among the folders."""
-
-
-@dataclass(frozen=True, slots=True)
-class Findings:
-    """What a run found: of each ledger, and between them."""
-
-    reports: list[ReportData]
-    crossing_violations: int
-
-    @property
-    def is_clean(self) -> bool:
-        """Whether no rule is broken anywhere."""
-        return not self.crossing_violations and all(report.is_clean for report in self.reports)
 
 
 def look(folders: Sequence[Path]) -> list[Audited]:
@@ -117,86 +114,99 @@ def look(folders: Sequence[Path]) -> list[Audited]:
     ]
 
 
-def build_tables(spark: SparkSession, data: Path, ledger: LedgerReader) -> Tables:
-    """The tables of what a look at a ledger found. Lazy: nothing is read before an action asks."""
-    first, last = ledger.first_position, ledger.durable_through
-    told = carried(data, ledger.ledger_id.bytes, first, last) if first > 1 else None
-    reader = spark.read.format("postroom").option("path", str(data.resolve()))
-    events = (
-        reader.option("toPosition", str(max(last, 1)))
-        .option("carried", str(told is not None))
-        .load()
-        .persist()
-    )
-    entries = tables.entries(events, told.position if told else 0).persist()
+def build_tables(spark: SparkSession, audited: list[Audited], elsewhere: Sequence[str]) -> Tables:
+    """The tables of what the looks found. Lazy: nothing is read before an action asks."""
+    told = {one.id: _carried(one) for one in audited}
+    loaded = [_load(spark, one, told[one.id] is not None) for one in audited]
+    events = reduce(DataFrame.unionByName, loaded).persist()
+    first = _by_ledger({one.id: one.ledger.first_position for one in audited})
+    checkpoint = _by_ledger({id: found.position if found else 0 for id, found in told.items()})
+    entries = tables.entries(events, checkpoint).persist()
     conservation = audit.conservation(events, entries, first).persist()
-    violations = audit.violations(events, entries, conservation, legal_transitions(spark), first).persist()
-    return Tables(events, entries, conservation, violations)
-
-
-def run(spark: SparkSession, options: Options, say: Say) -> Findings:
-    """Build the tables, write them and the reports. Raises what `main` turns into one line."""
-    audited = look(options.folders)
-    for one in audited:
-        ledger = one.ledger
-        span = f"positions {ledger.first_position:,} to {ledger.durable_through:,}"
-        say(f"Ledger {ledger.ledger_id}: {span} in {len(ledger.segments)} files")
-    made = [build_tables(spark, one.data, one.ledger) for one in audited]
-    entries, conservation, violations = _together(made)
-    written = {"entries": entries, "conservation": conservation}
+    violations = audit.violations(events, entries, conservation, legal_transitions(spark), first)
     crossed = None
     if len(audited) > 1:
-        crossed = crossings(entries, _looks(spark, audited, made), options.elsewhere).persist()
+        crossed = crossings(entries, _looks(spark, audited, events), elsewhere).persist()
         violations = violations.unionByName(crossing_violations(crossed))
-        written["crossings"] = crossed
-    for name, table in {**written, "violations": violations}.items():
-        table.write.mode("overwrite").parquet(str((options.out / name).resolve()))
-        say(f"Wrote {name}")
-    reports = [
-        _report(one, tables, path) for one, tables, path in zip(audited, made, _pages(options), strict=True)
-    ]
-    _print_entries(entries)
-    for report in reports:
-        _print_audit(report, len(reports) > 1)
-    broken = 0 if crossed is None else _print_crossings(crossed, audited)
-    for path in _pages(options):
-        say(f"Report: {path.resolve()}")
-    return Findings(reports, broken)
+    return Tables(events, entries, conservation, violations.persist(), crossed, first)
 
 
-def _together(made: list[Tables]) -> tuple[DataFrame, DataFrame, DataFrame]:
-    """Entries, conservation and violations of all ledgers."""
-    return (
-        reduce(DataFrame.unionByName, [one.entries for one in made]),
-        reduce(DataFrame.unionByName, [one.conservation for one in made]),
-        reduce(DataFrame.unionByName, [one.violations for one in made]),
-    )
+def _carried(one: Audited) -> Carried | None:
+    """Entries older than the history, where some of that is gone."""
+    ledger = one.ledger
+    if ledger.first_position == 1:
+        return None
+    return carried(one.data, ledger.ledger_id.bytes, ledger.first_position, ledger.durable_through)
 
 
-def _looks(spark: SparkSession, audited: list[Audited], made: list[Tables]) -> DataFrame:
-    rows = []
-    for one, its in zip(audited, made, strict=True):
-        first = one.ledger.first_position
-        since = (
-            its.events.where(~tables.is_carried()).agg(F.min("time")).collect()[0][0] if first > 1 else None
-        )
-        rows.append((str(one.ledger.ledger_id), first, since, one.first_look))
+def _load(spark: SparkSession, one: Audited, with_carried: bool) -> DataFrame:
+    reader = spark.read.format("postroom").option("path", str(one.data.resolve()))
+    last = max(one.ledger.durable_through, 1)
+    return reader.option("toPosition", str(last)).option("carried", str(with_carried)).load()
+
+
+def _by_ledger(positions: dict[str, int]) -> tables.Position:
+    """A position of the row's ledger: a number where it is the same for all."""
+    if len(set(positions.values())) == 1:
+        return next(iter(positions.values()))
+    known = F.create_map(*(F.lit(value) for pair in positions.items() for value in pair))
+    return known[F.col("ledger_id")]
+
+
+def _looks(spark: SparkSession, audited: list[Audited], events: DataFrame) -> DataFrame:
+    """See `crossings.LOOKS`."""
+    begun: dict[str, Any] = {}
+    if any(one.ledger.first_position > 1 for one in audited):
+        times = events.where(~tables.is_carried()).groupBy("ledger_id").agg(F.min("time"))
+        begun = {row[0]: row[1] for row in times.collect()}
+    rows = [(one.id, one.ledger.first_position, begun.get(one.id), one.first_look) for one in audited]
     return spark.createDataFrame(rows, LOOKS)
 
 
-def _pages(options: Options) -> list[Path]:
-    """Where the reports go, in the order of the ledgers."""
-    many = len(options.folders) > 1
-    return [
-        options.out / (f"report-{number}.html" if many else "report.html")
-        for number, _ in enumerate(options.folders, 1)
-    ]
-
-
-def _report(one: Audited, its: Tables, path: Path) -> ReportData:
-    data = collect(its.events, its.entries, its.conservation, its.violations, one.ledger.first_position)
-    path.write_text(page(data), encoding="utf-8")
+def run(spark: SparkSession, options: Options, say: Say) -> ReportData:
+    """Build the tables, write them and the report. Raises what `main` turns into one line."""
+    audited = look(options.folders)
+    for one in audited:
+        span = f"positions {one.span.first_position:,} to {one.span.last_position:,}"
+        say(f"Ledger {one.id}: {span} in {len(one.ledger.segments)} files")
+    made = build_tables(spark, audited, options.elsewhere)
+    written = {"entries": made.entries, "conservation": made.conservation, "crossings": made.crossings}
+    for name, table in {**written, "violations": made.violations}.items():
+        if table is not None:
+            table.write.mode("overwrite").parquet(str((options.out / name).resolve()))
+            say(f"Wrote {name}")
+    spans = [one.span for one in audited]
+    shown = _told_apart(made, spans)
+    data = collect(
+        spans, shown.events, shown.entries, shown.conservation, shown.violations, made.first_position
+    )
+    report = options.out / "report.html"
+    report.write_text(page(data), encoding="utf-8")
+    _print_entries(shown.entries)
+    _print_audit(data)
+    if made.crossings is not None:
+        _print_crossings(made.crossings, {span.ledger_id: span.name for span in spans})
+    _print_verdict(data)
+    say(f"Report: {report.resolve()}")
     return data
+
+
+def _told_apart(made: Tables, spans: list[LedgerSpan]) -> Tables:
+    """For people: where there are several ledgers, queues get the name of theirs in front."""
+    if len(spans) == 1:
+        return made
+    names = F.create_map(*(F.lit(text) for span in spans for text in (span.ledger_id, f"{span.name}: ")))
+
+    def shown(table: DataFrame) -> DataFrame:
+        return table.withColumn("queue", F.concat(names[F.col("ledger_id")], F.col("queue")))
+
+    return replace(
+        made,
+        events=shown(made.events),
+        entries=shown(made.entries),
+        conservation=shown(made.conservation),
+        violations=shown(made.violations),
+    )
 
 
 # --- for people -------------------------------------------------------------------------------------
@@ -218,12 +228,11 @@ def _print_entries(entries: DataFrame) -> None:
     _console().print(table)
 
 
-def _print_audit(data: ReportData, is_one_of_many: bool) -> None:
-    """Every queue's sums, and the first violations."""
-    title = f"audit of ledger {data.ledger_id}" if is_one_of_many else "audit"
+def _print_audit(data: ReportData) -> None:
+    """Every queue's sums."""
     ended = [name for name in tables.OUTCOMES if any(queue.outcomes[name] for queue in data.queues)]
     table = Table(
-        "queue", "arrived", "held", *ended, "difference", "verdict", title=title, title_justify="left"
+        "queue", "arrived", "held", *ended, "difference", "verdict", title="audit", title_justify="left"
     )
     for queue in sorted(data.queues, key=lambda one: one.queue):
         sums = (
@@ -232,43 +241,37 @@ def _print_audit(data: ReportData, is_one_of_many: bool) -> None:
             *(queue.outcomes[name] for name in ended),
         )
         table.add_row(queue.queue, *(f"{number:,}" for number in (*sums, queue.difference)), queue.verdict)
-    console = _console()
-    console.print(table)
-    for violation in data.violations[:SHOWN_VIOLATIONS]:
-        place = f"{violation.queue}/{violation.serial or '-'} at position {violation.position or '-'}"
-        console.print(f"violation: {violation.rule}: {place}: {violation.detail}", highlight=False)
-    verdict = "every message is accounted for" if data.is_clean else f"{data.violation_count:,} violations"
-    console.print(f"Audit at position {data.last_position:,}: {verdict}", highlight=False)
+    _console().print(table)
 
 
-def _print_crossings(crossed: DataFrame, audited: list[Audited]) -> int:
-    """What went from ledger to ledger, the messages that were lost by name; the number of violations."""
-    names = {str(one.ledger.ledger_id): f"{one.data}" for one in audited}
+def _print_crossings(crossed: DataFrame, names: dict[str, str]) -> None:
+    """What went from ledger to ledger, and the messages that were lost, by name."""
     sums = crossing_sums(crossed).orderBy("ledger_id", "queue", "to_ledger_id").collect()
     verdicts = [name for name in VERDICTS if any(row[name.replace(" ", "_")] for row in sums)]
     table = Table("from", "queue", "to", *verdicts, "violations", title="channels", title_justify="left")
     for row in sums:
         counts = (row[name.replace(" ", "_")] for name in (*verdicts, "violations"))
-        ends = (names.get(row[end], row[end] or "–") for end in ("ledger_id", "to_ledger_id"))
-        from_, to = ends
-        table.add_row(from_, row["queue"] or "–", to, *(f"{number:,}" for number in counts))
+        here, there = (names.get(row[end], row[end] or "–") for end in ("ledger_id", "to_ledger_id"))
+        table.add_row(here, row["queue"] or "–", there, *(f"{number:,}" for number in counts))
     console = _console()
     console.print(table)
-    lost = crossed.where(F.col("verdict") == "lost").orderBy("origin_serial")
-    for row in lost.limit(SHOWN_VIOLATIONS).collect():
-        name = row["message_id"] or f"serial {row['origin_serial']}"
-        console.print(f"lost on the way, not persistent: {name} from {row['queue']}", highlight=False)
-    broken = crossed.where(F.col("verdict").isin(*CROSSING_RULES))
-    for row in broken.orderBy("verdict", "origin_serial").limit(SHOWN_VIOLATIONS).collect():
-        place = f"{row['queue'] or row['target_queue']}/{row['origin_serial']}"
-        counts = f"forwards: {row['forwards']}, arrivals: {row['arrivals']}"
-        console.print(f"violation: {row['verdict']}: {place}: {counts}", highlight=False)
-    count = sum(int(row["violations"]) for row in sums)
-    verdict = (
-        f"{count:,} violations" if count else "every persistent message that left one ledger arrived once"
-    )
-    console.print(f"Audit between {len(audited)} ledgers: {verdict}", highlight=False)
-    return count
+    lost = crossed.where(F.col("verdict") == "lost").orderBy("origin_ledger_id", "origin_serial")
+    named = [row["message_id"] or f"serial {row['origin_serial']}" for row in lost.collect()]
+    if named:
+        shown = ", ".join(named[:SHOWN_LOST]) + ", …" * (len(named) > SHOWN_LOST)
+        console.print(f"Lost on the way, not persistent: {shown}", highlight=False)
+
+
+def _print_verdict(data: ReportData) -> None:
+    """The first violations, or that there is none."""
+    console = _console()
+    for violation in data.violations[:SHOWN_VIOLATIONS]:
+        place = f"{violation.queue}/{violation.serial or '-'} at position {violation.position or '-'}"
+        console.print(f"violation: {violation.rule}: {place}: {violation.detail}", highlight=False)
+    verdict = "every message is accounted for" if data.is_clean else f"{data.violation_count:,} violations"
+    positions = ", ".join(f"{span.last_position:,}" for span in data.ledgers)
+    where = f"positions {positions}" if len(data.ledgers) > 1 else f"position {positions}"
+    console.print(f"Audit at {where}: {verdict}", highlight=False)
 
 
 def _shown(value: Any) -> str:
@@ -331,14 +334,14 @@ def main(arguments: list[str] | None = None) -> int:
         with tempfile.TemporaryDirectory(prefix="postroom-spark-") as scratch:
             spark = local_session("postroom", options.cores, Path(scratch), records < SHORT_RECORDS)
             try:
-                found = run(spark, Options(options.data, options.out, options.elsewhere), say)
+                data = run(spark, Options(options.data, options.out, options.elsewhere), say)
             finally:
                 with suppress(PySparkException):
                     spark.stop()
     except (LedgerError, OSError, PySparkException) as error:
         print(f"postroom.spark.job: {str(error).splitlines()[0]}", file=sys.stderr)
         return EXIT_UNREADABLE
-    return 0 if found.is_clean else EXIT_VIOLATIONS
+    return 0 if data.is_clean else EXIT_VIOLATIONS
 
 
 if __name__ == "__main__":

@@ -9,6 +9,9 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
+Position = int | Column
+"""A position of a ledger; where there are several ledgers, an expression of the row's ledger_id."""
+
 ENTRY_KEY: Final = ("ledger_id", "serial", "queue_id")
 
 HELD_STATES: Final = ("put_unconfirmed", "locked_for_browse", "get_unconfirmed", "browse_get_unconfirmed")
@@ -83,7 +86,7 @@ def is_end() -> Column:
     return F.col("to_state") == "deleted"
 
 
-def entries(events: DataFrame, checkpoint_position: int = 0) -> DataFrame:
+def entries(events: DataFrame, checkpoint_position: Position = 0) -> DataFrame:
     """One row an entry: where the message stands on that queue and how it got there.
 
     Where `events` has carried rows, `checkpoint_position` is the position that they tell of.
@@ -106,7 +109,7 @@ def entries(events: DataFrame, checkpoint_position: int = 0) -> DataFrame:
     return grouped.select(*_entry_columns())
 
 
-def _count(delta: str, checkpoint_position: int) -> Column:
+def _count(delta: str, checkpoint_position: Position) -> Column:
     """A count: what the checkpoint says and what came after it; or, for entries that it does not tell of,
     all."""
     is_late = F.col("position") > checkpoint_position
@@ -217,7 +220,7 @@ def queue_totals(events: DataFrame) -> DataFrame:
     )
 
 
-def queue_holdings(entries: DataFrame, first_position: int) -> DataFrame:
+def queue_holdings(entries: DataFrame, first_position: Position) -> DataFrame:
     """Per queue: what it holds, by where it is: available, delayed, held by someone, and all of it.
 
     ``older_than_history`` counts the entries, held or ended, that arrived before `first_position`, the oldest
@@ -235,7 +238,7 @@ def queue_holdings(entries: DataFrame, first_position: int) -> DataFrame:
     )
 
 
-def depth_over_time(events: DataFrame, step_s: int, first_position: int = 1) -> DataFrame:
+def depth_over_time(events: DataFrame, step_s: int, first_position: Position = 1) -> DataFrame:
     """Per queue and step of `step_s` seconds: arrivals, ends, and how many it held at the end of the step.
 
     Entries that arrived before `first_position` were there from the beginning.

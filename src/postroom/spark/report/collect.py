@@ -10,6 +10,7 @@ from postroom.spark.report.data import (
     DepthPoint,
     DwellBucket,
     Flow,
+    LedgerSpan,
     QueueSum,
     ReportData,
     Undelivered,
@@ -24,16 +25,19 @@ MAX_VIOLATIONS: Final = 200
 
 
 def collect(
-    events: DataFrame, entries: DataFrame, conservation: DataFrame, violations: DataFrame, first_position: int
+    ledgers: list[LedgerSpan],
+    events: DataFrame,
+    entries: DataFrame,
+    conservation: DataFrame,
+    violations: DataFrame,
+    first_position: tables.Position,
 ) -> ReportData:
-    """What the page shows, of a history that begins at `first_position`. The four tables are read several
+    """What the page shows, of histories that begin at `first_position`. The four tables are read several
     times: cache them."""
     span = (
         events.where(~tables.is_carried())
         .agg(
             F.count("*").alias("events"),
-            F.max("ledger_id").alias("ledger_id"),
-            F.max("position").alias("last_position"),
             F.min("time").alias("first_time"),
             F.max("time").alias("last_time"),
         )
@@ -44,9 +48,7 @@ def collect(
     queues = [_queue_sum(row) for row in conservation.collect()]
     violation_count = violations.count()
     return ReportData(
-        ledger_id=span["ledger_id"] or "(empty)",
-        first_position=first_position,
-        last_position=span["last_position"] or 0,
+        ledgers=ledgers,
         first_time=span["first_time"],
         last_time=span["last_time"],
         events=span["events"],

@@ -98,12 +98,21 @@ class Violation:
 
 
 @dataclass(frozen=True, slots=True)
-class ReportData:
-    """Everything on the page."""
+class LedgerSpan:
+    """One ledger, and the positions that were read."""
 
+    name: str
+    """How queues of several ledgers are told apart."""
     ledger_id: str
     first_position: int
     last_position: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReportData:
+    """Everything on the page."""
+
+    ledgers: list[LedgerSpan]
     first_time: datetime | None
     last_time: datetime | None
     events: int

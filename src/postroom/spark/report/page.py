@@ -7,7 +7,15 @@ from html import escape
 from typing import Final
 
 from postroom.spark.report import svg
-from postroom.spark.report.data import CATEGORIES, DepthPoint, QueueSum, ReportData, Undelivered, Violation
+from postroom.spark.report.data import (
+    CATEGORIES,
+    DepthPoint,
+    LedgerSpan,
+    QueueSum,
+    ReportData,
+    Undelivered,
+    Violation,
+)
 from postroom.spark.report.sankey import color_of, sankey
 from postroom.spark.report.style import STYLE
 
@@ -43,12 +51,17 @@ def _section(title: str, words: str, content: str) -> str:
 
 def _head(data: ReportData) -> str:
     span = f"{_time(data.first_time)} to {_time(data.last_time)} UTC"
-    range_of = f"positions {data.first_position:,} to {data.last_position:,}"
-    return f"<h1>Where the messages went</h1><p>Ledger {escape(data.ledger_id)}, {range_of}, {span}</p>"
+    ledgers = "<br>".join(escape(_ledger(one, len(data.ledgers) > 1)) for one in data.ledgers)
+    return f"<h1>Where the messages went</h1><p>{ledgers}<br>{span}</p>"
+
+
+def _ledger(one: LedgerSpan, is_one_of_many: bool) -> str:
+    name = f"{one.name}: " if is_one_of_many else ""
+    return f"{name}Ledger {one.ledger_id}, positions {one.first_position:,} to {one.last_position:,}"
 
 
 def _verdict(data: ReportData) -> str:
-    cut = f"At position {data.last_position:,}: {data.entries:,} entries and {data.events:,} events checked."
+    cut = f"{data.entries:,} entries and {data.events:,} events checked."
     lost = sum(queue.outcomes.get("lost", 0) for queue in data.queues)
     if lost:
         cut += f" {lost:,} not persistent, lost at a crash: as agreed with their producers."
