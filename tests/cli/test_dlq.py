@@ -94,6 +94,13 @@ def handled(shell: Shell, file: str, *options: str) -> list[dict[str, object]]:
     return events[1:]
 
 
+def handling(broker: BrokerThread, file: str) -> subprocess.Popen[str]:
+    """A handler in a process of its own."""
+    command = [sys.executable, "-m", "postroom.cli", "dlq", "handle", "--rules", file, "--json"]
+    environment = os.environ | {"POSTROOM_URL": broker.url}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True)
+
+
 # check
 
 
@@ -292,6 +299,39 @@ def test_dead_letters_are_listed_and_shown(broker: BrokerThread, shell: Shell, q
     assert shell.run("dlq", "show", "--serial", "1").exit_code == 2
 
 
+# until it is told to stop
+
+
+def test_it_waits_for_more_and_gives_back_what_it_has(
+    broker: BrokerThread, shell: Shell, queue: str, rules
+) -> None:
+    full = f"{queue}.full"
+    shell.ok("queue", "create", full, "--set", "max_messages=0")
+    file = rules("DESTQ('*.full') ACTION(RETRY) RETRY(9)", "ACTION(RETRY)", control="RETRYINT(600)")
+    with handling(broker, file) as process:
+        assert process.stdout is not None
+        told = [json.loads(process.stdout.readline())["event"]]
+        for body, destination in (("a", f"{queue}.target"), ("b", full), ("c", f"{queue}.target")):
+            send(broker, queue, dead_letter(body, destination))
+            told.append(json.loads(process.stdout.readline())["event"])
+        process.send_signal(signal.SIGTERM)
+        told += [json.loads(line)["event"] for line in process.stdout.read().splitlines()]
+        assert process.wait(20) == 0
+    assert told == ["started", "retried", "failed", "retried", "ended"]
+    (row,) = shell.json("message", "list", queue)
+    assert (row["body"], row["states"], row["delivery_count"]) == ("b", ["visible"], 0)
+
+
+def test_it_ends_when_its_queue_goes(broker: BrokerThread, shell: Shell, queue: str, rules) -> None:
+    shell.ok("queue", "create", queue)
+    with handling(broker, rules("ACTION(RETRY)", control="WAIT(YES)")) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        broker.wait_until(lambda broker: len(broker.manager.queues[queue].consumers) == 1)
+        shell.ok("queue", "delete", queue)
+        assert process.wait(20) == 3
+
+
 # killed
 
 
@@ -302,10 +342,8 @@ def test_killed_at_any_moment_nothing_is_lost_or_twice(
     target = f"{queue}.target"
     send(broker, queue, *(dead_letter(f"{number}", target) for number in range(count)))
     file = rules("ACTION(RETRY)")
-    command = [sys.executable, "-m", "postroom.cli", "dlq", "handle", "--rules", file, "--json"]
-    environment = os.environ | {"POSTROOM_URL": broker.url}
     for done in (1, 7, 40, 3, 90):
-        with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as process:
+        with handling(broker, file) as process:
             assert process.stdout is not None
             for _ in range(done + 1):
                 process.stdout.readline()

@@ -153,24 +153,41 @@ def test_what_was_there_before_the_start_is_handled(tmp_path: Path) -> None:
         assert taken(second, "target").body == "0"
 
 
-def test_rejected_messages_have_the_header_too(tmp_path: Path) -> None:
-    table = "REASON(MQRC_UNEXPECTED_ERROR) DESTQ('target') ACTION(RETRY)\n"
-    queues = [QueueConfig(name="dead"), QueueConfig(name="target", dead_letter_queue="dead")]
-    with BrokerThread(config(tmp_path, table, queue=queues), folder=tmp_path / "data") as running:
-        send(running, "target", Message("a", message_id="id-a"))
-        with (
-            ConnectionFactory(running.url).create_connection() as connection,
-            connection.create_session(AcknowledgeMode.INDIVIDUAL) as session,
-        ):
-            consumer = session.create_consumer("target")
+REJECTED = "REASON(MQRC_UNEXPECTED_ERROR) DESTQ('target') ACTION(RETRY)\n"
+REJECTING = [QueueConfig(name="dead"), QueueConfig(name="target", dead_letter_queue="dead")]
+
+
+def reject_all(broker: BrokerThread, count: int) -> None:
+    with (
+        ConnectionFactory(broker.url).create_connection() as connection,
+        connection.create_session(AcknowledgeMode.INDIVIDUAL) as session,
+    ):
+        consumer = session.create_consumer("target", prefetch=0)
+        for _ in range(count):
             message = consumer.receive(5)
             assert message is not None
             consumer.reject(message, "app:bad", "no such order")
-            again = consumer.receive(5)
-            assert again is not None and (again.body, again.message_id) == ("a", "id-a")
-            assert not [key for key in again.annotations if str(key).startswith("x-opt-dead-letter")]
-            consumer.accept(again)
+
+
+def test_rejected_messages_have_the_header_too(tmp_path: Path) -> None:
+    with BrokerThread(config(tmp_path, REJECTED, queue=REJECTING), folder=tmp_path / "data") as running:
+        send(running, "target", Message("a", message_id="id-a"))
+        reject_all(running, 1)
         wait_for(running, retried=1)
+        again = taken(running, "target")
+        assert (again.body, again.message_id) == ("a", "id-a")
+        assert not [key for key in again.annotations if str(key).startswith("x-opt-dead-letter")]
+
+
+def test_and_have_it_after_a_restart(tmp_path: Path) -> None:
+    idle = config(tmp_path, REJECTED, queue=REJECTING, dead_letter_handler=[])
+    with BrokerThread(idle, folder=tmp_path / "data") as first:
+        send(first, "target", *(Message(f"{number}", message_id=f"id-{number}") for number in range(30)))
+        reject_all(first, 30)
+        first.wait_until(lambda broker: int(broker.manager.queues["dead"].statistics.depth) == 30)
+    with BrokerThread(config(tmp_path, REJECTED, queue=REJECTING), folder=tmp_path / "data") as second:
+        wait_for(second, retried=30)
+        assert taken(second, "target").body == "0"
 
 
 def test_the_ledger_tells_which_rule_it_was(tmp_path: Path) -> None:
