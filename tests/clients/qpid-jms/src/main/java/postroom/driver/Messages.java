@@ -159,7 +159,7 @@ final class Messages {
                 told.put("group_sequence", message.getIntProperty(name));
             } else if (name.equals("JMS_AMQP_REPLY_TO_GROUP_ID")) {
                 told.put("reply_to_group_id", message.getStringProperty(name));
-            } else if (!name.startsWith("JMS")) {
+            } else if (!name.startsWith("JMSX") && !name.startsWith("JMS_AMQP")) {
                 properties.addArray().add(name).add(Values.toJson(message.getObjectProperty(name)));
             }
         }
