@@ -336,14 +336,14 @@ class SendingLink(AgentLink):
         machine, end = self.machine, self.end
         if machine is None:
             return LinkStatus(self.messages, self.bytes)
-        luwid = b"" if end is None else end.batch.luwid
+        batch = None if end is None else (end.full[0] if end.full else end.batch)
         return LinkStatus(
             self.messages,
             self.bytes,
             int(machine.batches),
             int(machine.count),
             int(machine.sequence),
-            luwid,
+            b"" if batch is None else batch.luwid,
             machine.asked_count > 0,
         )
 
