@@ -7,6 +7,8 @@ import threading
 from contextlib import suppress
 
 READ_BYTES = 1 << 16
+OUTCOME = b"\x00\x53\x15"
+"""How a disposition begins, by which a queue manager says what became of a batch."""
 
 
 class Line:
@@ -24,8 +26,8 @@ class Line:
         self._sockets: list[socket.socket] = []
         threading.Thread(target=self._accept, name="line", daemon=True).start()
 
-    def goes_dead_at_the_next_answer(self) -> None:
-        """What comes from the target next doesn't arrive, nor does anything after it."""
+    def goes_dead_at_the_next_outcome(self) -> None:
+        """The target's next outcome doesn't arrive, nor does anything after it."""
         self._goes_dead = True
 
     def cut(self) -> None:
@@ -58,7 +60,7 @@ class Line:
     def _carry(self, source: socket.socket, target: socket.socket, is_answer: bool) -> None:
         with suppress(OSError):
             while data := source.recv(READ_BYTES):
-                if is_answer and self._goes_dead:
+                if is_answer and self._goes_dead and OUTCOME in data:
                     self.dead.set()
                 if not self.dead.is_set():
                     target.sendall(data)

@@ -164,7 +164,7 @@ class Partners:
 
     def the_line_is_cut(self) -> None:
         self.title("The line is cut in the middle of a batch")
-        self.line.goes_dead_at_the_next_answer()
+        self.line.goes_dead_at_the_next_outcome()
         self.send("parcels@PARIS", [Message(number) for number in range(MORE_PARCELS)])
         if not self.line.dead.wait(PATIENCE_S):
             raise AssertionError("the batch was not confirmed")
@@ -210,7 +210,6 @@ class Partners:
             f"{FOR_THE_LOCKER} for a locker that holds {LOCKER}: the channel pauses and tries again, twice"
         )
         self.show_dead_letters()
-        self.tally.add("PARIS.DEAD", "moved", over)
 
     def wait_for_dead_letters(self, count: int) -> None:
         end = time.monotonic() + PATIENCE_S
@@ -247,6 +246,7 @@ class Partners:
         self.say(f"the locker is emptied ({emptied} taken), then `postroom dlq handle --rules rules.txt`:")
         self.run("dlq", "handle", "--rules", str(rules), "--url", self.paris.url)
         over = FOR_THE_LOCKER - LOCKER
+        self.tally.add("PARIS.DEAD", "consumed", over)
         found = [message.body for message in self.take(self.paris, "locker", over)]
         self.say(f"and in the locker are the other {over}: {found}")
 
