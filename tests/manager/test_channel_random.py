@@ -31,15 +31,24 @@ class Ends:
         self.unasked: list[Sent] = []
         """Of the batch that is being filled."""
         self.sent: list[tuple[bytes, bool]] = []
+        self.transient: set[bytes] = set()
+        """What may end without having been sent."""
 
     # What programs do.
 
-    def send(self, durable: bool) -> None:
+    def send(self, durable: bool, ttl_ms: int = -1) -> None:
         number = len(self.sent)
         body = b"%d" % number
         self.sent.append((body, durable))
-        self.sender.send(body, durable=durable)
+        if ttl_ms > 0:
+            self.transient.add(body)
+        self.sender.send(body, durable=durable, ttl_ms=ttl_ms)
         self.sender.turn()
+
+    def purge(self) -> None:
+        """By an administrator: of what nobody holds everything may be gone."""
+        self.transient.update(body for body, _ in self.sent)
+        self.sender.manager.purge_queue(THERE, self.sender.now_us)
 
     # What the agents do.
 
@@ -140,18 +149,19 @@ class Ends:
 
     def check(self) -> None:
         bodies = self.receiver.bodies_on("q")
-        persistent = [body for body, durable in self.sent if durable]
-        others = [body for body, durable in self.sent if not durable]
-        assert [body for body in bodies if body in persistent] == persistent
-        came = [body for body in bodies if body in others]
-        assert came == [body for body in others if body in came]  # at most once, and in their order
+        for durable in (True, False):
+            of_class = [body for body, is_durable in self.sent if is_durable == durable]
+            came = [body for body in bodies if body in of_class]
+            assert came == [body for body in of_class if body in came]  # at most once, and in their order
+            if durable:
+                assert set(of_class) - self.transient <= set(came)
         queue = self.sender.manager.queue(THERE)
         assert queue.empty() and not queue.held
         for world in (self.sender, self.receiver):
             with TemporaryDirectory() as folder:
                 world.check_whole(Path(folder))
         self.check_sync()
-        self.check_totals(len(persistent))
+        self.check_totals(bodies)
 
     def check_sync(self) -> None:
         """Both ends have the same last batch, before and after another start."""
@@ -160,24 +170,39 @@ class Ends:
             there = self.receiver.manager.channels.sync(CHANNEL)
             assert (here.last_luwid, here.last_sequence) == (there.last_luwid, there.last_sequence)
             assert here.in_doubt is None
-            assert here.last_luwid or not any(durable for _, durable in self.sent)
+            assert here.last_luwid or not any(
+                durable and body not in self.transient for body, durable in self.sent
+            )
             self.sender.restart()
             self.receiver.restart()
 
-    def check_totals(self, persistent: int) -> None:
-        """By the ledger all that were persistent have been forwarded, and nothing has been consumed."""
+    def check_totals(self, bodies: list[bytes]) -> None:
+        """By the sender's ledger what has been forwarded is what has come, but for what is lost with a link:
+        neither more nor less of what is persistent."""
+        ended: dict[int, Outcome] = {}
+        for row in self.sender.rows():
+            if row[7]:
+                ended[row[1]] = Outcome(row[7])
+        assert len(ended) == len(self.sent)
+        outcomes = [outcome for _, outcome in sorted(ended.items())]
+        for (body, durable), outcome in zip(self.sent, outcomes, strict=True):
+            if durable:
+                assert (outcome == Outcome.FORWARDED) == (body in bodies)
+            else:
+                assert outcome in (Outcome.FORWARDED, Outcome.LOST) or body not in bodies
         transmission = self.sender.manager.queue(THERE)
-        rows = [row for row in self.sender.recover().totals if row.queue == transmission.id]
-        assert rows or not self.sent
-        for row in rows:
-            assert row.arrived == len(self.sent) == sum(row.ended)
-            assert row.ended[Outcome.FORWARDED] + row.ended[Outcome.LOST] == len(self.sent)
-            assert row.ended[Outcome.FORWARDED] >= persistent
+        for total in self.sender.recover().totals:
+            if total.queue == transmission.id:
+                assert total.arrived == len(self.sent) == sum(total.ended)
+                assert total.ended[Outcome.FORWARDED] == outcomes.count(Outcome.FORWARDED)
 
 
 STEPS: dict[str, Callable[[Ends], None]] = {
     "send": lambda ends: ends.send(True),
     "send non-persistent": lambda ends: ends.send(False),
+    "send for a moment": lambda ends: ends.send(True, 5),
+    "a moment passes": lambda ends: ends.sender.turn(10),
+    "purge": Ends.purge,
     "connect": Ends.connect,
     "take one": lambda ends: ends.take(1),
     "take some": lambda ends: ends.take(3),
