@@ -25,11 +25,16 @@ class Tally:
 
 
 def from_entries(table: Path) -> Tally:
-    """The same counts from the ``entries`` table that the Spark job wrote."""
+    """The same counts from the ``entries`` table that the Spark job wrote.
+
+    Without what was rolled back: what a channel's batch had brought when the line was cut was never there for
+    any client.
+    """
     tally = Tally()
     columns = pq.read_table(table, columns=["queue", "outcome"]).to_pydict()
     for queue, outcome in zip(columns["queue"], columns["outcome"], strict=True):
-        tally.add(queue, outcome or "held")
+        if outcome != "rolled_back":
+            tally.add(queue, outcome or "held")
     return tally
 
 
