@@ -9,7 +9,7 @@ from postroom.manager.errors import DestinationPaused, LimitExceeded, NoMatching
 from postroom.manager.importing import Imported, ImportMessages
 from postroom.manager.message_states import CHANGEABLE
 from postroom.manager.moving import Changed, DeleteMessages, MoveMessages, Replay
-from postroom.manager.relaying import Discard, NoticeNew, Relay
+from postroom.manager.relaying import Discard, NoticeNew, Passed, Relay
 from postroom.manager.remote import Destination
 from postroom.manager.searching import Wanted
 from postroom.model.codes import Outcome
@@ -112,7 +112,7 @@ class Moving(Machine):
         """What a dead-letter queue handler does with a message: to another queue, or ("") away."""
         place, queue = self.reference.places[name], self.queue(name)
         there = place.in_sight()
-        noticed = self.ask(NoticeNew(queue, Asked(), set()))
+        noticed = self.ask(NoticeNew(queue, Asked(), set(), Passed()))
         if not there:
             assert isinstance(noticed, NoMatchingMessage)
             return

@@ -23,7 +23,16 @@ from postroom.manager.errors import (
 )
 from postroom.manager.options import ManagerOptions
 from postroom.manager.queue import Queue
-from postroom.manager.relaying import MAX_NOTICED, Discard, NoticeNew, Relay, without_header
+from postroom.manager.relaying import (
+    LOOK_AGAIN_US,
+    MANY_KNOWN,
+    MAX_NOTICED,
+    Discard,
+    NoticeNew,
+    Passed,
+    Relay,
+    without_header,
+)
 from postroom.manager.transmission import take_transmission
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.store_face import Asked
@@ -76,7 +85,7 @@ def put(world: World, queue: Queue, text: str = "text", size: int = 0, **head: A
 
 
 def page(world: World, queue: Queue, known: set[int]) -> list[int]:
-    return [int(noticed.serial) for noticed in ask(world, NoticeNew(queue, Asked(), known))]
+    return [int(noticed.serial) for noticed in ask(world, NoticeNew(queue, Asked(), known, Passed()))]
 
 
 def serials(world: World, queue: Queue) -> list[int]:
@@ -135,10 +144,40 @@ def test_much_comes_in_pieces() -> None:
     assert len(set(serials(world, queue))) == 2 * MAX_NOTICED + 10
 
 
+def test_much_that_is_left_alone_is_not_looked_at_each_time() -> None:
+    world = World(ManagerOptions(**SMALL))
+    queue, passed, known = world.queue(), Passed(), set(range(100_000, 100_000 + MANY_KNOWN))
+
+    def found() -> list[str]:
+        asked = Asked()
+        world.manager.ask_store(NoticeNew(queue, asked, known, passed), world.now_us)
+        world.turn()
+        if isinstance(asked.answer, NoMatchingMessage):
+            return []
+        assert isinstance(asked.answer, list)
+        known.update(int(noticed.serial) for noticed in asked.answer)
+        return [str(noticed.fields.value("amqp.message_id")) for noticed in asked.answer]
+
+    put(world, queue, "held", priority=2)
+    consumer = world.consumer(queue, 1)
+    world.turn()
+    put(world, queue, "a", priority=2)
+    put(world, queue, "b", priority=7)
+    assert found() == ["id-b", "id-a"]
+    world.close(consumer)
+    put(world, queue, "c", priority=2)
+    put(world, queue, "d", priority=9)
+    world.turn()
+    assert found() == ["id-d", "id-c"]  # what came back stands before what was looked at
+    assert found() == []
+    world.turn(LOOK_AGAIN_US // MS)
+    assert found() == ["id-held"]
+
+
 def test_it_waits_for_something_to_come(world: World) -> None:
     queue = world.queue()
     asked = Asked()
-    request = NoticeNew(queue, asked, set())
+    request = NoticeNew(queue, asked, set(), Passed())
     request.until_us = world.now_us + 1000 * MS
     world.manager.ask_store(request, world.now_us)
     world.turn(500)
@@ -153,7 +192,7 @@ def test_it_waits_for_something_to_come(world: World) -> None:
 
 
 def test_the_time_is_up(world: World) -> None:
-    request = NoticeNew(world.queue(), asked := Asked(), set())
+    request = NoticeNew(world.queue(), asked := Asked(), set(), Passed())
     request.until_us = world.now_us + 1000 * MS
     world.manager.ask_store(request, world.now_us)
     world.turn(1000)
@@ -192,7 +231,7 @@ def test_without_its_header_the_rest_is_as_it_was(world: World, size: int, durab
     queue, target = world.queue(), world.queue("target")
     put(world, queue, size=size, durable=durable, priority=7, ttl_ms=60_000)
     relay(world, queue, only(world, queue), "target", "HERE")
-    (row,) = [noticed.fields for noticed in ask(world, NoticeNew(target, Asked(), set()))]
+    (row,) = [noticed.fields for noticed in ask(world, NoticeNew(target, Asked(), set(), Passed()))]
     assert (row.priority, row.durable) == (7, durable)
     message = taken(world, target)
     assert annotations(message) == {"x-opt-own"}
@@ -304,7 +343,7 @@ def test_the_ledger_is_whole_and_everything_is_there_after_a_restart(tmp_path: P
         queue, target, transmission = (world.manager.queues[each] for each in ("q", "target", "THERE"))
         assert [int(each.statistics.depth) for each in (queue, target, transmission)] == [9, 20, 10]
         world.maintain()
-    (first, *_) = (noticed.fields for noticed in ask(world, NoticeNew(target, Asked(), set())))
+    (first, *_) = (noticed.fields for noticed in ask(world, NoticeNew(target, Asked(), set(), Passed())))
     assert first.annotation("x-opt-own") == "kept" and first.annotation(DEAD_LETTER) is None
     world.check_whole(tmp_path)
 

@@ -5,7 +5,6 @@ A message that stays as it is shares its body with what it becomes, as after a m
 dead-letter header, or gets a transmission header, gets a body of its own.
 """
 
-from collections.abc import Container
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -40,6 +39,9 @@ OWN_PREFIX: Final = "$"
 """Queues whose names begin so are the broker's."""
 HEADER_KEYS: Final = (DEAD_LETTER, REASON_KEY, DESCRIPTION_KEY, ORIGIN_KEY)
 """Annotations that say why a message is a dead letter."""
+MANY_KNOWN: Final = 1000
+"""From so many known messages on, everything is looked at only once in `LOOK_AGAIN_US`."""
+LOOK_AGAIN_US: Final = 60_000_000
 MAX_NOTICED: Final = 100
 """Messages that one answer tells of."""
 
@@ -61,20 +63,42 @@ class Noticed:
 
 
 @final
+class Passed:
+    """How far a handler has looked, so that what it leaves alone isn't looked at each time something comes.
+
+    New messages come to stand behind what was there, but what somebody gives back does not: once in a while
+    everything is looked at, and always as long as little is known.
+    """
+
+    def __init__(self) -> None:
+        self.places: list[int] = []
+        self.ordinals: list[int] = []
+        self.all_us: i64 = 0
+        """When everything is to be looked at again."""
+        self.forget()
+
+    def forget(self) -> None:
+        """Look at everything."""
+        self.places = [-1] * PRIORITIES
+        self.ordinals = [0] * PRIORITIES
+
+
+@final
 class NoticeNew(StoreRequest):
     """Tell of what is available and not known yet, oldest places first; wait until there is something.
 
     Answers a list of `Noticed`. It waits as long as ``until_us`` says.
     """
 
-    def __init__(self, queue: Queue, target: Asker, known: Container[int]) -> None:
+    def __init__(self, queue: Queue, target: Asker, known: set[int], passed: Passed) -> None:
         super().__init__(queue, target)
         self.known = known
         """Serials."""
+        self.passed = passed
+        """Of this queue, from one request to the next."""
         self._found: list[Entry] | None = None
-        self._priority: i64 = PRIORITIES - 1
-        self._place: i64 = -1
-        self._ordinal: i64 = 0
+        self._priority: i64 = -1
+        """Where it goes on looking; −1: it begins."""
 
     def run(self, core: Core) -> object:
         check_there(self.queue)
@@ -86,7 +110,6 @@ class NoticeNew(StoreRequest):
         found, self._found = self._found, None
         answer = [each for each in [_noticed(self, entry) for entry in found] if each is not None]
         if not answer:
-            self._begin_again()
             raise NoMatchingMessage(f"nothing new is on queue {self.queue.name!r}")
         return answer
 
@@ -94,24 +117,31 @@ class NoticeNew(StoreRequest):
         """Raises TurnOver when that was enough for one turn, having kept its place."""
         found: list[Entry] = []
         left: i64 = core.options.max_searched_per_turn
+        passed = self.passed
+        if self._priority < 0:
+            self._begin(core)
         while self._priority >= 0:
-            for spot in spots(self.queue, self._priority, self._place, self._ordinal):
+            at = self._priority
+            for spot in spots(self.queue, at, passed.places[at], passed.ordinals[at]):
                 entry = spot.entry
                 if left <= 0 and not found:
                     raise TurnOver
                 if left <= 0 or len(found) >= MAX_NOTICED:
+                    self._priority = -1
                     return found
                 left -= 1
-                self._place, self._ordinal = entry.place, entry.ordinal
+                passed.places[at], passed.ordinals[at] = entry.place, entry.ordinal
                 if int(entry.serial) not in self.known and not expired(core, entry):
                     found.append(entry.copy_for(self))
             self._priority -= 1
-            self._place, self._ordinal = -1, 0
         return found
 
-    def _begin_again(self) -> None:
+    def _begin(self, core: Core) -> None:
         self._priority = PRIORITIES - 1
-        self._place, self._ordinal = -1, 0
+        passed = self.passed
+        if len(self.known) < MANY_KNOWN or passed.all_us <= core.now_us:
+            passed.forget()
+            passed.all_us = core.now_us + LOOK_AGAIN_US
 
 
 def _noticed(request: StoreRequest, entry: Entry) -> Noticed | None:
@@ -179,7 +209,9 @@ class Relay(StoreRequest):
         if not body:
             raise gone(self.queue, self.serial)
         changed = spot.entry.annotations
-        sections = body if changed is None else merge_annotations(body, {key: changed[key] for key in changed})
+        sections = (
+            body if changed is None else merge_annotations(body, {key: changed[key] for key in changed})
+        )
         if not self.keeps_header:
             sections = without_header(sections)
         entry = pick(core, self.queue, spot)

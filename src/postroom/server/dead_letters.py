@@ -20,7 +20,7 @@ from postroom.manager.effects import Asker
 from postroom.manager.errors import ManagerError, NoMatchingMessage
 from postroom.manager.ids import serials_on
 from postroom.manager.queue import Queue
-from postroom.manager.relaying import Discard, Noticed, NoticeNew, Relay
+from postroom.manager.relaying import LOOK_AGAIN_US, Discard, Noticed, NoticeNew, Passed, Relay
 from postroom.model.names import full_address
 from postroom.server.dead_letter_config import Loaded
 from postroom.server.logs import log
@@ -34,7 +34,7 @@ MAX_AT_HAND: Final = 1000
 """Messages of one queue that wait for another try, or for their first; more are noticed later."""
 MAX_UNDER_WAY: Final = 64
 """Attempts that the ledger has not answered yet."""
-WAIT_US: Final = 3600 * 1_000_000
+WAIT_US: Final = LOOK_AGAIN_US
 """How long the queue manager is asked to wait for news; then it is asked again."""
 AGAIN_US: Final = 10 * 1_000_000
 """When to ask again where the queue isn't there, or too many requests are waiting."""
@@ -88,6 +88,7 @@ class QueueHandler(Asker):
         self._handler = Handler(table, now_us)
         self._known: set[int] = set()
         """Serials of what is at hand or was left alone."""
+        self._passed = Passed()
         self._asked = False
         self._ask_us = now_us
         """When to ask for news, while nobody is asked."""
@@ -125,7 +126,7 @@ class QueueHandler(Asker):
             self._ask_us = now_us + AGAIN_US
             return
         self._prune(queue)
-        request = NoticeNew(queue, self, self._known)
+        request = NoticeNew(queue, self, self._known, self._passed)
         request.until_us = now_us + WAIT_US
         self._asked = self._begin(request, now_us)
 
