@@ -7,5 +7,6 @@ Public: `manager.QueueManager`; `options.ManagerOptions`, `QueueDefinition`, `Co
 `effects.Effects`, `Sink`, `Delivery`, `Fetch`, `PRESETTLED`; `consumer.Producer`, `Consumer`;
 `queue.Queue`; `quota.QuotaDefinition`; `entry.Entry`; `transaction.Transaction`; `upload.Upload`;
 `statistics.Statistics`; `asking.StoreRequest` and the verbs in `store_verbs`, `store_putting`,
-`store_browsing`, answered to an `effects.Asker`; `errors.ManagerError` and its subclasses.
+`store_browsing`, answered to an `effects.Asker`; `channel_service.ChannelService` and the ends in `channel`;
+`name_service.NameService`; `errors.ManagerError` and its subclasses.
 """
