@@ -335,9 +335,11 @@ def test_there_is_a_limit() -> None:
 
 def test_dead_letters_stay_here(world: World) -> None:
     for key in ("dead_letter_queue", "expiry_queue"):
-        settings = {key: "REMOTE", "expiration_policy": "redirect" if key == "expiry_queue" else "discard"}
-        with pytest.raises(DefinitionInvalid, match="remote queue"):
-            world.queue("NEW", **settings)
+        policy = {"expiration_policy": "redirect" if key == "expiry_queue" else "discard"}
+        for name in ("REMOTE", "DEAD@QM2", f"DEAD@{THIS}"):
+            with pytest.raises(DefinitionInvalid, match="remote queue"):
+                world.queue("NEW", **{key: name}, **policy)
+        world.queue(f"NEW.{key}", **{key: "odd@name"}, **policy)
     world.queue("NEW", dead_letter_queue="DEAD")
     with pytest.raises(QueueExists, match="dead-letter"):
         define(world, "DEAD", remote_queue="Q", remote_queue_manager="QM2")

@@ -19,6 +19,7 @@ from postroom.manager.inhibiting import set_inhibited
 from postroom.manager.name_rules import RESERVED_PREFIX
 from postroom.manager.options import KIND_QUEUE, KIND_TOPIC, QueueDefinition
 from postroom.manager.queue import Queue
+from postroom.model.names import split_address
 
 _QUEUE_DEFINED: Final = int(RecordType.QUEUE_DEFINED)
 _QUEUE_DELETED: Final = int(RecordType.QUEUE_DELETED)
@@ -84,16 +85,17 @@ def create(core: Core, definition: QueueDefinition) -> Queue:
 
 
 def _check_names(core: Core, definition: QueueDefinition) -> None:
-    """Raise QueueExists for the name of a remote queue, DefinitionInvalid for one as dead-letter queue."""
+    """Raise QueueExists for the name of a remote queue, DefinitionInvalid for one, or an address of a queue
+    elsewhere, as dead-letter queue."""
     remote = core.names.definitions
     if definition.name in remote:
         raise QueueExists(f"there is a remote queue {definition.name!r}: delete that first")
     for key in ("dead_letter_queue", "expiry_queue"):
-        if getattr(definition, key) in remote:
+        other = definition.dead_letter_queue if key == "dead_letter_queue" else definition.expiry_queue
+        here = other in core.queues or other in core.topics
+        if not here and (other in remote or split_address(other)[1] != ""):
             raise DefinitionInvalid(
-                f"queue {definition.name!r}: {key} is {getattr(definition, key)!r}, a remote queue; must "
-                "be one here",
-                key,
+                f"queue {definition.name!r}: {key} is {other!r}, a remote queue; must be one here", key
             )
 
 
