@@ -27,7 +27,7 @@ def begin_foreign_sending(
         Target(address=definition.remote_address, capabilities=CAPABILITIES),
     )
     bound = ForeignSendingLink(binding, link, instance)
-    _bind(binding, link, bound)
+    _bind(binding, link, bound, now_us)
     return bound
 
 
@@ -43,7 +43,7 @@ def begin_foreign_receiving(
         snd_settle_mode=SND_UNSETTLED,
     )
     bound = ForeignReceivingLink(binding, link, instance)
-    _bind(binding, link, bound)
+    _bind(binding, link, bound, now_us)
     return bound
 
 
@@ -51,7 +51,8 @@ def _link_name(binding: "ConnectionBinding", instance: ChannelInstance) -> str:
     return f"postroom-channel:{binding.broker.config.container_id}:{instance.name}"
 
 
-def _bind(binding: "ConnectionBinding", link: Link, bound: AgentLink) -> None:
+def _bind(binding: "ConnectionBinding", link: Link, bound: AgentLink, now_us: int) -> None:
     link.context = bound
     binding.links[link] = bound
+    bound.attaching(now_us)
     binding.touch()

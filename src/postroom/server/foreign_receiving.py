@@ -76,6 +76,7 @@ class ForeignReceivingLink(TakingLink):
     # Beginning.
 
     def answered(self, attach: Attach, now_us: int) -> None:
+        super().answered(attach, now_us)
         if attach.source is None:
             return  # refused: the detach that follows says why
         try:
@@ -224,6 +225,7 @@ class ForeignReceivingLink(TakingLink):
             super().refuse(error, now_us)
         elif self._refusing is None:
             self._refusing = error
+            self.retry_due_us = 0
             self._batch.clear()
             self.channels.roll_back_received(end, now_us)
 

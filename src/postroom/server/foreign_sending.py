@@ -102,7 +102,7 @@ class ForeignSendingLink(AgentLink):
         self._retry_exit = load(instance.definition.message_retry_exit)
         self._flights: deque[Flight] = deque([Flight()])
         """The last one is being filled."""
-        self._again: deque[Sent] = deque()
+        self._again: list[Sent] = []
         """To be sent again, the first due first."""
         self._unsent: deque[tuple[bytes, Sent | None]] = deque()
         """Of which the partner has taken the credit back meanwhile; None: it was forwarded already."""
@@ -119,6 +119,7 @@ class ForeignSendingLink(AgentLink):
     # Beginning.
 
     def answered(self, attach: Attach, now_us: int) -> None:
+        super().answered(attach, now_us)
         if attach.target is None:
             return  # refused: the detach that follows says why
         try:
@@ -278,6 +279,7 @@ class ForeignSendingLink(AgentLink):
         if not self._again:
             self.instance.event(ChannelEvent.PAUSE, why, now_us)
         self._again.append(sent)
+        self._again.sort(key=_due_us)
         self._update_credit(now_us)
 
     def _give_up(self, sent: Sent, ladder: Ladder, step: Step, why: Undelivered, now_us: int) -> None:
@@ -345,10 +347,10 @@ class ForeignSendingLink(AgentLink):
 
     # Time.
 
-    def next_deadline_us(self) -> int:
-        due_us = self._again[0].due_us if self._again else 0
+    def due_us(self) -> int:
+        again_us = self._again[0].due_us if self._again and self.link.credit > 0 else 0
         overdue_us = self._overdue_us()
-        return min(due_us, overdue_us) if due_us and overdue_us else due_us or overdue_us
+        return min(again_us, overdue_us) if again_us and overdue_us else again_us or overdue_us
 
     def _overdue_us(self) -> int:
         """When an outcome is so late that there will be none; 0: none is waited for, or for ever."""
@@ -356,7 +358,7 @@ class ForeignSendingLink(AgentLink):
             return 0
         return self._heard_us + self._patience_us
 
-    def on_time(self, now_us: int) -> None:
+    def due(self, now_us: int) -> None:
         if 0 < self._overdue_us() <= now_us:
             what = f"no outcome has come for {self._definition.heartbeat_interval_s} s (heartbeat_interval_s)"
             self.refuse(AmqpError(wire.BATCH_REFUSED, what), now_us)
@@ -369,7 +371,7 @@ class ForeignSendingLink(AgentLink):
         if not again:
             return
         while again and again[0].due_us <= now_us and self.link.credit > 0:
-            sent = again.popleft()
+            sent = again.pop(0)
             sent.due_us = 0
             self._leave(sent, sent.entry, sent.stored, now_us)
         if not again:
@@ -416,3 +418,7 @@ class ForeignSendingLink(AgentLink):
         for _ in self._flights[-1].arrived:
             last_sequence = next_sequence(last_sequence, self._definition.sequence_wrap)
         self._channels.close_partly(end, arrived, last_sequence, now_us)
+
+
+def _due_us(sent: Sent) -> int:
+    return sent.due_us
