@@ -2,12 +2,14 @@
 the way of a message through names that lead in a circle."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.amqp.sections import Data, Message, Properties, decode_message
+from postroom.ledger.stats import stats
 from postroom.manager.errors import (
     DefinitionInvalid,
     LimitExceeded,
@@ -357,7 +359,7 @@ def test_the_queue_managers_dead_letter_queue_is_a_queue_here(name: str) -> None
 
 
 @pytest.mark.parametrize("maintained", [False, True])
-def test_definitions_survive_a_restart(maintained: bool) -> None:
+def test_definitions_survive_a_restart(maintained: bool, tmp_path: Path) -> None:
     world = LedgerWorld(ManagerOptions(queue_manager=THIS))
     world.queue("QM2", usage="transmission")
     define(world, "KEPT", remote_queue="Q", remote_queue_manager="QM2", description="kept")
@@ -375,6 +377,9 @@ def test_definitions_survive_a_restart(maintained: bool) -> None:
     assert destination.header == TransmissionHeader("OTHER", "QM2", 1)
     world.queue("NEXT")
     assert world.manager.queue("NEXT").id > world.manager.names.find("KEPT").id
+    world.turn()
+    world.check_whole(tmp_path)
+    assert {each.queue for each in stats(tmp_path).queues} == {"QM2", "NEXT"}, "definitions hold nothing"
 
 
 # On the way.

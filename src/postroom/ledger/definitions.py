@@ -22,6 +22,10 @@ def is_definition(transitions: Array) -> npt.NDArray[np.bool_]:
     return chosen
 
 
+_WITHOUT_ENTRIES: Final = ("quota", "remote")
+"""Kinds of what is defined as a queue is, and has no entries."""
+
+
 class Definitions:
     """The definitions that a range of records speaks of: those in force when its file began, and those made
     since.
@@ -67,6 +71,14 @@ class Definitions:
         """Queue names by id."""
         return {
             number: str(definition.get("name", f"#{number}")) for number, definition in self.queues.items()
+        }
+
+    @cached_property
+    def holding_names(self) -> dict[int, str]:
+        """As `queue_names`, of what may have entries."""
+        kinds = {number: definition.get("kind") for number, definition in self.queues.items()}
+        return {
+            number: name for number, name in self.queue_names.items() if kinds[number] not in _WITHOUT_ENTRIES
         }
 
     @cached_property

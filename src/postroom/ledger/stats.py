@@ -131,7 +131,7 @@ def stats(folder: Path, progress: Progress | None = None) -> LedgerStats:
     for segment in reader.segments:
         source = reader.open(segment)
         definitions = source.definitions(segment.last_position)
-        names.update(definitions.queue_names)
+        names.update(definitions.holding_names)
         leases = definitions.leases
         for chunk in source.chunks(segment.first_position, segment.last_position):
             for rows in expand(chunk, definitions.routing_sets):
