@@ -12,7 +12,7 @@ from postroom.amqp.sections import Header, Message, Properties, Value
 from postroom.model.channel_states import ChannelState
 from postroom.server.binding import ConnectionBinding
 from postroom.server.channel_instance import StopMode
-from postroom.server.config import QueueConfig
+from postroom.server.config import QueueConfig, QueueManagerConfig
 from tests.channel.pair import Client, Place, Wire, World
 
 CHANNEL, THERE, SOURCE, IN, DEAD = "CHANNEL", "THERE", "SOURCE", "IN", "DEAD"
@@ -33,6 +33,7 @@ class Scene:
             QueueConfig(name=THERE, usage="transmission"),
             QueueConfig(name=IN, duplicate_window=1000),
             QueueConfig(name=DEAD),
+            queue_manager=QueueManagerConfig(dead_letter_queue=DEAD),
         )
         ends = {"transmission_queue": THERE, "remote_address": IN}
         if not sending:
@@ -88,9 +89,15 @@ class Scene:
     def arrived(self) -> Counter[int]:
         return Counter(int(text) for text in Client(self.target).get(IN))
 
-    def judge(self, once: bool) -> None:
-        """Everything has arrived; nothing twice where that was promised, and nothing is left."""
-        found = self.arrived()
+    def dead(self) -> Counter[int]:
+        return Counter(int(text) for text in Client(self.own).get(DEAD))
+
+    def judge(self, once: bool, dead: bool = False) -> None:
+        """Everything has arrived, or (``dead``) is a dead letter; nothing twice where that was promised, and
+        nothing is left."""
+        found, letters = self.arrived(), self.dead()
+        assert dead or not letters
+        found += letters
         assert set(found) == set(range(self.sent)), (self.own.state(CHANNEL), self.own.reason(CHANNEL))
         assert not once or set(found.values()) <= {1}
         assert self.origin.manager.queues[THERE if self.sending else SOURCE].empty()
@@ -136,7 +143,8 @@ def test_a_cut_before_every_piece(sending: bool) -> None:
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_mishaps_at_random(sending: bool, seed: int) -> None:
     chance = Random(seed)
-    scene = Scene(sending, batch_size=chance.choice((1, 3, 50)))
+    attempts = chance.choice((0, 1, 1000))
+    scene = Scene(sending, batch_size=chance.choice((1, 3, 50)), message_retry_count=attempts)
     scene.world.piece_bytes = chance.choice((100, 1000, 1 << 20))
 
     def mishap(wire: Wire) -> None:
@@ -157,7 +165,7 @@ def test_mishaps_at_random(sending: bool, seed: int) -> None:
         scene.world.pass_time(chance.choice((0.1, 0.6, RETRY_S)))
     scene.world.carrying = lambda wire: None
     scene.come_to_rest()
-    scene.judge(not sending)
+    scene.judge(not sending and attempts == 1000, attempts < 1000)
 
 
 def test_an_idle_channel_ends_and_the_next_message_starts_it() -> None:
