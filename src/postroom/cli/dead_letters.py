@@ -6,6 +6,8 @@ nothing and made nothing twice. What waits for another try, it keeps unsettled; 
 the queue, for others, and doesn't come to it again while it runs.
 """
 
+import asyncio
+import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -17,9 +19,9 @@ from postroom.channel.rules.handler import Attempt, Handler, Left, Why
 from postroom.channel.rules.reading import letter_of
 from postroom.channel.rules.table import Action, RulesTable
 from postroom.cli.which import id_text
-from postroom.client import ConnectionLostException, InvalidDestinationException, JMSException
+from postroom.client import InvalidDestinationException, JMSException
 from postroom.client.aio import Connection, ConnectionFactory, ManagementClient
-from postroom.client.aio.relay import Relay, sent_on
+from postroom.client.aio.relay import MAX_TARGETS, ComesAgain, Relay, sent_on
 from postroom.client.receiving import Incoming
 from postroom.manager.relaying import without_header
 from postroom.model.names import full_address
@@ -27,7 +29,11 @@ from postroom.server.management import BROKER_NAME, BROKER_TYPE, QUEUE_TYPE
 
 MAX_AT_HAND: Final = 1000
 """Messages that wait for another try, or for their first; more stay with the broker meanwhile."""
+MAX_UNDER_WAY: Final = 32
+"""Transactions at a time."""
 US_A_SECOND: Final = 1_000_000
+CHECK_AGAIN_US: Final = US_A_SECOND
+"""So long a queue that was safe to forward to is taken to be."""
 
 DONE: Final = {Action.DISCARD: "discarded", Action.RETRY: "retried", Action.FWD: "forwarded"}
 
@@ -57,6 +63,9 @@ class Agent:
         self._handler = Handler(table, _now_us())
         self._at_hand: dict[int, tuple[Incoming, MessageFields]] = {}
         self._count = 0
+        self._under_way: set[asyncio.Task[None]] = set()
+        self._checked: dict[str, int] = {}
+        """When a queue was last seen to be safe."""
         self.counts: Counter[str] = Counter()
         """Messages, by what became of them."""
 
@@ -64,16 +73,38 @@ class Agent:
         """Go on until there is nothing left to do, as the table's WAIT says. Raises what ends the
         connection."""
         while True:
-            attempt = self._handler.attempt(_now_us())
-            if attempt is not None:
-                await self._carry_out(attempt)
-                continue
-            ends_us = self._handler.ends_us()
-            incoming = await self._relay.next(self._patience_s(ends_us))
-            if incoming is not None:
+            while (incoming := self._relay.at_once()) is not None:
                 self._take_in(incoming)
-            elif 0 < ends_us <= _now_us():
+            if len(self._under_way) < MAX_UNDER_WAY:
+                attempt = self._handler.attempt(_now_us())
+                if attempt is not None:
+                    await self._begin(attempt)
+                    continue
+            if self._under_way:
+                await asyncio.wait(self._under_way, return_when=asyncio.FIRST_COMPLETED)
+                self._reap()
+            elif await self._wait():
                 return
+
+    async def finish(self) -> None:
+        """Let what is under way come to its end."""
+        if self._under_way:
+            await asyncio.wait(self._under_way)
+            with contextlib.suppress(JMSException):  # what ended the connection is told already
+                self._reap()
+
+    def _reap(self) -> None:
+        for task in [task for task in self._under_way if task.done()]:
+            self._under_way.remove(task)
+            task.result()
+
+    async def _wait(self) -> bool:
+        """Until a message comes or something is due; whether the time is up."""
+        ends_us = self._handler.ends_us()
+        incoming = await self._relay.next(self._patience_s(ends_us))
+        if incoming is not None:
+            self._take_in(incoming)
+        return incoming is None and 0 < ends_us <= _now_us()
 
     def _patience_s(self, ends_us: int) -> float | None:
         """How long to wait for a message: until an attempt is due or the time is up."""
@@ -98,60 +129,77 @@ class Agent:
         if left.why is Why.NO_HEADER:
             self.counts["without_header"] += 1
 
-    async def _carry_out(self, attempt: Attempt) -> None:
-        incoming, fields = self._at_hand[attempt.key]
+    async def _begin(self, attempt: Attempt) -> None:
+        """See that it can go where it is to go, and begin; what goes there goes in this order."""
+        incoming, _ = self._at_hand[attempt.key]
         if not self._relay.is_here(incoming):  # the connection broke: it comes again
             self._forget(attempt)
             return
+        address = ""
         try:
-            address = await self._do(attempt, incoming)
-        except ConnectionLostException:
-            self._forget(attempt)
-            if self._connection.is_closed:
-                raise
+            if attempt.rule.action is not Action.DISCARD:
+                address = self._address(attempt)
+                await self._check_target(address)
+                await self._relay.open_target(address)
         except (JMSException, UnsafeTarget) as refusal:
-            self._tell("failed", fields, attempt.rule.line, attempt=attempt, why=str(refusal))
-            self._leave(self._handler.failed(attempt.key, _now_us()))
+            self._failed(attempt, refusal)
+        else:
+            self._under_way.add(asyncio.ensure_future(self._carry_out(attempt, incoming, address)))
+
+    async def _carry_out(self, attempt: Attempt, incoming: Incoming, address: str) -> None:
+        _, fields = self._at_hand[attempt.key]
+        try:
+            if attempt.rule.action is Action.DISCARD:
+                await self._relay.discard(incoming)
+            else:
+                header, sections = sent_on(incoming.payload)
+                body = sections if attempt.keeps_header else without_header(sections)
+                await self._relay.forward(incoming, address, header + body)
+        except ComesAgain:
+            self._forget(attempt)
+        except JMSException as refusal:
+            self._failed(attempt, refusal)
         else:
             self._forget(attempt)
-            done = {Action.DISCARD: "discarded", Action.RETRY: "retried"}.get(
-                attempt.rule.action, "forwarded"
-            )
-            self._tell(done, fields, attempt.rule.line, to=address)
+            self._tell(DONE[attempt.rule.action], fields, attempt.rule.line, to=address)
+
+    def _failed(self, attempt: Attempt, refusal: Exception) -> None:
+        if self._connection.is_closed:
+            raise refusal
+        incoming, fields = self._at_hand[attempt.key]
+        if not self._relay.is_here(incoming):
+            self._forget(attempt)
+            return
+        self._tell("failed", fields, attempt.rule.line, attempt=attempt, why=str(refusal))
+        self._leave(self._handler.failed(attempt.key, _now_us()))
 
     def _forget(self, attempt: Attempt) -> None:
         self._handler.done(attempt.key, _now_us())
         del self._at_hand[attempt.key]
 
-    async def _do(self, attempt: Attempt, incoming: Incoming) -> str:
-        """Where it went; "" nowhere."""
-        if attempt.rule.action is Action.DISCARD:
-            await self._relay.discard(incoming)
-            return ""
+    def _address(self, attempt: Attempt) -> str:
         queue, manager = attempt.destination
-        if manager == self._connection.broker_container_id:
-            manager = ""
-        address = full_address(queue, manager)
         if not queue.strip():
             raise UnsafeTarget("the message names no queue to put it to")
-        await self._check_target(address)
-        header, sections = sent_on(incoming.payload)
-        body = sections if attempt.keeps_header else without_header(sections)
-        await self._relay.forward(incoming, address, header + body)
-        return address
+        return full_address(queue, "" if manager == self._connection.broker_container_id else manager)
 
     async def _check_target(self, address: str) -> None:
         """Raise UnsafeTarget for a queue that remembers message ids: it may know this one's from before, and
         would accept and drop it."""
+        if _now_us() < self._checked.get(address, 0) + CHECK_AGAIN_US:
+            return
         try:
             found = await self._management.read(QUEUE_TYPE, address)
         except InvalidDestinationException:
-            return  # a queue elsewhere, or none
+            found = {}  # a queue elsewhere, or none
         if found.get("duplicate_window"):
             raise UnsafeTarget(
                 f"queue {address!r} drops messages whose ids it remembers (duplicate_window), as it may this "
                 "one's: use `postroom dlq replay`, or a handler inside the broker"
             )
+        if len(self._checked) >= MAX_TARGETS:
+            self._checked.clear()
+        self._checked[address] = _now_us()
 
     def _tell(
         self,
@@ -190,6 +238,7 @@ async def handle(
         try:
             await agent.run()
         finally:
+            await agent.finish()
             if not connection.is_closed:
                 await relay.close()
         return dict(agent.counts)

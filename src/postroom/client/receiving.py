@@ -144,6 +144,10 @@ class Receiving(Attachment[ReceiverLink]):
                     self._wake_one()
                 raise
 
+    def take_buffered(self) -> Incoming | None:
+        """A message that is here already. Raises what ended the link."""
+        return self._take()
+
     def _take(self) -> Incoming | None:
         if not self._buffer:
             self.check()

@@ -33,6 +33,10 @@ LEFT: Final = Modified(undeliverable_here=True)
 """It stays on its queue, its counts as they are, and doesn't come here again."""
 
 
+class ComesAgain(Exception):
+    """The transaction failed at its very end: the message comes again as another, unless all was done."""
+
+
 class Relay:
     """The messages of one queue, unsettled until this end says what becomes of each.
 
@@ -68,8 +72,8 @@ class Relay:
         """Put ``payload`` to ``address`` and take ``message`` off its queue, in one transaction.
 
         When it raises, nothing of that is done, and the message is still at hand: the broker's refusal as the
-        client has an exception for it. ConnectionLostException where the connection broke: then the message
-        comes again, unless it was done.
+        client has an exception for it. Else ComesAgain. Several may be under way: what goes to one address
+        goes in the order of the calls, once `open_target` was called for it.
         """
         sending = await self._target(address)
         txn_id = await self._coordinator.declare(self._timeout_s)
@@ -78,16 +82,31 @@ class Relay:
         except JMSException:
             await self._roll_back(txn_id)
             raise
-        self._receiving.settle(message, TransactionalState(txn_id, ACCEPTED))
-        self._receiving.before_flush()  # the outcome belongs before the discharge
-        await self._coordinator.discharge(txn_id, False, self._timeout_s)
+        await self._take_off(message, txn_id)
 
     async def discard(self, message: Incoming) -> None:
-        """Take ``message`` off its queue, durably when it returns."""
-        txn_id = await self._coordinator.declare(self._timeout_s)
-        self._receiving.settle(message, TransactionalState(txn_id, ACCEPTED))
-        self._receiving.before_flush()
-        await self._coordinator.discharge(txn_id, False, self._timeout_s)
+        """Take ``message`` off its queue, durably when it returns. Raises as `forward`."""
+        await self._take_off(message, await self._coordinator.declare(self._timeout_s))
+
+    async def _take_off(self, message: Incoming, txn_id: bytes) -> None:
+        """End the transaction with the message in it."""
+        if not self.is_here(message) or message.settled:
+            await self._roll_back(txn_id)
+            raise ComesAgain
+        try:
+            self._receiving.settle(message, TransactionalState(txn_id, ACCEPTED))
+            self._receiving.before_flush()  # the outcome belongs before the discharge
+            await self._coordinator.discharge(txn_id, False, self._timeout_s)
+        except JMSException as failure:
+            raise ComesAgain from failure
+
+    async def open_target(self, address: str) -> None:
+        """Have a link to ``address``. Raises as the broker refuses."""
+        await self._target(address)
+
+    def at_once(self) -> Incoming | None:
+        """A message that is here already."""
+        return self._receiving.take_buffered()
 
     def leave(self, message: Incoming) -> None:
         """Leave ``message`` on its queue, for others: it doesn't come here again."""
