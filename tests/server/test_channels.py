@@ -143,6 +143,13 @@ def test_short_retries_then_long_ones_then_it_is_stopped(world: Stations) -> Non
     assert (world.channel("A").short_left, world.channel("A").long_left) == (2, 2)
 
 
+def test_an_interval_of_0_does_not_spin() -> None:
+    world = make({"short_retry_interval_s": 0})
+    world.unreachable = {"B"}
+    start(world)
+    assert world.state("A") == "RETRYING" and world.channel("A").retry_us == world.now_us + 100_000
+
+
 def test_retries_are_counted_anew_only_when_a_message_has_flowed() -> None:
     world = make({"batch_interval_ms": 1000})
     world.unreachable = {"B"}

@@ -156,6 +156,8 @@ def test_user_and_password_sign_in(brokers: ExitStack, tmp_path: Path) -> None:
     here = sender(brokers, there.url, CredentialsConfig(user="mover", password_file=str(file)))
     send(here)
     assert received(there, "mover", "secret") == "hello"
+    users = here.call(lambda each: [one.user for one in each.connections if one.outward is not None])
+    assert users == ["mover"]
     assert secrets(here).password == "secret" and "secret" not in repr(secrets(here))
 
 
@@ -202,6 +204,12 @@ def test_a_certificate_of_ours_is_shown(brokers: ExitStack, signed: Certificate)
     send(here)
     assert received(there) == "hello"
     assert secrets(here).mechanisms() == ["EXTERNAL", "ANONYMOUS"]
+
+
+def test_a_host_that_is_no_name_stops_the_channel(brokers: ExitStack) -> None:
+    here = sender(brokers, f"amqp://{'a' * 64}.example:5672")
+    send(here)
+    assert "can't connect to amqp://aaa" in reason(here, "STOPPED")
 
 
 def test_a_port_where_nobody_listens_is_retried(brokers: ExitStack) -> None:

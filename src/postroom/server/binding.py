@@ -104,6 +104,7 @@ class ConnectionBinding:
             SaslDone: self._on_sasl_done,
         }
         if outward is not None:
+            self.user = outward.secrets.user or ANONYMOUS_USER
             self.engine.open(properties=_open_properties(False))
 
     def begin_counting(self) -> None:

@@ -5,12 +5,14 @@ reached isn't.
 """
 
 import asyncio
+import logging
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 from postroom.server.channel_config import CredentialsConfig
+from postroom.server.logs import log
 from postroom.server.outward import Outward, Secrets
 
 MAX_PASSWORD_FILE_BYTES: Final = 64 << 10
@@ -105,6 +107,9 @@ class Connecting:
             self._failed(outward, f"{outward.address} has not answered within {self._timeout_s:g} s", False)
         except OSError as error:
             self._failed(outward, f"can't connect to {outward.address}: {_reason(error)}", False)
+        except Exception as error:  # a name that no resolver takes, for instance
+            log(logging.ERROR, "internal-error", address=outward.address, reason=repr(error))
+            self._failed(outward, f"can't connect to {outward.address}: {error!r}", True)
 
 
 def _reason(error: Exception) -> str:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from postroom.server.binding import ConnectionBinding
 
 US_PER_S: Final = 1_000_000
+LEAST_RETRY_US: Final = 100_000
+"""Between two attempts, whatever the channel says: an interval of 0 is no reason to spin."""
 
 STOP_EVENTS: Final = {
     StopMode.QUIESCE: ChannelEvent.STOP_QUIESCE,
@@ -228,10 +230,10 @@ class Supervised:
         known = self.definition
         if self.short_left > 0:
             self.short_left -= 1
-            self.retry_us = now_us + known.short_retry_interval_s * US_PER_S
+            self.retry_us = now_us + max(LEAST_RETRY_US, known.short_retry_interval_s * US_PER_S)
         elif self.long_left > 0:
             self.long_left -= 1
-            self.retry_us = now_us + known.long_retry_interval_s * US_PER_S
+            self.retry_us = now_us + max(LEAST_RETRY_US, known.long_retry_interval_s * US_PER_S)
         else:
             self.happened(ChannelEvent.RETRIES_OVER, f"no retry is left: {self.reason}", now_us)
             return
