@@ -50,7 +50,7 @@ def hunt(name: str) -> Verdict:
             ROOT / "src" / "postroom", Path(folder) / "postroom", ignore=shutil.ignore_patterns("*.so")
         )
         plant(Path(folder) / "postroom", name)
-        command = [sys.executable, "-m", "tests.simulation", "--stop", "--seeds", str(mutation.seeds)]
+        command = [sys.executable, "-m", mutation.module, "--stop", "--seeds", str(mutation.seeds)]
         environment = {**os.environ, "PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1"}
         done = subprocess.run(
             command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S

@@ -1,17 +1,7 @@
 """The planted bugs, each a change of one place: the broker as if somebody had got it wrong."""
 
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True)
-class Mutation:
-    """``old`` stands once in ``path`` of the package, ``new`` is the bug, ``seeds`` suffice to find it."""
-
-    path: str
-    old: str
-    new: str
-    seeds: int = 300
-
+from tests.simulation.channels.mutations import CHANNEL_MUTATIONS
+from tests.simulation.mutation import Mutation
 
 MUTATIONS: dict[str, Mutation] = {
     "answer-before-the-sync": Mutation(
@@ -250,4 +240,5 @@ MUTATIONS: dict[str, Mutation] = {
         "    branch.transaction.puts = branch.transaction.puts[:-1]\n"
         "    transactions.decide_for(core, branch.transaction)\n    _finish(core, branch)",
     ),
+    **CHANNEL_MUTATIONS,
 }

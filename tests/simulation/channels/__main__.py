@@ -44,7 +44,7 @@ def main() -> int:
         except Exception:
             failures += 1
             traceback.print_exc()
-            print(f"{name} failed")
+            print(f"failed: {name}")
             if arguments.stop:
                 break
     print(f"{done - failures} passed, {failures} failed")

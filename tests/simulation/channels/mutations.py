@@ -1,0 +1,86 @@
+"""Planted bugs of channels, which the worlds of several queue managers must find: see
+`tests.simulation.mutants`.
+"""
+
+from tests.simulation.mutation import Mutation
+
+MODULE = "tests.simulation.channels"
+SEEDS = 150
+
+
+def _mutation(path: str, old: str, new: str) -> Mutation:
+    return Mutation(path, old, new, SEEDS, MODULE)
+
+
+CHANNEL_MUTATIONS: dict[str, Mutation] = {
+    "batch-confirmed-before-it-is-durable": _mutation(
+        "server/channel_receiving.py",
+        "        answer = BatchAnswer(self, batch, delivery_id)\n",
+        "        answer = Asker()\n        answer.answered = lambda payload, now_us: None\n"
+        "        machine.confirmed(batch)\n        self._accept(delivery_id)\n",
+    ),
+    "last-batch-not-recorded-with-its-messages": _mutation(
+        "manager/channel_receiving.py",
+        "    end.partner.committed = channels.write_partner(core, end.channel, end.partner)\n",
+        "",
+    ),
+    "resynchronisation-always-commits": _mutation(
+        "manager/channels.py",
+        "            arrived = at + 1\n",
+        "            arrived = at + 1\n    arrived = len(channel.batches)\n",
+    ),
+    "resynchronisation-always-backs-out": _mutation(
+        "manager/channels.py",
+        "            arrived = at + 1\n",
+        "            arrived = 0\n",
+    ),
+    "lost-link-backs-out-what-is-in-doubt": _mutation(
+        "manager/channel_sending.py",
+        "    for batch in (end.batch, *reversed(end.full)):\n",
+        "    for batch in (end.batch, *reversed(end.full), *reversed(end.in_doubt)):\n",
+    ),
+    "lost-link-forwards-what-is-in-doubt": _mutation(
+        "manager/channel_sending.py",
+        "    consumers.close_consumer(core, end.consumer, True)\n",
+        "    consumers.close_consumer(core, end.consumer, True)\n"
+        "    for batch in end.in_doubt:\n        _decided(channel, batch)\n        forward(core, batch)\n",
+    ),
+    "half-a-batch-stays-when-the-link-is-lost": _mutation(
+        "manager/channel_receiving.py",
+        "    roll_back(core, end)\n    end.closed = True\n",
+        "    transactions.decide_for(core, end.transaction)\n"
+        "    transactions.close(core, end.transaction)\n    end.closed = True\n",
+    ),
+    "all-batches-have-one-name": _mutation(
+        "manager/channel.py",
+        'return Batch(id, pack(">QII", int(now_us), int(id), crc32(self.name.encode())))',
+        'return Batch(id, pack(">QII", 1, 1, crc32(self.name.encode())))',
+    ),
+    "undeliverable-message-forgotten": _mutation(
+        "server/channel_receiving.py",
+        "            self.undelivered(message, failure, now_us)\n",
+        "            del message\n",
+    ),
+    "batch-in-doubt-of-nothing-persistent-forgotten": _mutation(
+        "manager/restore.py",
+        "    for transaction in prepared.values():\n        duplicates",
+        "    for channel in core.channels.values():\n"
+        "        channel.batches = [batch for batch in channel.batches if batch.entries]\n"
+        "    for transaction in prepared.values():\n        duplicates",
+    ),
+    "channel-in-doubt-sleeps-after-a-restart": _mutation(
+        "server/channels.py",
+        "if look and (channel.channel.batches or self._has_work(name)):",
+        "if look and self._has_work(name):",
+    ),
+    "persistent-messages-travel-outside-batches": _mutation(
+        "manager/batches.py",
+        "    if end.fast and entry.flags & n.FLAG_DURABLE == 0:\n",
+        "    if end.fast:\n",
+    ),
+    "message-of-a-batch-put-at-once": _mutation(
+        "manager/channel_receiving.py",
+        "    put_on(core, end, queue, head, sections, sequence, origin_serial, fast)\n    return None\n",
+        "    put_on(core, end, queue, head, sections, sequence, origin_serial, True)\n    return None\n",
+    ),
+}
