@@ -274,18 +274,18 @@ def _spread_row(event: ChannelEvent) -> dict[tuple[Role, ChannelState], Cell]:
     return row
 
 
-def _spread() -> dict[tuple[ChannelEvent, Role, ChannelState], Cell]:
-    """One cell for every event, role and state that the role can be in; raises AssertionError where a row
-    names one twice or never.
+def _spread() -> list[Cell | None]:
+    """One cell for every event, role and state, None where the role can't be in that state; raises
+    AssertionError where a row names one twice or never.
     """
-    cells: dict[tuple[ChannelEvent, Role, ChannelState], Cell] = {}
+    cells: list[Cell | None] = []
     for event in E:
         row = _spread_row(event)
-        for role, states in STATES.items():
-            for state in states:
-                if (role, state) not in row:
+        for role in Role:
+            for state in S:
+                if (state in STATES[role]) != ((role, state) in row):
                     raise AssertionError(f"({event.name}, {role.name}, {state.name}) is missing")
-                cells[event, role, state] = row[role, state]
+                cells.append(row.get((role, state)))
     return cells
 
 
@@ -297,7 +297,9 @@ def cell(event: ChannelEvent, role: Role, state: ChannelState, asked: ChannelSta
 
     ``asked`` is the STATUS of the command to stop that the channel is under, STOPPED or INACTIVE.
     """
-    found = _CELLS[event, role, state]
+    found = _CELLS[(event * len(Role) + role) * len(S) + state]
+    if found is None:
+        raise AssertionError(f"a {role.name} can't be in state {state.name}")
     if found.to == S.STOPPED and asked != found.to and (event in _ENDS or state == S.STOPPING):
         return Cell(found.verdict, asked)
     return found
