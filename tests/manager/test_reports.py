@@ -9,14 +9,18 @@ from hypothesis import strategies as st
 from postroom.amqp.messaging import scan_head
 from postroom.amqp.sections import Data, Value
 from postroom.amqp.types import ULong
+from postroom.manager.errors import ReportOptionsInvalid
 from postroom.manager.options import ManagerOptions
 from postroom.manager.report_message import put_date_and_time
+from postroom.manager.store_putting import Put
 from postroom.manager.topics import Subscribing
 from postroom.model import mq
+from postroom.model.ids import unpack_unique_id
 from postroom.model.mq import Feedback, Report
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.reporting import BODY, TEXT, asking, on, put
 from tests.manager.reporting import Report as Read
+from tests.manager.store_face import Asked, StoreFace, Uid
 from tests.manager.world import START_US, TestSink, World
 
 LEVELS = {
@@ -435,3 +439,33 @@ def test_a_message_from_before_a_restart_has_its_reports() -> None:
     world.restart()
     take(world)
     assert [report.feedback for report in on(world)] == [259, 260]
+
+
+# --- the message store
+
+
+def store_put(face: StoreFace, payload: bytes, confirm: int = 0) -> Uid:
+    head = scan_head(payload)
+    asked = Asked()
+    face.begin(
+        Put(face.queue, asked, face.world._producer, head, payload[head.bare_offset :], confirm, False), asked
+    )
+    face.world.turn()
+    return unpack_unique_id(asked.result().unique_id)
+
+
+def test_confirmed_puts_and_gets_of_the_message_store_are_reported(world: World) -> None:
+    face = StoreFace(world)
+    uid = store_put(face, asking(Report.COA | Report.COD), confirm=5)
+    assert on(world) == []
+    face.confirm_put(uid, 5)
+    assert [report.feedback for report in on(world)] == [259]
+    face.get(confirm=7)
+    assert on(world) == []
+    face.confirm_get(uid, 7)
+    assert [report.feedback for report in on(world)] == [260]
+
+
+def test_the_message_store_refuses_options_that_can_not_be(world: World) -> None:
+    with pytest.raises(ReportOptionsInvalid, match="2061"):
+        store_put(StoreFace(world), asking(0x200))

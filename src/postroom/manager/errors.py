@@ -27,6 +27,12 @@ class QueueExists(ManagerError):
     condition = "amqp:precondition-failed"
 
 
+class ReportOptionsInvalid(ManagerError):
+    """A message asks for reports that can't be."""
+
+    condition = "amqp:invalid-field"
+
+
 class QueueInUse(ManagerError):
     """Deletion was conditional (unused, empty), or somebody holds what may not be decided for him."""
 

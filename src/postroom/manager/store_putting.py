@@ -15,6 +15,7 @@ from postroom.manager.errors import (
     DuplicateMessage,
     LimitExceeded,
     MessageTooLarge,
+    ReportOptionsInvalid,
 )
 from postroom.manager.finding import Spot, find, find_busy
 from postroom.manager.holders import NO_CONFIRM_ID, ConfirmIdHolder
@@ -22,6 +23,7 @@ from postroom.manager.memory import admit
 from postroom.manager.putting import CLOSED, TOO_LARGE, due_of, lacking, new_entry, no_room_text, refusal
 from postroom.manager.putting import store as put_available
 from postroom.manager.queue import Queue
+from postroom.manager.report_checks import check_options
 from postroom.manager.statistics import UNCOMMITTED_PUT
 from postroom.manager.store_filter import (
     StoreFilter,
@@ -97,6 +99,10 @@ class Put(StoreVerb):
             if refused[0] == CLOSED:
                 raise DestinationPaused(refused[1])
             raise LimitExceeded(refused[1])
+        if self.head.report != 0:
+            senseless = check_options(core, self.queue, self.head, self.body)
+            if senseless is not None:
+                raise ReportOptionsInvalid(senseless[1])
         pool = lacking(core, self.queue, size)
         if pool is not None:
             raise LimitExceeded("Except_Q_Full: " + no_room_text(pool, size))
