@@ -11,6 +11,7 @@ from mypy_extensions import i64
 
 from postroom.amqp.codec import decode_all, encode
 from postroom.amqp.errors import DECODE_ERROR, INVALID_FIELD, AmqpError, DecodeError
+from postroom.amqp.messaging import scan_head
 from postroom.amqp.types import Described, UInt, ULong
 from postroom.model.channel import LUWID_BYTES, MAX_BATCH_MESSAGES, MAX_RETRIES
 
@@ -106,9 +107,9 @@ HEARTBEAT: Final = encode(Described(_AMQP_VALUE, []))
 
 
 def read_batch_end(payload: bytes) -> BatchEnd:
-    """Raises `AmqpError`."""
+    """The message with this value for its body, whatever sections are before it. Raises `AmqpError`."""
     try:
-        value = decode_all(payload)
+        value = decode_all(payload[scan_head(payload).body_start :])
     except DecodeError as error:
         raise AmqpError(DECODE_ERROR, f"the end of a batch: {error.description}") from error
     if isinstance(value, Described) and value.descriptor == _AMQP_VALUE:
