@@ -335,6 +335,8 @@ class Replay(_Move):
         self.to = to
 
     def go(self, core: Core, pairs: list[Pair]) -> None:
+        if not pairs:
+            return
         if self.to:
             self._go_to(core, pairs, names.taker(core, self.to))
             return
