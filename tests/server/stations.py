@@ -9,9 +9,8 @@ from random import Random
 from postroom.amqp.messaging import scan_head
 from postroom.amqp.sections import Header, Message, Value
 from postroom.manager.consumer import Producer
-from postroom.manager.effects import PRESETTLED
+from postroom.manager.effects import PRESETTLED, Sink
 from postroom.server.binding import ConnectionBinding
-from postroom.server.bound import BoundLink
 from postroom.server.broker import Broker
 from postroom.server.outward import Outward
 from postroom.server.supervised import Supervised
@@ -22,13 +21,6 @@ US_PER_S = 1_000_000
 BEGIN_US = 1_800_000_000 * US_PER_S
 MOST_STEPS = 100_000
 NO_ROUTE = "no route to host"
-
-
-class Quiet(BoundLink):
-    """Wants no answer to what it puts."""
-
-    def __init__(self) -> None:
-        self.blocked = 0
 
 
 class Station(Node):
@@ -157,7 +149,7 @@ class Stations:
             head = scan_head(payload)
             leads = manager.names.destination(address)
             body = manager.names.sent_to(leads, payload[head.bare_offset :])
-            manager.put(self._producers[broker], leads.queue, head, body, Quiet(), PRESETTLED, self.now_us)
+            manager.put(self._producers[broker], leads.queue, head, body, Sink(), PRESETTLED, self.now_us)
         self.nodes[name].turn_wanted = True
         self.settle()
 

@@ -8,10 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from postroom.amqp.sections import Value, decode_message
-from postroom.manager.effects import Delivery, Sink
+from postroom.manager.effects import Sink
 from postroom.manager.options import ConsumerOptions
 from postroom.model.channel_states import ACTIVE
-from postroom.server.bound import BoundLink
 from postroom.server.channel_instance import StopMode
 from tests.server.stations import Stations
 from tests.server.test_channels import make
@@ -28,19 +27,6 @@ ACTIONS = st.one_of(
     st.tuples(st.just("reach"), st.booleans()),
     st.tuples(st.just("freeze"), st.sampled_from(["", "A", "B"])),
 )
-
-
-class Taker(BoundLink):
-    """Keeps what it is given."""
-
-    def __init__(self) -> None:
-        Sink.__init__(self)
-        self.texts: list[str] = []
-
-    def deliver(self, delivery: Delivery, now_us: int) -> None:
-        message = decode_message(delivery.body)
-        assert isinstance(message.body, Value)
-        self.texts.append(str(message.body.value))
 
 
 class Course:
@@ -111,12 +97,22 @@ class Course:
 
     def received(self) -> list[str]:
         """What can be received at B, all of it."""
-        manager, taker = self.world.nodes["B"].manager, Taker()
-        options = ConsumerOptions(name="test")
-        consumer = manager.open_consumer(manager.queues["in"], taker, options, self.world.now_us)
-        manager.set_credit(consumer, len(self.sent) + 1, False, self.world.now_us)
-        self._turn("B")
-        return taker.texts
+        node = self.world.nodes["B"]
+        manager, now_us = node.manager, self.world.now_us
+        consumer = manager.open_consumer(manager.queues["in"], Sink(), ConsumerOptions(name="test"), now_us)
+        manager.set_credit(consumer, len(self.sent) + 1, False, now_us)
+        found: list[str] = []
+        while not (effects := manager.take_effects()).empty():
+            found += [text_of(delivery.body) for delivery in effects.deliveries]
+            for fetch in effects.fetches:
+                manager.fetched(fetch.entries, node.ledger.read_bodies(fetch.wanted), now_us)
+        return found
+
+
+def text_of(body: bytes) -> str:
+    message = decode_message(body)
+    assert isinstance(message.body, Value)
+    return str(message.body.value)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
