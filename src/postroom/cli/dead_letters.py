@@ -101,10 +101,15 @@ class Agent:
     async def _wait(self) -> bool:
         """Until a message comes or something is due; whether the time is up."""
         ends_us = self._handler.ends_us()
-        incoming = await self._relay.next(self._patience_s(ends_us))
+        if 0 < ends_us <= _now_us():
+            incoming = await self._relay.next_now()
+            if incoming is None:
+                return True
+        else:
+            incoming = await self._relay.next(self._patience_s(ends_us))
         if incoming is not None:
             self._take_in(incoming)
-        return incoming is None and 0 < ends_us <= _now_us()
+        return False
 
     def _patience_s(self, ends_us: int) -> float | None:
         """How long to wait for a message: until an attempt is due or the time is up."""

@@ -64,6 +64,10 @@ class Relay:
         """The next message; None when none came in ``timeout_s`` seconds."""
         return await self._receiving.receive(timeout_s)
 
+    async def next_now(self) -> Incoming | None:
+        """The next message; None when the broker says that it has none, which it is asked over breaks."""
+        return await self._receiving.receive_now(1)
+
     def is_here(self, message: Incoming) -> bool:
         """Whether the message is still this end's to decide; after a break it comes again, as another."""
         return self._receiving.is_current(message)
