@@ -27,6 +27,8 @@ from tests.foreign.scene import (
 )
 from tests.server.harness import BrokerThread
 
+pytestmark = [pytest.mark.sockets, pytest.mark.peer]
+
 MANY = 600
 WINDOW = 20_000
 

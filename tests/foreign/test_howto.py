@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from tools.peers import Postroom, RabbitMQ
 from tools.peers.broker import ROOT
 
 from tests.crash.kills import source_of_this_build, url_of
 from tests.foreign import scene
 from tests.foreign.scene import Partner, count_of, numbered
+
+pytestmark = [pytest.mark.sockets, pytest.mark.peer]
 
 PAGE = (ROOT / "docs/howto/foreign-brokers.md").read_text()
 

@@ -20,6 +20,8 @@ from tests.foreign import scene
 from tests.foreign.scene import DEAD, TRANSMISSION, channel, count_of, numbered
 from tests.server.harness import BrokerThread, make_config
 
+pytestmark = [pytest.mark.sockets]
+
 OPEN, VOLATILE = "open", "volatile"
 
 
