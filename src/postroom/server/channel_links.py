@@ -4,6 +4,9 @@ from typing import TYPE_CHECKING
 
 from postroom.model.channel import PROTOCOL_AMQP
 from postroom.server.channel_instance import ChannelInstance, ChannelLink
+from postroom.server.channel_receiving import begin_requesting
+from postroom.server.channel_sending import begin_sending
+from postroom.server.foreign import begin_foreign_receiving, begin_foreign_sending
 
 if TYPE_CHECKING:
     from postroom.server.binding import ConnectionBinding
@@ -13,13 +16,8 @@ def begin(binding: "ConnectionBinding", instance: ChannelInstance, now_us: int) 
     """Attach the link of a run on the connection that it has opened. Raises AmqpError, ManagerError."""
     definition = instance.definition
     if definition.protocol == PROTOCOL_AMQP:
-        from postroom.server.foreign import begin_foreign_receiving, begin_foreign_sending
-
         foreign = begin_foreign_sending if definition.sending else begin_foreign_receiving
         return foreign(binding, instance, now_us)
-    from postroom.server.channel_receiving import begin_requesting
-    from postroom.server.channel_sending import begin_sending
-
     if definition.sending:
         return begin_sending(binding, instance, now_us)
     return begin_requesting(binding, instance, now_us)
