@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from postroom.manager.errors import DefinitionInvalid
+from postroom.manager.dead_letter_header import DEAD_LETTER, header_of
 from postroom.manager.options import ManagerOptions, QueueDefinition
 from postroom.model.codes import Event, Outcome
 from tests.manager.world import MS, World
@@ -193,7 +194,10 @@ def test_rejected_goes_to_the_dead_letter_queue_with_its_error(world: World) -> 
     dead = world.consumer(world.manager.queue("dead"), credit=1)
     assert world.turn() == [b"bad"]
     annotations = world.last(b"bad").annotations
-    assert annotations == {
+    assert annotations is not None
+    header = header_of(annotations[DEAD_LETTER])
+    assert header is not None and (header.reason, header.queue) == (2195, "q")
+    assert {name: value for name, value in annotations.items() if name != DEAD_LETTER} == {
         "x-opt-dead-letter-reason": "app:bad",
         "x-opt-dead-letter-description": "no such order",
         "x-opt-dead-letter-queue": "q",

@@ -34,6 +34,8 @@ class Reports:
         """Those whose messages have to be read first."""
         self.reading: list[Cause] = []
         """Those of them that are being read."""
+        self.crowded = False
+        """So many wait that some were not made; until none waits."""
         self.made: i64 = 0
         """Reports since the start, those that went to a dead-letter queue included."""
         self.unmade: i64 = 0

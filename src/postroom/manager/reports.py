@@ -23,7 +23,7 @@ from postroom.manager.channel_receiving import in_pieces, why_not
 from postroom.manager.consumer import Producer
 from postroom.manager.core import Core
 from postroom.manager.dead_letter_header import DEAD_LETTER, header_for, with_dead_letter_header
-from postroom.manager.effects import Fetch
+from postroom.manager.effects import Fetch, Warned
 from postroom.manager.entry import Entry
 from postroom.manager.errors import ManagerError
 from postroom.manager.putting import store
@@ -38,6 +38,8 @@ from postroom.model.message import MessageHead
 from postroom.model.mq import Feedback, Reason, Undelivered
 from postroom.model.names import split_address
 
+MAX_WAITING: Final = 100_000
+"""Reports whose messages have to be read first; more are not made."""
 AS_MESSAGE: Final = "message"
 PERSISTENT: Final = "persistent"
 """Values of `ManagerOptions.report_persistence`; the third is "non-persistent"."""
@@ -61,8 +63,21 @@ def make_due(core: Core) -> None:
         if cause.entry.body is not None:
             _report(core, cause, cause.entry.body)
         elif cause.entry.flags & n.FLAG_BODY_STORED != 0:
-            reports.waiting.append(cause)
+            _wait(core, cause)
     read_more(core)
+
+
+def _wait(core: Core, cause: Cause) -> None:
+    """Its message has to be read first."""
+    reports = core.reports
+    if len(reports.waiting) < MAX_WAITING:
+        reports.waiting.append(cause)
+        return
+    if not reports.crowded:
+        why = f"more than {MAX_WAITING} reports wait for their messages to be read: the next are not made"
+        core.effects.warned.append(Warned(cause.entry.queue.name, why))
+    reports.crowded = True
+    reports.unmade += 1
 
 
 def read_more(core: Core) -> None:
@@ -77,6 +92,8 @@ def read_more(core: Core) -> None:
         if entry.body_serial > core.durable_through or (reports.reading and bytes_left < 0):
             break
         reports.reading.append(reports.waiting.popleft())
+    if not reports.waiting:
+        reports.crowded = False
     if reports.reading:
         entries = [cause.entry for cause in reports.reading]
         places = [(int(one.body_serial), int(one.body_offset), int(one.body_len)) for one in entries]
