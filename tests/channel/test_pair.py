@@ -313,6 +313,30 @@ def test_a_stopped_receiver_ends_between_batches_and_the_sender_retries() -> Non
     check_end(a, b, ["one", "two"])
 
 
+@pytest.mark.parametrize("which", ["A", "B"])
+@pytest.mark.parametrize("batch_size", [1, 10, 100])
+def test_quiesce_comes_to_an_end_in_a_flood(which: str, batch_size: int) -> None:
+    for rounds in range(1, 12):
+        world, a, b = two(sender(batch_size=batch_size), receiver())
+        texts = [str(number) for number in range(600)]
+        Client(a).put("IN@B", *texts)
+        Client(a).put("IN@B", "fast", durable=False)
+        world.piece_bytes = 3000
+        a.start(A_TO_B)
+        for _ in range(4 * rounds):
+            world.round()
+        stopped = a if which == "A" else b
+        stopped.broker.channels.find(A_TO_B).stop(StopMode.QUIESCE, False, world.now_us)
+        world.settle()
+        assert stopped.state(A_TO_B) == ChannelState.STOPPED
+        assert stopped.broker.channels.find(A_TO_B).instance is None
+        stopped.start(A_TO_B)
+        world.pass_time(2)
+        came = arrived(b)
+        assert [text for text in came if text != "fast"] == texts, rounds
+        assert a.depth("B") == 0
+
+
 def test_a_paused_receiver_that_is_stopped_backs_the_batch_out() -> None:
     world, a, b = running(sender(), receiver(message_retry_interval_ms=60_000))
     inhibit(b)

@@ -65,6 +65,8 @@ class ReceivingLink(TakingLink):
         self.properties = offer.properties()
         self.terms: Terms | None = None
         self.machine: ReceivingMachine | None = None
+        self._closing = False
+        """Stopped between two batches: what still comes is for another link to bring."""
         self._durable: list[int] = []
         """Delivery ids of the ends of batches that have become durable, and are about to be accepted."""
 
@@ -106,9 +108,15 @@ class ReceivingLink(TakingLink):
         machine = self.machine
         return 0 if machine is None else int(machine.credit)
 
+    def wants_more(self) -> bool:
+        """A batch that is arriving is to come to its end."""
+        return not self._closing
+
     # What comes.
 
     def take(self, arrival: Arrival, now_us: int) -> None:
+        if self._closing:
+            return
         if arrival.format == 0 and arrival.settled:
             self._take_message(arrival.tag, arrival.payload, now_us)
         elif arrival.format == BATCH_END_FORMAT and not arrival.settled:
@@ -164,6 +172,7 @@ class ReceivingLink(TakingLink):
         machine.ended(batch)
         answer = BatchAnswer(self, batch, delivery_id)
         self.channels.commit_received(end, batch.luwid, int(batch.last_sequence), answer, now_us)
+        self._closing = self.stopping
 
     def batch_durable(self, answer: BatchAnswer, payload: object, now_us: int) -> None:
         """The batch is kept here, whatever comes: say so."""
@@ -186,7 +195,7 @@ class ReceivingLink(TakingLink):
         self.binding.touch()
         self.tell(now_us)
         self.instance.event(ChannelEvent.BATCH_CONFIRMED, "", now_us)
-        if self.stopping and self.machine is not None and self.machine.at_rest():
+        if self._closing and self.machine is not None and self.machine.unanswered == 0:
             self._stopped(now_us)
 
     def status(self) -> LinkStatus:
@@ -204,6 +213,8 @@ class ReceivingLink(TakingLink):
         machine = self.machine
         if machine is None or machine.at_rest() or self.paused:
             self._stopped(now_us)
+        else:
+            self._closing = machine.count == 0
 
     def _stopped(self, now_us: int) -> None:
         """The partner hears why; the channel, that it has ended."""

@@ -70,6 +70,10 @@ class TakingLink(AgentLink):
         """How many transfers the partner may send ahead."""
         raise NotImplementedError
 
+    def wants_more(self) -> bool:
+        """Whether the partner is to send on."""
+        return not self.stopping
+
     def take(self, arrival: Arrival, now_us: int) -> None:
         """Something has come, and nothing is in its way. Raises `AmqpError`, `ManagerError`: the link is
         closed."""
@@ -91,7 +95,7 @@ class TakingLink(AgentLink):
 
     def grant(self) -> None:
         """Credit, said again when half of it is used; none while a message is tried again."""
-        if self._waiting is not None or self.stopping or not self.link.attached:
+        if self._waiting is not None or not self.wants_more() or not self.link.attached:
             return
         limit = self.credit_limit()
         if self.link.credit * 2 <= limit:
