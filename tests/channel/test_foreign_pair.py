@@ -195,6 +195,19 @@ def test_stop_leaves_everything_somewhere(sending: bool, mode: StopMode) -> None
     scene.judge(not sending)
 
 
+def test_stop_is_not_kept_waiting_by_what_more_the_partner_has() -> None:
+    scene = Scene(False)
+    scene.world.carrying = lambda wire: scene.own.broker.channels.find(CHANNEL).stop(
+        StopMode.QUIESCE, False, scene.world.now_us
+    )
+    scene.put(20 * MESSAGES)
+    assert scene.own.state(CHANNEL) == ChannelState.STOPPED
+    scene.world.carrying = lambda wire: None
+    scene.own.start(CHANNEL)
+    scene.world.settle()
+    scene.judge(True)
+
+
 def test_a_partner_that_falls_silent() -> None:
     """His machine is gone: nothing comes any more, not even the end of the connection."""
     scene = Scene(True, heartbeat_interval_s=5)

@@ -100,6 +100,10 @@ class ForeignReceivingLink(TakingLink):
         """For a batch, and for another one while that becomes durable."""
         return 2 * self._definition.batch_size
 
+    def grant(self) -> None:
+        if not self.stopping and self._refusing is None:
+            super().grant()
+
     def take(self, arrival: Arrival, now_us: int) -> None:
         end = self.end
         if end is None or self._refusing is not None:
