@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from postroom.manager.errors import DefinitionInvalid
 from postroom.manager.dead_letter_header import DEAD_LETTER, header_of
+from postroom.manager.errors import DefinitionInvalid
 from postroom.manager.options import ManagerOptions, QueueDefinition
 from postroom.model.codes import Event, Outcome
 from tests.manager.world import MS, World
