@@ -120,9 +120,16 @@ def _fold(ledger: LedgerReader) -> dict[tuple[int, int], Entry]:
 def _arrival(rows: Any, n: int, senders: dict[int, str]) -> Entry:
     record = rows.arrivals[n]
     flags = int(record["flags"])
-    at, length = int(record["message_id_offset"]), int(record["message_id_len"])
-    text = rows.names[at : at + length].tobytes().decode(errors="replace")
     origin = None
     if flags & ArrivalFlag.RECEIVED:
         origin = senders[int(record["producer"])], int(record["parent_serial"])
-    return Entry(int(text) if text.isdecimal() else 0, flags, origin, State.START)
+    # a report has an id of its own, and that of the message that it returns as correlation id
+    id = _number(rows, record, "message_id") or _number(rows, record, "correlation_id")
+    return Entry(id, flags, origin, State.START)
+
+
+def _number(rows: Any, record: Any, field: str) -> int:
+    """An id that is one of ours; 0 for another."""
+    at, length = int(record[f"{field}_offset"]), int(record[f"{field}_len"])
+    text = rows.names[at : at + length].tobytes().decode(errors="replace")
+    return int(text) if text.isdecimal() else 0
