@@ -25,6 +25,7 @@ HEAD: Final = """
 container_id = "{name}"
 [[listen]]
 address = "{{address}}"
+anonymous = true
 [queue_manager]
 dead_letter_queue = "dead"
 [[queue]]
@@ -53,11 +54,18 @@ class QueueManager(BrokerProcess):
         self._text += f'\ntransmission_queue = "{by}"\n'
         return self
 
-    def sends_to(self, partner: QueueManager, port: int, batch_size: int = 5, heartbeat_s: int = 0) -> None:
-        """A sender channel to ``partner``, who is reached at ``port`` of loopback; and its receiver."""
+    def sends_to(
+        self,
+        partner: QueueManager,
+        port: int,
+        batch_size: int = 5,
+        heartbeat_s: int = 0,
+        host: str = "127.0.0.1",
+    ) -> None:
+        """A sender channel to ``partner``, who is reached at ``host`` and ``port``; and its receiver."""
         name = f"{self.name}.{partner.name}"
         self.queue(partner.name, 'usage = "transmission"')
-        more = f'transmission_queue = "{partner.name}"\nconnection = "amqp://127.0.0.1:{port}"'
+        more = f'transmission_queue = "{partner.name}"\nconnection = "amqp://{host}:{port}"'
         common = {"name": name, "batch_size": batch_size, "retry_s": 0, "heartbeat_s": heartbeat_s}
         self._text += CHANNEL.format(type="sender", more=more, **common)
         partner._text += CHANNEL.format(type="receiver", more="", **common)
