@@ -22,6 +22,7 @@ from tests.manager.reporting import BODY, TEXT, asking, on, put
 from tests.manager.reporting import Report as Read
 from tests.manager.store_face import Asked, StoreFace, Uid
 from tests.manager.world import START_US, TestSink, World
+from tests.manager.xa_world import Xa
 
 LEVELS = {
     Feedback.COA: (Report.COA, Report.COA_WITH_DATA, Report.COA_WITH_FULL_DATA),
@@ -469,3 +470,30 @@ def test_confirmed_puts_and_gets_of_the_message_store_are_reported(world: World)
 def test_the_message_store_refuses_options_that_can_not_be(world: World) -> None:
     with pytest.raises(ReportOptionsInvalid, match="2061"):
         store_put(StoreFace(world), asking(0x200))
+
+
+# --- prepared branches
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_prepared_branch_reports_when_it_is_committed_after_a_restart(commit: bool) -> None:
+    world = LedgerWorld()
+    source, target = world.queue("q"), world.queue("target")
+    world.queue("replies")
+    put(world, source, asking(Report.COD_WITH_FULL_DATA))
+    consumer = world.consumer(source, 1, xa=True)
+    world.turn()
+    branch = Xa(world)
+    transaction = branch.start().transaction
+    put(world, target, asking(Report.COA_WITH_DATA, durable=False), transaction)
+    branch.end(consumer=consumer)
+    branch.prepare()
+    world.turn()
+    world.restart()
+    assert on(world) == []
+    if commit:
+        Xa(world).commit()
+    else:
+        Xa(world).rollback()
+    world.turn()
+    assert sorted(str(report.feedback) for report in on(world)) == (["259", "260"] if commit else [])
