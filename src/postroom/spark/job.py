@@ -44,6 +44,7 @@ SHORT_RECORDS: Final = 500_000
 SHOWN_ENTRIES: Final = 15
 SHOWN_VIOLATIONS: Final = 20
 SHOWN_LOST: Final = 50
+NOWHERE: Final = "(nowhere)"
 SHOWN_COLUMNS: Final = (
     "serial",
     "queue",
@@ -251,8 +252,8 @@ def _print_crossings(crossed: DataFrame, names: dict[str, str]) -> None:
     table = Table("from", "queue", "to", *verdicts, "violations", title="channels", title_justify="left")
     for row in sums:
         counts = (row[name.replace(" ", "_")] for name in (*verdicts, "violations"))
-        here, there = (names.get(row[end], row[end] or "–") for end in ("ledger_id", "to_ledger_id"))
-        table.add_row(here, row["queue"] or "–", there, *(f"{number:,}" for number in counts))
+        here, there = (names.get(row[end], row[end] or NOWHERE) for end in ("ledger_id", "to_ledger_id"))
+        table.add_row(here, row["queue"] or NOWHERE, there, *(f"{number:,}" for number in counts))
     console = _console()
     console.print(table)
     lost = crossed.where(F.col("verdict") == "lost").orderBy("origin_ledger_id", "origin_serial")
