@@ -113,6 +113,9 @@ class Machine(RuleBasedStateMachine):
         """Of queries."""
         self.transactions.clear()
         self.seen = 0
+        self.let_in_after = 0
+        """While time passes and sends wait: the rank behind which something may come in, which then may do so
+        before or after what is given out at the same moment; else 0."""
         self.links: dict[int, Producer] = {}
         for number in (*range(LINKS), *PUBLISHERS.values()):
             self.open_link(number)
@@ -218,8 +221,10 @@ class Machine(RuleBasedStateMachine):
         if place.unit_of_order:  # between units there is no order: one is held back when it is met
             number = next((each.number for each in waiting if each.body == delivery.body), -1)
             waiting = [each for each in waiting if each.number == number] or waiting
-        next_ones = [each for each in waiting if each.rank() == waiting[0].rank()]
-        message = next((each for each in next_ones if each.body == delivery.body), None)
+        message = self._next_with(delivery.body, waiting)
+        if message is None and self.let_in_after:  # at the same moment, after it was given out
+            before = [each for each in waiting if each.order <= self.let_in_after]
+            message = self._next_with(delivery.body, before)
         assert message is not None, (place.name, delivery.body, waiting[0].body)
         assert delivery.delivery_count == message.deliveries
         first = place.takers.given(consumer, message.group, message.closes)
@@ -229,6 +234,12 @@ class Machine(RuleBasedStateMachine):
         else:
             message.state, message.holder = HELD, consumer
             self.entries[entry] = message
+
+    @staticmethod
+    def _next_with(body: bytes, waiting: list[Message]) -> Message | None:
+        """The one with that body, if none stands before it."""
+        next_ones = [each for each in waiting if each.rank() == waiting[0].rank()]
+        return next((each for each in next_ones if each.body == body), None)
 
     @staticmethod
     def wanted_by(consumer: Consumer) -> int | None:
@@ -325,7 +336,9 @@ class Machine(RuleBasedStateMachine):
         for consumer in list(self.consumers):
             if consumer.suspended and consumer.suspended_until_us <= self.world.now_us:
                 self.gone(consumer, True)
+        self.let_in_after = self.reference.last_rank() if crowded else 0
         self.rest()
+        self.let_in_after = 0
         for name in self.reference.places if crowded else CHILDREN:
             self.adopt_peaks(name)  # what came there before something else of the same moment ended
 
