@@ -55,6 +55,12 @@ class Node:
             if channel.role == Role.REQUESTER and channel.state == ChannelState.INACTIVE:
                 channel.start(now_us)
 
+    def begin_sequences(self, first: int, now_us: int) -> None:
+        """The first message of each sending channel has this number."""
+        for channel in self.broker.channels.all():
+            if channel.definition.sending:
+                self.broker.channels.reset(channel.name, first, now_us)
+
     def crash(self, now_us: int) -> None:
         """The power fails, and comes back."""
         self.disk = self.disk.crash(self.random)

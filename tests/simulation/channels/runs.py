@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from random import Random
 from typing import Final
 
-from tests.simulation.channels.scenarios import pair, triangle
+from tests.simulation.channels.scenarios import pair, triangle, without_dead_letters, wrapping
 from tests.simulation.channels.world import Scenario, World
 from tests.simulation.oracle import Broken
 
@@ -21,7 +21,11 @@ PAIRS: Final[dict[str, Callable[[], Scenario]]] = {
     "batches of one": lambda: pair(4, 1),
     "normal speed": lambda: pair(6, 3, "normal"),
     "server and requester": lambda: pair(5, 3, requester=True),
+    "sequence numbers that wrap": wrapping,
+    "no dead-letter queue": without_dead_letters,
 }
+EVERY: Final = {"no dead-letter queue": 7}
+"""Where a world takes many steps, most of them retries, a fault comes before one in so many."""
 RANDOM_STEPS: Final = 700
 CUT_CHANCE: Final = 0.008
 CRASH_CHANCE: Final = 0.006
@@ -63,8 +67,9 @@ def steps_of(scenario: Scenario, seed: int) -> int:
         return world.steps_taken
 
 
-def sweep(kind: str, fault: str, seed: int, every: int = 1) -> int:
-    """A fault before each step of a scenario, or each ``every``-th; how many runs that were."""
+def sweep(kind: str, fault: str, seed: int) -> int:
+    """A fault before each step of a scenario, or one in ``EVERY``; how many runs that were."""
+    every = EVERY.get(kind, 1)
     count = steps_of(PAIRS[kind](), seed)
     for step in range(seed % every, count + 1, every):
         try:

@@ -56,6 +56,27 @@ def pair(messages: int, batch_size: int, speed: str = "fast", requester: bool = 
     )
 
 
+def wrapping() -> Scenario:
+    """The sequence numbers begin anew in the middle."""
+    scenario = pair(8, 3)
+    for settings in scenario.nodes.values():
+        for each in settings["channel"]:  # type: ignore[attr-defined]
+            each["sequence_wrap"] = 100
+    scenario.first_sequence = 97
+    return scenario
+
+
+def without_dead_letters() -> Scenario:
+    """A queue that is not there yet, and nowhere else to put its messages: the batch is refused until
+    somebody has made the queue."""
+    scenario = pair(5, 2, "normal")
+    scenario.tasks = [("LONDON", "orders@PARIS", 3, False), ("LONDON", "late@PARIS", 4, False)]
+    scenario.expected["late@PARIS"] = ("PARIS", "late")
+    scenario.late_queues = [("PARIS", "late")]
+    del scenario.nodes["PARIS"]["queue_manager"]
+    return scenario
+
+
 def triangle(random: Random) -> Scenario:
     """LONDON → PARIS → ROME and back; messages for ROME go by PARIS; some have nowhere to go."""
     names = [("LONDON", "PARIS"), ("PARIS", "ROME"), ("ROME", "PARIS"), ("PARIS", "LONDON")]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from random import Random
 
+from postroom.manager.options import QueueDefinition
 from postroom.server.outward import Outward
 from tests.simulation.channels.audit import Audit
 from tests.simulation.channels.clients import Client, Producer, Taker, Task
@@ -21,6 +22,7 @@ START_US = 1_800_000_000_000_000
 MOST_STEPS = 60_000
 PATIENCE_US = 4 * 3600 * 1_000_000
 """So long everything may take to heal, by the virtual clock."""
+JUMPS_TO_LATE = 3
 MOMENTS_US = (100, 1_000, 20_000, 1_000_000)
 Step = tuple[str, Callable[[], None]]
 
@@ -37,6 +39,10 @@ class Scenario:
     """Where the messages to an address must end."""
     takers: list[Seen] = field(default_factory=list)
     """Queues that somebody empties all along."""
+    first_sequence: int = 0
+    """The number with which sending channels begin, if not with 1."""
+    late_queues: list[Seen] = field(default_factory=list)
+    """Queues that somebody makes when everything has waited for them for a while."""
 
 
 class World:
@@ -50,6 +56,8 @@ class World:
         self.nodes = {
             name: Node(name, settings, self.random, self.now_us) for name, settings in scenario.nodes.items()
         }
+        for node in self.nodes.values() if scenario.first_sequence else ():
+            node.begin_sequences(scenario.first_sequence, self.now_us)
         self.lines: list[Line] = []
         self.tasks = {
             f"p{number}": (at, Task(address, count, self.random, returns))
@@ -58,6 +66,7 @@ class World:
         self.clients: list[Client] = []
         self.clients_made = 0
         self.steps_taken = 0
+        self.jumps = 0
         self.faults = 0
         self.trace: list[str] = []
         """What has happened, for whoever looks for a fault."""
@@ -148,8 +157,17 @@ class World:
 
     def jump(self) -> None:
         """Nothing can happen now: the clock goes on to the next moment at which something is due."""
+        self.jumps += 1
+        if self.jumps > JUMPS_TO_LATE:
+            self._make_late_queues()
         due = [deadline for node in self.nodes.values() if (deadline := node.next_deadline_us())]
         self._set_time(max(self.now_us + 1000, min(due, default=self.now_us + 1_000_000)))
+
+    def _make_late_queues(self) -> None:
+        for name, queue in self.scenario.late_queues:
+            manager = self.nodes[name].manager
+            if queue not in manager.queues:
+                manager.create_queue(QueueDefinition(name=queue), self.now_us)
 
     def _set_time(self, now_us: int) -> None:
         self.now_us = now_us
