@@ -68,6 +68,8 @@ class Brokers:
             "space_low": broker.ledger.space_low,
             "blocked_sends": core.blocked_sends,
             "blocked_bytes": core.blocked_bytes,
+            "reports_made": core.reports.made,
+            "reports_unmade": core.reports.unmade,
             "quota_messages_used": core.broker_pool.messages,
             "quota_bytes_used": core.broker_pool.bytes,
             "messages_threshold_us": core.thresholds.messages_time_us() if core.thresholds else 0,
