@@ -9,9 +9,12 @@ from hypothesis import strategies as st
 from postroom.amqp.messaging import scan_head
 from postroom.amqp.sections import Data, Value
 from postroom.amqp.types import ULong
+from postroom.manager.entry import Entry
 from postroom.manager.errors import ReportOptionsInvalid
 from postroom.manager.options import ManagerOptions
+from postroom.manager.report_list import Cause
 from postroom.manager.report_message import put_date_and_time
+from postroom.manager.reports import MAX_WAITING
 from postroom.manager.store_putting import Put
 from postroom.manager.topics import Subscribing
 from postroom.model import mq
@@ -497,3 +500,26 @@ def test_a_prepared_branch_reports_when_it_is_committed_after_a_restart(commit: 
         Xa(world).rollback()
     world.turn()
     assert sorted(str(report.feedback) for report in on(world)) == (["259", "260"] if commit else [])
+
+
+# --- bounds
+
+
+def test_reports_that_wait_for_their_messages_are_bounded() -> None:
+    world = LedgerWorld()
+    queue = world.queue("q")
+    world.queue("replies")
+    reports = world.manager.core.reports
+    unwritten = Cause(Entry(queue, 1, 4, 2, 0, 1 << 60, 0, 10, None), 260)
+    reports.waiting.extend([unwritten] * MAX_WAITING)
+    payload = asking(Report.COA_WITH_FULL_DATA, body=Data([b"x" * 300_000]))
+    head = scan_head(payload)
+    for expected in (1, 0):
+        upload = world.manager.begin_upload(world._producer)
+        world.manager.upload_chunk(upload, payload[head.bare_offset :], world.now_us)
+        world.manager.finish_upload(upload, queue, head, TestSink(), 1, world.now_us)
+        assert len(world.manager.take_effects().warned) == expected
+    assert reports.unmade == 2
+    reports.waiting.clear()
+    bring_about(world, Feedback.COA, Report.COA)
+    assert [report.feedback for report in on(world)] == [259]

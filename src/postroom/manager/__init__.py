@@ -8,5 +8,6 @@ Public: `manager.QueueManager`; `options.ManagerOptions`, `QueueDefinition`, `Co
 `queue.Queue`; `quota.QuotaDefinition`; `entry.Entry`; `transaction.Transaction`; `upload.Upload`;
 `statistics.Statistics`; `asking.StoreRequest` and the verbs in `store_verbs`, `store_putting`,
 `store_browsing`, answered to an `effects.Asker`; `channel_service.ChannelService` and the ends in `channel`;
+`undelivered.Action`, `ReceivedMessage`; `dead_letter_header.DeadLetterHeader`;
 `name_service.NameService`; `errors.ManagerError` and its subclasses.
 """
