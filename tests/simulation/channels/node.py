@@ -61,6 +61,14 @@ class Node:
             if channel.definition.sending:
                 self.broker.channels.reset(channel.name, first, now_us)
 
+    def stop(self, now_us: int) -> None:
+        """Begin an orderly end: no more connections, and every one that there is closed."""
+        self.turn_wanted = True
+        self.broker.stopping = True
+        self.broker.channels.shut_down(now_us)
+        for binding in list(self.broker.connections):
+            binding.close()
+
     def crash(self, now_us: int) -> None:
         """The power fails, and comes back."""
         self.disk = self.disk.crash(self.random)

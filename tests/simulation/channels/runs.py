@@ -14,6 +14,7 @@ FAULTS: Final[dict[str, Callable[[World], None]]] = {
     "cut": lambda world: world.cut(world.channel_lines()),
     "crash of the sender": lambda world: world.crash("LONDON"),
     "crash of the receiver": lambda world: world.crash("PARIS"),
+    "orderly restarts": lambda world: (world.restart("LONDON"), world.restart("PARIS"))[0],
     "crash of both": lambda world: (world.crash("LONDON"), world.crash("PARIS"))[0],
 }
 PAIRS: Final[dict[str, Callable[[], Scenario]]] = {
@@ -101,4 +102,5 @@ def _maybe_fail(world: World) -> None:
     if random.random() < CUT_CHANCE and world.lines:
         world.cut([random.choice(world.lines)])
     if random.random() < CRASH_CHANCE:
-        world.crash(random.choice(list(world.nodes)))
+        fail = random.choice((world.crash, world.crash, world.restart))
+        fail(random.choice(list(world.nodes)))
