@@ -82,6 +82,7 @@ def test_several_ledgers_are_audited_together(
     assert f"violation: missing arrival: london: PARIS/{missing}" in printed
     assert "Lost on the way, not persistent: lost" in printed
     assert "london: PARIS" in printed
+    assert "Between queue managers" in (tmp_path / "report.html").read_text()
     assert "paris: orders" in (tmp_path / "report.html").read_text()
     crossed = spark.read.parquet(str(tmp_path / "crossings")).collect()
     assert sorted(row["verdict"] for row in crossed) == ["arrived", "lost", "missing arrival"]

@@ -9,6 +9,7 @@ import pytest
 
 from postroom.spark.report import svg
 from postroom.spark.report.data import (
+    CrossingSum,
     DepthPoint,
     DwellBucket,
     Flow,
@@ -51,6 +52,8 @@ DATA = ReportData(
     undelivered=[Undelivered("orders", "dead_lettered", "amqp:not-allowed", 5, 3, T0, T0)],
     violations=[],
     violation_count=0,
+    crossings=[],
+    lost=[],
 )
 
 
@@ -142,3 +145,12 @@ def test_ticks_are_round_and_reach_the_top(top: int) -> None:
     assert marks[0] == 0
     assert marks[-1] >= top
     assert 2 <= len(marks) <= 7
+
+
+def test_what_crossed_between_ledgers_is_shown_with_the_lost_by_name() -> None:
+    sums = CrossingSum("london", "PARIS", "paris", {"arrived": 12, "lost": 1, "in doubt": 0}, 0)
+    html = page(replace(DATA, crossings=[sums], lost=["signal-7"]))
+    assert "Between queue managers" in html
+    assert "Lost on the way, not persistent: signal-7." in html
+    assert "in doubt" not in html
+    assert "Between queue managers" not in page(DATA)

@@ -30,7 +30,7 @@ from postroom.ledger.carried import Carried, carried
 from postroom.ledger.errors import LedgerError
 from postroom.ledger.reader import LedgerReader
 from postroom.spark import audit, tables
-from postroom.spark.crossings import LOOKS, VERDICTS, crossing_sums, crossing_violations, crossings
+from postroom.spark.crossings import LOOKS, VERDICTS, crossing_violations, crossings
 from postroom.spark.relation import legal_transitions
 from postroom.spark.report import LedgerSpan, ReportData, collect, page
 from postroom.spark.session import local_session
@@ -44,7 +44,6 @@ SHORT_RECORDS: Final = 500_000
 SHOWN_ENTRIES: Final = 15
 SHOWN_VIOLATIONS: Final = 20
 SHOWN_LOST: Final = 50
-NOWHERE: Final = "(nowhere)"
 SHOWN_COLUMNS: Final = (
     "serial",
     "queue",
@@ -179,14 +178,20 @@ def run(spark: SparkSession, options: Options, say: Say) -> ReportData:
     spans = [one.span for one in audited]
     shown = _told_apart(made, spans)
     data = collect(
-        spans, shown.events, shown.entries, shown.conservation, shown.violations, made.first_position
+        spans,
+        shown.events,
+        shown.entries,
+        shown.conservation,
+        shown.violations,
+        made.crossings,
+        made.first_position,
     )
     report = options.out / "report.html"
     report.write_text(page(data), encoding="utf-8")
     _print_entries(shown.entries)
     _print_audit(data)
-    if made.crossings is not None:
-        _print_crossings(made.crossings, {span.ledger_id: span.name for span in spans})
+    if data.crossings:
+        _print_crossings(data)
     _print_verdict(data)
     say(f"Report: {report.resolve()}")
     return data
@@ -245,21 +250,18 @@ def _print_audit(data: ReportData) -> None:
     _console().print(table)
 
 
-def _print_crossings(crossed: DataFrame, names: dict[str, str]) -> None:
+def _print_crossings(data: ReportData) -> None:
     """What went from ledger to ledger, and the messages that were lost, by name."""
-    sums = crossing_sums(crossed).orderBy("ledger_id", "queue", "to_ledger_id").collect()
-    verdicts = [name for name in VERDICTS if any(row[name.replace(" ", "_")] for row in sums)]
+    rows = data.crossings
+    verdicts = [name for name in VERDICTS if any(row.verdicts[name] for row in rows)]
     table = Table("from", "queue", "to", *verdicts, "violations", title="channels", title_justify="left")
-    for row in sums:
-        counts = (row[name.replace(" ", "_")] for name in (*verdicts, "violations"))
-        here, there = (names.get(row[end], row[end] or NOWHERE) for end in ("ledger_id", "to_ledger_id"))
-        table.add_row(here, row["queue"] or NOWHERE, there, *(f"{number:,}" for number in counts))
+    for row in rows:
+        counts = (*(row.verdicts[name] for name in verdicts), row.violations)
+        table.add_row(row.source, row.queue, row.target, *(f"{number:,}" for number in counts))
     console = _console()
     console.print(table)
-    lost = crossed.where(F.col("verdict") == "lost").orderBy("origin_ledger_id", "origin_serial")
-    named = [row["message_id"] or f"serial {row['origin_serial']}" for row in lost.collect()]
-    if named:
-        shown = ", ".join(named[:SHOWN_LOST]) + ", …" * (len(named) > SHOWN_LOST)
+    if data.lost:
+        shown = ", ".join(data.lost[:SHOWN_LOST]) + ", …" * (len(data.lost) > SHOWN_LOST)
         console.print(f"Lost on the way, not persistent: {shown}", highlight=False)
 
 

@@ -6,7 +6,9 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812
 
 from postroom.spark import tables
+from postroom.spark.crossings import VERDICTS, crossing_sums
 from postroom.spark.report.data import (
+    CrossingSum,
     DepthPoint,
     DwellBucket,
     Flow,
@@ -20,6 +22,8 @@ from postroom.spark.report.data import (
 WANTED_STEPS: Final = 120
 """The picture over time has about so many steps."""
 STEPS_S: Final = (1, 2, 5, 10, 30, 60, 300, 900, 3600, 21_600, 86_400)
+MAX_LOST: Final = 200
+NOWHERE: Final = "(nowhere)"
 MAX_VIOLATIONS: Final = 200
 """So many are listed; all are counted."""
 
@@ -30,10 +34,11 @@ def collect(
     entries: DataFrame,
     conservation: DataFrame,
     violations: DataFrame,
+    crossed: DataFrame | None,
     first_position: tables.Position,
 ) -> ReportData:
-    """What the page shows, of histories that begin at `first_position`. The four tables are read several
-    times: cache them."""
+    """What the page shows, of histories that begin at `first_position`; ``crossed`` where there are several
+    ledgers. The tables are read several times: cache them."""
     span = (
         events.where(~tables.is_carried())
         .agg(
@@ -61,7 +66,30 @@ def collect(
         undelivered=[Undelivered(**row.asDict()) for row in tables.undelivered(entries).collect()],
         violations=_first_violations(violations) if violation_count else [],
         violation_count=violation_count,
+        crossings=[] if crossed is None else _crossings(crossed, ledgers),
+        lost=[] if crossed is None else _lost(crossed),
     )
+
+
+def _crossings(crossed: DataFrame, ledgers: list[LedgerSpan]) -> list[CrossingSum]:
+    names = {ledger.ledger_id: ledger.name for ledger in ledgers}
+    rows = crossing_sums(crossed).orderBy("ledger_id", "queue", "to_ledger_id").collect()
+    return [
+        CrossingSum(
+            names.get(row["ledger_id"], row["ledger_id"] or NOWHERE),
+            row["queue"] or NOWHERE,
+            names.get(row["to_ledger_id"], row["to_ledger_id"] or NOWHERE),
+            {name: row[name.replace(" ", "_")] for name in VERDICTS},
+            row["violations"],
+        )
+        for row in rows
+    ]
+
+
+def _lost(crossed: DataFrame) -> list[str]:
+    gone = crossed.where(F.col("verdict") == "lost").orderBy("origin_ledger_id", "origin_serial")
+    rows = gone.limit(MAX_LOST).collect()
+    return [row["message_id"] or f"serial {row['origin_serial']} on {row['queue']}" for row in rows]
 
 
 def _step_s(span: Row) -> int:

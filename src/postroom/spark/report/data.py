@@ -98,6 +98,17 @@ class Violation:
 
 
 @dataclass(frozen=True, slots=True)
+class CrossingSum:
+    """What went from a queue of one ledger to another ledger, by verdict (see `crossings`)."""
+
+    source: str
+    queue: str
+    target: str
+    verdicts: dict[str, int]
+    violations: int
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerSpan:
     """One ledger, and the positions that were read."""
 
@@ -125,6 +136,10 @@ class ReportData:
     undelivered: list[Undelivered]
     violations: list[Violation]
     violation_count: int
+    crossings: list[CrossingSum]
+    """Between several ledgers; empty for one."""
+    lost: list[str]
+    """Messages that were lost between them, not persistent: the first few, by id."""
 
     @property
     def is_clean(self) -> bool:

@@ -9,6 +9,7 @@ from typing import Final
 from postroom.spark.report import svg
 from postroom.spark.report.data import (
     CATEGORIES,
+    CrossingSum,
     DepthPoint,
     LedgerSpan,
     QueueSum,
@@ -36,6 +37,7 @@ def page(data: ReportData) -> str:
         _depth(data),
         _waiting(data),
         _undelivered(data.undelivered),
+        _crossings(data.crossings, data.lost),
         _conservation(data.queues),
     ]
     return (
@@ -192,6 +194,18 @@ def _undelivered(rows: Sequence[Undelivered]) -> str:
     return _section(
         "Not delivered", "What ended otherwise than with a consumer, and why.", _table(heads, {3, 4}, lines)
     )
+
+
+def _crossings(rows: Sequence[CrossingSum], lost: Sequence[str]) -> str:
+    if not rows:
+        return ""
+    shown = [name for name in rows[0].verdicts if any(row.verdicts[name] for row in rows)]
+    heads = ("from", "queue", "to", *shown, "violations")
+    lines = ((r.source, r.queue, r.target, *(r.verdicts[name] for name in shown), r.violations) for r in rows)
+    words = "What channels took from one ledger to another. Persistent messages arrive once."
+    if lost:
+        words += f" Lost on the way, not persistent: {', '.join(lost)}."
+    return _section("Between queue managers", words, _table(heads, set(range(3, len(heads))), lines))
 
 
 def _conservation(queues: Sequence[QueueSum]) -> str:
