@@ -99,3 +99,5 @@ def back_out(core: Core, batch: Batch) -> None:
 def _close(core: Core, batch: Batch) -> None:
     if batch.recorded:
         core.record_holder_closed(batch.id, n.CHANNEL_BATCH)
+    else:
+        core.holder_ids.give_back(batch.id)

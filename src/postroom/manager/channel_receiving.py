@@ -98,8 +98,7 @@ def close(core: Core, end: ReceivingEnd) -> None:
     roll_back(core, end)
     end.closed = True
     end.partner.end = None
-    if end.producer.recorded:
-        core.record_producer_closed(end.producer)
+    core.record_producer_closed(end.producer)
     end.producer.closed = True
 
 

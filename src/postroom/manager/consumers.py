@@ -157,6 +157,8 @@ def close_consumer(core: Core, consumer: Consumer, lost: bool) -> None:
     consumer.held.clear()
     if consumer.recorded:
         core.record_holder_closed(consumer.id, _CONSUMER)
+    else:
+        core.holder_ids.give_back(consumer.id)
     if consumer.excluded > 0:
         _lift_exclusions(queue, consumer)
     queue.active_us = core.now_us

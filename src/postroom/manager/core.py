@@ -15,6 +15,7 @@ from postroom.manager.consumer import Consumer, Producer
 from postroom.manager.cursor import SearchMemory
 from postroom.manager.effects import Effects, Fetch, IdRead
 from postroom.manager.entry import Entry
+from postroom.manager.holder_ids import HolderIds
 from postroom.manager.meter import Thresholds
 from postroom.manager.options import ManagerOptions
 from postroom.manager.patterns import Patterns
@@ -78,7 +79,7 @@ class Core:
         self.removed = Removed()
         """Counters of queues that are no more."""
         self.next_queue_id: i64 = 1
-        self.next_holder_id: i64 = 1
+        self.holder_ids = HolderIds()
         self.auto_created: i64 = 0
         self.consumers: i64 = 0
         self.suspended: i64 = 0
@@ -192,9 +193,7 @@ class Core:
         self._provisional_to = 0
 
     def new_holder_id(self) -> i64:
-        id = self.next_holder_id
-        self.next_holder_id = id + 1
-        return id
+        return self.holder_ids.take()
 
     def new_cursor_id(self) -> i64:
         self._last_cursor_id += 1
@@ -206,7 +205,10 @@ class Core:
         self.ledger.record(_PRODUCER_OPENED, 0, 0, producer.id, 0, 0, _producer_detail(producer))
 
     def record_producer_closed(self, producer: Producer) -> None:
-        self.ledger.record(_PRODUCER_CLOSED, 0, 0, producer.id, 0, 0, b"")
+        """He is no more; he need not be in the ledger."""
+        if producer.recorded:
+            self.ledger.record(_PRODUCER_CLOSED, 0, 0, producer.id, 0, 0, b"")
+        self.holder_ids.give_back(producer.id)
 
     def record_consumer(self, consumer: Consumer) -> None:
         """Write the consumer to the ledger as a holder; before its first delivery."""
@@ -217,7 +219,9 @@ class Core:
         self.ledger.record(_HOLDER_OPENED, 0, 0, id, kind, 0, detail)
 
     def record_holder_closed(self, id: i64, kind: i64) -> None:
+        """What was recorded is no more."""
         self.ledger.record(_HOLDER_CLOSED, 0, 0, id, kind, 0, b"")
+        self.holder_ids.give_back(id)
 
     def set_alarm(self, queue: Queue, when_us: i64) -> None:
         """Have ``queue`` looked at not later than ``when_us``."""

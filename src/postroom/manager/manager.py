@@ -225,7 +225,7 @@ class QueueManager(ResourceManager):
     def close_producer(self, producer: Producer, now_us: i64) -> None:
         """He puts no more; what of his waits for room vanishes."""
         self.withdraw_sends(producer, now_us)
-        if producer.recorded and not producer.closed:
+        if not producer.closed:
             self.core.record_producer_closed(producer)
         producer.closed = True
 

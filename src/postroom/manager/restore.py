@@ -74,7 +74,7 @@ def restore(core: Core, recovered: "Recovered") -> None:
         if record.get("kind") not in (KIND_QUOTA, KIND_REMOTE):
             queues.register(core, queue_id, QueueDefinition.from_record(record))
     core.next_queue_id = max(core.next_queue_id, recovered.next_queue_id)
-    core.next_holder_id = max(core.next_holder_id, recovered.next_holder_id)
+    core.holder_ids.go_on(recovered.next_holder_id, _holders_in_the_ledger(recovered))
     for id, serial, queue_id, said in recovered.annotations:
         annotating.restore(core, core.queues_by_id[queue_id], serial, id, said)
     for queue_id, packed in recovered.backlog:
@@ -255,6 +255,15 @@ def _entry(queue: Queue, row: "EntryRow") -> Entry:
         if annotation is not None:
             entry.annotations = annotation.values
     return entry
+
+
+def _holders_in_the_ledger(recovered: "Recovered") -> set[int]:
+    """The ids of everybody whom its last records know, whether he is still there or not."""
+    known = {row.holder for row in recovered.holders}
+    for some in (recovered.producers, recovered.channels, recovered.channel_states):
+        known.update(id for id, _ in some)
+    known.update(id for id, *_ in recovered.annotations)
+    return known
 
 
 def _close(core: Core, holders: "list[HolderRow]", producers: list[tuple[int, dict[str, Any]]]) -> None:

@@ -262,6 +262,8 @@ def close(core: Core, transaction: Transaction) -> None:
     """It is decided: as a holder it is no more."""
     if transaction.recorded:
         core.record_holder_closed(transaction.id, transaction.kind)
+    else:
+        core.holder_ids.give_back(transaction.id)
     let_go_of(core, transaction)
 
 
