@@ -115,6 +115,7 @@ def main() -> int:
     finally:
         paris.stop()
         london.stop()
+        line.close()
     if code:
         return code
     console.print(lives.table(OUT / "tables" / "entries"))

@@ -44,9 +44,20 @@ class Line:
         self.dead.clear()
         self._works.set()
 
+    def close(self) -> None:
+        """Take no more calls, and end those that there are."""
+        with suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        self.cut()
+        self._works.set()
+
     def _accept(self) -> None:
         while True:
-            here, _ = self._listening.accept()
+            try:
+                here, _ = self._listening.accept()
+            except OSError:
+                return  # closed
             self._works.wait()
             try:
                 there = socket.create_connection(self.target)
@@ -67,3 +78,4 @@ class Line:
         for each in (source, target):
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
+        source.close()

@@ -1,4 +1,4 @@
-"""The story of the demo, without Spark: it plays to its end, and the ledger says what the clients say."""
+"""The stories of the demo, without Spark: they play to their end, and ledgers say what the clients say."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from typing import Any
 
 import pytest
 from demo.broker import Broker
+from demo.line import Line
+from demo.partners import Partners, two
 from demo.story import Story
+from demo.tally import Tally
 from rich.console import Console
 
 pytestmark = [pytest.mark.sockets, pytest.mark.peer]
@@ -31,7 +34,7 @@ def ledger_stats(data: Path) -> dict[str, dict[str, int]]:
 
 
 def test_the_story_ends_well(tmp_path: Path) -> None:
-    broker = Broker(tmp_path / "data")
+    broker = Broker(tmp_path / "data", "LONDON")
     broker.start()
     narration = io.StringIO()
     try:
@@ -44,3 +47,23 @@ def test_the_story_ends_well(tmp_path: Path) -> None:
         queue: story.tally.of(queue) for queue in story.tally.fates
     }
     assert "0 of the accepted are missing, 0 came twice" in narration.getvalue()
+
+
+def test_the_second_chapter_ends_well(tmp_path: Path) -> None:
+    line = Line()
+    london, paris = two(tmp_path, line)
+    narration = io.StringIO()
+    try:
+        partners = Partners(london, paris, line, Tally(), Console(file=narration, width=120))
+        partners.play()
+    finally:
+        paris.stop()
+        london.stop()
+        line.close()
+    stats = {**ledger_stats(london.data), **ledger_stats(paris.data)}
+    for fates in stats.values():
+        fates.pop("rolled_back", None)  # on the way in: never there for any client
+    tally = partners.tally
+    assert {queue: stats[queue] for queue in tally.fates} == {queue: tally.of(queue) for queue in tally.fates}
+    assert partners.lost > 0
+    assert "none of them twice" in narration.getvalue()
