@@ -2,10 +2,11 @@
 
 import pytest
 
-from postroom.amqp.events import TransferReceived
+from postroom.amqp.events import LinkDetached, TransferReceived
 from postroom.amqp.sections import Header, Message, Properties, Value, decode_message
 from postroom.amqp.types import Int
 from postroom.channel.undelivered import RetryRequest, Stop
+from postroom.manager.name_rules import UNDELIVERED
 from postroom.model.channel_states import ChannelState
 from postroom.model.mq import Report
 from postroom.server.config import QueueConfig, QueueManagerConfig
@@ -66,6 +67,19 @@ def test_a_message_comes_back_to_its_sender() -> None:
     assert report.properties is not None
     assert report.properties.correlation_id == "ID:1"
     assert (a.depth("B"), b.depth("DEAD"), b.depth("A")) == (0, 0, 0)
+
+
+def test_nobody_sends_to_where_the_undelivered_stand_nor_receives_there() -> None:
+    _, a, b = two()
+    ask(Client(a), "NOWHERE@B", Exception=Report.EXCEPTION_WITH_FULL_DATA, Discard_Msg=Report.DISCARD_MSG)
+    assert UNDELIVERED in b.broker.manager.queues
+    client = Client(b)
+    client.receiver(UNDELIVERED, credit=0)
+    client.sender(UNDELIVERED)
+    refused = [event.error for event in client.events(LinkDetached)]
+    assert [error and error.condition for error in refused] == ["amqp:not-found"] * 2
+    Client(a).put(f"{UNDELIVERED}@B", "for nobody")
+    assert Client(b).get("DEAD") == ["for nobody"]
 
 
 def test_arrival_and_an_exception_are_reported_from_there() -> None:

@@ -14,6 +14,7 @@ from postroom.manager.consumer import Producer
 from postroom.manager.core import Core
 from postroom.manager.entry import Entry
 from postroom.manager.memory import admit
+from postroom.manager.name_rules import UNDELIVERED
 from postroom.manager.options import QueueDefinition
 from postroom.manager.placing import ended
 from postroom.manager.putting import new_entry
@@ -25,8 +26,6 @@ from postroom.model import numbers as n
 from postroom.model.message import MessageHead
 from postroom.model.mq import Undelivered
 
-UNDELIVERED: Final = "$undelivered"
-"""The queue; nobody can be given anything from it."""
 CONDITION: Final = "postroom:undelivered"
 """In the detail of the event that ends such a message, as other ends have the condition of an error."""
 NO_BODY: Final = b""

@@ -7,6 +7,9 @@ from postroom.manager.errors import NameNotAllowed
 MAX_NAME_BYTES: Final = 255
 RESERVED_PREFIX: Final = "$"
 """Names that begin so belong to the broker ("$management"); clients can't create them."""
+UNDELIVERED: Final = "$undelivered"
+"""The queue on which stands, for the ledger, what ends as it comes (`discarding`); nobody can send there or
+receive."""
 
 SUBSCRIPTION_MARK: Final = "::"
 """Between the topic and the rest of a subscription's name; no queue or topic has it in its own."""

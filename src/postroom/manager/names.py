@@ -27,7 +27,7 @@ from postroom.manager.errors import (
     QueueExists,
     QueueNotFound,
 )
-from postroom.manager.name_rules import MAX_NAME_BYTES, too_long
+from postroom.manager.name_rules import MAX_NAME_BYTES, UNDELIVERED, too_long
 from postroom.manager.options import USAGE_TRANSMISSION
 from postroom.manager.queue import Queue
 from postroom.manager.remote import Destination, RemoteQueue, RemoteQueueDefinition
@@ -81,7 +81,7 @@ def _resolve(core: Core, queue: str, queue_manager: str) -> Destination | Undeli
         here = queue_manager in ("", own)
         if here:
             local = core.queues.get(queue)
-            if local is not None and local.subscription is None:
+            if local is not None and local.subscription is None and queue != UNDELIVERED:
                 return Destination(local, None)
         else:
             transmission = core.queues.get(queue_manager)

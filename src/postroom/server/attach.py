@@ -18,7 +18,7 @@ from postroom.amqp.termini import DURABILITY_CONFIGURATION, EXPIRY_NEVER
 from postroom.amqp.types import Described, Symbol
 from postroom.channel.wire import CHANNEL_ADDRESS
 from postroom.manager.errors import ManagerError
-from postroom.manager.name_rules import is_pattern
+from postroom.manager.name_rules import UNDELIVERED, is_pattern
 from postroom.manager.queue import Queue
 from postroom.server.bound import BoundLink
 from postroom.server.channel_receiving import grant_receiving
@@ -304,7 +304,7 @@ def _names_topic(
 
 
 def _check_reserved(address: str, exists: bool) -> None:
-    if is_reserved(address) and not exists:
+    if is_reserved(address) and (not exists or address == UNDELIVERED):
         raise AmqpError(
             NOT_FOUND, f"there is no node {address!r}; names of that kind are not created on attach"
         )

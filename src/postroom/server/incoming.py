@@ -31,6 +31,7 @@ from postroom.ledger.records import CHUNK_BODY_BYTES
 from postroom.manager.consumer import Producer
 from postroom.manager.effects import PRESETTLED
 from postroom.manager.errors import ManagerError
+from postroom.manager.name_rules import UNDELIVERED
 from postroom.manager.pace import Pace
 from postroom.manager.queue import Queue
 from postroom.manager.remote import Destination
@@ -235,6 +236,8 @@ class IncomingLink(BoundLink):
             raise AmqpError(INVALID_FIELD, "a message to the anonymous terminus needs `to` in its properties")
         manager = self._manager
         queue = manager.queues.get(address) or manager.topics.get(address)
+        if address == UNDELIVERED:
+            queue = None
         if queue is None and says_topic(payload, head) and not is_reserved(address):
             queue = manager.topic_for_attach(address, now_us)
         if queue is None and manager.names.is_remote(address):
