@@ -52,12 +52,12 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "rolled-back-messages-made-available": Mutation(
         "manager/transactions.py",
-        "groups = _groups(transaction.puts, n.PUT_UNCONFIRMED, n.DELETED, _ROLLED_BACK)",
-        "groups = _groups(transaction.puts, n.PUT_UNCONFIRMED, n.AVAILABLE, 0)",
+        "groups = groups_of(transaction.puts, n.PUT_UNCONFIRMED, n.DELETED, _ROLLED_BACK)",
+        "groups = groups_of(transaction.puts, n.PUT_UNCONFIRMED, n.AVAILABLE, 0)",
     ),
     "rejected-message-has-no-child": Mutation(
         "manager/deadletter.py",
-        "make_child(core, entry, target, n.EVENT_DEAD_LETTER, _annotations(entry, reason, description))\n",
+        "make_child(core, entry, target, n.EVENT_DEAD_LETTER, _annotations(core, entry, reason, description))\n",
         "pass\n",
     ),
     "checkpoint-forgets-what-is-not-plain": Mutation(
@@ -194,8 +194,8 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "receipts-not-in-the-commit-record": Mutation(
         "manager/transactions.py",
-        "    groups += _groups(taken, n.GET_UNCONFIRMED, n.DELETED, _CONSUMED)\n",
-        "    groups += _groups(taken[1:], n.GET_UNCONFIRMED, n.DELETED, _CONSUMED)\n",
+        "    groups += groups_of(taken, n.GET_UNCONFIRMED, n.DELETED, _CONSUMED)\n",
+        "    groups += groups_of(taken[1:], n.GET_UNCONFIRMED, n.DELETED, _CONSUMED)\n",
     ),
     "moved-message-stays": Mutation(
         "manager/moving.py",
