@@ -57,7 +57,8 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "rejected-message-has-no-child": Mutation(
         "manager/deadletter.py",
-        "make_child(core, entry, target, n.EVENT_DEAD_LETTER, _annotations(core, entry, reason, description))\n",
+        "make_child(core, entry, target, n.EVENT_DEAD_LETTER,"
+        " _annotations(core, entry, reason, description))\n",
         "pass\n",
     ),
     "checkpoint-forgets-what-is-not-plain": Mutation(
