@@ -20,6 +20,8 @@ from tests.faults.proxy import CutPoint, FaultyProxy
 
 CASE_S: Final = 90.0
 COMES_S: Final = 10.0
+TRIES: Final = 3
+"""At a place that doesn't come in every run: how frames are shared out is another each time."""
 COUNT: Final = 8
 """Messages of each class to each queue: more than a batch."""
 BATCH_SIZE: Final = 3
@@ -146,8 +148,12 @@ async def sweep(folder: Path, choose: Choice, victim: str = "") -> int:
         points = [point for point in await stage.play(None) if point.frame != "flow"]
         chosen = choose(list(dict.fromkeys(points)))
         for point in chosen:
-            try:
-                await stage.play(point, victim)
-            except BaseException as failure:
-                raise AssertionError(f"{victim or 'the line'} breaks {point}: {failure!r}") from failure
+            before = stage.breaks
+            for _ in range(TRIES):
+                try:
+                    await stage.play(point, victim)
+                except BaseException as failure:
+                    raise AssertionError(f"{victim or 'the line'} breaks {point}: {failure!r}") from failure
+                if stage.breaks > before:
+                    break
         return stage.breaks

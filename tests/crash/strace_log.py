@@ -27,6 +27,8 @@ _CALL = re.compile(r"^(\w+)\((.*)\)\s+= (-?\d+|\?)")
 _STRING = re.compile(r'"((?:\\x[0-9a-f]{2})*)"(\.\.\.)?')
 _DESCRIPTOR = re.compile(r"^\d+<((?:->|[^>])*)>")
 _UNFINISHED = " <unfinished ...>"
+_DETACHED = " <detached ...>"
+_ALL = 1 << 30
 
 
 class UnreadableTrace(Exception):
@@ -71,7 +73,15 @@ def read_calls(lines: Iterable[str]) -> Iterator[Call]:
             continue
         if text.startswith(("+++", "---")):
             continue
+        if text.endswith(_DETACHED):
+            text = _as_if_over(text.removesuffix(_DETACHED))
         yield _call(text, start, number)
+
+
+def _as_if_over(text: str) -> str:
+    """A call in the middle of which the tracer left: what it wrote counts as said, a sync as not done."""
+    done = "?" if text.partition("(")[0] in SYNCS else _ALL
+    return f"{text}) = {done}"
 
 
 def _call(text: str, began: int, ended: int) -> Call:

@@ -119,6 +119,13 @@ def test_an_answer_written_while_the_sync_still_runs_is_broken() -> None:
     assert [promise.kept for promise in judged(SENT, STORED, begun, ACCEPT, ended)] == [False]
 
 
+def test_what_the_tracer_left_in_the_middle_of_counts_as_said_but_not_as_synced() -> None:
+    left = ACCEPT.rpartition(")")[0] + " <detached ...>"
+    assert [promise.kept for promise in judged(SENT, STORED, sync(), left)] == [True]
+    unsynced = sync().rpartition(")")[0] + " <detached ...>"
+    assert [promise.kept for promise in judged(SENT, STORED, unsynced, left)] == [False]
+
+
 @pytest.mark.parametrize("line", ["nonsense", "100 what is this", STORED.replace('", iov', '"..., iov')])
 def test_a_trace_that_can_not_be_read_proves_nothing(line: str) -> None:
     with pytest.raises(UnreadableTrace):
