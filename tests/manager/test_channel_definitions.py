@@ -10,6 +10,7 @@ import pytest
 from postroom.ledger.reader import LedgerReader
 from postroom.ledger.records import RecordType
 from postroom.manager.channel import Channel
+from postroom.manager.effects import Sink
 from postroom.manager.errors import (
     AccessRefused,
     ChannelExists,
@@ -141,7 +142,7 @@ def test_a_deleted_channel_leaves_nothing_in_the_ledger(receiver: Receiver) -> N
 
 def test_who_can_not_send_or_receive_is_refused(sender: Sender, receiver: Receiver) -> None:
     with pytest.raises(NotAllowed, match="doesn't send"):
-        receiver.manager.channels.open_sending(CHANNEL, None, 0)  # type: ignore[arg-type]
+        receiver.manager.channels.open_sending(CHANNEL, Sink(), 0)
     with pytest.raises(NotAllowed, match="doesn't receive"):
         sender.manager.channels.open_receiving(CHANNEL, "X", "0a", 0)
     with pytest.raises(NotAllowed, match="own name"):
@@ -154,11 +155,11 @@ def test_a_transmission_queue_is_needed_for_itself_alone(sender: Sender) -> None
     channels = sender.manager.channels
     channels.define(replace(SENDER, name="NO.QUEUE", transmission_queue="none"), 0)
     with pytest.raises(QueueNotFound, match="none"):
-        channels.open_sending("NO.QUEUE", None, 0)  # type: ignore[arg-type]
+        channels.open_sending("NO.QUEUE", Sink(), 0)
     sender.queue("plain")
     channels.define(replace(SENDER, name="PLAIN", transmission_queue="plain"), 0)
     with pytest.raises(NotAllowed, match="usage"):
-        channels.open_sending("PLAIN", None, 0)  # type: ignore[arg-type]
+        channels.open_sending("PLAIN", Sink(), 0)
     consumer = sender.consumer(sender.manager.queue(THERE))
     with pytest.raises(AccessRefused):
         sender.start()
