@@ -14,6 +14,7 @@ from rich.console import Console
 from demo.broker import Broker
 from demo.line import Line
 from demo.tally import Tally
+from demo.teller import Teller
 from postroom.client import ConnectionFactory, Message, Session
 
 LONDON = """
@@ -75,7 +76,7 @@ TOLD = ("state", "reason", "in_doubt", "in_doubt_messages", "last_sequence", "la
 """What of the status is worth a newcomer's time."""
 
 
-class Partners:
+class Partners(Teller):
     """One run: both queue managers, the line from LONDON to PARIS, what the clients say they did."""
 
     def __init__(self, london: Broker, paris: Broker, line: Line, tally: Tally, console: Console) -> None:
@@ -83,18 +84,11 @@ class Partners:
         self.paris = paris
         self.line = line
         self.tally = tally
-        self.console = console
+        super().__init__(console)
         self.lost = 0
         """Messages that are not persistent and didn't arrive."""
 
     # --- helpers
-
-    def title(self, words: str) -> None:
-        self.console.print()
-        self.console.rule(f"[bold]{words}", align="left")
-
-    def say(self, words: str) -> None:
-        self.console.print(f"  {words}")
 
     @contextmanager
     def session(self, broker: Broker) -> Iterator[Session]:

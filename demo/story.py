@@ -18,6 +18,7 @@ from rich.console import Console
 
 from demo.broker import Broker
 from demo.tally import Tally
+from demo.teller import Teller
 from postroom.client import (
     AcknowledgeMode,
     ConnectionFactory,
@@ -41,23 +42,16 @@ DRAIN_S = 5.0
 BLOB_BYTES = 5 * 1024 * 1024
 
 
-class Story:
+class Story(Teller):
     """One run: the broker, what the clients say they did, and where to tell of it."""
 
     def __init__(self, broker: Broker, console: Console) -> None:
         self.broker = broker
-        self.console = console
+        super().__init__(console)
         self.tally = Tally()
         self.random = random.Random(1)
 
     # --- helpers
-
-    def title(self, words: str) -> None:
-        self.console.print()
-        self.console.rule(f"[bold]{words}", align="left")
-
-    def say(self, words: str) -> None:
-        self.console.print(f"  {words}")
 
     @contextmanager
     def session(self, mode: AcknowledgeMode = AcknowledgeMode.INDIVIDUAL) -> Iterator[Session]:

@@ -4,7 +4,7 @@ Of batch size and message size the smaller counts; messages travel fast only if 
 which sequence numbers wrap must be the same. Names differ, or a queue manager would talk to itself.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from postroom.amqp.errors import INVALID_FIELD, NOT_ALLOWED, NOT_IMPLEMENTED, AmqpError
@@ -82,22 +82,18 @@ def sending_offer(
     definition: ChannelDefinition, queue_manager: str, ledger: str, reset_sequence: int
 ) -> Offer:
     """What a sending end offers."""
-    return Offer(
-        channel=definition.name,
-        queue_manager=queue_manager,
-        ledger=ledger,
-        batch_size=definition.batch_size,
-        sequence_wrap=definition.sequence_wrap,
-        fast=definition.nonpersistent_speed == SPEED_FAST,
-        max_message_bytes=definition.max_message_bytes,
-        reset_sequence=reset_sequence,
-    )
+    return replace(_offer(definition, queue_manager, ledger), reset_sequence=reset_sequence)
 
 
 def receiving_offer(
     definition: ChannelDefinition, queue_manager: str, ledger: str, last_sequence: int, last_luwid: bytes
 ) -> Offer:
     """What a receiving end offers: how far it has come, too."""
+    offer = _offer(definition, queue_manager, ledger)
+    return replace(offer, last_sequence=last_sequence, last_luwid=last_luwid)
+
+
+def _offer(definition: ChannelDefinition, queue_manager: str, ledger: str) -> Offer:
     return Offer(
         channel=definition.name,
         queue_manager=queue_manager,
@@ -106,8 +102,6 @@ def receiving_offer(
         sequence_wrap=definition.sequence_wrap,
         fast=definition.nonpersistent_speed == SPEED_FAST,
         max_message_bytes=definition.max_message_bytes,
-        last_sequence=last_sequence,
-        last_luwid=last_luwid,
     )
 
 
