@@ -104,7 +104,7 @@ class Reference:
         if lacks is None and not self.lines.of_link(waiting.link):
             self._take(waiting)
             return
-        self.lines.join(waiting, lacks or waiting.to.pool)
+        waiting.pool = lacks or waiting.to.pool
         self.lines.all.append(waiting)
         waiting.to.blocked += 1
         waiting.to.blocked_total += 1
@@ -132,12 +132,12 @@ class Reference:
         """Whether it goes in, or to the line of another pool."""
         if not self.lines.turn_of(waiting):
             return False
-        lacks = self.lines.lacks(self.takers(waiting), waiting.pool)
+        lacks = self.lines.lacks(self.takers(waiting), waiting)
         if lacks is None:
             self.leave(waiting)
             self._take(waiting)
         elif lacks is not waiting.pool:
-            self.lines.join(waiting, lacks)
+            waiting.pool = lacks
         else:
             return False
         return True

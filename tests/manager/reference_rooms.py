@@ -38,8 +38,6 @@ class Waiting:
     """Who publishes."""
     pool: Pool | None = None
     """In whose line it stands."""
-    joined: int = 0
-    """When it came there, compared with others."""
 
 
 def charges(places: "list[Place]") -> Counter[Pool]:
@@ -52,24 +50,19 @@ class Lines:
     """Everybody who waits, in the order of coming."""
 
     all: list[Waiting] = field(default_factory=list)
-    joins: int = 0
-
-    def join(self, waiting: Waiting, pool: Pool | None) -> None:
-        """Stand at the end of another line."""
-        self.joins += 1
-        waiting.pool, waiting.joined = pool, self.joins
 
     def of(self, pool: Pool) -> list[Waiting]:
-        return sorted((w for w in self.all if w.pool is pool), key=lambda w: w.joined)
+        return [waiting for waiting in self.all if waiting.pool is pool]
 
     def of_link(self, link: int) -> list[Waiting]:
         return [waiting for waiting in self.all if waiting.link == link]
 
-    def lacks(self, places: "list[Place]", own: Pool | None) -> Pool | None:
-        """The first pool in which a message for these has no room, or others wait whom it would overtake;
-        one that could never hold it is not waited for."""
+    def lacks(self, places: "list[Place]", waiting: Waiting | None) -> Pool | None:
+        """The first pool in which a message for these has no room, or others wait whom it would overtake; one
+        that could never hold it is not waited for. None: it has just come."""
+        before = self.all[: self.all.index(waiting)] if waiting is not None else self.all
         for pool, count in charges(places).items():
-            overtakes = pool is not own and not pool.preemptive and bool(self.of(pool))
+            overtakes = not pool.preemptive and any(each.pool is pool for each in before)
             if (overtakes or not pool.fits(count)) and count <= pool.most:
                 return pool
         return None

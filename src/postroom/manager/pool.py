@@ -19,7 +19,10 @@ STRETCH_SENDS: Final = 128
 
 @final
 class _Stretch:
-    """A run of the line, with the smallest size in it, so that a search can pass over it."""
+    """A run of the line, with the smallest size in it, so that a search can pass over it.
+
+    It begins with `STRETCH_SENDS` at most; those that come from another line may make it longer.
+    """
 
     def __init__(self) -> None:
         self.sends: list[BlockedSend] = []
@@ -29,6 +32,32 @@ class _Stretch:
         """Those that still wait."""
         self.min_bytes: i64 = 0
         """Not larger than the smallest that waits."""
+
+    def add(self, send: "BlockedSend") -> None:
+        """Have it stand where it belongs."""
+        if self.count == 0 or send.size < self.min_bytes:
+            self.min_bytes = send.size
+        at = self._place_of(send)
+        if at == len(self.sends) or self.sends[at] is not send:  # else it has stood here before
+            self.sends.insert(at, send)
+        if at < self.head:
+            self.head = at
+        self.count += 1
+        send.stretch = self
+
+    def _place_of(self, send: "BlockedSend") -> i64:
+        """How many came before it."""
+        low: i64 = 0
+        high: i64 = len(self.sends)
+        if high > 0 and self.sends[high - 1].order < send.order:
+            return high
+        while low < high:
+            middle = (low + high) // 2
+            if self.sends[middle].order < send.order:
+                low = middle + 1
+            else:
+                high = middle
+        return low
 
     def pass_over(self) -> None:
         """Find the first that still waits, of which there is one."""
@@ -45,16 +74,21 @@ class Line:
         self.count: i64 = 0
 
     def join(self, send: "BlockedSend") -> None:
-        """Stand at the end."""
-        if not self._stretches or len(self._stretches[-1].sends) >= STRETCH_SENDS:
-            self._stretches.append(_Stretch())
-        stretch = self._stretches[-1]
-        if stretch.count == 0 or send.size < stretch.min_bytes:
-            stretch.min_bytes = send.size
-        stretch.sends.append(send)
-        stretch.count += 1
-        send.stretch = stretch
+        """Stand behind those that came before it: at the end, but when it comes from another line."""
+        self._stretch_for(send).add(send)
         self.count += 1
+
+    def _stretch_for(self, send: "BlockedSend") -> _Stretch:
+        stretches = self._stretches
+        at: i64 = len(stretches) - 1
+        if at < 0 or (
+            len(stretches[at].sends) >= STRETCH_SENDS and stretches[at].sends[-1].order < send.order
+        ):
+            stretches.append(_Stretch())
+            return stretches[at + 1]
+        while at > 0 and stretches[at].sends[0].order > send.order:
+            at -= 1
+        return stretches[at]
 
     def leave(self, send: "BlockedSend") -> None:
         """``send`` waits here no longer."""
@@ -74,6 +108,11 @@ class Line:
         stretch = self._stretches[0]
         stretch.pass_over()
         return stretch.sends[stretch.head]
+
+    def has_before(self, order: i64) -> bool:
+        """Whether somebody stands here who came before that."""
+        head = self.first()
+        return head is not None and head.order < order
 
     def first_that_fits(self, room_bytes: i64) -> "BlockedSend | None":
         """In order, the first not larger than that whose turn it is on its own link."""

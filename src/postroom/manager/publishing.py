@@ -104,11 +104,11 @@ def lacking(
     head: MessageHead,
     body: bytes | None,
     upload: Upload | None,
-    own: Pool | None,
+    order: i64,
 ) -> Pool | None:
     """The first pool without room for the entries that this publish makes in it; None: there is room.
 
-    In its ``own`` pool's line it stands already.
+    There is none where somebody waits who came before it: ``order``, as `BlockedSend.order`.
     """
     route = routing.route_of(core, node)
     if not route.limited:
@@ -116,7 +116,7 @@ def lacking(
     size: i64 = len(body) if body is not None else upload_size(upload)
     limited = _takers(route, route.limited, producer, head, body, upload)
     for pool, count in _charges(limited).items():
-        waits = pool is not own and not pool.preemptive and pool.line.count > 0
+        waits = not pool.preemptive and pool.line.has_before(order)
         if (waits or not pool.fits_many(count, size)) and pool.could_fit_many(count, size):
             return pool
     return None

@@ -56,7 +56,7 @@ def send(
         return DROPPED
     refused = _unfit(core, queue, head, body, upload, size)
     if refused is None:
-        pool = _lacking(core, producer, queue, head, body, upload, size, None)
+        pool = _lacking(core, producer, queue, head, body, upload, size)
         if pool is not None or producer.waiting is not None:
             blocked = BlockedSend(
                 producer, queue, head, body, upload, size, sink, token, transaction, core.now_us
@@ -128,11 +128,10 @@ def _lacking(
     body: bytes | None,
     upload: Upload | None,
     size: i64,
-    own: Pool | None,
 ) -> Pool | None:
-    """Where there is no room for it now, ``own`` being the pool that it waits for; None where there is."""
+    """Where there is no room now for one that has just come; None where there is."""
     if queue.topic is not None:
-        return publishing.lacking(core, producer, queue, head, body, upload, own)
+        return publishing.lacking(core, producer, queue, head, body, upload, core.deadline_order + 1)
     return lacking(core, queue, size)
 
 
@@ -223,8 +222,8 @@ def _let_in(core: Core, blocked: BlockedSend) -> bool:
     """It has room, or nothing to wait for: take it. False: it goes on waiting, where it was."""
     queue = blocked.queue
     if queue.topic is not None:
-        producer, own = blocked.producer, blocked.pool
-        lacks = publishing.lacking(core, producer, queue, blocked.head, blocked.body, blocked.upload, own)
+        producer, order = blocked.producer, blocked.order
+        lacks = publishing.lacking(core, producer, queue, blocked.head, blocked.body, blocked.upload, order)
         if lacks is not None:
             return waiting.change_pool(blocked, lacks)
     refused = _refusal(core, queue, blocked.size, blocked.head.durable)

@@ -36,6 +36,7 @@ class BlockedSend:
         "body",
         "due_us",
         "head",
+        "order",
         "pool",
         "producer",
         "queue",
@@ -73,6 +74,8 @@ class BlockedSend:
         self.transaction = transaction
         self.since_us: i64 = since_us
         self.due_us: i64 = since_us + producer.send_timeout_us
+        self.order: i64 = 0
+        """When it began to wait, compared with others; 0: it doesn't yet."""
         self.pool: Pool | None = None
         """Where it waits for room; None: only for those before it on its link."""
         self.stretch: _Stretch | None = None
@@ -93,6 +96,8 @@ def cost(send: BlockedSend) -> i64:
 def enter(core: "Core", send: BlockedSend) -> None:
     """``send`` waits from now on, in the line of its pool if it has one."""
     producer = send.producer
+    core.deadline_order += 1
+    send.order = core.deadline_order
     send.waits = True
     if producer.waiting is None:
         producer.waiting = []
@@ -107,13 +112,15 @@ def enter(core: "Core", send: BlockedSend) -> None:
         send.transaction.blocked.append(send)
     if send.pool is not None:
         send.pool.line.join(send)
-    core.deadline_order += 1
-    heapq.heappush(core.send_deadlines, (send.due_us, core.deadline_order, send))
+    heapq.heappush(core.send_deadlines, (send.due_us, send.order, send))
 
 
 def change_pool(send: BlockedSend, pool: "Pool") -> bool:
     """Of all the pools that a publish needs, ``pool`` is the one that lacks room now; whether that is
-    another one than before."""
+    another one than before.
+
+    It stands there by when it came: who came later, as the next of its own link, may itself wait for it, and
+    each would wait for the other."""
     before = send.pool
     if before is pool:
         return False
