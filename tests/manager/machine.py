@@ -262,7 +262,9 @@ class Machine(RuleBasedStateMachine):
         for topic in self.reference.topics.values():
             self._check_topic(topic)
         assert sorted(self.sink.accepted) == sorted(self.reference.answers.accepted)
-        assert sorted(each[0] for each in self.sink.rejected) == sorted(self.reference.answers.rejected)
+        rejected = sorted(each[0] for each in self.sink.rejected)
+        expected = sorted(self.reference.answers.rejected)
+        assert rejected == expected, (self.sink.rejected, expected)
         self.agreed = True
 
     def _check_place(self, place: Place) -> None:

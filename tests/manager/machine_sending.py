@@ -153,7 +153,9 @@ class Sending(Machine):
         """Who attaches to a queue that isn't there has it made, and sends to it; or it is deleted again."""
         if name == "attached" and name in self.reference.places and delete == 0:
             self.world.manager.delete_queue(name, True, False, self.world.now_us)
+            self.reference.refuse(self.reference.waiting_for(self.reference.places[name]))
             self.reference.remove(self.reference.places[name])
+            self.rest()
             return
         queue = self.world.manager.queue_for_attach(name, self.world.now_us)
         place = self.reference.places.setdefault(name, Place(name))
