@@ -48,14 +48,14 @@ def refusals(reference: Reference, source: Place, target: Place, count: int) -> 
 
 
 def move(reference: Reference, source: Place, target: Place, messages: list[Message]) -> None:
-    """By an administrator: priority, expiry and birth stay."""
+    """By an administrator: priority, expiry and birth stay; nobody was given a unique id here, so that it has
+    another, from where it arrives."""
     ranks = [message.rank() for message in messages if message.state == AVAILABLE]
     tied = any(message.state == DELAYED for message in messages) or len(set(ranks)) < len(ranks)
     first = 0
     for message in messages:
         child = message.child(source, message.expiry_us)
         child.due_us = message.due_us if message.state == UNBORN else 0
-        child.uid = message.uid
         reference.arrive(target, child)
         if tied and child.order:  # what was delayed, or came at once, has no order among them
             first = first or child.order
