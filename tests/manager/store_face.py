@@ -58,6 +58,18 @@ def a_filter(
     return made
 
 
+def ask(world: World, request: StoreRequest) -> Any:
+    """The answer to a request of `Asked`, which must be there after one turn; or what it raises."""
+    asked = request.target
+    assert isinstance(asked, Asked)
+    world.manager.ask_store(request, world.now_us)
+    world.turn()
+    if isinstance(asked.answer, ManagerError):
+        raise asked.answer
+    assert asked.answer is not None, "no answer yet"
+    return asked.answer
+
+
 class StoreFace:
     """One queue of a world, as an application of MQ Everyplace sees it."""
 

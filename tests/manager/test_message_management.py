@@ -7,7 +7,6 @@ import pytest
 
 from postroom.amqp.messaging import scan_head
 from postroom.amqp.sections import Data, Message, Properties
-from postroom.manager.asking import StoreRequest
 from postroom.manager.errors import (
     CursorUnknown,
     DestinationPaused,
@@ -33,7 +32,7 @@ from postroom.manager.topics import Subscribing
 from postroom.manager.units import PROPERTY
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.selecting import put, text_of, texts
-from tests.manager.store_face import Asked, StoreFace
+from tests.manager.store_face import Asked, StoreFace, ask
 from tests.manager.world import MS, TestSink, World, a_head, recount
 
 SMALL: dict[str, Any] = {"live_head": 8, "min_live_head": 4}
@@ -45,17 +44,6 @@ def world(request: pytest.FixtureRequest) -> World:
     made = request.param(ManagerOptions(**SMALL, max_searched_per_turn=16, fetch_entries=8))
     assert isinstance(made, World)
     return made
-
-
-def ask(world: World, request: StoreRequest) -> Any:
-    asked = request.target
-    assert isinstance(asked, Asked)
-    world.manager.ask_store(request, world.now_us)
-    world.turn()
-    if isinstance(asked.answer, ManagerError):
-        raise asked.answer
-    assert asked.answer is not None, "no answer yet"
-    return asked.answer
 
 
 def wanted(selector: str = "", states: int = ALL_STATES, **named_by: Any) -> Wanted:

@@ -10,12 +10,10 @@ from postroom.amqp.messaging import scan_head
 from postroom.amqp.sections import Data, Message, Properties, decode_message
 from postroom.amqp.types import Int, Symbol
 from postroom.ledger.records import CHUNK_BODY_BYTES
-from postroom.manager.asking import StoreRequest
 from postroom.manager.dead_letter_header import DEAD_LETTER
 from postroom.manager.errors import (
     DestinationPaused,
     LimitExceeded,
-    ManagerError,
     NameUnknown,
     NoMatchingMessage,
     QueueNotFound,
@@ -35,7 +33,7 @@ from postroom.manager.relaying import (
 )
 from postroom.manager.transmission import take_transmission
 from tests.manager.over_ledger import LedgerWorld
-from tests.manager.store_face import Asked
+from tests.manager.store_face import Asked, ask
 from tests.manager.world import MS, TestSink, World, recount
 
 DETAIL = b'{"rule":7}'
@@ -47,17 +45,6 @@ def world(request: pytest.FixtureRequest) -> World:
     made = request.param(ManagerOptions(**SMALL, max_searched_per_turn=16, fetch_entries=8))
     assert isinstance(made, World)
     return made
-
-
-def ask(world: World, request: StoreRequest) -> Any:
-    asked = request.target
-    assert isinstance(asked, Asked)
-    world.manager.ask_store(request, world.now_us)
-    world.turn()
-    if isinstance(asked.answer, ManagerError):
-        raise asked.answer
-    assert asked.answer is not None, "no answer yet"
-    return asked.answer
 
 
 def put(world: World, queue: Queue, text: str = "text", size: int = 0, **head: Any) -> None:
