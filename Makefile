@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 PY := .venv/bin/python
 COMPILED := PYTHONPATH=build/compiled
-PURE_TESTS := tests/model tests/manager tests/channel tests/amqp tests/ledger tests/simulation
+PURE_TESTS := tests/model tests/manager tests/channel tests/amqp tests/ledger tests/simulation tests/tables
 SOCKET_TESTS := tests/server tests/cli tests/client tests/clients tests/crash tests/faults tests/twophase tests/channels tests/foreign
 HOT_SOURCES := setup.py pyproject.toml $(shell find src -name '*.py' -o -name '*.c')
 
