@@ -1,6 +1,7 @@
 """The queue manager over the real ledger beside its reference: what the rules of the random test work on."""
 
 import dataclasses
+import sys
 from itertools import count
 from types import FunctionType
 from typing import Any
@@ -113,9 +114,10 @@ class Machine(RuleBasedStateMachine):
         """Of queries."""
         self.transactions.clear()
         self.seen = 0
-        self.let_in_after = 0
-        """While time passes and sends wait: the rank behind which something may come in, which then may do so
-        before or after what is given out at the same moment; else 0."""
+        self.rank_before = 0
+        """The last rank before the queue manager came to rest: what stands behind it comes at this moment."""
+        self.crowded = False
+        """Sends waited for room before the queue manager came to rest."""
         self.links: dict[int, Producer] = {}
         for number in (*range(LINKS), *PUBLISHERS.values()):
             self.open_link(number)
@@ -203,7 +205,8 @@ class Machine(RuleBasedStateMachine):
 
     def rest(self) -> None:
         """Let everything come to rest; every delivery must be the next that the reference has."""
-        self.agreed = False
+        waited = list(self.reference.lines.all)
+        self.rank_before, self.crowded = self.reference.last_rank(), bool(waited)
         self.world.turn()
         self.reference.rest()
         for delivery in self.world.delivered[self.seen :]:
@@ -211,6 +214,8 @@ class Machine(RuleBasedStateMachine):
                 self._check_delivery(delivery)
         self.seen = len(self.world.delivered)
         self.reference.rest()
+        if any(waiting.message.expired(self.world.now_us) for waiting in waited):
+            self.adopt_all_peaks()  # it came in and ended, before or after others came
 
     def _check_delivery(self, delivery: Delivery) -> None:
         entry, consumer = delivery.entry, delivery.consumer
@@ -221,10 +226,8 @@ class Machine(RuleBasedStateMachine):
         if place.unit_of_order:  # between units there is no order: one is held back when it is met
             number = next((each.number for each in waiting if each.body == delivery.body), -1)
             waiting = [each for each in waiting if each.number == number] or waiting
-        message = self._next_with(delivery.body, waiting)
-        if message is None and self.let_in_after:  # at the same moment, after it was given out
-            before = [each for each in waiting if each.order <= self.let_in_after]
-            message = self._next_with(delivery.body, before)
+        unordered = self.crowded or place.takes_children
+        message = self._next_with(delivery.body, waiting, unordered)
         assert message is not None, (place.name, delivery.body, waiting[0].body)
         assert delivery.delivery_count == message.deliveries
         first = place.takers.given(consumer, message.group, message.closes)
@@ -235,20 +238,26 @@ class Machine(RuleBasedStateMachine):
             message.state, message.holder = HELD, consumer
             self.entries[entry] = message
 
-    @staticmethod
-    def _next_with(body: bytes, waiting: list[Message]) -> Message | None:
-        """The one with that body, if none stands before it."""
-        next_ones = [each for each in waiting if each.rank() == waiting[0].rank()]
-        return next((each for each in next_ones if each.body == body), None)
+    def _next_with(self, body: bytes, waiting: list[Message], unordered: bool) -> Message | None:
+        """The one with that body, if none stands before it.
+
+        ``unordered``: what is let in, or comes from other queues, at this moment may do so before or after
+        something of another priority is given out.
+        """
+
+        def counts(each: Message, priority: int) -> bool:
+            return not unordered or each.order <= self.rank_before or each.priority == priority
+
+        for message in [each for each in waiting if each.body == body]:
+            if all(message.rank() <= each.rank() for each in waiting if counts(each, message.priority)):
+                return message
+        return None
 
     @staticmethod
     def wanted_by(consumer: Consumer) -> int | None:
         return next(number for number, text in TEXTS.items() if text == consumer.options.selector)
 
     # What is compared.
-
-    agreed = False
-    """Nothing has been done since both were compared."""
 
     @invariant()
     def everything_agrees(self) -> None:
@@ -265,7 +274,6 @@ class Machine(RuleBasedStateMachine):
         rejected = sorted(each[0] for each in self.sink.rejected)
         expected = sorted(self.reference.answers.rejected)
         assert rejected == expected, (self.sink.rejected, expected)
-        self.agreed = True
 
     def _check_place(self, place: Place) -> None:
         queue = self.queue(place.name)
@@ -297,8 +305,8 @@ class Machine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Everything that is left comes out, in order, and the ledger tells the same story."""
-        if not self.agreed:
-            return  # it has failed already
+        if sys.exc_info()[0] is not None:
+            return  # a step has failed, perhaps half done: what follows from that would hide it
         for transaction in list(self.transactions):
             self.decide_one(transaction, False)
         for name in QUEUES:
@@ -338,11 +346,16 @@ class Machine(RuleBasedStateMachine):
         for consumer in list(self.consumers):
             if consumer.suspended and consumer.suspended_until_us <= self.world.now_us:
                 self.gone(consumer, True)
-        self.let_in_after = self.reference.last_rank() if crowded else 0
         self.rest()
-        self.let_in_after = 0
-        for name in self.reference.places if crowded else CHILDREN:
-            self.adopt_peaks(name)  # what came there before something else of the same moment ended
+        if crowded:
+            self.adopt_all_peaks()
+        else:
+            for name in CHILDREN:
+                self.adopt_peaks(name)  # what came there before something else of the same moment ended
+
+    def adopt_all_peaks(self) -> None:
+        for name in self.reference.places:
+            self.adopt_peaks(name)
 
     def adopt_peaks(self, name: str) -> None:
         """What comes and goes within one command may be counted for a moment, in either order."""

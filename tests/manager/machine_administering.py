@@ -98,5 +98,4 @@ class Administering(Machine):
         self._come_up()
         self.reference.restart()
         self.rest()
-        for place in self.reference.all_places():
-            self.adopt_peaks(place.name)
+        self.adopt_all_peaks()
