@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from postroom.ledger.block import Group
-from postroom.spark import audit, tables
+from postroom.spark import audit, frames
 from postroom.spark.relation import legal_rows, legal_transitions
 from tests.ledger.making import E, H, LedgerMaker, O, S
 from tests.spark.conftest import events_of
@@ -74,7 +74,7 @@ def clean(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Data
 
 def _audit(spark: SparkSession, events: DataFrame, first_position: int) -> tuple[list[Row], list[Row]]:
     """(violations, conservation)."""
-    entries = tables.entries(events).persist()
+    entries = frames.entries(events).persist()
     sums = audit.conservation(events, entries, first_position).persist()
     found = audit.violations(events, entries, sums, legal_transitions(spark), first_position)
     return found.collect(), sums.collect()
@@ -93,7 +93,7 @@ def test_a_clean_ledger_has_no_violation_and_balances(spark: SparkSession, clean
 
 
 def test_entries_tell_what_became_of_each_message(clean: DataFrame) -> None:
-    rows = {(row["serial"], row["queue"]): row for row in tables.entries(clean).collect()}
+    rows = {(row["serial"], row["queue"]): row for row in frames.entries(clean).collect()}
     first = min(rows)
     consumed = rows[first]
     assert (consumed["message_id"], consumed["state"], consumed["outcome"]) == ("m0", "deleted", "consumed")
@@ -111,8 +111,8 @@ def test_entries_tell_what_became_of_each_message(clean: DataFrame) -> None:
 
 def test_entries_do_not_depend_on_partitions(clean: DataFrame) -> None:
     key = ["serial", "queue_id"]
-    expected = tables.entries(clean).orderBy(key).collect()
-    assert tables.entries(clean.repartition(7, "position")).orderBy(key).collect() == expected
+    expected = frames.entries(clean).orderBy(key).collect()
+    assert frames.entries(clean.repartition(7, "position")).orderBy(key).collect() == expected
 
 
 def _duplicated_event(maker: LedgerMaker, queue: int) -> None:
@@ -215,4 +215,4 @@ def test_the_relation_is_the_brokers_own_table() -> None:
 
 
 def test_the_entries_table_has_the_columns_that_are_declared(clean: DataFrame) -> None:
-    assert tables.entries(clean).columns == list(tables.ENTRY_COMMENTS)
+    assert frames.entries(clean).columns == list(frames.ENTRY_COMMENTS)

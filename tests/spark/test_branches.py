@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from postroom.model.xa import Xid
-from postroom.spark import audit, tables
+from postroom.spark import audit, frames
 from postroom.spark.relation import legal_transitions
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.xa_world import Xa
@@ -46,7 +46,7 @@ def test_branches_are_accounted_for(spark: SparkSession, tmp_path: Path) -> None
     world = _lived_through()
     world.check_whole(tmp_path)
     events = events_of(spark, tmp_path)
-    entries = tables.entries(events).persist()
+    entries = frames.entries(events).persist()
     sums = audit.conservation(events, entries, 1).persist()
     assert audit.violations(events, entries, sums, legal_transitions(spark), 1).collect() == []
     balance = {row["queue"]: row for row in sums.collect()}

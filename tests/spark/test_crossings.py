@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from postroom.ledger.block import Group
-from postroom.spark import crossings, tables
+from postroom.spark import crossings, frames
 from tests.ledger.making import E, H, LedgerMaker, O, S
 from tests.spark.conftest import events_of
 
@@ -68,7 +68,7 @@ class Pair:
 
     def entries(self, spark: SparkSession) -> DataFrame:
         both = [events_of(spark, maker.finish()) for maker in (self.london, self.paris)]
-        return tables.entries(both[0].unionByName(both[1]))
+        return frames.entries(both[0].unionByName(both[1]))
 
 
 def looks(spark: SparkSession, *rows: tuple[UUID, int, int]) -> DataFrame:

@@ -6,8 +6,8 @@ from pathlib import Path
 from postroom.spark import crossings
 from postroom.spark.audit import RULES
 from postroom.spark.columns import COLUMNS
+from postroom.spark.frames import ENTRY_COMMENTS
 from postroom.spark.source import EVENTS_STRUCT
-from postroom.spark.tables import ENTRY_COMMENTS
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from postroom.manager.options import QueueDefinition
-from postroom.spark import audit, tables
+from postroom.spark import audit, frames
 from postroom.spark.relation import legal_transitions
 from tests.manager.test_topics_over_ledger import SUBSCRIPTIONS, TopicWorld
 from tests.spark.conftest import events_of
@@ -49,7 +49,7 @@ def test_every_entry_of_a_publish_is_accounted_for(spark: SparkSession, tmp_path
     world = _lived_through()
     world.check_whole(tmp_path)
     events = events_of(spark, tmp_path)
-    entries = tables.entries(events).persist()
+    entries = frames.entries(events).persist()
     sums = audit.conservation(events, entries, 1).persist()
     assert audit.violations(events, entries, sums, legal_transitions(spark), 1).collect() == []
     balance = {row["queue"]: row for row in sums.collect()}

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from postroom.spark.frames import OUTCOMES
 from postroom.spark.report import svg
 from postroom.spark.report.data import (
     CrossingSum,
@@ -21,7 +22,6 @@ from postroom.spark.report.data import (
 )
 from postroom.spark.report.page import page
 from postroom.spark.report.sankey import sankey
-from postroom.spark.tables import OUTCOMES
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -12,7 +12,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from postroom.spark.tables import (
+from postroom.spark.frames import (
     ENTRY_KEY,
     OUTCOMES,
     Position,

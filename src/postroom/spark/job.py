@@ -29,7 +29,7 @@ from rich.table import Table
 from postroom.ledger.carried import Carried, carried
 from postroom.ledger.errors import LedgerError
 from postroom.ledger.reader import LedgerReader
-from postroom.spark import audit, tables
+from postroom.spark import audit, frames
 from postroom.spark.crossings import LOOKS, VERDICTS, crossing_violations, crossings
 from postroom.spark.relation import legal_transitions
 from postroom.spark.report import LedgerSpan, ReportData, collect, page
@@ -90,7 +90,7 @@ class Tables:
     violations: DataFrame
     crossings: DataFrame | None
     """Where there are several ledgers."""
-    first_position: tables.Position
+    first_position: frames.Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ def build_tables(spark: SparkSession, audited: list[Audited], elsewhere: Sequenc
     events = reduce(DataFrame.unionByName, loaded).persist()
     first = _by_ledger({one.id: one.ledger.first_position for one in audited})
     checkpoint = _by_ledger({id: found.position if found else 0 for id, found in told.items()})
-    entries = tables.entries(events, checkpoint).persist()
+    entries = frames.entries(events, checkpoint).persist()
     conservation = audit.conservation(events, entries, first).persist()
     violations = audit.violations(events, entries, conservation, legal_transitions(spark), first)
     crossed = None
@@ -145,7 +145,7 @@ def _load(spark: SparkSession, one: Audited, with_carried: bool) -> DataFrame:
     return reader.option("toPosition", str(last)).option("carried", str(with_carried)).load()
 
 
-def _by_ledger(positions: dict[str, int]) -> tables.Position:
+def _by_ledger(positions: dict[str, int]) -> frames.Position:
     """A position of the row's ledger: a number where it is the same for all."""
     if len(set(positions.values())) == 1:
         return next(iter(positions.values()))
@@ -157,7 +157,7 @@ def _looks(spark: SparkSession, audited: list[Audited], events: DataFrame) -> Da
     """See `crossings.LOOKS`."""
     begun: dict[str, Any] = {}
     if any(one.ledger.first_position > 1 for one in audited):
-        times = events.where(~tables.is_carried()).groupBy("ledger_id").agg(F.min("time"))
+        times = events.where(~frames.is_carried()).groupBy("ledger_id").agg(F.min("time"))
         begun = {row[0]: row[1] for row in times.collect()}
     rows = [(one.id, one.ledger.first_position, begun.get(one.id), one.first_look) for one in audited]
     return spark.createDataFrame(rows, LOOKS)
@@ -236,7 +236,7 @@ def _print_entries(entries: DataFrame) -> None:
 
 def _print_audit(data: ReportData) -> None:
     """Every queue's sums."""
-    ended = [name for name in tables.OUTCOMES if any(queue.outcomes[name] for queue in data.queues)]
+    ended = [name for name in frames.OUTCOMES if any(queue.outcomes[name] for queue in data.queues)]
     table = Table(
         "queue", "arrived", "held", *ended, "difference", "verdict", title="audit", title_justify="left"
     )

@@ -5,7 +5,7 @@ from typing import Final
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812
 
-from postroom.spark import tables
+from postroom.spark import frames
 from postroom.spark.crossings import VERDICTS, crossing_sums
 from postroom.spark.report.data import (
     CrossingSum,
@@ -35,12 +35,12 @@ def collect(
     conservation: DataFrame,
     violations: DataFrame,
     crossed: DataFrame | None,
-    first_position: tables.Position,
+    first_position: frames.Position,
 ) -> ReportData:
     """What the page shows, of histories that begin at `first_position`; ``crossed`` where there are several
     ledgers. The tables are read several times: cache them."""
     span = (
-        events.where(~tables.is_carried())
+        events.where(~frames.is_carried())
         .agg(
             F.count("*").alias("events"),
             F.min("time").alias("first_time"),
@@ -60,10 +60,10 @@ def collect(
         entries=sum(queue.held + sum(queue.outcomes.values()) for queue in queues),
         step_s=step_s,
         queues=queues,
-        flows=[Flow(**row.asDict()) for row in tables.flows(entries).collect()],
-        depth=[_depth_point(row) for row in tables.depth_over_time(events, step_s, first_position).collect()],
-        dwell=[DwellBucket(**row.asDict()) for row in tables.dwell_times(entries).collect()],
-        undelivered=[Undelivered(**row.asDict()) for row in tables.undelivered(entries).collect()],
+        flows=[Flow(**row.asDict()) for row in frames.flows(entries).collect()],
+        depth=[_depth_point(row) for row in frames.depth_over_time(events, step_s, first_position).collect()],
+        dwell=[DwellBucket(**row.asDict()) for row in frames.dwell_times(entries).collect()],
+        undelivered=[Undelivered(**row.asDict()) for row in frames.undelivered(entries).collect()],
         violations=_first_violations(violations) if violation_count else [],
         violation_count=violation_count,
         crossings=[] if crossed is None else _crossings(crossed, ledgers),
@@ -100,7 +100,7 @@ def _step_s(span: Row) -> int:
 
 
 def _queue_sum(row: Row) -> QueueSum:
-    outcomes = {name: row[name] for name in tables.OUTCOMES}
+    outcomes = {name: row[name] for name in frames.OUTCOMES}
     return QueueSum(
         row["queue"],
         row["arrivals"],
