@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from postroom.server.config import Config, ListenConfig, is_loopback, split_address
+from postroom.server.addresses import is_loopback, split_address
+from postroom.server.config import Config, ListenConfig
 from postroom.server.config_file import ConfigError, load_config
 from postroom.server.passwords import hash_password
 

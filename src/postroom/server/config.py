@@ -4,7 +4,6 @@ Read from TOML. Every key that is unknown, of the wrong type or out of its bound
 and line.
 """
 
-import ipaddress
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -19,12 +18,13 @@ from postroom.manager.sending_checks import check_order
 from postroom.manager.transmission import MAX_HOPS
 from postroom.model.duplicates import MAX_DUPLICATE_WINDOW
 from postroom.model.names import MANAGER_MARK
+from postroom.server.addresses import DEFAULT_PORT, is_loopback, split_address
 from postroom.server.channel_config import ChannelConfig, CredentialsConfig
 from postroom.server.config_values import Limit, Name, NotNegative, PlacedError, Positive
 from postroom.server.dead_letter_config import DeadLetterHandlerConfig
+from postroom.server.http_config import HttpConfig
 from postroom.server.passwords import PasswordHashError, parse_hash
 
-DEFAULT_PORT: Final = 5672
 DEFAULT_TLS_PORT: Final = 5671
 DEFAULT_DATA_FOLDER: Final = "postroom-data"
 RESERVED_PREFIXES: Final = ("$", "postroom.")
@@ -36,32 +36,6 @@ Policy = Literal["fifo", "preemptive"]
 def is_reserved(name: str) -> bool:
     """Whether ``name`` belongs to the broker itself."""
     return name.startswith(RESERVED_PREFIXES)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach ``host``."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """Host and port of ``HOST:PORT``, ``[IPV6]:PORT`` or ``HOST`` (port 5672). Raises ValueError."""
-    host, colon, port = address.rpartition(":")
-    if not colon or address.endswith("]"):
-        host, port = address, str(DEFAULT_PORT)
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    elif ":" in host:
-        raise ValueError(f"address {address!r}: put an IPv6 host into brackets, as in [::1]:5672")
-    if not host:
-        raise ValueError(f"address {address!r} has no host: use 0.0.0.0 for every interface")
-    if not (port.isascii() and port.isdigit() and int(port) <= 65_535):
-        raise ValueError(f"address {address!r}: port {port!r} is not a number from 0 to 65535")
-    return host, int(port)
 
 
 class ListenConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -450,6 +424,8 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     queue_manager: QueueManagerConfig = QueueManagerConfig()
     remote_queue: list[RemoteQueueConfig] = []
     dead_letter_handler: list[DeadLetterHandlerConfig] = []
+    http: HttpConfig | None = None
+    """Unset: nothing is served over HTTP."""
 
     def __post_init__(self) -> None:
         if MANAGER_MARK in self.container_id:
