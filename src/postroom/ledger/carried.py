@@ -18,7 +18,7 @@ from postroom.ledger.checkpoint import load_checkpoint
 from postroom.ledger.dictionary import QUEUES
 from postroom.ledger.disk import Disk
 from postroom.ledger.errors import LedgerCorrupt
-from postroom.ledger.expand import Rows
+from postroom.ledger.expand import NO_RECORD, Rows
 from postroom.ledger.files import Listing
 from postroom.ledger.image import load_image
 from postroom.ledger.layout import Array
@@ -124,7 +124,8 @@ def _rows(
         "failure_delta": entries["failure_count"],
     }
     numbers = np.arange(ordinal, ordinal + len(entries), dtype=np.uint32)
-    return Rows(columns, numbers, arrivals[find(arrivals["position"], entries["serial"])], None, names)
+    own = arrivals[find(arrivals["position"], entries["serial"])]
+    return Rows(columns, NO_RECORD, numbers, own, None, names)
 
 
 def _queue_names(state: FoldState) -> dict[int, str]:

@@ -108,6 +108,12 @@ class Definitions:
         return {number: _decoded(detail, position) if detail else {} for number, detail, position in details}
 
     @cached_property
+    def producer_details(self) -> dict[int, dict[str, Any]]:
+        """What is said of the producers, by id."""
+        details = self.details(RecordType.PRODUCER_OPENED)
+        return {number: _decoded(detail, position) if detail else {} for number, detail, position in details}
+
+    @cached_property
     def receiving_channels(self) -> dict[int, tuple[str, str]]:
         """Of the producers that are channels: the channel's name and the sender's ledger (32 hexadecimal
         digits)."""

@@ -49,6 +49,11 @@ ROW_FIELDS: Final = (
 )
 
 
+ARRIVAL_RECORD: Final = 0
+NO_RECORD: Final = 255
+"""What rows are made from, beside `RecordType`: an arrival; nothing (see `carried`)."""
+
+
 class ExpandError(LedgerError):
     """A record can't be spelled out: its detail breaks the format. Carries the record's position."""
 
@@ -75,16 +80,29 @@ class Chunk:
 class Rows:
     """Rows as columns of one length, named in ``ROW_FIELDS`` (times in µs, states and kinds as codes).
 
+    ``record`` says for each row which kind of record it was made from (a `RecordType`, `ARRIVAL_RECORD`, or
+    `NO_RECORD` where there is none); a single number where that is the same for all.
     ``ordinal`` counts the rows of one record from 0. ``arrivals`` holds the arrival record of each row, or is
     None where the rows are changes; ``transitions`` likewise the ENTRY_EVENT record, None for arrivals and
     groups. ``names`` is the heap that their ids and details lie in.
     """
 
     columns: dict[str, Array]
+    record: int | Array
     ordinal: Array
     arrivals: Array | None
     transitions: Array | None
     names: npt.NDArray[np.uint8]
+
+    def where(self, wanted: npt.NDArray[np.bool_]) -> "Rows":
+        """Only the rows for which `wanted` holds; itself if that is all of them."""
+        if wanted.all():
+            return self
+        columns = {name: values[wanted] for name, values in self.columns.items()}
+        record = self.record if isinstance(self.record, int) else self.record[wanted]
+        arrivals = None if self.arrivals is None else self.arrivals[wanted]
+        transitions = None if self.transitions is None else self.transitions[wanted]
+        return Rows(columns, record, self.ordinal[wanted], arrivals, transitions, self.names)
 
     def __len__(self) -> int:
         return len(self.ordinal)
@@ -120,7 +138,8 @@ def expand(chunk: Chunk, sets: RoutingSets) -> Iterator[Rows]:
 def entry_rows(transitions: Array, names: npt.NDArray[np.uint8]) -> Rows:
     """ENTRY_EVENT records as rows: they are rows already."""
     columns = {name: transitions[name] for name in ROW_FIELDS}
-    return Rows(columns, np.zeros(len(transitions), np.uint32), None, transitions, names)
+    ordinal = np.zeros(len(transitions), np.uint32)
+    return Rows(columns, int(RecordType.ENTRY_EVENT), ordinal, None, transitions, names)
 
 
 # --- arrivals -------------------------------------------------------------------------------------
@@ -170,7 +189,7 @@ def _arrival_rows(arrivals: Array, queue: Array, ordinal: Array, names: npt.NDAr
         "delivery_delta": zero,
         "failure_delta": zero,
     }
-    return Rows(columns, ordinal, arrivals, None, names)
+    return Rows(columns, ARRIVAL_RECORD, ordinal, arrivals, None, names)
 
 
 def _repeat(counts: Array) -> tuple[Array, Array]:
@@ -287,7 +306,8 @@ def _group_rows(
     record, group = records[groups.record[range_of]], groups.groups[groups.group[range_of]]
     columns = {name: (group if name in GROUP_FIELDS else record)[name] for name in ROW_FIELDS}
     columns["serial"] = (groups.first[range_of] + number).astype(np.uint64)
-    return Rows(columns, (ordinals[range_of] + number).astype(np.uint32), None, None, names)
+    ordinal = (ordinals[range_of] + number).astype(np.uint32)
+    return Rows(columns, record["type"], ordinal, None, None, names)
 
 
 def _gather(heap: npt.NDArray[np.uint8], at: Array, dtype: np.dtype[Any]) -> Array:

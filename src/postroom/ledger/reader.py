@@ -30,7 +30,9 @@ from postroom.ledger.segments import (
     SegmentReader,
     durable_through,
     folder_of,
+    journal_segment,
     open_segment,
+    sealed_segment,
     walk_journal,
 )
 
@@ -170,11 +172,9 @@ class _File:
     def segment(self, seal: Seal | None) -> Segment:
         """Its positions; `seal` is what the file after it says."""
         if self.image is not None:
-            i = self.image
-            return Segment(i.file_number, i.ledger_id, i.epoch, i.first_position, i.last_position, True, seal)
+            return sealed_segment(self.image, seal)
         assert self.scan is not None
-        h, last = self.scan.header, self.scan.seal().position
-        return Segment(h.file_number, h.ledger_id, h.epoch, h.first_position, last, False, seal)
+        return journal_segment(self.scan, seal)
 
 
 def _open_newest(disk: Disk, number: int, listing: Listing) -> _File | None:

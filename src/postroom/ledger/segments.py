@@ -41,6 +41,14 @@ class Segment:
     """An .events file; else a journal."""
     seal: Seal | None
     """For a journal that another file follows: where it ends."""
+    epoch_id: bytes
+    """The random id of the epoch: a restored backup that ran on has another under the same number."""
+    first_time_us: int
+    """When the file was begun."""
+    last_time_us: int
+    """Time of its last block: no record of it is later."""
+    records_bytes: int
+    """Size of its records and names, without bodies: what reading all of it costs."""
 
     @property
     def record_count(self) -> int:
@@ -50,6 +58,22 @@ class Segment:
     def name(self) -> str:
         """The file's name."""
         return events_name(self.number) if self.is_sealed else journal_name(self.number)
+
+
+def sealed_segment(image: EventsImage, seal: Seal | None) -> Segment:
+    """What a look says of an .events file; `seal` is what the file after it says of its end."""
+    i = image
+    size = i.transitions.nbytes + i.arrivals.nbytes + len(i.names)
+    where = (i.file_number, i.ledger_id, i.epoch, i.first_position, i.last_position)
+    return Segment(*where, True, seal, i.epoch_id, i.time_us, i.last_time_us, size)
+
+
+def journal_segment(scan: Scan, seal: Seal | None) -> Segment:
+    """The same of a journal, as far as it counts."""
+    h = scan.header
+    size = sum(block.header.records_bytes() for block in (scan.dictionary, *scan.blocks))
+    where = (h.file_number, h.ledger_id, h.epoch, h.first_position, scan.seal().position)
+    return Segment(*where, False, seal, h.epoch_id, h.time_us, scan.last_time_us(), size)
 
 
 class SegmentReader:

@@ -9,16 +9,18 @@ whole entry.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Final
+from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from postroom.ledger.expand import Rows
-from postroom.ledger.records import ArrivalFlag, TransitionFlag
+from postroom.ledger.definitions import Definitions
+from postroom.ledger.expand import ARRIVAL_RECORD, Rows
+from postroom.ledger.records import ArrivalFlag, RecordType, TransitionFlag
 from postroom.model.codes import DelayCause, Event, HolderKind, IdType, Outcome, State
 
 Array = npt.NDArray[Any]
@@ -29,29 +31,42 @@ INLINE_BYTES: Final = 12
 """Strings up to this length live inside an Arrow string view; longer ones are a reference into a buffer."""
 
 
+DENSE_TABLE: Final = 1024
+DENSE_SHARE: Final = 4
+"""Ids below this number, or below so many times as many as have names, are looked up in a table."""
+
+
 class Names:
-    """Texts by number for a column of small numbers: codes, or ids counted from 1. A dense table."""
+    """Texts by number for a column of numbers: codes, or ids, which may be far apart."""
 
     def __init__(self, names: Mapping[int, str | None]) -> None:
-        table: list[str | None] = [None] * (max(names, default=0) + 1)
-        for number, name in names.items():
-            table[number] = name
-        self._table = pa.array(table, pa.string())
+        highest = max(names, default=0)
+        if highest < DENSE_TABLE or highest < len(names) * DENSE_SHARE:
+            self._numbers: npt.NDArray[np.int64] | None = None
+            texts = [names.get(number) for number in range(highest + 1)]
+        else:
+            self._numbers = np.array(sorted(names), np.int64)
+            texts = [names[number] for number in self._numbers.tolist()]
+        self._texts: Final = pa.array([*texts, None], pa.string())
+        """By number, or in the order of the numbers; behind them the text of numbers that have none."""
 
     def of(self, numbers: Array) -> pa.Array:
         """The texts of many numbers; null for a number that has none."""
-        numbers = np.ascontiguousarray(numbers)
         if len(numbers) == 0:
             return pa.nulls(0, pa.string())
-        highest = int(numbers.max())
-        if highest == int(numbers.min()):  # mostly so: a run of arrivals, a column that is seldom used
-            return _repeated(
-                self._table[highest].as_py() if highest < len(self._table) else None, len(numbers)
-            )
-        if highest < len(self._table):
-            return self._table.take(pa.array(numbers))
-        known = numbers < len(self._table)
-        return self._table.take(pa.array(np.where(known, numbers, 0), mask=~known))
+        numbers = np.ascontiguousarray(numbers)
+        lowest, highest = int(numbers.min()), int(numbers.max())
+        if lowest == highest:  # mostly so: a run of arrivals, a column that is seldom used
+            return _repeated(self._texts[int(self._places(numbers[:1], highest)[0])].as_py(), len(numbers))
+        return self._texts.take(pa.array(self._places(numbers, highest)))
+
+    def _places(self, numbers: Array, highest: int) -> Array:
+        """Where in the texts each of the numbers is."""
+        nothing = len(self._texts) - 1
+        if self._numbers is None:
+            return numbers if highest <= nothing else np.minimum(numbers, np.int64(nothing))
+        at = np.searchsorted(self._numbers, numbers)
+        return np.where(self._numbers[np.minimum(at, nothing - 1)] == numbers, at, nothing)
 
 
 @lru_cache(maxsize=64)
@@ -60,21 +75,70 @@ def _repeated(text: str | None, count: int) -> pa.Array:
     return pa.repeat(pa.scalar(text, pa.string()), count)
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where rows come from: what is the same for all of a file's rows."""
+class Known:
+    """What the ids in a run of rows stand for, from the definitions that it speaks of.
 
-    ledger_id: str
-    epoch: int
-    queues: Names
-    producers: Names
-    channels: Names
-    """Names of receiving channels by producer."""
-    origins: Names
-    """The ledgers that those channels receive from, by producer."""
+    Each table is made when a column first asks for it.
+    """
+
+    def __init__(self, ledger_id: bytes, epoch: int, definitions: Definitions) -> None:
+        self.ledger_id: Final = str(UUID(bytes=ledger_id))
+        self.epoch: Final = epoch
+        self._definitions: Final = definitions
+
+    @cached_property
+    def queues(self) -> Names:
+        return Names(self._definitions.queue_names)
+
+    @cached_property
+    def producers(self) -> Names:
+        """Names of producers with their container's."""
+        return Names(self._definitions.producer_names)
+
+    @cached_property
+    def receiving(self) -> Names:
+        """Names of receiving channels by producer."""
+        told = self._definitions.receiving_channels
+        return Names({number: channel for number, (channel, _) in told.items()})
+
+    @cached_property
+    def origins(self) -> Names:
+        """The ledgers that those channels receive from, by producer."""
+        told = self._definitions.receiving_channels
+        return Names({number: str(UUID(hex=ledger)) for number, (_, ledger) in told.items() if ledger})
+
+    @cached_property
+    def sending(self) -> Names:
+        """Names of sending channels by the id of their transmission queue."""
+        numbers = {name: number for number, name in self._definitions.queue_names.items()}
+        told = [(d.get("transmission_queue"), d.get("name")) for d in self._definitions.channels.values()]
+        return Names({numbers[queue]: name for queue, name in told if queue in numbers})
+
+    def of_holder(self, field: str) -> Names:
+        """What is said of holders under `field` of their details."""
+        return self._said("holder", field)
+
+    def of_producer(self, field: str) -> Names:
+        """What is said of producers under `field` of their details."""
+        return self._said("producer", field)
+
+    def _said(self, who: str, field: str) -> Names:
+        names = self._tables.get((who, field))
+        if names is None:
+            details = self._definitions.holder_details
+            if who == "producer":
+                details = self._definitions.producer_details
+            told = {number: said.get(field) for number, said in details.items()}
+            names = Names({number: str(text) for number, text in told.items() if text})
+            self._tables[who, field] = names
+        return names
+
+    @cached_property
+    def _tables(self) -> dict[tuple[str, str], Names]:
+        return {}
 
 
-Build = Callable[[Rows, Place], pa.Array]
+Build = Callable[[Rows, Known], pa.Array]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,28 +152,28 @@ class Column:
     arrival_only: bool = False
 
 
-def batch(rows: Rows, place: Place, schema: pa.Schema) -> pa.RecordBatch:
+def batch(rows: Rows, known: Known, schema: pa.Schema) -> pa.RecordBatch:
     """Rows as one record batch of the columns that the schema names. Raises ``KeyError`` for an unknown
     column."""
-    arrays = [_array(COLUMN_BY_NAME[name], rows, place) for name in schema.names]
+    arrays = [_array(COLUMN_BY_NAME[name], rows, known) for name in schema.names]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _array(column: Column, rows: Rows, place: Place) -> pa.Array:
+def _array(column: Column, rows: Rows, known: Known) -> pa.Array:
     if column.arrival_only and rows.arrivals is None:
         return pa.nulls(len(rows), column.type)
-    return column.build(rows, place)
+    return column.build(rows, known)
 
 
 # --- builders -------------------------------------------------------------------------------------
 
 
-def _ledger_id(rows: Rows, place: Place) -> pa.Array:
-    return _repeated(place.ledger_id, len(rows))
+def _ledger_id(rows: Rows, known: Known) -> pa.Array:
+    return _repeated(known.ledger_id, len(rows))
 
 
-def _epoch(rows: Rows, place: Place) -> pa.Array:
-    return pa.array(np.full(len(rows), place.epoch, np.int32))
+def _epoch(rows: Rows, known: Known) -> pa.Array:
+    return pa.array(np.full(len(rows), known.epoch, np.int32))
 
 
 def _long(values: Array) -> pa.Array:
@@ -134,11 +198,11 @@ def _time_or_null(values: Array) -> pa.Array:
 
 
 def _row(field: str, convert: Callable[[Array], pa.Array]) -> Build:
-    return lambda rows, place: convert(rows[field])
+    return lambda rows, known: convert(rows[field])
 
 
 def _of_arrival(field: str, convert: Callable[[Array], pa.Array]) -> Build:
-    def build(rows: Rows, place: Place) -> pa.Array:
+    def build(rows: Rows, known: Known) -> pa.Array:
         assert rows.arrivals is not None
         return convert(rows.arrivals[field])
 
@@ -152,7 +216,7 @@ def _int(values: Array) -> pa.Array:
 def _parent(field: str) -> Build:
     """A field that speaks of the entry's parent; null for what came through a channel."""
 
-    def build(rows: Rows, place: Place) -> pa.Array:
+    def build(rows: Rows, known: Known) -> pa.Array:
         arrivals = _arrivals(rows)
         return _long_or_null(np.where(arrivals["flags"] & ArrivalFlag.RECEIVED, 0, arrivals[field]))
 
@@ -162,7 +226,7 @@ def _parent(field: str) -> Build:
 def _origin(field: str) -> Build:
     """A field that speaks of where a message came from through a channel; null for others."""
 
-    def build(rows: Rows, place: Place) -> pa.Array:
+    def build(rows: Rows, known: Known) -> pa.Array:
         arrivals = _arrivals(rows)
         return _long_or_null(np.where(arrivals["flags"] & ArrivalFlag.RECEIVED, arrivals[field], 0))
 
@@ -185,13 +249,13 @@ def flag_names(flags: type[IntFlag], value: int) -> str | None:
 _CAUSES: Final = Names({value: flag_names(DelayCause, value) for value in range(256)})
 
 
-def _sent(rows: Rows, place: Place) -> pa.Array:
+def _sent(rows: Rows, known: Known) -> pa.Array:
     if rows.arrivals is not None:
         return pa.repeat(pa.scalar(False), len(rows))
     return pa.array((rows["flags"] & TransitionFlag.SENT) != 0)
 
 
-def _reason(rows: Rows, place: Place) -> pa.Array:
+def _reason(rows: Rows, known: Known) -> pa.Array:
     """The JSON that a rejection or dead-letter event carries; null elsewhere."""
     told = None if rows.transitions is None else rows.transitions["detail_len"] > 0
     if rows.transitions is None or told is None or not told.any():
@@ -202,12 +266,66 @@ def _reason(rows: Rows, place: Place) -> pa.Array:
 
 
 def _names_of(attribute: str, field: str) -> Build:
-    def build(rows: Rows, place: Place) -> pa.Array:
+    def build(rows: Rows, known: Known) -> pa.Array:
         source = rows.columns[field] if field in rows.columns else _arrivals(rows)[field]
-        names: Names = getattr(place, attribute)
+        names: Names = getattr(known, attribute)
         return names.of(source)
 
     return build
+
+
+_RECORDS: Final = Names(
+    {
+        ARRIVAL_RECORD: "arrival",
+        RecordType.ENTRY_EVENT: "entry",
+        RecordType.GROUP_EVENT: "group",
+        RecordType.DECISION: "decision",
+    }
+)
+
+
+def _record(rows: Rows, known: Known) -> pa.Array:
+    kinds = rows.record
+    return _RECORDS.of(np.full(len(rows), kinds, np.uint8) if isinstance(kinds, int) else kinds)
+
+
+def _holder(rows: Rows, known: Known) -> pa.Array:
+    return _of_holder(rows, known, "name")
+
+
+def _of_holder(rows: Rows, known: Known, field: str) -> pa.Array:
+    if not rows["holder"].any():
+        return _repeated(None, len(rows))
+    return known.of_holder(field).of(rows["holder"])
+
+
+def _of_either(field: str) -> Build:
+    """What is said of the producer of an arrival, of the holder elsewhere."""
+
+    def build(rows: Rows, known: Known) -> pa.Array:
+        if rows.arrivals is None:
+            return _of_holder(rows, known, field)
+        return known.of_producer(field).of(rows.arrivals["producer"])
+
+    return build
+
+
+def _channel(rows: Rows, known: Known) -> pa.Array:
+    """The receiving channel of an arrival; the sending channel of what a batch holds or what leaves outside
+    of one."""
+    if rows.arrivals is not None:
+        return known.receiving.of(rows.arrivals["producer"])
+    named = _of_holder(rows, known, "channel")
+    alone = (rows["event"] == Event.FORWARD) & (rows["holder"] == 0)
+    if not alone.any():
+        return named
+    return pc.if_else(pa.array(alone), known.sending.of(rows["queue"]), named)
+
+
+def _luwid(rows: Rows, known: Known) -> pa.Array:
+    if rows.arrivals is not None:
+        return _repeated(None, len(rows))
+    return _of_holder(rows, known, "luwid")
 
 
 def _arrivals(rows: Rows) -> Array:
@@ -239,7 +357,7 @@ def _inline(heap: npt.NDArray[np.uint8], at: Array, length: Array) -> Array:
 
 
 def _id_text(field: str) -> Build:
-    def build(rows: Rows, place: Place) -> pa.Array:
+    def build(rows: Rows, known: Known) -> pa.Array:
         arrivals = _arrivals(rows)
         return id_text(
             rows.names, arrivals[f"{field}_offset"], arrivals[f"{field}_len"], arrivals[f"{field}_type"]
@@ -299,14 +417,14 @@ _ID_TEXT: Final[dict[int, Callable[[pa.Array], pa.Array]]] = {
 }
 
 
-def _group_id(rows: Rows, place: Place) -> pa.Array:
+def _group_id(rows: Rows, known: Known) -> pa.Array:
     arrivals = _arrivals(rows)
     length = arrivals["group_id_len"]
     kind = np.where(length > 0, IdType.STRING, IdType.NONE).astype(np.uint8)
     return id_text(rows.names, arrivals["group_id_offset"], length, kind)
 
 
-def _group_sequence(rows: Rows, place: Place) -> pa.Array:
+def _group_sequence(rows: Rows, known: Known) -> pa.Array:
     arrivals = _arrivals(rows)
     return pa.array(arrivals["group_sequence"].astype(np.int64), mask=arrivals["group_id_len"] == 0)
 
@@ -335,6 +453,7 @@ COLUMNS: Final[tuple[Column, ...]] = (
         "Which of the record's entries this row is, from 0",
         lambda r, p: _int(r.ordinal),
     ),
+    Column("record", pa.string(), "Which record the row is from: arrival, entry, group, decision", _record),
     Column("serial", pa.int64(), "The message: position of its arrival record", _row("serial", _long)),
     Column("queue_id", pa.int64(), "With serial, the key of an entry; never reused", _row("queue", _long)),
     Column("queue", pa.string(), "The queue's name", _names_of("queues", "queue")),
@@ -363,6 +482,26 @@ COLUMNS: Final[tuple[Column, ...]] = (
         "holder_kind", pa.string(), "Who must confirm", _row("holder_kind", _code_names(HolderKind, None))
     ),
     Column("holder_id", pa.int64(), "Which holder of that kind", _row("holder", _long_or_null)),
+    Column("holder", pa.string(), "The holder's name; of an XA branch its Xid", _holder),
+    Column(
+        "container",
+        pa.string(),
+        "Container id of the producer on arrivals, of the holder elsewhere",
+        _of_either("container"),
+    ),
+    Column(
+        "user",
+        pa.string(),
+        "Who the producer logged in as on arrivals, the holder elsewhere",
+        _of_either("user"),
+    ),
+    Column(
+        "channel",
+        pa.string(),
+        "The channel that an arrival came through; elsewhere the one that holds or took the entry",
+        _channel,
+    ),
+    Column("luwid", pa.string(), "The batch of a sending channel that holds or took the entry", _luwid),
     Column("due", TIMESTAMP, "End of a delay that begins here", _row("due_us", _time_or_null)),
     Column("delivery_delta", pa.int32(), "Added to the delivery count", _row("delivery_delta", _int)),
     Column("failure_delta", pa.int32(), "Added to the failure count", _row("failure_delta", _int)),
@@ -410,7 +549,6 @@ COLUMNS: Final[tuple[Column, ...]] = (
         "That entry's queue; without a parent the topic that it was published to",
         _parent("parent_queue"),
     ),
-    _arrival("channel", pa.string(), "The channel that it came through", _names_of("channels", "producer")),
     _arrival(
         "origin_ledger_id",
         pa.string(),

@@ -10,19 +10,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-from uuid import UUID
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
-from postroom.ledger.carried import carried
-from postroom.ledger.definitions import Definitions
-from postroom.ledger.expand import expand
 from postroom.ledger.reader import LedgerReader
-from postroom.ledger.segments import Segment, open_segment
-from postroom.spark.columns import COLUMN_BY_NAME, COLUMNS, Names, Place, batch
+from postroom.ledger.segments import Segment
+from postroom.spark import places
+from postroom.spark.columns import COLUMN_BY_NAME, COLUMNS
+from postroom.spark.places.folder import FolderPlace
+from postroom.spark.reading import read_events, read_opening
 
 DEFAULT_PARTITION_RECORDS: Final = 1_000_000
 """A task reads at most so many records: a part of a large file, or several small files."""
@@ -172,49 +171,16 @@ def together(cut: Iterator[Slice], records: int) -> Iterator[list[Slice]]:
 
 def read_slice(folder: Path, slice: Slice, schema: StructType) -> Iterator[pa.RecordBatch]:
     """Record batches of a slice's rows, in the schema's columns."""
-    arrow = to_arrow_schema(schema, timezone="UTC")
-    segment = slice.segment
-    source = open_segment(folder, segment)
-    known = source.definitions(slice.first - 1)
-    place = _place(segment, known)
-    for chunk in source.chunks(slice.first, slice.last):
-        more = known.and_those_of(chunk.transitions)
-        if more is not known:
-            known, place = more, _place(segment, more)
-        for rows in expand(chunk, known.routing_sets):
-            yield batch(rows, place, arrow)
-
-
-def _place(segment: Segment, known: Definitions) -> Place:
-    return Place(
-        str(UUID(bytes=segment.ledger_id)),
-        segment.epoch,
-        Names(known.queue_names),
-        Names(known.producer_names),
-        Names({number: channel for number, (channel, _) in known.receiving_channels.items()}),
-        Names({number: _dashed(ledger) for number, (_, ledger) in known.receiving_channels.items()}),
-    )
-
-
-def _dashed(ledger: str) -> str | None:
-    """A ledger's id as the column ledger_id has it; None for a sender that has none."""
-    return str(UUID(hex=ledger)) if ledger else None
-
-
-NOBODY: Final = (Names({}), Names({}), Names({}))
-"""Producers, channels and origins are not carried."""
+    placed = places.Slice(FolderPlace(folder), slice.segment, slice.first, slice.last)
+    return read_events(placed, to_arrow_schema(schema, timezone="UTC"))
 
 
 def read_carried(folder: Path, slice: CarriedSlice, schema: StructType) -> Iterator[pa.RecordBatch]:
     """A row for each entry that is older than the history and alive; none without a checkpoint that tells."""
-    segment = slice.first_segment
-    told = carried(folder, segment.ledger_id, segment.first_position, slice.last)
-    if told is None:
-        return
-    place = Place(str(UUID(bytes=segment.ledger_id)), segment.epoch, Names(told.queue_names), *NOBODY)
-    for rows in told.blocks:
-        if len(rows):
-            yield batch(rows, place, to_arrow_schema(schema, timezone="UTC"))
+    place = FolderPlace(folder)
+    opening = read_opening(place, place.look(), to_arrow_schema(schema, timezone="UTC"))
+    if opening is not None:
+        yield from opening.rows.to_batches()
 
 
 def _struct() -> StructType:

@@ -1,0 +1,146 @@
+"""Where a ledger is read: the broker's folder or a copy of it, an object store, the broker itself.
+
+A `Place` gives looks (which records there are) and reads slices (records of one file). It is small and
+pickled with each task; what it remembers between looks stays on the driver.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Final, Protocol
+from uuid import UUID
+
+from postroom.ledger.carried import Carried
+from postroom.ledger.definitions import Definitions
+from postroom.ledger.errors import LedgerError
+from postroom.ledger.expand import Chunk
+from postroom.ledger.segments import Segment
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """One run of the broker, as far as its records are still there."""
+
+    number: int
+    epoch_id: bytes
+    first_position: int
+    last_position: int
+    """Of an epoch that another follows: its seal."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """What there is of a ledger at one moment: the files in force, oldest first, and how far they count."""
+
+    ledger_id: str
+    """A dashed UUID."""
+    segments: tuple[Segment, ...]
+    """Cut at `durable_through`."""
+    first_position: int
+    """The oldest position that there is history of."""
+    durable_through: int
+    """The last position that may be read."""
+    last_time_us: int
+    """Time of the newest block that may be read, µs since 1970."""
+
+    @cached_property
+    def epochs(self) -> tuple[Epoch, ...]:
+        """The epochs of the history, oldest first; the last position of the newest is `durable_through`."""
+        found: list[Epoch] = []
+        for s in self.segments:
+            first = s.first_position
+            if found and found[-1].number == s.epoch:
+                first = found.pop().first_position
+            found.append(Epoch(s.epoch, s.epoch_id, first, s.last_position))
+        return tuple(found)
+
+
+def look_of(segments: list[Segment], durable_through: int) -> Look:
+    """A look at these files, oldest first, cut at `durable_through`."""
+    return Look(
+        str(UUID(bytes=segments[-1].ledger_id)),
+        tuple(segments),
+        segments[0].first_position,
+        durable_through,
+        segments[-1].last_time_us,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """What one task reads: positions first to last, both included, of one file."""
+
+    place: "Place"
+    segment: Segment
+    first: int
+    last: int
+    hint: bytes = b""
+    """What the place wants to be told where it reads (`Place.hint`)."""
+
+    @property
+    def records_bytes(self) -> int:
+        """About how many bytes reading it costs."""
+        share = (self.last - self.first + 1) / max(1, self.segment.record_count)
+        return int(share * self.segment.records_bytes)
+
+
+class Place(Protocol):
+    """A ledger somewhere."""
+
+    @property
+    def uri(self) -> str:
+        """What people call it."""
+
+    def look(self) -> Look:
+        """What there is now; what was seen before makes it cheap. Raises ``LedgerError``, ``OSError``."""
+
+    def hint(self, segment: Segment, first: int, last: int) -> bytes:
+        """What `read` of that slice should be told; of a live journal, where its blocks lie."""
+
+    def read(self, slice: Slice) -> Iterator[tuple[Chunk, Definitions]]:
+        """The records of a slice in ascending chunks, each with the definitions that it speaks of.
+
+        Raises ``LedgerCorrupt``; FileNotFoundError if retention has dropped the file since the look.
+        """
+
+    def carried(self, look: Look, through: int) -> Carried | None:
+        """What a checkpoint at or before `through` tells of entries older than the look's history."""
+
+
+class PlaceUnknown(LedgerError):
+    """A URI that names no place where a ledger can be read."""
+
+
+FOLDER_SCHEMES: Final = ("file://", "file:")
+
+
+def place_of(uri: str, token: str = "", cache: str = "") -> Place:
+    """The place that a URI names: a path or ``file:…`` is a folder.
+
+    `token` is what a broker asks for; `cache` is a folder where tasks keep the sealed files of places that
+    are far away. Raises ``PlaceUnknown``.
+    """
+    from postroom.spark.places.folder import FolderPlace
+
+    for scheme in FOLDER_SCHEMES:
+        if uri.startswith(scheme):
+            return FolderPlace(Path(uri.removeprefix(scheme)))
+    if "://" in uri:
+        raise PlaceUnknown(f"{uri}: no such place; name the broker's data folder")
+    return FolderPlace(Path(uri))
+
+
+def plan(place: Place, look: Look, first: int, last: int, records: int) -> list[Slice]:
+    """The part of each file that lies in first to last, cut into slices of at most `records` positions."""
+    return [
+        Slice(place, segment, start, end, place.hint(segment, start, end))
+        for segment in look.segments
+        for start, end in _pieces(segment, first, min(last, look.durable_through), records)
+    ]
+
+
+def _pieces(segment: Segment, first: int, last: int, records: int) -> Iterator[tuple[int, int]]:
+    low, high = max(first, segment.first_position), min(last, segment.last_position)
+    for start in range(low, high + 1, records):
+        yield start, min(start + records - 1, high)

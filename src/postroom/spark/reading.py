@@ -1,0 +1,66 @@
+"""Slices of a ledger become record batches of the events table, wherever the ledger lies. Needs no Spark."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+
+from postroom.ledger.definitions import Definitions
+from postroom.ledger.expand import expand
+from postroom.ledger.layout import TRANSITION_DTYPE
+from postroom.spark.columns import EVENTS_SCHEMA, Known, Names, batch
+from postroom.spark.places import Look, Place, Slice
+
+
+def read_events(slice: Slice, schema: pa.Schema = EVENTS_SCHEMA) -> Iterator[pa.RecordBatch]:
+    """The rows of a slice, one for each (position, ordinal, entry), in the columns of the schema.
+
+    Positions ascend from batch to batch but for the kinds of record within one chunk of the file. Raises
+    ``LedgerError``, ``OSError``; ``KeyError`` for an unknown column.
+    """
+    segment = slice.segment
+    known: Known | None = None
+    last: Definitions | None = None
+    for chunk, definitions in slice.place.read(slice):
+        if known is None or definitions is not last:
+            known, last = Known(segment.ledger_id, segment.epoch, definitions), definitions
+        for rows in expand(chunk, definitions.routing_sets):
+            if len(rows):
+                yield batch(rows, known, schema)
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a history that begins later than position 1 opens with: the live entries that are older.
+
+    `rows` tell of them as they were at `carried_through`, with event "none". Later rows of an entry with a
+    serial below `first_position` are changes of it only from positions above `carried_through`; those at or
+    below it are already told and must not be folded.
+    """
+
+    first_position: int
+    carried_through: int
+    rows: pa.Table
+
+
+def read_opening(place: Place, look: Look, schema: pa.Schema = EVENTS_SCHEMA) -> Opening | None:
+    """The opening of a look; None where its history is whole, or no checkpoint tells what was before."""
+    if look.first_position <= 1:
+        return None
+    told = place.carried(look, look.durable_through)
+    if told is None:
+        return None
+    known = _KnownOfCarried(look, told.queue_names)
+    batches = [batch(rows, known, schema) for rows in told.blocks if len(rows)]
+    return Opening(look.first_position, told.position, pa.Table.from_batches(batches, schema))
+
+
+class _KnownOfCarried(Known):
+    """Queues by name; who held or sent the entries isn't carried."""
+
+    def __init__(self, look: Look, queue_names: dict[int, str]) -> None:
+        nobody = Definitions(np.zeros(0, TRANSITION_DTYPE), np.zeros(0, np.uint8))
+        super().__init__(UUID(look.ledger_id).bytes, look.segments[0].epoch, nobody)
+        self.__dict__["queues"] = Names(queue_names)
