@@ -46,6 +46,11 @@ def kind_of(type: int) -> int:
     return _ENDS.get(type, _REPLACES.get(type, type))
 
 
+def is_end(type: int) -> bool:
+    """Whether a record of this type says that something is no more."""
+    return type in _ENDS
+
+
 def subject_id(record: bytes, type: int) -> int:
     """The id that a dictionary record speaks of: a queue's, else that in its holder field."""
     queue, holder = _IDS.unpack_from(record, _IDS_AT)

@@ -70,9 +70,7 @@ def build_image(scan: Scan, data: memoryview) -> EventsImage:
     """Gather the records of a scanned journal."""
     header, seal = scan.header, scan.seal()
     found = [scan.dictionary, *scan.blocks]
-    arrivals, transitions, names, bases = _gather(found, data)
-    _rebase(arrivals, [block.header.arrivals for block in found], bases, ARRIVAL_NAMES)
-    _rebase(transitions, [block.header.transitions for block in found], bases, _TRANSITION_NAMES)
+    arrivals, transitions, names = gather_records(found, data)
     rows = [
         (block.header.first_position, bodies_start(block), block.header.bodies_bytes, 0)
         for block in scan.blocks
@@ -103,7 +101,16 @@ ARRIVAL_NAMES: Final = (
     ("group_id_offset", ("group_id_len",)),
 )
 """What an arrival has in the names heap: where each stretch begins, and the fields that make its length."""
-_TRANSITION_NAMES: Final = (("detail_offset", ("detail_len",)),)
+TRANSITION_NAMES: Final = (("detail_offset", ("detail_len",)),)
+"""The same of a transition, but for a BODY_CHUNK, whose offset is one of the bodies heap."""
+
+
+def gather_records(found: list[FoundBlock], data: memoryview) -> tuple[Array, Array, bytes]:
+    """Arrivals, transitions and names of blocks, their offsets into the names of all of them."""
+    arrivals, transitions, names, bases = _gather(found, data)
+    _rebase(arrivals, [block.header.arrivals for block in found], bases, ARRIVAL_NAMES)
+    _rebase(transitions, [block.header.transitions for block in found], bases, _TRANSITION_NAMES)
+    return arrivals, transitions, names
 
 
 def _gather(found: list[FoundBlock], data: memoryview) -> tuple[Array, Array, bytes, Array]:
@@ -209,20 +216,29 @@ def load_arrivals(disk: Disk, file_number: int) -> ArrivalsImage:
 def _open_events(disk: Disk, file_number: int) -> tuple[dict[str, Any], memoryview, str]:
     """The header's fields, the mapped file, and where that is."""
     name = events_name(file_number)
-    data = memoryview(disk.open(name).view())
-    where = disk.describe(name)
+    data, where = memoryview(disk.open(name).view()), disk.describe(name)
+    return _decode_header(data, where, file_number), data, where
+
+
+def _decode_header(data: memoryview, where: str, file_number: int) -> dict[str, Any]:
     head = bytes(data[:EVENTS_HEADER_BYTES])
     if len(head) < EVENTS_HEADER_BYTES or not crc_matches(head):
         raise LedgerCorrupt(where, 0, "the header is damaged")
     f = dict(zip((name for name, _ in EVENTS_HEADER.fields), EVENTS_HEADER.struct.unpack(head), strict=True))
     if f["magic"] != EVENTS_MAGIC or f["version"] != FORMAT_VERSION or f["file_number"] != file_number:
         raise LedgerCorrupt(where, 0, "this is not an events file of that number and of format version 1")
-    return f, data, where
+    return f
 
 
 def load_image(disk: Disk, file_number: int, check: bool = True) -> EventsImage:
     """Map an `.events` file; `check` says whether its sections' CRCs are verified. Raises LedgerCorrupt."""
-    f, data, where = _open_events(disk, file_number)
+    name = events_name(file_number)
+    return decode_image(memoryview(disk.open(name).view()), disk.describe(name), file_number, check)
+
+
+def decode_image(data: memoryview, where: str, file_number: int, check: bool = True) -> EventsImage:
+    """The inverse of `encode_image`, copying nothing; `where` is what errors name. Raises LedgerCorrupt."""
+    f = _decode_header(data, where, file_number)
     sizes = (
         f["transition_count"] * TRANSITION_BYTES,
         f["arrival_count"] * ARRIVAL_BYTES,
