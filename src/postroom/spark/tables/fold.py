@@ -1,0 +1,218 @@
+"""Folding: rows of a table with the same key become one, each column by its merge."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from postroom.spark.tables import arrays
+from postroom.spark.tables.definition import Field, Merge, TableDefinition
+from postroom.spark.tables.grouping import Groups, group, rank
+from postroom.spark.tables.range import Range
+
+Array = npt.NDArray[Any]
+
+OPEN: Final = "open"
+DONE: Final = "done"
+
+LOWEST: Final = -(1 << 63)
+HIGHEST: Final = (1 << 63) - 1
+
+
+def fold(definition: TableDefinition, rows: pa.Table, groups: Groups | None = None) -> pa.Table:
+    """One row for each key, sorted by key. Of a table that is append-only, the rows as they are.
+
+    ``groups``, if it is known already: the rows by key, each key's in the order of their events.
+    """
+    if definition.is_done is None:
+        return rows.select(definition.schema.names).cast(definition.schema)
+    found = groups if groups is not None else _groups(definition, rows)
+    folding = _Folding(definition, rows, found)
+    columns = [folding.column(field) for field in definition.fields]
+    return pa.Table.from_arrays(columns, schema=definition.schema)
+
+
+def partials(definition: TableDefinition, events: pa.Table | Range) -> pa.Table:
+    """The table's rows of a range of events (or of rows of the table that it is made of), folded.
+
+    Give a ``Range`` where several tables are made of the same events: they share what they have in common.
+    """
+    rows = events if isinstance(events, Range) else Range(events)
+    made = definition.units(rows)
+    is_by_entry = made.num_rows == len(rows) and definition.key == ENTRY_KEY
+    return fold(definition, made, rows.by_entry if is_by_entry else None)
+
+
+ENTRY_KEY: Final = ("ledger_id", "serial", "queue_id")
+
+
+def split(
+    definition: TableDefinition,
+    folded: pa.Table,
+    events: pa.Table | Range | None = None,
+    settled: bool = False,
+) -> Iterator[tuple[str, str | None, pa.Table]]:
+    """Folded rows by part and day: (part, day as in ISO 8601 or None, rows). Parts without rows are left out.
+
+    ``settled``: the rows are all that there are of their keys, as when the part open is settled. Otherwise
+    they are of
+    one range; with its ``events``, more of them are known to be done.
+    """
+    source = Range(events) if isinstance(events, pa.Table) else events
+    done = np.ones(len(folded), bool)
+    if definition.is_done is not None:
+        done = definition.is_done(folded, source, settled)
+    if not done.all():
+        yield OPEN, None, folded.filter(pa.array(~done))
+    if done.any():
+        yield from _days(definition.day_of, folded if done.all() else folded.filter(pa.array(done)))
+
+
+def _days(day_of: str, rows: pa.Table) -> Iterator[tuple[str, str | None, pa.Table]]:
+    days = arrays.numbers(rows.column(day_of)) // DAY_US
+    for day in np.unique(days):
+        text = str(np.datetime64(int(day), "D"))
+        yield DONE, text, rows if (days == day).all() else rows.filter(pa.array(days == day))
+
+
+DAY_US: Final = 86_400_000_000
+
+
+def _groups(definition: TableDefinition, rows: pa.Table) -> Groups:
+    keys = [_key(rows.column(name)) for name in definition.key]
+    order = rank(arrays.numbers(rows.column("first_position")), arrays.numbers(rows.column("first_ordinal")))
+    return group(keys, order)
+
+
+def _key(column: pa.ChunkedArray) -> Array:
+    kind = column.type
+    if pa.types.is_string(kind) or pa.types.is_dictionary(kind):
+        return arrays.codes(column).numbers
+    return arrays.numbers(column, null=-1)
+
+
+class _Folding:
+    """One fold: rows and groups, and what columns share."""
+
+    def __init__(self, definition: TableDefinition, rows: pa.Table, groups: Groups) -> None:
+        self._definition = definition
+        self._rows = rows
+        self._groups = groups
+        self._first = pa.array(groups.first)
+        self._last = pa.array(self._last_rows())
+        self._only: dict[tuple[tuple[int, int], ...], pa.Array] = {}
+
+    def column(self, field: Field) -> pa.Array:
+        column = self._rows.column(field.name)
+        if column.null_count == len(column):
+            return pa.nulls(len(self._groups), field.type)
+        merged = _MERGES[field.merge](self, field, column)
+        return merged if merged.type == field.type else merged.cast(field.type)
+
+    def first(self, field: Field, column: pa.ChunkedArray) -> pa.Array:
+        return arrays.one(column).take(self._first)
+
+    def last(self, field: Field, column: pa.ChunkedArray) -> pa.Array:
+        return arrays.one(column).take(self._last)
+
+    def only(self, field: Field, column: pa.ChunkedArray) -> pa.Array:
+        """A value that is not null, if there is one. Chunks that are all null cost nothing; columns that are
+        set in
+        the same chunks share where to look."""
+        if column.null_count == 0:
+            return self.first(field, column)
+        told, start = [], 0
+        for chunk in column.chunks:
+            if chunk.null_count < len(chunk):
+                told.append((start, chunk))
+            start += len(chunk)
+        values = arrays.one(pa.chunked_array([chunk for _, chunk in told]))
+        if values.null_count:
+            return values.take(self._places(_spans(told), arrays.valid(values)))
+        key = tuple((start, len(chunk)) for start, chunk in told)
+        if key not in self._only:
+            self._only[key] = self._places(_spans(told), None)
+        return values.take(self._only[key])
+
+    def _places(self, rows: Array, kept: Array | None) -> pa.Array:
+        """For each group, which of these values it has: ``rows`` are the values' rows, ``kept`` which aren't
+        null."""
+        found = np.full(len(self._groups), -1, np.int64)
+        if kept is None:
+            found[self._groups.of_row[rows]] = np.arange(len(rows))
+        else:
+            places = np.flatnonzero(kept)
+            found[self._groups.of_row[rows[places]]] = places
+        missing = found < 0
+        return pa.array(found, mask=missing if missing.any() else None)
+
+    def sum(self, field: Field, column: pa.ChunkedArray) -> pa.Array:
+        values = arrays.numbers(column)
+        if not values.any():
+            return arrays.of_kind(np.zeros(len(self._groups), np.int64), field.type)
+        sums = np.add.reduceat(values[self._groups.order], self._groups.starts)
+        return arrays.of_kind(sums, field.type)
+
+    def highest(self, field: Field, column: pa.ChunkedArray) -> pa.Array:
+        return self._extreme(field, column, np.maximum, LOWEST)
+
+    def lowest(self, field: Field, column: pa.ChunkedArray) -> pa.Array:
+        return self._extreme(field, column, np.minimum, HIGHEST)
+
+    def _extreme(self, field: Field, column: pa.ChunkedArray, better: np.ufunc, none: int) -> pa.Array:
+        is_truth = pa.types.is_boolean(field.type)
+        values = arrays.numbers(column, (none > 0) if is_truth else none)
+        found = better.reduceat(values[self._groups.order], self._groups.starts)
+        if is_truth:
+            return pa.array(found)
+        return arrays.of_kind(found, field.type, found == none if column.null_count else None)
+
+    def high(self, field: Field, column: pa.ChunkedArray) -> pa.Array:
+        """The highest running sum: before each row the sum of those before it, and then the row's own
+        highest."""
+        order, starts = self._groups.order, self._groups.starts
+        sums = arrays.numbers(self._rows.column(field.of))[order]
+        before = np.cumsum(sums) - sums
+        within = before - before[starts][self._groups.of_sorted]
+        return arrays.of_kind(np.maximum.reduceat(within + arrays.numbers(column)[order], starts), field.type)
+
+    def _last_rows(self) -> Array:
+        """Each group's row with the last event; mostly the one that begins last, too."""
+        if _are_same(self._rows.column("first_position"), self._rows.column("last_position")):
+            return self._groups.last  # rows of one event each
+        order = self._groups.order
+        positions = arrays.numbers(self._rows.column("last_position"))
+        ordinals = arrays.numbers(self._rows.column("last_ordinal"))
+        ordered, second = positions[order], ordinals[order]
+        inner = np.ones(max(len(order) - 1, 0), bool)
+        inner[self._groups.starts[1:] - 1] = False
+        steps = np.diff(ordered)
+        back = inner & ((steps < 0) | ((steps == 0) & (np.diff(second) < 0)))
+        if not back.any():
+            return self._groups.last
+        return group([self._groups.of_row], rank(positions, ordinals)).last
+
+
+def _are_same(one: pa.ChunkedArray, other: pa.ChunkedArray) -> bool:
+    if one.num_chunks != 1 or other.num_chunks != 1:
+        return False
+    return bool(one.chunk(0).buffers()[1].address == other.chunk(0).buffers()[1].address)
+
+
+def _spans(told: list[tuple[int, pa.Array]]) -> Array:
+    """The row numbers of chunks that begin at these rows."""
+    return np.concatenate([np.arange(start, start + len(chunk)) for start, chunk in told])
+
+
+_MERGES: Final[dict[Merge, Callable[[_Folding, Field, pa.ChunkedArray], pa.Array]]] = {
+    Merge.KEY: _Folding.first,
+    Merge.FIRST: _Folding.first,
+    Merge.LAST: _Folding.last,
+    Merge.ONLY: _Folding.only,
+    Merge.SUM: _Folding.sum,
+    Merge.MAX: _Folding.highest,
+    Merge.MIN: _Folding.lowest,
+    Merge.HIGH: _Folding.high,
+}

@@ -1,0 +1,85 @@
+"""A range of rows that several tables are made of: what they have in common is worked out once."""
+
+from functools import cached_property
+from typing import Any, Final
+
+import numpy.typing as npt
+import pyarrow as pa
+
+from postroom.spark.tables import arrays
+from postroom.spark.tables.arrays import Codes
+from postroom.spark.tables.grouping import Groups, Rank, group, rank
+
+Array = npt.NDArray[Any]
+
+DWELL_EPOCH_US: Final = 1_577_836_800_000_000
+"""2020-01-01: sums of times since then stay far from the bounds of 64 bits."""
+
+
+class Range:
+    """Event rows, in any order, with their columns as numpy arrays. A column that is missing counts as
+    null."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        self.rows = rows
+        self._codes: dict[str, Codes] = {}
+        self._numbers: dict[tuple[str, int], Array] = {}
+
+    def __len__(self) -> int:
+        return int(self.rows.num_rows)
+
+    def column(self, name: str, kind: pa.DataType) -> pa.ChunkedArray | pa.Array:
+        """A column as it is; nulls of that type where the rows have none of the name."""
+        return self.rows.column(name) if name in self.rows.column_names else pa.nulls(len(self), kind)
+
+    def codes(self, name: str) -> Codes:
+        """A column of few texts."""
+        if name not in self._codes:
+            self._codes[name] = arrays.codes(self.column(name, pa.string()))
+        return self._codes[name]
+
+    def numbers(self, name: str, null: int = 0) -> Array:
+        """A column of numbers, times in µs, or truths."""
+        if (name, null) not in self._numbers:
+            self._numbers[name, null] = arrays.numbers(self.column(name, pa.int64()), null)
+        return self._numbers[name, null]
+
+    @cached_property
+    def is_arrival(self) -> Array:
+        """Which rows are arrivals."""
+        return self.codes("from_state").among("start")
+
+    @cached_property
+    def is_carried(self) -> Array:
+        """Which rows are no events but tell where an entry older than the history was at a checkpoint."""
+        return self.codes("event").among("none")
+
+    @cached_property
+    def is_end(self) -> Array:
+        """Which rows end their entry."""
+        return self.codes("to_state").among("deleted")
+
+    @cached_property
+    def since_us(self) -> Array:
+        """Times of the rows since ``DWELL_EPOCH_US``."""
+        since: Array = self.numbers("time") - DWELL_EPOCH_US
+        return since
+
+    @cached_property
+    def rank(self) -> Rank:
+        """The order of the rows' events."""
+        return rank(self.numbers("position"), self.numbers("ordinal"))
+
+    @cached_property
+    def ledgers(self) -> Array:
+        """The ledger of each row as a number."""
+        return self.codes("ledger_id").numbers
+
+    @cached_property
+    def by_entry(self) -> Groups:
+        """The rows by entry (and so by message), each entry's in order."""
+        return group([self.ledgers, self.numbers("serial"), self.numbers("queue_id")], self.rank)
+
+    def take(self, rows: Array) -> "Range":
+        """Some of the rows as a range of their own."""
+        return Range(self.rows.take(pa.array(rows)))
