@@ -123,7 +123,6 @@ def main() -> int:
     ledgers = from_entries(OUT / "tables" / "entries")
     ledgers.add(ON_THE_WAY, "lost", lost_on_the_way(OUT / "tables" / "crossings"))
     agree = compare(story.tally, ledgers, console)
-    console.print(f"\nThe report with pictures: {OUT / 'tables' / 'report.html'}")
     stats = f"{command_line()} ledger stats --data {os.path.relpath(london.data)}"
     console.print(f"Look around yourself: {stats}")
     console.print(f"All of it took {time.monotonic() - started:.0f} s.")

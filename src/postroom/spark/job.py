@@ -2,7 +2,7 @@
 run.
 
 The broker may run on: the job reads what was durable when it looked. It writes ``entries`` and the audit's
-two tables as Parquet and ``report.html`` to the out folder, prints what it found, and ends with code 0 if the
+two tables as Parquet to the out folder, prints what it found, and ends with code 0 if the
 audit is clean, 3 if it found violations, 1 if the ledger can't be read.
 
 With several ``--data``, each the ledger of a queue manager, the audit also follows messages through the
@@ -31,8 +31,9 @@ from postroom.ledger.errors import LedgerError
 from postroom.ledger.reader import LedgerReader
 from postroom.spark import audit, frames
 from postroom.spark.crossings import LOOKS, VERDICTS, crossing_violations, crossings
+from postroom.spark.job_collect import collect
+from postroom.spark.job_data import LedgerSpan, ReportData
 from postroom.spark.relation import legal_transitions
-from postroom.spark.report import LedgerSpan, ReportData, collect, page
 from postroom.spark.session import local_session
 
 EXIT_UNREADABLE: Final = 1
@@ -186,14 +187,11 @@ def run(spark: SparkSession, options: Options, say: Say) -> ReportData:
         made.crossings,
         made.first_position,
     )
-    report = options.out / "report.html"
-    report.write_text(page(data), encoding="utf-8")
     _print_entries(shown.entries)
     _print_audit(data)
     if data.crossings:
         _print_crossings(data)
     _print_verdict(data)
-    say(f"Report: {report.resolve()}")
     return data
 
 

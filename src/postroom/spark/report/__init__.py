@@ -1,7 +1,4 @@
-"""The report: what the tables say, as one HTML page with pictures. `collect` asks Spark, `page` draws."""
+"""The report: what the tables say, as one HTML page with pictures.
 
-from postroom.spark.report.collect import collect
-from postroom.spark.report.data import LedgerSpan, ReportData
-from postroom.spark.report.page import page
-
-__all__ = ["LedgerSpan", "ReportData", "collect", "page"]
+`reading` and `collect` make sums of the tables with Arrow, without Spark; `page` draws them.
+"""

@@ -8,7 +8,8 @@ from html import escape
 from typing import Final
 
 from postroom.spark.report.data import CATEGORIES, CATEGORY_OF_OUTCOME, Flow
-from postroom.spark.report.svg import WIDTH, Box, clipped, count, document, n, rect, text
+from postroom.spark.report.style import CATEGORY_COLORS
+from postroom.spark.report.svg import WIDTH, Box, Picture, clipped, count, n, rect, text
 
 NODE_WIDTH: Final = 12.0
 SIDE_NAME: Final = 14
@@ -45,7 +46,7 @@ Key = tuple[str, str]
 """(kind, name): a queue may be called like an outcome."""
 
 
-def sankey(flows: Sequence[Flow]) -> str:
+def sankey(flows: Sequence[Flow]) -> Picture:
     """The picture of all flows; bands are coloured by what became of the messages."""
     bands = _merge_small(_bands(flows))
     nodes = _nodes(bands)
@@ -55,7 +56,7 @@ def sankey(flows: Sequence[Flow]) -> str:
     drawn = [_band(nodes, band, ends, scale) for band, ends in _slots(nodes, bands, scale)]
     drawn += [_node(node, max(layers)) for node in nodes.values()]
     height = max(node.box.y + node.box.height for node in nodes.values()) + 14
-    return document(height, "Flow of messages between producers, queues and outcomes", drawn)
+    return Picture("Flow of messages between producers, queues and outcomes", WIDTH, height, "".join(drawn))
 
 
 Band = tuple[Key, Key, str, int]
@@ -68,31 +69,18 @@ def _bands(flows: Sequence[Flow]) -> list[Band]:
         if flow.kind == "end":
             category = CATEGORY_OF_OUTCOME[flow.target]
             target: Key = ("end", category)
-            color = color_of(category)
+            color = CATEGORY_COLORS[category]
         else:
             target = ("queue", flow.target)
-            color = "flow" if flow.kind == "put" else color_of(MOVE_CATEGORY.get(flow.kind, "moved on"))
+            color = (
+                "flow" if flow.kind == "put" else CATEGORY_COLORS[MOVE_CATEGORY.get(flow.kind, "moved on")]
+            )
         if source != target:
             sums[source, target, color] += flow.entries
     return [(source, target, color, entries) for (source, target, color), entries in sums.items()]
 
 
 MOVE_CATEGORY: Final = {"dead_letter": "dead-lettered"}
-
-_COLORS: Final = {
-    "consumed": "s1",
-    "moved on": "s5",
-    "held": "quiet",
-    "expired": "s3",
-    "dead-lettered": "s6",
-    "removed": "s8",
-    "lost": "bad",
-}
-
-
-def color_of(category: str) -> str:
-    """The colour variable of a category of outcomes; the same in every picture."""
-    return _COLORS[category]
 
 
 def _merge_small(bands: list[Band]) -> list[Band]:
@@ -217,7 +205,7 @@ def _band(nodes: dict[Key, Node], band: Band, ends: tuple[float, float], scale: 
 def _node(node: Node, last: int) -> str:
     middle = node.box.y + node.box.height / 2 + 4
     title = f"{node.name}: {node.size:,}"
-    color = color_of(node.name) if node.kind == "end" else "node"
+    color = CATEGORY_COLORS[node.name] if node.kind == "end" else "node"
     label = f"{clipped(node.name, SIDE_NAME if node.layer == 0 else QUEUE_NAME)}  {count(node.size)}"
     if node.layer == 0:
         words = text(node.box.x - 8, middle, label, "end")

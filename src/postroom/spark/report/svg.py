@@ -1,19 +1,21 @@
-"""Small pictures as inline SVG: stacked bars, lines over time, histograms. Colours are CSS variables of the
-page."""
+"""What all pictures are made of, as inline SVG. Colours are CSS variables of the page."""
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from html import escape
 from typing import Final
+
+from postroom.spark.report.style import COLORS, PICTURES
 
 WIDTH: Final = 900
 LABEL_WIDTH: Final = 190
 BAR_HEIGHT: Final = 18
 ROW_HEIGHT: Final = 32
-SERIES_COUNT: Final = 8
-"""So many series have a colour of their own."""
+NAME_CHARACTERS: Final = 26
+MARGIN: Final = 16
+"""Around a picture that is a file of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,40 @@ class Box:
     y: float
     width: float
     height: float
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A drawing: what a screen reader says of it, its size, and its SVG parts."""
+
+    label: str
+    width: float
+    height: float
+    body: str
+
+    def inline(self) -> str:
+        """For a page that has the style sheet."""
+        return self._svg(f"0 0 {n(self.width)} {n(self.height)}", self.body)
+
+    def alone(self) -> str:
+        """As a file of its own, light or dark as its reader's screen is."""
+        box = Box(-MARGIN, -MARGIN, self.width + 2 * MARGIN, self.height + 2 * MARGIN)
+        ground = f'<rect x="{-MARGIN}" y="{-MARGIN}" width="100%" height="100%" style="fill:var(--card)"/>'
+        style = f"<style>{COLORS}{PICTURES}</style>"
+        return self._svg(
+            f"{n(box.x)} {n(box.y)} {n(box.width)} {n(box.height)}",
+            style + ground + self.body,
+            ' xmlns="http://www.w3.org/2000/svg"',
+        )
+
+    def _svg(self, view: str, body: str, more: str = "") -> str:
+        label = escape(self.label)
+        return (
+            f'<svg viewBox="{view}" role="img" aria-label="{label}"{more}><title>{label}</title>{body}</svg>'
+        )
+
+
+# --- numbers for people ---------------------------------------------------------------------------
 
 
 def n(value: float) -> str:
@@ -39,30 +75,39 @@ def count(value: float) -> str:
     return f"{value:,.0f}"
 
 
-def duration_ms(ms: float) -> str:
-    """Milliseconds for people: 4 ms, 2 s, 3.5 min, 5 h, 2 d."""
-    for limit, unit in ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"), (1, "ms")):
-        if ms >= limit:
-            value = ms / limit
-            return (
-                f"{value:.0f} {unit}"
-                if value >= 10 or abs(value - round(value)) < 0.05
-                else f"{value:.1f} {unit}"
-            )
-    return f"{ms:.3g} ms"
+def duration(us: float) -> str:
+    """Microseconds for people: 40 µs, 4 ms, 2 s, 3.5 min, 5 h, 2 d."""
+    for limit, unit in (
+        (86_400e6, "d"),
+        (3_600e6, "h"),
+        (60e6, "min"),
+        (1e6, "s"),
+        (1e3, "ms"),
+    ):
+        if us >= limit:
+            value = us / limit
+            is_round = value >= 10 or abs(value - round(value)) < 0.05
+            return f"{value:.0f} {unit}" if is_round else f"{value:.1f} {unit}"
+    return f"{us:.3g} µs"
 
 
-def document(height: float, label: str, parts: Iterable[str], width: float = WIDTH) -> str:
-    """An SVG element with a spoken label."""
-    body = "".join(parts)
-    return f'<svg viewBox="0 0 {n(width)} {n(height)}" role="img" aria-label="{escape(label)}">{body}</svg>'
+def moment(us: int | None) -> str:
+    """A time in UTC, to the second."""
+    return "–" if us is None else at(us).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def at(us: int) -> datetime:
+    return datetime.fromtimestamp(us / 1e6, UTC)
+
+
+# --- shapes ---------------------------------------------------------------------------------------
 
 
 def text(x: float, y: float, content: str, anchor: str = "start", kind: str = "label") -> str:
     return f'<text x="{n(x)}" y="{n(y)}" text-anchor="{anchor}" class="{kind}">{escape(content)}</text>'
 
 
-def clipped(content: str, limit: int = 26) -> str:
+def clipped(content: str, limit: int = NAME_CHARACTERS) -> str:
     """A name short enough for its place."""
     return content if len(content) <= limit else content[: limit - 1] + "…"
 
@@ -86,23 +131,60 @@ def ticks(top: float, wanted: int = 4) -> list[float]:
     return [step * i for i in range(math.ceil(top / step) + 1)]
 
 
-def legend(names: Sequence[tuple[str, str]]) -> str:
+def legend(names: Iterable[tuple[str, str]]) -> str:
     """Names with their colours, as HTML above a picture."""
     items = (f'<span><i style="background:var(--{color})"></i>{escape(name)}</span>' for name, color in names)
     return f'<p class="legend">{"".join(items)}</p>'
 
 
+def drawn_legend(names: Sequence[tuple[str, str]], x: float, y: float) -> str:
+    """The same inside a picture, in one line: for one that stands alone."""
+    out = []
+    for name, color in names:
+        out.append(rect(Box(x, y - 10, 11, 11), color, name, 3))
+        out.append(text(x + 17, y, name))
+        x += 17 + 7.2 * len(name) + 18
+    return "".join(out)
+
+
+# --- axes -----------------------------------------------------------------------------------------
+
+
+def value_axis(plot: Box, marks: Sequence[float]) -> str:
+    """Numbers at the left, with lines across."""
+    out = []
+    for mark in marks:
+        y = plot.y + plot.height * (1 - mark / marks[-1])
+        kind = "axis" if mark == 0 else "grid"
+        out += [line(plot.x, y, plot.x + plot.width, y, kind)]
+        out += [text(plot.x - 8, y + 4, count(mark), "end", "tick")]
+    return "".join(out)
+
+
+def time_axis(plot: Box, first_us: int, last_us: int, places: int = 4) -> str:
+    """Times of day, or dates, below."""
+    span_s = (last_us - first_us) / 1e6
+    pattern = "%H:%M:%S" if span_s < 3600 else "%H:%M" if span_s < 86_400 else "%d %b %H:%M"
+    out = []
+    for i in range(places + 1):
+        x = plot.x + plot.width * i / places
+        anchor = "start" if i == 0 else "end" if i == places else "middle"
+        words = at(first_us + (last_us - first_us) * i // places).strftime(pattern)
+        out.append(text(x, plot.y + plot.height + 18, words, anchor, "tick"))
+    return "".join(out)
+
+
 # --- stacked bars ---------------------------------------------------------------------------------
 
 
-def stacked_bars(rows: Sequence[tuple[str, Sequence[tuple[str, str, int]]]], label: str) -> str:
+def stacked_bars(rows: Sequence[tuple[str, Sequence[tuple[str, str, int]]]], label: str) -> Picture:
     """One bar a row: (name, [(part, colour, count)…]), with the sum at its end."""
     longest = max((sum(c for _, _, c in parts) for _, parts in rows), default=0) or 1
     room = WIDTH - LABEL_WIDTH - 90
     drawn = (
         _stacked_bar(i * ROW_HEIGHT, name, parts, room / longest) for i, (name, parts) in enumerate(rows)
     )
-    return document(max(1, len(rows)) * ROW_HEIGHT, label, drawn)
+    return Picture(label, WIDTH, max(1, len(rows)) * ROW_HEIGHT, "".join(drawn))
 
 
 def _stacked_bar(y: float, name: str, parts: Sequence[tuple[str, str, int]], scale: float) -> str:
@@ -118,118 +200,3 @@ def _stacked_bar(y: float, name: str, parts: Sequence[tuple[str, str, int]], sca
         x += width
     out.append(text(x + 6, middle + 4, count(sum(c for _, _, c in parts)), kind="value"))
     return "".join(out)
-
-
-# --- lines over time ------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A named value over time: what it was at first, and what it has been since each point."""
-
-    name: str
-    before: float
-    points: Sequence[tuple[datetime, float]]
-
-
-def lines(series: Sequence[Line], first: datetime, last: datetime, label: str) -> str:
-    """Lines over one time axis; each value holds until the next, as a queue keeps its messages."""
-    marks = ticks(max(max(line.before, *(value for _, value in line.points)) for line in series))
-    plot = Box(60, 12, WIDTH - 60 - 20, 230)
-    out = _value_axis(plot, marks)
-    for index, one in enumerate(series):
-        out.append(_step_path(one, plot, first, last, marks[-1], f"s{index % SERIES_COUNT + 1}"))
-    out += _time_axis(plot, first, last)
-    return document(plot.y + plot.height + 34, label, out)
-
-
-def _step_path(one: Line, plot: Box, first: datetime, last: datetime, top: float, color: str) -> str:
-    span_s = max((last - first).total_seconds(), 1e-9)
-
-    def y(value: float) -> str:
-        return n(plot.y + plot.height * (1 - value / top))
-
-    steps = [f"M{n(plot.x)} {y(one.before)}"]
-    for time, value in one.points:
-        x = plot.x + max(0.0, (time - first).total_seconds()) / span_s * plot.width
-        steps.append(f"H{n(x)}V{y(value)}")
-    steps.append(f"H{n(plot.x + plot.width)}")
-    path, style = "".join(steps), f"stroke:var(--{color})"
-    return f'<path d="{path}" class="line" style="{style}"><title>{escape(one.name)}</title></path>'
-
-
-def _value_axis(plot: Box, marks: Sequence[float]) -> list[str]:
-    out = []
-    for mark in marks:
-        y = plot.y + plot.height * (1 - mark / marks[-1])
-        out += [line(plot.x, y, plot.x + plot.width, y), text(plot.x - 8, y + 4, count(mark), "end", "tick")]
-    return out
-
-
-def _time_axis(plot: Box, first: datetime, last: datetime) -> list[str]:
-    span_s = (last - first).total_seconds()
-    pattern = "%H:%M:%S" if span_s < 3600 else "%H:%M" if span_s < 86_400 else "%d %b %H:%M"
-    out = []
-    for i in range(5):
-        x = plot.x + plot.width * i / 4
-        anchor = ("start", "middle", "middle", "middle", "end")[i]
-        out.append(
-            text(
-                x,
-                plot.y + plot.height + 20,
-                (first + (last - first) * i / 4).strftime(pattern),
-                anchor,
-                "tick",
-            )
-        )
-    return out
-
-
-# --- histograms -----------------------------------------------------------------------------------
-
-
-def histogram(buckets: dict[int, int], low: int, high: int, color: str, label: str) -> str:
-    """Bars for buckets of a doubling number of milliseconds, from bucket `low` to `high`."""
-    width, height = 420.0, 120.0
-    top = max(buckets.values(), default=0) or 1
-    step = (width - 20) / (high - low + 1)
-    out = [line(10, height, width - 10, height, "axis")]
-    for bucket in range(low, high + 1):
-        number = buckets.get(bucket, 0)
-        x = 10 + (bucket - low) * step
-        if number:
-            tall = max(number / top * (height - 14), 1.5)
-            title = f"{number:,} waited {bucket_text(bucket)}"
-            out.append(rect(Box(x + 1, height - tall, max(step - 2, 1), tall), color, title))
-        if (bucket - low) % max(1, math.ceil(46 / step)) == 0:
-            out.append(
-                text(x, height + 15, duration_ms(_bucket_floor(bucket)) if bucket else "0", "start", "tick")
-            )
-    return document(height + 22, label, out, width)
-
-
-def bucket_text(bucket: int) -> str:
-    """A bucket in words."""
-    if bucket == 0:
-        return "under 1 ms"
-    return f"{duration_ms(_bucket_floor(bucket))} to {duration_ms(2.0**bucket)}"
-
-
-def bucket_end_text(bucket: int) -> str:
-    """The time that a bucket ends at."""
-    return duration_ms(2.0**bucket)
-
-
-def _bucket_floor(bucket: int) -> float:
-    return 2.0 ** (bucket - 1) if bucket else 0.0
-
-
-def percentile_bucket(buckets: dict[int, int], share: float) -> int:
-    """The bucket in which the given share of all entries is reached."""
-    wanted = share * sum(buckets.values())
-    seen = 0
-    for bucket in sorted(buckets):
-        seen += buckets[bucket]
-        if seen >= wanted:
-            return bucket
-    return 0

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from postroom.spark import frames
 from postroom.spark.crossings import VERDICTS, crossing_sums
-from postroom.spark.report.data import (
+from postroom.spark.job_data import (
     CrossingSum,
     DepthPoint,
     DwellBucket,
