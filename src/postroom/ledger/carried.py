@@ -38,6 +38,8 @@ class Carried:
     position: int
     blocks: list[Rows]
     queue_names: dict[int, str]
+    totals: Array
+    """TOTAL_DTYPE: per queue what had arrived and ended until then; queue 0 sums those that were deleted."""
 
 
 def newest_checkpoint(disk: Disk, ledger_id: bytes) -> FoldState | None:
@@ -78,7 +80,7 @@ def _carried(disk: Disk, ledger_id: bytes, first_position: int, last_position: i
         entries = _entries(state, number, arrivals, first_position)
         blocks.append(_rows(state, entries, arrivals, names, ordinal))
         ordinal += len(entries)
-    return Carried(state.position, blocks, _queue_names(state))
+    return Carried(state.position, blocks, _queue_names(state), state.totals)
 
 
 def _old_arrivals(

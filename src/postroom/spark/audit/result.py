@@ -1,0 +1,203 @@
+"""What an audit found, as plain values: what its verdict is about, its sums, and a sample of what is wrong.
+
+All rows are in the Parquet files that the run writes; here are those that people are shown.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import IntEnum, StrEnum
+from typing import Any, Final
+
+MAX_SHOWN: Final = 200
+"""So many violations, and so many of what can't be proven, are in a result; all are counted."""
+
+
+class Verdict(StrEnum):
+    """What an audit says of everything that it looked at."""
+
+    CLEAN = "clean"
+    """From the opening to the cut every message is accounted for, and no rule is broken."""
+    VIOLATIONS = "violations"
+    NOT_PROVABLE = "not provable"
+    """No rule is seen broken, but the history doesn't reach far enough to say that none is."""
+
+
+class ExitCode(IntEnum):
+    """How the command ends, for orchestrators."""
+
+    CLEAN = 0
+    UNREADABLE = 1
+    VIOLATIONS = 3
+    NOT_PROVABLE = 4
+
+
+EXIT_CODES: Final[Mapping[Verdict, ExitCode]] = {
+    Verdict.CLEAN: ExitCode.CLEAN,
+    Verdict.VIOLATIONS: ExitCode.VIOLATIONS,
+    Verdict.NOT_PROVABLE: ExitCode.NOT_PROVABLE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What of one queue manager's ledger was audited: the opening is what was held before `first_position`,
+    the cut is `position`."""
+
+    ledger_id: str
+    name: str
+    """What people call it: the last part of where it is read."""
+    uri: str
+    first_position: int
+    first_look: int
+    """How far it went when all were looked at first (see `crossings`)."""
+    position: int
+    epoch: int
+    epoch_id: str
+    """32 hexadecimal digits."""
+    last_time_us: int
+    """Time of the last block, µs since 1970; 0 unknown."""
+    opened_from: int | None
+    """Position of the checkpoint whose totals it opens from; 0: the ledger's beginning; None: from nothing,
+    so nothing is proven."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSums:
+    """One queue or subscription, or (``queue_id`` None) a whole queue manager: opening and arrivals are what
+    is held and what has ended, by outcome."""
+
+    ledger_id: str
+    queue_id: int | None
+    queue: str
+    opening: int
+    """Held before the history began."""
+    arrivals: int
+    held: int
+    in_transit: int
+    """Of those held: what is in a channel's batch or in a transaction that isn't decided."""
+    outcomes: Mapping[str, int]
+    difference: int
+    verdict: str
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One breach of one rule."""
+
+    rule: str
+    ledger_id: str
+    queue_id: int | None
+    queue: str | None
+    serial: int | None
+    """The entry is (serial, queue_id); None where the rule is about more than one."""
+    positions: tuple[int, ...]
+    """The events that break it."""
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unproven:
+    """Something that the history doesn't reach far enough to tell."""
+
+    ledger_id: str
+    what: str
+    why: str
+    count: int
+    """How many messages it is about; 0: not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class CrossingSums:
+    """What went from one queue manager's transmission queue to another queue manager."""
+
+    ledger_id: str
+    queue: str
+    to_ledger_id: str | None
+    verdicts: Mapping[str, int]
+    violations: int
+
+
+@dataclass(frozen=True, slots=True)
+class AuditResult:
+    """An audit of one or several queue managers."""
+
+    cuts: tuple[Cut, ...]
+    events: int
+    entries: int
+    managers: tuple[QueueSums, ...]
+    """A row for each queue manager."""
+    queues: tuple[QueueSums, ...]
+    crossings: tuple[CrossingSums, ...]
+    lost: tuple[str, ...]
+    """Ids of messages, not persistent, that a channel lost on the way; a sample."""
+    duplicates: Mapping[str, int]
+    """How many arrivals with an id that their destination had taken before, by verdict (see `rules`)."""
+    violation_counts: Mapping[str, int]
+    """By rule."""
+    violations: tuple[Violation, ...]
+    """The first of them."""
+    unproven: tuple[Unproven, ...]
+    tables: Mapping[str, int] = field(default_factory=dict)
+    """Where tables were audited: how many rows of each were folded anew and compared."""
+
+    @property
+    def violation_count(self) -> int:
+        return sum(self.violation_counts.values())
+
+    @property
+    def verdict(self) -> Verdict:
+        if self.violation_count:
+            return Verdict.VIOLATIONS
+        return Verdict.NOT_PROVABLE if self.unproven else Verdict.CLEAN
+
+    @property
+    def is_clean(self) -> bool:
+        return self.verdict is Verdict.CLEAN
+
+    @property
+    def exit_code(self) -> ExitCode:
+        return EXIT_CODES[self.verdict]
+
+    def name_of(self, ledger_id: str | None) -> str:
+        """What people call a ledger; its id if it isn't among those audited, "(nowhere)" for none."""
+        if ledger_id is None:
+            return "(nowhere)"
+        return next((cut.name for cut in self.cuts if cut.ledger_id == ledger_id), ledger_id)
+
+    def sentence(self) -> str:
+        """The verdict in one line, with its cut."""
+        spans = ", ".join(f"{cut.name} {cut.first_position:,} to {cut.position:,}" for cut in self.cuts)
+        words = {
+            Verdict.CLEAN: "every message is accounted for",
+            Verdict.VIOLATIONS: f"{self.violation_count:,} violations",
+            Verdict.NOT_PROVABLE: "not provable: " + "; ".join(sorted({one.why for one in self.unproven})),
+        }
+        return f"Audit of positions {spans}: {words[self.verdict]}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, for `--json`; the file ``audit.json`` beside the tables has the same."""
+        said = asdict(self)
+        return {
+            "verdict": str(self.verdict),
+            "exit_code": int(self.exit_code),
+            "sentence": self.sentence(),
+            **said,
+        }
+
+
+def result_of(said: Mapping[str, Any]) -> AuditResult:
+    """The inverse of `AuditResult.to_json`."""
+    return AuditResult(
+        tuple(Cut(**one) for one in said["cuts"]),
+        said["events"],
+        said["entries"],
+        tuple(QueueSums(**one) for one in said["managers"]),
+        tuple(QueueSums(**one) for one in said["queues"]),
+        tuple(CrossingSums(**one) for one in said["crossings"]),
+        tuple(said["lost"]),
+        said["duplicates"],
+        said["violation_counts"],
+        tuple(Violation(**{**one, "positions": tuple(one["positions"])}) for one in said["violations"]),
+        tuple(Unproven(**one) for one in said["unproven"]),
+        said["tables"],
+    )
