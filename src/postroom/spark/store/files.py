@@ -1,0 +1,229 @@
+"""The Parquet files of a table: written whole and synced before any commit names them, read in the columns of
+this program.
+
+Paths are in the style that DuckDB, Polars and Spark know (``data/part=done/day=2026-11-22/ledger_id=…``), and
+what a path says is not repeated as a column of the file.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from postroom.spark.store.protocol import PARTITION_COLUMNS, DataFile, Part, SchemaConflict, TableError
+from postroom.spark.tables.definition import TableDefinition
+
+DATA: Final = "data"
+
+NO_DAY: Final = "__HIVE_DEFAULT_PARTITION__"
+"""What a path says for no day."""
+
+COMPRESSION: Final = "zstd"
+COMPRESSION_LEVEL: Final = 1
+
+ROW_GROUP_ROWS: Final = 1 << 20
+
+COPY_ROWS: Final = 1 << 17
+"""Files are put together so many rows at a time."""
+
+
+def local_folder(filesystem: pafs.FileSystem, path: str) -> Path | None:
+    """The path as one of this machine's, None on any other file system."""
+    return Path(path) if isinstance(filesystem, pafs.LocalFileSystem) else None
+
+
+def open_root(root: str) -> tuple[pafs.FileSystem, str]:
+    """The file system and path of a folder or URI (``/srv/tables``, ``s3://bucket/tables``)."""
+    if "://" not in root:
+        root = str(Path(root.removeprefix("file:")).absolute())
+    try:
+        return pafs.FileSystem.from_uri(root)  # type: ignore[no-any-return]
+    except (pa.ArrowInvalid, OSError) as error:
+        raise TableError(f"tables at {root}: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class DataFiles:
+    """The files of the table at `path` of a file system. Picklable."""
+
+    filesystem: pafs.FileSystem
+    path: str
+    definition: TableDefinition
+
+    def write(self, rows: pa.Table, part: Part, day: str | None, ledger_id: str) -> DataFile:
+        """Rows as a new, synced file."""
+        columns = [name for name in self.definition.schema.names if name not in PARTITION_COLUMNS]
+        return self._write(iter([rows.select(columns)]), part, day, ledger_id)
+
+    def join(self, files: Sequence[DataFile]) -> DataFile:
+        """The rows of several files of one part, day and ledger as one new file, in the order given."""
+        first = files[0]
+        tables = (table for file in files for table in self._pieces(file))
+        return self._write(tables, first.part, first.day, first.ledger_id)
+
+    def read(self, file: DataFile, columns: Sequence[str] | None = None) -> pa.Table:
+        """Rows in the definition's columns, or those named."""
+        names = list(columns) if columns is not None else self.definition.schema.names
+        with self._reader(file) as reader:
+            held = [name for name in names if name in reader.schema_arrow.names]
+            return self._shaped(reader.read(columns=held), names, file)
+
+    def delete(self, path: str) -> None:
+        """Delete a file of the table; one that is gone already is fine."""
+        try:
+            self.filesystem.delete_file(self.at(path))
+        except FileNotFoundError:
+            return
+
+    def at(self, path: str) -> str:
+        """A path within the table as the file system has it."""
+        return f"{self.path}/{path}"
+
+    def _pieces(self, file: DataFile) -> Iterator[pa.Table]:
+        names = [name for name in self.definition.schema.names if name not in PARTITION_COLUMNS]
+        with self._reader(file) as reader:
+            held = [name for name in names if name in reader.schema_arrow.names]
+            for batch in reader.iter_batches(COPY_ROWS, columns=held):
+                yield self._shaped(pa.Table.from_batches([batch]), names, file)
+
+    @contextmanager
+    def _reader(self, file: DataFile) -> Iterator[pq.ParquetFile]:
+        try:
+            source = self.filesystem.open_input_file(self.at(file.path))
+        except FileNotFoundError as error:
+            raise TableError(
+                f"table {self.definition.name}: file {file.path} is gone: it was vacuumed since the version "
+                "was read, so read again; if it is in the newest version, restore it from a backup, or "
+                f"rebuild the table (postroom pipeline rebuild {self.definition.name})"
+            ) from error
+        with source, pq.ParquetFile(source) as reader:
+            yield reader
+
+    def _shaped(self, table: pa.Table, names: Sequence[str], file: DataFile) -> pa.Table:
+        return pa.table({name: self._column(table, name, file) for name in names})
+
+    def _column(self, table: pa.Table, name: str, file: DataFile) -> pa.ChunkedArray | pa.Array:
+        if name in PARTITION_COLUMNS:
+            return pa.repeat(pa.scalar(getattr(file, name), pa.string()), table.num_rows)
+        wanted = self.definition.field(name).type
+        if name not in table.column_names:
+            return pa.nulls(table.num_rows, wanted)
+        column = table[name]
+        if column.type == wanted:
+            return column
+        try:
+            return column.cast(wanted)
+        except pa.ArrowInvalid as error:
+            raise SchemaConflict(
+                f"table {self.definition.name}: column {name} of {file.path} is {column.type}, not {wanted}"
+            ) from error
+
+    def _write(self, tables: Iterator[pa.Table], part: Part, day: str | None, ledger_id: str) -> DataFile:
+        folder = f"{DATA}/part={part}/day={day or NO_DAY}/ledger_id={ledger_id}"
+        path = f"{folder}/{uuid4().hex}.parquet"
+        spans = Spans()
+        with new_file(self.filesystem, self.at(path)) as sink:
+            writer: pq.ParquetWriter | None = None
+            for table in tables:
+                writer = writer or parquet_writer(sink, table.schema)
+                writer.write_table(table, ROW_GROUP_ROWS)
+                spans.add(table)
+            if writer is None:
+                raise ValueError("a file without rows")
+            writer.close()
+        size_bytes = self.filesystem.get_file_info(self.at(path)).size
+        return spans.file(path, part, day, ledger_id, size_bytes)
+
+
+class Spans:
+    """Row count, serials and positions of what is written to a file."""
+
+    def __init__(self) -> None:
+        self._rows = 0
+        self._least: dict[str, int] = {}
+        self._most: dict[str, int] = {}
+
+    def add(self, table: pa.Table) -> None:
+        self._rows += table.num_rows
+        for name in ("serial", "position", "first_position", "last_position"):
+            if name in table.column_names:
+                self._see(name, pc.min_max(table[name]).as_py())
+
+    def _see(self, name: str, seen: dict[str, int | None]) -> None:
+        least, most = seen["min"], seen["max"]
+        if least is not None and most is not None:
+            self._least[name] = min(self._least.get(name, least), least)
+            self._most[name] = max(self._most.get(name, most), most)
+
+    def file(self, path: str, part: Part, day: str | None, ledger_id: str, size_bytes: int) -> DataFile:
+        """What was written, as a file of a table."""
+        return DataFile(
+            path,
+            part,
+            day,
+            ledger_id,
+            self._rows,
+            size_bytes,
+            self._least.get("serial", 0),
+            self._most.get("serial", 0),
+            self._least.get("first_position", self._least.get("position", 0)),
+            self._most.get("last_position", self._most.get("position", 0)),
+        )
+
+
+def parquet_writer(sink: Any, schema: pa.Schema) -> pq.ParquetWriter:
+    """A writer with the settings of all the tables' files."""
+    return pq.ParquetWriter(
+        sink, schema, compression=COMPRESSION, compression_level=COMPRESSION_LEVEL, store_schema=False
+    )
+
+
+@contextmanager
+def new_file(filesystem: pafs.FileSystem, path: str) -> Iterator[Any]:
+    """A file that is being written; on this machine it and its name are on disk when the block ends."""
+    local = local_folder(filesystem, path)
+    if local is None:
+        with filesystem.open_output_stream(path) as stream:
+            yield stream
+        return
+    make_folders(local.parent)
+    with local.open("xb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+    sync_folder(local.parent)
+
+
+def sync_file(path: Path) -> None:
+    """What another wrote to a file is on disk when this returns."""
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+def make_folders(folder: Path) -> None:
+    """Make a folder and those above it, each synced in the one that holds it."""
+    if folder.is_dir():
+        return
+    make_folders(folder.parent)
+    folder.mkdir(exist_ok=True)
+    sync_folder(folder.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """What was made, renamed or deleted in a folder is so after a power cut, too."""
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
