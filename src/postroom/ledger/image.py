@@ -109,7 +109,7 @@ def gather_records(found: list[FoundBlock], data: memoryview) -> tuple[Array, Ar
     """Arrivals, transitions and names of blocks, their offsets into the names of all of them."""
     arrivals, transitions, names, bases = _gather(found, data)
     _rebase(arrivals, [block.header.arrivals for block in found], bases, ARRIVAL_NAMES)
-    _rebase(transitions, [block.header.transitions for block in found], bases, _TRANSITION_NAMES)
+    _rebase(transitions, [block.header.transitions for block in found], bases, TRANSITION_NAMES)
     return arrivals, transitions, names
 
 
