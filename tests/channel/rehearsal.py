@@ -212,8 +212,12 @@ class Rehearsal:
         self.go_on()
 
     def cut(self) -> None:
-        """The link is lost; the receiver rolls back, the sender keeps what it has asked for."""
+        """The link is lost; the receiver rolls back, the sender keeps what it has asked for.
+
+        The next link is refused until what the receiver says of its last batch is durable.
+        """
         self.back_out()
+        self.receiver_disk = copy.deepcopy(self.receiver)
         self.connect()
 
     def back_out(self) -> None:
@@ -223,6 +227,7 @@ class Rehearsal:
 
     def crash_sender(self) -> None:
         self.sender = copy.deepcopy(self.sender_disk)
+        self.receiver_disk = copy.deepcopy(self.receiver)
         self.connect()
 
     def crash_receiver(self) -> None:

@@ -2,7 +2,7 @@
 crashes."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from postroom.amqp.errors import AmqpError
@@ -46,6 +46,12 @@ def sending(last_sequence: int = 0, batch_size: int = 3, **changes: object) -> S
     batch_size=st.integers(1, 4),
     interval_ms=st.sampled_from([0, 5]),
     heartbeat_ms=st.sampled_from([0, 1]),
+)
+@example(
+    events=["put many", "take many", "put", "arrive many", "cut", "crash receiver"],
+    batch_size=2,
+    interval_ms=0,
+    heartbeat_ms=0,
 )
 def test_every_message_arrives_once_and_in_order_whatever_fails(
     events: list[str], batch_size: int, interval_ms: int, heartbeat_ms: int
