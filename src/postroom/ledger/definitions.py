@@ -46,6 +46,20 @@ class Definitions:
         more = transitions[is_definition(transitions)]
         return Definitions(np.concatenate([self._transitions, more]), self._names) if len(more) else self
 
+    def and_those_behind(self, transitions: Array, names: npt.NDArray[np.uint8]) -> "Definitions":
+        """As `and_those_of`, of transitions whose details lie in another heap."""
+        if not len(transitions) or transitions["type"].max() < RecordType.QUEUE_DEFINED:
+            return self
+        more = transitions[is_definition(transitions)]
+        if not len(more):
+            return self
+        starts, lengths = more["detail_offset"].tolist(), more["detail_len"].tolist()
+        details = [names[at : at + length] for at, length in zip(starts, lengths, strict=True)]
+        ends = np.cumsum(lengths)
+        more["detail_offset"] = len(self._names) + ends - lengths
+        joined = np.concatenate([self._transitions, more])
+        return Definitions(joined, np.concatenate([self._names, *details]))
+
     def details(self, kind: RecordType) -> Iterator[tuple[int, bytes, int]]:
         """(id, detail, position) of every definition of a kind, oldest first; a later one replaces it."""
         chosen = self._transitions[self._transitions["type"] == kind]

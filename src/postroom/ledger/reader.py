@@ -9,7 +9,7 @@ has written and not yet synced may still vanish in a crash, and nobody outside h
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -60,11 +60,11 @@ class LedgerReader:
 
     def __init__(self, folder: Path, beyond_durable: bool = False) -> None:
         self.folder: Final = folder
-        self._look: Final = _look_until_quiet(folder)
+        self._look: Final = look_until_quiet(folder, FileOpener())
         self.ledger_id: Final = UUID(bytes=self._look.segments[-1].ledger_id)
         self.durable_through: Final = self._look.durable_through(beyond_durable)
         """The last position that is read."""
-        self.segments: Final = [_up_to(segment, self.durable_through) for segment in self._look.segments]
+        self.segments: Final = [up_to(segment, self.durable_through) for segment in self._look.segments]
         self.first_position: Final = self.segments[0].first_position
         """The oldest position that there is history of."""
 
@@ -105,89 +105,105 @@ class LedgerReader:
             yield from expand(chunk, source.definitions(segment.last_position).routing_sets)
 
 
-class _Look:
-    """What one look at the folder found, oldest file first."""
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """One file as a look sees it: an .events file or a journal."""
 
-    def __init__(self, segments: list[Segment], newest_scan: Scan | None) -> None:
-        self.segments: Final = segments
-        self.newest_scan: Final = newest_scan
+    segment: Segment
+    sealed: Seal
+    """What it says of the file before it."""
+    durable_through: int
+    """The highest position that it says was durable."""
 
-    def durable_through(self, beyond_durable: bool) -> int:
-        newest = self.segments[-1]
-        if self.newest_scan is None or beyond_durable:
+
+class FileOpener:
+    """Opens files for a look, from their first byte each time."""
+
+    def newest(self, disk: Disk, number: int, listing: Listing) -> FoundFile | None:
+        """The newest file; None if it was never begun (`cases.HEAD_CASES`)."""
+        if number in listing.events:
+            return _found_events(load_image(disk, number, check=False), None)
+        try:
+            return _found_journal(walk_journal(disk, number, None)[0], None)
+        except LedgerCorrupt:
+            has_second_block = _data_blocks(bytes(disk.open(journal_name(number)).view()), number) > 1
+            if HEAD_CASES[HeadFact.DAMAGED, True, has_second_block] is not HeadVerdict.NEVER_BEGUN:
+                raise
+            return None
+
+    def sealed(self, disk: Disk, seal: Seal, listing: Listing) -> FoundFile:
+        """A file that another follows, checked against what that one says of it."""
+        number = seal.file_number
+        if number not in listing.events:
+            return _found_journal(walk_journal(disk, number, seal)[0], seal)
+        image = load_image(disk, number, check=False)
+        if image.seal() != seal:
+            where = disk.describe(events_name(number))
+            raise LedgerCorrupt(where, 0, f"it ends as {image.seal()}, the file after it says {seal}")
+        return _found_events(image, seal)
+
+
+def _found_events(image: EventsImage, seal: Seal | None) -> FoundFile:
+    return FoundFile(sealed_segment(image, seal), image.sealed, image.last_position)
+
+
+def _found_journal(scan: Scan, seal: Seal | None) -> FoundFile:
+    return FoundFile(journal_segment(scan, seal), scan.header.seal, durable_through(scan))
+
+
+@dataclass(frozen=True, slots=True)
+class LookedAt:
+    """What one look at the folder found: the files in force, oldest first."""
+
+    segments: list[Segment]
+    newest: FoundFile
+
+    def durable_through(self, beyond_durable: bool = False) -> int:
+        """The last position that is known durable; or, `beyond_durable`, that is there."""
+        newest = self.newest.segment
+        if newest.is_sealed or beyond_durable:
             return newest.last_position
-        return min(newest.last_position, max(durable_through(self.newest_scan), newest.first_position - 1))
+        return min(newest.last_position, max(self.newest.durable_through, newest.first_position - 1))
 
 
-def _look_until_quiet(folder: Path) -> _Look:
-    """A look; once more if a file was renamed or removed while looking."""
+def look_until_quiet(folder: Path, opener: FileOpener) -> LookedAt:
+    """A look at a folder; once more if a file was renamed or removed while looking."""
     for _ in range(LOOK_ATTEMPTS - 1):
         with contextlib.suppress(FileNotFoundError), folder_of(folder) as disk:
-            return _look(folder, disk)
+            return _look(folder, disk, opener)
         if not folder.is_dir():
             raise NoLedger(folder)
     with folder_of(folder) as disk:
-        return _look(folder, disk)
+        return _look(folder, disk, opener)
 
 
-def _look(folder: Path, disk: Disk) -> _Look:
+def _look(folder: Path, disk: Disk, opener: FileOpener) -> LookedAt:
     listing = Listing(disk.names())
     numbers = sorted({*listing.journal, *listing.events})
-    newest: _File | None = None
+    newest: FoundFile | None = None
     while numbers and newest is None:
-        newest = _open_newest(disk, numbers.pop(), listing)
+        newest = opener.newest(disk, numbers.pop(), listing)
     if newest is None:
         raise NoLedger(folder)
-    segments = [newest.segment(None)]
+    segments = [newest.segment]
     seal = newest.sealed
-    while seal.file_number in numbers:
-        before = _open_sealed(disk, seal, listing)
-        segments.append(before.segment(seal))
-        numbers = [number for number in numbers if number < seal.file_number]
+    there = set(numbers)
+    while seal.file_number in there and seal.file_number < segments[-1].number:
+        before = opener.sealed(disk, seal, listing)
+        segments.append(before.segment)
         seal = before.sealed
-    if numbers and not any(position >= seal.position for position in listing.checkpoints):
+    _check_gap(disk, seal, [number for number in numbers if number < segments[-1].number], listing)
+    _check_neighbours(segments)
+    return LookedAt(segments[::-1], newest)
+
+
+def _check_gap(disk: Disk, seal: Seal, older: list[int], listing: Listing) -> None:
+    """Older files beyond one that is missing: a checkpoint must cover that one."""
+    if older and not any(position >= seal.position for position in listing.checkpoints):
         where = disk.describe(events_name(seal.file_number))
         raise LedgerCorrupt(
-            where, 0, f"missing, though file {numbers[-1]} is there and no checkpoint covers it"
+            where, 0, f"missing, though file {older[-1]} is there and no checkpoint covers it"
         )
-    _check_neighbours(segments)
-    return _Look(segments[::-1], newest.scan)
-
-
-class _File:
-    """One file as a look sees it: an .events file or a journal."""
-
-    def __init__(self, image: EventsImage | None, scan: Scan | None) -> None:
-        self.image: Final = image
-        self.scan: Final = scan
-
-    @property
-    def sealed(self) -> Seal:
-        """What it says of the file before it."""
-        if self.image is not None:
-            return self.image.sealed
-        assert self.scan is not None
-        return self.scan.header.seal
-
-    def segment(self, seal: Seal | None) -> Segment:
-        """Its positions; `seal` is what the file after it says."""
-        if self.image is not None:
-            return sealed_segment(self.image, seal)
-        assert self.scan is not None
-        return journal_segment(self.scan, seal)
-
-
-def _open_newest(disk: Disk, number: int, listing: Listing) -> _File | None:
-    """The newest file; None if it was never begun (`cases.HEAD_CASES`)."""
-    if number in listing.events:
-        return _File(load_image(disk, number, check=False), None)
-    try:
-        return _File(None, walk_journal(disk, number, None)[0])
-    except LedgerCorrupt:
-        has_second_block = _data_blocks(bytes(disk.open(journal_name(number)).view()), number) > 1
-        if HEAD_CASES[HeadFact.DAMAGED, True, has_second_block] is not HeadVerdict.NEVER_BEGUN:
-            raise
-        return None
 
 
 def _data_blocks(data: bytes, number: int) -> int:
@@ -199,18 +215,6 @@ def _data_blocks(data: bytes, number: int) -> int:
         blocks += header is not None and header.file_number == number and not header.is_dictionary()
         found = data.find(magic, found + 1)
     return blocks
-
-
-def _open_sealed(disk: Disk, seal: Seal, listing: Listing) -> _File:
-    """A file that another follows, checked against what that one says of it."""
-    number = seal.file_number
-    if number not in listing.events:
-        return _File(None, walk_journal(disk, number, seal)[0])
-    image = load_image(disk, number, check=False)
-    if image.seal() != seal:
-        where = disk.describe(events_name(number))
-        raise LedgerCorrupt(where, 0, f"it ends as {image.seal()}, the file after it says {seal}")
-    return _File(image, None)
 
 
 def _check_neighbours(segments: list[Segment]) -> None:
@@ -225,5 +229,6 @@ def _check_neighbours(segments: list[Segment]) -> None:
             raise LedgerCorrupt(newer.name, 0, f"belongs to another ledger than {older.name}")
 
 
-def _up_to(segment: Segment, position: int) -> Segment:
+def up_to(segment: Segment, position: int) -> Segment:
+    """A segment cut at a position."""
     return replace(segment, last_position=min(segment.last_position, position))

@@ -1,23 +1,33 @@
 """The broker's own folder, or a copy of it that is mounted here."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 from uuid import UUID
 
 from postroom.ledger.carried import Carried, carried
 from postroom.ledger.definitions import Definitions
 from postroom.ledger.expand import Chunk
-from postroom.ledger.reader import LedgerReader
-from postroom.ledger.segments import Segment, open_segment
+from postroom.ledger.segments import Segment, folder_of, open_segment
+from postroom.ledger.tail import JournalHint, Watch, journal_chunks
 from postroom.spark.places import Look, Slice, look_of
 
 
-@dataclass(frozen=True, slots=True)
 class FolderPlace:
-    """A ledger in a folder of this machine."""
+    """A ledger in a folder of this machine. Looks remember what was seen, and are for one thread."""
 
-    folder: Path
+    def __init__(self, folder: Path) -> None:
+        self.folder: Final = folder
+        self._watch: Final = Watch(folder)
+
+    def __reduce__(self) -> tuple[type["FolderPlace"], tuple[Path]]:
+        return FolderPlace, (self.folder,)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FolderPlace) and other.folder == self.folder
+
+    def __hash__(self) -> int:
+        return hash(self.folder)
 
     @property
     def uri(self) -> str:
@@ -25,15 +35,24 @@ class FolderPlace:
 
     def look(self) -> Look:
         """See `Place.look`."""
-        reader = LedgerReader(self.folder)
-        return look_of(reader.segments, reader.durable_through)
+        found = self._watch.look()
+        return look_of(found.segments, found.durable_through())
 
     def hint(self, segment: Segment, first: int, last: int) -> bytes:
-        """See `Place.hint`."""
-        return b""
+        """See `Place.hint`: of a journal where its blocks lie, a `JournalHint`."""
+        hint = self._watch.hint(segment, first, last)
+        return b"" if hint is None else hint.encode()
 
     def read(self, slice: Slice) -> Iterator[tuple[Chunk, Definitions]]:
         """See `Place.read`."""
+        data = _journal(self.folder, slice)
+        if data is not None:
+            hint = JournalHint.decode(slice.hint)
+            name = str(self.folder / slice.segment.name)
+            yield from journal_chunks(
+                name, data[hint.start : hint.end], slice.segment, hint, slice.first, slice.last
+            )
+            return
         source = open_segment(self.folder, slice.segment)
         known = source.definitions(slice.first - 1)
         for chunk in source.chunks(slice.first, slice.last):
@@ -43,3 +62,14 @@ class FolderPlace:
     def carried(self, look: Look, through: int) -> Carried | None:
         """See `Place.carried`."""
         return carried(self.folder, UUID(look.ledger_id).bytes, look.first_position, through)
+
+
+def _journal(folder: Path, slice: Slice) -> memoryview | None:
+    """The bytes of a slice's journal; None if it has no hint, or was sealed since."""
+    if not slice.hint:
+        return None
+    try:
+        with folder_of(folder) as disk:
+            return memoryview(disk.open(slice.segment.name).view())
+    except FileNotFoundError:
+        return None
