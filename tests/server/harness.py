@@ -17,6 +17,7 @@ from postroom.server.assembly import define_queues, manager_options
 from postroom.server.broker import Broker
 from postroom.server.clock import wall_us
 from postroom.server.config import Config, LimitsConfig, ListenConfig, QueueConfig
+from postroom.server.http.opening import Http
 from postroom.server.listeners import Listener
 from postroom.server.service import Service, ServiceLedger
 from postroom.server.start import make_broker, open_ledger
@@ -52,6 +53,7 @@ class BrokerThread:
         self.address = ""
         self.addresses: list[str] = []
         """Of all its listeners; ``address`` is the first."""
+        self.http_urls: list[str] = []
         self.broker: Broker | None = None
         self.failure: BaseException | None = None
         self._ready = threading.Event()
@@ -135,10 +137,14 @@ class BrokerThread:
             return
         with tempfile.TemporaryDirectory() as temporary:
             config = msgspec.structs.replace(self.config, data=str(self._folder or temporary))
+            http = Http(config)
             ledger = open_ledger(config)
             try:
-                await self._run_service(ledger, make_broker(config, ledger))
+                broker = make_broker(config, ledger)
+                self.http_urls = http.start(broker, ledger)
+                await self._run_service(ledger, broker)
             finally:
+                http.stop()
                 ledger.close()
 
     async def _run_service(self, ledger: ServiceLedger, broker: Broker) -> None:

@@ -23,6 +23,7 @@ from postroom.server.clock import wall_us
 from postroom.server.config import Config
 from postroom.server.dead_letter_config import load_handlers
 from postroom.server.exits import Exit, StartError
+from postroom.server.http.opening import Http
 from postroom.server.listeners import Listener
 from postroom.server.logs import log
 from postroom.server.message_log import MessageLogWriter, is_wanted
@@ -93,14 +94,16 @@ def _tune_collector() -> None:
 async def _serve(config: Config) -> Exit:
     _warn_of_closed_doors(config)
     listeners = [Listener(listen) for listen in config.listen]
+    http = Http(config)
     ledger = open_ledger(config)
     try:
-        return await _run(config, listeners, ledger)
+        return await _run(config, listeners, http, ledger)
     finally:
+        http.stop()
         ledger.close()
 
 
-async def _run(config: Config, listeners: list[Listener], ledger: Ledger) -> Exit:
+async def _run(config: Config, listeners: list[Listener], http: Http, ledger: Ledger) -> Exit:
     loop = asyncio.get_running_loop()
     ask_to_run_soon()  # the maintenance of the ledger, a thread that runs by now, takes its turn like others
     sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -115,6 +118,7 @@ async def _run(config: Config, listeners: list[Listener], ledger: Ledger) -> Exi
         ledger.read_bodies,
     )
     message_log.start()
+    served = http.start(broker, ledger)
     _tune_collector()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, service.ended.set)
@@ -124,6 +128,7 @@ async def _run(config: Config, listeners: list[Listener], ledger: Ledger) -> Exi
         version=__version__,
         build="compiled" if compiled() else "interpreted",
         listen=",".join(service.addresses()),
+        http=",".join(served),
         data=config.data_folder,
         ledger=ledger.ledger_id,
         epoch=ledger.epoch,
@@ -131,6 +136,8 @@ async def _run(config: Config, listeners: list[Listener], ledger: Ledger) -> Exi
     for address in service.addresses():
         # On standard output, for whoever started the process and waits for it; logs go to standard error.
         print(f"listening on amqp://{address}", flush=True)
+    for url in served:
+        print(f"serving {url}", flush=True)
     await service.ended.wait()
     if service.failure is not None:
         return _exit_of(service.failure)

@@ -1,0 +1,292 @@
+"""Requests over HTTP and their answers.
+
+| path | right | answer |
+|---|---|---|
+| ``GET /ledger`` | ledger | ledger, epochs, files, how far it is durable |
+| ``GET /ledger/files/NAME`` | ledger | a sealed ``.events`` file or a checkpoint; ranges of bytes |
+| ``GET /ledger/records?first=&last=`` | ledger | records as an ``.events`` image |
+| ``GET /metrics`` | metrics, or open | what is counted |
+"""
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Final, TypeVar
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from postroom.ledger.disk import Bytes
+from postroom.ledger.errors import LedgerError
+from postroom.server.clock import wall_us
+from postroom.server.http.bounds import Pace
+from postroom.server.http.errors import Refusal
+from postroom.server.http.metrics import HttpCounters
+from postroom.server.http.ranges import ByteRange, RangeNotSatisfiable, parse_range
+from postroom.server.http.shelf import Shelf, ShownFile
+from postroom.server.http.tokens import Right, Token, Tokens
+from postroom.server.http_config import HttpConfig
+from postroom.server.logs import LOGGER_NAME, log
+
+PIECE_BYTES: Final = 1 << 20
+"""Of a file, read and sent at a time."""
+READ_THREADS: Final = 2
+MAX_POSITION: Final = (1 << 63) - 1
+EVENTS_TYPE: Final = "application/vnd.postroom.events"
+FILES_PATH: Final = "/ledger/files/"
+NOT_STORED: Final = {"cache-control": "no-store"}
+
+T = TypeVar("T")
+
+
+class Application:
+    """What is served, of one broker."""
+
+    def __init__(self, config: HttpConfig, tokens: Tokens, shelf: Shelf, registry: CollectorRegistry) -> None:
+        self._config: Final = config
+        self._tokens: Final = tokens
+        self._shelf: Final = shelf
+        self._registry: Final = registry
+        self._counters: Final = HttpCounters(registry)
+        self._pace: Final = Pace(config.max_requests_per_s)
+        self._in_work = 0
+        self._looking: Final = ThreadPoolExecutor(1, thread_name_prefix="postroom-http-ledger")
+        """One look or image at a time: the shelf is for one thread."""
+        self._reading: Final = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="postroom-http-read")
+        self._paths: Final = {
+            "/ledger": self._ledger,
+            "/ledger/records": self._records,
+            "/ledger/files/{name}": self._file,
+            "/metrics": self._metrics,
+        }
+
+    def as_asgi(self) -> ASGIApp:
+        """The application, within its bounds."""
+        routes = [Route(path, _answering(answer), methods=["GET"]) for path, answer in self._paths.items()]
+        inner = Starlette(routes=routes, exception_handlers={HTTPException: _http_error})
+
+        async def bounded(scope: Scope, receive: Receive, send: Send) -> None:
+            await self._bounded(inner, scope, receive, send)
+
+        return bounded
+
+    def close(self) -> None:
+        """No more is read."""
+        self._looking.shutdown(cancel_futures=True)
+        self._reading.shutdown(cancel_futures=True)
+
+    # Every request.
+
+    async def _bounded(self, inner: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse what is too much, count what isn't."""
+        if scope["type"] != "http":
+            return
+        answer = Answer(self._label(scope["path"]), send)
+        self._in_work += 1
+        self._counters.in_work.set(self._in_work)
+        try:
+            refusal = self._refusal(scope)
+            if refusal is not None:
+                await _refused(refusal)(scope, receive, answer.send)
+            else:
+                await inner(scope, receive, answer.send)
+        finally:
+            self._in_work -= 1
+            self._counters.in_work.set(self._in_work)
+            self._counters.count(answer.path, answer.status, answer.size_bytes, answer.seconds())
+
+    def _refusal(self, scope: Scope) -> Refusal | None:
+        if self._in_work > self._config.max_requests:
+            what = f"{self._config.max_requests} requests are in work, as many as max_requests allows"
+            return Refusal(429, "too-many-requests", what, {"retry-after": "1"})
+        said = {name for name, value in scope["headers"] if value != b"0"}
+        if b"content-length" in said or b"transfer-encoding" in said:
+            return Refusal(413, "no-body", "a request has no body here", {"connection": "close"})
+        return None
+
+    def _label(self, path: str) -> str:
+        """The path as it is counted: what doesn't exist isn't told apart."""
+        if path.startswith(FILES_PATH):
+            return FILES_PATH
+        return path if path in self._paths else "other"
+
+    def _admit(self, request: Request, right: Right) -> None:
+        """Raises `Refusal` unless the caller may, and hasn't asked too often."""
+        presented = _bearer(request.headers.get("authorization", ""))
+        token = self._tokens.find(presented, wall_us()) if presented else None
+        self._keep_pace(token, request)
+        if token is None:
+            raise _unauthorized(bool(presented), self._tokens.error)
+        if right not in token.rights:
+            what = f"the token {token.name!r} has no right {str(right)!r}"
+            raise Refusal(403, "no-right", what, right=str(right))
+
+    def _keep_pace(self, token: Token | None, request: Request) -> None:
+        host = request.client.host if request.client is not None else ""
+        caller = f"token {token.id}" if token is not None else f"host {host}"
+        wait_s = self._pace.wait_s(caller, time.monotonic())
+        if wait_s > 0:
+            what = f"more than {self._config.max_requests_per_s} requests a second"
+            raise Refusal(429, "too-fast", what, {"retry-after": str(max(1, round(wait_s)))})
+
+    # What is served.
+
+    async def _metrics(self, request: Request) -> Response:
+        if self._config.serves_open_metrics:
+            self._keep_pace(None, request)
+        else:
+            self._admit(request, Right.METRICS)
+        text = await self._in(self._reading, lambda: generate_latest(self._registry))
+        return Response(text, media_type=None, headers={"content-type": CONTENT_TYPE_LATEST})
+
+    async def _ledger(self, request: Request) -> Response:
+        self._admit(request, Right.LEDGER)
+        shown = await self._in(self._looking, self._shelf.look)
+        return JSONResponse(shown.as_json(), headers=NOT_STORED)
+
+    async def _records(self, request: Request) -> Response:
+        self._admit(request, Right.LEDGER)
+        first, last = _position(request, "first"), _position(request, "last")
+        if last < first:
+            raise Refusal(400, "bad-range", f"last={last} is before first={first}")
+        bound = self._config.max_records_bytes
+        end, parts = await self._in(self._looking, lambda: self._shelf.records(first, last, bound))
+        headers = {
+            "content-length": str(sum(map(len, parts))),
+            "postroom-first": str(first),
+            "postroom-last": str(end),
+            **NOT_STORED,
+        }
+        return StreamingResponse(_pieces(parts), media_type=EVENTS_TYPE, headers=headers)
+
+    async def _file(self, request: Request) -> Response:
+        self._admit(request, Right.LEDGER)
+        file = await self._in(self._reading, partial(self._shelf.open, request.path_params["name"]))
+        try:
+            return self._file_answer(file, request)
+        except BaseException:
+            os.close(file.descriptor)
+            raise
+
+    def _file_answer(self, file: ShownFile, request: Request) -> Response:
+        headers = {"accept-ranges": "bytes", "etag": file.tag, "cache-control": "private, immutable"}
+        asked = request.headers.get("range")
+        if request.headers.get("if-range", file.tag) != file.tag:
+            asked = None
+        try:
+            part = parse_range(asked, file.size_bytes)
+        except RangeNotSatisfiable as error:
+            size = {"content-range": f"bytes */{file.size_bytes}"}
+            raise Refusal(416, "range-not-satisfiable", str(error), size) from None
+        sent = part or ByteRange(0, file.size_bytes - 1)
+        headers["content-length"] = str(sent.size_bytes)
+        if part is not None:
+            headers["content-range"] = f"bytes {part.first}-{part.last}/{file.size_bytes}"
+        body = self._read(file.descriptor, sent)
+        return StreamingResponse(body, 206 if part else 200, headers, media_type=EVENTS_TYPE)
+
+    async def _read(self, descriptor: int, part: ByteRange) -> AsyncIterator[bytes]:
+        """Bytes of an open file, closed at the end."""
+        try:
+            at = part.first
+            while at <= part.last:
+                size = min(PIECE_BYTES, part.last + 1 - at)
+                piece = await self._in(self._reading, partial(os.pread, descriptor, size, at))
+                if not piece:
+                    raise OSError(f"the file ends at byte {at}, before its size")
+                yield piece
+                at += len(piece)
+        finally:
+            os.close(descriptor)
+
+    async def _in(self, pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(pool, work)
+
+
+class Answer:
+    """One answer on its way out: what of it is counted."""
+
+    def __init__(self, path: str, send: Send) -> None:
+        self.path: Final = path
+        self.status = 0
+        """0: the connection went before there was one."""
+        self.size_bytes = 0
+        self._send: Final = send
+        self._began_s: Final = time.monotonic()
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        else:
+            self.size_bytes += len(message.get("body", b""))
+        await self._send(message)
+
+    def seconds(self) -> float:
+        return time.monotonic() - self._began_s
+
+
+def _answering(answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    """The endpoint, its refusals as answers; a defect is logged and says nothing of itself outside."""
+
+    async def answered(request: Request) -> Response:
+        try:
+            return await answer(request)
+        except Refusal as refusal:
+            return _refused(refusal)
+        except (LedgerError, OSError) as error:
+            log(logging.ERROR, "http-failed", path=request.url.path, reason=str(error))
+            return _refused(Refusal(503, "ledger-unreadable", str(error), {"retry-after": "1"}))
+        except Exception as error:
+            logging.getLogger(LOGGER_NAME).error("internal-error", exc_info=error)
+            return _refused(Refusal(500, "internal-error", "the broker's log says more"))
+
+    return answered
+
+
+def _refused(refusal: Refusal) -> Response:
+    return JSONResponse(refusal.body, refusal.status, refusal.headers)
+
+
+def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    word = error.detail.lower().replace(" ", "-")
+    what = f"{request.method} {request.url.path}: {error.detail}"
+    return _refused(Refusal(error.status_code, word, what, error.headers))
+
+
+def _unauthorized(was_presented: bool, broken: str) -> Refusal:
+    if broken:
+        what = "no token is in force: the broker's file of tokens can't be used"
+    elif was_presented:
+        what = "no token that is in force: unknown, removed or expired"
+    else:
+        what = "a token is needed: Authorization: Bearer TOKEN (postroom token add)"
+    return Refusal(401, "no-token", what, {"www-authenticate": 'Bearer realm="postroom"'})
+
+
+def _bearer(header: str) -> str:
+    scheme, _, presented = header.partition(" ")
+    return presented.strip() if scheme.lower() == "bearer" else ""
+
+
+def _position(request: Request, name: str) -> int:
+    text = request.query_params.get(name, "")
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:20]) <= MAX_POSITION):
+        raise Refusal(400, "bad-position", f"{name}={text!r} is no position (1 to {MAX_POSITION})")
+    return int(text)
+
+
+async def _pieces(parts: Sequence[Bytes]) -> AsyncIterator[bytes]:
+    for part in parts:
+        view = memoryview(part).cast("B")
+        for at in range(0, len(view), PIECE_BYTES):
+            yield bytes(view[at : at + PIECE_BYTES])

@@ -1,0 +1,137 @@
+"""What the broker counts, for Prometheus.
+
+Everything is read when somebody asks, in the thread that serves HTTP: the broker's own counters are plain
+numbers that it keeps anyway. At most `MAX_QUEUES` queues are told of by name; ``postroom_queues_untold`` says
+how many more there are.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from postroom import __version__
+from postroom._build import compiled
+from postroom.ledger import Ledger
+from postroom.manager.queue import Queue
+from postroom.model.codes import Outcome
+from postroom.server.broker import Broker
+
+MAX_QUEUES: Final = 1000
+REQUEST_BUCKETS_S: Final = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0)
+
+
+class HttpCounters:
+    """What is asked for over HTTP."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.requests: Final = Counter(
+            "postroom_http_requests", "Requests answered", ["path", "status"], registry=registry
+        )
+        self.bytes: Final = Counter(
+            "postroom_http_response_bytes", "Bytes of bodies of answers", ["path"], registry=registry
+        )
+        self.seconds: Final = Histogram(
+            "postroom_http_request_seconds",
+            "From a request to the last byte of its answer",
+            ["path"],
+            buckets=REQUEST_BUCKETS_S,
+            registry=registry,
+        )
+        self.in_work: Final = Gauge(
+            "postroom_http_requests_in_work", "Requests that are being answered", registry=registry
+        )
+
+    def count(self, path: str, status: int, size_bytes: int, seconds: float) -> None:
+        """One answer has ended; status 0: nobody was there any more to take it."""
+        self.requests.labels(path, str(status)).inc()
+        self.bytes.labels(path).inc(size_bytes)
+        self.seconds.labels(path).observe(seconds)
+
+
+class BrokerCollector(Collector):
+    """The broker's own numbers."""
+
+    def __init__(self, broker: Broker, ledger: Ledger) -> None:
+        self._broker = broker
+        self._ledger = ledger
+
+    def collect(self) -> Iterator[Metric]:
+        """Every family; called by the registry."""
+        yield self._info()
+        yield from self._connections()
+        yield from self._ledger_families()
+        yield from _queue_families(self._broker.manager.queues.copy().values())
+
+    def _info(self) -> Metric:
+        info = InfoMetricFamily("postroom", "The broker")
+        said = {
+            "version": __version__,
+            "build": "compiled" if compiled() else "interpreted",
+            "container_id": self._broker.config.container_id,
+            "ledger_id": str(self._ledger.ledger_id),
+        }
+        info.add_metric([], said)
+        return info
+
+    def _connections(self) -> Iterator[Metric]:
+        broker = self._broker
+        yield GaugeMetricFamily("postroom_connections", "Open connections", value=len(broker.connections))
+        yield CounterMetricFamily(
+            "postroom_connections", "Connections since the start or a reset", value=broker.connections_total
+        )
+
+    def _ledger_families(self) -> Iterator[Metric]:
+        ledger = self._ledger
+        for name, what, value in (
+            ("epoch", "The epoch that is written", ledger.epoch),
+            ("position", "The last record that was made", ledger.builder.next_position - 1),
+            ("durable_through", "The last record that is durable", ledger.durable_through),
+            ("space_low", "1: new messages are refused, the disk is nearly full", int(ledger.space_low)),
+            ("maintenance_stopped", "1: sealing has stopped", int(ledger.maintenance_error is not None)),
+            ("leases", "Leases of readers, broken ones included", len(ledger.leases.all())),
+        ):
+            yield GaugeMetricFamily(f"postroom_ledger_{name}", what, value=int(value))
+
+
+_COUNTED: Final = {
+    "messages_received": "received",
+    "bytes_received": "received_bytes",
+    "messages_consumed": "consumed",
+    "blocked_sends_total": "blocked_sends",
+    "duplicates_dropped": "duplicates_dropped",
+}
+"""Counters of a queue's snapshot, and the name that Prometheus has."""
+_OUTCOMES: Final = tuple(each.name.lower() for each in Outcome if each > Outcome.CONSUMED)
+
+
+def _queue_families(queues: Iterable[Queue]) -> Iterator[Metric]:
+    told = sorted(queues, key=lambda queue: queue.name)
+    untold = len(told) - MAX_QUEUES
+    messages = GaugeMetricFamily(
+        "postroom_queue_messages", "Held: current, or pending by why", labels=["queue", "state"]
+    )
+    size = GaugeMetricFamily("postroom_queue_bytes", "Held, in bytes", labels=["queue", "state"])
+    consumers = GaugeMetricFamily("postroom_queue_consumers", "Attached consumers", labels=["queue"])
+    ended = CounterMetricFamily(
+        "postroom_queue_ended", "Ended other than consumed", labels=["queue", "outcome"]
+    )
+    counted = {
+        key: CounterMetricFamily(f"postroom_queue_{name}", "Since the start or a reset", labels=["queue"])
+        for key, name in _COUNTED.items()
+    }
+    for queue in told[:MAX_QUEUES]:
+        statistics = queue.statistics
+        for state, (count, bytes_held) in statistics.slots().items():
+            messages.add_metric([queue.name, state], count)
+            size.add_metric([queue.name, state], bytes_held)
+        snapshot = statistics.snapshot()
+        consumers.add_metric([queue.name], snapshot["consumers"])
+        for key, family in counted.items():
+            family.add_metric([queue.name], snapshot[key])
+        for outcome in _OUTCOMES:
+            ended.add_metric([queue.name, outcome], snapshot[f"messages_{outcome}"])
+    yield from (messages, size, consumers, ended, *counted.values())
+    yield GaugeMetricFamily("postroom_queues_untold", "Queues beyond the bound", value=max(0, untold))

@@ -1,0 +1,122 @@
+"""The thread that serves HTTP: a loop of its own, and protocol bounds that uvicorn doesn't have."""
+
+import asyncio
+import logging
+import socket
+import ssl
+import threading
+from typing import Any, Final
+
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+
+from postroom.server.http_config import HttpConfig
+
+MAX_HEAD_BYTES: Final = 16 << 10
+"""Of a request: its line and its headers."""
+STOP_GRACE_S: Final = 2
+"""Time that answers have to end when the broker stops."""
+
+
+class BoundedConnection(H11Protocol):
+    """A connection that is cut when its request doesn't come, or its answer isn't taken."""
+
+    def __init__(self, config: uvicorn.Config, server_state: ServerState, *rest: Any, **more: Any) -> None:
+        super().__init__(config, server_state, *rest, **more)
+        assert isinstance(config, BoundedConfig)
+        self._http = config.http_config
+        self._cut: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._cut_after(self._http.request_timeout_ms)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._cut_after(0)
+        super().connection_lost(exc)
+
+    def handle_events(self) -> None:
+        super().handle_events()
+        if self.cycle is not None and not self.cycle.response_complete and not self.flow.write_paused:
+            self._cut_after(0)
+
+    def on_response_complete(self) -> None:
+        self._cut_after(self._http.request_timeout_ms)
+        super().on_response_complete()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._cut_after(self._http.send_timeout_ms)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._cut_after(0 if self._answers() else self._http.request_timeout_ms)
+
+    def _answers(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _cut_after(self, timeout_ms: int) -> None:
+        """Cut the connection then, unless told otherwise before; 0: don't."""
+        if self._cut is not None:
+            self._cut.cancel()
+            self._cut = None
+        if timeout_ms and not self.transport.is_closing():
+            self._cut = self.loop.call_later(timeout_ms / 1000, self.transport.abort)
+
+
+class BoundedConfig(uvicorn.Config):
+    """uvicorn's configuration, and ours for its connections."""
+
+    def __init__(self, app: ASGIApp, http_config: HttpConfig, tls: ssl.SSLContext | None) -> None:
+        self.http_config: Final = http_config
+        super().__init__(
+            app,
+            http=BoundedConnection,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            limit_concurrency=http_config.max_connections + 1,
+            timeout_keep_alive=max(1, http_config.request_timeout_ms // 1000),
+            timeout_graceful_shutdown=STOP_GRACE_S,
+            h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+            ssl_context_factory=None if tls is None else lambda config, default: tls,
+        )
+
+
+class HttpServer:
+    """Serves an application on bound sockets, from `start` to `stop`."""
+
+    def __init__(
+        self, app: ASGIApp, config: HttpConfig, sockets: list[socket.socket], tls: ssl.SSLContext | None
+    ) -> None:
+        self._server: Final = uvicorn.Server(BoundedConfig(app, config, tls))
+        self._sockets: Final = sockets
+        self._scheme: Final = "http" if tls is None else "https"
+        self._thread: Final = threading.Thread(target=self._run, name="postroom-http", daemon=True)
+        # Its warnings are about what peers send, and go without the form of our log.
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+
+    def start(self) -> None:
+        """Take connections from now on."""
+        self._thread.start()
+
+    def addresses(self) -> list[str]:
+        """URLs, with the ports that the system chose."""
+        found = []
+        for each in self._sockets:
+            host, port = each.getsockname()[:2]
+            found.append(f"{self._scheme}://" + (f"[{host}]:{port}" if ":" in host else f"{host}:{port}"))
+        return found
+
+    def stop(self) -> None:
+        """Let answers end, for a short while, and end."""
+        self._server.should_exit = True
+        self._thread.join()
+
+    def _run(self) -> None:
+        asyncio.run(self._server.serve(self._sockets))

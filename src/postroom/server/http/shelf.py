@@ -1,0 +1,182 @@
+"""What of the ledger's folder is shown to readers over HTTP.
+
+Sealed ``.events`` files and checkpoints as they are; of the journal, records in images (`records`). Files
+with bodies are never opened for them. The shelf reads as any reader beside the broker would, and knows from
+the broker how far all is durable, which is ahead of what the blocks say. For one thread at a time.
+"""
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+
+from postroom.ledger.definitions import is_definition
+from postroom.ledger.disk import Bytes
+from postroom.ledger.files import Listing, checkpoint_name, events_name
+from postroom.ledger.headers import header_crc_of
+from postroom.ledger.image import EventsImage
+from postroom.ledger.layout import Array
+from postroom.ledger.reader import LedgerReader
+from postroom.ledger.segments import CHUNK_RECORDS, Segment, find_position, open_segment
+from postroom.server.http.errors import Refusal
+from postroom.server.http.records import encode_range, in_force
+
+RECORD_BYTES: Final = 256
+"""Of one record with its names, about: how many are tried in one answer."""
+HEAD_BYTES: Final = 8
+"""Of a file: magic and header_crc."""
+
+_SHOWN: Final = re.compile(r"\d{8}\.events|\d{20}\.checkpoint")
+_WITH_BODIES: Final = re.compile(r"\d{8}\.(journal|bodies)|\d{8}-\d{8}\.\d{4,}\.packed")
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One look: the files in force, and how far they may be read."""
+
+    ledger_id: str
+    segments: tuple[Segment, ...]
+    checkpoints: tuple[int, ...]
+    """Their positions."""
+    older: tuple[int, ...]
+    """Numbers of events files before the history, kept for arrivals that a checkpoint refers to."""
+    durable_through: int
+
+    def as_json(self) -> dict[str, object]:
+        """As `GET /ledger` answers."""
+        newest = self.segments[-1]
+        return {
+            "ledger_id": self.ledger_id,
+            "epoch": newest.epoch,
+            "epoch_id": newest.epoch_id.hex(),
+            "first_position": self.segments[0].first_position,
+            "durable_through": self.durable_through,
+            "last_time_us": newest.last_time_us,
+            "segments": [segment_json(each) for each in self.segments],
+            "checkpoints": [checkpoint_name(position) for position in self.checkpoints],
+            "older": [events_name(number) for number in self.older],
+        }
+
+
+def segment_json(segment: Segment) -> dict[str, object]:
+    """One file of the ledger; ``seal`` is what the next file says of its end."""
+    seal = segment.seal
+    return {
+        "number": segment.number,
+        "epoch": segment.epoch,
+        "epoch_id": segment.epoch_id.hex(),
+        "first_position": segment.first_position,
+        "last_position": segment.last_position,
+        "is_sealed": segment.is_sealed,
+        "first_time_us": segment.first_time_us,
+        "last_time_us": segment.last_time_us,
+        "records_bytes": segment.records_bytes,
+        "seal": None if seal is None else seal._asdict(),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class ShownFile:
+    """A file that is open for one answer; ``tag`` changes with its content."""
+
+    descriptor: int
+    size_bytes: int
+    tag: str
+
+
+class Shelf:
+    """The ledger in a folder, beside the broker that writes it."""
+
+    def __init__(self, folder: Path, durable_through: Callable[[], int]) -> None:
+        """`durable_through`: how far the broker knows its ledger to be durable; asked in any thread."""
+        self._folder: Final = folder
+        self._durable_through: Final = durable_through
+        self._seen: tuple[int, int] | None = None
+        self._shown: Shown | None = None
+
+    def look(self) -> Shown:
+        """The ledger now; the same again while nothing has come and no file has come or gone."""
+        seen = self._durable_through(), self._folder.stat().st_mtime_ns
+        if self._shown is None or seen != self._seen:
+            self._shown, self._seen = self._look(seen[0]), seen
+        return self._shown
+
+    def _look(self, durable_through: int) -> Shown:
+        reader = LedgerReader(self._folder, beyond_durable=True)
+        end = min(durable_through, reader.durable_through)
+        listing = Listing([each.name for each in self._folder.iterdir()])
+        first = reader.segments[0].number
+        return Shown(
+            str(UUID(bytes=reader.segments[0].ledger_id)),
+            tuple(shortened(segment, end) for segment in reader.segments),
+            tuple(listing.checkpoints),
+            tuple(number for number in listing.events if number < first),
+            end,
+        )
+
+    def records(self, first: int, last: int, max_bytes: int) -> tuple[int, list[Bytes]]:
+        """The image of the records from `first` on, and the last position in it: `last`, or less where one
+        file or the bytes end before. One record is given whatever its size.
+
+        Raises `Refusal` for positions that are not there.
+        """
+        shown = self.look()
+        segment = self._segment_of(shown, first)
+        last = min(last, segment.last_position, first + _most_records(max_bytes) - 1)
+        source = open_segment(self._folder, segment)
+        known, names = _known_before(source.image, first)
+        while True:
+            (chunk,) = source.chunks(first, last)
+            parts = encode_range(segment, known, names, chunk)
+            if first == last or sum(map(len, parts)) <= max_bytes:
+                return last, parts
+            last = (first + last) // 2
+
+    def open(self, name: str) -> ShownFile:
+        """A sealed file or a checkpoint; close its descriptor. Raises `Refusal`."""
+        if _WITH_BODIES.fullmatch(name):
+            what = f"{name} has bodies of messages in it: records are at /ledger/records, whatever the file"
+            raise Refusal(403, "has-bodies", what)
+        if not _SHOWN.fullmatch(name):
+            raise Refusal(404, "no-such-file", f"{name!r} is the name of no sealed file or checkpoint")
+        try:
+            descriptor = os.open(self._folder / name, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            what = f"{name} is not there: retention has dropped it, or it has never been"
+            raise Refusal(404, "no-such-file", what) from None
+        size = os.fstat(descriptor).st_size
+        crc = header_crc_of(os.pread(descriptor, HEAD_BYTES, 0))
+        return ShownFile(descriptor, size, f'"{crc:08x}-{size}"')
+
+    def _segment_of(self, shown: Shown, position: int) -> Segment:
+        if position > shown.durable_through:
+            what = f"position {position} is not durable yet: the ledger ends at {shown.durable_through}"
+            raise Refusal(416, "not-yet", what, durable_through=shown.durable_through)
+        for segment in shown.segments:
+            if segment.first_position <= position <= segment.last_position:
+                return segment
+        begin = shown.segments[0].first_position
+        what = f"position {position} is not there any more: the history begins at {begin}"
+        raise Refusal(410, "gone", what, first_position=begin)
+
+
+def _known_before(image: EventsImage, position: int) -> tuple[Array, npt.NDArray[np.uint8]]:
+    """The definitions in force before a position of a file, and the heap of their details."""
+    own = find_position(image.own_transitions(), position)
+    so_far = image.transitions[: image.dictionary_count + own]
+    return in_force(so_far[is_definition(so_far)]), np.frombuffer(image.names, np.uint8)
+
+
+def _most_records(max_bytes: int) -> int:
+    return min(max(1, max_bytes // RECORD_BYTES), CHUNK_RECORDS)
+
+
+def shortened(segment: Segment, position: int) -> Segment:
+    """The file as far as it may be read."""
+    return replace(segment, last_position=min(segment.last_position, position))
