@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "get": ("postroom.cli.get", "get"),
     "browse": ("postroom.cli.get", "browse"),
     "user": ("postroom.cli.user", "user"),
+    "token": ("postroom.cli.token", "token"),
     "ledger": ("postroom.cli.ledger", "ledger"),
     "trace": ("postroom.cli.trace", "trace_command"),
 }
