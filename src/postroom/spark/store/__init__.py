@@ -1,13 +1,21 @@
 """The tables as files: Delta Lake, Parquet with a commit log of its own, Iceberg (append-only).
 
 `protocol` says what each format offers, `files` writes and reads the Parquet files, `evolution` says how
-columns may change, `compaction` which files to put together; `delta` is a format.
+columns may change, `compaction` which files to put together, `folded` reads tables as their readers want
+them; `delta` and `parquet` are formats, `source` is the data source ``postroom.table`` of Spark.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Final
 
+import pyarrow.fs as pafs
+
+from postroom.spark.store.delta import LOG as DELTA_LOG
 from postroom.spark.store.delta import DeltaStore
+from postroom.spark.store.files import open_root
+from postroom.spark.store.folded import read_folded
+from postroom.spark.store.parquet import LOG as PARQUET_LOG
+from postroom.spark.store.parquet import ParquetStore
 from postroom.spark.store.protocol import (
     DONE,
     NO_VERSION,
@@ -25,7 +33,10 @@ from postroom.spark.store.protocol import (
 from postroom.spark.tables import DEFINITIONS
 from postroom.spark.tables.definition import TableDefinition
 
-FORMATS: Final[Mapping[str, Callable[[str, TableDefinition], TableStore]]] = {"delta": DeltaStore}
+FORMATS: Final[Mapping[str, Callable[[str, TableDefinition], TableStore]]] = {
+    "delta": DeltaStore,
+    "parquet": ParquetStore,
+}
 
 DEFAULT_FORMAT: Final = "delta"
 
@@ -44,14 +55,33 @@ __all__ = [
     "TableState",
     "TableStore",
     "VersionGone",
+    "detect_format",
     "open_store",
+    "read_folded",
 ]
 
 
-def open_store(root: str, name: str, format: str = DEFAULT_FORMAT) -> TableStore:
-    """A table in the folder (or URI) `root`; it need not exist yet. Raises ``TableError``."""
-    if format not in FORMATS:
-        raise TableError(f"no such table format: {format}; there are {', '.join(FORMATS)}")
+def open_store(root: str, name: str, format: str = "") -> TableStore:
+    """A table in the folder (or URI) `root`; it need not exist yet.
+
+    Without a format: that of the tables which are there, `DEFAULT_FORMAT` if there are none. Raises
+    ``TableError``.
+    """
+    chosen = format or detect_format(root) or DEFAULT_FORMAT
+    if chosen not in FORMATS:
+        raise TableError(f"no such table format: {chosen}; there are {', '.join(FORMATS)}")
     if name not in DEFINITIONS:
         raise TableError(f"no such table: {name}; there are {', '.join(DEFINITIONS)}")
-    return FORMATS[format](root, DEFINITIONS[name])
+    return FORMATS[chosen](root, DEFINITIONS[name])
+
+
+def detect_format(root: str) -> str | None:
+    """The format of the tables in a folder (or URI), None if there are none. Raises ``TableError``."""
+    filesystem, path = open_root(root)
+    marks: dict[str, str] = {}
+    for name in DEFINITIONS:
+        marks |= {f"{path}/{name}/{DELTA_LOG}": "delta", f"{path}/{name}/{PARQUET_LOG}": "parquet"}
+    for info in filesystem.get_file_info(list(marks)):
+        if info.type != pafs.FileType.NotFound:
+            return marks[info.path]
+    return None

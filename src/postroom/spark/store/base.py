@@ -2,7 +2,7 @@
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -62,6 +62,10 @@ class BaseStore(ABC):
     def read(self, file: DataFile, columns: Sequence[str] | None = None) -> pa.Table:
         """A file's rows in the definition's columns or those named; columns newer than the file are null."""
         return self._data.read(file, columns)
+
+    def pieces(self, file: DataFile, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """The same a piece at a time, whatever the file's size."""
+        return self._data.pieces(file, columns)
 
     # --- writing -----------------------------------------------------------------------------------
 

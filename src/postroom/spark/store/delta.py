@@ -22,10 +22,12 @@ from postroom.spark.store.base import BaseStore
 from postroom.spark.store.evolution import ColumnKind
 from postroom.spark.store.files import local_folder, sync_file, sync_folder
 from postroom.spark.store.protocol import (
+    CHECKPOINT_COMMITS,
     DONE,
     NO_VERSION,
     OPEN,
     PARTITION_COLUMNS,
+    RETENTION_S,
     DataFile,
     Snapshot,
     TableError,
@@ -43,9 +45,9 @@ MERGE_KEY: Final = "postroom.merge"
 APP_PREFIX: Final = "postroom:"
 
 CONFIGURATION: Final = {
-    "delta.checkpointInterval": "100",
-    "delta.logRetentionDuration": "interval 7 days",
-    "delta.deletedFileRetentionDuration": "interval 7 days",
+    "delta.checkpointInterval": str(CHECKPOINT_COMMITS),
+    "delta.logRetentionDuration": f"interval {RETENTION_S} seconds",
+    "delta.deletedFileRetentionDuration": f"interval {RETENTION_S} seconds",
 }
 
 RESTORE: Final = "RESTORE"

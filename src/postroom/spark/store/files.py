@@ -31,8 +31,8 @@ COMPRESSION_LEVEL: Final = 1
 
 ROW_GROUP_ROWS: Final = 1 << 20
 
-COPY_ROWS: Final = 1 << 17
-"""Files are put together so many rows at a time."""
+PIECE_ROWS: Final = 1 << 17
+"""Files that are put together or streamed are read so many rows at a time."""
 
 
 def local_folder(filesystem: pafs.FileSystem, path: str) -> Path | None:
@@ -66,7 +66,8 @@ class DataFiles:
     def join(self, files: Sequence[DataFile]) -> DataFile:
         """The rows of several files of one part, day and ledger as one new file, in the order given."""
         first = files[0]
-        tables = (table for file in files for table in self._pieces(file))
+        columns = [name for name in self.definition.schema.names if name not in PARTITION_COLUMNS]
+        tables = (table for file in files for table in self.pieces(file, columns))
         return self._write(tables, first.part, first.day, first.ledger_id)
 
     def read(self, file: DataFile, columns: Sequence[str] | None = None) -> pa.Table:
@@ -74,25 +75,20 @@ class DataFiles:
         names = list(columns) if columns is not None else self.definition.schema.names
         with self._reader(file) as reader:
             held = [name for name in names if name in reader.schema_arrow.names]
-            return self._shaped(reader.read(columns=held), names, file)
-
-    def delete(self, path: str) -> None:
-        """Delete a file of the table; one that is gone already is fine."""
-        try:
-            self.filesystem.delete_file(self.at(path))
-        except FileNotFoundError:
-            return
+            some = held or reader.schema_arrow.names[:1]  # else the number of rows would be lost
+            return self._shaped(reader.read(columns=some), names, file)
 
     def at(self, path: str) -> str:
         """A path within the table as the file system has it."""
         return f"{self.path}/{path}"
 
-    def _pieces(self, file: DataFile) -> Iterator[pa.Table]:
-        names = [name for name in self.definition.schema.names if name not in PARTITION_COLUMNS]
+    def pieces(self, file: DataFile, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """The same a piece at a time, whatever the file's size."""
         with self._reader(file) as reader:
-            held = [name for name in names if name in reader.schema_arrow.names]
-            for batch in reader.iter_batches(COPY_ROWS, columns=held):
-                yield self._shaped(pa.Table.from_batches([batch]), names, file)
+            held = [name for name in columns if name in reader.schema_arrow.names]
+            some = held or reader.schema_arrow.names[:1]  # else the number of rows would be lost
+            for batch in reader.iter_batches(PIECE_ROWS, columns=some):
+                yield self._shaped(pa.Table.from_batches([batch]), columns, file)
 
     @contextmanager
     def _reader(self, file: DataFile) -> Iterator[pq.ParquetFile]:

@@ -5,7 +5,7 @@ position that they reach to can't part. Files that no commit names are not part 
 may be killed at any point, or run twice.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Literal, Protocol
@@ -25,6 +25,12 @@ DONE: Final[Part] = "done"
 
 NO_VERSION: Final = -1
 """The version of a table that nobody has committed to yet."""
+
+CHECKPOINT_COMMITS: Final = 100
+"""Every so many versions a checkpoint lists all files."""
+
+RETENTION_S: Final = 86_400
+"""For how long versions can be read by default."""
 
 PARTITION_COLUMNS: Final = ("part", "day", "ledger_id")
 """What is the same for all rows of a file; told by its path and its commit, not by its columns."""
@@ -128,6 +134,9 @@ class TableStore(Protocol):
     def read(self, file: DataFile, columns: Sequence[str] | None = None) -> pa.Table:
         """A file's rows in the definition's columns or those named (also ``part`` and ``day``); columns
         newer than the file are null."""
+
+    def pieces(self, file: DataFile, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """The same a piece at a time, whatever the file's size."""
 
     def commit(
         self, add: Sequence[DataFile], remove: Sequence[DataFile], state: TableState, operation: str
