@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import pytest
 
+from postroom.spark.audit.result import AuditResult, CrossingSums, Cut, QueueSums, Unproven, Violation
 from postroom.spark.report import html, style, svg
 from postroom.spark.report.data import (
     LAYERS,
@@ -21,8 +22,6 @@ from postroom.spark.report.data import (
     Span,
     Steps,
     Undelivered,
-    Verdict,
-    Violation,
 )
 from postroom.spark.report.depth import depth_picture
 from postroom.spark.report.page import page, pictures
@@ -48,8 +47,20 @@ LIFE = Life(
         Phase("get_unconfirmed", T0 + 8 * S, T0 + 9 * S),
     ],
 )  # fmt: skip
-CLEAN = Verdict(
-    "clean", [SPAN], {"events": 900, "entries": 300}, ["2 not persistent, lost at a crash"], [], 0
+CUT = Cut(SPAN.ledger_id, "LONDON", "/data/london", 1, 900, 900, 2, "ab" * 16, T0 + 300 * S, 0)
+SUMS = QueueSums(SPAN.ledger_id, None, "LONDON", 0, 222, 15, 0, {"consumed": 205, "lost": 2}, 0, "balanced")
+CLEAN = AuditResult(
+    cuts=(CUT,),
+    events=900,
+    entries=300,
+    managers=(SUMS,),
+    queues=(replace(SUMS, queue_id=1, queue="orders"),),
+    crossings=(CrossingSums(SPAN.ledger_id, "PARIS", None, {"arrived": 12, "lost": 1, "in doubt": 0}, 0),),
+    lost=("signal-7",),
+    duplicates={},
+    violation_counts={},
+    violations=(),
+    unproven=(),
 )
 DATA = ReportData(
     spans=[SPAN],
@@ -75,7 +86,7 @@ DATA = ReportData(
     slowest=[LIFE],
     oldest=[replace(LIFE, message_id="", ended_us=None, outcome="")],
     channels=[ChannelSum("LONDON", "LONDON.PARIS", "sending", 1000, 64_000, 20, 1, 0, 2)],
-    verdict=CLEAN,
+    audit=CLEAN,
 )
 
 
@@ -139,17 +150,32 @@ def test_names_are_escaped() -> None:
 
 
 def test_the_verdict_is_the_audits_with_its_cut() -> None:
-    assert "✓ Every message is accounted for." in page(DATA)
-    assert "LONDON at position 900 of epoch 2" in page(DATA)
-    assert "2 not persistent, lost" in page(DATA)
-    found = [Violation("second arrival", "orders", 7, 8, "put")]
-    broken = replace(CLEAN, status="violations", violations=found, violation_count=41)
-    assert "✗ The audit found 41 violations." in page(replace(DATA, verdict=broken))
-    assert "second arrival" in page(replace(DATA, verdict=broken))
-    unknown = replace(CLEAN, status="not provable", remarks=["history begins at 12"])
-    assert "Not provable" in page(replace(DATA, verdict=unknown))
-    assert "✓" not in page(replace(DATA, verdict=unknown))
-    assert "Not audited" in page(replace(DATA, verdict=None))
+    text = page(DATA)
+    assert "✓ Every message is accounted for." in text
+    assert "<td>/data/london" not in text
+    assert "<td>LONDON</td>" in text and '<td class="n">900</td><td class="n">2</td>' in text
+    assert "2 not persistent, lost at a crash" in text
+    assert "lost on the way between queue managers: signal-7." in text
+    assert "Between queue managers" in text and "in doubt" not in text
+    assert "Conservation" in text
+
+
+def test_violations_are_counted_and_shown() -> None:
+    found = (Violation("second arrival", SPAN.ledger_id, 1, "orders", 7, (8, 9), "put"),)
+    broken = replace(CLEAN, violations=found, violation_counts={"second arrival": 41})
+    text = page(replace(DATA, audit=broken))
+    assert "✗ The audit found 41 violations." in text
+    assert "8, 9" in text and "41 second arrival" in text
+    assert "✓" not in text
+
+
+def test_what_is_not_provable_or_not_audited_is_never_clean() -> None:
+    unproven = (Unproven(SPAN.ledger_id, "arrivals", "the history begins at 12", 3),)
+    text = page(replace(DATA, audit=replace(CLEAN, unproven=unproven)))
+    assert "? Not provable." in text and "the history begins at 12" in text
+    assert "✓" not in text
+    assert "Not audited" in page(replace(DATA, audit=None))
+    assert "✓" not in page(replace(DATA, audit=None))
 
 
 def test_tables_without_rows_have_a_page_too() -> None:
@@ -172,16 +198,19 @@ def test_the_page_stays_small_however_many_queues_there_are() -> None:
         undelivered=[replace(DATA.undelivered[0], queue=name, reason="x" * 9_000) for name in names],
         slowest=[LIFE],
         channels=[replace(DATA.channels[0], channel=name) for name in names],
-        verdict=replace(
+        audit=replace(
             CLEAN,
-            status="violations",
-            violation_count=5_000,
-            violations=[Violation("r", "q", 1, 1, "d")] * 5_000,
+            queues=CLEAN.queues * 5_000,
+            crossings=CLEAN.crossings * 5_000,
+            lost=CLEAN.lost * 5_000,
+            violation_counts={"r": 5_000},
+            violations=(Violation("r", "l", 1, "q", 1, (1,) * 5_000, "d"),) * 5_000,
+            unproven=(Unproven("l", "w", "y", 1),) * 5_000,
         ),
     )
     text = page(many)
     assert len(text) < 700_000
-    assert text.count("<tr>") < 10 * html.MAX_ROWS
+    assert text.count("<tr>") < 12 * html.MAX_ROWS
 
 
 def test_pictures_stand_alone() -> None:

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from postroom.spark.audit.result import AuditResult
+
 CATEGORY_OF_OUTCOME: Final = {
     "held": "held",
     "consumed": "consumed",
@@ -189,31 +191,6 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Violation:
-    """One breach that the audit found."""
-
-    rule: str
-    queue: str
-    serial: int | None
-    position: int | None
-    detail: str
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """The audit's result: ``status`` is clean, violations, or not provable."""
-
-    status: str
-    cut: Sequence[Span]
-    checked: Mapping[str, int]
-    """So many events, entries, crossings …"""
-    remarks: Sequence[str]
-    """What is no violation and must be said: losses as agreed, what history doesn't reach."""
-    violations: Sequence[Violation]
-    violation_count: int
-
-
-@dataclass(frozen=True, slots=True)
 class ReportData:
     """Everything on the page."""
 
@@ -232,7 +209,7 @@ class ReportData:
     oldest: Sequence[Life] = ()
     """Messages that are still there, the oldest first."""
     channels: Sequence[ChannelSum] = ()
-    verdict: Verdict | None = None
+    audit: AuditResult | None = None
     """None: not audited."""
     gamma: float = DEFAULT_GAMMA
     """The factor between two buckets of the dwell times' sketch."""

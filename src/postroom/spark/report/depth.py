@@ -10,6 +10,7 @@ from postroom.spark.report.svg import (
     WIDTH,
     Box,
     Picture,
+    clipped,
     count,
     drawn_legend,
     n,
@@ -24,6 +25,8 @@ GAP: Final = 28.0
 HEAD: Final = 24.0
 PLOT_HEIGHT: Final = 110.0
 FOOT: Final = 40.0
+QUEUE_NAME: Final = 34
+"""Characters shown of a name."""
 AXIS: Final = 52.0
 """Room for the numbers at the left."""
 
@@ -57,7 +60,7 @@ def _one(one: Depth, steps: Steps, place: Box) -> str:
     shown = layers_of([one])
     sums = [sum(values) for values in zip(*(one.layers[layer] for layer in shown), strict=True)] or [0]
     marks = ticks(max(sums), 3)
-    out = [text(plot.x, place.y + 15, f"{one.queue}", kind="name")]
+    out = [text(plot.x, place.y + 15, clipped(one.queue, QUEUE_NAME), kind="name")]
     out.append(text(plot.x + plot.width, place.y + 15, f"highest {count(one.highest)}", "end", "tick"))
     out.append(value_axis(plot, marks))
     floor = [0] * steps.count

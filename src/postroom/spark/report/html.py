@@ -25,9 +25,9 @@ def picture(drawn: Picture, numbers: str) -> str:
     return drawn.inline() + behind(numbers)
 
 
-def behind(numbers: str) -> str:
+def behind(numbers: str, title: str = "The numbers") -> str:
     """A table that is shown when asked for."""
-    return f"<details><summary>The numbers</summary>{numbers}</details>"
+    return f"<details><summary>{escape(title)}</summary>{numbers}</details>"
 
 
 def table(

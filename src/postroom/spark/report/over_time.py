@@ -23,8 +23,7 @@ def depth(data: ReportData) -> str:
         return ""
     shown = data.depths[:MAX_DEPTHS]
     numbers = _last_of(data.depths)
-    others = len(data.depths) - len(shown)
-    rest = f" The {others} other queues are in the table." if others else ""
+    rest = f" The table has all {len(data.depths):,} queues." if len(data.depths) > len(shown) else ""
     intro = (
         f"What the busiest queues held at the end of each step of {duration(data.steps.step_us)},"
         f" by state, and delayed messages by cause. Each has a scale of its own.{rest}"

@@ -14,7 +14,7 @@ from postroom.spark.report.single import channels, slowest, undelivered
 from postroom.spark.report.style import CATEGORY_COLORS, STYLE
 from postroom.spark.report.svg import moment
 from postroom.spark.report.timeline import words
-from postroom.spark.report.verdict import verdict, violations
+from postroom.spark.report.verdict import conservation, crossings, verdict, violations
 
 MAX_BARS: Final = 20
 """So many queues have a bar of outcomes."""
@@ -27,8 +27,8 @@ def page(data: ReportData) -> str:
     """The whole report as HTML."""
     sections = (
         _head(data),
-        verdict(data.verdict),
-        violations(data.verdict),
+        verdict(data.audit),
+        violations(data.audit),
         _tiles(data.queues),
         _flow(data),
         _outcomes(data.queues),
@@ -37,6 +37,8 @@ def page(data: ReportData) -> str:
         undelivered(data.undelivered, data.remarks.get("undelivered", "")),
         slowest(data),
         channels(data.channels),
+        crossings(data.audit),
+        conservation(data.audit),
     )
     return (
         "<!doctype html><html lang=en><meta charset=utf-8>"

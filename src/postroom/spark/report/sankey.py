@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Final
 
-from postroom.spark.report.data import CATEGORIES, CATEGORY_OF_OUTCOME, Flow
+from postroom.spark.report.data import CATEGORY_OF_OUTCOME, Flow
 from postroom.spark.report.style import CATEGORY_COLORS
 from postroom.spark.report.svg import WIDTH, Box, Picture, clipped, count, n, rect, text
 
@@ -50,9 +50,9 @@ def sankey(flows: Sequence[Flow]) -> Picture:
     """The picture of all flows; bands are coloured by what became of the messages."""
     bands = _merge_small(_bands(flows))
     nodes = _nodes(bands)
-    layers = _layers(nodes, bands)
+    layers = _layers(nodes)
     scale = _scale(layers)
-    _place(layers, scale)
+    _place(layers, nodes, bands, scale)
     drawn = [_band(nodes, band, ends, scale) for band, ends in _slots(nodes, bands, scale)]
     drawn += [_node(node, max(layers)) for node in nodes.values()]
     height = max(node.box.y + node.box.height for node in nodes.values()) + 14
@@ -132,18 +132,11 @@ def _set_queue_layers(bands: list[Band], nodes: dict[Key, Node]) -> int:
     return max((nodes[key].layer for key in queues), default=0) + 1
 
 
-def _layers(nodes: dict[Key, Node], bands: list[Band]) -> dict[int, list[Node]]:
-    """Nodes by layer: producers and first queues by size, the rest near what feeds them, ends in a fixed
-    order."""
+def _layers(nodes: dict[Key, Node]) -> dict[int, list[Node]]:
+    """Nodes by layer, the largest first."""
     layers: dict[int, list[Node]] = defaultdict(list)
     for node in sorted(nodes.values(), key=lambda node: -node.size):
         layers[node.layer].append(node)
-    ends = {("end", name): rank for rank, name in enumerate(CATEGORIES)}
-    layers[max(layers)].sort(key=lambda node: ends.get((node.kind, node.name), -1))
-    for layer in sorted(layers)[2:-1]:
-        ranks = {id(node): rank for rank, node in enumerate(layers[layer - 1])}
-        feeds = {id(nodes[b]): ranks.get(id(nodes[a]), 0) for a, b, _, _ in bands}
-        layers[layer].sort(key=lambda node: feeds.get(id(node), 0))
     return layers
 
 
@@ -156,18 +149,33 @@ def _scale(layers: dict[int, list[Node]]) -> float:
     return max(min(rooms), 1e-9)
 
 
-def _place(layers: dict[int, list[Node]], scale: float) -> None:
-    """Each layer from the top down; queues that are fed by queues stand at the bottom, out of the way of the
-    rest."""
+def _place(layers: dict[int, list[Node]], nodes: dict[Key, Node], bands: list[Band], scale: float) -> None:
+    """Layer by layer from the left: each node at the height of what feeds it, as far as there is room."""
     first, last = min(layers), max(layers)
     step = (WIDTH - 2 * SIDE - NODE_WIDTH) / max(1, last - first)
-    for layer, nodes in layers.items():
-        heights = [max(node.size * scale, MIN_BAND * 2) for node in nodes]
-        room = sum(heights) + NODE_GAP * (len(nodes) - 1)
-        y = TOP + (HEIGHT - room if 1 < layer < last else 0)
-        for node, height in zip(nodes, heights, strict=True):
+    for layer in sorted(layers):
+        heights = {id(node): max(node.size * scale, MIN_BAND * 2) for node in layers[layer]}
+        wanted = {id(node): _wanted(node, nodes, bands) - heights[id(node)] / 2 for node in layers[layer]}
+        if layer > first:
+            layers[layer].sort(key=lambda node: wanted[id(node)] + heights[id(node)] / 2)
+        room = sum(heights.values()) + NODE_GAP * (len(heights) - 1)
+        y = TOP
+        for node in layers[layer]:
+            y = max(y, min(wanted[id(node)], TOP + HEIGHT - room))
+            height = heights[id(node)]
             node.box = Box(SIDE + (layer - first) * step, y, NODE_WIDTH, height)
             y += height + NODE_GAP
+            room -= height + NODE_GAP
+
+
+def _wanted(node: Node, nodes: dict[Key, Node], bands: list[Band]) -> float:
+    """The height at which what feeds a node lies on average; the top for what nothing to its left feeds."""
+    weight, sum_y = 0, 0.0
+    for source, target, _, entries in bands:
+        if nodes[target] is node and nodes[source].layer < node.layer:
+            weight += entries
+            sum_y += entries * (nodes[source].box.y + nodes[source].box.height / 2)
+    return sum_y / weight if weight else 0.0
 
 
 def _slots(nodes: dict[Key, Node], bands: list[Band], scale: float) -> list[tuple[Band, tuple[float, float]]]:
@@ -192,14 +200,17 @@ def _width(band: Band, scale: float) -> float:
 
 
 def _band(nodes: dict[Key, Node], band: Band, ends: tuple[float, float], scale: float) -> str:
+    """A ribbon between two curves: a thick stroke would bulge where it bends."""
     source, target, color, entries = band
     x1, x2 = nodes[source].box.x + NODE_WIDTH, nodes[target].box.x
-    y1, y2 = ends
+    half = _width(band, scale) / 2
     bend = max(abs(x2 - x1) / 2, 60)
-    path = f"M{n(x1)} {n(y1)}C{n(x1 + bend)} {n(y1)} {n(x2 - bend)} {n(y2)} {n(x2)} {n(y2)}"
+    a, b, c = n(x1 + bend), n(x2 - bend), n(x2)
+    (up1, up2), (low1, low2) = ((n(y - half) for y in ends), (n(y + half) for y in ends))
+    there = f"M{n(x1)} {up1}C{a} {up1} {b} {up2} {c} {up2}"
+    back = f"V{low2}C{b} {low2} {a} {low1} {n(x1)} {low1}Z"
     title = escape(f"{source[1]} → {target[1]}: {entries:,}")
-    style = f"stroke:var(--{color});stroke-width:{n(_width(band, scale))}"
-    return f'<path d="{path}" class="band" style="{style}"><title>{title}</title></path>'
+    return f'<path d="{there}{back}" class="band" style="fill:var(--{color})"><title>{title}</title></path>'
 
 
 def _node(node: Node, last: int) -> str:

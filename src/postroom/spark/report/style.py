@@ -68,8 +68,8 @@ svg .tick{font-size:12px;fill:var(--muted);font-variant-numeric:tabular-nums}
 .axis{stroke:var(--axis)}
 .area{stroke:var(--card);stroke-width:.75;stroke-linejoin:round}
 .mark{stroke:var(--ink);stroke-width:1.2;stroke-dasharray:3 3}
-.band{fill:none;stroke-opacity:.5}
-.band:hover{stroke-opacity:.85}
+.band{fill-opacity:.45}
+.band:hover{fill-opacity:.8}
 """
 
 PAGE: Final = """

@@ -1,5 +1,6 @@
 """The picture of single messages: each one's states as a bar, from its arrival on."""
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -39,12 +40,23 @@ def timeline_picture(lives: Sequence[Life], now_us: int, label: str) -> Picture:
 
 def _axis(plot: Box, longest_us: int) -> str:
     out = []
-    for mark in range(MARKS + 1):
-        x = plot.x + plot.width * mark / MARKS
+    step = duration_step_us(longest_us / MARKS)
+    for mark in range(int(longest_us / step) + 1):
+        x = plot.x + plot.width * mark * step / longest_us
         out.append(line(x, plot.y, x, plot.y + plot.height))
-        words = duration(longest_us * mark / MARKS) if mark else "put"
-        out.append(text(x, plot.y + plot.height + 18, words, "middle", "tick"))
+        out.append(
+            text(x, plot.y + plot.height + 18, duration(mark * step) if mark else "put", "middle", "tick")
+        )
     return "".join(out)
+
+
+def duration_step_us(wanted_us: float) -> float:
+    """The first round duration that is at least so long."""
+    for unit in (60e6, 3_600e6, 86_400e6):
+        if unit < wanted_us <= unit * 60:
+            return next((unit * m for m in (1, 2, 5, 10, 15, 30) if unit * m >= wanted_us), unit * 60)
+    scale = 10 ** math.floor(math.log10(max(wanted_us, 1)))
+    return next(float(m * scale) for m in (1, 2, 5, 10) if m * scale >= wanted_us)
 
 
 def _row(life: Life, y: float, now_us: int, scale: float) -> str:

@@ -1,48 +1,124 @@
-"""What the audit said, at the head of the page."""
+"""What the audit said, at the head of the page, and its sums, at the foot."""
 
 from html import escape
+from typing import Final
 
-from postroom.spark.report.data import Verdict
-from postroom.spark.report.html import MAX_ROWS, section, table
+from postroom.spark.audit.result import AuditResult, QueueSums, Verdict, Violation
+from postroom.spark.report.html import MAX_ROWS, behind, first_of, section, table
+from postroom.spark.report.svg import moment
+from postroom.spark.report.timeline import words
+
+SHOWN_LOST: Final = 20
+"""So many of the messages that were lost on the way are named."""
+MAX_POSITIONS: Final = 8
 
 
-def verdict(told: Verdict | None) -> str:
+def verdict(told: AuditResult | None) -> str:
     """The box that says whether every message is accounted for, at which cut."""
     if told is None:
-        words = "Run postroom audit --out FOLDER, and give that folder to postroom report --audit."
-        return _box("warn", "Not audited.", [words])
-    lines = [_cut(told), _checked(told), *told.remarks]
-    if told.status == "clean":
-        return _box("good", "✓ Every message is accounted for.", lines)
-    if told.status == "violations":
+        how = "Run postroom audit --out FOLDER, and give that folder to postroom report --audit."
+        return _box("warn", "Not audited.", [how])
+    lines = [f"Checked: {told.events:,} events, {told.entries:,} entries.", *_remarks(told)]
+    cut = behind(_cut(told), "The cut")
+    if told.verdict is Verdict.CLEAN:
+        return _box("good", "✓ Every message is accounted for.", lines, cut)
+    if told.verdict is Verdict.VIOLATIONS:
         many = "s" if told.violation_count != 1 else ""
-        return _box("bad", f"✗ The audit found {told.violation_count:,} violation{many}.", lines)
-    return _box("warn", "? Not provable.", lines)
+        return _box("bad", f"✗ The audit found {told.violation_count:,} violation{many}.", lines, cut)
+    return _box("warn", "? Not provable.", lines, cut)
 
 
-def _box(kind: str, title: str, lines: list[str]) -> str:
+def _box(kind: str, title: str, lines: list[str], more: str = "") -> str:
     said = "".join(f"<p>{escape(line)}</p>" for line in lines if line)
-    return f'<div class="verdict {kind}"><h2>{escape(title)}</h2>{said}</div>'
+    return f'<div class="verdict {kind}"><h2>{escape(title)}</h2>{said}{more}</div>'
 
 
-def _cut(told: Verdict) -> str:
-    places = ", ".join(f"{one.name} at position {one.position:,} of epoch {one.epoch}" for one in told.cut)
-    return f"The cut: {places}." if places else ""
+def _remarks(told: AuditResult) -> list[str]:
+    """What is no violation and must be said."""
+    lines = []
+    if lost := sum(queue.outcomes.get("lost", 0) for queue in told.managers):
+        lines.append(f"{lost:,} not persistent, lost at a crash: as agreed with their producers.")
+    if told.lost:
+        named = ", ".join(told.lost[:SHOWN_LOST]) + ", …" * (len(told.lost) > SHOWN_LOST)
+        lines.append(f"Not persistent, lost on the way between queue managers: {named}.")
+    for one in told.unproven[:SHOWN_LOST]:
+        about = f" ({one.count:,})" if one.count else ""
+        lines.append(f"{told.name_of(one.ledger_id)}: {one.what}{about} not provable: {one.why}.")
+    return lines
 
 
-def _checked(told: Verdict) -> str:
-    counts = ", ".join(f"{number:,} {name}" for name, number in told.checked.items())
-    return f"Checked: {counts}." if counts else ""
+def _cut(told: AuditResult) -> str:
+    rows = [
+        (
+            one.name,
+            one.ledger_id,
+            one.first_position,
+            one.position,
+            one.epoch,
+            moment(one.last_time_us or None),
+        )
+        for one in told.cuts
+    ]
+    heads = ("queue manager", "ledger", "from", "through", "epoch", "time")
+    return table(heads, rows, {2, 3, 4}, "What was audited: positions of each ledger")
 
 
-def violations(told: Verdict | None) -> str:
+def violations(told: AuditResult | None) -> str:
     """Each breach that was found, by rule."""
     if told is None or not told.violations:
         return ""
     shown = told.violations[:MAX_ROWS]
-    rows = [(v.rule, v.queue, v.serial or "", v.position or "", v.detail) for v in shown]
-    caption = (
-        f"The first {len(shown)} of {told.violation_count:,}" if told.violation_count > len(shown) else "All"
+    rows = [_violation_row(told, one) for one in shown]
+    by_rule = ", ".join(f"{number:,} {rule}" for rule, number in told.violation_counts.items() if number)
+    caption = f"The first {len(shown):,} of {told.violation_count:,}"
+    heads = ("rule", "queue manager", "queue", "serial", "positions", "detail")
+    return section("Violations", f"Breaches of a rule: {by_rule}.", table(heads, rows, {3}, caption))
+
+
+def _violation_row(told: AuditResult, one: Violation) -> tuple[object, ...]:
+    places = ", ".join(str(position) for position in one.positions[:MAX_POSITIONS])
+    more = ", …" * (len(one.positions) > MAX_POSITIONS)
+    manager = told.name_of(one.ledger_id)
+    return (one.rule, manager, one.queue or "", one.serial or "", places + more, one.detail)
+
+
+def crossings(told: AuditResult | None) -> str:
+    """What channels took from one ledger to another."""
+    if told is None or not told.crossings:
+        return ""
+    shown = [name for name in told.crossings[0].verdicts if any(r.verdicts[name] for r in told.crossings)]
+    heads = ("from", "queue", "to", *shown, "violations")
+    rows = [
+        (told.name_of(one.ledger_id), one.queue, told.name_of(one.to_ledger_id))
+        + tuple(one.verdicts[name] for name in shown)
+        + (one.violations,)
+        for one in told.crossings[:MAX_ROWS]
+    ]
+    intro = "What channels took from one ledger to another. Persistent messages arrive once."
+    numbers = table(heads, rows, set(range(3, len(heads))), first_of("crossings", len(told.crossings)))
+    return section("Between queue managers", intro, numbers)
+
+
+def conservation(told: AuditResult | None) -> str:
+    """What arrived on each queue against what it holds and what has ended."""
+    if told is None or not told.queues:
+        return ""
+    shown = [name for name in told.queues[0].outcomes if any(q.outcomes[name] for q in told.queues)]
+    heads = ("queue manager", "queue", "verdict", "difference", "before", "arrived", "held", "in transit")
+    rows = [_sums_row(told, one, shown) for one in (*told.managers, *told.queues)[:MAX_ROWS]]
+    intro = (
+        "What there was before and what arrived is what is held and what has ended, by outcome:"
+        " the difference must be 0."
     )
-    heads = ("rule", "queue", "serial", "position", "detail")
-    return section("Violations", "Each breach of a rule.", table(heads, rows, {2, 3}, caption))
+    names = (*heads, *map(words, shown))
+    in_all = len(told.managers) + len(told.queues)
+    numbers = table(
+        names, rows, set(range(3, len(names))), first_of("queue managers and queues", in_all), "unbalanced"
+    )
+    return section("Conservation", intro, numbers)
+
+
+def _sums_row(told: AuditResult, one: QueueSums, outcomes: list[str]) -> tuple[object, ...]:
+    queue = one.queue if one.queue_id is not None else "(all)"
+    head = (told.name_of(one.ledger_id), queue, one.verdict, one.difference, one.opening, one.arrivals)
+    return (*head, one.held, one.in_transit, *(one.outcomes[name] for name in outcomes))

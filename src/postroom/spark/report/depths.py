@@ -1,0 +1,157 @@
+"""What queues held over time, added up on a grid of steps from changes of state."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from postroom.spark.report.data import LAYERS, Depth, Steps
+
+Array = npt.NDArray[Any]
+Queue = tuple[str, int]
+
+WANTED_STEPS: Final = 120
+"""The picture over time has about so many steps at most."""
+STEPS_S: Final = (0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600, 86_400)
+MAX_QUEUES: Final = 10_000
+"""So many queues get a place in the grid: those that are seen first, the newest rows coming first."""
+
+LAYER_OF_STATE: Final = {
+    "available": "available",
+    "put_unconfirmed": "put_unconfirmed",
+    "locked_for_browse": "locked_for_browse",
+    "get_unconfirmed": "get_unconfirmed",
+    "browse_get_unconfirmed": "get_unconfirmed",
+}
+NUMBER_OF_LAYER: Final = {layer: number for number, layer in enumerate(LAYERS)}
+NOWHERE: Final = -1
+ORDER: Final = ("ledger_id", "queue_id", "serial", "position", "ordinal")
+
+EVENT_COLUMNS: Final = (
+    "ledger_id", "serial", "queue_id", "queue", "position", "ordinal", "time", "from_state", "to_state",
+    "causes",
+)  # fmt: skip
+
+
+def steps(first_us: int, last_us: int, least_s: float = 0.0) -> Steps:
+    """About `WANTED_STEPS` round steps, none shorter than ``least_s``, from one time to another."""
+    span_s = (last_us - first_us) / 1e6
+    allowed = [step for step in STEPS_S if step >= least_s]
+    step_s = next((step for step in allowed if span_s / step <= WANTED_STEPS), allowed[-1])
+    step_us = int(step_s * 1e6)
+    begin_us = first_us // step_us * step_us
+    return Steps(begin_us, step_us, max(1, -(-(last_us + 1 - begin_us) // step_us)))
+
+
+@dataclass(slots=True)
+class Grid:
+    """Changes by queue, step and layer, and what came and went, as they are added up."""
+
+    steps: Steps
+    names: dict[Queue, str] = field(default_factory=dict)
+    changes: dict[Queue, Array] = field(default_factory=dict)
+    """For each queue: layers × steps."""
+    moved: dict[Queue, list[int]] = field(default_factory=dict)
+    """For each queue: arrivals, ends."""
+    left_out: set[Queue] = field(default_factory=set)
+
+    def add(self, queue: Queue, name: str, layer: int, step: Array, change: Array) -> None:
+        """Changes of one layer of a queue, each in its step."""
+        held = self._of(queue, name)
+        if held is not None:
+            np.add.at(held[layer], np.clip(step, 0, self.steps.count - 1), change)
+
+    def came_and_went(self, queue: Queue, name: str, arrivals: int, ends: int) -> None:
+        """So many more arrived on a queue, and ended there."""
+        if self._of(queue, name) is not None:
+            counts = self.moved.setdefault(queue, [0, 0])
+            counts[0] += arrivals
+            counts[1] += ends
+
+    def _of(self, queue: Queue, name: str) -> Array | None:
+        if queue not in self.changes:
+            if len(self.changes) >= MAX_QUEUES:
+                self.left_out.add(queue)
+                return None
+            self.changes[queue] = np.zeros((len(LAYERS), self.steps.count), np.int64)
+            self.names[queue] = name
+        return self.changes[queue]
+
+    def depths(self, called: Callable[[str, str], str]) -> list[Depth]:
+        """The busiest queue first."""
+        found = [self._depth(queue, called) for queue in self.changes]
+        return sorted(found, key=lambda one: (-one.arrivals - one.ends, -one.highest, one.queue))
+
+    def _depth(self, queue: Queue, called: Callable[[str, str], str]) -> Depth:
+        held = np.cumsum(self.changes[queue], axis=1)
+        used = [layer for layer, number in NUMBER_OF_LAYER.items() if held[number].any()]
+        layers = {layer: held[NUMBER_OF_LAYER[layer]].tolist() for layer in used}
+        arrivals, ends = self.moved.get(queue, (0, 0))
+        return Depth(called(queue[0], self.names[queue]), layers, arrivals, ends, int(held.sum(axis=0).max()))
+
+
+# --- from events ----------------------------------------------------------------------------------
+
+
+def add_events(grid: Grid, pieces: Iterable[pa.Table]) -> None:
+    """All events of some ledgers: each entry leaves the layer it was in and enters another."""
+    rows = pa.concat_tables(pieces).combine_chunks()
+    if not len(rows):
+        return
+    order = pc.sort_indices(rows, [(name, "ascending") for name in ORDER])
+    rows = rows.take(order)
+    layer = layers_of(rows)
+    before = np.concatenate([[NOWHERE], layer[:-1]])
+    before[_begins(rows, ("ledger_id", "queue_id", "serial"))] = NOWHERE
+    step = (numbers(rows["time"].cast(pa.int64())) - grid.steps.first_us) // grid.steps.step_us
+    starts = np.flatnonzero(_begins(rows, ("ledger_id", "queue_id")))
+    is_arrival = numbers(pc.equal(rows["from_state"], "start"))
+    is_end = numbers(pc.equal(rows["to_state"], "deleted"))
+    for start, end in zip(starts, [*starts[1:], len(rows)], strict=True):
+        queue = (rows["ledger_id"][start].as_py(), rows["queue_id"][start].as_py())
+        name = rows["queue"][start].as_py() or str(queue[1])
+        here = slice(start, end)
+        grid.came_and_went(queue, name, int(is_arrival[here].sum()), int(is_end[here].sum()))
+        for number in np.unique(np.concatenate([layer[here], before[here]])):
+            if number != NOWHERE:
+                change = (layer[here] == number).astype(np.int64) - (before[here] == number)
+                grid.add(queue, name, int(number), step[here], change)
+
+
+def layers_of(rows: pa.Table) -> Array:
+    """The layer that each event leads to; `NOWHERE` for an end."""
+    states = pc.dictionary_encode(rows["to_state"]).combine_chunks()
+    names = states.dictionary.to_pylist()
+    by_state = [NUMBER_OF_LAYER.get(LAYER_OF_STATE.get(name, ""), NOWHERE) for name in names]
+    found = np.array(by_state, np.int64)[np.asarray(states.indices)]
+    delayed = np.flatnonzero(numbers(pc.equal(rows["to_state"], "delayed")))
+    causes = pc.fill_null(rows["causes"], "").take(pa.array(delayed)).to_pylist()
+    found[delayed] = [NUMBER_OF_LAYER[first_cause(text)] for text in causes]
+    return found
+
+
+def first_cause(causes: str) -> str:
+    """Of several causes of a delay, the one that is drawn: the first."""
+    cause = causes.split("+", 1)[0]
+    return cause if cause in LAYERS else "ordered"
+
+
+def _begins(rows: pa.Table, names: Iterable[str]) -> Array:
+    """Whether a row's key is another than the row's before; rows are sorted by it."""
+    found = np.zeros(len(rows), bool)
+    found[:1] = True
+    for name in names:
+        codes = numbers(pc.dictionary_encode(rows[name]).combine_chunks().indices)
+        found[1:] |= codes[1:] != codes[:-1]
+    return found
+
+
+def numbers(values: Any) -> Array:
+    """An Arrow column as numpy array."""
+    found: Array = np.asarray(values)
+    return found
+    return found
