@@ -35,8 +35,10 @@ class Definitions:
     """
 
     def __init__(self, transitions: Array, names: npt.NDArray[np.uint8]) -> None:
-        self._transitions: Final = transitions
-        self._names: Final = names
+        self.transitions: Final = transitions
+        """The defining records, oldest first."""
+        self.names: Final = names
+        """The heap of their details."""
 
     def and_those_of(self, transitions: Array) -> "Definitions":
         """These and what is defined among the transitions that follow, from the same heap; itself if nothing
@@ -44,7 +46,7 @@ class Definitions:
         if not len(transitions) or transitions["type"].max() < RecordType.QUEUE_DEFINED:
             return self
         more = transitions[is_definition(transitions)]
-        return Definitions(np.concatenate([self._transitions, more]), self._names) if len(more) else self
+        return Definitions(np.concatenate([self.transitions, more]), self.names) if len(more) else self
 
     def and_those_behind(self, transitions: Array, names: npt.NDArray[np.uint8]) -> "Definitions":
         """As `and_those_of`, of transitions whose details lie in another heap."""
@@ -56,17 +58,17 @@ class Definitions:
         starts, lengths = more["detail_offset"].tolist(), more["detail_len"].tolist()
         details = [names[at : at + length] for at, length in zip(starts, lengths, strict=True)]
         ends = np.cumsum(lengths)
-        more["detail_offset"] = len(self._names) + ends - lengths
-        joined = np.concatenate([self._transitions, more])
-        return Definitions(joined, np.concatenate([self._names, *details]))
+        more["detail_offset"] = len(self.names) + ends - lengths
+        joined = np.concatenate([self.transitions, more])
+        return Definitions(joined, np.concatenate([self.names, *details]))
 
     def details(self, kind: RecordType) -> Iterator[tuple[int, bytes, int]]:
         """(id, detail, position) of every definition of a kind, oldest first; a later one replaces it."""
-        chosen = self._transitions[self._transitions["type"] == kind]
+        chosen = self.transitions[self.transitions["type"] == kind]
         ids = chosen["queue" if kind == RecordType.QUEUE_DEFINED else "holder"].tolist()
         places = (chosen[name].tolist() for name in ("detail_offset", "detail_len", "position"))
         for number, at, length, position in zip(ids, *places, strict=True):
-            yield number, self._names[at : at + length].tobytes(), position
+            yield number, self.names[at : at + length].tobytes(), position
 
     @cached_property
     def queues(self) -> dict[int, dict[str, Any]]:
@@ -77,8 +79,8 @@ class Definitions:
     @cached_property
     def deleted_queues(self) -> set[int]:
         """Ids of the queues that were deleted within the range."""
-        chosen = self._transitions["type"] == RecordType.QUEUE_DELETED
-        return set(self._transitions["queue"][chosen].tolist())
+        chosen = self.transitions["type"] == RecordType.QUEUE_DELETED
+        return set(self.transitions["queue"][chosen].tolist())
 
     @cached_property
     def queue_names(self) -> dict[int, str]:
@@ -160,15 +162,15 @@ class Definitions:
     @cached_property
     def leases(self) -> list[Lease]:
         """The leases in force or broken at the end of the range, by name."""
-        kinds = self._transitions["type"]
-        chosen = self._transitions[(kinds >= RecordType.LEASE_GRANTED) & (kinds <= RecordType.LEASE_RELEASED)]
+        kinds = self.transitions["type"]
+        chosen = self.transitions[(kinds >= RecordType.LEASE_GRANTED) & (kinds <= RecordType.LEASE_RELEASED)]
         found: dict[int, Lease] = {}
         for row in chosen:
             number, position, at = int(row["holder"]), int(row["position"]), int(row["detail_offset"])
             if row["type"] == RecordType.LEASE_RELEASED:
                 found.pop(number, None)
             else:
-                detail = self._names[at : at + int(row["detail_len"])].tobytes()
+                detail = self.names[at : at + int(row["detail_len"])].tobytes()
                 found[number] = _lease(number, detail, position)
         return sorted(found.values(), key=lambda lease: lease.name)
 

@@ -29,6 +29,29 @@ class LedgerCorrupt(LedgerError):
         self.reason = reason
 
 
+class UnknownFormat(LedgerError):
+    """A file of a newer format than this version reads. Nothing of it was read."""
+
+    def __init__(self, file: str, version: int, known: int) -> None:
+        super().__init__(
+            f"{file}: format version {version}, this Postroom reads {known}; upgrade it (pip install --upgrade"
+            " postroom) wherever the ledger is read"
+        )
+        self.version = version
+
+
+class UnknownRecord(LedgerError):
+    """A record says something that this version doesn't know; `position` is its own, what is before can be
+    read."""
+
+    def __init__(self, position: int, what: str) -> None:
+        super().__init__(
+            f"record {position}: {what} is unknown here: a newer Postroom wrote it; upgrade this one (pip install"
+            f" --upgrade postroom) and go on from position {position}"
+        )
+        self.position = position
+
+
 class LedgerFailed(LedgerError):
     """A write or sync failed. Never retried: the process must end, and recovery decides what was written."""
 

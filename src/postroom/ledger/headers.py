@@ -92,6 +92,14 @@ def decode_file_header(data: bytes) -> FileHeader | None:
     return FileHeader(ledger_id, epoch, epoch_id, number, first, time_us, seal, crc)
 
 
+def newer_version(data: bytes) -> int:
+    """The format version of a whole file header of another version than this; 0 if it isn't that."""
+    if len(data) < FILE_HEADER_BYTES or not crc_matches(data[:FILE_HEADER_BYTES]):
+        return 0
+    magic, _, version = FILE_HEADER.struct.unpack_from(data)[:3]
+    return int(version) if magic == FILE_MAGIC and version != FORMAT_VERSION else 0
+
+
 class BlockHeader(NamedTuple):
     """The head of a block, field by field as in ``records.BLOCK_HEADER``."""
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from postroom.ledger.block import ARRIVAL_BYTES, BLOCK_HEADER_BYTES, TRANSITION_BYTES
 from postroom.ledger.disk import Bytes, Disk, write_in_pieces
-from postroom.ledger.errors import LedgerCorrupt
+from postroom.ledger.errors import LedgerCorrupt, UnknownFormat
 from postroom.ledger.files import events_name
 from postroom.ledger.headers import Seal, crc_matches, with_crc
 from postroom.ledger.layout import (
@@ -225,7 +225,9 @@ def _decode_header(data: memoryview, where: str, file_number: int) -> dict[str, 
     if len(head) < EVENTS_HEADER_BYTES or not crc_matches(head):
         raise LedgerCorrupt(where, 0, "the header is damaged")
     f = dict(zip((name for name, _ in EVENTS_HEADER.fields), EVENTS_HEADER.struct.unpack(head), strict=True))
-    if f["magic"] != EVENTS_MAGIC or f["version"] != FORMAT_VERSION or f["file_number"] != file_number:
+    if f["magic"] == EVENTS_MAGIC and f["version"] != FORMAT_VERSION:
+        raise UnknownFormat(where, f["version"], FORMAT_VERSION)
+    if f["magic"] != EVENTS_MAGIC or f["file_number"] != file_number:
         raise LedgerCorrupt(where, 0, "this is not an events file of that number and of format version 1")
     return f
 

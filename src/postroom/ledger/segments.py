@@ -15,12 +15,13 @@ import numpy as np
 
 from postroom.ledger.definitions import Definitions, is_definition
 from postroom.ledger.disk import Disk, RealDisk
-from postroom.ledger.errors import LedgerCorrupt
+from postroom.ledger.errors import LedgerCorrupt, UnknownFormat
 from postroom.ledger.expand import Chunk
 from postroom.ledger.files import events_name, journal_name
-from postroom.ledger.headers import Seal
+from postroom.ledger.headers import FILE_HEADER_BYTES, Seal, newer_version
 from postroom.ledger.image import EventsImage, build_image, load_image
 from postroom.ledger.layout import Array
+from postroom.ledger.records import FORMAT_VERSION
 from postroom.ledger.scan import Scan, scan_journal
 
 CHUNK_RECORDS: Final = 1 << 16
@@ -149,6 +150,7 @@ def walk_journal(disk: Disk, number: int, seal: Seal | None) -> tuple[Scan, memo
     """A journal, walked to its end or its seal, and its bytes as they are now. Raises ``LedgerCorrupt``."""
     name = journal_name(number)
     data = memoryview(disk.open(name).view())
+    require_known_version(disk.describe(name), bytes(data[:FILE_HEADER_BYTES]))
     try:
         scan = scan_journal(disk.describe(name), data, seal)
     except LedgerCorrupt:
@@ -159,6 +161,13 @@ def walk_journal(disk: Disk, number: int, seal: Seal | None) -> tuple[Scan, memo
             disk.describe(name), 0, "no valid header with a dictionary (cut short, or a CRC is wrong)"
         )
     return scan, data
+
+
+def require_known_version(name: str, head: bytes) -> None:
+    """Raises ``UnknownFormat`` for a journal whose header is whole and of another version."""
+    version = newer_version(head)
+    if version:
+        raise UnknownFormat(name, version, FORMAT_VERSION)
 
 
 def durable_through(scan: Scan) -> int:

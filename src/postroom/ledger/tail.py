@@ -47,7 +47,7 @@ from postroom.ledger.layout import TRANSITION_DTYPE
 from postroom.ledger.reader import FileOpener, FoundFile, LookedAt, look_until_quiet, up_to
 from postroom.ledger.records import RecordType
 from postroom.ledger.scan import FoundBlock, find_successor, read_block
-from postroom.ledger.segments import CHUNK_RECORDS, Segment, cut, folder_of
+from postroom.ledger.segments import CHUNK_RECORDS, Segment, cut, folder_of, require_known_version
 
 HINT_KINDS: Final = (QUEUES, SETS, HOLDERS, PRODUCERS, CHANNELS)
 """What the rows of a range speak of."""
@@ -271,7 +271,9 @@ class TailOpener(FileOpener):
         """The journal's tail, as far as it goes now or up to its seal; None if its head is damaged."""
         name = journal_name(number)
         file = disk.open(name)
-        header = decode_file_header(file.read_at(0, FILE_HEADER_BYTES))
+        head = file.read_at(0, FILE_HEADER_BYTES)
+        require_known_version(disk.describe(name), head)
+        header = decode_file_header(head)
         if header is None:
             return None
         tail = self.tails.get(number)
@@ -311,13 +313,13 @@ class Watch:
         self.folder: Final = folder
         self._opener: Final = TailOpener()
 
-    def look(self) -> LookedAt:
-        """What there is now, cut at what is durable."""
+    def look(self, durable_through: int | None = None) -> LookedAt:
+        """What there is now, cut at what is durable: as the blocks say, or as the broker itself knows."""
         found = look_until_quiet(self.folder, self._opener)
         newest = found.segments[-1]
         self._opener.forget(found.segments)
         tail = self._opener.tails.get(newest.number)
-        durable = found.durable_through()
+        durable = found.durable_through() if durable_through is None else durable_through
         end = up_to(newest, durable) if tail is None else tail.up_to(newest, durable)
         return LookedAt([*found.segments[:-1], end], found.newest)
 

@@ -1,15 +1,20 @@
 """Slices of a ledger become record batches of the events table, wherever the ledger lies. Needs no Spark."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
 from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
 
 from postroom.ledger.definitions import Definitions
-from postroom.ledger.expand import expand
-from postroom.ledger.layout import TRANSITION_DTYPE
+from postroom.ledger.errors import UnknownRecord
+from postroom.ledger.expand import Rows, expand
+from postroom.ledger.layout import TRANSITION_DTYPE, Array
+from postroom.ledger.records import RecordType
+from postroom.model.codes import Event, HolderKind, Outcome, State
 from postroom.spark.columns import EVENTS_SCHEMA, Known, Names, batch
 from postroom.spark.places import Look, Place, Slice
 
@@ -24,11 +29,39 @@ def read_events(slice: Slice, schema: pa.Schema = EVENTS_SCHEMA) -> Iterator[pa.
     known: Known | None = None
     last: Definitions | None = None
     for chunk, definitions in slice.place.read(slice):
+        _require_known_types(chunk.transitions)
         if known is None or definitions is not last:
             known, last = Known(segment.ledger_id, segment.epoch, definitions), definitions
         for rows in expand(chunk, definitions.routing_sets):
             if len(rows):
+                _require_known_codes(rows)
                 yield batch(rows, known, schema)
+
+
+_CODES: Final[Mapping[str, type[IntEnum]]] = {
+    "event": Event,
+    "from_state": State,
+    "to_state": State,
+    "outcome": Outcome,
+    "holder_kind": HolderKind,
+}
+_HIGHEST: Final = {field: max(codes) for field, codes in _CODES.items()}
+_HIGHEST_TYPE: Final = max(RecordType)
+
+
+def _require_known_types(transitions: Array) -> None:
+    types = transitions["type"]
+    if len(types) and types.max() > _HIGHEST_TYPE:
+        at = int(np.argmax(types > _HIGHEST_TYPE))
+        raise UnknownRecord(int(transitions["position"][at]), f"record type {types[at]}")
+
+
+def _require_known_codes(rows: Rows) -> None:
+    for field, highest in _HIGHEST.items():
+        codes = rows[field]
+        if codes.max() > highest:
+            at = int(np.argmax(codes > highest))
+            raise UnknownRecord(int(rows["position"][at]), f"{field} {codes[at]}")
 
 
 @dataclass(frozen=True, slots=True)
