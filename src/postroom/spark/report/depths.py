@@ -127,7 +127,7 @@ def layers_of(rows: pa.Table) -> Array:
     states = pc.dictionary_encode(rows["to_state"]).combine_chunks()
     names = states.dictionary.to_pylist()
     by_state = [NUMBER_OF_LAYER.get(LAYER_OF_STATE.get(name, ""), NOWHERE) for name in names]
-    found = np.array(by_state, np.int64)[np.asarray(states.indices)]
+    found = np.array(by_state, np.int64)[numbers(states.indices)]
     delayed = np.flatnonzero(numbers(pc.equal(rows["to_state"], "delayed")))
     causes = pc.fill_null(rows["causes"], "").take(pa.array(delayed)).to_pylist()
     found[delayed] = [NUMBER_OF_LAYER[first_cause(text)] for text in causes]
@@ -153,5 +153,4 @@ def _begins(rows: pa.Table, names: Iterable[str]) -> Array:
 def numbers(values: Any) -> Array:
     """An Arrow column as numpy array."""
     found: Array = np.asarray(values)
-    return found
     return found

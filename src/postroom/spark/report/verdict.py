@@ -3,7 +3,7 @@
 from html import escape
 from typing import Final
 
-from postroom.spark.audit.result import AuditResult, QueueSums, Verdict, Violation
+from postroom.spark.audit.result import AuditResult, CrossingSums, Cut, QueueSums, Verdict, Violation
 from postroom.spark.report.html import MAX_ROWS, behind, first_of, section, table
 from postroom.spark.report.svg import moment
 from postroom.spark.report.timeline import words
@@ -48,19 +48,14 @@ def _remarks(told: AuditResult) -> list[str]:
 
 
 def _cut(told: AuditResult) -> str:
-    rows = [
-        (
-            one.name,
-            one.ledger_id,
-            one.first_position,
-            one.position,
-            one.epoch,
-            moment(one.last_time_us or None),
-        )
-        for one in told.cuts
-    ]
+    rows = [_cut_row(one) for one in told.cuts[:MAX_ROWS]]
     heads = ("queue manager", "ledger", "from", "through", "epoch", "time")
     return table(heads, rows, {2, 3, 4}, "What was audited: positions of each ledger")
+
+
+def _cut_row(one: Cut) -> tuple[object, ...]:
+    time = moment(one.last_time_us or None)
+    return (one.name, one.ledger_id, one.first_position, one.position, one.epoch, time)
 
 
 def violations(told: AuditResult | None) -> str:
@@ -88,15 +83,15 @@ def crossings(told: AuditResult | None) -> str:
         return ""
     shown = [name for name in told.crossings[0].verdicts if any(r.verdicts[name] for r in told.crossings)]
     heads = ("from", "queue", "to", *shown, "violations")
-    rows = [
-        (told.name_of(one.ledger_id), one.queue, told.name_of(one.to_ledger_id))
-        + tuple(one.verdicts[name] for name in shown)
-        + (one.violations,)
-        for one in told.crossings[:MAX_ROWS]
-    ]
+    rows = [_crossing_row(told, one, shown) for one in told.crossings[:MAX_ROWS]]
     intro = "What channels took from one ledger to another. Persistent messages arrive once."
     numbers = table(heads, rows, set(range(3, len(heads))), first_of("crossings", len(told.crossings)))
     return section("Between queue managers", intro, numbers)
+
+
+def _crossing_row(told: AuditResult, one: CrossingSums, verdicts: list[str]) -> tuple[object, ...]:
+    ends = (told.name_of(one.ledger_id), one.queue, told.name_of(one.to_ledger_id))
+    return (*ends, *(one.verdicts[name] for name in verdicts), one.violations)
 
 
 def conservation(told: AuditResult | None) -> str:
@@ -112,9 +107,8 @@ def conservation(told: AuditResult | None) -> str:
     )
     names = (*heads, *map(words, shown))
     in_all = len(told.managers) + len(told.queues)
-    numbers = table(
-        names, rows, set(range(3, len(names))), first_of("queue managers and queues", in_all), "unbalanced"
-    )
+    caption = first_of("queue managers and queues", in_all)
+    numbers = table(names, rows, set(range(3, len(names))), caption, "unbalanced")
     return section("Conservation", intro, numbers)
 
 
