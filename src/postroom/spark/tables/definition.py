@@ -32,6 +32,12 @@ class Merge(StrEnum):
     """That of the row whose first event is first; null if it is null there."""
     LAST = "last"
     """That of the row whose last event is last; null if it is null there."""
+    LATEST = "latest"
+    """The last that is not null, rows being in the order of their events; they must be neighbours."""
+    LINK = "link"
+    """Part of the key. A row that goes on what an earlier one began doesn't know it, and is null: it takes
+    that of the
+    row before it, in the order of their events and with the same key otherwise; they must be neighbours."""
     SUM = "sum"
     MAX = "max"
     MIN = "min"
@@ -92,7 +98,12 @@ class TableDefinition:
     @property
     def key(self) -> tuple[str, ...]:
         """Names of the columns that tell the table's rows apart."""
-        return tuple(field.name for field in self.fields if field.merge is Merge.KEY)
+        return tuple(field.name for field in self.fields if field.merge in (Merge.KEY, Merge.LINK))
+
+    @property
+    def link(self) -> str:
+        """The column of the key that may be null until rows meet; empty if there is none."""
+        return next((field.name for field in self.fields if field.merge is Merge.LINK), "")
 
     def field(self, name: str) -> Field:
         """The column of that name. Raises ``KeyError``."""

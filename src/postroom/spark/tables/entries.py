@@ -47,7 +47,8 @@ FROM_ARRIVAL: Final = (
 """Columns that are those of the entry's arrival; null on all other rows of events."""
 
 
-def _copied(name: str) -> Field:
+def copied(name: str) -> Field:
+    """A column of arrivals as it is."""
     column = COLUMN_BY_NAME[name]
     return Field(name, column.type, Merge.ONLY, column.comment)
 
@@ -94,7 +95,7 @@ FIELDS: Final = (
     Field("failure_count", pa.int64(), Merge.SUM, "Failures charged to the redelivery limit"),
     Field("event_count", pa.int64(), Merge.SUM, "Events in the history"),
     *(_dwell(name, states) for name, states in DWELL.items()),
-    *(_copied(name) for name in FROM_ARRIVAL),
+    *(copied(name) for name in FROM_ARRIVAL),
     Field("channel", pa.string(), Merge.ONLY, "The channel that it came through"),
     Field(
         "is_carried",
@@ -110,7 +111,7 @@ def units(events: Range) -> pa.Table:
     """One row for each event."""
     columns = {field.name: events.column(field.name, field.type) for field in FIELDS}
     columns |= _state(events) | _times(events) | dwell(events) | order_of(events)
-    columns["channel"] = _of_arrivals(events, "channel")
+    columns["channel"] = of_arrivals(events, "channel")
     columns["delivery_count"] = events.column("delivery_delta", pa.int64())
     columns["failure_count"] = events.column("failure_delta", pa.int64())
     columns["event_count"] = pa.array((~events.is_carried).astype(np.int64))
@@ -173,7 +174,7 @@ def order_of(events: Range) -> dict[str, pa.Array]:
     }
 
 
-def _of_arrivals(events: Range, name: str) -> pa.ChunkedArray | pa.Array:
+def of_arrivals(events: Range, name: str) -> pa.ChunkedArray | pa.Array:
     """A column that other rows have, too, as it is on arrivals."""
     column = events.column(name, pa.string())
     return (

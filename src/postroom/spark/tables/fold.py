@@ -28,6 +28,8 @@ def fold(definition: TableDefinition, rows: pa.Table, groups: Groups | None = No
     """
     if definition.is_done is None:
         return rows.select(definition.schema.names).cast(definition.schema)
+    if not len(rows):
+        return definition.schema.empty_table()
     found = groups if groups is not None else _groups(definition, rows)
     folding = _Folding(definition, rows, found)
     columns = [folding.column(field) for field in definition.fields]
@@ -81,9 +83,31 @@ DAY_US: Final = 86_400_000_000
 
 
 def _groups(definition: TableDefinition, rows: pa.Table) -> Groups:
-    keys = [_key(rows.column(name)) for name in definition.key]
-    order = rank(arrays.numbers(rows.column("first_position")), arrays.numbers(rows.column("first_ordinal")))
-    return group(keys, order)
+    keys = [_key(rows.column(name)) for name in definition.key if name != definition.link]
+    positions = arrays.numbers(rows.column("first_position"))
+    ordinals = arrays.numbers(rows.column("first_ordinal"))
+    if not definition.link:
+        return group(keys, rank(positions, ordinals))
+    links = arrays.numbers(rows.column(definition.link))
+    # an event may end one thing and begin the next: the row without a link is the end
+    return _linked(group(keys, rank(positions, 2 * ordinals + (links > 0))), links)
+
+
+def _linked(groups: Groups, links: Array) -> Groups:
+    """Groups cut where a row begins something: the rows behind it go on with that."""
+    ordered = links[groups.order]
+    changes = np.zeros(len(ordered), bool)
+    changes[groups.starts] = True
+    filled = _filled(ordered, groups)
+    changes[1:] |= filled[1:] != filled[:-1]
+    return Groups(groups.order, np.flatnonzero(changes))
+
+
+def _filled(links: Array, groups: Groups) -> Array:
+    """Links in sorted order, each 0 replaced by the one before it in its group."""
+    told = np.maximum.accumulate(np.where(links > 0, np.arange(len(links)), -1))
+    begins = groups.starts[groups.of_sorted]
+    return np.where(told >= begins, links[told], 0)
 
 
 def _key(column: pa.ChunkedArray) -> Array:
@@ -148,6 +172,18 @@ class _Folding:
         missing = found < 0
         return pa.array(found, mask=missing if missing.any() else None)
 
+    def link(self, field: Field, column: pa.ChunkedArray) -> pa.Array:
+        """Within a group either all rows have the same one, or those that have none follow one that has."""
+        links = np.maximum.reduceat(arrays.numbers(column)[self._groups.order], self._groups.starts)
+        return arrays.of_kind(links, field.type, links == 0)
+
+    def latest(self, field: Field, column: pa.ChunkedArray) -> pa.Array:
+        values = arrays.one(column)
+        told = arrays.valid(values)[self._groups.order]
+        places = np.maximum.reduceat(np.where(told, np.arange(len(told)), -1), self._groups.starts)
+        rows = self._groups.order[places]
+        return values.take(pa.array(rows, mask=places < 0))
+
     def sum(self, field: Field, column: pa.ChunkedArray) -> pa.Array:
         values = arrays.numbers(column)
         if not values.any():
@@ -209,6 +245,8 @@ def _spans(told: list[tuple[int, pa.Array]]) -> Array:
 _MERGES: Final[dict[Merge, Callable[[_Folding, Field, pa.ChunkedArray], pa.Array]]] = {
     Merge.KEY: _Folding.first,
     Merge.FIRST: _Folding.first,
+    Merge.LATEST: _Folding.latest,
+    Merge.LINK: _Folding.link,
     Merge.LAST: _Folding.last,
     Merge.ONLY: _Folding.only,
     Merge.SUM: _Folding.sum,

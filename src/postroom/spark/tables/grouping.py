@@ -43,6 +43,8 @@ class Groups:
     @cached_property
     def ends(self) -> Array:
         """Where in ``order`` each group ends: its last row."""
+        if not len(self.starts):
+            return self.starts
         return np.append(self.starts[1:], len(self.order)) - 1
 
     @cached_property

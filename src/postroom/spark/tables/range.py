@@ -9,11 +9,14 @@ import pyarrow as pa
 from postroom.spark.tables import arrays
 from postroom.spark.tables.arrays import Codes
 from postroom.spark.tables.grouping import Groups, Rank, group, rank
+from postroom.spark.tables.words import TAKEN_STATES
 
 Array = npt.NDArray[Any]
 
 DWELL_EPOCH_US: Final = 1_577_836_800_000_000
 """2020-01-01: sums of times since then stay far from the bounds of 64 bits."""
+
+MINUTE_US: Final = 60_000_000
 
 
 class Range:
@@ -79,6 +82,31 @@ class Range:
     def by_entry(self) -> Groups:
         """The rows by entry (and so by message), each entry's in order."""
         return group([self.ledgers, self.numbers("serial"), self.numbers("queue_id")], self.rank)
+
+    @cached_property
+    def minutes_us(self) -> Array:
+        """The minute of each row, in µs since 1970."""
+        times = self.numbers("time")
+        minutes: Array = times - times % MINUTE_US
+        return minutes
+
+    @cached_property
+    def is_taken(self) -> Array:
+        """Which rows leave their entry with someone who has got or locked it."""
+        return self.codes("to_state").among(*TAKEN_STATES)
+
+    @cached_property
+    def was_taken(self) -> Array:
+        """Which rows find their entry with someone who has got or locked it; what a checkpoint tells does
+        not."""
+        return self.codes("from_state").among(*TAKEN_STATES) & ~self.is_carried
+
+    @cached_property
+    def begins(self) -> dict[str, int]:
+        """The lowest position by ledger: what arrived before has arrived in another range."""
+        positions, ledgers = self.numbers("position"), self.ledgers
+        texts = self.codes("ledger_id").texts
+        return {text: int(positions[ledgers == number].min()) for number, text in enumerate(texts)}
 
     def take(self, rows: Array) -> "Range":
         """Some of the rows as a range of their own."""

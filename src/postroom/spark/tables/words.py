@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from postroom.model.codes import Outcome, State
+from postroom.model.codes import DelayCause, Outcome, State
 
 HELD_STATES: Final = ("put_unconfirmed", "locked_for_browse", "get_unconfirmed", "browse_get_unconfirmed")
 """States in which a holder must confirm; only there a row names one."""
@@ -15,3 +15,16 @@ PENDING_STATES: Final = (*HELD_STATES, "delayed")
 LIVE_STATES: Final = tuple(state.name.lower() for state in State if state not in (State.START, State.DELETED))
 
 OUTCOMES: Final = tuple(outcome.name.lower() for outcome in Outcome if outcome)
+
+DELAY_CAUSES: Final = tuple(str(cause.name).lower() for cause in DelayCause if cause)
+
+TRANSACTION_KINDS: Final = (
+    "local_transaction",
+    "xa_branch",
+    "xa_prepared",
+    "confirm_id",
+    "channel_batch",
+    "spark_subscription",
+    "spark_branch",
+)
+"""Holders that stand for a unit of work."""

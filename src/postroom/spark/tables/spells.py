@@ -1,0 +1,74 @@
+"""Tables of spells: one row for each time that an entry was in certain states, from the event that brought
+it there
+to the one that took it away.
+
+The event that ends a spell doesn't say which one: it is the one that the entry was in. So rows of a range
+may not know
+their spell yet; they take it from the row before them when they meet it.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from postroom.spark.tables import arrays
+from postroom.spark.tables.definition import Field
+from postroom.spark.tables.range import Range
+
+Array = npt.NDArray[Any]
+
+
+class Spells:
+    """Rows of a range that begin a spell (``begins``), end one, or lie within one."""
+
+    def __init__(self, events: Range, rows: Array, begins: Array, ends: Array) -> None:
+        self.events = events
+        self.rows = rows
+        self.begins = begins
+        self.ends = ends
+
+    def numbers(self, name: str) -> Array:
+        """A column of numbers."""
+        found: Array = self.events.numbers(name)[self.rows]
+        return found
+
+    def column(self, field: Field, name: str = "", where: Array | None = None) -> pa.Array:
+        """A column as it is on the chosen rows, null on the others."""
+        column = self.events.column(name or field.name, field.type)
+        if column.null_count == len(column):
+            return pa.nulls(len(self.rows), field.type)
+        if pa.types.is_string(column.type) or pa.types.is_dictionary(column.type):
+            coded = self.events.codes(name or field.name)
+            return arrays.Codes(coded.numbers[self.rows], coded.texts).array(where)
+        taken = arrays.one(column).take(pa.array(self.rows))
+        return taken if where is None else arrays.where(taken, where)
+
+    @property
+    def link(self) -> pa.Array:
+        """The spell: the position of the event that begins it."""
+        return arrays.of_kind(self.numbers("position"), pa.int64(), ~self.begins)
+
+    @property
+    def lasted_us(self) -> pa.Array:
+        """The time spent, as a sum that telescopes."""
+        since = self.events.since_us[self.rows]
+        return pa.array(since * (self.ends.astype(np.int8) - self.begins.astype(np.int8)))
+
+    def order(self) -> dict[str, pa.Array]:
+        """The columns of the order of events."""
+        positions = pa.array(self.numbers("position"))
+        ordinals = pa.array(self.numbers("ordinal").astype(np.int32))
+        return {
+            "first_position": positions,
+            "first_ordinal": ordinals,
+            "last_position": positions,
+            "last_ordinal": ordinals,
+        }
+
+
+def has_ended(rows: pa.Table, events: Range | None, settled: bool) -> Array:
+    """A spell whose beginning and end are told of."""
+    ended = arrays.valid(rows.column("ended_time"))
+    return ended & arrays.valid(rows.column("began_position"))
