@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "user": ("postroom.cli.user", "user"),
     "token": ("postroom.cli.token", "token"),
     "ledger": ("postroom.cli.ledger", "ledger"),
+    "pipeline": ("postroom.cli.pipeline", "pipeline"),
     "trace": ("postroom.cli.trace", "trace_command"),
 }
 

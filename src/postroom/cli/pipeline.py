@@ -1,0 +1,280 @@
+"""`postroom pipeline run | status | rebuild | erase`: Spark tables of one or more ledgers.
+
+Exit codes: 0 all is done, or it was asked to stop; 1 something failed that may go well next time; 2 wrong
+usage; 3 intake stopped before something that can't be passed (a record that this version doesn't know,
+another history than the one that was read, history that is gone, a ledger that is missing); 4 another
+pipeline writes these tables.
+"""
+
+import json
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from postroom.cli.options import json_option
+from postroom.ledger.dump import iso
+from postroom.ledger.errors import LedgerError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from postroom.spark.pipeline.run import Watcher
+    from postroom.spark.pipeline.status import PipelineStatus
+    from postroom.spark.tables.policy import Policy
+
+TOKEN_VARIABLE: Final = "POSTROOM_TOKEN"
+KEY_VARIABLE: Final = "POSTROOM_HASH_KEY"
+DEFAULT_CORES: Final = 2
+
+data_option = click.option(
+    "--data",
+    multiple=True,
+    metavar="URI",
+    help="A ledger: the broker's folder, http(s)://BROKER, store:URI. Again for each queue manager.",
+)
+tables_option = click.option(
+    "--tables", required=True, metavar="ROOT", help="The folder or URI that the tables are in."
+)
+token_option = click.option(
+    "--token", default="", envvar=TOKEN_VARIABLE, help=f"What brokers ask for; default ${TOKEN_VARIABLE}."
+)
+cores_option = click.option(
+    "--cores", default=DEFAULT_CORES, show_default=True, type=click.IntRange(1), help="Of the local Spark."
+)
+
+
+@click.group()
+def pipeline() -> None:
+    """Tables of the ledger, by Spark: where each message is and how it got there."""
+
+
+@contextmanager
+def _one_line_errors() -> Iterator[None]:
+    """What a pipeline refuses, as one line with its exit code."""
+    try:
+        from pyspark.errors import PySparkException
+    except ImportError as error:
+        raise click.ClickException(f"{error.name} is not installed: pip install 'postroom[spark]'") from error
+    try:
+        yield
+    except (LedgerError, OSError, PySparkException) as error:
+        raise _Refused(error) from error
+
+
+class _Refused(click.ClickException):
+    """An error in one line, with the exit code that it asks for."""
+
+    exit_code: int  # type: ignore[misc]
+
+    def __init__(self, error: Exception) -> None:
+        from postroom.spark.pipeline.errors import exit_code_of
+
+        super().__init__(str(error).splitlines()[0] if str(error) else type(error).__name__)
+        self.exit_code = exit_code_of(error)
+
+
+@contextmanager
+def _session(cores: int) -> Iterator["SparkSession"]:
+    """The session that spark-submit brings, or a local one."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    from postroom.spark.session import local_session
+
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        yield SparkSession.builder.appName("postroom pipeline").getOrCreate()
+        return
+    with tempfile.TemporaryDirectory(prefix="postroom-spark-", ignore_cleanup_errors=True) as scratch:
+        spark = local_session("postroom pipeline", cores, Path(scratch), is_short=True)
+        try:
+            yield spark
+        finally:
+            with suppress(PySparkException):
+                spark.stop()
+
+
+@contextmanager
+def _stopping(ask: Callable[[], None]) -> Iterator[None]:
+    """The first SIGINT or SIGTERM asks to stop after the batch at hand, the second one is as usual."""
+
+    def handle(number: int, frame: object) -> None:
+        ask()
+        signal.signal(number, before[signal.Signals(number)])
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+# --- run ------------------------------------------------------------------------------------------
+
+
+@pipeline.command("run")
+@data_option
+@tables_option
+@click.option(
+    "--once/--continuous", default=True, show_default=True, help="Until all is read, or until stopped."
+)
+@click.option(
+    "--format", "table_format", default="delta", show_default=True, help="delta, parquet or iceberg."
+)
+@click.option(
+    "--only", metavar="TABLE,…", default="", help="Only these tables; default those made before, or all."
+)
+@token_option
+@cores_option
+@click.option("--interval-ms", type=click.IntRange(1), help="How often --continuous looks for new records.")
+@click.option("--batch-records", type=click.IntRange(1), help="Records of one batch at most.")
+@click.option("--partition-records", type=click.IntRange(1), help="Records that one task reads.")
+@click.option(
+    "--on-missing-ledger",
+    type=click.Choice(["fail", "drop"]),
+    default="fail",
+    show_default=True,
+    help="What if the tables have a ledger that no --data names.",
+)
+@click.option(
+    "--personal",
+    multiple=True,
+    metavar="COLUMN=keep|hash|drop",
+    help="What becomes of a column that may tell of persons; default keep.",
+)
+@click.option(
+    "--hash-key", default="", envvar=KEY_VARIABLE, help=f"Key of the hashes; default ${KEY_VARIABLE}."
+)
+@click.option("--metrics-port", type=click.IntRange(1, 65535), help="Serve Prometheus metrics here.")
+@click.option("--compact-interval-s", type=click.FloatRange(0), help="Small files are put together so often.")
+@click.option(
+    "--checkpoint-commits", type=click.IntRange(1), help="The list of files is written whole so often."
+)
+@click.option("--vacuum-interval-s", type=click.FloatRange(0), help="Old versions are deleted so often.")
+@click.option("--vacuum-retention-s", type=click.IntRange(0), help="How long old versions stay readable.")
+@click.option("--settle-rows", type=click.IntRange(1), help="Partial rows that are folded at once, at least.")
+def run_command(data: tuple[str, ...], tables: str, cores: int, once: bool, **rest: Any) -> None:
+    """Read ledgers into tables: what is new since the last run, and with --continuous what comes."""
+    if not data:
+        raise click.UsageError("name a ledger with --data")
+    with _one_line_errors(), ExitStack() as stack:
+        from postroom.spark.pipeline.ledgers import look_at_all
+        from postroom.spark.pipeline.run import Stop, run
+
+        options = _options(data, tables, not once, rest)
+        look_at_all(options.data, options.token)  # what is wrong with them is told before Spark's seconds
+        stop = Stop()
+        stack.enter_context(_stopping(stop.ask))
+        watchers = _watchers(stack, once, rest["metrics_port"])
+        spark = stack.enter_context(_session(cores))
+        run(spark, options, watchers, stop)
+
+
+def _options(data: tuple[str, ...], tables: str, continuous: bool, rest: dict[str, Any]) -> Any:
+    """Options that were given; the others keep their defaults."""
+    from postroom.spark.pipeline.options import PipelineOptions, Upkeep
+
+    upkeep = {name: rest[name] for name in Upkeep.__dataclass_fields__ if rest.get(name) is not None}
+    bounds = ("interval_ms", "batch_records", "partition_records", "metrics_port")
+    given = {name: rest[name] for name in bounds if rest[name] is not None}
+    only = tuple(name.strip() for name in rest["only"].split(",") if name.strip())
+    return PipelineOptions(
+        tuple(_absolute(uri) for uri in data),
+        _absolute(tables),
+        rest["table_format"],
+        only,
+        rest["token"],
+        continuous,
+        on_missing_ledger=rest["on_missing_ledger"],
+        policy=_policy(rest["personal"], rest["hash_key"]),
+        upkeep=Upkeep(**upkeep),
+        **given,
+    )
+
+
+def _absolute(uri: str) -> str:
+    """Executors have another working directory."""
+    return uri if ":" in uri else str(Path(uri).resolve())
+
+
+def _policy(personal: tuple[str, ...], key: str) -> "Policy":
+    from postroom.spark.tables.policy import Policy
+
+    columns = {}
+    for one in personal:
+        column, equals, action = one.partition("=")
+        if not equals:
+            raise click.UsageError(f"--personal is COLUMN=keep|hash|drop, not {one!r}")
+        columns[column] = action
+    return Policy(columns, key.encode())
+
+
+def _watchers(stack: ExitStack, once: bool, metrics_port: int | None) -> tuple["Watcher", ...]:
+    from postroom.spark.pipeline.metrics import serve_metrics
+    from postroom.spark.pipeline.tell import Bar, Lines
+
+    console = Console(stderr=True)
+    watchers: list[Watcher] = []
+    if once and console.is_terminal:
+        watchers.append(stack.enter_context(Bar(console)))
+    watchers.append(Lines(lambda words: console.print(words, highlight=False, soft_wrap=True)))
+    if metrics_port is not None:
+        watchers.append(serve_metrics(metrics_port))
+    return tuple(watchers)
+
+
+# --- status ---------------------------------------------------------------------------------------
+
+
+@pipeline.command("status")
+@tables_option
+@data_option
+@token_option
+@json_option
+def status_command(tables: str, data: tuple[str, ...], token: str, as_json: bool) -> None:
+    """How far each table has each ledger, and what it lacks in records, seconds and bytes."""
+    with _one_line_errors():
+        from postroom.spark.pipeline.status import status
+
+        found = status(_absolute(tables), tuple(_absolute(uri) for uri in data), token)
+    if as_json:
+        click.echo(json.dumps(asdict(found), indent=2))
+    else:
+        _show(found)
+
+
+def _show(found: "PipelineStatus") -> None:
+    console = Console() if sys.stdout.isatty() else Console(width=200)
+    table = Table("table", "ledger", "position", "records behind", "s", "MB", box=None, pad_edge=False)
+    for one in found.tables:
+        for at in one.ledgers:
+            lag = (
+                (f"{at.lag.events:,}", f"{at.lag.seconds:,.1f}", f"{at.lag.size_bytes / 1e6:,.1f}")
+                if at.lag
+                else ("?",) * 3
+            )
+            table.add_row(one.name, at.ledger_id, f"{at.position:,}", *lag)
+    console.print(table)
+    sizes = Table(
+        "table", "rows in", "copied per row", "open rows", "files", "MB", "updated", box=None, pad_edge=False
+    )
+    for one in found.tables:
+        updated = iso(one.updated_us) if one.updated_us else "never"
+        counts = (f"{one.rows_in:,}", f"{one.copied_per_row:.2f}", f"{one.open_rows:,}", f"{one.files:,}")
+        sizes.add_row(one.name, *counts, f"{one.size_bytes / 1e6:,.1f}", updated)
+    console.print(sizes)
+    for uri, why in found.unreadable.items():
+        click.echo(f"{uri}: {why}")
+    for why in {at.diverged for one in found.tables for at in one.ledgers if at.diverged}:
+        click.echo(why)
+    click.echo(f"written by {found.holder}" if found.holder else "no pipeline writes these tables now")

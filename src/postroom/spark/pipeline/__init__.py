@@ -1,0 +1,11 @@
+"""The pipeline: tables of one or more ledgers, kept up to date by Structured Streaming.
+
+Spark plans ranges, schedules and tries again; the rows themselves are read, made and written by the tasks in
+Python with Arrow, and never cross the JVM.
+
+- `run`: the streaming query; `tasks`: what executors run; `work`: one slice into files of every table
+- `pipeline`, `books`, `batches`: the driver's side: where each table is, one commit a table and batch
+- `openings`, `derived`, `settle`, `upkeep`: histories that begin late, tables made of tables, what goes on
+  between batches
+- `rebuild`, `erase`, `status`, `metrics`, `lock`, `settings`
+"""

@@ -1,0 +1,90 @@
+"""One batch: what tasks have made of some ranges becomes part of the tables, one commit each.
+
+The driver may die between any two of these commits. Each table says in its own commit how far it is, so the
+next run goes on from where the least advanced table is, and the others drop what they have.
+"""
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from postroom.spark.pipeline.books import Book
+from postroom.spark.pipeline.errors import PipelineGap, PipelineStopped
+from postroom.spark.pipeline.work import Job, RangeDone
+from postroom.spark.positions import Position
+from postroom.spark.tables.policy import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class BatchDone:
+    """What a batch came to."""
+
+    ranges: tuple[RangeDone, ...]
+    """Those that count, by ledger, ascending."""
+    rows: int
+    """Events."""
+    records: int
+    """Positions."""
+    seconds: float
+    """From the beginning of its tasks to the last commit."""
+    stopped: PipelineStopped | None = None
+    upkeep: tuple[str, ...] = field(default=())
+    """What was done to the tables after it, in words."""
+
+
+def job_of(books: Iterable[Book], policy: Policy, small_rows: int) -> Job:
+    """What the tasks of the next batch must know."""
+    return Job(tuple(book.job() for book in books), policy, small_rows)
+
+
+def take(books: Sequence[Book], ranges: Iterable[RangeDone], begun_s: float) -> BatchDone:
+    """Commit what tasks made of some ranges to every table that lacks it.
+
+    Raises ``PipelineGap`` before anything is committed if a range doesn't follow on what a table has.
+    """
+    counted, stopped = _up_to_the_stop(ranges)
+    for ledger_id, first in _first(counted).items():
+        for book in books:
+            if not book.follows(ledger_id, first):
+                raise PipelineGap(book.name, ledger_id, book.position(ledger_id).position, first)
+    for book in books:
+        _add(book, counted)
+    rows = sum(one.rows for one in counted)
+    records = sum(one.last - one.first + 1 for one in counted)
+    return BatchDone(counted, rows, records, time.monotonic() - begun_s, stopped)
+
+
+def _up_to_the_stop(ranges: Iterable[RangeDone]) -> tuple[tuple[RangeDone, ...], PipelineStopped | None]:
+    """The ranges in order, of each ledger up to where its intake stopped: what was made of later ones is left
+    out.
+
+    Raises ``PipelineGap`` where two ranges of a ledger leave a hole between them.
+    """
+    counted: list[RangeDone] = []
+    stopped: dict[str, PipelineStopped] = {}
+    reached: dict[str, int] = {}
+    for one in sorted(ranges, key=lambda one: (one.ledger_id, one.first)):
+        if one.ledger_id in stopped:
+            continue
+        before = reached.get(one.ledger_id)
+        if before is not None and one.first > before + 1:
+            raise PipelineGap("(this batch)", one.ledger_id, before, one.first)
+        counted.append(one)
+        reached[one.ledger_id] = one.last
+        if one.stopped:
+            stopped[one.ledger_id] = PipelineStopped(one.ledger_id, one.last + 1, one.stopped)
+    return tuple(counted), next(iter(stopped.values()), None)
+
+
+def _first(ranges: Iterable[RangeDone]) -> dict[str, int]:
+    first: dict[str, int] = {}
+    for one in ranges:
+        first.setdefault(one.ledger_id, one.first)
+    return first
+
+
+def _add(book: Book, ranges: Sequence[RangeDone]) -> None:
+    files = [written.file for one in ranges for written in one.files if written.table == book.name]
+    reached: dict[str, Position] = {one.ledger_id: one.position for one in ranges if one.last >= one.first}
+    rows_in = sum(file.rows for file in files)
+    book.add(files, reached, rows_in)

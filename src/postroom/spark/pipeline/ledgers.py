@@ -1,0 +1,79 @@
+"""The ledgers that a run reads: looks at them, and how far a position is behind a look."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from postroom.spark.places import Look, Place, Slice, place_of, plan
+from postroom.spark.reading import read_events
+
+NEAR_RECORDS = 1000
+"""The time of a position is that of the newest event among so many records up to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A ledger as it was at the last look."""
+
+    place: Place
+    look: Look
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """What a table lacks of a ledger."""
+
+    events: int
+    """Records."""
+    seconds: float
+    """How much newer the ledger's newest record is than the table's; 0 if it has all."""
+    size_bytes: int
+    """What reading the rest costs, about."""
+
+
+def look_at_all(uris: Iterable[str], token: str) -> dict[str, Seen]:
+    """By ledger id. Raises ``LedgerError``, ``OSError``."""
+    return look_again([place_of(uri, token) for uri in uris])
+
+
+def look_again(places: Iterable[Place]) -> dict[str, Seen]:
+    """By ledger id; a place remembers what it saw, so that this is cheap."""
+    seen = [Seen(place, place.look()) for place in places]
+    return {one.look.ledger_id: one for one in seen}
+
+
+def lag_of(look: Look, position: int, time_us: int) -> Lag:
+    """How far a table that reaches `position`, recorded at `time_us`, is behind."""
+    missing = max(0, look.durable_through - position)
+    if not missing:
+        return Lag(0, 0.0, 0)
+    behind_us = look.last_time_us - time_us if time_us else look.last_time_us - look.segments[0].first_time_us
+    return Lag(missing, max(0.0, behind_us / 1e6), _size_behind(look, position))
+
+
+def _size_behind(look: Look, position: int) -> int:
+    total = 0
+    for segment in look.segments:
+        left = segment.last_position - max(position, segment.first_position - 1)
+        if left > 0:
+            total += segment.records_bytes * left // segment.record_count
+    return total
+
+
+def time_at(seen: Seen, position: int) -> int:
+    """When the record at a position was written, µs since 1970; 0 where that can't be told."""
+    if position < seen.look.first_position:
+        return 0
+    slices = plan(
+        seen.place, seen.look, max(seen.look.first_position, position - NEAR_RECORDS), position, NEAR_RECORDS
+    )
+    times = [time for slice in reversed(slices) for time in _times(slice)]
+    return max(times, default=0)
+
+
+def _times(slice: Slice) -> list[int]:
+    schema = pa.schema([pa.field("time", pa.timestamp("us", tz="UTC"))])
+    newest = [pc.max(batch.column(0)).cast(pa.int64()).as_py() for batch in read_events(slice, schema)]
+    return [time for time in newest if time is not None]

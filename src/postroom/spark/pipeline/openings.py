@@ -1,0 +1,40 @@
+"""Where a ledger's history begins later than position 1, the tables open with what its checkpoint tells."""
+
+from collections.abc import Iterable
+
+from postroom.spark.pipeline.books import Book
+from postroom.spark.pipeline.errors import HistoryGone
+from postroom.spark.pipeline.work import write_partials
+from postroom.spark.places import Look, Place
+from postroom.spark.reading import Opening, read_opening
+from postroom.spark.tables import Range
+from postroom.spark.tables.policy import Policy, apply
+
+
+def open_ledger(place: Place, look: Look, books: Iterable[Book], policy: Policy) -> list[str]:
+    """Open the tables that don't know a ledger yet; returns their names. Raises ``HistoryGone`` where one
+    that does lacks records that are gone."""
+    if look.first_position <= 1:
+        return []
+    fresh = []
+    for book in books:
+        position = book.position(look.ledger_id).position
+        if not book.follows(look.ledger_id, look.first_position):
+            if position or look.ledger_id in book.state.openings:
+                raise HistoryGone(book.name, look.ledger_id, position, look.first_position)
+            fresh.append(book)
+    if fresh:
+        told = read_opening(place, look)
+        for book in fresh:
+            _open(book, look, told, policy)
+    return [book.name for book in fresh]
+
+
+def _open(book: Book, look: Look, told: Opening | None, policy: Policy) -> None:
+    if told is None:
+        book.open_ledger(look.ledger_id, (look.first_position, 0), [])
+        return
+    rows = Range(apply(policy, told.rows))
+    written = write_partials(book.store, rows, look.ledger_id, 0)
+    opening = (told.first_position, told.carried_through)
+    book.open_ledger(look.ledger_id, opening, [one.file for one in written])

@@ -1,0 +1,116 @@
+"""What a run of the pipeline is told, the bounds that it keeps, and the settings that stay with the
+tables."""
+
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+import msgspec
+
+from postroom.spark.pipeline.errors import SettingsConflict
+from postroom.spark.pipeline.root import Root
+from postroom.spark.tables import DEFINITIONS
+from postroom.spark.tables.policy import Policy
+
+PARTITION_RECORDS: Final = 500_000
+"""Records that one task reads: all their rows are in its memory at once (about 400 bytes each)."""
+
+BATCH_RECORDS: Final = 2_000_000
+"""Records of one batch at most: what is read again after a crash, and how long a batch lasts when catching
+up."""
+
+INTERVAL_MS: Final = 500
+"""A continuous pipeline looks for new records so often."""
+
+SMALL_BATCH_ROWS: Final = 100_000
+"""A range of up to so many rows gives each table one file of partial rows; which of them are done is left to
+the next settling, so that a pipeline that keeps up with live traffic doesn't leave a trail of tiny files."""
+
+SETTLE_ROWS: Final = 500_000
+"""Partial rows are settled when more than this, and more than were left by the last settling, have come
+since."""
+
+SETTLE_FILES: Final = 400
+"""…or when they lie in so many files: each costs its reader a few milliseconds."""
+
+SETTLE_BUCKET_ROWS: Final = 1_000_000
+"""Rows that one task of a settling folds, about."""
+
+COMPACT_INTERVAL_S: Final = 120
+CHECKPOINT_COMMITS: Final = 50
+"""A table's list of files is written whole after so many commits."""
+VACUUM_INTERVAL_S: Final = 3600
+VACUUM_RETENTION_S: Final = 24 * 3600
+"""Old versions stay readable so long."""
+TARGET_FILE_BYTES: Final = 128 * 1024 * 1024
+
+LEASE_HEARTBEAT_S: Final = 10
+LEASE_TIMEOUT_S: Final = 60
+"""Where files can't be locked, a pipeline that gave no sign for so long counts as gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """When a table is settled, compacted, and rid of what is old. Between batches only."""
+
+    settle_rows: int = SETTLE_ROWS
+    settle_files: int = SETTLE_FILES
+    compact_interval_s: float = COMPACT_INTERVAL_S
+    checkpoint_commits: int = CHECKPOINT_COMMITS
+    vacuum_interval_s: float = VACUUM_INTERVAL_S
+    vacuum_retention_s: int = VACUUM_RETENTION_S
+    target_file_bytes: int = TARGET_FILE_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineOptions:
+    """A run. `data`: the ledgers (see `places.place_of`); `tables`: the folder that the tables are in."""
+
+    data: tuple[str, ...]
+    tables: str
+    format: str = "delta"
+    only: tuple[str, ...] = ()
+    """Names of the tables to keep; empty: those kept so far, all of them at first."""
+    token: str = ""
+    continuous: bool = False
+    """Go on until stopped; else end when all is read that there was at the start."""
+    interval_ms: int = INTERVAL_MS
+    batch_records: int = BATCH_RECORDS
+    partition_records: int = PARTITION_RECORDS
+    on_missing_ledger: Literal["fail", "drop"] = "fail"
+    policy: Policy = field(default_factory=Policy)
+    metrics_port: int | None = None
+    upkeep: Upkeep = field(default_factory=Upkeep)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The tables, in the order of their commits; one that is made from another's rows comes with that
+        one."""
+        wanted = set(self.only) or set(DEFINITIONS)
+        unknown = wanted - set(DEFINITIONS)
+        if unknown:
+            raise SettingsConflict(
+                f"no such table: {', '.join(sorted(unknown))}; there are {', '.join(DEFINITIONS)}"
+            )
+        wanted |= {DEFINITIONS[name].source for name in wanted if DEFINITIONS[name].source != "events"}
+        return tuple(name for name in DEFINITIONS if name in wanted)
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """What stays with the tables: `_pipeline/settings.json`."""
+
+    format: str
+    tables: list[str]
+    data: list[str]
+    policy: dict[str, str]
+    """What becomes of each personal column; the key of the hashes is kept nowhere, only what it is known
+    by."""
+    key_mark: str = ""
+
+
+SETTINGS_FILE: Final = "settings.json"
+
+
+def load_settings(root: Root) -> Settings | None:
+    """The settings of tables that there are; None before the first run."""
+    text = root.read(SETTINGS_FILE)
+    return None if text is None else msgspec.json.decode(text, type=Settings)

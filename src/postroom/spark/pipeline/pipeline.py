@@ -1,0 +1,91 @@
+"""The driver's side of a pipeline, without Spark: what tables there are, how far they are, what the next
+batch is."""
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from postroom.spark.pipeline.batches import BatchDone, job_of, take
+from postroom.spark.pipeline.books import Book, open_books
+from postroom.spark.pipeline.engine import Engine
+from postroom.spark.pipeline.errors import LedgerMissing
+from postroom.spark.pipeline.ledgers import Lag, Seen, lag_of, look_again, time_at
+from postroom.spark.pipeline.openings import open_ledger
+from postroom.spark.pipeline.options import SMALL_BATCH_ROWS, PipelineOptions
+from postroom.spark.pipeline.upkeep import Keeper
+from postroom.spark.pipeline.work import Job, RangeDone
+from postroom.spark.places import place_of
+from postroom.spark.positions import Position, Positions, check
+
+
+class Pipeline:
+    """The tables and the ledgers of a run. Whoever makes one holds the lock."""
+
+    def __init__(self, options: PipelineOptions, engine: Engine) -> None:
+        """Raises ``LedgerError``, ``OSError``."""
+        self.options: Final = options
+        self.books: Final[Mapping[str, Book]] = open_books(options.tables, options.names, options.format)
+        self.keeper: Final = Keeper(self.books, engine, options.upkeep)
+        self._places = [place_of(uri, options.token) for uri in options.data]
+        self._times_us: dict[str, int] = {}
+        self.seen: dict[str, Seen] = {}
+
+    @property
+    def of_events(self) -> list[Book]:
+        """The tables that are made from the ledgers themselves."""
+        return [book for book in self.books.values() if book.definition.source in ("events", book.name)]
+
+    def look(self) -> None:
+        """Look at the ledgers, and open those that tables don't know yet. Raises ``LedgerDiverged``,
+        ``HistoryGone``, ``LedgerMissing``."""
+        self.seen = look_again(self._places)
+        self._check_missing()
+        for seen in self.seen.values():
+            for book in self.of_events:
+                check(seen.look, book.position(seen.look.ledger_id))
+            open_ledger(seen.place, seen.look, self.of_events, self.options.policy)
+        for ledger_id in set(self.seen) - set(self._times_us):
+            self._times_us[ledger_id] = time_at(self.seen[ledger_id], self._least(ledger_id).position)
+
+    def _check_missing(self) -> None:
+        known = {ledger_id for book in self.of_events for ledger_id in book.state.positions}
+        missing = known - set(self.seen)
+        if missing and self.options.on_missing_ledger == "fail":
+            raise LedgerMissing(sorted(missing))
+
+    def starts(self) -> Positions:
+        """Where to read on: per ledger the position of the table that is least advanced. A ledger that some
+        table has nothing of is left out: it is read from its beginning."""
+        found = {}
+        for ledger_id in self.seen:
+            least = self._least(ledger_id)
+            if least.position:
+                found[ledger_id] = least
+        return found
+
+    def _least(self, ledger_id: str) -> Position:
+        return min((book.position(ledger_id) for book in self.of_events), key=lambda at: at.position)
+
+    def job(self) -> Job:
+        """What the tasks of the next batch must know."""
+        return job_of(self.of_events, self.options.policy, SMALL_BATCH_ROWS)
+
+    def take(self, ranges: Iterable[RangeDone], begun_s: float) -> BatchDone:
+        """Commit a batch, then do what the tables need. Raises ``PipelineGap``, ``TableError``."""
+        done = take(self.of_events, ranges, begun_s)
+        for one in done.ranges:
+            self._times_us[one.ledger_id] = max(one.last_time_us, self._times_us.get(one.ledger_id, 0))
+        self.seen = look_again(self._places)
+        upkeep = self.keeper.after_batch()
+        return replace(done, upkeep=upkeep, seconds=time.monotonic() - begun_s)
+
+    def lag(self, book: Book, ledger_id: str) -> Lag:
+        """What a table lacks of a ledger."""
+        position = book.position(ledger_id).position
+        return lag_of(self.seen[ledger_id].look, position, self._times_us.get(ledger_id, 0))
+
+    def worst_lag(self) -> Lag:
+        """The largest lag of any table: what people ask for."""
+        lags = [self.lag(book, ledger_id) for book in self.of_events for ledger_id in self.seen]
+        return max(lags, key=lambda lag: lag.events, default=Lag(0, 0.0, 0))

@@ -1,0 +1,73 @@
+"""The settings that stay with the tables, held against what a run is told."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+import msgspec
+
+from postroom.spark.pipeline.errors import SettingsConflict
+from postroom.spark.pipeline.ledgers import Seen
+from postroom.spark.pipeline.options import SETTINGS_FILE, PipelineOptions, Settings, load_settings
+from postroom.spark.pipeline.root import Root
+
+
+def settled_options(root: Root, options: PipelineOptions) -> PipelineOptions:
+    """The options with what the tables were made with; writes it down. Raises ``SettingsConflict``."""
+    before = load_settings(root)
+    if before is not None:
+        _check(root, before, options)
+        if not options.only:
+            options = replace(options, only=tuple(before.tables))
+    now = settings_of(options)
+    if now != before:
+        root.write(SETTINGS_FILE, msgspec.json.encode(now).decode())
+    return options
+
+
+LEDGERS_FILE: Final = "ledgers.json"
+
+
+def note_ledgers(root: Root, seen: Mapping[str, Seen]) -> None:
+    """Write down which ledger was read where, beside those noted before."""
+    before = ledger_uris(root)
+    now = before | {ledger_id: one.place.uri for ledger_id, one in seen.items()}
+    if now != before:
+        root.write(LEDGERS_FILE, json.dumps(now, indent=2))
+
+
+def ledger_uris(root: Root) -> dict[str, str]:
+    """Where each ledger of the tables was read last, by ledger id."""
+    return dict(json.loads(root.read(LEDGERS_FILE) or "{}"))
+
+
+def ledger_names(tables: str) -> dict[str, str]:
+    """What people call the ledgers of the tables, by ledger id: the last part of where they are read."""
+    return {
+        ledger_id: uri.rstrip("/").rsplit("/", 1)[-1] for ledger_id, uri in ledger_uris(Root(tables)).items()
+    }
+
+
+def settings_of(options: PipelineOptions) -> Settings:
+    """What is written down of a run's options."""
+    policy = options.policy
+    return Settings(
+        options.format, list(options.names), list(options.data), dict(policy.columns), policy.key_mark
+    )
+
+
+def _check(root: Root, before: Settings, options: PipelineOptions) -> None:
+    now = settings_of(options)
+    if before.format != now.format:
+        raise SettingsConflict(
+            f"{root.uri}: these tables are of format {before.format}, not {now.format}; leave --format"
+            " out, or name"
+            " another folder"
+        )
+    if (before.policy, before.key_mark) != (now.policy, now.key_mark):
+        raise SettingsConflict(
+            f"{root.uri}: these tables were made with another policy or key for personal data"
+            f" ({before.policy or 'keep all'}): what is written would not match. Give the same, or name"
+            " another folder"
+        )

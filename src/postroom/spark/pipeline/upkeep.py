@@ -1,0 +1,75 @@
+"""What the pipeline does to its tables between batches: settle, compact, write the list of files whole,
+vacuum."""
+
+import time
+from collections.abc import Callable, Mapping
+
+from postroom.spark.pipeline.books import Book
+from postroom.spark.pipeline.derived import derive
+from postroom.spark.pipeline.engine import Engine
+from postroom.spark.pipeline.options import SMALL_BATCH_ROWS, Upkeep
+from postroom.spark.pipeline.settle import is_due, settle
+
+Clock = Callable[[], float]
+
+
+class Keeper:
+    """Remembers when what was done last."""
+
+    def __init__(
+        self, books: Mapping[str, Book], engine: Engine, upkeep: Upkeep, clock: Clock = time.monotonic
+    ) -> None:
+        self._books = books
+        self._engine = engine
+        self._upkeep = upkeep
+        self._clock = clock
+        self._compacted_s = clock()
+        self._vacuumed_s = clock()
+
+    def after_batch(self) -> tuple[str, ...]:
+        """Do what is due; says what was done."""
+        return (*self.settle(), *self._derive(), *self._compact(), *self._vacuum(), *self._checkpoint())
+
+    def settle(self, all_of_them: bool = False) -> list[str]:
+        """Settle the tables that are due, or all that have partial rows."""
+        due = [
+            book
+            for book in self._books.values()
+            if is_due(book, self._upkeep) or (all_of_them and book.open_files)
+        ]
+        taken = settle(due, self._engine) if due else {}
+        return [f"settled {name} ({rows:,} rows)" for name, rows in taken.items()]
+
+    def _derive(self) -> list[str]:
+        for book in self._books.values():
+            source = self._books.get(book.definition.source)
+            if source is not None and book.definition.source != "events":
+                derive(book, source, self._engine, SMALL_BATCH_ROWS)
+        return []
+
+    def _compact(self) -> list[str]:
+        if self._clock() - self._compacted_s < self._upkeep.compact_interval_s:
+            return []
+        done = []
+        for book in self._books.values():
+            if book.store.can_replace:
+                files = book.store.compact(self._upkeep.target_file_bytes)
+                if files:
+                    book.reload()
+                    done.append(f"compacted {book.name} ({files} files)")
+        self._compacted_s = self._clock()
+        return done
+
+    def _vacuum(self) -> list[str]:
+        if self._clock() - self._vacuumed_s < self._upkeep.vacuum_interval_s:
+            return []
+        gone = sum(book.store.vacuum(self._upkeep.vacuum_retention_s) for book in self._books.values())
+        self._vacuumed_s = self._clock()
+        return [f"vacuumed ({gone} files)"] if gone else []
+
+    def _checkpoint(self) -> list[str]:
+        for book in self._books.values():
+            if book.commits >= self._upkeep.checkpoint_commits:
+                book.store.checkpoint()
+                book.commits = 0
+        return []

@@ -1,0 +1,166 @@
+"""What a task does: one slice of a ledger becomes files of every table. No Spark in here.
+
+The files are not yet part of the tables. The task hands back what it wrote, and the driver makes it count,
+with the position that it reaches to, in one commit for each table; so a task may be killed anywhere, run
+twice, or be run by two executors at once.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from postroom.ledger.errors import UnknownRecord
+from postroom.spark.columns import EVENTS_SCHEMA
+from postroom.spark.places import Slice
+from postroom.spark.positions import Position
+from postroom.spark.reading import read_events
+from postroom.spark.store import OPEN, DataFile, Part, TableStore
+from postroom.spark.tables import Range, partials, split
+from postroom.spark.tables.policy import Policy, apply
+
+CARRIED_EVENT: Final = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class TableJob:
+    """What a task must know of one table."""
+
+    store: TableStore
+    positions: Mapping[str, int]
+    """Rows at or below are in the table; by ledger."""
+    openings: Mapping[str, tuple[int, int]]
+    """By ledger: (first position of the history, position of the checkpoint that tells what is older)."""
+
+
+def untold(events: pa.Table, first_position: int, carried_through: int) -> pa.Table:
+    """Events without those of older entries that the checkpoint has told of already; carried rows stay."""
+    is_old = pc.less(events["serial"], first_position)
+    is_early = pc.less_equal(events["position"], carried_through)
+    is_carried = pc.equal(events["event"], CARRIED_EVENT)
+    return events.filter(pc.or_(pc.invert(pc.and_(is_old, is_early)), is_carried))
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a task must know."""
+
+    tables: tuple[TableJob, ...]
+    policy: Policy
+    small_rows: int
+    """See `options.SMALL_BATCH_ROWS`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A file of a table, not yet part of it."""
+
+    table: str
+    file: DataFile
+
+
+@dataclass(frozen=True, slots=True)
+class RangeDone:
+    """What became of a slice."""
+
+    ledger_id: str
+    first: int
+    last: int
+    """The last position that was read: before the slice's own if intake stopped."""
+    epoch: int
+    epoch_id: str
+    rows: int
+    """Events."""
+    last_time_us: int
+    """Of the last of them, 0 if there are none."""
+    files: tuple[Written, ...]
+    stopped: str = ""
+    """Why intake stopped behind `last`; empty if it didn't."""
+
+    @property
+    def position(self) -> Position:
+        """How far a table is that has this range and all before it."""
+        return Position(self.epoch, self.epoch_id, self.last)
+
+
+def work(slice: Slice, job: Job) -> RangeDone:
+    """Read a slice and write the rows that it gives each table. Raises ``LedgerError``, ``OSError``."""
+    ledger_id = str(UUID(bytes=slice.segment.ledger_id))
+    events, last, stopped = _read(slice)
+    events = apply(job.policy, events)
+    ranges = _Ranges(events, ledger_id)
+    files = [
+        written
+        for table in job.tables
+        if table.positions.get(ledger_id, 0) < last
+        for written in write_partials(table.store, ranges.new_to(table), ledger_id, job.small_rows)
+    ]
+    epoch, epoch_id = slice.segment.epoch, slice.segment.epoch_id.hex()
+    told = (ledger_id, slice.first, last, epoch, epoch_id, len(events), _last_time_us(events))
+    return RangeDone(*told, tuple(files), stopped)
+
+
+def write_partials(store: TableStore, rows: Range, ledger_id: str, small_rows: int) -> Iterator[Written]:
+    """Files of what a range of rows of one ledger gives a table."""
+    if not len(rows):
+        return
+    definition = store.definition
+    made = partials(definition, rows)
+    if len(rows) <= small_rows and definition.is_done is not None:
+        yield from _written(store, made, OPEN, None, ledger_id)
+        return
+    for part, day, some in split(definition, made, rows):
+        yield from _written(store, some, part, day, ledger_id)
+
+
+class _Ranges:
+    """The events of a slice as each table needs them: those that it doesn't have. Tables that are equally far
+    share them, and what is worked out of them."""
+
+    def __init__(self, events: pa.Table, ledger_id: str) -> None:
+        self._events = events
+        self._ledger_id = ledger_id
+        self._first = int(pc.min(events["position"]).as_py() or 0)
+        self._known: dict[tuple[int, tuple[int, int] | None], Range] = {}
+
+    def new_to(self, table: TableJob) -> Range:
+        position = table.positions.get(self._ledger_id, 0)
+        opening = None if table.store.definition.is_done is None else table.openings.get(self._ledger_id)
+        key = (position if position >= self._first else 0, opening)
+        if key not in self._known:
+            self._known[key] = Range(self._new(*key))
+        return self._known[key]
+
+    def _new(self, position: int, opening: tuple[int, int] | None) -> pa.Table:
+        events = self._events
+        if position:
+            events = events.filter(pc.greater(events["position"], position))
+        return events if opening is None else untold(events, *opening)
+
+
+def _written(
+    store: TableStore, rows: pa.Table, part: Part, day: str | None, ledger_id: str
+) -> Iterator[Written]:
+    if len(rows):
+        yield Written(store.name, store.write(rows, part, day, ledger_id))
+
+
+def _read(slice: Slice) -> tuple[pa.Table, int, str]:
+    """The events of a slice, the last position read, and why no further, if so."""
+    batches: list[pa.RecordBatch] = []
+    try:
+        for batch in read_events(slice):
+            batches.append(batch)  # one by one: what came before an error counts
+    except UnknownRecord as error:
+        events = pa.Table.from_batches(batches, EVENTS_SCHEMA)
+        before = events.filter(pc.less(events["position"], error.position))
+        return before, error.position - 1, str(error)
+    return pa.Table.from_batches(batches, EVENTS_SCHEMA), slice.last, ""
+
+
+def _last_time_us(events: pa.Table) -> int:
+    latest = pc.max(events["time"]).cast(pa.int64()).as_py()
+    return int(latest or 0)
