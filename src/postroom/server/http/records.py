@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from postroom.ledger.definitions import Definitions
 from postroom.ledger.dictionary import QUEUES, is_end, kind_of
 from postroom.ledger.disk import Bytes
 from postroom.ledger.expand import Chunk
@@ -37,6 +38,12 @@ def in_force(definitions: Array) -> Array:
     left = np.sort(order[newest])
     found: Array = definitions[left][~_IS_END[definitions["type"][left]]]
     return found
+
+
+def known_before(definitions: Definitions, position: int) -> Array:
+    """What of these is in force where a position begins."""
+    records = definitions.transitions
+    return in_force(records[records["position"] < position])
 
 
 def encode_range(

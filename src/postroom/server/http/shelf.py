@@ -8,24 +8,20 @@ the broker how far all is durable, which is ahead of what the blocks say. For on
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from uuid import UUID
 
-import numpy as np
-import numpy.typing as npt
-
-from postroom.ledger.definitions import is_definition
+from postroom.ledger.definitions import Definitions
 from postroom.ledger.disk import Bytes
+from postroom.ledger.expand import Chunk
 from postroom.ledger.files import Listing, checkpoint_name, events_name
 from postroom.ledger.headers import header_crc_of
-from postroom.ledger.image import EventsImage
-from postroom.ledger.layout import Array
-from postroom.ledger.reader import LedgerReader
-from postroom.ledger.segments import CHUNK_RECORDS, Segment, find_position, open_segment
+from postroom.ledger.segments import CHUNK_RECORDS, Segment, folder_of, open_segment
+from postroom.ledger.tail import Watch, journal_chunks
 from postroom.server.http.errors import Refusal
-from postroom.server.http.records import encode_range, in_force
+from postroom.server.http.records import encode_range, known_before
 
 RECORD_BYTES: Final = 256
 """Of one record with its names, about: how many are tried in one answer."""
@@ -99,6 +95,7 @@ class Shelf:
         self._durable_through: Final = durable_through
         self._seen: tuple[int, int] | None = None
         self._shown: Shown | None = None
+        self._watch: Final = Watch(folder)
 
     def look(self) -> Shown:
         """The ledger now; the same again while nothing has come and no file has come or gone."""
@@ -108,16 +105,14 @@ class Shelf:
         return self._shown
 
     def _look(self, durable_through: int) -> Shown:
-        reader = LedgerReader(self._folder, beyond_durable=True)
-        end = min(durable_through, reader.durable_through)
+        segments = self._watch.look(durable_through).segments
         listing = Listing([each.name for each in self._folder.iterdir()])
-        first = reader.segments[0].number
         return Shown(
-            str(UUID(bytes=reader.segments[0].ledger_id)),
-            tuple(shortened(segment, end) for segment in reader.segments),
+            str(UUID(bytes=segments[0].ledger_id)),
+            tuple(segments),
             tuple(listing.checkpoints),
-            tuple(number for number in listing.events if number < first),
-            end,
+            tuple(number for number in listing.events if number < segments[0].number),
+            segments[-1].last_position,
         )
 
     def records(self, first: int, last: int, max_bytes: int) -> tuple[int, list[Bytes]]:
@@ -126,17 +121,25 @@ class Shelf:
 
         Raises `Refusal` for positions that are not there.
         """
-        shown = self.look()
-        segment = self._segment_of(shown, first)
+        segment = self._segment_of(self.look(), first)
         last = min(last, segment.last_position, first + _most_records(max_bytes) - 1)
-        source = open_segment(self._folder, segment)
-        known, names = _known_before(source.image, first)
         while True:
-            (chunk,) = source.chunks(first, last)
-            parts = encode_range(segment, known, names, chunk)
+            chunk, known = self._read(segment, first, last)
+            parts = encode_range(segment, known_before(known, first), known.names, chunk)
+            last = first + chunk.record_count - 1
             if first == last or sum(map(len, parts)) <= max_bytes:
                 return last, parts
             last = (first + last) // 2
+
+    def _read(self, segment: Segment, first: int, last: int) -> tuple[Chunk, Definitions]:
+        """Records from `first` on, to `last` at most, and the definitions that they speak of."""
+        hint = self._watch.hint(segment, first, last)
+        if hint is not None:
+            with folder_of(self._folder) as disk:
+                data = memoryview(disk.open(segment.name).view())[hint.start : hint.end]
+            return next(journal_chunks(segment.name, data, segment, hint, first, last))
+        source = open_segment(self._folder, segment)
+        return next(source.chunks(first, last)), source.definitions(first - 1)
 
     def open(self, name: str) -> ShownFile:
         """A sealed file or a checkpoint; close its descriptor. Raises `Refusal`."""
@@ -166,17 +169,5 @@ class Shelf:
         raise Refusal(410, "gone", what, first_position=begin)
 
 
-def _known_before(image: EventsImage, position: int) -> tuple[Array, npt.NDArray[np.uint8]]:
-    """The definitions in force before a position of a file, and the heap of their details."""
-    own = find_position(image.own_transitions(), position)
-    so_far = image.transitions[: image.dictionary_count + own]
-    return in_force(so_far[is_definition(so_far)]), np.frombuffer(image.names, np.uint8)
-
-
 def _most_records(max_bytes: int) -> int:
     return min(max(1, max_bytes // RECORD_BYTES), CHUNK_RECORDS)
-
-
-def shortened(segment: Segment, position: int) -> Segment:
-    """The file as far as it may be read."""
-    return replace(segment, last_position=min(segment.last_position, position))
