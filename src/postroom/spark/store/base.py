@@ -1,10 +1,12 @@
-"""What the formats have in common: versions, commits and the putting together of small files."""
+"""What the formats have in common: a list of files that grows from version to version, commits, and the
+putting together of small files."""
 
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
 import pyarrow as pa
 
@@ -13,7 +15,8 @@ from postroom.spark.store.compaction import bins
 from postroom.spark.store.evolution import ColumnKind
 from postroom.spark.store.files import DataFiles, open_root
 from postroom.spark.store.protocol import (
-    NO_VERSION,
+    CHECKPOINT_COMMITS,
+    DONE,
     DataFile,
     Part,
     Snapshot,
@@ -22,6 +25,36 @@ from postroom.spark.store.protocol import (
     VersionGone,
 )
 from postroom.spark.tables.definition import TableDefinition
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a commit changes."""
+
+    version: int
+    operation: str
+    is_new: bool
+    """Whether the rows of the files added are new; else they were in the table before."""
+    state: TableState
+    columns: tuple[ColumnKind, ...]
+    add: tuple[DataFile, ...]
+    remove: tuple[str, ...]
+    """Their paths."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A version with all its files."""
+
+    state: TableState
+    columns: tuple[ColumnKind, ...]
+    files: tuple[DataFile, ...]
+
+    def then(self, entry: Entry) -> "Listing":
+        """The version that the entry makes of this one."""
+        gone = set(entry.remove)
+        kept = tuple(file for file in self.files if file.path not in gone) if gone else self.files
+        return Listing(entry.state, entry.columns, kept + entry.add)
 
 
 class BaseStore(ABC):
@@ -37,6 +70,10 @@ class BaseStore(ABC):
         self.path = f"{path.rstrip('/')}/{self.name}"
         self.uri = f"{root.rstrip('/')}/{self.name}" if "://" in root else self.path
         self._data = DataFiles(filesystem, self.path, definition)
+        self._known: Listing | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_known": None}
 
     # --- reading -----------------------------------------------------------------------------------
 
@@ -52,12 +89,21 @@ class BaseStore(ABC):
 
     def snapshot(self, version: int | None = None, as_of: datetime | None = None) -> Snapshot:
         """State and files of a version, or of the newest at a time. Raises ``VersionGone``."""
-        if version is None and as_of is None:
-            newest = self._newest()
-            if newest is None:
-                raise VersionGone(f"there is no table {self.name} at {self.uri}")
-            return newest
-        return self._older(version, as_of)
+        is_newest = version is None and as_of is None
+        listing = self._newest() if is_newest else self._older(version, as_of)
+        if listing is None:
+            raise VersionGone(f"there is no table {self.name} at {self.uri}")
+        return Snapshot(listing.state, listing.files)
+
+    def added_since(self, version: int) -> list[DataFile]:
+        """Files with new rows in part ``done``, in the order of their commits. Raises ``VersionGone``."""
+        found: list[DataFile] = []
+        for number in range(version + 1, self.state().version + 1):
+            entry = self._entry(number)
+            if entry is None:
+                raise self._gone(number)
+            found += [file for file in entry.add if entry.is_new and file.part == DONE]
+        return found
 
     def read(self, file: DataFile, columns: Sequence[str] | None = None) -> pa.Table:
         """A file's rows in the definition's columns or those named; columns newer than the file are null."""
@@ -67,6 +113,13 @@ class BaseStore(ABC):
         """The same a piece at a time, whatever the file's size."""
         return self._data.pieces(file, columns)
 
+    def _newest(self) -> Listing | None:
+        if self._known is None:
+            self._known = self._load()
+        while self._known is not None and (entry := self._entry(self._known.state.version + 1)) is not None:
+            self._known = self._known.then(entry)
+        return self._known
+
     # --- writing -----------------------------------------------------------------------------------
 
     def write(self, rows: pa.Table, part: Part, day: str | None, ledger_id: str) -> DataFile:
@@ -74,10 +127,43 @@ class BaseStore(ABC):
         return self._data.write(rows, part, day, ledger_id)
 
     def commit(
-        self, add: Sequence[DataFile], remove: Sequence[DataFile], state: TableState, operation: str
+        self,
+        add: Sequence[DataFile],
+        remove: Sequence[DataFile],
+        state: TableState,
+        operation: str,
+        is_new: bool = True,
     ) -> int:
-        """Make the version after ``state.version``. Raises ``TableConflict``, ``SchemaConflict``."""
-        return self._commit_checked(add, remove, state, operation, is_new=True)
+        """Make the version after ``state.version``; `is_new`: the rows added are new ones. Raises
+        ``TableConflict``, ``SchemaConflict``."""
+        if self.state().version != state.version:
+            raise self._conflict(state.version)
+        before = self._prepared(self._newest())
+        version = before.state.version + 1
+        told = replace(
+            state,
+            version=version,
+            schema_version=max(before.state.schema_version, self.definition.version),
+            updated_us=time.time_ns() // 1000,
+        )
+        gone = tuple(file.path for file in remove)
+        entry = Entry(version, operation, is_new, told, before.columns, tuple(add), gone)
+        try:
+            self._put(entry, remove)
+        except FileExistsError as error:
+            raise self._conflict(state.version) from error
+        self._known = before.then(entry)
+        if version and version % CHECKPOINT_COMMITS == 0:
+            self.checkpoint()
+        return version
+
+    def _prepared(self, newest: Listing | None) -> Listing:
+        """The version to follow, with all the columns of this program."""
+        if newest is None:
+            return self._created()
+        new = evolution.added(self.definition, newest.columns)
+        evolution.check_writing(self.definition, newest.columns, newest.state.schema_version)
+        return self._widened(newest, new) if new else newest
 
     def compact(self, target_bytes: int) -> int:
         """Put small files of a part, day and ledger together; returns how many files went."""
@@ -88,30 +174,13 @@ class BaseStore(ABC):
         joined = [self._data.join(files) for files in groups]
         gone = [file for files in groups for file in files]
         if gone:
-            self._commit_checked(joined, gone, newest.state, "compact", is_new=False)
+            rows = sum(file.rows for file in joined)
+            state = newest.state
+            copied = replace(
+                state, rows_written=state.rows_written + rows, rows_copied=state.rows_copied + rows
+            )
+            self.commit(joined, gone, copied, "compact", is_new=False)
         return len(gone)
-
-    def _commit_checked(
-        self,
-        add: Sequence[DataFile],
-        remove: Sequence[DataFile],
-        state: TableState,
-        operation: str,
-        is_new: bool,
-    ) -> int:
-        newest = self._newest()
-        at = newest.state.version if newest else NO_VERSION
-        if at != state.version:
-            raise self._conflict(state.version)
-        if newest:
-            evolution.added(self.definition, self._stored())
-            evolution.check_writing(self.definition, self._stored(), newest.state.schema_version)
-        told = replace(
-            state,
-            schema_version=max(state.schema_version, self.definition.version),
-            updated_us=time.time_ns() // 1000,
-        )
-        return self._commit(add, remove, told, operation, is_new)
 
     def _conflict(self, version: int) -> TableConflict:
         return TableConflict(
@@ -119,25 +188,40 @@ class BaseStore(ABC):
             "Only one pipeline may; stop the other one, then start this one again"
         )
 
+    def _gone(self, version: int) -> VersionGone:
+        return VersionGone(f"table {self.name} at {self.uri} has no version {version} (any more)")
+
     # --- what a format does ------------------------------------------------------------------------
 
     @abstractmethod
-    def _newest(self) -> Snapshot | None: ...
+    def _load(self) -> Listing | None:
+        """The newest version, read anew; None if there is no table."""
 
     @abstractmethod
-    def _older(self, version: int | None, as_of: datetime | None) -> Snapshot: ...
+    def _older(self, version: int | None, as_of: datetime | None) -> Listing:
+        """A version. Raises ``VersionGone``."""
 
     @abstractmethod
-    def _stored(self) -> Sequence[ColumnKind]:
-        """The columns of the newest version, without those that tell the partition."""
+    def _entry(self, version: int) -> Entry | None:
+        """What made a version; None if there is no such commit (any more)."""
 
     @abstractmethod
-    def _commit(
-        self,
-        add: Sequence[DataFile],
-        remove: Sequence[DataFile],
-        state: TableState,
-        operation: str,
-        is_new: bool,
-    ) -> int:
-        """Make the version after ``state.version``; `is_new`: the rows added are new ones."""
+    def _created(self) -> Listing:
+        """The empty version that the first commit follows. Raises ``TableConflict``."""
+
+    @abstractmethod
+    def _widened(self, newest: Listing, new: Sequence[ColumnKind]) -> Listing:
+        """The newest version with more columns."""
+
+    @abstractmethod
+    def _put(self, entry: Entry, removed: Sequence[DataFile]) -> None:
+        """Make the version, durable. Raises ``FileExistsError`` if another made it."""
+
+    @abstractmethod
+    def checkpoint(self) -> None:
+        """Write the whole list of files at once, so that readers need not read each commit."""
+
+    @abstractmethod
+    def vacuum(self, retention_s: int) -> int:
+        """Delete files that no version younger than `retention_s` needs, strays, and old log entries; returns
+        how many data files."""

@@ -7,95 +7,41 @@ whole or not at all: after a crash at any point the table is at the old version 
 there. What no version names is no part of the table, and vacuumed.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 import pyarrow.fs as pafs
 
-from postroom.spark.store import creating, evolution
-from postroom.spark.store.base import BaseStore
+from postroom.spark.store import creating
+from postroom.spark.store.base import BaseStore, Entry, Listing
 from postroom.spark.store.evolution import ColumnKind, kinds
 from postroom.spark.store.files import DATA
-from postroom.spark.store.protocol import (
-    CHECKPOINT_COMMITS,
-    DONE,
-    NO_VERSION,
-    DataFile,
-    Snapshot,
-    TableError,
-    TableState,
-    VersionGone,
-)
-from postroom.spark.tables.definition import TableDefinition
+from postroom.spark.store.protocol import NO_VERSION, DataFile, TableError, TableState, VersionGone
 
 LOG: Final = "_log"
 ENTRY: Final = ".json"
 CHECKPOINT: Final = ".checkpoint.json"
 DIGITS: Final = 20
 
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A version, as the log has it."""
-
-    version: int
-    operation: str
-    is_new: bool
-    """Whether the rows of the files added are new; else they are others' rows again."""
-    state: TableState
-    columns: tuple[ColumnKind, ...]
-    add: tuple[DataFile, ...]
-    remove: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """A version with all its files, as a checkpoint has it."""
-
-    state: TableState
-    columns: tuple[ColumnKind, ...]
-    files: tuple[DataFile, ...]
-
-    def then(self, entry: Entry) -> "Listing":
-        """The version that the entry makes of this one."""
-        gone = set(entry.remove)
-        kept = tuple(file for file in self.files if file.path not in gone)
-        return Listing(entry.state, entry.columns, kept + entry.add)
-
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 T = TypeVar("T")
-
-NOTHING: Final = Listing(TableState(), (), ())
 
 
 class ParquetStore(BaseStore):
     """A table of Parquet files with a commit log."""
 
-    def __init__(self, root: str, definition: TableDefinition) -> None:
-        super().__init__(root, definition)
-        self._known = NOTHING
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_known": NOTHING}
-
     # --- versions ----------------------------------------------------------------------------------
 
-    def _newest(self) -> Snapshot | None:
-        if self._known.state.version == NO_VERSION:
-            versions = self._versions(ENTRY)
-            if not versions:
-                return None
-            self._known = self._listing(versions[-1])
-        for entry in self._entries_after(self._known.state.version):
-            self._known = self._known.then(entry)
-        return Snapshot(self._known.state, self._known.files)
+    def _load(self) -> Listing | None:
+        versions = self._versions(ENTRY)
+        return self._listing(versions[-1]) if versions else None
 
-    def _older(self, version: int | None, as_of: datetime | None) -> Snapshot:
-        listing = self._listing(version if version is not None else self._version_at(as_of))
-        return Snapshot(listing.state, listing.files)
+    def _older(self, version: int | None, as_of: datetime | None) -> Listing:
+        return self._listing(version if version is not None else self._version_at(as_of))
 
     def _version_at(self, as_of: datetime | None) -> int:
         assert as_of is not None
@@ -109,33 +55,15 @@ class ParquetStore(BaseStore):
     def _listing(self, version: int) -> Listing:
         """A version from the newest checkpoint up to it, and the entries since."""
         starts = [start for start in self._versions(CHECKPOINT) if start <= version]
-        listing = self._checkpoint_of(starts[-1]) if starts else NOTHING
+        listing = self._checkpoint_of(starts[-1]) if starts else Listing(TableState(), (), ())
         while listing.state.version < version:
             entry = self._entry(listing.state.version + 1)
             if entry is None:
-                raise VersionGone(
-                    f"table {self.name} at {self.uri} has no version {version} (any more): version "
-                    f"{listing.state.version + 1} is missing from its log"
-                )
+                raise self._gone(listing.state.version + 1)
             listing = listing.then(entry)
         return listing
 
-    def added_since(self, version: int) -> list[DataFile]:
-        """Files with new rows in part ``done``, in the order of their commits. Raises ``VersionGone``."""
-        newest = self.state().version
-        entries = list(self._entries_after(version))
-        if len(entries) < newest - version:
-            raise VersionGone(
-                f"table {self.name} at {self.uri}: the commit after {version} is no longer there"
-            )
-        return [file for entry in entries if entry.is_new for file in entry.add if file.part == DONE]
-
     # --- the log -----------------------------------------------------------------------------------
-
-    def _entries_after(self, version: int) -> Iterator[Entry]:
-        while (entry := self._entry(version + 1)) is not None:
-            yield entry
-            version += 1
 
     def _entry(self, version: int) -> Entry | None:
         content = self._content(log_path(version, ENTRY))
@@ -144,7 +72,7 @@ class ParquetStore(BaseStore):
     def _checkpoint_of(self, version: int) -> Listing:
         content = self._content(log_path(version, CHECKPOINT))
         if content is None:
-            raise VersionGone(f"table {self.name} at {self.uri}: checkpoint {version} was just cleaned up")
+            raise self._gone(version)
         return self._decoded(content, Listing, version)
 
     def _decoded(self, content: bytes, kind: type[T], version: int) -> T:
@@ -174,64 +102,62 @@ class ParquetStore(BaseStore):
 
     # --- commits -----------------------------------------------------------------------------------
 
-    def _stored(self) -> Sequence[ColumnKind]:
-        return self._known.columns
+    def _created(self) -> Listing:
+        return Listing(TableState(), kinds(self.definition), ())
 
-    def _commit(
-        self,
-        add: Sequence[DataFile],
-        remove: Sequence[DataFile],
-        state: TableState,
-        operation: str,
-        is_new: bool,
-    ) -> int:
-        version = state.version + 1
-        known = self._known.columns
-        columns = known + evolution.added(self.definition, known) if known else kinds(self.definition)
-        gone = tuple(file.path for file in remove)
-        entry = Entry(version, operation, is_new, replace(state, version=version), columns, tuple(add), gone)
-        path = self._data.at(log_path(version, ENTRY))
-        try:
-            creating.create_only(self._data.filesystem, path, msgspec.json.encode(entry))
-        except FileExistsError as error:
-            raise self._conflict(state.version) from error
-        self._known = self._known.then(entry)
-        if version and version % CHECKPOINT_COMMITS == 0:
-            self.checkpoint()
-        return version
+    def _widened(self, newest: Listing, new: Sequence[ColumnKind]) -> Listing:
+        return replace(newest, columns=(*newest.columns, *new))
+
+    def _put(self, entry: Entry, removed: Sequence[DataFile]) -> None:
+        path = self._data.at(log_path(entry.version, ENTRY))
+        creating.create_only(self._data.filesystem, path, msgspec.json.encode(entry))
 
     # --- upkeep ------------------------------------------------------------------------------------
 
     def checkpoint(self) -> None:
         """Write the list of files at once; commits do so by themselves every 100 versions."""
-        if self._newest() is not None:
-            path = log_path(self._known.state.version, CHECKPOINT)
-            creating.replace(self._data.filesystem, self._data.at(path), msgspec.json.encode(self._known))
+        newest = self._newest()
+        if newest is not None:
+            path = self._data.at(log_path(newest.state.version, CHECKPOINT))
+            creating.replace(self._data.filesystem, path, msgspec.json.encode(newest))
 
     def vacuum(self, retention_s: int) -> int:
-        """Delete files that no version younger than `retention_s` needs, strays, and old log entries."""
-        if self._newest() is None:
+        """Delete files that no version younger than `retention_s` needs, strays, and old log entries; returns
+        how many data files."""
+        newest = self._newest()
+        if newest is None:
             return 0
         until = datetime.now(UTC) - timedelta(seconds=retention_s)
         oldest = self._oldest_needed(until)
-        needed = {self._data.at(file.path) for file in self._listing(oldest).files}
-        for entry in self._entries_after(oldest):
-            needed |= {self._data.at(file.path) for file in entry.add}
-        old = [info.path for info in self._found(DATA) if info.mtime <= until and info.path not in needed]
-        for path in old:
+        needed = self._needed(oldest, newest.state.version)
+        gone = [info.path for info in self._found(DATA) if info.mtime <= until and info.path not in needed]
+        for path in gone:
             self._delete(path)
         self._clean_log(oldest, until)
-        return len(old)
+        return len(gone)
+
+    def _needed(self, oldest: int, newest: int) -> set[str]:
+        """The paths of all files of the versions from oldest to newest."""
+        needed = {self._data.at(file.path) for file in self._listing(oldest).files}
+        for version in range(oldest + 1, newest + 1):
+            entry = self._entry(version)
+            if entry is None:
+                raise self._gone(version)
+            needed |= {self._data.at(file.path) for file in entry.add}
+        return needed
 
     def _oldest_needed(self, until: datetime) -> int:
+        """The version that was the newest then; the oldest there is if that is younger."""
         try:
             return self._version_at(until)
         except VersionGone:
             return (self._versions(CHECKPOINT) or self._versions(ENTRY))[0]
 
     def _clean_log(self, oldest: int, until: datetime) -> None:
-        """Entries and checkpoints that no version from `oldest` on starts from; what a crash left over."""
-        start = max((version for version in self._versions(CHECKPOINT) if version <= oldest), default=0)
+        """Delete what no version from `oldest` on starts from, and what a crash left over."""
+        start = max(
+            (version for version in self._versions(CHECKPOINT) if version <= oldest), default=NO_VERSION
+        )
         for info in self._found(LOG):
             if info.base_name.endswith(creating.TEMPORARY):
                 is_old = info.mtime <= until
@@ -245,9 +171,6 @@ class ParquetStore(BaseStore):
             self._data.filesystem.delete_file(path)
         except FileNotFoundError:
             return
-
-
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def log_path(version: int, suffix: str) -> str:

@@ -139,10 +139,17 @@ class TableStore(Protocol):
         """The same a piece at a time, whatever the file's size."""
 
     def commit(
-        self, add: Sequence[DataFile], remove: Sequence[DataFile], state: TableState, operation: str
+        self,
+        add: Sequence[DataFile],
+        remove: Sequence[DataFile],
+        state: TableState,
+        operation: str,
+        is_new: bool = True,
     ) -> int:
         """Make the version after ``state.version``: files added and removed, and the new state. Returns
-        it. Raises ``TableConflict`` if that version exists already, ``SchemaConflict``."""
+        it. `is_new` False: the rows added were in the table before, so that tables made of this one
+        don't take them again. Raises ``TableConflict`` if that version exists already,
+        ``SchemaConflict``."""
 
     def compact(self, target_bytes: int) -> int:
         """Put small done files of a day and ledger together; rows stay as they are. Returns how many files
