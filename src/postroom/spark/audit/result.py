@@ -69,8 +69,8 @@ class QueueSums:
     ledger_id: str
     queue_id: int | None
     queue: str
-    opening: int
-    """Held before the history began."""
+    opening: int | None
+    """Held before the history began; None: nothing tells."""
     arrivals: int
     held: int
     in_transit: int
@@ -78,6 +78,9 @@ class QueueSums:
     outcomes: Mapping[str, int]
     difference: int
     verdict: str
+    available: int = 0
+    delayed: int = 0
+    unconfirmed: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,110 @@
+"""What of each queue manager's ledger is audited: two looks, the opening, the duplicate windows. No Spark.
+
+Queue managers run on while they are audited, and no clock is common to two of them. So every ledger is looked
+at twice, and none a second time before all were looked at once: what had left at the first look must have
+come by the second (see `crossings`). The cut is the second look.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Final
+
+from postroom.ledger.carried import Carried
+from postroom.ledger.records import RecordType
+from postroom.spark.audit.result import Cut
+from postroom.spark.audit.sums import OUTCOMES, Told
+from postroom.spark.places import Look, Place, Slice, place_of
+
+
+@dataclass(frozen=True, slots=True)
+class DuplicateWindow:
+    """A destination that remembers message ids, by its definition at position `since`."""
+
+    destination: int
+    size: int
+    since: int
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """One ledger of an audit."""
+
+    place: Place
+    first: Look
+    second: Look
+    told: Told | None
+    """The newest checkpoint's totals; None without a checkpoint that reaches the history."""
+    windows: tuple[DuplicateWindow, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the history begins at the ledger's beginning."""
+        return self.second.first_position <= 1
+
+    @property
+    def cut(self) -> Cut:
+        """What of it is audited."""
+        look, newest = self.second, self.second.epochs[-1]
+        opened_from = 0 if self.is_whole else self.told.position if self.told else None
+        return Cut(
+            look.ledger_id,
+            name_of(self.place.uri),
+            self.place.uri,
+            look.first_position,
+            self.first.durable_through,
+            look.durable_through,
+            newest.number,
+            newest.epoch_id.hex(),
+            look.last_time_us,
+            opened_from,
+        )
+
+
+def name_of(uri: str) -> str:
+    """What people call a ledger that is read there: the last part of the URI."""
+    path = PurePosixPath(uri.split("#", 1)[0].rstrip("/"))
+    return path.name or uri
+
+
+def look(uris: Sequence[str], token: str = "") -> list[Looked]:
+    """Look at every ledger, twice where there are several. Raises ``LedgerError``, ``OSError``."""
+    places = [place_of(uri, token) for uri in uris]
+    first = [place.look() for place in places]
+    second = [place.look() for place in places] if len(places) > 1 else first
+    return [
+        Looked(place, one, two, told_of(place.carried(two, two.durable_through)), windows_of(place, two))
+        for place, one, two in zip(places, first, second, strict=True)
+    ]
+
+
+def told_of(carried: Carried | None) -> Told | None:
+    """A checkpoint's totals, of what it carries."""
+    if carried is None:
+        return None
+    count = len(OUTCOMES)
+    totals = {
+        int(row["queue"]): (int(row["arrived"]), tuple(row["ended"].tolist()[1 : count + 1]))
+        for row in carried.totals
+    }
+    return Told(carried.position, totals)
+
+
+NO_WINDOWS: Final[tuple[DuplicateWindow, ...]] = ()
+
+
+def windows_of(place: Place, look: Look) -> tuple[DuplicateWindow, ...]:
+    """The duplicate windows in force at the cut: what the newest file's dictionary and its records say."""
+    with_records = [segment for segment in look.segments if segment.record_count > 0]
+    if not with_records:
+        return NO_WINDOWS
+    newest = with_records[-1]
+    last = newest.last_position
+    slice = Slice(place, newest, last, last, place.hint(newest, last, last))
+    found: dict[int, DuplicateWindow] = {}
+    for _, known in place.read(slice):
+        for destination, detail, position in known.details(RecordType.QUEUE_DEFINED):
+            size = int(json.loads(detail).get("duplicate_window", 0))
+            found[destination] = DuplicateWindow(destination, size, position)
+    return tuple(window for window in found.values() if window.size > 0)

@@ -1,0 +1,314 @@
+"""One audit, from the events of all ledgers to the result: which rules are asked of what, in which order.
+
+Everything that grows with the messages stays with Spark; what comes to the driver is a row a queue, a row a
+rule, and a bounded sample.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from postroom.spark.audit import counts, crossings, duplicates, families, order, sequences, sums, transactions
+from postroom.spark.audit import steps as stepping
+from postroom.spark.audit.looks import DuplicateWindow, Looked
+from postroom.spark.audit.result import MAX_SHOWN, AuditResult, CrossingSums, Cut, Unproven, Violation
+from postroom.spark.audit.rows import COLUMNS, SCHEMA
+from postroom.spark.audit.rules import BEGINNING, CROSSING_VERDICTS, RULES
+from postroom.spark.audit.sums import Balance, Told
+from postroom.spark.relation import legal_transitions
+
+Say = Callable[[str], None]
+
+MAX_LOST: Final = 200
+"""So many messages that a channel lost are named; all are in the table `crossings`."""
+
+HOLDER_IDS: Final = 0x7FFF_FFFF
+"""Above this the ids of holders may serve a second time; transactions can't be told apart then."""
+
+UNPROVEN_SCHEMA: Final = "ledger_id string, what string, why string, count long"
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What an audit is about: ledgers at a cut, and what there is to hold their events against."""
+
+    cuts: tuple[Cut, ...]
+    told: Mapping[str, Told]
+    """Checkpoints' totals by ledger id."""
+    windows: Mapping[str, Sequence[DuplicateWindow]]
+    elsewhere: Sequence[str] = ()
+    """Transmission queues whose messages go to a queue manager that isn't audited."""
+    unproven: Sequence[Unproven] = ()
+    """What is known beforehand."""
+
+    @property
+    def whole(self) -> set[str]:
+        """Ids of the ledgers whose history begins at their beginning."""
+        return {cut.ledger_id for cut in self.cuts if cut.opened_from == 0}
+
+
+def subject_of(looked: Sequence[Looked], elsewhere: Sequence[str] = ()) -> Subject:
+    """The subject of an audit of ledgers."""
+    cuts = tuple(one.cut for one in looked)
+    told = {cut.ledger_id: one.told for cut, one in zip(cuts, looked, strict=True) if one.told is not None}
+    windows = {cut.ledger_id: one.windows for cut, one in zip(cuts, looked, strict=True)}
+    return Subject(cuts, told, windows, elsewhere)
+
+
+@dataclass(slots=True)
+class Found:
+    """The tables of one audit, as DataFrames, and what was counted of them."""
+
+    violations: DataFrame
+    crossings: DataFrame | None
+    duplicates: DataFrame
+    result: AuditResult
+    kept: list[DataFrame] = field(default_factory=list)
+
+    def release(self) -> None:
+        """Let Spark forget what it kept."""
+        for table in self.kept:
+            table.unpersist()
+
+
+def events_of(spark: SparkSession, looked: Sequence[Looked], token: str = "") -> DataFrame:
+    """The events of ledgers up to their cuts, with the entries that are older than their history."""
+    return reduce(DataFrame.unionByName, (_load(spark, one, token) for one in looked))
+
+
+def _load(spark: SparkSession, one: Looked, token: str) -> DataFrame:
+    from postroom.spark.source import EVENTS_STRUCT
+
+    columns = [EVENTS_STRUCT[name] for name in stepping.EVENT_COLUMNS]
+    reader = spark.read.format("postroom").schema(type(EVENTS_STRUCT)(columns))
+    options = {
+        "path": one.place.uri,
+        "toPosition": str(max(one.second.durable_through, 1)),
+        "carried": str(not one.is_whole).lower(),
+    }
+    if token:
+        options["token"] = token
+    return reader.options(**options).load()
+
+
+def audit(spark: SparkSession, subject: Subject, events: DataFrame, say: Say = lambda words: None) -> Found:
+    """Hold the events of the subject's ledgers against every rule."""
+    stepped = stepping.steps(events).persist()
+    entries = stepping.lives(stepped).persist()
+    kept = [stepped, entries]
+    span = _spans(stepped, entries)
+    say(f"Read {sum(one['events'] for one in span.values()):,} events")
+    first = _by_ledger({cut.ledger_id: cut.first_position for cut in subject.cuts})
+    balances = _balances(subject, stepped, entries, first)
+    broken = [
+        sequences.sequence_violations(
+            stepped, legal_transitions(spark), first, _by_ledger(_told_through(span))
+        ),
+        families.family_violations(entries),
+        order.order_violations(stepped),
+    ]
+    unproven = [*subject.unproven, *_openings(subject)]
+    reused = [ledger for ledger, one in span.items() if (one["holder"] or 0) > HOLDER_IDS]
+    unproven += [
+        Unproven(ledger, "transactions", "ids of holders have served more than once", 0) for ledger in reused
+    ]
+    of_transactions = stepped.where(~F.col("ledger_id").isin(*reused)) if reused else stepped
+    times = {ledger: one["last_time_us"] for ledger, one in span.items()}
+    broken.append(transactions.transaction_violations(of_transactions, F.timestamp_micros(_by_ledger(times))))
+    again = duplicates.duplicates(entries, _windows(spark, subject)).persist()
+    broken.append(duplicates.duplicate_violations(again))
+    kept.append(again)
+    crossed = None
+    if any(one["crossing"] for one in span.values()):
+        looks = _looks(spark, subject, span)
+        elsewhere = subject.elsewhere if len(subject.cuts) > 1 else None
+        crossed = crossings.crossings(entries, looks, elsewhere).persist()
+        kept.append(crossed)
+        broken.append(crossings.crossing_violations(crossed))
+    of_sums = [violation for balance in balances for violation in balance.violations]
+    broken.append(violation_frame(spark, of_sums))
+    violations = reduce(DataFrame.unionByName, broken).persist()
+    kept.append(violations)
+    result = AuditResult(
+        cuts=subject.cuts,
+        events=sum(one["events"] for one in span.values()),
+        entries=sum(one["entries"] for one in span.values()),
+        managers=tuple(balance.manager for balance in balances),
+        queues=tuple(row for balance in balances for row in balance.queues),
+        crossings=_crossing_sums(crossed),
+        lost=_lost(crossed),
+        duplicates=_counted(again, "verdict"),
+        violation_counts=_counted(violations, "rule"),
+        violations=_sample(violations),
+        unproven=(*unproven, *_unproven_crossings(crossed)),
+    )
+    return Found(violations, crossed, again, result, kept)
+
+
+def _by_ledger(values: Mapping[str, int | None]) -> Column:
+    """A number of the row's ledger; null for none."""
+    known = [F.lit(part) for ledger, value in values.items() if value is not None for part in (ledger, value)]
+    if not known:
+        return F.lit(None).cast("long")
+    return F.create_map(*known)[F.col("ledger_id")].cast("long")
+
+
+def _spans(stepped: DataFrame, entries: DataFrame) -> dict[str, Mapping[str, Any]]:
+    """Per ledger: how many events and entries, times, the checkpoint that carries entries, the highest id of
+    a holder, whether channels took or brought anything."""
+    is_carried = F.col("is_carried")
+    of_events = stepped.groupBy("ledger_id").agg(
+        F.count_if(~is_carried).alias("events"),
+        F.unix_micros(F.min(F.when(~is_carried, F.col("time")))).alias("first_time_us"),
+        F.unix_micros(F.max(F.when(~is_carried, F.col("time")))).alias("last_time_us"),
+        F.max(F.when(is_carried, F.col("position"))).alias("carried_through"),
+        F.max("holder_id").alias("holder"),
+    )
+    forwarded = F.coalesce(F.col("outcome") == "forwarded", F.lit(False))
+    in_batch = F.coalesce(F.col("holder_kind") == "channel_batch", F.lit(False))
+    of_entries = entries.groupBy("ledger_id").agg(
+        F.count("*").alias("entries"),
+        F.max(forwarded | in_batch | F.col("origin_serial").isNotNull()).alias("crossing"),
+    )
+    rows = of_events.join(of_entries, "ledger_id").collect()
+    return {row["ledger_id"]: row.asDict() for row in rows}
+
+
+def _told_through(span: Mapping[str, Mapping[str, Any]]) -> dict[str, int | None]:
+    """Up to where checkpoints tell of older entries: as the rows say that they brought. A newer one may have
+    been made since the look."""
+    return {ledger: one["carried_through"] for ledger, one in span.items()}
+
+
+def _balances(subject: Subject, stepped: DataFrame, entries: DataFrame, first: Column) -> list[Balance]:
+    told_through = _by_ledger({ledger: told.position for ledger, told in subject.told.items()})
+    counted = counts.queue_counts(stepped, entries, first, told_through)
+    return [
+        sums.balance(
+            cut.ledger_id,
+            cut.ledger_id in subject.whole,
+            subject.told.get(cut.ledger_id),
+            [one for one in counted if one.ledger_id == cut.ledger_id],
+        )
+        for cut in subject.cuts
+    ]
+
+
+def _openings(subject: Subject) -> list[Unproven]:
+    return [
+        Unproven(cut.ledger_id, "everything", BEGINNING.format(first=cut.first_position), 0)
+        for cut in subject.cuts
+        if cut.opened_from is None
+    ]
+
+
+def _windows(spark: SparkSession, subject: Subject) -> DataFrame | None:
+    rows = [
+        (ledger, window.destination, window.size, window.since)
+        for ledger, windows in subject.windows.items()
+        for window in windows
+    ]
+    return spark.createDataFrame(rows, duplicates.WINDOWS) if rows else None
+
+
+def _looks(spark: SparkSession, subject: Subject, span: Mapping[str, Mapping[str, Any]]) -> DataFrame:
+    rows = [
+        (cut.ledger_id, cut.first_position, span.get(cut.ledger_id, {}).get("first_time_us"), cut.first_look)
+        for cut in subject.cuts
+    ]
+    made = spark.createDataFrame(rows, "ledger_id string, first_position long, us long, first_look long")
+    return made.withColumn("first_time", F.timestamp_micros("us")).drop("us")
+
+
+# --- to the driver --------------------------------------------------------------------------------
+
+
+def _counted(table: DataFrame, by: str) -> dict[str, int]:
+    return {row[by]: row["count"] for row in table.groupBy(by).count().collect()}
+
+
+def _sample(violations: DataFrame) -> tuple[Violation, ...]:
+    """The first of them, by rule in the order of `RULES`, then by entry."""
+    ranks = F.create_map(*(F.lit(part) for rank, rule in enumerate(RULES) for part in (rule, rank)))
+    ordered = violations.orderBy(ranks[F.col("rule")], "ledger_id", "queue_id", "serial")
+    return tuple(_violation(row.asDict()) for row in ordered.limit(MAX_SHOWN).collect())
+
+
+def _violation(row: dict[str, Any]) -> Violation:
+    return Violation(**{**row, "positions": tuple(row["positions"])})
+
+
+def violation_frame(spark: SparkSession, rows: Sequence[Violation]) -> DataFrame:
+    """Violations that were found on the driver, as the others are."""
+    made = [tuple(getattr(row, name) for name in COLUMNS) for row in rows]
+    return spark.createDataFrame([(*row[:5], list(row[5]), row[6]) for row in made], SCHEMA)
+
+
+def _crossing_sums(crossed: DataFrame | None) -> tuple[CrossingSums, ...]:
+    if crossed is None:
+        return ()
+    found = []
+    for row in crossings.crossing_sums(crossed).collect():
+        verdicts = {name: row[name.replace(" ", "_")] for name in CROSSING_VERDICTS}
+        where = (row["ledger_id"], row["queue"] or "", row["to_ledger_id"])
+        found.append(CrossingSums(*where, verdicts, row["violations"]))
+    return tuple(sorted(found, key=lambda one: (one.ledger_id, one.queue, one.to_ledger_id or "")))
+
+
+def _lost(crossed: DataFrame | None) -> tuple[str, ...]:
+    if crossed is None:
+        return ()
+    lost = crossed.where("verdict = 'lost'").select(
+        F.coalesce("message_id", F.col("origin_serial").cast("string"))
+    )
+    return tuple(row[0] for row in lost.limit(MAX_LOST).collect())
+
+
+def _unproven_crossings(crossed: DataFrame | None) -> tuple[Unproven, ...]:
+    if crossed is None:
+        return ()
+    old = crossed.where("verdict = 'older than history'").groupBy("origin_ledger_id").count().collect()
+    why = "the other side of the channel has dropped its history"
+    return tuple(Unproven(row[0], "crossings", why, row[1]) for row in old)
+
+
+# --- to files -------------------------------------------------------------------------------------
+
+
+def write(spark: SparkSession, found: Found, out: Path) -> None:
+    """The tables as Parquet, and ``audit.json``."""
+    result = found.result
+    unproven = [(one.ledger_id, one.what, one.why, one.count) for one in result.unproven]
+    tables = {
+        "violations": found.violations,
+        "conservation": conservation_frame(spark, result),
+        "duplicates": found.duplicates,
+        "unproven": spark.createDataFrame(unproven, UNPROVEN_SCHEMA),
+        "crossings": found.crossings,
+    }
+    for name, table in tables.items():
+        if table is not None:
+            table.write.mode("overwrite").parquet(str((out / name).resolve()))
+    (out / "audit.json").write_text(json.dumps(result.to_json(), indent=1) + "\n", encoding="utf-8")
+
+
+def conservation_frame(spark: SparkSession, result: AuditResult) -> DataFrame:
+    """A row for each queue and each queue manager (queue_id null)."""
+    outcomes = ", ".join(f"{name} long" for name in sums.OUTCOMES)
+    schema = (
+        "ledger_id string, queue_id long, queue string, opening long, arrivals long, held long, "
+        f"available long, delayed long, unconfirmed long, in_transit long, {outcomes}, difference long, "
+        "verdict string"
+    )
+    names = [part.split()[0] for part in schema.split(", ")]
+    rows = [
+        tuple(one.outcomes[name] if name in one.outcomes else getattr(one, name) for name in names)
+        for one in (*result.managers, *result.queues)
+    ]
+    return spark.createDataFrame(rows, schema)

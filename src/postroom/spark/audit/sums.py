@@ -1,0 +1,229 @@
+"""Conservation: what was held when the history began and what has arrived since is what is held now and what
+has ended, for each queue, each subscription and each queue manager. Pure.
+
+The opening is that of a checkpoint's totals: what had arrived until then, less what had ended, less what the
+history says happened between its beginning and the checkpoint. Three comparisons, each of which fails by
+itself: events against entries, the checkpoint's opening against the older entries that there is a trace of,
+and the checkpoint's counts against the events that it covers.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from postroom.model.codes import Outcome
+from postroom.spark.audit.result import QueueSums, Violation
+
+OUTCOMES: Final = tuple(outcome.name.lower() for outcome in Outcome if outcome)
+"""Counts by outcome are in this order."""
+
+DELETED_QUEUES: Final = 0
+"""In a checkpoint's totals the queue that sums those which were deleted before."""
+DELETED_NAME: Final = "(deleted queues)"
+
+NOTHING: Final = (0,) * len(OUTCOMES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueCounts:
+    """What was counted of one queue or subscription; ``early``: up to the checkpoint that it opens from."""
+
+    ledger_id: str
+    queue_id: int
+    queue: str
+    arrivals: int = 0
+    ended: tuple[int, ...] = NOTHING
+    early_arrivals: int = 0
+    early_ended: tuple[int, ...] = NOTHING
+    early_events: int = 0
+    held: int = 0
+    available: int = 0
+    delayed: int = 0
+    unconfirmed: int = 0
+    in_transit: int = 0
+    seen: int = 0
+    """Entries older than the history of which there is a trace, held or ended since."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A checkpoint's totals: per queue (arrivals, ends by outcome) up to `position`."""
+
+    position: int
+    totals: Mapping[int, tuple[int, tuple[int, ...]]]
+
+
+@dataclass(slots=True)
+class Balance:
+    """The sums of one ledger, and what is wrong with them."""
+
+    manager: QueueSums
+    queues: list[QueueSums]
+    violations: list[Violation] = field(default_factory=list)
+
+
+def balance(ledger_id: str, is_whole: bool, told: Told | None, counts: Iterable[QueueCounts]) -> Balance:
+    """The sums of a ledger. `is_whole`: its history begins at its beginning; else it opens from `told`, and
+    without that nothing is proven."""
+    queues = sorted([*counts], key=lambda one: one.queue_id)
+    if told is not None and not is_whole:
+        queues += _without_trace(ledger_id, told, queues)
+    openings = {one.queue_id: _opening(one, is_whole, told) for one in queues}
+    rows = [_sums(one, openings[one.queue_id]) for one in queues]
+    found = Balance(_manager(ledger_id, rows, _whole_opening(is_whole, told, queues)), rows)
+    for one, row in zip(queues, rows, strict=True):
+        found.violations += _of_queue(one, row)
+    if told is not None:
+        found.violations += _of_checkpoint(ledger_id, is_whole, told, queues)
+    if found.manager.difference:
+        found.violations.append(_violation("unbalanced manager", found.manager, _detail(found.manager)))
+    return found
+
+
+def _without_trace(ledger_id: str, told: Told, queues: list[QueueCounts]) -> list[QueueCounts]:
+    """Queues that the checkpoint says held something, and of which nothing is seen."""
+    known = {DELETED_QUEUES, *(one.queue_id for one in queues)}
+    missing = [queue for queue in sorted(told.totals) if queue not in known and _held(told, queue)]
+    return [QueueCounts(ledger_id=ledger_id, queue_id=queue, queue=f"#{queue}") for queue in missing]
+
+
+def _opening(one: QueueCounts, is_whole: bool, told: Told | None) -> int | None:
+    """What the queue held before the history; of one that was deleted before the checkpoint, which has only
+    the sum of those, what there is a trace of."""
+    if is_whole:
+        return 0
+    if told is None:
+        return None
+    if one.queue_id in told.totals:
+        return _held(told, one.queue_id) - _early_change(one)
+    return one.seen if one.early_events else 0
+
+
+def _whole_opening(is_whole: bool, told: Told | None, queues: list[QueueCounts]) -> int | None:
+    if is_whole:
+        return 0
+    if told is None:
+        return None
+    return sum(_held(told, queue) for queue in told.totals) - sum(map(_early_change, queues))
+
+
+def _held(told: Told, queue_id: int) -> int:
+    arrived, ended = told.totals[queue_id]
+    return arrived - sum(ended)
+
+
+def _early_change(one: QueueCounts) -> int:
+    return one.early_arrivals - sum(one.early_ended)
+
+
+def _sums(one: QueueCounts, opening: int | None) -> QueueSums:
+    before = one.seen if opening is None else opening
+    difference = before + one.arrivals - one.held - sum(one.ended)
+    outcomes = dict(zip(OUTCOMES, one.ended, strict=True))
+    return QueueSums(
+        one.ledger_id,
+        one.queue_id,
+        one.queue,
+        opening,
+        one.arrivals,
+        one.held,
+        one.in_transit,
+        outcomes,
+        difference,
+        _verdict(difference, opening, outcomes["lost"]),
+        one.available,
+        one.delayed,
+        one.unconfirmed,
+    )
+
+
+def _manager(ledger_id: str, rows: list[QueueSums], opening: int | None) -> QueueSums:
+    def total(name: str) -> int:
+        return sum(getattr(row, name) for row in rows)
+
+    outcomes = {name: sum(row.outcomes[name] for row in rows) for name in OUTCOMES}
+    queues_opening = sum(row.opening or 0 for row in rows)
+    difference = total("difference") + (0 if opening is None else opening - queues_opening)
+    return QueueSums(
+        ledger_id,
+        None,
+        "",
+        opening,
+        total("arrivals"),
+        total("held"),
+        total("in_transit"),
+        outcomes,
+        difference,
+        _verdict(difference, opening, outcomes["lost"]),
+        total("available"),
+        total("delayed"),
+        total("unconfirmed"),
+    )
+
+
+def _verdict(difference: int, opening: int | None, lost: int) -> str:
+    if difference:
+        return "unbalanced"
+    if opening is None:
+        return "not provable"
+    return f"balanced; {lost} not persistent, lost at a crash" if lost else "balanced"
+
+
+# --- what is wrong --------------------------------------------------------------------------------
+
+
+def _of_queue(one: QueueCounts, row: QueueSums) -> list[Violation]:
+    found = []
+    if one.seen + one.arrivals != one.held + sum(one.ended):
+        found.append(_violation("unbalanced queue", row, _detail(row)))
+    if row.opening is not None and row.opening != one.seen:
+        detail = f"held before the history: {row.opening} by the checkpoint, {one.seen} with a trace"
+        found.append(_violation("opening differs", row, detail))
+    return found
+
+
+def _of_checkpoint(ledger_id: str, is_whole: bool, told: Told, queues: list[QueueCounts]) -> list[Violation]:
+    """Where the checkpoint counts otherwise than the events up to its position: of a whole history the two
+    are equal, of another the checkpoint has no less."""
+    found = []
+    named = {one.queue_id: one.queue for one in queues}
+    for queue_id, (arrivals, ended) in sorted(_early(told, queues).items()):
+        said_arrived, said_ended = told.totals.get(queue_id, (0, NOTHING))
+        off = [
+            f"{name}: {said} by the checkpoint, {seen} by the events"
+            for name, said, seen in (
+                ("arrivals", said_arrived, arrivals),
+                *zip(OUTCOMES, said_ended, ended, strict=True),
+            )
+            if said < seen or (is_whole and said != seen)
+        ]
+        if off:
+            name = named.get(queue_id, DELETED_NAME if queue_id == DELETED_QUEUES else f"#{queue_id}")
+            where = (ledger_id, queue_id, name, None, (told.position,))
+            found.append(Violation("checkpoint differs", *where, "; ".join(off)))
+    return found
+
+
+def _early(told: Told, queues: list[QueueCounts]) -> dict[int, tuple[int, tuple[int, ...]]]:
+    """Per queue of the totals, what the events up to the checkpoint say."""
+    found: dict[int, tuple[int, tuple[int, ...]]] = dict.fromkeys(told.totals, (0, NOTHING))
+    for one in queues:
+        if not one.early_events:
+            continue
+        queue = one.queue_id if one.queue_id in told.totals else DELETED_QUEUES
+        arrivals, ended = found.get(queue, (0, NOTHING))
+        together = tuple(a + b for a, b in zip(ended, one.early_ended, strict=True))
+        found[queue] = (arrivals + one.early_arrivals, together)
+    return found
+
+
+def _violation(rule: str, row: QueueSums, detail: str) -> Violation:
+    return Violation(rule, row.ledger_id, row.queue_id, row.queue, None, (), detail)
+
+
+def _detail(row: QueueSums) -> str:
+    ended = sum(row.outcomes.values())
+    return (
+        f"opening {row.opening if row.opening is not None else 'unknown'}, arrivals {row.arrivals}, "
+        f"held {row.held}, ended {ended}, difference {row.difference}"
+    )

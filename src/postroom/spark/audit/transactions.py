@@ -1,0 +1,102 @@
+"""Transactions are atomic: what one holds is decided by one record, all of it, and nothing is left its own.
+
+A *stay* is one entry in the hands of one transaction, XA branch or channel batch: from the event that took it
+to the one that gave it up. All stays of a holder stand together in one window; how many there can be is
+bounded by the broker's limits on transactions and batches.
+"""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812
+
+from postroom.spark.audit.rows import violation_rows
+from postroom.spark.audit.steps import is_held_after, leaves
+from postroom.spark.frames import Position
+
+COMMITS: Final = ("confirm", "forward")
+ROLLBACKS: Final = ("undo", "link_lost", "restart", "resume")
+APPLIED: Final = ("release", "fail", "dead_letter", "discard")
+"""Outcomes that a receiver gave within a local transaction: its commit applies them, a record each."""
+
+
+def stays(stepped: DataFrame) -> DataFrame:
+    """One row for each stay: holder_kind and holder_id, `entered`, `left` (null while it lasts), `left_time`
+    and `end`: committed, applied, rolled back, other (lost, say), or held."""
+    over = stepped.where(leaves()).select(
+        "ledger_id",
+        "serial",
+        "queue_id",
+        "queue",
+        F.col("before_holder_kind").alias("kind"),
+        F.col("before_holder_id").alias("holder"),
+        F.col("entered_before").alias("entered"),
+        F.col("position").alias("left"),
+        F.col("time").alias("left_time"),
+        _end().alias("end"),
+    )
+    lasting = stepped.where(F.col("is_last") & is_held_after()).select(
+        "ledger_id",
+        "serial",
+        "queue_id",
+        "queue",
+        F.col("holder_kind").alias("kind"),
+        F.col("holder_id").alias("holder"),
+        "entered",
+        F.lit(None).cast("long").alias("left"),
+        F.lit(None).cast("timestamp").alias("left_time"),
+        F.lit("held").alias("end"),
+    )
+    return over.unionByName(lasting)
+
+
+def _end() -> Column:
+    is_local = F.col("before_holder_kind") == "local_transaction"
+    return (
+        F.when(F.coalesce(F.col("outcome") == "lost", F.lit(False)), "other")
+        .when(F.col("event").isin(*COMMITS), "committed")
+        .when(F.col("event").isin(*ROLLBACKS), "rolled back")
+        .when(is_local & F.col("event").isin(*APPLIED), "applied")
+        .otherwise("other")
+    )
+
+
+def transaction_violations(stepped: DataFrame, last_time: Position) -> DataFrame:
+    """Every stay that breaks what its holder promises.
+
+    A rollback may take several records, all of one moment; so an entry that is still held counts only when
+    the ledger, whose last event is of `last_time`, has gone on since.
+    """
+    holder = Window.partitionBy("ledger_id", "holder")
+    is_committed, is_undone = F.col("end") == "committed", F.col("end") == "rolled back"
+    applied = F.col("end").isin("committed", "applied")
+    together = stays(stepped).select(
+        "*",
+        F.min(F.when(is_committed, F.col("left"))).over(holder).alias("decided"),
+        F.min(F.when(applied, F.col("left"))).over(holder).alias("applied"),
+        F.min(F.when(is_undone, F.col("left"))).over(holder).alias("undone"),
+        F.max(F.when(applied | is_undone, F.col("left_time"))).over(holder).alias("decided_time"),
+    )
+    broken = together.withColumn("rule", _rule(last_time)).where(F.col("rule").isNotNull())
+    detail = F.format_string(
+        "%s %d took it at position %d; it is %s, the decision is at %d",
+        "kind",
+        "holder",
+        "entered",
+        "end",
+        F.coalesce("decided", "applied", "undone"),
+    )
+    positions = [F.col("entered"), F.coalesce("decided", "applied", "undone"), F.col("left")]
+    return violation_rows(broken, F.col("rule"), positions, detail)
+
+
+def _rule(last_time: Position) -> Column:
+    end, decided = F.col("end"), F.col("decided")
+    is_left = (end == "held") & (F.col("decided_time") < last_time)
+    return (
+        F.when((end == "rolled back") & F.col("applied").isNotNull(), "half committed")
+        .when((end == "committed") & (F.col("left") != decided), "two decisions")
+        .when(F.col("entered") > decided, "used after its decision")
+        .when((end == "held") & decided.isNotNull(), "left out of the decision")
+        .when(is_left, "left out of the decision")
+    )
