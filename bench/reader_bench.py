@@ -19,7 +19,6 @@ from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.types import StructType
 
 from postroom.ledger.disk import RealDisk
 from postroom.ledger.files import events_name
@@ -30,7 +29,11 @@ from postroom.ledger.reader import LedgerReader
 from postroom.ledger.records import ArrivalFlag, RecordType
 from postroom.ledger.segments import open_segment
 from postroom.model.codes import Event, HolderKind, IdType, Outcome, State
-from postroom.spark.source import DEFAULT_PARTITION_RECORDS, EVENTS_STRUCT, read_slice, slices
+from postroom.spark.columns import EVENTS_SCHEMA
+from postroom.spark.options import MOST_PARTITION_RECORDS
+from postroom.spark.places import plan
+from postroom.spark.places.folder import FolderPlace
+from postroom.spark.reading import read_events
 
 ID_BYTES = 36
 QUEUES = 10
@@ -109,10 +112,11 @@ def _dictionary(offset: int) -> tuple[Array, bytes]:
 
 def decode(folder: Path, columns: tuple[str, ...]) -> int:
     """All rows as record batches of these columns; returns how many."""
-    schema = StructType([EVENTS_STRUCT[name] for name in columns])
-    reader = LedgerReader(folder)
-    cut = slices(reader.segments, 1, reader.durable_through, DEFAULT_PARTITION_RECORDS)
-    return sum(batch.num_rows for piece in cut for batch in read_slice(folder, piece, schema))
+    schema = pa.schema([EVENTS_SCHEMA.field(name) for name in columns])
+    place = FolderPlace(folder)
+    look = place.look()
+    cut = plan(place, look, 1, look.durable_through, MOST_PARTITION_RECORDS)
+    return sum(batch.num_rows for piece in cut for batch in read_events(piece, schema))
 
 
 def touch(folder: Path) -> int:
@@ -166,7 +170,7 @@ def main() -> None:
 
 def _works(folder: Path) -> list[tuple[str, str, Callable[[], int]]]:
     """(name for people, name in JSON, what to do)."""
-    every = tuple(EVENTS_STRUCT.names)
+    every = tuple(EVENTS_SCHEMA.names)
     return [
         (f"all {len(every)} columns", "decode_all_columns", lambda: decode(folder, every)),
         (

@@ -10,10 +10,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from postroom.ledger.block import Group
-from postroom.ledger.reader import LedgerReader
 from postroom.model.codes import IdType
 from postroom.spark.columns import COLUMNS
-from postroom.spark.source import EVENTS_STRUCT, SourceOptionError, read_options, read_slice, slices
+from postroom.spark.options import SourceOptionError, read_options
+from postroom.spark.places import plan
+from postroom.spark.places.folder import FolderPlace
+from postroom.spark.reading import read_events
 from tests.ledger.making import CONSUMER, START_US, E, LedgerMaker, O, S
 from tests.spark.conftest import events_of
 
@@ -22,12 +24,10 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 def _batch_rows(folder: Path, records: int = 1_000_000) -> list[dict[str, Any]]:
     """All rows as the tasks would give them, without Spark, by (position, ordinal)."""
-    reader = LedgerReader(folder)
-    batches = [
-        batch
-        for slice in slices(reader.segments, 1, reader.durable_through, records)
-        for batch in read_slice(folder, slice, EVENTS_STRUCT)
-    ]
+    place = FolderPlace(folder)
+    look = place.look()
+    slices = plan(place, look, 1, look.durable_through, records)
+    batches = [batch for slice in slices for batch in read_events(slice)]
     return sorted(
         pa.Table.from_batches(batches).to_pylist(), key=lambda row: (row["position"], row["ordinal"])
     )

@@ -34,8 +34,8 @@ class UnknownFormat(LedgerError):
 
     def __init__(self, file: str, version: int, known: int) -> None:
         super().__init__(
-            f"{file}: format version {version}, this Postroom reads {known}; upgrade it (pip install --upgrade"
-            " postroom) wherever the ledger is read"
+            f"{file}: format version {version}, this Postroom reads {known}; upgrade it (pip install"
+            " --upgrade postroom) wherever the ledger is read"
         )
         self.version = version
 
@@ -46,8 +46,8 @@ class UnknownRecord(LedgerError):
 
     def __init__(self, position: int, what: str) -> None:
         super().__init__(
-            f"record {position}: {what} is unknown here: a newer Postroom wrote it; upgrade this one (pip install"
-            f" --upgrade postroom) and go on from position {position}"
+            f"record {position}: {what} is unknown here: a newer Postroom wrote it; upgrade this one"
+            f" (pip install --upgrade postroom) and go on from position {position}"
         )
         self.position = position
 

@@ -57,11 +57,15 @@ class LedgerDiverged(LedgerError):
 
 def to_json(positions: Positions) -> str:
     """``{"<ledger>": {"epoch": 3, "epoch_id": "…", "position": 812}}``, one text for equal positions."""
-    told = {
+    return json.dumps(told(positions))
+
+
+def told(positions: Positions) -> dict[str, dict[str, int | str]]:
+    """The same before it is text: the offset of a stream."""
+    return {
         ledger_id: {"epoch": p.epoch, "epoch_id": p.epoch_id, "position": p.position}
         for ledger_id, p in sorted(positions.items())
     }
-    return json.dumps(told)
 
 
 def from_json(text: str) -> dict[str, Position]:
@@ -72,7 +76,12 @@ def from_json(text: str) -> dict[str, Position]:
         raise PositionsInvalid(f"positions are not JSON ({error}): {text!r}") from error
     if not isinstance(decoded, dict):
         raise PositionsInvalid(f"positions are a JSON object by ledger id, not {text!r}")
-    return {str(ledger_id): _position(ledger_id, said) for ledger_id, said in decoded.items()}
+    return from_said(decoded)
+
+
+def from_said(said: Mapping[str, object]) -> dict[str, Position]:
+    """The inverse of `told`. Raises ``PositionsInvalid``."""
+    return {str(ledger_id): _position(ledger_id, one) for ledger_id, one in said.items()}
 
 
 def _position(ledger_id: str, said: object) -> Position:

@@ -19,9 +19,12 @@ from postroom.spark.columns import EVENTS_SCHEMA, Known, Names, batch
 from postroom.spark.places import Look, Place, Slice
 
 
-def read_events(slice: Slice, schema: pa.Schema = EVENTS_SCHEMA) -> Iterator[pa.RecordBatch]:
+def read_events(
+    slice: Slice, schema: pa.Schema = EVENTS_SCHEMA, queues: frozenset[str] | None = None
+) -> Iterator[pa.RecordBatch]:
     """The rows of a slice, one for each (position, ordinal, entry), in the columns of the schema.
 
+    `queues`: only the entries of queues and subscriptions of these names.
     Positions ascend from batch to batch but for the kinds of record within one chunk of the file. Raises
     ``LedgerError``, ``OSError``; ``KeyError`` for an unknown column.
     """
@@ -35,7 +38,14 @@ def read_events(slice: Slice, schema: pa.Schema = EVENTS_SCHEMA) -> Iterator[pa.
         for rows in expand(chunk, definitions.routing_sets):
             if len(rows):
                 _require_known_codes(rows)
+                rows = rows if queues is None else _of_queues(rows, definitions, queues)
+            if len(rows):
                 yield batch(rows, known, schema)
+
+
+def _of_queues(rows: Rows, definitions: Definitions, queues: frozenset[str]) -> Rows:
+    ids = [number for number, name in definitions.queue_names.items() if name in queues]
+    return rows.where(np.isin(rows["queue"], ids))
 
 
 _CODES: Final[Mapping[str, type[IntEnum]]] = {
@@ -78,15 +88,26 @@ class Opening:
     rows: pa.Table
 
 
-def read_opening(place: Place, look: Look, schema: pa.Schema = EVENTS_SCHEMA) -> Opening | None:
-    """The opening of a look; None where its history is whole, or no checkpoint tells what was before."""
+def read_opening(
+    place: Place,
+    look: Look,
+    schema: pa.Schema = EVENTS_SCHEMA,
+    queues: frozenset[str] | None = None,
+    through: int | None = None,
+) -> Opening | None:
+    """The opening of a look; None where its history is whole, or no checkpoint tells what was before.
+
+    `through`: only a checkpoint at or before that position, by default at or before the look's end.
+    """
     if look.first_position <= 1:
         return None
-    told = place.carried(look, look.durable_through)
+    told = place.carried(look, look.durable_through if through is None else through)
     if told is None:
         return None
     known = _KnownOfCarried(look, told.queue_names)
-    batches = [batch(rows, known, schema) for rows in told.blocks if len(rows)]
+    wanted = [n for n, name in told.queue_names.items() if queues is None or name in queues]
+    blocks = (rows.where(np.isin(rows["queue"], wanted)) for rows in told.blocks)
+    batches = [batch(rows, known, schema) for rows in blocks if len(rows)]
     return Opening(look.first_position, told.position, pa.Table.from_batches(batches, schema))
 
 

@@ -79,6 +79,11 @@ class Slice:
     """What the place wants to be told where it reads (`Place.hint`)."""
 
     @property
+    def ledger_id(self) -> str:
+        """A dashed UUID."""
+        return str(UUID(bytes=self.segment.ledger_id))
+
+    @property
     def records_bytes(self) -> int:
         """About how many bytes reading it costs."""
         share = (self.last - self.first + 1) / max(1, self.segment.record_count)
@@ -113,21 +118,36 @@ class PlaceUnknown(LedgerError):
 
 
 FOLDER_SCHEMES: Final = ("file://", "file:")
+BROKER_SCHEMES: Final = ("http://", "https://")
+STORE_SCHEME: Final = "store:"
 
 
 def place_of(uri: str, token: str = "", cache: str = "") -> Place:
-    """The place that a URI names: a path or ``file:…`` is a folder.
+    """The place that a URI names: a path or ``file:…`` is a folder, ``http(s)://…`` a broker, ``store:URI``
+    an object store, with ``#LEDGER-ID`` behind it where it holds several ledgers.
 
     `token` is what a broker asks for; `cache` is a folder where tasks keep the sealed files of places that
     are far away. Raises ``PlaceUnknown``.
     """
     from postroom.spark.places.folder import FolderPlace
 
+    if uri.startswith(STORE_SCHEME):
+        from postroom.spark.places.store import LEDGER_MARK, StorePlace
+
+        root, _, ledger_id = uri.removeprefix(STORE_SCHEME).partition(LEDGER_MARK)
+        return StorePlace(root, ledger_id, cache)
+    if uri.startswith(BROKER_SCHEMES):
+        from postroom.spark.places.broker import BrokerPlace
+
+        return BrokerPlace(uri, token, cache)
     for scheme in FOLDER_SCHEMES:
         if uri.startswith(scheme):
             return FolderPlace(Path(uri.removeprefix(scheme)))
     if "://" in uri:
-        raise PlaceUnknown(f"{uri}: no such place; name the broker's data folder")
+        raise PlaceUnknown(
+            f"{uri}: no such place; name the broker's data folder, http(s)://HOST:PORT of a broker, or"
+            f" {STORE_SCHEME}{uri} for a store that `postroom ledger upload` has filled"
+        )
     return FolderPlace(Path(uri))
 
 

@@ -1,0 +1,276 @@
+"""Which positions of which ledgers are read: from options and looks, for one read or batch after batch.
+
+What Spark asks a stream for is answered here, without Spark. Offsets are positions by ledger id. The offset
+that a stream begins with is empty: its first batch reads nothing and only writes down where each ledger
+begins, so that a batch that is done again after a crash is the same, whatever was written or dropped
+meanwhile. A ledger that joins later does so in the same way.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from postroom.ledger.errors import LedgerError
+from postroom.ledger.layout import Array
+from postroom.spark.options import LATEST, SourceOptions
+from postroom.spark.places import Look, Place, Slice, plan
+from postroom.spark.positions import BEGINNING, Position, Positions, check, position_in
+
+
+class DataLost(LedgerError):
+    """Records that were not read yet have been dropped by retention."""
+
+    def __init__(self, ledger_id: str, after: int, first_position: int) -> None:
+        super().__init__(
+            f"ledger {ledger_id}: positions {after + 1} to {first_position - 1} were not read and are"
+            " dropped; read them from an object store that has them, or accept the loss with"
+            " failOnDataLoss=false; a lease (`postroom ledger lease`) or more retention keeps them next time"
+        )
+        self.ledger_id: Final = ledger_id
+
+
+class LedgerMissing(LedgerError):
+    """A ledger that was read is not among the paths."""
+
+    def __init__(self, ledger_ids: Iterable[str]) -> None:
+        super().__init__(
+            f"no path leads to ledger {', '.join(sorted(ledger_ids))}, which was read until now; add its"
+            " path, or say onMissingLedger=drop to go on without it for good"
+        )
+
+
+class LedgerTwice(LedgerError):
+    """Two paths lead to one ledger."""
+
+    def __init__(self, ledger_id: str, first: str, second: str) -> None:
+        super().__init__(f"{first} and {second} are both ledger {ledger_id}; name one of them")
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A place and what it shows."""
+
+    place: Place
+    look: Look
+
+
+def look_at(places: Iterable[Place]) -> dict[str, Seen]:
+    """A look at each place, by ledger id. Raises ``LedgerTwice`` and what looks raise."""
+    seen: dict[str, Seen] = {}
+    for place in places:
+        look = place.look()
+        other = seen.get(look.ledger_id)
+        if other is not None:
+            raise LedgerTwice(look.ledger_id, other.place.uri, place.uri)
+        seen[look.ledger_id] = Seen(place, look)
+    return seen
+
+
+# --- bounds ---------------------------------------------------------------------------------------
+
+
+def position_at(place: Place, look: Look, time_us: int) -> int:
+    """The first position whose record is not older than a time; the one behind the last if none is."""
+    for segment in look.segments:
+        if segment.record_count and segment.last_time_us >= time_us:
+            for piece in plan(
+                place, look, segment.first_position, segment.last_position, segment.record_count
+            ):
+                found = [
+                    int(records["position"][at])
+                    for chunk, _ in place.read(piece)
+                    for records in (chunk.arrivals, chunk.transitions)
+                    if (at := _first_at(records, time_us)) < len(records)
+                ]
+                if found:
+                    return min(found)
+    return look.durable_through + 1
+
+
+def _first_at(records: Array, time_us: int) -> int:
+    times = records["time_us"]
+    return bisect_left(range(len(records)), time_us, key=lambda index: int(times[index]))
+
+
+def first_wanted(options: SourceOptions, seen: Seen) -> int | None:
+    """The first position that the options' bounds let through; None while it isn't there yet."""
+    times = [options.from_time_us, options.start.at if isinstance(options.start.at, int) else None]
+    after_us = max((time_us for time_us in times if time_us is not None), default=None)
+    first, durable = options.first or 1, seen.look.durable_through
+    if after_us is not None:
+        first = max(first, position_at(seen.place, seen.look, after_us))
+        return first if first <= durable else None
+    return first if first <= durable + 1 else None
+
+
+def last_wanted(options: SourceOptions, seen: Seen) -> int:
+    """The last position that is there and that the options' bounds let through."""
+    last = seen.look.durable_through
+    if options.last is not None:
+        last = min(last, options.last)
+    if options.to_time_us is not None and seen.look.last_time_us >= options.to_time_us:
+        last = min(last, position_at(seen.place, seen.look, options.to_time_us) - 1)
+    return last
+
+
+def starting_position(options: SourceOptions, seen: Seen) -> Position | None:
+    """The last position that is not to be read; None while where to start isn't there yet.
+
+    Raises ``LedgerDiverged``, ``DataLost``.
+    """
+    first, look, at = first_wanted(options, seen), seen.look, options.start.at
+    if first is None:
+        return None
+    if at == LATEST:
+        return position_in(look, look.durable_through)
+    before = position_in(look, max(first, look.first_position) - 1)
+    told = at.get(look.ledger_id, BEGINNING) if isinstance(at, Mapping) else BEGINNING
+    if told.position == 0:
+        return before
+    require_readable(options, look, told)
+    return max(told, before, key=lambda position: position.position)
+
+
+def require_readable(options: SourceOptions, look: Look, after: Position) -> None:
+    """Whether everything behind a position is there. Raises ``LedgerDiverged``, ``DataLost``."""
+    check(look, after)
+    if options.fail_on_data_loss and after.position + 1 < look.first_position:
+        raise DataLost(look.ledger_id, after.position, look.first_position)
+
+
+# --- streams --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """At most so many records and bytes a batch; None: as many as there are."""
+
+    records: int | None = None
+    size_bytes: int | None = None
+
+
+class Planner:
+    """What a stream over some ledgers reads next. For one thread."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options: Final = options
+        self._places: Final = options.places()
+        self._seen: dict[str, Seen] = {}
+        self._target: dict[str, int] | None = None
+        self._ends: dict[str, int] = {}
+        """The last wanted position of ledgers that have reached the end of the time range."""
+
+    def look(self) -> dict[str, Seen]:
+        """What there is now, by ledger id."""
+        self._seen = look_at(self._places)
+        return self._seen
+
+    def stop_here(self) -> None:
+        """What is written from now on is not read any more: a run over what is available now."""
+        self._target = {ledger_id: seen.look.durable_through for ledger_id, seen in self.look().items()}
+
+    def latest(self) -> dict[str, Position]:
+        """How far each ledger goes, by the last look."""
+        seen = self._seen or self.look()
+        return {ledger_id: position_in(one.look, self._end(one)) for ledger_id, one in seen.items()}
+
+    def next(self, start: Positions, limit: Limit) -> dict[str, Position]:
+        """Where a batch ends that begins behind `start`.
+
+        Raises ``LedgerMissing``, ``LedgerDiverged``, ``DataLost``.
+        """
+        seen = self.look()
+        self._require_all(start, seen)
+        for ledger_id, after in start.items():
+            if ledger_id in seen:
+                require_readable(self._options, seen[ledger_id].look, after)
+        read = {ledger_id: one for ledger_id, one in seen.items() if ledger_id in start}
+        lags = {ledger_id: self._end(one) - start[ledger_id].position for ledger_id, one in read.items()}
+        end: dict[str, Position] = {}
+        for ledger_id in set(seen) - set(read):
+            begins = starting_position(self._options, seen[ledger_id])
+            if begins is not None:
+                end[ledger_id] = begins
+        for ledger_id, records in shares(lags, limit.records).items():
+            one, after = read[ledger_id], start[ledger_id]
+            last = max(after.position, one.look.first_position - 1) + records
+            last = min(last, after.position + lags[ledger_id])
+            if limit.size_bytes is not None:
+                last = within_bytes(one.look, after.position, last, limit.size_bytes // len(read))
+            end[ledger_id] = position_in(one.look, last) if last > after.position else after
+        return end
+
+    def slices(self, start: Positions, end: Positions) -> list[Slice]:
+        """The slices of what lies behind `start`, up to `end`: again the same, however often it is asked.
+
+        Raises ``LedgerMissing``, ``LedgerDiverged``, ``DataLost``.
+        """
+        seen = self._seen_through(end)
+        self._require_all(start, seen)
+        spans: list[tuple[Seen, int, int]] = []
+        for ledger_id in sorted(set(start) & set(end) & set(seen)):
+            look, first, last = seen[ledger_id].look, start[ledger_id], end[ledger_id]
+            require_readable(self._options, look, first)
+            check(look, last)
+            if last.position > first.position:
+                spans.append((seen[ledger_id], first.position + 1, last.position))
+        total = sum(last - first + 1 for _, first, last in spans)
+        records = self._options.records_a_partition(total)
+        return [
+            piece for one, first, last in spans for piece in plan(one.place, one.look, first, last, records)
+        ]
+
+    def _seen_through(self, end: Positions) -> dict[str, Seen]:
+        """The last look if it reaches the end of a batch, else another."""
+        seen = self._seen
+        reaches = all(
+            ledger_id in seen and seen[ledger_id].look.durable_through >= position.position
+            for ledger_id, position in end.items()
+        )
+        return seen if reaches else self.look()
+
+    def _require_all(self, start: Positions, seen: Mapping[str, Seen]) -> None:
+        missing = set(start) - set(seen)
+        if missing and not self._options.drop_missing_ledger:
+            raise LedgerMissing(missing)
+
+    def _end(self, seen: Seen) -> int:
+        ledger_id = seen.look.ledger_id
+        last = self._ends.get(ledger_id)
+        if last is None:
+            last = last_wanted(self._options, seen)
+            to_time_us = self._options.to_time_us
+            if to_time_us is not None and seen.look.last_time_us >= to_time_us:
+                self._ends[ledger_id] = last
+        if self._target is not None:
+            last = min(last, self._target.get(ledger_id, 0))
+        return last
+
+
+def shares(lags: Mapping[str, int], most: int | None) -> dict[str, int]:
+    """So many records of each ledger, `most` in all: those that lag little get all, others equal parts."""
+    lags = {ledger_id: max(0, lag) for ledger_id, lag in lags.items()}
+    if most is None:
+        return dict(lags)
+    given: dict[str, int] = {}
+    left = most
+    for index, ledger_id in enumerate(sorted(lags, key=lambda one: (lags[one], one))):
+        given[ledger_id] = min(lags[ledger_id], left // (len(lags) - index))
+        left -= given[ledger_id]
+    return given
+
+
+def within_bytes(look: Look, after: int, last: int, most_bytes: int) -> int:
+    """The last position up to which about so many bytes lie behind `after`, at least one record."""
+    left = most_bytes
+    for segment in look.segments:
+        low, high = max(after + 1, segment.first_position), min(last, segment.last_position)
+        if low > high:
+            continue
+        a_record = max(1, segment.records_bytes // max(1, segment.record_count))
+        fitting = left // a_record
+        if fitting < high - low + 1:
+            return min(last, max(after + 1, low + fitting - 1))
+        left -= a_record * (high - low + 1)
+    return last
