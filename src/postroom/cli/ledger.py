@@ -18,6 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from postroom.cli.lease import lease
+from postroom.cli.ledger_places import upload_command
 from postroom.cli.life_cycle import log_command
 from postroom.cli.options import data_option, json_option, one_line_errors
 from postroom.ledger.dump import Filter, Line, dump, iso
@@ -34,6 +35,7 @@ def ledger() -> None:
 
 ledger.add_command(lease)
 ledger.add_command(log_command)
+ledger.add_command(upload_command)
 
 
 @ledger.command("verify")

@@ -29,3 +29,12 @@ def one_line_errors() -> Iterator[None]:
         raise
     except (LedgerError, OSError) as error:
         raise click.ClickException(str(error)) from error
+
+
+@contextmanager
+def spark_extra() -> Iterator[None]:
+    """Imports of the Spark room: what is not installed is said in one line."""
+    try:
+        yield
+    except ImportError as error:
+        raise click.ClickException(f"{error.name} is not installed: pip install 'postroom[spark]'") from error

@@ -1,0 +1,115 @@
+"""The broker itself, which serves its ledger over HTTP(S): sealed files as they are, its journal's records up
+to what is durable. So a cluster that shares no disk with the broker reads its live tail.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+from uuid import UUID
+
+from postroom.ledger.carried import Carried
+from postroom.ledger.definitions import Definitions
+from postroom.ledger.errors import LedgerCorrupt
+from postroom.ledger.expand import Chunk
+from postroom.ledger.files import events_name
+from postroom.ledger.headers import Seal
+from postroom.ledger.image import EventsImage, decode_image
+from postroom.ledger.segments import Segment
+from postroom.spark.places import Look, Slice, look_of
+from postroom.spark.places.cache import FileCache, default_folder
+from postroom.spark.places.http_client import HttpClient
+from postroom.spark.places.images import cache_key, carried_from, checked_image, read_image
+
+SMALL_BYTES: Final = 16 << 20
+"""Of records: less than that of a sealed file is asked for as records, unless the file is here already."""
+
+
+class BrokerPlace:
+    """A ledger that its broker serves. Looks are for one thread."""
+
+    def __init__(self, url: str, token: str = "", cache: str = "") -> None:
+        self.uri: Final = url.rstrip("/")
+        self._token: Final = token
+        self._cache_folder: Final = cache
+        self._client: Final = HttpClient(self.uri, token)
+        self._cache: Final = FileCache(Path(cache) if cache else default_folder())
+
+    def __reduce__(self) -> tuple[type["BrokerPlace"], tuple[str, str, str]]:
+        return BrokerPlace, (self.uri, self._token, self._cache_folder)
+
+    def __repr__(self) -> str:
+        return f"BrokerPlace({self.uri!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BrokerPlace) and other.__reduce__() == self.__reduce__()
+
+    def __hash__(self) -> int:
+        return hash(self.uri)
+
+    def look(self) -> Look:
+        """See `Place.look`."""
+        told = self._client.json("/ledger")
+        ledger_id = UUID(told["ledger_id"]).bytes
+        segments = [_segment(ledger_id, each) for each in told["segments"]]
+        return look_of(segments, int(told["durable_through"]))
+
+    def hint(self, segment: Segment, first: int, last: int) -> bytes:
+        """See `Place.hint`: the broker knows where its records lie."""
+        return b""
+
+    def read(self, slice: Slice) -> Iterator[tuple[Chunk, Definitions]]:
+        """See `Place.read`."""
+        segment = slice.segment
+        key = cache_key(segment)
+        if segment.is_sealed and (slice.records_bytes >= SMALL_BYTES or self._cache.holds(key)):
+            yield from read_image(self._sealed(segment, key), slice.first, slice.last)
+            return
+        first = slice.first
+        while first <= slice.last:
+            image = self._records(segment, first, slice.last)
+            yield from read_image(image, first, image.last_position)
+            first = image.last_position + 1
+
+    def carried(self, look: Look, through: int) -> Carried | None:
+        """See `Place.carried`."""
+        told = self._client.json("/ledger")
+        checkpoints = [int(name.partition(".")[0]) for name in told["checkpoints"]]
+        return carried_from(self._file, checkpoints, look.ledger_id, look.first_position, through)
+
+    def _records(self, segment: Segment, first: int, last: int) -> EventsImage:
+        path = f"/ledger/records?first={first}&last={last}"
+        where = self.uri + path
+        image = checked_image(memoryview(self._client.body(path)), segment, where)
+        if not image.first_position == first <= image.last_position <= last:
+            what = f"records {image.first_position} to {image.last_position}"
+            raise LedgerCorrupt(where, 0, what)
+        return image
+
+    def _file(self, name: str) -> bytes:
+        return self._client.body(f"/ledger/files/{name}")
+
+    def _sealed(self, segment: Segment, key: str) -> EventsImage:
+        path = f"/ledger/files/{events_name(segment.number)}"
+        data = self._cache.get(
+            key,
+            lambda out: self._client.download(path, out),
+            lambda data: checked_image(data, segment, self.uri + path),
+        )
+        return decode_image(data, key, segment.number, check=False)
+
+
+def _segment(ledger_id: bytes, told: dict[str, Any]) -> Segment:
+    seal = told["seal"]
+    return Segment(
+        number=told["number"],
+        ledger_id=ledger_id,
+        epoch=told["epoch"],
+        first_position=told["first_position"],
+        last_position=told["last_position"],
+        is_sealed=told["is_sealed"],
+        seal=None if seal is None else Seal(**seal),
+        epoch_id=bytes.fromhex(told["epoch_id"]),
+        first_time_us=told["first_time_us"],
+        last_time_us=told["last_time_us"],
+        records_bytes=told["records_bytes"],
+    )

@@ -1,0 +1,117 @@
+"""Reading over HTTP(S) with a token: one connection that is kept, and what is torn is asked for again."""
+
+import http.client
+import json
+import time
+from collections.abc import Callable
+from typing import Any, BinaryIO, Final, TypeVar
+from urllib.parse import urlsplit
+
+from postroom.ledger.errors import LedgerError
+
+TIMEOUT_S: Final = 30
+ATTEMPTS: Final = 5
+"""A request is tried so often where the connection breaks, or the broker says that it has too much to do."""
+FIRST_PAUSE_S: Final = 0.2
+MAX_PAUSE_S: Final = 5.0
+PIECE_BYTES: Final = 1 << 20
+MAX_ERROR_BYTES: Final = 64 << 10
+
+_BUSY: Final = (429, 503)
+_GONE: Final = (404, 410)
+
+T = TypeVar("T")
+
+
+class BrokerRefused(LedgerError):
+    """The broker has answered a request with an error; ``status`` is HTTP's."""
+
+    def __init__(self, url: str, status: int, what: str) -> None:
+        super().__init__(f"{url}: {status}: {what}")
+        self.status: Final = status
+
+
+class HttpClient:
+    """GET requests to one server; for one thread at a time."""
+
+    def __init__(self, url: str, token: str) -> None:
+        """Raises ValueError for a URL without a host."""
+        split = urlsplit(url)
+        if not split.hostname or split.scheme not in ("http", "https"):
+            raise ValueError(f"{url}: a broker is http://HOST:PORT or https://HOST:PORT")
+        self._url: Final = url
+        self._prefix: Final = split.path.rstrip("/")
+        self._headers: Final = {"authorization": f"Bearer {token}"} if token else {}
+        kind = http.client.HTTPSConnection if split.scheme == "https" else http.client.HTTPConnection
+        self._connection: Final = kind(split.hostname, split.port, timeout=TIMEOUT_S)
+
+    def json(self, path: str) -> Any:
+        """The object that a path answers with."""
+        return json.loads(self.body(path))
+
+    def body(self, path: str) -> bytes:
+        """What a path answers with, whole.
+
+        Raises ``BrokerRefused``; FileNotFoundError for what is not there any more; OSError.
+        """
+
+        def read(answer: http.client.HTTPResponse) -> bytes:
+            return answer.read()
+
+        return self._persistently(lambda: self._get(path, {}, read))
+
+    def download(self, path: str, out: BinaryIO) -> None:
+        """A file, into `out`; where the connection breaks it goes on from there."""
+        tag = ""
+
+        def read(answer: http.client.HTTPResponse) -> None:
+            nonlocal tag
+            if answer.status != 206:  # all of it, perhaps of another content than before
+                out.seek(0)
+                out.truncate()
+            tag = answer.headers.get("etag", "")
+            while piece := answer.read(PIECE_BYTES):
+                out.write(piece)
+            if answer.length:
+                raise http.client.IncompleteRead(b"", answer.length)
+
+        def once() -> None:
+            headers = {"range": f"bytes={out.tell()}-", "if-range": tag} if tag and out.tell() else {}
+            self._get(path, headers, read)
+
+        self._persistently(once)
+
+    def _persistently(self, once: Callable[[], T]) -> T:
+        pause_s = FIRST_PAUSE_S
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                return once()
+            except (http.client.HTTPException, ConnectionError, TimeoutError) as error:
+                self._connection.close()
+                if attempt == ATTEMPTS:
+                    raise OSError(f"{self._url}: {error or type(error).__name__}") from error
+            except BrokerRefused as error:
+                if error.status not in _BUSY or attempt == ATTEMPTS:
+                    raise
+            time.sleep(pause_s)
+            pause_s = min(MAX_PAUSE_S, pause_s * 2)
+        raise AssertionError("not reached")
+
+    def _get(self, path: str, headers: dict[str, str], read: Callable[[http.client.HTTPResponse], T]) -> T:
+        self._connection.request("GET", self._prefix + path, headers={**self._headers, **headers})
+        answer = self._connection.getresponse()
+        if answer.status in (200, 206):
+            return read(answer)
+        what = _what(answer.read(MAX_ERROR_BYTES))
+        answer.close()
+        if answer.status in _GONE:
+            raise FileNotFoundError(f"{self._url}{path}: {what}")
+        raise BrokerRefused(self._url + path, answer.status, what)
+
+
+def _what(body: bytes) -> str:
+    """The line for people of an error's answer."""
+    try:
+        return str(json.loads(body)["what"])
+    except (ValueError, KeyError, TypeError):
+        return body[:200].decode("utf-8", "replace")

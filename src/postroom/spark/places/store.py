@@ -1,0 +1,139 @@
+"""An object store with the sealed files of ledgers, as `postroom ledger upload` fills it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from postroom.ledger.carried import Carried
+from postroom.ledger.definitions import Definitions
+from postroom.ledger.errors import LedgerCorrupt
+from postroom.ledger.expand import Chunk
+from postroom.ledger.image import decode_image
+from postroom.ledger.segments import Segment
+from postroom.spark.places import Look, Slice, look_of
+from postroom.spark.places.cache import FileCache, default_folder
+from postroom.spark.places.images import cache_key, carried_from, checked_image, read_image
+from postroom.spark.places.manifest import (
+    CHECKPOINT,
+    EVENTS,
+    MANIFEST_FOLDER,
+    Entry,
+    StoreUnusable,
+    check_chain,
+    decode_entry,
+)
+from postroom.spark.places.objects import Objects
+
+LEDGER_MARK: Final = "#"
+"""In a place's URI, before the id of one of several ledgers in a store."""
+
+
+class Manifest:
+    """The entries of one ledger, of which only new ones are read again."""
+
+    def __init__(self, objects: Objects, ledger_id: str) -> None:
+        self._objects: Final = objects
+        self._ledger_id: Final = ledger_id
+        self._entries: dict[str, Entry] = {}
+
+    def read(self) -> list[Entry]:
+        """All entries, by name. Raises ``StoreUnusable``."""
+        folder = f"{self._ledger_id}/{MANIFEST_FOLDER}"
+        names = self._objects.names(folder)
+        for name in names:
+            if name not in self._entries and not name.startswith("."):
+                path = f"{folder}/{name}"
+                self._entries[name] = decode_entry(self._objects.read(path), f"{self._objects.uri}/{path}")
+        self._entries = {name: entry for name, entry in self._entries.items() if name in names}
+        return list(self._entries.values())
+
+    def history(self) -> list[Entry]:
+        """The files of the history, oldest first. Raises ``StoreUnusable`` where one is missing."""
+        found = sorted((each for each in self.read() if each.kind == EVENTS), key=lambda each: each.number)
+        check_chain(found, f"{self._objects.uri}/{self._ledger_id}")
+        return found
+
+    def of_name(self, name: str) -> Entry | None:
+        """Raises FileNotFoundError."""
+        return self._entries.get(f"{name}.json")
+
+
+def ledgers_in(objects: Objects) -> list[str]:
+    """Ids of the ledgers in a store."""
+    return [name for name in objects.folders("") if objects.names(f"{name}/{MANIFEST_FOLDER}")]
+
+
+class StorePlace:
+    """A ledger in an object store. Looks remember the manifest, and are for one thread."""
+
+    def __init__(self, root: str, ledger_id: str = "", cache: str = "") -> None:
+        """Without `ledger_id` the store must hold one ledger only."""
+        self.root: Final = root
+        self._asked_id: Final = ledger_id
+        self._cache_folder: Final = cache
+        self._objects: Final = Objects(root)
+        self._cache: Final = FileCache(Path(cache) if cache else default_folder())
+        self._manifest: Manifest | None = None
+
+    def __reduce__(self) -> tuple[type["StorePlace"], tuple[str, str, str]]:
+        return StorePlace, (self.root, self._asked_id, self._cache_folder)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StorePlace) and other.__reduce__() == self.__reduce__()
+
+    def __hash__(self) -> int:
+        return hash((self.root, self._asked_id))
+
+    @property
+    def uri(self) -> str:
+        return f"store:{self.root}" + (LEDGER_MARK + self._asked_id if self._asked_id else "")
+
+    def look(self) -> Look:
+        """See `Place.look`. Raises ``StoreUnusable`` where no ledger is, or several are."""
+        history = self._known_manifest().history()
+        if not history:
+            raise StoreUnusable(f"{self.uri}: nothing was uploaded yet")
+        return look_of([each.segment() for each in history], history[-1].last_position)
+
+    def hint(self, segment: Segment, first: int, last: int) -> bytes:
+        """See `Place.hint`: files are sealed, and need none."""
+        return b""
+
+    def read(self, slice: Slice) -> Iterator[tuple[Chunk, Definitions]]:
+        """See `Place.read`."""
+        segment, key = slice.segment, cache_key(slice.segment)
+        where = f"{self.root}/{key}"
+        data = self._cache.get(
+            key,
+            lambda out: self._objects.copy_to(key, out),
+            lambda data: checked_image(data, segment, where),
+        )
+        yield from read_image(decode_image(data, where, segment.number, False), slice.first, slice.last)
+
+    def carried(self, look: Look, through: int) -> Carried | None:
+        """See `Place.carried`."""
+        entries = self._known_manifest().read()
+        checkpoints = [entry.last_position for entry in entries if entry.kind == CHECKPOINT]
+        return carried_from(self._fetch, checkpoints, look.ledger_id, look.first_position, through)
+
+    def _fetch(self, name: str) -> bytes:
+        entry = self._known_manifest().of_name(name)
+        if entry is None:
+            raise LedgerCorrupt(f"{self.root}/{name}", 0, "missing, though a checkpoint needs it")
+        return self._objects.read(entry.object_name)
+
+    def _known_manifest(self) -> Manifest:
+        if self._manifest is None:
+            self._manifest = Manifest(self._objects, self._asked_id or self._only_ledger())
+        return self._manifest
+
+    def _only_ledger(self) -> str:
+        found = ledgers_in(self._objects)
+        if not found:
+            raise StoreUnusable(f"{self.uri}: no ledger here; `postroom ledger upload` puts one there")
+        if len(found) > 1:
+            raise StoreUnusable(
+                f"{self.uri}: several ledgers are here; name one: store:{self.root}{LEDGER_MARK}{found[0]}"
+                f" ({', '.join(found)})"
+            )
+        return found[0]
