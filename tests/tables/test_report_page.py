@@ -82,7 +82,7 @@ DATA = ReportData(
     steps=Steps(T0, S, 5),
     depths=[DEPTH, replace(DEPTH, queue="orders<dead>")],
     dwells=[Dwell("orders", "available", {100: 90, 250: 9, 400: 1}, 55.0, 22_000.0, 8_900_000.0)],
-    undelivered=[Undelivered("orders", "dead_lettered", "amqp:not-allowed", 5, 3, T0, T0)],
+    undelivered=[Undelivered("orders", "dead_lettered", "amqp:not-allowed", 5, 3, T0)],
     slowest=[LIFE],
     oldest=[replace(LIFE, message_id="", ended_us=None, outcome="")],
     channels=[ChannelSum("LONDON", "LONDON.PARIS", "sending", 1000, 64_000, 20, 1, 0, 2)],

@@ -29,6 +29,8 @@ COMMANDS: Final = {
     "token": ("postroom.cli.token", "token"),
     "ledger": ("postroom.cli.ledger", "ledger"),
     "pipeline": ("postroom.cli.pipeline", "pipeline"),
+    "audit": ("postroom.cli.audit", "audit"),
+    "report": ("postroom.cli.report", "report"),
     "trace": ("postroom.cli.trace", "trace_command"),
 }
 

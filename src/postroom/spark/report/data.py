@@ -117,7 +117,6 @@ class Undelivered:
     reason: str
     entries: int
     most_retries: int
-    first_us: int | None
     last_us: int | None
 
 
@@ -201,7 +200,7 @@ class ReportData:
     flows: Sequence[Flow] = ()
     steps: Steps | None = None
     depths: Sequence[Depth] = ()
-    """The busiest queues first."""
+    """First the queues that held most for longest."""
     dwells: Sequence[Dwell] = ()
     undelivered: Sequence[Undelivered] = ()
     slowest: Sequence[Life] = ()

@@ -1,6 +1,6 @@
 """What queues held over time, added up on a grid of steps from changes of state."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 from postroom.spark.report.data import LAYERS, Depth, Steps
 
 Array = npt.NDArray[Any]
-Queue = tuple[str, int]
 
 WANTED_STEPS: Final = 120
 """The picture over time has about so many steps at most."""
@@ -52,46 +51,46 @@ class Grid:
     """Changes by queue, step and layer, and what came and went, as they are added up."""
 
     steps: Steps
-    names: dict[Queue, str] = field(default_factory=dict)
-    changes: dict[Queue, Array] = field(default_factory=dict)
+    called: Callable[[str, str], str]
+    """(ledger id, queue) → what people call it."""
+    changes: dict[str, Array] = field(default_factory=dict)
     """For each queue: layers × steps."""
-    moved: dict[Queue, list[int]] = field(default_factory=dict)
+    moved: dict[str, list[int]] = field(default_factory=dict)
     """For each queue: arrivals, ends."""
-    left_out: set[Queue] = field(default_factory=set)
+    left_out: set[str] = field(default_factory=set)
 
-    def add(self, queue: Queue, name: str, layer: int, step: Array, change: Array) -> None:
+    def add(self, queue: str, layer: int, step: Array, change: Array) -> None:
         """Changes of one layer of a queue, each in its step."""
-        held = self._of(queue, name)
+        held = self._of(queue)
         if held is not None:
             np.add.at(held[layer], np.clip(step, 0, self.steps.count - 1), change)
 
-    def came_and_went(self, queue: Queue, name: str, arrivals: int, ends: int) -> None:
+    def came_and_went(self, queue: str, arrivals: int, ends: int) -> None:
         """So many more arrived on a queue, and ended there."""
-        if self._of(queue, name) is not None:
+        if self._of(queue) is not None:
             counts = self.moved.setdefault(queue, [0, 0])
             counts[0] += arrivals
             counts[1] += ends
 
-    def _of(self, queue: Queue, name: str) -> Array | None:
+    def _of(self, queue: str) -> Array | None:
         if queue not in self.changes:
             if len(self.changes) >= MAX_QUEUES:
                 self.left_out.add(queue)
                 return None
             self.changes[queue] = np.zeros((len(LAYERS), self.steps.count), np.int64)
-            self.names[queue] = name
         return self.changes[queue]
 
-    def depths(self, called: Callable[[str, str], str]) -> list[Depth]:
-        """The busiest queue first."""
-        found = [self._depth(queue, called) for queue in self.changes]
-        return sorted(found, key=lambda one: (-one.arrivals - one.ends, -one.highest, one.queue))
+    def depths(self) -> list[Depth]:
+        """First the queues where most was held for longest."""
+        held = {queue: np.cumsum(changes, axis=1) for queue, changes in self.changes.items()}
+        busiest = sorted(held, key=lambda queue: (-int(held[queue].sum()), queue))
+        return [self._depth(queue, held[queue]) for queue in busiest]
 
-    def _depth(self, queue: Queue, called: Callable[[str, str], str]) -> Depth:
-        held = np.cumsum(self.changes[queue], axis=1)
+    def _depth(self, queue: str, held: Array) -> Depth:
         used = [layer for layer, number in NUMBER_OF_LAYER.items() if held[number].any()]
         layers = {layer: held[NUMBER_OF_LAYER[layer]].tolist() for layer in used}
         arrivals, ends = self.moved.get(queue, (0, 0))
-        return Depth(called(queue[0], self.names[queue]), layers, arrivals, ends, int(held.sum(axis=0).max()))
+        return Depth(queue, layers, arrivals, ends, int(held.sum(axis=0).max()))
 
 
 # --- from events ----------------------------------------------------------------------------------
@@ -108,18 +107,16 @@ def add_events(grid: Grid, pieces: Iterable[pa.Table]) -> None:
     before = np.concatenate([[NOWHERE], layer[:-1]])
     before[_begins(rows, ("ledger_id", "queue_id", "serial"))] = NOWHERE
     step = (numbers(rows["time"].cast(pa.int64())) - grid.steps.first_us) // grid.steps.step_us
-    starts = np.flatnonzero(_begins(rows, ("ledger_id", "queue_id")))
+    starts = np.flatnonzero(_begins(rows, ("ledger_id", "queue_id"))).tolist()
     is_arrival = numbers(pc.equal(rows["from_state"], "start"))
     is_end = numbers(pc.equal(rows["to_state"], "deleted"))
     for start, end in zip(starts, [*starts[1:], len(rows)], strict=True):
-        queue = (rows["ledger_id"][start].as_py(), rows["queue_id"][start].as_py())
-        name = rows["queue"][start].as_py() or str(queue[1])
-        here = slice(start, end)
-        grid.came_and_went(queue, name, int(is_arrival[here].sum()), int(is_end[here].sum()))
+        queue, here = _queue(grid, rows, start), slice(start, end)
+        grid.came_and_went(queue, int(is_arrival[here].sum()), int(is_end[here].sum()))
         for number in np.unique(np.concatenate([layer[here], before[here]])):
             if number != NOWHERE:
                 change = (layer[here] == number).astype(np.int64) - (before[here] == number)
-                grid.add(queue, name, int(number), step[here], change)
+                grid.add(queue, int(number), step[here], change)
 
 
 def layers_of(rows: pa.Table) -> Array:
@@ -154,3 +151,53 @@ def numbers(values: Any) -> Array:
     """An Arrow column as numpy array."""
     found: Array = np.asarray(values)
     return found
+
+
+# --- from minutes ---------------------------------------------------------------------------------
+
+MINUTE_S: Final = 60.0
+CHANGES: Final = {f"{state}_change": layer for state, layer in LAYER_OF_STATE.items()}
+MINUTE_COLUMNS: Final = ("ledger_id", "queue_id", "queue", "minute", "arrivals", "ends", *CHANGES)
+DELAY_COLUMNS: Final = ("ledger_id", "queue_id", "queue", "causes", "began_time", "ended_time")
+
+
+def add_minutes(grid: Grid, pieces: Iterable[pa.Table]) -> None:
+    """Rows of the table destinations: all states but the delayed one."""
+    names = ["arrivals", "ends", *CHANGES]
+    for piece in pieces:
+        for queue, rows in _by_queue(grid, piece.append_column("step", _steps(grid, piece["minute"]))):
+            totals = {column: int(pc.sum(rows[column]).as_py() or 0) for column in names[:2]}
+            grid.came_and_went(queue, totals["arrivals"], totals["ends"])
+            for column, layer in CHANGES.items():
+                grid.add(queue, NUMBER_OF_LAYER[layer], numbers(rows["step"]), numbers(rows[column]))
+
+
+def add_delays(grid: Grid, pieces: Iterable[pa.Table]) -> None:
+    """Rows of the table delays: what was delayed, by the first of its causes, while it was."""
+    for piece in pieces:
+        for queue, rows in _by_queue(grid, piece.filter(pc.is_valid(piece["began_time"]))):
+            for causes in pc.unique(rows["causes"]).to_pylist():
+                these = rows.filter(pc.equal(rows["causes"], causes)) if causes else rows.slice(0, 0)
+                layer = NUMBER_OF_LAYER[first_cause(causes or "")]
+                for column, change in (("began_time", 1), ("ended_time", -1)):
+                    step = numbers(_steps(grid, these[column].drop_null()))
+                    grid.add(queue, layer, step, np.full(len(step), change))
+
+
+def _steps(grid: Grid, times: pa.ChunkedArray) -> pa.Array:
+    us = numbers(times.cast(pa.int64()))
+    return pa.array((us - grid.steps.first_us) // grid.steps.step_us, pa.int64())
+
+
+def _by_queue(grid: Grid, rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+    """A table's rows queue by queue."""
+    ordered = rows.sort_by([("ledger_id", "ascending"), ("queue_id", "ascending")])
+    starts = np.flatnonzero(_begins(ordered, ("ledger_id", "queue_id"))).tolist()
+    for start, end in zip(starts, [*starts[1:], len(ordered)], strict=True):
+        yield _queue(grid, ordered, start), ordered.slice(start, end - start)
+
+
+def _queue(grid: Grid, rows: pa.Table, row: int) -> str:
+    """What people call the queue that a row is about."""
+    ledger, name = rows["ledger_id"][row].as_py(), rows["queue"][row].as_py()
+    return grid.called(ledger, name or str(rows["queue_id"][row].as_py()))

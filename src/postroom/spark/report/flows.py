@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from postroom.spark.report.data import Flow
+from postroom.spark.report.naming import NAMELESS, container
 
 COLUMNS: Final = (
     "ledger_id", "serial", "queue_id", "queue", "outcome", "arrival_event", "producer", "adverse",
@@ -19,7 +20,6 @@ MOVED: Final = ("moved", "dead_lettered", "redirected")
 """Outcomes after which another entry of the same ledger comes in the stead of this one."""
 
 OWN: Final = "(queue manager)"
-NAMELESS: Final = "(no name)"
 
 Queue = tuple[str, int]
 """A queue of a ledger: its ids."""
@@ -55,10 +55,11 @@ class FlowCounts:
             self.names[row["ledger_id"], row["queue_id"]] = row["queue_max"] or str(row["queue_id"])
 
     def _add_puts(self, rows: pa.Table) -> None:
-        nobody = pc.if_else(pc.fill_null(rows["adverse"], False), OWN, NAMELESS)
+        nobody = pc.if_else(pc.fill_null(rows["adverse"], False), OWN, "")
         named = rows.append_column("source", pc.coalesce(rows["producer"], nobody))
         for row in _counted(named, ("source", "ledger_id", "queue_id")):
-            self.puts[row["source"], (row["ledger_id"], row["queue_id"])] += row["serial_count"]
+            source = row["source"] if row["source"] == OWN else container(row["source"])
+            self.puts[source, (row["ledger_id"], row["queue_id"])] += row["serial_count"]
 
     def _add_moves(self, rows: pa.Table) -> None:
         for row in _counted(rows, ("ledger_id", "parent_queue_id", "queue_id", "arrival_event")):
@@ -88,7 +89,7 @@ class FlowCounts:
         found += [
             Flow(called(queue), outcome, "end", number) for (queue, outcome), number in self.ends.items()
         ]
-        return found + self._crossed(called)
+        return _together(found + self._crossed(called))
 
     def _crossed(self, called: Callable[[Queue], str]) -> list[Flow]:
         """What went between queue managers: each arrival with the entry that was forwarded."""
@@ -103,6 +104,14 @@ class FlowCounts:
         for row in _counted(both, ("ledger_id", "queue_id", "ledger_id_there", "queue_id_there", "channel")):
             counts[_crossing(row, called)] += row["serial_count"]
         return [Flow(source, target, kind, number) for (source, target, kind), number in counts.items()]
+
+
+def _together(found: list[Flow]) -> list[Flow]:
+    """Flows between the same names as one."""
+    sums: Counter[tuple[str, str, str]] = Counter()
+    for flow in found:
+        sums[flow.source, flow.target, flow.kind] += flow.entries
+    return [Flow(*key, number) for key, number in sums.items()]
 
 
 _CAME: Final = ["origin_ledger_id", "origin_serial", "ledger_id", "queue_id", "channel"]

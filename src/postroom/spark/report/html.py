@@ -10,7 +10,7 @@ MAX_ROWS: Final = 100
 """No table of the page is longer, so that the page stays small however large the tables are."""
 MAX_CELL: Final = 300
 """Characters shown of a text."""
-WIDE: Final = 48
+WIDE: Final = 32
 """A cell with more characters may be broken into lines."""
 
 

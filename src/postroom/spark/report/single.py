@@ -21,14 +21,13 @@ def undelivered(rows: Sequence[Undelivered], remark: str) -> str:
         intro = "Nothing failed, and everything that ended was delivered."
         return section("Not delivered", intro, "", remark)
     lines = [_undelivered_row(one) for one in rows[: html.MAX_ROWS]]
-    heads = ("queue", "outcome", "reason", "entries", "most retries", "first", "last")
+    heads = ("queue", "outcome", "reason", "entries", "most retries", "last")
     shown = table(heads, lines, {3, 4}, html.first_of("reasons", len(rows)))
     return section("Not delivered", "What ended otherwise than with a consumer, and why.", shown, remark)
 
 
 def _undelivered_row(one: Undelivered) -> tuple[object, ...]:
-    first, last = moment(one.first_us), moment(one.last_us)
-    return (one.queue, words(one.outcome), one.reason, one.entries, one.most_retries, first, last)
+    return (one.queue, words(one.outcome), one.reason, one.entries, one.most_retries, moment(one.last_us))
 
 
 def slowest(data: ReportData) -> str:

@@ -40,13 +40,15 @@ STATE_COLORS: Final = {
     "locked_for_browse": "s2",
     "get_unconfirmed": "s8",
     "browse_get_unconfirmed": "s7",
+    "unconfirmed": "s8",
+    "locked": "s2",
     "delayed": "s3",
     "unborn": "s3",
     "redelivery_delay": "s6",
     "paused": "quiet",
     "ordered": "s7",
 }
-"""States, and causes of a delay."""
+"""States, as entries and as dwell times call them, and causes of a delay."""
 
 
 def _variables(colors: dict[str, str]) -> str:

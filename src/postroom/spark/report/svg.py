@@ -93,7 +93,7 @@ def duration(us: float) -> str:
 
 def moment(us: int | None) -> str:
     """A time in UTC, to the second."""
-    return "–" if us is None else at(us).strftime("%Y-%m-%d %H:%M:%S")
+    return "–" if us is None else at(us).strftime("%d %b %Y %H:%M:%S")
 
 
 def at(us: int) -> datetime:
