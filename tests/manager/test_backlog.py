@@ -82,6 +82,15 @@ def test_tombstones_are_skipped() -> None:
     assert (backlog.count, backlog.chunks) == (0, [])
 
 
+def test_a_chunk_of_which_all_has_ended_hides_nothing_behind_it() -> None:
+    backlog = filled(1)
+    (chunk,) = backlog.sealed()
+    backlog.bury(chunk, 0)
+    backlog.append(2, 2, 0, 0, 100, 3)
+    assert serials(backlog.take(5)) == [2]
+    assert (backlog.count, backlog.chunks) == (0, [])
+
+
 def test_a_zone_knows_its_earliest_expiry() -> None:
     backlog = Backlog(a_queue(), 4)
     for serial in range(1, 601):

@@ -255,6 +255,18 @@ def test_deletion_by_selector(world: World) -> None:
     check_counts(queue)
 
 
+def test_what_stands_behind_packed_ones_that_were_deleted_goes_out(world: World) -> None:
+    """Though what stood before those has expired, so that nothing else leads there."""
+    queue = world.queue()
+    numbered(world, queue, SMALL["live_head"], ttl_ms=5)
+    put(world, queue, "packed and deleted", n=100)
+    assert delete(world, queue, "n = 100") == 1
+    put(world, queue, "packed behind it", n=101)
+    world.turn(ms=5)
+    world.consumer(queue, 10)
+    assert texts(world.turn()) == ["packed behind it"]
+
+
 def test_what_is_held_is_not_deleted(world: World) -> None:
     queue = world.queue()
     numbered(world, queue, 5)

@@ -300,6 +300,8 @@ class Backlog:
 
     def take(self, limit: i64) -> list[Entry]:
         """Remove up to ``limit`` entries from the front and return them as objects, in order."""
+        while self.chunks and self.chunks[0].left() == 0:
+            del self.chunks[0]  # all of it has ended where it stood
         if not self.chunks:
             self.sealed()
         taken: list[Entry] = []
