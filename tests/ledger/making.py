@@ -111,6 +111,18 @@ class LedgerMaker:
         detail = {"name": name, "channel": name, "queue_manager": "QM1", "ledger": sender.hex}
         self._tick().record(RecordType.PRODUCER_OPENED, 0, 0, number, 0, 0, json.dumps(detail).encode())
 
+    def holder(self, number: int, kind: int = H.CONSUMER, **detail: str) -> None:
+        """Someone who may hold entries; ``name``, ``container``, ``user`` and so on are told of it."""
+        self._tick().record(RecordType.HOLDER_OPENED, 0, 0, number, kind, 0, json.dumps(detail).encode())
+
+    def holder_closed(self, number: int, kind: int = H.CONSUMER) -> None:
+        """He is no more."""
+        self._tick().record(RecordType.HOLDER_CLOSED, 0, 0, number, kind, 0, b"")
+
+    def channel(self, number: int, **definition: str) -> None:
+        """A channel is defined."""
+        self._tick().record(RecordType.CHANNEL_DEFINED, 0, 0, number, 0, 0, json.dumps(definition).encode())
+
     def routing_set(self, *queues: int) -> int:
         self._sets += 1
         detail = b"".join(queue.to_bytes(4, "little") for queue in queues)

@@ -1,9 +1,9 @@
 """The events table's columns: name, type, meaning, and how a block of rows becomes an Arrow array of it.
 
 The arrays are made from the record arrays with numpy and Arrow kernels only. Spark wants exactly the types
-declared here (plain strings, microseconds in UTC), so nothing is dictionary-encoded. Columns that only an
-arrival can tell are null on the rows of later events; the entries table is where they are spread over the
-whole entry.
+declared here (plain strings, microseconds in UTC); who asks for a dictionary type of a text gets that.
+Columns that only an arrival can tell are null on the rows of later events; the entries table is where they
+are spread over the whole entry.
 """
 
 from collections.abc import Callable, Mapping
@@ -47,26 +47,71 @@ class Names:
         else:
             self._numbers = np.array(sorted(names), np.int64)
             texts = [names[number] for number in self._numbers.tolist()]
-        self._texts: Final = pa.array([*texts, None], pa.string())
+        self.texts: Final = pa.array([*texts, None], pa.string())
         """By number, or in the order of the numbers; behind them the text of numbers that have none."""
 
-    def of(self, numbers: Array) -> pa.Array:
+    def of(self, numbers: Array) -> "Coded":
         """The texts of many numbers; null for a number that has none."""
         if len(numbers) == 0:
-            return pa.nulls(0, pa.string())
+            return Coded(self, None, len(self.texts) - 1, 0)
         numbers = np.ascontiguousarray(numbers)
         lowest, highest = int(numbers.min()), int(numbers.max())
         if lowest == highest:  # mostly so: a run of arrivals, a column that is seldom used
-            return _repeated(self._texts[int(self._places(numbers[:1], highest)[0])].as_py(), len(numbers))
-        return self._texts.take(pa.array(self._places(numbers, highest)))
+            return Coded(self, None, int(self._places(numbers[:1], highest)[0]), len(numbers))
+        return Coded(self, self._places(numbers, highest), 0, len(numbers))
 
     def _places(self, numbers: Array, highest: int) -> Array:
         """Where in the texts each of the numbers is."""
-        nothing = len(self._texts) - 1
+        nothing = len(self.texts) - 1
         if self._numbers is None:
             return numbers if highest <= nothing else np.minimum(numbers, np.int64(nothing))
         at = np.searchsorted(self._numbers, numbers)
         return np.where(self._numbers[np.minimum(at, nothing - 1)] == numbers, at, nothing)
+
+    @cached_property
+    def dictionary(self) -> tuple[pa.Array, npt.NDArray[np.int32]]:
+        """Each text once, and by place which it is, −1 for none."""
+        codes: dict[str, int] = {}
+        which = [
+            -1 if text is None else codes.setdefault(text, len(codes)) for text in self.texts.to_pylist()
+        ]
+        return pa.array(list(codes), pa.string()), np.array(which, np.int32)
+
+
+@dataclass(frozen=True, slots=True)
+class Coded:
+    """Texts of a column before it is known how they are wanted: plain, or as a dictionary array."""
+
+    names: Names
+    places: Array | None
+    """Where in the names each is; None: all at `place`."""
+    place: int
+    count: int
+
+    def plain(self) -> pa.Array:
+        """The texts themselves."""
+        texts = self.names.texts
+        if self.places is None:
+            return _repeated(texts[self.place].as_py(), self.count)
+        return texts.take(pa.array(self.places))
+
+    def coded(self, kind: pa.DictionaryType) -> pa.Array:
+        """Numbers of a dictionary in which each text is once."""
+        texts, codes = self.names.dictionary
+        indices = np.full(self.count, codes[self.place]) if self.places is None else codes[self.places]
+        none = indices < 0
+        numbers = indices.astype(kind.index_type.to_pandas_dtype())
+        return pa.DictionaryArray.from_arrays(pa.array(numbers, mask=none if none.any() else None), texts)
+
+
+def same(text: str | None, count: int) -> Coded:
+    """One text many times."""
+    return Coded(_one(text), None, 0, count)
+
+
+@lru_cache(maxsize=64)
+def _one(text: str | None) -> Names:
+    return Names({0: text})
 
 
 @lru_cache(maxsize=64)
@@ -138,7 +183,7 @@ class Known:
         return {}
 
 
-Build = Callable[[Rows, Known], pa.Array]
+Build = Callable[[Rows, Known], pa.Array | Coded]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,23 +198,29 @@ class Column:
 
 
 def batch(rows: Rows, known: Known, schema: pa.Schema) -> pa.RecordBatch:
-    """Rows as one record batch of the columns that the schema names. Raises ``KeyError`` for an unknown
-    column."""
-    arrays = [_array(COLUMN_BY_NAME[name], rows, known) for name in schema.names]
+    """Rows as one record batch of the columns that the schema names; texts as dictionaries where it says so.
+
+    Raises ``KeyError`` for an unknown column.
+    """
+    arrays = [_array(COLUMN_BY_NAME[field.name], rows, known, field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _array(column: Column, rows: Rows, known: Known) -> pa.Array:
+def _array(column: Column, rows: Rows, known: Known, kind: pa.DataType) -> pa.Array:
     if column.arrival_only and rows.arrivals is None:
-        return pa.nulls(len(rows), column.type)
-    return column.build(rows, known)
+        return pa.nulls(len(rows), kind)
+    made = column.build(rows, known)
+    is_coded = pa.types.is_dictionary(kind)
+    if isinstance(made, Coded):
+        return made.coded(kind) if is_coded else made.plain()
+    return made.dictionary_encode().cast(kind) if is_coded else made
 
 
 # --- builders -------------------------------------------------------------------------------------
 
 
-def _ledger_id(rows: Rows, known: Known) -> pa.Array:
-    return _repeated(known.ledger_id, len(rows))
+def _ledger_id(rows: Rows, known: Known) -> Coded:
+    return same(known.ledger_id, len(rows))
 
 
 def _epoch(rows: Rows, known: Known) -> pa.Array:
@@ -197,7 +248,7 @@ def _time_or_null(values: Array) -> pa.Array:
     return _long_or_null(values).view(TIMESTAMP)
 
 
-def _row(field: str, convert: Callable[[Array], pa.Array]) -> Build:
+def _row(field: str, convert: Callable[[Array], pa.Array | Coded]) -> Build:
     return lambda rows, known: convert(rows[field])
 
 
@@ -237,7 +288,7 @@ def _flag(mask: int) -> Callable[[Array], pa.Array]:
     return lambda values: pa.array((values & mask) != 0)
 
 
-def _code_names(codes: type[IntEnum], none: str | None) -> Callable[[Array], pa.Array]:
+def _code_names(codes: type[IntEnum], none: str | None) -> Callable[[Array], Coded]:
     return Names({code.value: none if code.value == 0 else code.name.lower() for code in codes}).of
 
 
@@ -266,7 +317,7 @@ def _reason(rows: Rows, known: Known) -> pa.Array:
 
 
 def _names_of(attribute: str, field: str) -> Build:
-    def build(rows: Rows, known: Known) -> pa.Array:
+    def build(rows: Rows, known: Known) -> Coded:
         source = rows.columns[field] if field in rows.columns else _arrivals(rows)[field]
         names: Names = getattr(known, attribute)
         return names.of(source)
@@ -284,25 +335,25 @@ _RECORDS: Final = Names(
 )
 
 
-def _record(rows: Rows, known: Known) -> pa.Array:
+def _record(rows: Rows, known: Known) -> Coded:
     kinds = rows.record
     return _RECORDS.of(np.full(len(rows), kinds, np.uint8) if isinstance(kinds, int) else kinds)
 
 
-def _holder(rows: Rows, known: Known) -> pa.Array:
+def _holder(rows: Rows, known: Known) -> Coded:
     return _of_holder(rows, known, "name")
 
 
-def _of_holder(rows: Rows, known: Known, field: str) -> pa.Array:
+def _of_holder(rows: Rows, known: Known, field: str) -> Coded:
     if not rows["holder"].any():
-        return _repeated(None, len(rows))
+        return same(None, len(rows))
     return known.of_holder(field).of(rows["holder"])
 
 
 def _of_either(field: str) -> Build:
     """What is said of the producer of an arrival, of the holder elsewhere."""
 
-    def build(rows: Rows, known: Known) -> pa.Array:
+    def build(rows: Rows, known: Known) -> Coded:
         if rows.arrivals is None:
             return _of_holder(rows, known, field)
         return known.of_producer(field).of(rows.arrivals["producer"])
@@ -310,7 +361,7 @@ def _of_either(field: str) -> Build:
     return build
 
 
-def _channel(rows: Rows, known: Known) -> pa.Array:
+def _channel(rows: Rows, known: Known) -> pa.Array | Coded:
     """The receiving channel of an arrival; the sending channel of what a batch holds or what leaves outside
     of one."""
     if rows.arrivals is not None:
@@ -319,12 +370,12 @@ def _channel(rows: Rows, known: Known) -> pa.Array:
     alone = (rows["event"] == Event.FORWARD) & (rows["holder"] == 0)
     if not alone.any():
         return named
-    return pc.if_else(pa.array(alone), known.sending.of(rows["queue"]), named)
+    return pc.if_else(pa.array(alone), known.sending.of(rows["queue"]).plain(), named.plain())
 
 
-def _luwid(rows: Rows, known: Known) -> pa.Array:
+def _luwid(rows: Rows, known: Known) -> Coded:
     if rows.arrivals is not None:
-        return _repeated(None, len(rows))
+        return same(None, len(rows))
     return _of_holder(rows, known, "luwid")
 
 

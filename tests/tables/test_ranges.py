@@ -1,0 +1,116 @@
+"""Any split of a ledger into ranges, down to single positions, gives the same rows of the events table."""
+
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from postroom.spark.columns import EVENTS_SCHEMA
+from postroom.spark.places import Place, plan
+from postroom.spark.places.folder import FolderPlace
+from postroom.spark.reading import read_events
+from tests.ledger.making import LedgerMaker
+from tests.tables.lives import Life, histories, made
+
+Rows = list[dict[str, Any]]
+
+
+def rows_of(place: Place, cuts: list[int], records: int = 1 << 20, schema: pa.Schema = EVENTS_SCHEMA) -> Rows:
+    """All rows by (position, ordinal), read range by range: from the first cut up to before the next."""
+    look = place.look()
+    edges = sorted(
+        {look.first_position, *(c for c in cuts if c <= look.durable_through), look.durable_through + 1}
+    )
+    batches = [
+        batch
+        for first, behind in pairwise(edges)
+        for slice in plan(place, look, first, behind - 1, records)
+        for batch in read_events(slice, schema)
+    ]
+    rows = pa.Table.from_batches(batches, schema).to_pylist()
+    return sorted(rows, key=lambda row: (row["position"], row["ordinal"]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(histories, st.lists(st.integers(1, 120), max_size=5), st.integers(1, 9))
+def test_every_split_gives_the_same_rows(
+    history: list[tuple[str, int]], cuts: list[int], records: int
+) -> None:
+    with TemporaryDirectory() as name:
+        place = FolderPlace(made(Path(name), history))
+        whole = rows_of(place, [])
+        assert rows_of(place, cuts) == whole
+        assert rows_of(place, [], records) == whole
+        assert rows_of(place, list(range(1, 200))) == whole  # single positions, so every block too
+
+
+@settings(max_examples=30, deadline=None)
+@given(histories, st.integers(1, 9))
+def test_sealing_changes_no_row(history: list[tuple[str, int]], records: int) -> None:
+    with TemporaryDirectory() as name:
+        life = Life(LedgerMaker(Path(name)))
+        life.begin()
+        for step, number in history:
+            life.step(step, number)
+        life.maker.finish()
+        place = FolderPlace(Path(name))
+        look = place.look()
+        slices = plan(place, look, 1, look.durable_through, records)
+        whole = rows_of(place, [], records)
+        while life.sealed + 1 < life.files:
+            life.seal(0)
+        assert rows_of(FolderPlace(Path(name)), [], records) == whole
+        rows = [row for slice in slices for batch in read_events(slice) for row in batch.to_pylist()]
+        assert sorted(rows, key=lambda row: (row["position"], row["ordinal"])) == whole  # planned before
+
+
+@settings(max_examples=30, deadline=None)
+@given(histories, st.integers(1, 9))
+def test_texts_as_dictionaries_are_the_same_texts(history: list[tuple[str, int]], records: int) -> None:
+    coded = pa.schema(
+        [
+            pa.field(
+                field.name,
+                pa.dictionary(pa.int32(), pa.string()) if pa.types.is_string(field.type) else field.type,
+            )
+            for field in EVENTS_SCHEMA
+        ]
+    )
+    with TemporaryDirectory() as name:
+        place = FolderPlace(made(Path(name), history))
+        look = place.look()
+        for slice in plan(place, look, 1, look.durable_through, records):
+            for plain, texts in zip(read_events(slice), read_events(slice, coded), strict=True):
+                assert texts.to_pylist() == plain.to_pylist()
+
+
+@settings(max_examples=20, deadline=None)
+@given(histories)
+def test_only_the_entries_of_some_queues(history: list[tuple[str, int]]) -> None:
+    with TemporaryDirectory() as name:
+        place = FolderPlace(made(Path(name), history))
+        wanted = [row for row in rows_of(place, []) if row["queue"] == "a"]
+        look = place.look()
+        slices = plan(place, look, 1, look.durable_through, 7)
+        batches = [batch for slice in slices for batch in read_events(slice, queues=frozenset({"a"}))]
+        rows = pa.Table.from_batches(batches, EVENTS_SCHEMA).to_pylist()
+        assert sorted(rows, key=lambda row: (row["position"], row["ordinal"])) == wanted
+
+
+def test_what_a_row_says_of_holders_and_channels(tmp_path: Path) -> None:
+    history = [("put", 0), ("put", 2), ("put", 4), ("consume", 0), ("batch", 0), ("forward", 0), ("put", 1)]
+    rows = rows_of(FolderPlace(made(tmp_path, history)), [])
+    said = ("record", "event", "holder", "container", "user", "channel", "luwid", "queue")
+    told = [tuple(row[name] for name in said) for row in rows]
+    assert told[3:] == [
+        ("entry", "acquire", "receiver-0", "app", "guest", None, None, "a"),
+        ("entry", "confirm", "receiver-0", "app", "guest", None, None, "a"),
+        ("entry", "acquire", "batch", None, None, "TO.QM2", "ab" * 16, "a"),
+        ("decision", "forward", "batch", None, None, "TO.QM2", "ab" * 16, "a"),
+        ("entry", "forward", None, None, None, "TO.QM2", None, "a"),
+        ("arrival", "put", None, "app", "guest", None, None, "b"),
+    ]
