@@ -7,7 +7,8 @@ from pyspark.sql import SparkSession
 
 from postroom.spark.audit.looks import look
 from postroom.spark.audit.result import AuditResult
-from postroom.spark.audit.run import audit, events_of, subject_of
+from postroom.spark.audit.run import audit, events_of
+from postroom.spark.audit.subject import subject_of
 
 
 def audited(spark: SparkSession, *folders: Path, elsewhere: Sequence[str] = ()) -> AuditResult:

@@ -9,19 +9,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from postroom.spark.audit import counts, crossings, duplicates, families, order, sequences, sums, transactions
 from postroom.spark.audit import steps as stepping
-from postroom.spark.audit.looks import DuplicateWindow, Looked
-from postroom.spark.audit.result import MAX_SHOWN, AuditResult, CrossingSums, Cut, Unproven, Violation
+from postroom.spark.audit.looks import Looked
+from postroom.spark.audit.result import MAX_SHOWN, AuditResult, CrossingSums, Unproven, Violation
 from postroom.spark.audit.rows import COLUMNS, SCHEMA
 from postroom.spark.audit.rules import BEGINNING, CROSSING_VERDICTS, RULES
-from postroom.spark.audit.sums import Balance, Told
+from postroom.spark.audit.subject import Subject, by_ledger
+from postroom.spark.audit.sums import Balance
 from postroom.spark.relation import legal_transitions
+
+if TYPE_CHECKING:
+    from postroom.spark.audit.tables import Refolded
 
 Say = Callable[[str], None]
 
@@ -32,33 +36,6 @@ HOLDER_IDS: Final = 0x7FFF_FFFF
 """Above this the ids of holders may serve a second time; transactions can't be told apart then."""
 
 UNPROVEN_SCHEMA: Final = "ledger_id string, what string, why string, count long"
-
-
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """What an audit is about: ledgers at a cut, and what there is to hold their events against."""
-
-    cuts: tuple[Cut, ...]
-    told: Mapping[str, Told]
-    """Checkpoints' totals by ledger id."""
-    windows: Mapping[str, Sequence[DuplicateWindow]]
-    elsewhere: Sequence[str] = ()
-    """Transmission queues whose messages go to a queue manager that isn't audited."""
-    unproven: Sequence[Unproven] = ()
-    """What is known beforehand."""
-
-    @property
-    def whole(self) -> set[str]:
-        """Ids of the ledgers whose history begins at their beginning."""
-        return {cut.ledger_id for cut in self.cuts if cut.opened_from == 0}
-
-
-def subject_of(looked: Sequence[Looked], elsewhere: Sequence[str] = ()) -> Subject:
-    """The subject of an audit of ledgers."""
-    cuts = tuple(one.cut for one in looked)
-    told = {cut.ledger_id: one.told for cut, one in zip(cuts, looked, strict=True) if one.told is not None}
-    windows = {cut.ledger_id: one.windows for cut, one in zip(cuts, looked, strict=True)}
-    return Subject(cuts, told, windows, elsewhere)
 
 
 @dataclass(slots=True)
@@ -97,18 +74,24 @@ def _load(spark: SparkSession, one: Looked, token: str) -> DataFrame:
     return reader.options(**options).load()
 
 
-def audit(spark: SparkSession, subject: Subject, events: DataFrame, say: Say = lambda words: None) -> Found:
-    """Hold the events of the subject's ledgers against every rule."""
+def audit(
+    spark: SparkSession,
+    subject: Subject,
+    events: DataFrame,
+    say: Say = lambda words: None,
+    refolded: "Refolded | None" = None,
+) -> Found:
+    """Hold the events of the subject's ledgers against every rule; with the tables `refolded`, these, too."""
     stepped = stepping.steps(events).persist()
     entries = stepping.lives(stepped).persist()
     kept = [stepped, entries]
     span = _spans(stepped, entries)
     say(f"Read {sum(one['events'] for one in span.values()):,} events")
-    first = _by_ledger({cut.ledger_id: cut.first_position for cut in subject.cuts})
+    first = by_ledger({cut.ledger_id: cut.first_position for cut in subject.cuts})
     balances = _balances(subject, stepped, entries, first)
     broken = [
         sequences.sequence_violations(
-            stepped, legal_transitions(spark), first, _by_ledger(_told_through(span))
+            stepped, legal_transitions(spark), first, by_ledger(_told_through(span))
         ),
         families.family_violations(entries),
         order.order_violations(stepped),
@@ -120,7 +103,7 @@ def audit(spark: SparkSession, subject: Subject, events: DataFrame, say: Say = l
     ]
     of_transactions = stepped.where(~F.col("ledger_id").isin(*reused)) if reused else stepped
     times = {ledger: one["last_time_us"] for ledger, one in span.items()}
-    broken.append(transactions.transaction_violations(of_transactions, F.timestamp_micros(_by_ledger(times))))
+    broken.append(transactions.transaction_violations(of_transactions, F.timestamp_micros(by_ledger(times))))
     again = duplicates.duplicates(entries, _windows(spark, subject)).persist()
     broken.append(duplicates.duplicate_violations(again))
     kept.append(again)
@@ -131,6 +114,10 @@ def audit(spark: SparkSession, subject: Subject, events: DataFrame, say: Say = l
         crossed = crossings.crossings(entries, looks, elsewhere).persist()
         kept.append(crossed)
         broken.append(crossings.crossing_violations(crossed))
+    if refolded is not None:
+        broken.append(refolded.violations)
+        kept.append(refolded.compared)
+        unproven += refolded.unproven
     of_sums = [violation for balance in balances for violation in balance.violations]
     broken.append(violation_frame(spark, of_sums))
     violations = reduce(DataFrame.unionByName, broken).persist()
@@ -147,16 +134,9 @@ def audit(spark: SparkSession, subject: Subject, events: DataFrame, say: Say = l
         violation_counts=_counted(violations, "rule"),
         violations=_sample(violations),
         unproven=(*unproven, *_unproven_crossings(crossed)),
+        tables={} if refolded is None else _counted(refolded.compared, "table"),
     )
     return Found(violations, crossed, again, result, kept)
-
-
-def _by_ledger(values: Mapping[str, int | None]) -> Column:
-    """A number of the row's ledger; null for none."""
-    known = [F.lit(part) for ledger, value in values.items() if value is not None for part in (ledger, value)]
-    if not known:
-        return F.lit(None).cast("long")
-    return F.create_map(*known)[F.col("ledger_id")].cast("long")
 
 
 def _spans(stepped: DataFrame, entries: DataFrame) -> dict[str, Mapping[str, Any]]:
@@ -187,7 +167,7 @@ def _told_through(span: Mapping[str, Mapping[str, Any]]) -> dict[str, int | None
 
 
 def _balances(subject: Subject, stepped: DataFrame, entries: DataFrame, first: Column) -> list[Balance]:
-    told_through = _by_ledger({ledger: told.position for ledger, told in subject.told.items()})
+    told_through = by_ledger({ledger: told.position for ledger, told in subject.told.items()})
     counted = counts.queue_counts(stepped, entries, first, told_through)
     return [
         sums.balance(

@@ -9,7 +9,7 @@ and the checkpoint's counts against the events that it covers.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from postroom.model.codes import Outcome
 from postroom.spark.audit.result import QueueSums, Violation
@@ -51,6 +51,20 @@ class Told:
 
     position: int
     totals: Mapping[int, tuple[int, tuple[int, ...]]]
+
+    def to_json(self) -> dict[str, object]:
+        """``{"position": 812, "totals": {"<queue>": [arrivals, [ends by outcome]]}}``."""
+        totals = {str(queue): [arrived, list(ended)] for queue, (arrived, ended) in self.totals.items()}
+        return {"position": self.position, "totals": totals}
+
+    @classmethod
+    def from_json(cls, said: Mapping[str, Any]) -> "Told":
+        """The inverse of `to_json`."""
+        totals = {
+            int(queue): (int(arrived), tuple(map(int, ended)))
+            for queue, (arrived, ended) in said["totals"].items()
+        }
+        return cls(said["position"], totals)
 
 
 @dataclass(slots=True)

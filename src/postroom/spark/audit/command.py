@@ -1,0 +1,89 @@
+"""What `postroom audit` does, without the command line: look, start Spark, audit, write."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession
+
+from postroom.spark.audit.looks import look
+from postroom.spark.audit.result import AuditResult
+from postroom.spark.audit.run import Found, Say, audit, events_of, write
+from postroom.spark.audit.subject import Subject, subject_of
+
+if TYPE_CHECKING:
+    from postroom.spark.audit.tables import Refolded
+
+Session = Callable[[int], AbstractContextManager[SparkSession]]
+"""Starts Spark for about so many records."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditOptions:
+    """What is audited, and where what was found goes."""
+
+    data: Sequence[str] = ()
+    """Ledgers; or else:"""
+    tables: str | None = None
+    """The root of a pipeline's tables."""
+    table_format: str = ""
+    elsewhere: Sequence[str] = ()
+    out: Path | None = None
+    token: str = ""
+
+
+def run_audit(options: AuditOptions, session: Session, say: Say = lambda words: None) -> AuditResult:
+    """Audit what the options name. Raises ``LedgerError``, ``OSError``, ``PySparkException``."""
+    if options.out is not None:
+        options.out.mkdir(parents=True, exist_ok=True)
+    if options.tables:
+        return _of_tables(options, options.tables, session, say)
+    looked = look(options.data, options.token)  # before seconds are spent on Spark's start
+    subject = subject_of(looked, options.elsewhere)
+    _say_cuts(subject, say)
+    with session(_records(subject)) as spark:
+        return _finish(spark, options, subject, events_of(spark, looked, options.token), say)
+
+
+def _of_tables(options: AuditOptions, root: str, session: Session, say: Say) -> AuditResult:
+    from postroom.spark.audit import tables
+
+    subject = tables.subject_of_tables(root, options.table_format, options.elsewhere)
+    _say_cuts(subject, say)
+    with session(_records(subject)) as spark:
+        events = tables.events_of_tables(spark, root, options.table_format)
+        folded = tables.refold(spark, root, options.table_format)
+        return _finish(spark, options, subject, events, say, folded)
+
+
+def _finish(
+    spark: SparkSession,
+    options: AuditOptions,
+    subject: Subject,
+    events: DataFrame,
+    say: Say,
+    folded: "Refolded | None" = None,
+) -> AuditResult:
+    found = audit(spark, subject, events, say, folded)
+    try:
+        _write(spark, options, found, say)
+    finally:
+        found.release()
+    return found.result
+
+
+def _write(spark: SparkSession, options: AuditOptions, found: Found, say: Say) -> None:
+    if options.out is not None:
+        write(spark, found, options.out)
+        say(f"Wrote {options.out}")
+
+
+def _records(subject: Subject) -> int:
+    return sum(cut.position - cut.first_position + 1 for cut in subject.cuts)
+
+
+def _say_cuts(subject: Subject, say: Say) -> None:
+    for cut in subject.cuts:
+        say(f"Ledger {cut.ledger_id} ({cut.name}): positions {cut.first_position:,} to {cut.position:,}")

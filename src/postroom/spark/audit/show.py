@@ -1,0 +1,110 @@
+"""An audit's result for people: the sums, what went between queue managers, what is wrong, the verdict."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+
+from postroom.spark.audit.result import AuditResult, QueueSums, Violation
+from postroom.spark.audit.rules import CROSSING_VERDICTS
+from postroom.spark.audit.sums import OUTCOMES
+
+SHOWN_QUEUES: Final = 50
+SHOWN_VIOLATIONS: Final = 20
+SHOWN_LOST: Final = 50
+WITHOUT_TERMINAL: Final = 180
+"""Columns of the page where there is no terminal to ask."""
+
+
+def show(result: AuditResult, console: Console | None = None) -> None:
+    """Print it."""
+    out = console or _console()
+    out.print(_sums(result))
+    if result.crossings:
+        out.print(_crossings(result))
+    if result.lost:
+        shown = ", ".join(result.lost[:SHOWN_LOST]) + ", …" * (len(result.lost) > SHOWN_LOST)
+        out.print(f"Lost on the way, not persistent: {shown}", highlight=False)
+    for line in _lines(result):
+        out.print(line, highlight=False)
+    out.print(result.sentence(), highlight=False)
+
+
+def _lines(result: AuditResult) -> Iterable[str]:
+    if result.duplicates:
+        said = ", ".join(f"{count:,} {verdict}" for verdict, count in sorted(result.duplicates.items()))
+        yield f"Message ids that came again: {said}"
+    for name, rows in result.tables.items():
+        yield f"Table {name}: {rows:,} rows folded anew"
+    for violation in result.violations[:SHOWN_VIOLATIONS]:
+        yield f"violation: {_violation(result, violation)}"
+    for one in result.unproven:
+        about = f" ({one.count:,} messages)" if one.count else ""
+        yield f"not provable: {result.name_of(one.ledger_id)}: {one.what}{about}: {one.why}"
+
+
+def _violation(result: AuditResult, violation: Violation) -> str:
+    place = violation.queue or "-"
+    if len(result.cuts) > 1:
+        place = f"{result.name_of(violation.ledger_id)}: {place}"
+    positions = ", ".join(map(str, violation.positions)) or "-"
+    entry = f"{place}/{violation.serial or '-'}"
+    return f"{violation.rule}: {entry} at position {positions}: {violation.detail}"
+
+
+def _sums(result: AuditResult) -> Table:
+    """Every queue's sums, or those of the largest, and each queue manager's."""
+    shown = sorted(result.queues, key=_interest)[:SHOWN_QUEUES]
+    ended = [name for name in OUTCOMES if any(one.outcomes.get(name) for one in result.managers)]
+    title = (
+        "audit"
+        if len(shown) == len(result.queues)
+        else f"audit ({len(shown)} of {len(result.queues)} queues)"
+    )
+    heads = ("queue", "opening", "arrived", "held", "in transit", *ended, "difference", "verdict")
+    table = Table(*heads, title=title, title_justify="left")
+    for one in sorted(shown, key=lambda one: (one.ledger_id, one.queue)):
+        table.add_row(*_row(one, _name(result, one), ended))
+    table.add_section()
+    for one in result.managers:
+        table.add_row(*_row(one, f"{result.name_of(one.ledger_id)}: all", ended))
+    return table
+
+
+def _interest(one: QueueSums) -> tuple[bool, int]:
+    return (one.difference == 0, -one.arrivals)
+
+
+def _name(result: AuditResult, one: QueueSums) -> str:
+    return f"{result.name_of(one.ledger_id)}: {one.queue}" if len(result.cuts) > 1 else one.queue
+
+
+def _row(one: QueueSums, name: str, ended: list[str]) -> tuple[str, ...]:
+    opening = "?" if one.opening is None else f"{one.opening:,}"
+    numbers = (
+        one.arrivals,
+        one.held,
+        one.in_transit,
+        *(one.outcomes[each] for each in ended),
+        one.difference,
+    )
+    return (name, opening, *(f"{number:,}" for number in numbers), one.verdict)
+
+
+def _crossings(result: AuditResult) -> Table:
+    """What went from ledger to ledger."""
+    rows = result.crossings
+    verdicts = [name for name in CROSSING_VERDICTS if any(row.verdicts[name] for row in rows)]
+    table = Table("from", "queue", "to", *verdicts, "violations", title="channels", title_justify="left")
+    for row in rows:
+        counts = (*(row.verdicts[name] for name in verdicts), row.violations)
+        where = (result.name_of(row.ledger_id), row.queue, result.name_of(row.to_ledger_id))
+        table.add_row(*where, *(f"{number:,}" for number in counts))
+    return table
+
+
+def _console() -> Console:
+    """As wide as the terminal, and wide enough for the tables where there is none."""
+    console = Console()
+    return console if console.is_terminal else Console(width=WITHOUT_TERMINAL)

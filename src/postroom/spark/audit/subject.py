@@ -1,0 +1,46 @@
+"""What an audit is about: ledgers at a cut, and what there is to hold their events against."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812
+
+from postroom.spark.audit.looks import DuplicateWindow, Looked
+from postroom.spark.audit.result import Cut, Unproven
+from postroom.spark.audit.sums import Told
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What an audit is about: ledgers at a cut, and what there is to hold their events against."""
+
+    cuts: tuple[Cut, ...]
+    told: Mapping[str, Told]
+    """Checkpoints' totals by ledger id."""
+    windows: Mapping[str, Sequence[DuplicateWindow]]
+    elsewhere: Sequence[str] = ()
+    """Transmission queues whose messages go to a queue manager that isn't audited."""
+    unproven: Sequence[Unproven] = ()
+    """What is known beforehand."""
+
+    @property
+    def whole(self) -> set[str]:
+        """Ids of the ledgers whose history begins at their beginning."""
+        return {cut.ledger_id for cut in self.cuts if cut.opened_from == 0}
+
+
+def subject_of(looked: Sequence[Looked], elsewhere: Sequence[str] = ()) -> Subject:
+    """The subject of an audit of ledgers."""
+    cuts = tuple(one.cut for one in looked)
+    told = {cut.ledger_id: one.told for cut, one in zip(cuts, looked, strict=True) if one.told is not None}
+    windows = {cut.ledger_id: one.windows for cut, one in zip(cuts, looked, strict=True)}
+    return Subject(cuts, told, windows, elsewhere)
+
+
+def by_ledger(values: Mapping[str, int | None]) -> Column:
+    """A number of the row's ledger; null for none."""
+    known = [F.lit(part) for ledger, value in values.items() if value is not None for part in (ledger, value)]
+    if not known:
+        return F.lit(None).cast("long")
+    return F.create_map(*known)[F.col("ledger_id")].cast("long")
