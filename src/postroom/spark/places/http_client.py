@@ -31,19 +31,31 @@ class BrokerRefused(LedgerError):
         self.status: Final = status
 
 
+class UrlInvalid(LedgerError):
+    """A URL that names no broker."""
+
+
 class HttpClient:
     """GET requests to one server; for one thread at a time."""
 
     def __init__(self, url: str, token: str) -> None:
-        """Raises ValueError for a URL without a host."""
+        """Raises ``UrlInvalid``."""
         split = urlsplit(url)
-        if not split.hostname or split.scheme not in ("http", "https"):
-            raise ValueError(f"{url}: a broker is http://HOST:PORT or https://HOST:PORT")
         self._url: Final = url
         self._prefix: Final = split.path.rstrip("/")
         self._headers: Final = {"authorization": f"Bearer {token}"} if token else {}
         kind = http.client.HTTPSConnection if split.scheme == "https" else http.client.HTTPConnection
-        self._connection: Final = kind(split.hostname, split.port, timeout=TIMEOUT_S)
+        try:
+            self._connection: Final = kind(split.hostname or "", split.port, timeout=TIMEOUT_S)
+        except (ValueError, http.client.InvalidURL) as error:
+            raise UrlInvalid(f"{url}: {error}: a broker is http://HOST:PORT or https://HOST:PORT") from error
+        if not split.hostname:
+            raise UrlInvalid(f"{url}: no host: a broker is http://HOST:PORT or https://HOST:PORT")
+
+    def __del__(self) -> None:
+        connection = getattr(self, "_connection", None)
+        if connection is not None:
+            connection.close()
 
     def json(self, path: str) -> Any:
         """The object that a path answers with."""

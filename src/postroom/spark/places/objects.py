@@ -14,14 +14,20 @@ from typing import Any, BinaryIO, Final
 
 from pyarrow import fs
 
+from postroom.ledger.errors import LedgerError
+
 PIECE_BYTES: Final = 8 << 20
+
+
+class StoreUriInvalid(LedgerError):
+    """A URI that pyarrow knows no file system for."""
 
 
 class Objects:
     """The objects under a URI or a path."""
 
     def __init__(self, uri: str) -> None:
-        """Raises ValueError or OSError for a URI that pyarrow can't open."""
+        """Raises ``StoreUriInvalid``, OSError."""
         self.uri: Final = uri.rstrip("/")
         found, path = _opened(uri)
         self._files: Final = found
@@ -76,7 +82,10 @@ class Objects:
 
 def _opened(uri: str) -> tuple[Any, str]:
     if "://" in uri or uri.startswith("file:"):
-        found: tuple[Any, str] = fs.FileSystem.from_uri(uri)
+        try:
+            found: tuple[Any, str] = fs.FileSystem.from_uri(uri)
+        except ValueError as error:
+            raise StoreUriInvalid(f"{uri}: {error}") from error
         return found
     return fs.LocalFileSystem(), str(Path(uri).absolute())
 
