@@ -4,11 +4,13 @@ PY := .venv/bin/python
 COMPILED := PYTHONPATH=build/compiled
 PURE_TESTS := tests/model tests/manager tests/channel tests/amqp tests/ledger tests/simulation tests/tables
 SOCKET_TESTS := tests/server tests/cli tests/client tests/clients tests/crash tests/faults tests/twophase tests/channels tests/foreign
+HYPOTHESIS_TESTS := $(PURE_TESTS) tests/server tests/client tests/faults tests/twophase
+ROUNDS := 10
 HOT_SOURCES := setup.py pyproject.toml $(shell find src -name '*.py' -o -name '*.c')
 
 # apt-get takes one caller at a time.
 .NOTPARALLEL:
-.PHONY: help setup packages-of-demo packages-of-test compiled java peers test test-pure test-sockets test-spark check lock bench demo docs mutants fuzz soak clean
+.PHONY: help setup packages-of-demo packages-of-test compiled java peers test test-pure test-sockets test-spark check lock bench demo docs mutants explore fuzz soak clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -70,6 +72,11 @@ docs: setup ## build the documentation, warnings are errors
 
 mutants: setup ## plant bugs and show that each is found
 	PYTHONPATH=src $(PY) -m tests.simulation.mutants
+
+explore: compiled ## new examples for the Hypothesis tests, ROUNDS=10 times as many
+	for round in $$(seq $(ROUNDS)); do \
+	  POSTROOM_EXPLORE=1 $(COMPILED) $(PY) -m pytest -m hypothesis --timeout 900 $(HYPOTHESIS_TESTS) || exit 1; \
+	done
 
 soak: compiled ## many simulation seeds and many kills
 	$(COMPILED) $(PY) -m tests.simulation --seeds 20000

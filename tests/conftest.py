@@ -1,6 +1,17 @@
-"""What all tests share: Hypothesis without deadlines, since no test asserts a time."""
+"""What all tests share: Hypothesis without deadlines, since no test asserts a time, and with the same examples in
+every run. `make explore` looks for new ones."""
+
+import os
 
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("postroom", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+EXPLORES = bool(os.environ.get("POSTROOM_EXPLORE"))
+
+settings.register_profile(
+    "postroom",
+    deadline=None,
+    derandomize=not EXPLORES,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("postroom")

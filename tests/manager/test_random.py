@@ -33,6 +33,7 @@ class RandomUse(Sending, Taking, SubscribingRules, Storing, Looking, Moving, Adm
 EXAMPLES = settings(max_examples=16, stateful_step_count=100, deadline=None)
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize("favourite", [*QUEUES, *TOPICS])
 def test_random_commands(favourite: str) -> None:
     machine = type(f"RandomUseOf{favourite.title()}", (RandomUse,), {"favourite": favourite})
