@@ -66,12 +66,12 @@ class Disk:
     def replace(self, source: Path, target: Path) -> None:
         if not self.step():
             raise PowerCut
-        os.replace(source, target)
+        os.replace(source, target)  # noqa: PTH105
 
     def unlink(self, path: Path) -> None:
         if not self.step():
             raise PowerCut
-        os.unlink(path)
+        os.unlink(path)  # noqa: PTH108
 
 
 @contextmanager

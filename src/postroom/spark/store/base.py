@@ -170,6 +170,8 @@ class BaseStore(ABC):
         newest = self._newest()
         if newest is None or not self.can_replace:
             return 0
+        if evolution.missing(self.definition, newest.columns):
+            return 0  # this program is the older one: it would lose what newer columns hold
         groups = bins(newest.files, target_bytes)
         joined = [self._data.join(files) for files in groups]
         gone = [file for files in groups for file in files]
