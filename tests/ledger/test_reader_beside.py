@@ -13,6 +13,12 @@ NOW_US = 1_790_000_000_000_000
 COMMITS = 400
 
 
+def put(ledger: Ledger) -> None:
+    """A message of 100 bytes on queue 1."""
+    head = (1, State.AVAILABLE, Event.PUT, 0, 0, 0, 4, 1, 0, 0, 0, 0, 0)
+    ledger.builder.arrival(*head, b"b" * 100, 0, b"id", 1, b"", 0, b"", 0)
+
+
 def _positions(reader: LedgerReader) -> list[int]:
     return sorted(
         position
@@ -29,29 +35,7 @@ def test_every_look_sees_a_dense_prefix_while_files_are_sealed_and_dropped(tmp_p
     durable = seen = 0
     for number in range(COMMITS):
         for _ in range(5):
-            ledger.builder.arrival(
-                1,
-                State.AVAILABLE,
-                Event.PUT,
-                0,
-                0,
-                0,
-                4,
-                1,
-                0,
-                0,
-                0,
-                0,
-                0,
-                b"b" * 100,
-                0,
-                b"id",
-                1,
-                b"",
-                0,
-                b"",
-                0,
-            )
+            put(ledger)
         ledger.submit()
         durable = ledger.wait()
         if number % 20 == 0:

@@ -82,8 +82,14 @@ class Life:
         self.available += [(serial, queue) for queue in queues]
 
     def put_in_transaction(self, number: int) -> None:
-        held = {"event": E.PUT_HELD, "to_state": S.PUT_UNCONFIRMED, "holder_kind": H.LOCAL_TRANSACTION}
-        self.put_held.append(self.maker.put(self.queues[0], holder=9, **held))
+        serial = self.maker.put(
+            self.queues[0],
+            event=E.PUT_HELD,
+            to_state=S.PUT_UNCONFIRMED,
+            holder_kind=H.LOCAL_TRANSACTION,
+            holder=9,
+        )
+        self.put_held.append(serial)
 
     def commit_transaction(self, number: int) -> None:
         if not self.put_held:
