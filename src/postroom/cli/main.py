@@ -31,6 +31,7 @@ COMMANDS: Final = {
     "pipeline": ("postroom.cli.pipeline", "pipeline"),
     "audit": ("postroom.cli.audit", "audit"),
     "report": ("postroom.cli.report", "report"),
+    "state": ("postroom.cli.state", "state"),
     "trace": ("postroom.cli.trace", "trace_command"),
 }
 

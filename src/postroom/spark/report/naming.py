@@ -9,7 +9,7 @@ from postroom.spark.pipeline.settings import ledger_names
 
 NAMELESS: Final = "(clients)"
 SHORT_ID: Final = 8
-"""Characters of a ledger's id that stand for one without a name."""
+"""The last characters of a ledger's id stand for one without a name; the first ones may be a time."""
 
 
 class Naming:
@@ -20,7 +20,7 @@ class Naming:
         self._is_one = is_one
 
     def ledger(self, ledger_id: str) -> str:
-        return self._names.get(ledger_id) or ledger_id[:SHORT_ID]
+        return self._names.get(ledger_id) or ledger_id[-SHORT_ID:]
 
     def queue(self, ledger_id: str, queue: str) -> str:
         """All queues that were named by chance are one."""

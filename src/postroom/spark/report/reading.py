@@ -60,19 +60,29 @@ class Reader:
                 left -= file.rows
                 yield store.read(file, columns)
 
-    def partial(self, name: str) -> Iterator[pa.Table]:
-        """Folded rows that aren't final, in all columns."""
+    def partial(self, name: str, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """Folded rows of the part open, in all columns or those named."""
         store = self.store(name)
         _, partial = halves(store.definition, self._files(name))
+        names = store.definition.schema.names if columns is None else columns
         buckets = 1 + sum(file.rows for file in partial) // BUCKET_ROWS
         for number in range(buckets):
-            yield read_bucket(store, partial, store.definition.schema.names, number, buckets)
+            yield read_bucket(store, partial, names, number, buckets)
 
-    def newest(self, name: str, columns: Sequence[str], since_position: int) -> Iterator[pa.Table]:
-        """Stored rows of the files that go beyond a position, the newest first, `MAX_ROWS` at most."""
-        store, left = self.store(name), MAX_ROWS
+    def final(self, name: str, columns: Sequence[str], since_day: str) -> Iterator[pa.Table]:
+        """Rows of the part done, of a day (``YYYY-MM-DD``) and those that follow it."""
+        store = self.store(name)
+        files, _ = halves(store.definition, self._files(name))
+        return (store.read(file, columns) for file in files if (file.day or since_day) >= since_day)
+
+    def newest(
+        self, name: str, columns: Sequence[str], since_position: int, max_rows: int = MAX_ROWS
+    ) -> Iterator[pa.Table]:
+        """Stored rows of the files that go beyond a position, the newest first, about ``max_rows``."""
+        store, left = self.store(name), max_rows
         for file in self._files(name):
-            if left > 0 and (file.last_position >= since_position or not file.last_position):
+            is_late = file.last_position >= since_position or not file.last_position
+            if left > 0 and is_late:
                 left -= file.rows
                 yield store.read(file, columns)
 
