@@ -6,6 +6,8 @@ PURE_TESTS := tests/model tests/manager tests/channel tests/amqp tests/ledger te
 SOCKET_TESTS := tests/server tests/cli tests/client tests/clients tests/crash tests/faults tests/twophase tests/channels tests/foreign
 HYPOTHESIS_TESTS := $(PURE_TESTS) tests/server tests/client tests/faults tests/twophase
 ROUNDS := 10
+# The pure tests share nothing, and wait for nothing; those with brokers and Spark have the machine for themselves.
+EVERY_CORE := -n auto --dist worksteal
 HOT_SOURCES := setup.py pyproject.toml $(shell find src -name '*.py' -o -name '*.c')
 
 # apt-get takes one caller at a time.
@@ -37,11 +39,12 @@ build/compiled/.ready: $(HOT_SOURCES) | setup
 	tools/compile.sh
 
 test: packages-of-test compiled java peers ## all tests: pure (interpreted and compiled), sockets (compiled), Spark
-	PYTHONPATH=src $(PY) -m pytest $(PURE_TESTS) tests/docs
-	$(COMPILED) $(PY) -m pytest $(PURE_TESTS) $(SOCKET_TESTS) tests/spark
+	PYTHONPATH=src $(PY) -m pytest $(EVERY_CORE) $(PURE_TESTS) tests/docs
+	$(COMPILED) $(PY) -m pytest $(EVERY_CORE) $(PURE_TESTS)
+	$(COMPILED) $(PY) -m pytest $(SOCKET_TESTS) tests/spark
 
 test-pure: setup ## the fast tests, interpreted
-	PYTHONPATH=src $(PY) -m pytest $(PURE_TESTS)
+	PYTHONPATH=src $(PY) -m pytest $(EVERY_CORE) $(PURE_TESTS)
 
 test-sockets: compiled peers ## real clients over real sockets
 	$(COMPILED) $(PY) -m pytest $(SOCKET_TESTS)
