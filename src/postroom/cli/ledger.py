@@ -6,21 +6,20 @@ damage.
 
 import json
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from postroom.cli.lease import lease
-from postroom.cli.ledger_places import upload_command
+from postroom.cli.ledger_places import export_command, upload_command
 from postroom.cli.life_cycle import log_command
 from postroom.cli.options import data_option, json_option, one_line_errors
+from postroom.cli.progress import progress_bar
 from postroom.ledger.dump import Filter, Line, dump, iso
 from postroom.ledger.stats import LedgerStats, stats
 from postroom.ledger.verify import Verification, verify
@@ -36,6 +35,7 @@ def ledger() -> None:
 ledger.add_command(lease)
 ledger.add_command(log_command)
 ledger.add_command(upload_command)
+ledger.add_command(export_command)
 
 
 @ledger.command("verify")
@@ -44,7 +44,7 @@ ledger.add_command(upload_command)
 @click.option("--bodies", is_flag=True, help="Read every stored body too and compare its CRC.")
 def verify_command(folder: Path, as_json: bool, bodies: bool) -> None:
     """Check files, seals, chains, CRCs, positions and every record; exit code 3 if anything is damaged."""
-    with one_line_errors(), _progress("files", not as_json) as progress:
+    with one_line_errors(), progress_bar("files", not as_json) as progress:
         result = verify(folder, bodies, progress)
     if as_json:
         click.echo(json.dumps(asdict(result) | {"is_whole": result.is_whole}, indent=2))
@@ -68,7 +68,7 @@ def _show_verification(result: Verification) -> None:
 @json_option
 def stats_command(folder: Path, as_json: bool) -> None:
     """What each queue holds and what became of the rest; files, bytes, epochs."""
-    with one_line_errors(), _progress("records", not as_json) as progress:
+    with one_line_errors(), progress_bar("records", not as_json) as progress:
         counted = stats(folder, progress)
     if as_json:
         more = {"size_bytes": counted.size_bytes, "is_complete": counted.is_complete}
@@ -162,19 +162,3 @@ def _text_line(line: Line) -> str:
 
 def _fields(fields: dict[str, Any]) -> str:
     return " ".join(f"{name}={value}" for name, value in fields.items())
-
-
-# --- progress ----------------------------------------------------------------------------
-
-
-@contextmanager
-def _progress(unit: str, is_shown: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """A bar on standard error while work goes on, where a person is looking."""
-    console = Console(stderr=True)
-    if not (is_shown and console.is_terminal):
-        yield None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(unit)
-        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -1,4 +1,4 @@
-"""`postroom ledger upload`: sealed files into an object store."""
+"""`postroom ledger upload | export`: sealed files into an object store, or as Parquet."""
 
 import signal
 import threading
@@ -6,7 +6,15 @@ from pathlib import Path
 
 import click
 
-from postroom.cli.options import data_option, one_line_errors, spark_extra
+from postroom.cli.options import (
+    data_option,
+    hash_key_option,
+    one_line_errors,
+    personal_option,
+    policy_of,
+    spark_extra,
+)
+from postroom.cli.progress import progress_bar
 
 
 @click.command("upload")
@@ -52,3 +60,43 @@ def _until_told() -> threading.Event:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     return stop
+
+
+@click.command("export")
+@click.option(
+    "--data",
+    "uri",
+    default="postroom-data",
+    show_default=True,
+    metavar="URI",
+    help="The ledger: the broker's folder, http(s)://BROKER, store:URI.",
+)
+@click.option("--out", required=True, metavar="URI", help="The folder or URI that the files are for.")
+@click.option("--columns", metavar="NAME,…", default="", help="Only these columns of the events.")
+@personal_option
+@hash_key_option
+@click.option(
+    "--token", default="", envvar="POSTROOM_TOKEN", help="What a broker asks for; default $POSTROOM_TOKEN."
+)
+@click.option(
+    "--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes side by side."
+)
+def export_command(
+    uri: str, out: str, columns: str, personal: tuple[str, ...], hash_key: str, token: str, jobs: int
+) -> None:
+    """Write the events of sealed files as Parquet, in folders by day and ledger.
+
+    What was written stays; run it again for what was sealed since.
+    """
+    with spark_extra():
+        from postroom.spark.export import Export, ExportOptions
+        from postroom.spark.places import place_of
+
+    with one_line_errors(), progress_bar("files", True) as progress:
+        options = ExportOptions(policy=policy_of(personal, hash_key))
+        if columns:
+            names = tuple(name.strip() for name in columns.split(","))
+            options = ExportOptions(names, options.policy)
+        made = Export(place_of(uri, token), out, options).run(jobs, progress)
+    rows = sum(sum(note.files.values()) for note in made)
+    click.echo(f"{len(made)} sealed files, {rows:,} events")

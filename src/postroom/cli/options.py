@@ -3,10 +3,16 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from postroom.ledger.errors import LedgerError
+
+if TYPE_CHECKING:
+    from postroom.spark.tables.policy import Policy
+
+HASH_KEY_VARIABLE: Final = "POSTROOM_HASH_KEY"
 
 data_option = click.option(
     "--data",
@@ -16,6 +22,18 @@ data_option = click.option(
     show_default=True,
     metavar="FOLDER",
     help="The broker's data folder.",
+)
+personal_option = click.option(
+    "--personal",
+    multiple=True,
+    metavar="COLUMN=keep|hash|drop",
+    help="What becomes of a column that may tell of persons; default keep, and drop of user.",
+)
+hash_key_option = click.option(
+    "--hash-key",
+    default="",
+    envvar=HASH_KEY_VARIABLE,
+    help=f"Key of the hashes; default ${HASH_KEY_VARIABLE}.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="JSON, for scripts.")
 
@@ -38,3 +56,16 @@ def spark_extra() -> Iterator[None]:
         yield
     except ImportError as error:
         raise click.ClickException(f"{error.name} is not installed: pip install 'postroom[spark]'") from error
+
+
+def policy_of(personal: tuple[str, ...], key: str) -> "Policy":
+    """What `personal_option` and `hash_key_option` say. Raises UsageError, ``PolicyError``."""
+    from postroom.spark.tables.policy import Policy
+
+    columns = {}
+    for one in personal:
+        column, equals, action = one.partition("=")
+        if not equals:
+            raise click.UsageError(f"--personal is COLUMN=keep|hash|drop, not {one!r}")
+        columns[column] = action
+    return Policy(columns, key.encode())

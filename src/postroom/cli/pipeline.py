@@ -21,7 +21,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from postroom.cli.options import json_option
+from postroom.cli.options import hash_key_option, json_option, personal_option, policy_of
 from postroom.ledger.dump import iso
 from postroom.ledger.errors import LedgerError
 
@@ -30,10 +30,8 @@ if TYPE_CHECKING:
 
     from postroom.spark.pipeline.run import Watcher
     from postroom.spark.pipeline.status import PipelineStatus
-    from postroom.spark.tables.policy import Policy
 
 TOKEN_VARIABLE: Final = "POSTROOM_TOKEN"
-KEY_VARIABLE: Final = "POSTROOM_HASH_KEY"
 DEFAULT_CORES: Final = 2
 
 data_option = click.option(
@@ -146,15 +144,8 @@ def _stopping(ask: Callable[[], None]) -> Iterator[None]:
     show_default=True,
     help="What if the tables have a ledger that no --data names.",
 )
-@click.option(
-    "--personal",
-    multiple=True,
-    metavar="COLUMN=keep|hash|drop",
-    help="What becomes of a column that may tell of persons; default keep.",
-)
-@click.option(
-    "--hash-key", default="", envvar=KEY_VARIABLE, help=f"Key of the hashes; default ${KEY_VARIABLE}."
-)
+@personal_option
+@hash_key_option
 @click.option("--metrics-port", type=click.IntRange(1, 65535), help="Serve Prometheus metrics here.")
 @click.option("--compact-interval-s", type=click.FloatRange(0), help="Small files are put together so often.")
 @click.option(
@@ -196,7 +187,7 @@ def _options(data: tuple[str, ...], tables: str, continuous: bool, rest: dict[st
         rest["token"],
         continuous,
         on_missing_ledger=rest["on_missing_ledger"],
-        policy=_policy(rest["personal"], rest["hash_key"]),
+        policy=policy_of(rest["personal"], rest["hash_key"]),
         upkeep=Upkeep(**upkeep),
         **given,
     )
@@ -205,18 +196,6 @@ def _options(data: tuple[str, ...], tables: str, continuous: bool, rest: dict[st
 def _absolute(uri: str) -> str:
     """Executors have another working directory."""
     return uri if ":" in uri else str(Path(uri).resolve())
-
-
-def _policy(personal: tuple[str, ...], key: str) -> "Policy":
-    from postroom.spark.tables.policy import Policy
-
-    columns = {}
-    for one in personal:
-        column, equals, action = one.partition("=")
-        if not equals:
-            raise click.UsageError(f"--personal is COLUMN=keep|hash|drop, not {one!r}")
-        columns[column] = action
-    return Policy(columns, key.encode())
 
 
 def _watchers(stack: ExitStack, once: bool, metrics_port: int | None) -> tuple["Watcher", ...]:

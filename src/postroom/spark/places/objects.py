@@ -8,7 +8,7 @@ name; an object store shows a new object only when it is whole, and whether one 
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -60,6 +60,10 @@ class Objects:
             found: bytes = file.read()
         return found
 
+    def open(self, name: str) -> Any:
+        """An object for reading anywhere in it: a pyarrow file. Raises FileNotFoundError."""
+        return self._files.open_input_file(self._path(name))
+
     def copy_to(self, name: str, out: BinaryIO) -> None:
         """An object's bytes, into a file. Raises FileNotFoundError."""
         with self._files.open_input_file(self._path(name)) as file:
@@ -68,15 +72,27 @@ class Objects:
 
     def create(self, name: str, parts: Iterable[bytes | memoryview]) -> bool:
         """A new object; False, and nothing is changed, if that name is taken."""
+
+        def write(out: BinaryIO) -> None:
+            for part in parts:
+                out.write(part)
+
+        return self.create_by(name, write)
+
+    def create_by(self, name: str, write: Callable[[BinaryIO], None]) -> bool:
+        """The same, of what a function writes: into a file of this machine first, whole."""
         if self.exists(name):
             return False
         path = self._path(name)
         self._files.create_dir(path.rpartition("/")[0], recursive=True)
         if self._is_local:
-            return _create_locally(Path(path), parts)
-        with self._files.open_output_stream(path) as out:
-            for part in parts:
-                out.write(part)
+            return _create_locally(Path(path), write)
+        with tempfile.TemporaryFile() as file:
+            write(file)
+            file.seek(0)
+            with self._files.open_output_stream(path) as out:
+                while piece := file.read(PIECE_BYTES):
+                    out.write(piece)
         return True
 
 
@@ -90,15 +106,14 @@ def _opened(uri: str) -> tuple[Any, str]:
     return fs.LocalFileSystem(), str(Path(uri).absolute())
 
 
-def _create_locally(path: Path, parts: Iterable[bytes | memoryview]) -> bool:
+def _create_locally(path: Path, write: Callable[[BinaryIO], None]) -> bool:
     """Whole and durable under its name, or not at all."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
     fresh = Path(name)
     try:
         with os.fdopen(handle, "wb") as out:
             os.fchmod(out.fileno(), 0o644)
-            for part in parts:
-                out.write(part)
+            write(out)
             out.flush()
             os.fsync(out.fileno())
         try:
