@@ -1,5 +1,5 @@
-"""What all tests share: Hypothesis without deadlines, since no test asserts a time, and with the same examples in
-every run. `make explore` looks for new ones."""
+"""What all tests share: Hypothesis without deadlines, since no test asserts a time, and with the same
+examples in every run; `make explore` has it choose new ones."""
 
 import os
 
