@@ -57,9 +57,12 @@ def through_parts(definition: TableDefinition, pieces: list[pa.Table], settle_af
             settled = fold(definition, pa.concat_tables(waiting))
             waiting = []
             _file(split(definition, settled, settled=True), done, waiting)
-    if definition.is_late or not waiting:
-        return fold(definition, pa.concat_tables(done + waiting))
-    return by_key(definition, pa.concat_tables([*done, fold(definition, pa.concat_tables(waiting))]))
+    nothing = [definition.schema.empty_table()]
+    if definition.is_late:
+        return fold(definition, pa.concat_tables(nothing + done + waiting))
+    return by_key(
+        definition, pa.concat_tables([*done, fold(definition, pa.concat_tables(nothing + waiting))])
+    )
 
 
 def _file(parts: Any, done: list[pa.Table], waiting: list[pa.Table]) -> None:
