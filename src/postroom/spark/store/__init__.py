@@ -2,7 +2,7 @@
 
 `protocol` says what each format offers, `files` writes and reads the Parquet files, `evolution` says how
 columns may change, `compaction` which files to put together, `folded` reads tables as their readers want
-them; `delta` and `parquet` are formats, `source` is the data source ``postroom.table`` of Spark.
+them; `delta`, `parquet` and `iceberg` are formats, `source` is the data source ``postroom.table`` of Spark.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,9 +33,21 @@ from postroom.spark.store.protocol import (
 from postroom.spark.tables import DEFINITIONS
 from postroom.spark.tables.definition import TableDefinition
 
+ICEBERG_CATALOG: Final = "catalog.db"
+
+
+def _iceberg(root: str, definition: TableDefinition) -> TableStore:
+    try:
+        from postroom.spark.store.iceberg import IcebergStore
+    except ImportError as error:
+        raise TableError("tables in Iceberg's format need more: pip install 'postroom[iceberg]'") from error
+    return IcebergStore(root, definition)
+
+
 FORMATS: Final[Mapping[str, Callable[[str, TableDefinition], TableStore]]] = {
     "delta": DeltaStore,
     "parquet": ParquetStore,
+    "iceberg": _iceberg,
 }
 
 DEFAULT_FORMAT: Final = "delta"
@@ -78,7 +90,7 @@ def open_store(root: str, name: str, format: str = "") -> TableStore:
 def detect_format(root: str) -> str | None:
     """The format of the tables in a folder (or URI), None if there are none. Raises ``TableError``."""
     filesystem, path = open_root(root)
-    marks: dict[str, str] = {}
+    marks = {f"{path}/{ICEBERG_CATALOG}": "iceberg"}
     for name in DEFINITIONS:
         marks |= {f"{path}/{name}/{DELTA_LOG}": "delta", f"{path}/{name}/{PARQUET_LOG}": "parquet"}
     for info in filesystem.get_file_info(list(marks)):

@@ -2,11 +2,11 @@
 this program.
 
 Paths are in the style that DuckDB, Polars and Spark know (``data/part=done/day=2026-11-22/ledger_id=…``), and
-what a path says is not repeated as a column of the file.
+what a path says is not repeated as a column of the file, unless a format asks for it.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +57,8 @@ class DataFiles:
     filesystem: pafs.FileSystem
     path: str
     definition: TableDefinition
+    holds_places: bool = False
+    """Whether what a path says is repeated as columns of the file."""
 
     def write(self, rows: pa.Table, part: Part, day: str | None, ledger_id: str) -> DataFile:
         """Rows as a new, synced file."""
@@ -126,9 +128,11 @@ class DataFiles:
         folder = f"{DATA}/part={part}/day={day or NO_DAY}/ledger_id={ledger_id}"
         path = f"{folder}/{uuid4().hex}.parquet"
         spans = Spans()
+        place = {"part": part, "day": day, "ledger_id": ledger_id} if self.holds_places else {}
         with new_file(self.filesystem, self.at(path)) as sink:
             writer: pq.ParquetWriter | None = None
-            for table in tables:
+            for rows in tables:
+                table = _placed(rows, place)
                 writer = writer or parquet_writer(sink, table.schema)
                 writer.write_table(table, ROW_GROUP_ROWS)
                 spans.add(table)
@@ -137,6 +141,12 @@ class DataFiles:
             writer.close()
         size_bytes = self.filesystem.get_file_info(self.at(path)).size
         return spans.file(path, part, day, ledger_id, size_bytes)
+
+
+def _placed(rows: pa.Table, place: Mapping[str, str | None]) -> pa.Table:
+    for name, value in place.items():
+        rows = rows.append_column(name, pa.repeat(pa.scalar(value, pa.string()), len(rows)))
+    return rows
 
 
 class Spans:
