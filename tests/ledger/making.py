@@ -95,11 +95,10 @@ class LedgerMaker:
         self.builder.set_time(self.builder.time_us + STEP_US)
         return self.builder
 
-    def queue(self, name: str) -> int:
+    def queue(self, name: str, **definition: object) -> int:
         self._queues += 1
-        self._tick().record(
-            RecordType.QUEUE_DEFINED, 0, self._queues, 0, 0, 0, json.dumps({"name": name}).encode()
-        )
+        detail = json.dumps({"name": name, **definition}).encode()
+        self._tick().record(RecordType.QUEUE_DEFINED, 0, self._queues, 0, 0, 0, detail)
         return self._queues
 
     def producer(self, number: int, name: str) -> None:
@@ -149,14 +148,17 @@ class LedgerMaker:
         expiry_us: int = 0,
         received: bool = False,
         adverse: bool = False,
+        causes: int = 0,
+        due_us: int = 0,
+        creation_us: int = 0,
     ) -> int:
         """An arrival; returns its serial. ``received``: through a channel; then ``parent`` is its serial in
         the sender's ledger and its number in the channel's sequence."""
         flags = (ArrivalFlag.DURABLE if durable else 0) | (ArrivalFlag.RECEIVED if received else 0)
         flags |= ArrivalFlag.ADVERSE if adverse else 0
         return self._tick().arrival(
-            queue, to_state, event, holder_kind, holder, 0, priority, flags,
-            producer, expiry_us, 0, 0, 0, body, crc32(body or b""),
+            queue, to_state, event, holder_kind, holder, causes, priority, flags,
+            producer, expiry_us, due_us, creation_us, 0, body, crc32(body or b""),
             message_id, id_type if message_id else 0, correlation_id, IdType.STRING if correlation_id else 0,
             group_id, 7 if group_id else 0, 0, 0, parent[0], parent[1],
         )  # fmt: skip

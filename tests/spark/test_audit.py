@@ -1,209 +1,235 @@
-"""The entries table and the audit: a clean ledger gives no violation, each planted fault gives its own."""
+"""The audit: ledgers without a fault give no violation, each planted fault gives its own, and where history
+is missing nothing is called clean.
 
-from collections.abc import Callable
-from pathlib import Path
+All ledgers of a kind are audited at once: a run of Spark costs more than a ledger.
+"""
+
+import shutil
+from dataclasses import replace
 
 import pytest
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
-from postroom.ledger.block import Group
-from postroom.spark import audit, frames
-from postroom.spark.relation import legal_rows, legal_transitions
-from tests.ledger.making import E, H, LedgerMaker, O, S
-from tests.spark.conftest import events_of
+from postroom.spark.audit.looks import look
+from postroom.spark.audit.result import AuditResult, QueueSums, Verdict
+from postroom.spark.audit.rules import (
+    DUPLICATE_RULES,
+    DUPLICATE_VERDICTS,
+    FAMILY_RULES,
+    ORDER_RULES,
+    SEQUENCE_RULES,
+    TRANSACTION_RULES,
+)
+from postroom.spark.audit.run import audit, events_of
+from postroom.spark.audit.steps import EVENT_COLUMNS
+from postroom.spark.audit.subject import subject_of
+from postroom.spark.relation import legal_rows
+from tests.ledger.making import LedgerMaker
+from tests.ledger.test_reader_carried import _with_dropped_history as with_dropped_history
+from tests.spark import lived
+from tests.spark.auditing import audited, rules_by_queue
+from tests.spark.corpus import FAULTS, clean, faulty
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 
-def _clean(maker: LedgerMaker) -> None:
-    """Something of every kind, without a fault."""
-    orders, dead, archive = maker.queue("orders"), maker.queue("orders.dead"), maker.queue("archive")
-    maker.producer(3, "shop")
-    for number in range(10):
-        maker.consume(maker.put(orders, message_id=b"m%d" % number, producer=3), orders)
-    back = maker.put(orders)
-    maker.fail(back, orders)
-    maker.fail(back, orders)
-    maker.commit()
-    maker.dead_letter(back, orders, dead)
-    expired = maker.put(orders)
-    maker.change(
-        expired, orders, E.EXPIRE, S.AVAILABLE, S.DELETED, holder_kind=H.NONE, holder=0, outcome=O.EXPIRED
-    )
-    maker.next_file()
-    held = maker.put(archive)
-    maker.acquire(held, archive)
-    both = maker.put(maker.routing_set(orders, archive))
-    maker.consume(both, archive)
-    tentative = [
-        maker.put(
-            archive, event=E.PUT_HELD, to_state=S.PUT_UNCONFIRMED, holder_kind=H.LOCAL_TRANSACTION, holder=9
-        )
-    ]
-    tentative.append(
-        maker.put(
-            archive, event=E.PUT_HELD, to_state=S.PUT_UNCONFIRMED, holder_kind=H.LOCAL_TRANSACTION, holder=9
-        )
-    )
-    ranges = [(tentative[0], tentative[1])]
-    done = Group(archive, S.PUT_UNCONFIRMED, S.AVAILABLE, O.NONE, 0, 0, 0, ranges)
-    maker.group(E.CONFIRM, [done], decision=True, holder_kind=H.LOCAL_TRANSACTION, holder=9)
-    fleeting = maker.put(archive, durable=False, body=None)
-    maker.next_file(new_epoch=True)
-    lost = Group(archive, S.AVAILABLE, S.DELETED, O.LOST, 0, 0, 0, [(fleeting, fleeting)])
-    maker.group(E.RESTART, [lost])
-    maker.change(held, archive, E.RESTART, S.GET_UNCONFIRMED, S.AVAILABLE, delivery_delta=1)
-    purged = Group(archive, S.AVAILABLE, S.DELETED, O.PURGED, 0, 0, 0, ranges)
-    maker.group(E.PURGE, [purged])
-    _returned(maker, maker.queue("$undelivered"), maker.put(maker.queue("replies"), adverse=True))
+@pytest.fixture(scope="module")
+def result(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> AuditResult:
+    """One audit of a clean ledger, one with every fault, and those of real brokers."""
+    folder = tmp_path_factory.mktemp("ledgers")
+    maker = LedgerMaker(folder / "clean")
+    clean(maker)
+    folders = [maker.finish(), faulty(folder / "faulty", ledger_id=lived.FAULTY), *lived.brokers(folder)]
+    return audited(spark, *folders)
 
 
-def _returned(maker: LedgerMaker, queue: int, report: int) -> None:
-    maker.change(
-        maker.put(queue), queue, E.RETURN_TO_SENDER, S.AVAILABLE, S.DELETED,
-        holder_kind=H.NONE, holder=0, outcome=O.RETURNED_TO_SENDER, detail={"report": report},
-    )  # fmt: skip
+def _of(result: AuditResult, name: str) -> AuditResult:
+    """What was found of one ledger."""
+    (ledger,) = (cut.ledger_id for cut in result.cuts if cut.name == name)
+    return replace(
+        result,
+        queues=tuple(one for one in result.queues if one.ledger_id == ledger),
+        managers=tuple(one for one in result.managers if one.ledger_id == ledger),
+        violations=tuple(one for one in result.violations if one.ledger_id == ledger),
+    )
+
+
+def _sums(result: AuditResult, name: str) -> dict[str, QueueSums]:
+    return {one.queue: one for one in _of(result, name).queues}
+
+
+# --- without a fault ------------------------------------------------------------------------------
+
+
+def test_what_is_in_order_gives_no_violation(result: AuditResult) -> None:
+    """Everything of a clean ledger, and real brokers with restarts, crashes, branches, topics, channels."""
+    names = {result.name_of(one.ledger_id) for one in result.violations}
+    assert names == {"faulty"}
+    assert len(result.cuts) > len(lived.BROKERS)
+
+
+def test_the_sums_of_a_clean_ledger_come_out_even(result: AuditResult) -> None:
+    sums = _sums(result, "clean")
+    orders, archive = sums["orders"], sums["archive"]
+    assert (orders.arrivals, orders.held, orders.outcomes["consumed"]) == (13, 1, 10)
+    assert (orders.outcomes["dead_lettered"], orders.outcomes["expired"], orders.difference) == (1, 1, 0)
+    assert orders.verdict == sums["orders.dead"].verdict == "balanced"
+    ended = archive.outcomes
+    assert (archive.arrivals, ended["consumed"], ended["purged"], ended["lost"]) == (5, 1, 2, 1)
+    assert archive.verdict == "balanced; 1 not persistent, lost at a crash"
+    assert (sums["in transit"].held, sums["in transit"].in_transit) == (1, 1)
+    (manager,) = _of(result, "clean").managers
+    assert (manager.arrivals, manager.difference) == (sum(one.arrivals for one in sums.values()), 0)
+
+
+def test_branches_are_accounted_for(result: AuditResult) -> None:
+    sums = _sums(result, "branches")
+    source, target = sums["source"], sums["target"]
+    ended = source.outcomes
+    assert (source.arrivals, source.held, ended["consumed"], ended["lost"]) == (5, 1, 2, 2)
+    assert (target.arrivals, target.delayed, target.outcomes["rolled_back"]) == (5, 2, 2)
+    assert (source.in_transit, target.in_transit) == (1, 1)
+
+
+def test_every_entry_of_a_publish_is_accounted_for(result: AuditResult) -> None:
+    sums = _sums(result, "publishes")
+    quiet, busy = sums[f"news::c/s{lived.SUBSCRIPTIONS - 1}"], sums["news::c/s0"]
+    assert (quiet.arrivals, quiet.held, quiet.outcomes["lost"], quiet.difference) == (7, 5, 1, 0)
+    assert (busy.arrivals, busy.outcomes["consumed"], busy.outcomes["dead_lettered"]) == (7, 1, 1)
+    assert "empty" not in sums
+
+
+def test_messages_through_a_channel_have_arrived(result: AuditResult) -> None:
+    verdicts = [one.verdicts for one in result.crossings if result.name_of(one.ledger_id) == "LONDON"]
+    assert sum(one["arrived"] for one in verdicts) > 0
+
+
+# --- faults ---------------------------------------------------------------------------------------
+
+
+def test_each_planted_fault_is_found_where_it_is(result: AuditResult) -> None:
+    rules = rules_by_queue(_of(result, "faulty"))
+    assert rules.pop("") == {"unbalanced manager"}
+    assert rules == {name: expected for name, (_, expected) in FAULTS.items()}
+
+
+def test_every_rule_that_one_ledger_can_break_is_planted() -> None:
+    planted = set().union(*(expected for _, expected in FAULTS.values()))
+    rules = {*SEQUENCE_RULES, *FAMILY_RULES, *TRANSACTION_RULES, *ORDER_RULES, *DUPLICATE_RULES}
+    told_elsewhere = {"checkpoint differs", "time went back"}  # no such ledger can be written: see below
+    assert rules - planted == told_elsewhere
+
+
+def test_a_violation_names_entry_events_and_rule(result: AuditResult) -> None:
+    (found,) = (one for one in result.violations if one.queue == "another holder")
+    assert found.serial is not None
+    assert found.positions == (found.serial + 1, found.serial + 2)
+    assert found.detail == "after get_unconfirmed: confirm consumer get_unconfirmed → deleted (consumed)"
+    (order,) = (one for one in result.violations if one.queue == "born backwards")
+    assert order.serial is not None
+    assert f"behind message {order.serial + 1}" in order.detail
+
+
+def test_ids_that_come_again_have_their_verdicts(result: AuditResult) -> None:
+    assert set(result.duplicates) <= {*DUPLICATE_RULES, *DUPLICATE_VERDICTS}
+    assert result.duplicates["taken again"] == result.duplicates["arrived twice"] == 1
+    assert result.duplicates["resent"] >= 1
+    assert result.duplicates["repeated"] >= 2
+    assert result.duplicates["moved"] >= 1
+
+
+# --- history that is gone -------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def clean(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DataFrame:
-    maker = LedgerMaker(tmp_path_factory.mktemp("clean"))
-    _clean(maker)
-    return events_of(spark, maker.finish()).cache()
-
-
-def _audit(spark: SparkSession, events: DataFrame, first_position: int) -> tuple[list[Row], list[Row]]:
-    """(violations, conservation)."""
-    entries = frames.entries(events).persist()
-    sums = audit.conservation(events, entries, first_position).persist()
-    found = audit.violations(events, entries, sums, legal_transitions(spark), first_position)
-    return found.collect(), sums.collect()
-
-
-def test_a_clean_ledger_has_no_violation_and_balances(spark: SparkSession, clean: DataFrame) -> None:
-    found, conservation = _audit(spark, clean, 1)
-    assert found == []
-    sums = {row["queue"]: row for row in conservation}
-    orders, archive = sums["orders"], sums["archive"]
-    assert (orders["arrivals"], orders["held"], orders["consumed"]) == (13, 1, 10)
-    assert (orders["dead_lettered"], orders["expired"], orders["difference"]) == (1, 1, 0)
-    assert orders["verdict"] == sums["orders.dead"]["verdict"] == "balanced"
-    assert (archive["arrivals"], archive["consumed"], archive["purged"], archive["lost"]) == (5, 1, 2, 1)
-    assert archive["verdict"] == "balanced; 1 not persistent, lost at a crash"
-
-
-def test_entries_tell_what_became_of_each_message(clean: DataFrame) -> None:
-    rows = {(row["serial"], row["queue"]): row for row in frames.entries(clean).collect()}
-    first = min(rows)
-    consumed = rows[first]
-    assert (consumed["message_id"], consumed["state"], consumed["outcome"]) == ("m0", "deleted", "consumed")
-    assert (consumed["producer"], consumed["event_count"], consumed["ended_time"]) == (
-        "app/shop",
-        3,
-        consumed["last_event_time"],
+def dropped(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> AuditResult:
+    """Ledgers that retention has taken files from: as they are; without a checkpoint; and some whose events
+    or totals are not what the checkpoint says."""
+    folder = tmp_path_factory.mktemp("dropped")
+    names = ("kept", "forgotten", "entry gone", "event gone", "other totals", "clock")
+    for name in names:
+        if name == "clock":
+            maker = LedgerMaker(folder / name)
+            queue = maker.queue("orders")
+            maker.consume(maker.put(queue), queue)
+            maker.finish()
+        else:
+            (folder / name).mkdir()
+            with_dropped_history(folder / name)
+    for checkpoint in (folder / "forgotten").glob("*.checkpoint"):
+        checkpoint.unlink()
+    looked = look([str(folder / name) for name in names])
+    ids = {name: one.second.ledger_id for name, one in zip(names, looked, strict=True)}
+    subject = subject_of(looked)
+    told = subject.told[ids["other totals"]]
+    wrong = {queue: (arrived - 1000, ended) for queue, (arrived, ended) in told.totals.items()}
+    subject.told[ids["other totals"]] = replace(told, totals=wrong)  # type: ignore[index]
+    events = events_of(spark, looked).persist()
+    carried = events.where((F.col("ledger_id") == ids["entry gone"]) & (F.col("event") == "none"))
+    serial = carried.agg(F.min("serial")).collect()[0][0]
+    is_gone = (F.col("ledger_id") == ids["entry gone"]) & (F.col("serial") == serial)
+    before = (F.col("ledger_id") == ids["event gone"]) & (F.col("event") == "none")
+    moved = F.when(before, "delayed").otherwise(F.col("to_state"))
+    late = (F.col("ledger_id") == ids["clock"]) & (F.col("event") == "confirm")
+    changed = events.where(~is_gone).withColumns(
+        {
+            "to_state": moved,
+            "time": F.when(late, F.timestamp_micros(F.lit(1))).otherwise(F.col("time")),
+        }
     )
-    dead = next(row for key, row in rows.items() if key[1] == "orders.dead")
-    parent = rows[dead["parent_serial"], "orders"]
-    assert (parent["outcome"], parent["delivery_count"], parent["failure_count"]) == ("dead_lettered", 2, 2)
-    held = next(row for row in rows.values() if row["last_event"] == "restart" and row["outcome"] is None)
-    assert (held["state"], held["holder_kind"], held["delivery_count"]) == ("available", None, 1)
+    found = audit(spark, subject, changed.select(*EVENT_COLUMNS))
+    events.unpersist()
+    found.release()
+    shutil.rmtree(folder)
+    return found.result
 
 
-def test_entries_do_not_depend_on_partitions(clean: DataFrame) -> None:
-    key = ["serial", "queue_id"]
-    expected = frames.entries(clean).orderBy(key).collect()
-    assert frames.entries(clean.repartition(7, "position")).orderBy(key).collect() == expected
+def test_a_history_that_begins_late_opens_from_the_checkpoint(dropped: AuditResult) -> None:
+    kept = _of(dropped, "kept")
+    (cut,) = (cut for cut in dropped.cuts if cut.name == "kept")
+    (orders,) = kept.queues
+    assert cut.first_position > 1
+    assert cut.opened_from is not None
+    assert cut.opened_from >= cut.first_position - 1
+    assert (kept.violations, orders.difference, orders.verdict) == ((), 0, "balanced")
+    assert orders.opening is not None
+    assert orders.opening > 0
 
 
-def _duplicated_event(maker: LedgerMaker, queue: int) -> None:
-    serial = maker.put(queue)
-    maker.acquire(serial, queue)
-    maker.acquire(serial, queue)
+def test_without_its_checkpoint_nothing_is_proven(dropped: AuditResult) -> None:
+    (cut,) = (cut for cut in dropped.cuts if cut.name == "forgotten")
+    forgotten = _of(dropped, "forgotten")
+    assert cut.opened_from is None
+    assert forgotten.violations == ()
+    assert {one.verdict for one in forgotten.queues} == {"not provable"}
+    (why,) = (one for one in dropped.unproven if one.ledger_id == cut.ledger_id)
+    assert "no checkpoint tells what was before" in why.why
+    alone = replace(dropped, violation_counts={}, violations=())
+    assert alone.verdict is Verdict.NOT_PROVABLE
 
 
-def _confirmed_twice(maker: LedgerMaker, queue: int) -> None:
-    serial = maker.put(queue)
-    maker.consume(serial, queue)
-    maker.confirm(serial, queue)
+def test_an_entry_that_the_checkpoint_counts_and_nobody_sees_is_missed(dropped: AuditResult) -> None:
+    found = _of(dropped, "entry gone").violations
+    assert {one.rule for one in found} == {"opening differs", "unbalanced manager"}
 
 
-def _missing_transition(maker: LedgerMaker, queue: int) -> None:
-    maker.confirm(maker.put(queue), queue)
+def test_an_entry_that_stands_elsewhere_than_its_checkpoint_says_is_found(dropped: AuditResult) -> None:
+    """Of the one that was given back as failed there are events before the checkpoint, or after."""
+    rules = {one.rule for one in _of(dropped, "event gone").violations}
+    assert rules <= {"checkpoint differs", "broken sequence"}
 
 
-def _lost_arrival(maker: LedgerMaker, queue: int) -> None:
-    other = maker.put(maker.queue(f"beside {queue}"))
-    maker.consume(other, queue)
+def test_totals_that_are_not_those_of_the_events_are_found(dropped: AuditResult) -> None:
+    rules = {one.rule for one in _of(dropped, "other totals").violations}
+    assert "opening differs" in rules
 
 
-def _illegal_transition(maker: LedgerMaker, queue: int) -> None:
-    serial = maker.put(queue)
-    maker.change(serial, queue, E.CONFIRM, S.AVAILABLE, S.DELETED, outcome=O.CONSUMED)
+def test_time_that_went_back_is_found(dropped: AuditResult) -> None:
+    assert {one.rule for one in _of(dropped, "clock").violations} == {"time went back"}
 
 
-def _wrong_holder(maker: LedgerMaker, queue: int) -> None:
-    serial = maker.put(queue)
-    maker.change(serial, queue, E.LOCK, S.AVAILABLE, S.LOCKED_FOR_BROWSE, holder_kind=H.CONSUMER)
-
-
-def _missing_child(maker: LedgerMaker, queue: int) -> None:
-    maker.dead_letter(maker.put(queue), queue, queue, children=0)
-
-
-def _second_child(maker: LedgerMaker, queue: int) -> None:
-    maker.dead_letter(maker.put(queue), queue, queue, children=2)
-
-
-def _child_without_move(maker: LedgerMaker, queue: int) -> None:
-    parent = maker.put(queue)
-    maker.put(queue, event=E.DEAD_LETTER, parent=(parent, queue))
-
-
-def _stored_message_lost(maker: LedgerMaker, queue: int) -> None:
-    serial = maker.put(queue)
-    maker.group(E.RESTART, [Group(queue, S.AVAILABLE, S.DELETED, O.LOST, 0, 0, 0, [(serial, serial)])])
-
-
-def _missing_report(maker: LedgerMaker, queue: int) -> None:
-    """Returned, with a report that is none."""
-    _returned(maker, queue, 1)
-
-
-FAULTS: dict[str, tuple[Callable[[LedgerMaker, int], None], set[str]]] = {
-    "duplicated event": (_duplicated_event, {"broken sequence"}),
-    "confirmed twice": (_confirmed_twice, {"event after end", "unbalanced queue"}),
-    "missing transition": (_missing_transition, {"broken sequence"}),
-    "lost arrival": (_lost_arrival, {"lost arrival", "unbalanced queue"}),
-    "illegal transition": (_illegal_transition, {"illegal transition"}),
-    "wrong holder": (_wrong_holder, {"illegal transition"}),
-    "missing child": (_missing_child, {"missing child"}),
-    "second child": (_second_child, {"second child"}),
-    "child without move": (_child_without_move, {"child without move"}),
-    "missing report": (_missing_report, {"missing report"}),
-    "stored message lost": (_stored_message_lost, {"stored message lost"}),
-}
-"""A queue for each fault, and the rules that the audit must find broken there."""
-
-
-def test_each_planted_fault_is_found_where_it_is(spark: SparkSession, tmp_path: Path) -> None:
-    maker = LedgerMaker(tmp_path)
-    for name, (plant, _) in FAULTS.items():
-        plant(maker, maker.queue(name))
-    events = events_of(spark, maker.finish()).cache()
-    found, _ = _audit(spark, events, 1)
-    rules: dict[str, set[str]] = {}
-    for row in found:
-        rules.setdefault(row["queue"], set()).add(row["rule"])
-    assert rules == {name: expected for name, (_, expected) in FAULTS.items()}
-    assert {row["rule"] for row in found} <= set(audit.RULES)
-
-
-def test_entries_older_than_the_history_are_no_violation(spark: SparkSession, clean: DataFrame) -> None:
-    later = clean.where("position > 30")
-    found, conservation = _audit(spark, later, 31)
-    assert found == []
-    verdicts = {row["verdict"] for row in conservation}
-    assert "balanced; what is older than the history was not seen arriving" in verdicts
+# --- the relation ---------------------------------------------------------------------------------
 
 
 def test_the_relation_is_the_brokers_own_table() -> None:
@@ -212,7 +238,3 @@ def test_the_relation_is_the_brokers_own_table() -> None:
     assert ("get_unconfirmed", "get_unconfirmed", "consumer", "expire", None) in legal  # noted
     assert ("available", "deleted", None, "confirm", "consumed") not in legal
     assert not any(row[0] == "deleted" for row in legal)
-
-
-def test_the_entries_table_has_the_columns_that_are_declared(clean: DataFrame) -> None:
-    assert frames.entries(clean).columns == list(frames.ENTRY_COMMENTS)

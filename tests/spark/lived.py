@@ -1,0 +1,101 @@
+"""Ledgers of real brokers that have lived through something, for the audit to find nothing wrong with."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+
+from postroom.manager.options import QueueDefinition
+from postroom.model.xa import Xid
+from tests.manager.over_ledger import LedgerWorld
+from tests.manager.test_topics_over_ledger import SUBSCRIPTIONS, TopicWorld
+from tests.manager.xa_world import Xa
+from tests.simulation.__main__ import run_seed
+from tests.simulation.channels.runs import FAULTS, PAIRS, run_with_fault
+from tests.simulation.disk import SimDisk
+
+__all__ = ["BROKERS", "FAULTY", "SUBSCRIPTIONS", "brokers"]
+
+FAULTY: Final = UUID("0195f2a0-0000-7000-8000-0000000000fa")
+
+CONSUMING: Final = 5
+SEEDS: Final = (11, 17, 33, 58)
+"""Of the simulation: clients of every kind, crashes, moves, replays, browsers, branches, maintenance."""
+FAULT_STEP: Final = 60
+
+COMMITTED, ROLLED_BACK, IN_DOUBT, LOST, HEURISTIC = (Xid(1, b"%d" % number, b"b") for number in range(5))
+
+
+def _branches() -> LedgerWorld:
+    """In each branch something is put and something not persistent received; one stays prepared."""
+    world = LedgerWorld()
+    source, target = world.queue("source"), world.queue("target")
+    xa = Xa(world)
+    consumer = world.consumer(source, xa=True)
+    for xid in (COMMITTED, ROLLED_BACK, IN_DOUBT, LOST, HEURISTIC):
+        world.put(source, b"received", durable=False)
+        world.put(target, b"sent", transaction=xa.start(xid).transaction, delay_ms=60_000)
+        world.credit(consumer, 1)
+        world.turn()
+        xa.end(xid, consumer=consumer)
+        xa.prepare(xid)
+        world.turn()
+    xa.heuristic_commit(HEURISTIC)
+    xa.commit(COMMITTED)
+    world.restart()
+    xa = Xa(world)
+    xa.rollback(LOST)
+    xa.rollback(ROLLED_BACK)
+    world.turn()
+    return world
+
+
+def _publishes() -> LedgerWorld:
+    """Something of everything that topics do, over a restart."""
+    world = TopicWorld()
+    for name in ("dead", "empty"):
+        world.manager.create_queue(QueueDefinition(name=name, kind="topic"), world.now_us)
+    for number in range(2):
+        world.subscription(number, topic="dead", client="mourner")
+    consumers = [world.subscriber(number) for number in range(CONSUMING)]
+    world.publish(b"one", b"two")
+    world.publish(b"gone at the restart", durable=False)
+    for consumer in consumers:
+        world.accept(consumer, world.held(consumer)[0])
+    world.manager.reject(consumers[0], world.held(consumers[0])[0], "app:bad", "", world.now_us)
+    world.put(world.manager.topic("empty"), b"for nobody")
+    for decided in (world.manager.commit, world.manager.rollback):
+        transaction = world.manager.begin(world.now_us)
+        world.put(world.manager.topic("news"), b"in a transaction", transaction=transaction)
+        decided(transaction, world.now_us)
+    volatile = world.consumer(world.subscription(0, name="", durable=False), 10)
+    world.publish(b"later", delay_ms=60_000)
+    world.turn()
+    world.close(volatile)
+    world.turn()
+    world.restart()
+    world.publish(b"after")
+    return world
+
+
+BROKERS: Final[dict[str, Callable[[], LedgerWorld]]] = {"branches": _branches, "publishes": _publishes}
+
+
+def brokers(folder: Path) -> Iterator[Path]:
+    """Folders of ledgers, each named as what it is."""
+    for name, live in BROKERS.items():
+        (folder / name).mkdir()
+        live().check_whole(folder / name)
+        yield folder / name
+    for seed in SEEDS:
+        yield _written(run_seed(seed).disk, folder / f"seed {seed}")
+    pair = run_with_fault(PAIRS["batches of three"](), 1, FAULT_STEP, FAULTS["crash of both"])
+    for name, node in pair.nodes.items():
+        yield _written(node.disk, folder / name)
+
+
+def _written(disk: SimDisk, folder: Path) -> Path:
+    folder.mkdir()
+    for name in disk.names():
+        (folder / name).write_bytes(disk.open(name).view())
+    return folder
