@@ -165,9 +165,9 @@ def run_command(data: tuple[str, ...], tables: str, cores: int, once: bool, **re
         options = _options(data, tables, not once, rest)
         look_at_all(options.data, options.token)  # what is wrong with them is told before Spark's seconds
         stop = Stop()
-        stack.enter_context(_stopping(stop.ask))
         watchers = _watchers(stack, once, rest["metrics_port"])
         spark = stack.enter_context(_session(cores))
+        stack.enter_context(_stopping(stop.ask))  # after Spark, which takes SIGINT for itself
         run(spark, options, watchers, stop)
 
 

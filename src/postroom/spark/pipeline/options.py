@@ -32,6 +32,12 @@ since."""
 SETTLE_FILES: Final = 400
 """…or when they lie in so many files: each costs its reader a few milliseconds."""
 
+SETTLE_INTERVAL_S: Final = 60
+"""…or when so long has passed, as many have come as were left, or they are few (`FEW_ROWS`)."""
+
+FEW_ROWS: Final = 20_000
+"""Partial rows that may be settled whenever it is of use: less than a tenth of a second."""
+
 SETTLE_BUCKET_ROWS: Final = 1_000_000
 """Rows that one task of a settling folds, about."""
 
@@ -54,6 +60,7 @@ class Upkeep:
 
     settle_rows: int = SETTLE_ROWS
     settle_files: int = SETTLE_FILES
+    settle_interval_s: float = SETTLE_INTERVAL_S
     compact_interval_s: float = COMPACT_INTERVAL_S
     checkpoint_commits: int = CHECKPOINT_COMMITS
     vacuum_interval_s: float = VACUUM_INTERVAL_S

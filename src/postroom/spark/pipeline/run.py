@@ -77,6 +77,8 @@ def run(
             watcher.begun(pipeline)
         spark.dataSource.register(RangesDataSource)
         _Running(spark, pipeline, watchers, stop or Stop()).until_done(checkpoint)
+        if not options.continuous:
+            pipeline.keeper.at_end()
 
 
 @contextmanager
@@ -150,8 +152,9 @@ class _Running:
         self._pipeline.look()
         rows = slices.mapInArrow(RunSlices(self._pipeline.job()), DONE_SCHEMA).collect()
         done = self._pipeline.take([pickle.loads(row.done) for row in rows], begun_s)
-        for watcher in self._watchers:
-            watcher.batch(self._pipeline, done)
+        if done.ranges:
+            for watcher in self._watchers:
+                watcher.batch(self._pipeline, done)
         if done.stopped is not None:
             raise done.stopped
 

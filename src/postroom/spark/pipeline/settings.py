@@ -53,7 +53,11 @@ def settings_of(options: PipelineOptions) -> Settings:
     """What is written down of a run's options."""
     policy = options.policy
     return Settings(
-        options.format, list(options.names), list(options.data), dict(policy.columns), policy.key_mark
+        options.format,
+        list(options.names),
+        list(options.data),
+        {name: str(action) for name, action in policy.actions.items()},
+        policy.key_mark,
     )
 
 

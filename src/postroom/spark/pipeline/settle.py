@@ -6,18 +6,15 @@ settling left. So a row is copied about twice however large the table grows.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from typing import Any, Final
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from postroom.spark.pipeline.books import Book
 from postroom.spark.pipeline.engine import Engine
-from postroom.spark.pipeline.options import SETTLE_BUCKET_ROWS, Upkeep
+from postroom.spark.pipeline.options import FEW_ROWS, SETTLE_BUCKET_ROWS, Upkeep
 from postroom.spark.store import DataFile, TableStore
-from postroom.spark.tables import TableDefinition, arrays, fold, split
+from postroom.spark.store.folded import in_bucket
+from postroom.spark.tables import fold, split
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +29,28 @@ class SettleTask:
 
 def is_due(book: Book, upkeep: Upkeep) -> bool:
     """Whether enough partial rows, or files of them, have come since the last settling."""
-    if book.definition.is_done is None or not book.store.can_replace or len(book.open_files) < 2:
+    if not can_settle(book):
         return False
-    fresh = book.open_rows - book.state.settled_rows
-    return (
-        fresh > max(upkeep.settle_rows, book.state.settled_rows) or len(book.open_files) > upkeep.settle_files
-    )
+    many = max(upkeep.settle_rows, book.state.settled_rows)
+    return fresh_rows(book) > many or len(book.open_files) > upkeep.settle_files
+
+
+def is_cheap(book: Book) -> bool:
+    """Whether settling copies few rows, or not many more than have come: it may be done though it isn't
+    due."""
+    if not can_settle(book) or not fresh_rows(book):
+        return False
+    return book.open_rows <= FEW_ROWS or fresh_rows(book) >= book.state.settled_rows
+
+
+def can_settle(book: Book) -> bool:
+    """Whether there are partial rows, and the table's format lets them be replaced."""
+    return bool(book.definition.is_done is not None and book.store.can_replace and book.open_files)
+
+
+def fresh_rows(book: Book) -> int:
+    """Partial rows that have come since the last settling."""
+    return book.open_rows - book.state.settled_rows
 
 
 def settle(books: Sequence[Book], engine: Engine) -> dict[str, int]:
@@ -92,23 +105,6 @@ def _rows_of_bucket(task: SettleTask, file: DataFile) -> pa.Table:
     rows = task.store.read(file)
     if task.buckets == 1:
         return rows
-    return rows.filter(pa.array(buckets_of(task.store.definition, rows, task.buckets) == task.bucket))
-
-
-def buckets_of(definition: TableDefinition, rows: pa.Table, buckets: int) -> npt.NDArray[Any]:
-    """The bucket of each row: rows of one key are in one, whichever file they are in.
-
-    Only numbers of the key count (each table has one): neighbours go to different buckets.
-    """
-    numeric = [
-        arrays.numbers(rows[name]).astype(np.uint64)
-        for name in definition.key
-        if not pa.types.is_string(definition.schema.field(name).type)
-    ]
-    mixed = reduce(lambda so_far, more: (so_far ^ more) * MIX, numeric, np.zeros(len(rows), np.uint64))
-    found: npt.NDArray[Any] = (mixed >> np.uint64(32)) % np.uint64(buckets)
-    return found
-
-
-MIX: Final = np.uint64(0x9E3779B97F4A7C15)
-"""Spreads neighbouring numbers over all 64 bits (2⁶⁴ divided by the golden ratio)."""
+    definition = task.store.definition
+    stable = [name for name in definition.key if name != definition.link]
+    return rows.filter(in_bucket(rows, stable, task.bucket, task.buckets))

@@ -8,7 +8,7 @@ from postroom.spark.pipeline.books import Book
 from postroom.spark.pipeline.derived import derive
 from postroom.spark.pipeline.engine import Engine
 from postroom.spark.pipeline.options import SMALL_BATCH_ROWS, Upkeep
-from postroom.spark.pipeline.settle import is_due, settle
+from postroom.spark.pipeline.settle import can_settle, is_cheap, is_due, settle
 
 Clock = Callable[[], float]
 
@@ -23,20 +23,32 @@ class Keeper:
         self._engine = engine
         self._upkeep = upkeep
         self._clock = clock
+        self._settled_s = clock()
         self._compacted_s = clock()
         self._vacuumed_s = clock()
 
     def after_batch(self) -> tuple[str, ...]:
         """Do what is due; says what was done."""
-        return (*self.settle(), *self._derive(), *self._compact(), *self._vacuum(), *self._checkpoint())
+        return (*self._settle_due(), *self._derive(), *self._compact(), *self._vacuum(), *self._checkpoint())
 
-    def settle(self, all_of_them: bool = False) -> list[str]:
-        """Settle the tables that are due, or all that have partial rows."""
-        due = [
-            book
-            for book in self._books.values()
-            if is_due(book, self._upkeep) or (all_of_them and book.open_files)
-        ]
+    def at_end(self) -> tuple[str, ...]:
+        """When all is read: settle what costs little, so that tables made of others are as far as can be."""
+        return (*self._settle(is_cheap), *self._derive(), *self._settle(is_cheap))
+
+    def settle_all(self) -> None:
+        """Settle every table, whatever it costs, and those made of others after them."""
+        self._settle(can_settle)
+        self._derive()
+        self._settle(can_settle)
+
+    def _settle_due(self) -> list[str]:
+        if self._clock() - self._settled_s < self._upkeep.settle_interval_s:
+            return self._settle(lambda book: is_due(book, self._upkeep))
+        self._settled_s = self._clock()
+        return self._settle(lambda book: is_due(book, self._upkeep) or is_cheap(book))
+
+    def _settle(self, wanted: Callable[[Book], bool]) -> list[str]:
+        due = [book for book in self._books.values() if wanted(book)]
         taken = settle(due, self._engine) if due else {}
         return [f"settled {name} ({rows:,} rows)" for name, rows in taken.items()]
 

@@ -1,0 +1,116 @@
+"""A pipeline without Spark: slices are worked on and committed one batch after the other, in this process."""
+
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from postroom.spark.pipeline.batches import BatchDone
+from postroom.spark.pipeline.engine import HereEngine
+from postroom.spark.pipeline.options import PipelineOptions, Upkeep
+from postroom.spark.pipeline.pipeline import Pipeline
+from postroom.spark.pipeline.work import work
+from postroom.spark.places import Slice, place_of, plan
+from postroom.spark.reading import read_events, read_opening
+from postroom.spark.store import DONE, open_store, read_folded
+from postroom.spark.tables import DEFINITIONS, fold, partials, split
+from postroom.spark.tables.policy import Policy, apply
+
+EAGER = Upkeep(
+    settle_rows=20, settle_files=6, compact_interval_s=0.0, checkpoint_commits=3, vacuum_interval_s=0.0
+)
+"""Everything that is done between batches is done after each of them, or nearly so."""
+
+
+def options(tables: Path, *data: Path, **more: Any) -> PipelineOptions:
+    return PipelineOptions(tuple(map(str, data)), str(tables), upkeep=more.pop("upkeep", EAGER), **more)
+
+
+def piped(tables: Path, *data: Path, **more: Any) -> Pipeline:
+    """A pipeline that has looked at its ledgers."""
+    pipeline = Pipeline(options(tables, *data, **more), HereEngine())
+    pipeline.look()
+    return pipeline
+
+
+def slices(pipeline: Pipeline, records: int) -> list[Slice]:
+    """What there is to read, as the source plans it: each ledger from where the tables stand."""
+    found = []
+    for ledger_id, seen in sorted(pipeline.seen.items()):
+        start = pipeline.starts().get(ledger_id)
+        first = start.position + 1 if start else seen.look.first_position
+        found += plan(seen.place, seen.look, first, seen.look.durable_through, records)
+    return found
+
+
+def catch_up(pipeline: Pipeline, records: int = 7, at_once: int = 1) -> list[BatchDone]:
+    """Batches of `at_once` slices of at most `records` positions, until all is read."""
+    todo = slices(pipeline, records)
+    return [take(pipeline, todo[at : at + at_once]) for at in range(0, len(todo), at_once)]
+
+
+def read_all(tables: Path, *data: Path, records: int = 7, **more: Any) -> Pipeline:
+    """Another run on the tables: it reads what they lack, and settles everything."""
+    pipeline = piped(tables, *data, **more)
+    catch_up(pipeline, records)
+    pipeline.keeper.settle_all()
+    return pipeline
+
+
+def take(pipeline: Pipeline, some: Iterable[Slice]) -> BatchDone:
+    """One batch."""
+    job = pipeline.job()
+    return pipeline.take([work(slice, job) for slice in some], time.monotonic())
+
+
+def rows_of(tables: Path, name: str) -> list[dict[str, Any]]:
+    """A table as its readers see it, sorted by key."""
+    return in_order(name, read_folded(open_store(str(tables), name)))
+
+
+def in_order(name: str, rows: pa.Table) -> list[dict[str, Any]]:
+    definition = DEFINITIONS[name]
+    found: list[dict[str, Any]] = rows.select(definition.schema.names).to_pylist()
+    return sorted(found, key=lambda row: tuple(str(row[column]).zfill(24) for column in definition.key))
+
+
+def whole(name: str, *data: Path) -> list[dict[str, Any]]:
+    """The table that one fold of the whole ledgers gives."""
+    return in_order(name, pa.concat_tables([_whole(name, folder) for folder in data]))
+
+
+def _whole(name: str, folder: Path) -> pa.Table:
+    definition = DEFINITIONS[name]
+    if definition.source != "events":
+        source = DEFINITIONS[definition.source]
+        folded = _whole(definition.source, folder)
+        done = [rows for part, _, rows in split(source, folded, settled=True) if part == DONE]
+        return partials(definition, pa.concat_tables([folded.slice(0, 0), *done]))
+    return fold(definition, partials(definition, _events(folder, is_folded=definition.is_done is not None)))
+
+
+def _events(folder: Path, is_folded: bool) -> pa.Table:
+    place = place_of(str(folder))
+    look = place.look()
+    pieces = [
+        batch
+        for slice in plan(place, look, look.first_position, look.durable_through, 1_000_000)
+        for batch in read_events(slice)
+    ]
+    events = apply(Policy(), pa.Table.from_batches(pieces))
+    told = read_opening(place, look)
+    if told is None:
+        return events
+    if is_folded:
+        from postroom.spark.pipeline.work import untold
+
+        events = untold(events, told.first_position, told.carried_through)
+    return pa.concat_tables([told.rows, events])
+
+
+def assert_whole(tables: Path, *data: Path, names: Sequence[str] = tuple(DEFINITIONS)) -> None:
+    """Every table is what one fold of the whole ledgers gives: nothing lost, nothing twice."""
+    for name in names:
+        assert rows_of(tables, name) == whole(name, *data), name
