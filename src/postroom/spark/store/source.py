@@ -169,7 +169,8 @@ class TableReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """The files of one version."""
         o = self._options
-        return plan(self._store, self._store.snapshot(o.version, o.as_of), o.raw)
+        planned = plan(self._store, self._store.snapshot(o.version, o.as_of), o.raw)
+        return planned or [Bundle([])]  # Spark has one task, without a partition, where there is none
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a bundle or bucket."""
