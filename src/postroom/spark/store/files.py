@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
@@ -48,6 +49,14 @@ def open_root(root: str) -> tuple[pafs.FileSystem, str]:
         return pafs.FileSystem.from_uri(root)  # type: ignore[no-any-return]
     except (pa.ArrowInvalid, OSError) as error:
         raise TableError(f"tables at {root}: {error}") from error
+
+
+def modified(filesystem: pafs.FileSystem, info: pafs.FileInfo) -> datetime:
+    """When a file was written. What comes through fsspec tells that only if asked for it."""
+    if info.mtime is not None:
+        return info.mtime  # type: ignore[no-any-return]
+    time: datetime = filesystem.handler.fs.modified(info.path)
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ import pyarrow.fs as pafs
 from postroom.spark.store import creating
 from postroom.spark.store.base import BaseStore, Entry, Listing
 from postroom.spark.store.evolution import ColumnKind, kinds
-from postroom.spark.store.files import DATA
+from postroom.spark.store.files import DATA, modified
 from postroom.spark.store.protocol import NO_VERSION, DataFile, TableError, TableState, VersionGone
 
 LOG: Final = "_log"
@@ -130,7 +130,8 @@ class ParquetStore(BaseStore):
         until = datetime.now(UTC) - timedelta(seconds=retention_s)
         oldest = self._oldest_needed(until)
         needed = self._needed(oldest, newest.state.version)
-        gone = [info.path for info in self._found(DATA) if info.mtime <= until and info.path not in needed]
+        strays = [info for info in self._found(DATA) if info.path not in needed]
+        gone = [info.path for info in strays if self._is_old(info, until)]
         for path in gone:
             self._delete(path)
         self._clean_log(oldest, until)
@@ -160,11 +161,14 @@ class ParquetStore(BaseStore):
         )
         for info in self._found(LOG):
             if info.base_name.endswith(creating.TEMPORARY):
-                is_old = info.mtime <= until
+                is_old = self._is_old(info, until)
             else:
                 is_old = int(info.base_name[:DIGITS]) < start
             if is_old:
                 self._delete(info.path)
+
+    def _is_old(self, info: pafs.FileInfo, until: datetime) -> bool:
+        return modified(self._data.filesystem, info) <= until
 
     def _delete(self, path: str) -> None:
         try:
