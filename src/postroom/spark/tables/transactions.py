@@ -68,6 +68,8 @@ def units(events: Range) -> pa.Table:
         "decided_position": arrays.where(position, decided),
         "decided_time": arrays.where(time, decided),
     }  # fmt: skip
+    for name in ("container", "user", "channel"):  # on arrivals they are the producer's
+        columns[name] = mine.codes(name).array(~mine.is_arrival)
     return pa.table(columns | order_of(mine))
 
 
