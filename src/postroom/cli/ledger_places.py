@@ -13,6 +13,7 @@ from postroom.cli.options import (
     personal_option,
     policy_of,
     spark_extra,
+    token_option,
 )
 from postroom.cli.progress import progress_bar
 
@@ -75,9 +76,7 @@ def _until_told() -> threading.Event:
 @click.option("--columns", metavar="NAME,…", default="", help="Only these columns of the events.")
 @personal_option
 @hash_key_option
-@click.option(
-    "--token", default="", envvar="POSTROOM_TOKEN", help="What a broker asks for; default $POSTROOM_TOKEN."
-)
+@token_option
 @click.option(
     "--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes side by side."
 )

@@ -1,5 +1,6 @@
 """What the commands that read a ledger folder share: options, and errors in one line."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from postroom.ledger.errors import LedgerError
 if TYPE_CHECKING:
     from postroom.spark.tables.policy import Policy
 
+TOKEN_VARIABLE: Final = "POSTROOM_TOKEN"
 HASH_KEY_VARIABLE: Final = "POSTROOM_HASH_KEY"
 
 data_option = click.option(
@@ -34,6 +36,25 @@ hash_key_option = click.option(
     default="",
     envvar=HASH_KEY_VARIABLE,
     help=f"Key of the hashes; default ${HASH_KEY_VARIABLE}.",
+)
+
+
+def _token(context: click.Context, parameter: click.Parameter, file: Path | None) -> str:
+    """Not on the command line itself: other users of the machine can see that."""
+    if file is None:
+        return os.environ.get(TOKEN_VARIABLE, "")
+    try:
+        return file.read_text().strip()
+    except OSError as error:
+        raise click.ClickException(f"{file}: {error.strerror}") from error
+
+
+token_option = click.option(
+    "--token-file",
+    "token",
+    type=click.Path(path_type=Path),
+    callback=_token,
+    help=f"File with the token that brokers ask for; default: ${TOKEN_VARIABLE}.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="JSON, for scripts.")
 
