@@ -17,7 +17,7 @@ def events_of(folder: Path) -> pa.Table:
     """Every durable event of a ledger."""
     place = place_of(str(folder))
     look = place.look()
-    slices = plan(place, look, 1, look.durable_through, 1_000_000)
+    slices = plan(place, look, look.first_position, look.durable_through, 1_000_000)
     return pa.Table.from_batches([batch for slice in slices for batch in read_events(slice)])
 
 
