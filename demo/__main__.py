@@ -1,9 +1,10 @@
-"""Starts two brokers, plays the stories, and lets Spark say what became of every message while the brokers go
-on working.
+"""Starts two brokers and the Spark pipeline beside them, plays the stories, and lets the audit and the report
+say what became of every message while the brokers go on working.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -21,12 +22,16 @@ import postroom
 from demo import lives
 from demo.line import Line
 from demo.partners import Partners, two
+from demo.pipeline import ENVIRONMENT, Pipeline
 from demo.story import Story
 from demo.tally import Tally, from_entries, lost_on_the_way
+from demo.teller import Teller
 from postroom.client import ConnectionFactory, Message
+from postroom.spark.audit.result import AuditResult, result_of
 
 OUT = Path(__file__).resolve().parent / "out"
-EXIT_DIFFERENT = 4
+TABLES, AUDIT, REPORT = OUT / "tables", OUT / "audit", OUT / "report.html"
+EXIT_VIOLATIONS, EXIT_NOT_PROVABLE, EXIT_DIFFERENT = 3, 4, 5
 PIPED_WIDTH = 150
 BEAT_S = 3.0
 ON_THE_WAY = "(on the way to PARIS)"
@@ -34,7 +39,7 @@ ON_THE_WAY = "(on the way to PARIS)"
 
 @contextmanager
 def heartbeat(url: str) -> Iterator[None]:
-    """Messages that come and go while the block runs: the ledger grows under the job's eyes."""
+    """Messages that come and go while the block runs: the ledger grows under the pipeline's eyes."""
     over = threading.Event()
 
     def beat() -> None:
@@ -55,12 +60,20 @@ def heartbeat(url: str) -> Iterator[None]:
         thread.join()
 
 
-def run_spark(ledgers: list[Path], out: Path) -> int:
-    """The Spark job as anyone would run it; its exit code."""
-    command = [sys.executable, "-m", "postroom.spark.job", "--out", str(out)]
-    for data in ledgers:
-        command += ["--data", str(data)]
-    return subprocess.run(command, check=False, env={**os.environ, "PYTHONWARNINGS": "ignore"}).returncode
+def postroom_command(*arguments: str) -> int:
+    """A command as anyone would type it; its exit code."""
+    command = [sys.executable, "-m", "postroom.cli", *arguments]
+    return subprocess.run(command, check=False, env={**os.environ, **ENVIRONMENT}).returncode
+
+
+def audit_and_report() -> tuple[int, AuditResult | None]:
+    """The audit of the tables at the position that they have reached, and the page with pictures."""
+    code = postroom_command("audit", "--tables", str(TABLES), "--out", str(AUDIT))
+    if code not in (0, EXIT_VIOLATIONS, EXIT_NOT_PROVABLE):
+        return code, None
+    found = result_of(json.loads((AUDIT / "audit.json").read_text()))
+    report = ["report", "--tables", str(TABLES), "--audit", str(AUDIT), "--out", str(REPORT)]
+    return postroom_command(*report) or code, found
 
 
 def compare(said: Tally, ledgers: Tally, console: Console) -> bool:
@@ -103,30 +116,42 @@ def main() -> int:
     london, paris = two(OUT, line)
     for broker in (london, paris):
         console.print(f"The queue manager {broker.name} runs at {broker.url}, its ledger in {broker.data}")
+    pipeline = Pipeline([london.data, paris.data], TABLES, Teller(console))
+    pipeline.start()
+    console.print(f"A Spark pipeline reads both ledgers as they grow, into tables in {TABLES}")
     try:
         story = Story(london, console)
         story.play()
+        pipeline.say_how_far()
         partners = Partners(london, paris, line, story.tally, console)
         partners.play()
+        pipeline.say_how_far()
         console.print()
-        console.rule("[bold]Spark reads the ledgers of the running brokers", align="left")
+        console.rule("[bold]The pipeline catches up with the running brokers", align="left")
         with heartbeat(london.url):
-            code = run_spark([london.data, paris.data], OUT / "tables")
+            pipeline.catch_up()
+            pipeline.say_how_far()
+            pipeline.stop()
+            console.print()
+            console.rule("[bold]The audit: is every message accounted for?", align="left")
+            code, found = audit_and_report()
     finally:
+        pipeline.stop()
         paris.stop()
         london.stop()
         line.close()
-    if code:
+    if found is None:
         return code
-    console.print(lives.table(OUT / "tables" / "entries"))
+    console.print(lives.table(TABLES))
     story.tally.add(ON_THE_WAY, "lost", partners.lost)
-    ledgers = from_entries(OUT / "tables" / "entries")
-    ledgers.add(ON_THE_WAY, "lost", lost_on_the_way(OUT / "tables" / "crossings"))
+    ledgers = from_entries(TABLES)
+    ledgers.add(ON_THE_WAY, "lost", lost_on_the_way(found))
     agree = compare(story.tally, ledgers, console)
-    stats = f"{command_line()} ledger stats --data {os.path.relpath(london.data)}"
-    console.print(f"Look around yourself: {stats}")
+    console.print(f"\nThe report with pictures: {REPORT}")
+    state = f"{command_line()} state payments.dead --tables {os.path.relpath(TABLES)}"
+    console.print(f"Look around yourself: {state}")
     console.print(f"All of it took {time.monotonic() - started:.0f} s.")
-    return 0 if agree else EXIT_DIFFERENT
+    return code or (0 if agree else EXIT_DIFFERENT)
 
 
 if __name__ == "__main__":

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 from rich.table import Table
+
+from postroom.spark.store import open_store, read_folded
 
 COLUMNS = [
     "serial", "queue", "message_id", "state", "outcome", "arrival_time", "ended_time", "delivery_count",
@@ -36,11 +37,10 @@ CHOICES: list[tuple[str, Callable[[Row], bool]]] = [
 ]
 
 
-def table(entries: Path) -> Table:
+def table(tables: Path) -> Table:
     """One row for each kind of fate in the story."""
-    rows: list[Row] = sorted(
-        pq.read_table(entries, columns=COLUMNS).to_pylist(), key=lambda row: row["serial"]
-    )
+    found = read_folded(open_store(str(tables), "entries"), COLUMNS)
+    rows: list[Row] = sorted(found.to_pylist(), key=lambda row: row["serial"])
     shown = Table("", *SHOWN, title="\nSome lives, from the entries table", title_justify="left")
     for words, chosen in CHOICES:
         row = next((row for row in rows if chosen(row)), None)

@@ -6,7 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pyarrow.parquet as pq
+from postroom.spark.audit.result import AuditResult
+from postroom.spark.store import open_store, read_folded
 
 
 @dataclass
@@ -24,21 +25,20 @@ class Tally:
         return {fate: count for fate, count in self.fates.get(queue, Counter()).items() if count}
 
 
-def from_entries(table: Path) -> Tally:
-    """The same counts from the ``entries`` table that the Spark job wrote.
+def from_entries(tables: Path) -> Tally:
+    """The same counts from the table ``entries`` of the pipeline.
 
     Without what was rolled back: what a channel's batch had brought when the line was cut was never there for
     any client.
     """
     tally = Tally()
-    columns = pq.read_table(table, columns=["queue", "outcome"]).to_pydict()
-    for queue, outcome in zip(columns["queue"], columns["outcome"], strict=True):
+    rows = read_folded(open_store(str(tables), "entries"), ["queue", "outcome"]).to_pydict()
+    for queue, outcome in zip(rows["queue"], rows["outcome"], strict=True):
         if outcome != "rolled_back":
             tally.add(queue, outcome or "held")
     return tally
 
 
-def lost_on_the_way(table: Path) -> int:
-    """How many messages the `crossings` table names as lost between the queue managers."""
-    verdicts = pq.read_table(table, columns=["verdict"]).to_pydict()["verdict"]
-    return sum(verdict == "lost" for verdict in verdicts)
+def lost_on_the_way(found: AuditResult) -> int:
+    """How many messages the audit names as lost between the queue managers."""
+    return sum(row.verdicts.get("lost", 0) for row in found.crossings)
