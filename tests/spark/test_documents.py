@@ -1,10 +1,13 @@
 """What the reference says of the tables is what they have."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
-from postroom.spark import crossings
-from postroom.spark.audit import RULES
+import pytest
+
+from postroom.spark.audit import rules
+from postroom.spark.audit.result import ExitCode
 from postroom.spark.columns import COLUMNS
 from postroom.spark.frames import ENTRY_COMMENTS
 from postroom.spark.source import EVENTS_STRUCT
@@ -31,10 +34,25 @@ def test_every_column_of_entries_is_documented() -> None:
     assert _table("reference/spark-tables.md", "## Table `entries`") == ENTRY_COMMENTS
 
 
-def test_every_rule_is_documented() -> None:
-    assert _table("explanation/audit.md", "## What is checked") == RULES
+@pytest.mark.parametrize(
+    ("heading", "told"),
+    [
+        ("### Of an entry's events", rules.SEQUENCE_RULES),
+        ("### Of families", rules.FAMILY_RULES),
+        ("### Of transactions", rules.TRANSACTION_RULES),
+        ("### Of order", rules.ORDER_RULES),
+        ("### Of message ids\n", rules.DUPLICATE_RULES),
+        ("### Of sums", rules.SUM_RULES),
+        ("### Between queue managers", rules.CROSSING_RULES),
+        ("### Of tables", rules.TABLE_RULES),
+        ("### Of crossings", rules.CROSSING_VERDICTS),
+        ("### Of message ids that come again", rules.DUPLICATE_VERDICTS),
+    ],
+)
+def test_every_rule_and_verdict_of_the_audit_is_documented(heading: str, told: Mapping[str, str]) -> None:
+    assert _table("reference/audit.md", heading) == told
 
 
-def test_every_rule_and_verdict_of_crossings_is_documented() -> None:
-    assert _table("explanation/audit.md", "## Between queue managers") == crossings.RULES
-    assert _table("explanation/audit.md", "These break no rule:") == crossings.VERDICTS
+def test_every_exit_code_of_the_audit_is_documented() -> None:
+    documented = _table("reference/audit.md", "### Exit codes")
+    assert {str(int(code)) for code in ExitCode} <= set(documented)

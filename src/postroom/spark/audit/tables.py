@@ -1,7 +1,7 @@
 """The audit of a pipeline's tables: its events as of their position, and every other table folded anew.
 
-The fold is that of the pipeline, and what goes into it is not: all events at once, in tasks by key, without
-partial rows, settled parts or states in between. What the pipeline keeps incrementally must be the same.
+Spark itself folds them, by the merge that each column declares, and all events at once: without the settled
+parts and states in between that the pipeline has. What the pipeline keeps incrementally must be the same.
 """
 
 import json
@@ -26,7 +26,8 @@ from postroom.spark.positions import BEGINNING, Positions
 from postroom.spark.store import NO_VERSION, TableError, TableState, open_store
 from postroom.spark.tables import DEFINITIONS
 from postroom.spark.tables.definition import TableDefinition
-from postroom.spark.tables.fold import fold, partials
+from postroom.spark.tables.fold import partials
+from postroom.spark.tables.views import fold_frame
 
 EVENTS: Final = "events"
 OPENINGS_FILE: Final = "openings.json"
@@ -153,7 +154,7 @@ def _up_to(events: DataFrame, state: TableState) -> DataFrame:
 
 
 def folded(source: DataFrame, definition: TableDefinition) -> DataFrame:
-    """The table that `source` folds to: first each task's rows, then by key."""
+    """The table that `source` folds to: each task makes rows of its range, Spark merges those of one key."""
     struct = _struct(definition)
     arrow = to_arrow_schema(struct, timezone="UTC")
 
@@ -161,14 +162,7 @@ def folded(source: DataFrame, definition: TableDefinition) -> DataFrame:
         for rows in _pieces(batches):
             yield from partials(definition, rows).cast(arrow).to_batches()
 
-    def by_key(batches: Batches) -> Batches:
-        rows = list(batches)
-        if rows:
-            yield from fold(definition, pa.Table.from_batches(rows)).cast(arrow).to_batches()
-
-    key = [F.col(name) for name in definition.key if name != definition.link]
-    parts = source.mapInArrow(by_range, struct)
-    return parts.repartition(*key).mapInArrow(by_key, struct)
+    return fold_frame(definition, source.mapInArrow(by_range, struct))
 
 
 def _pieces(batches: Batches) -> Iterator[pa.Table]:
