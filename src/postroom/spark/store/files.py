@@ -30,6 +30,9 @@ NO_DAY: Final = "__HIVE_DEFAULT_PARTITION__"
 COMPRESSION: Final = "zstd"
 COMPRESSION_LEVEL: Final = 1
 
+UNIQUE_TEXTS: Final = frozenset({"message_id", "correlation_id", "group_id"})
+"""Texts that mostly differ from row to row: a dictionary of them would cost more than it saves."""
+
 ROW_GROUP_ROWS: Final = 1 << 20
 
 PIECE_ROWS: Final = 1 << 17
@@ -195,10 +198,25 @@ class Spans:
 
 
 def parquet_writer(sink: Any, schema: pa.Schema) -> pq.ParquetWriter:
-    """A writer with the settings of all the tables' files."""
+    """A writer with the settings of all the tables' files: numbers and times as differences, texts by
+    dictionary unless nearly all of them differ."""
+    texts = [field.name for field in schema if _is_text(field.type) and field.name not in UNIQUE_TEXTS]
+    numbers = [
+        field.name for field in schema if pa.types.is_integer(field.type) or pa.types.is_timestamp(field.type)
+    ]
     return pq.ParquetWriter(
-        sink, schema, compression=COMPRESSION, compression_level=COMPRESSION_LEVEL, store_schema=False
+        sink,
+        schema,
+        compression=COMPRESSION,
+        compression_level=COMPRESSION_LEVEL,
+        use_dictionary=texts,
+        column_encoding=dict.fromkeys(numbers, "DELTA_BINARY_PACKED"),
+        store_schema=False,
     )
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_dictionary(kind))
 
 
 @contextmanager
