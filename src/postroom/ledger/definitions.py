@@ -34,11 +34,18 @@ class Definitions:
     that is not what it should be raises ``ExpandError`` with its position.
     """
 
-    def __init__(self, transitions: Array, names: npt.NDArray[np.uint8]) -> None:
+    def __init__(
+        self,
+        transitions: Array,
+        names: npt.NDArray[np.uint8],
+        decoded: dict[tuple[int, int, int], dict[str, Any]] | None = None,
+    ) -> None:
         self.transitions: Final = transitions
         """The defining records, oldest first."""
         self.names: Final = names
         """The heap of their details."""
+        self._decoded: Final = {} if decoded is None else decoded
+        """Details by type, id and position: definitions that grow from chunk to chunk decode each of them once."""
 
     def and_those_of(self, transitions: Array) -> "Definitions":
         """These and what is defined among the transitions that follow, from the same heap; itself if nothing
@@ -46,7 +53,9 @@ class Definitions:
         if not len(transitions) or transitions["type"].max() < RecordType.QUEUE_DEFINED:
             return self
         more = transitions[is_definition(transitions)]
-        return Definitions(np.concatenate([self.transitions, more]), self.names) if len(more) else self
+        if not len(more):
+            return self
+        return Definitions(np.concatenate([self.transitions, more]), self.names, self._decoded)
 
     def and_those_behind(self, transitions: Array, names: npt.NDArray[np.uint8]) -> "Definitions":
         """As `and_those_of`, of transitions whose details lie in another heap."""
@@ -60,7 +69,7 @@ class Definitions:
         ends = np.cumsum(lengths)
         more["detail_offset"] = len(self.names) + ends - lengths
         joined = np.concatenate([self.transitions, more])
-        return Definitions(joined, np.concatenate([self.names, *details]))
+        return Definitions(joined, np.concatenate([self.names, *details]), self._decoded)
 
     def details(self, kind: RecordType) -> Iterator[tuple[int, bytes, int]]:
         """(id, detail, position) of every definition of a kind, oldest first; a later one replaces it."""
@@ -70,11 +79,21 @@ class Definitions:
         for number, at, length, position in zip(ids, *places, strict=True):
             yield number, self.names[at : at + length].tobytes(), position
 
+    def _objects(self, kind: RecordType) -> dict[int, dict[str, Any]]:
+        """The details of a kind by id, as JSON objects; without a detail an empty one."""
+        found: dict[int, dict[str, Any]] = {}
+        for number, detail, position in self.details(kind):
+            key = (kind, number, position)
+            told = self._decoded.get(key)
+            if told is None:
+                told = self._decoded[key] = _decoded(detail, position) if detail else {}
+            found[number] = told
+        return found
+
     @cached_property
     def queues(self) -> dict[int, dict[str, Any]]:
         """Queue definitions by id."""
-        details = self.details(RecordType.QUEUE_DEFINED)
-        return {number: _decoded(detail, position) for number, detail, position in details}
+        return self._objects(RecordType.QUEUE_DEFINED)
 
     @cached_property
     def deleted_queues(self) -> set[int]:
@@ -98,66 +117,59 @@ class Definitions:
         }
 
     @cached_property
-    def producer_names(self) -> dict[int, str]:
-        """Producers' names, with their container's, by id."""
-        return _who(self.details(RecordType.PRODUCER_OPENED))
-
-    @cached_property
-    def holder_names(self) -> dict[int, str]:
-        """Holders' names, with their container's, by id."""
-        return _who(self.details(RecordType.HOLDER_OPENED))
-
-    @cached_property
-    def producer_users(self) -> dict[int, str]:
-        """Who the producers logged in as, by id; only those that did."""
-        return _users(self.details(RecordType.PRODUCER_OPENED))
-
-    @cached_property
-    def holder_users(self) -> dict[int, str]:
-        """Who the holders logged in as, by id; only those that did."""
-        return _users(self.details(RecordType.HOLDER_OPENED))
+    def producer_details(self) -> dict[int, dict[str, Any]]:
+        """What is said of the producers, by id."""
+        return self._objects(RecordType.PRODUCER_OPENED)
 
     @cached_property
     def holder_details(self) -> dict[int, dict[str, Any]]:
         """What is said of the holders, by id."""
-        details = self.details(RecordType.HOLDER_OPENED)
-        return {number: _decoded(detail, position) if detail else {} for number, detail, position in details}
+        return self._objects(RecordType.HOLDER_OPENED)
 
     @cached_property
-    def producer_details(self) -> dict[int, dict[str, Any]]:
-        """What is said of the producers, by id."""
-        details = self.details(RecordType.PRODUCER_OPENED)
-        return {number: _decoded(detail, position) if detail else {} for number, detail, position in details}
+    def producer_names(self) -> dict[int, str]:
+        """Producers' names, with their container's, by id."""
+        return _who(self.producer_details)
+
+    @cached_property
+    def holder_names(self) -> dict[int, str]:
+        """Holders' names, with their container's, by id."""
+        return _who(self.holder_details)
+
+    @cached_property
+    def producer_users(self) -> dict[int, str]:
+        """Who the producers logged in as, by id; only those that did."""
+        return _users(self.producer_details)
+
+    @cached_property
+    def holder_users(self) -> dict[int, str]:
+        """Who the holders logged in as, by id; only those that did."""
+        return _users(self.holder_details)
 
     @cached_property
     def receiving_channels(self) -> dict[int, tuple[str, str]]:
         """Of the producers that are channels: the channel's name and the sender's ledger (32 hexadecimal
         digits)."""
-        details = self.details(RecordType.PRODUCER_OPENED)
-        decoded = ((number, _decoded(detail, position)) for number, detail, position in details if detail)
         return {
             number: (str(said["channel"]), str(said.get("ledger", "")))
-            for number, said in decoded
+            for number, said in self.producer_details.items()
             if said.get("channel")
         }
 
     @cached_property
     def channels(self) -> dict[int, dict[str, Any]]:
         """Definitions of message channels by id."""
-        details = self.details(RecordType.CHANNEL_DEFINED)
-        return {number: _decoded(detail, position) for number, detail, position in details}
+        return self._objects(RecordType.CHANNEL_DEFINED)
 
     @cached_property
     def channel_states(self) -> dict[int, dict[str, Any]]:
         """What must survive of channels, and of the partners of receiving ones, by id."""
-        details = self.details(RecordType.CHANNEL_STATE)
-        return {number: _decoded(detail, position) for number, detail, position in details}
+        return self._objects(RecordType.CHANNEL_STATE)
 
     @cached_property
     def annotations(self) -> dict[int, dict[str, Any]]:
         """What entries have beside their bodies, by an id of its own."""
-        details = self.details(RecordType.ENTRY_ANNOTATED)
-        return {number: _decoded(detail, position) for number, detail, position in details}
+        return self._objects(RecordType.ENTRY_ANNOTATED)
 
     @cached_property
     def leases(self) -> list[Lease]:
@@ -207,19 +219,13 @@ def _queue_ids(detail: bytes, position: int) -> Array:
 _QUEUE_ID: Final = np.dtype("<u4")
 
 
-def _who(details: Iterator[tuple[int, bytes, int]]) -> dict[int, str]:
+def _who(details: dict[int, dict[str, Any]]) -> dict[int, str]:
     names = {}
-    for number, detail, position in details:
-        who = _decoded(detail, position) if detail else {}
+    for number, who in details.items():
         parts = (who.get("container"), who.get("name"))
         names[number] = "/".join(str(part) for part in parts if part) or f"#{number}"
     return names
 
 
-def _users(details: Iterator[tuple[int, bytes, int]]) -> dict[int, str]:
-    users = {}
-    for number, detail, position in details:
-        user = _decoded(detail, position).get("user") if detail else None
-        if user:
-            users[number] = str(user)
-    return users
+def _users(details: dict[int, dict[str, Any]]) -> dict[int, str]:
+    return {number: str(who["user"]) for number, who in details.items() if who.get("user")}

@@ -21,7 +21,7 @@ from postroom.ledger.files import events_name, journal_name
 from postroom.ledger.headers import FILE_HEADER_BYTES, Seal, newer_version
 from postroom.ledger.image import EventsImage, build_image, load_image
 from postroom.ledger.layout import Array
-from postroom.ledger.records import FORMAT_VERSION
+from postroom.ledger.records import FORMAT_VERSION, RecordType
 from postroom.ledger.scan import Scan, scan_journal
 
 CHUNK_RECORDS: Final = 1 << 16
@@ -90,7 +90,9 @@ class SegmentReader:
         """What records up to `last` may speak of: the dictionary of the file, and what was defined since."""
         own = find_position(self._whole.transitions, last + 1)
         so_far = self.image.transitions[: self.image.dictionary_count + own]
-        return Definitions(so_far[is_definition(so_far)], self._whole.names)
+        types = np.ascontiguousarray(so_far["type"])  # one pass over records that lie far apart
+        others = so_far[np.flatnonzero(types >= RecordType.QUEUE_DEFINED)]
+        return Definitions(others[is_definition(others)], self._whole.names)
 
     def chunks(self, first: int, last: int) -> Iterator[Chunk]:
         """The records with positions first to last, both included, in ascending chunks: views, nothing is
