@@ -45,7 +45,7 @@ class Definitions:
         self.names: Final = names
         """The heap of their details."""
         self._decoded: Final = {} if decoded is None else decoded
-        """Details by type, id and position: definitions that grow from chunk to chunk decode each of them once."""
+        """Details by type, id and position: definitions that grow from chunk to chunk decode each once."""
 
     def and_those_of(self, transitions: Array) -> "Definitions":
         """These and what is defined among the transitions that follow, from the same heap; itself if nothing
