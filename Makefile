@@ -12,7 +12,7 @@ HOT_SOURCES := setup.py pyproject.toml $(shell find src -name '*.py' -o -name '*
 
 # apt-get takes one caller at a time.
 .NOTPARALLEL:
-.PHONY: help setup packages-of-demo packages-of-test compiled java peers test test-pure test-sockets test-spark check lock bench demo docs mutants explore fuzz soak clean
+.PHONY: help setup packages-of-demo packages-of-test compiled java peers test test-pure test-sockets test-spark test-spark42 check lock bench demo docs mutants explore fuzz soak clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -52,9 +52,17 @@ test-sockets: compiled peers ## real clients over real sockets
 test-spark: compiled java ## Spark tests on local[2]
 	$(COMPILED) $(PY) -m pytest tests/spark
 
+test-spark42: setup java .venv-spark42/.ready compiled ## the same on PySpark 4.2
+	$(COMPILED) .venv-spark42/bin/python -m pytest tests/spark
+
+.venv-spark42/.ready: tools/setup.sh tools/spark42.lock | setup
+	tools/setup.sh spark42
+
 lock: pyproject.toml ## renew requirements.lock from pyproject.toml
 	$(PY) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	  --all-extras --group dev --group docs -o requirements.lock pyproject.toml
+	echo "pyspark==4.2.1" | $(PY) -m uv pip compile --quiet --no-deps --generate-hashes --no-header --no-annotate \
+	  --python-version 3.11 -o tools/spark42.lock -
 
 check: setup ## format, lint, types, layers, generated code
 	$(PY) -m ruff format --check src tests bench demo tools setup.py

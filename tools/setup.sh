@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sets up what targets need:  tools/setup.sh [--packages] python | java | peers | bench …      (one part or several)
+# Sets up what targets need:  tools/setup.sh [--packages] python | java | spark42 | peers | bench …      (one part or several)
 # Missing system packages come first, those of all the named parts at once; --packages stops after them. As root on Debian
 # or Ubuntu they are installed; otherwise the exact command is printed, and nothing else is done.
 set -euo pipefail
@@ -31,6 +31,8 @@ lacks_python() {
 lacks_java() {
   [ "$(java_major java)" -ge 17 ] || lacks "Java 17 or newer, for Spark" default-jdk-headless
 }
+
+lacks_spark42() { lacks_java; }
 
 lacks_peers() {
   has node && has npm || lacks "Node and npm, for the tests' JavaScript client" nodejs npm
@@ -113,6 +115,15 @@ setup_python() {
 
 setup_java() { :; } # the package is all
 
+setup_spark42() { # a Python environment that has everything of .venv, and the older PySpark before it
+  [ -x .venv-spark42/bin/python ] || "$PYTHON" -m venv .venv-spark42
+  local uv=(.venv/bin/python -m uv) packages
+  packages=$(.venv-spark42/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+  "${uv[@]}" pip install --quiet --python .venv-spark42/bin/python --no-deps --require-hashes -r tools/spark42.lock
+  .venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > "$packages/postroom.pth"
+  touch .venv-spark42/.ready
+}
+
 setup_peers() { # the tests' foreign clients, and the brokers that channels of the tests lead to
   tools/clients.sh
   tools/peers/install.sh rabbitmq artemis
@@ -124,8 +135,8 @@ only_packages=
 if [ "${1:-}" = --packages ]; then only_packages=yes; shift; fi
 for part in "${@:-none}"; do
   case $part in
-    python | java | peers | bench) ;;
-    *) echo "usage: tools/setup.sh [--packages] python | java | peers | bench …" >&2; exit 2 ;;
+    python | java | spark42 | peers | bench) ;;
+    *) echo "usage: tools/setup.sh [--packages] python | java | spark42 | peers | bench …" >&2; exit 2 ;;
   esac
 done
 provide "$@"
