@@ -9,7 +9,6 @@ import pytest
 from postroom.spark.audit import rules
 from postroom.spark.audit.result import ExitCode
 from postroom.spark.columns import COLUMNS
-from postroom.spark.frames import ENTRY_COMMENTS
 from postroom.spark.source import EVENTS_STRUCT
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -28,10 +27,6 @@ def test_every_column_of_events_is_documented_with_its_comment() -> None:
     documented = _table("reference/spark-tables.md", "### Columns of the events table")
     assert documented == {c.name: c.comment + " *(arrival)*" * c.arrival_only for c in COLUMNS}
     assert list(documented) == EVENTS_STRUCT.names
-
-
-def test_every_column_of_entries_is_documented() -> None:
-    assert _table("reference/spark-tables.md", "## Table `entries`") == ENTRY_COMMENTS
 
 
 @pytest.mark.parametrize(

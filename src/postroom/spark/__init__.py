@@ -8,8 +8,7 @@ extra ``postroom[spark]``.
   `columns`: its columns
 - `tables`: what each table is and how its rows merge; `store`: tables as files (Delta, Parquet, Iceberg);
   `pipeline`: from ledgers to tables, batch by batch
-- `audit`: conservation and violations; `relation`: the life cycle to hold them against; `frames`: folds on
-  DataFrames
+- `audit`: that no message was lost or made twice; `relation`: the life cycle to hold their events against
 - `report`: one HTML page with pictures; `queue_state`: what was on a queue. Both read tables without Spark
 - `session`: a local Spark session
 """

@@ -9,7 +9,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from postroom.spark.frames import ENTRY_KEY, HELD_STATES, is_arrival, is_carried
+from postroom.spark.audit.words import ENTRY_KEY, HELD_STATES, is_arrival, is_carried
 
 TRANSACTIONS: Final = ("local_transaction", "xa_branch", "xa_prepared", "channel_batch")
 """Holders that decide about all that they hold at once."""

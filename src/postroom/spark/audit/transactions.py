@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from postroom.spark.audit.rows import violation_rows
 from postroom.spark.audit.steps import is_held_after, leaves
-from postroom.spark.frames import Position
+from postroom.spark.audit.words import Position
 
 COMMITS: Final = ("confirm", "forward")
 ROLLBACKS: Final = ("undo", "link_lost", "restart", "resume")

@@ -11,6 +11,7 @@ from postroom.spark.pipeline.errors import SettingsConflict
 from postroom.spark.pipeline.ledgers import Seen
 from postroom.spark.pipeline.options import SETTINGS_FILE, PipelineOptions, Settings, load_settings
 from postroom.spark.pipeline.root import Root
+from postroom.spark.tables.policy import Policy
 
 
 def settled_options(root: Root, options: PipelineOptions) -> PipelineOptions:
@@ -61,17 +62,24 @@ def settings_of(options: PipelineOptions) -> Settings:
     )
 
 
-def _check(root: Root, before: Settings, options: PipelineOptions) -> None:
-    now = settings_of(options)
-    if before.format != now.format:
+def check_policy(root: Root, settings: Settings, policy: Policy) -> None:
+    """Raises ``SettingsConflict`` if the tables were made with another policy or key."""
+    if (settings.policy, settings.key_mark) != (_actions(policy), policy.key_mark):
         raise SettingsConflict(
-            f"{root.uri}: these tables are of format {before.format}, not {now.format}; leave --format"
+            f"{root.uri}: these tables were made with another policy or key for personal data: what is written would"
+            " not match. Give the same, or name another folder"
+        )
+
+
+def _actions(policy: Policy) -> dict[str, str]:
+    return {name: str(action) for name, action in policy.actions.items()}
+
+
+def _check(root: Root, before: Settings, options: PipelineOptions) -> None:
+    if before.format != options.format:
+        raise SettingsConflict(
+            f"{root.uri}: these tables are of format {before.format}, not {options.format}; leave --format"
             " out, or name"
             " another folder"
         )
-    if (before.policy, before.key_mark) != (now.policy, now.key_mark):
-        raise SettingsConflict(
-            f"{root.uri}: these tables were made with another policy or key for personal data"
-            f" ({before.policy or 'keep all'}): what is written would not match. Give the same, or name"
-            " another folder"
-        )
+    check_policy(root, before, options.policy)

@@ -114,5 +114,6 @@ def conservation(told: AuditResult | None) -> str:
 
 def _sums_row(told: AuditResult, one: QueueSums, outcomes: list[str]) -> tuple[object, ...]:
     queue = one.queue if one.queue_id is not None else "(all)"
-    head = (told.name_of(one.ledger_id), queue, one.verdict, one.difference, one.opening, one.arrivals)
+    opening = "?" if one.opening is None else one.opening
+    head = (told.name_of(one.ledger_id), queue, one.verdict, one.difference, opening, one.arrivals)
     return (*head, one.held, one.in_transit, *(one.outcomes[name] for name in outcomes))

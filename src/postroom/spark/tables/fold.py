@@ -43,11 +43,15 @@ def partials(definition: TableDefinition, events: pa.Table | Range) -> pa.Table:
     """
     rows = events if isinstance(events, Range) else Range(events)
     made = definition.units(rows)
-    is_by_entry = made.num_rows == len(rows) and definition.key == ENTRY_KEY
-    return fold(definition, made, rows.by_entry if is_by_entry else None)
+    shared = _SHARED.get(definition.key) if len(made) == len(rows) else None
+    return fold(definition, made, shared(rows) if shared else None)
 
 
-ENTRY_KEY: Final = ("ledger_id", "serial", "queue_id")
+_SHARED: Final[dict[tuple[str, ...], Callable[[Range], Groups]]] = {
+    ("ledger_id", "serial", "queue_id"): lambda rows: rows.by_entry,
+    ("ledger_id", "serial"): lambda rows: rows.by_message,
+}
+"""Groups of the range's own rows by a table's key."""
 
 
 def split(

@@ -84,6 +84,14 @@ class Range:
         return group([self.ledgers, self.numbers("serial"), self.numbers("queue_id")], self.rank)
 
     @cached_property
+    def by_message(self) -> Groups:
+        """The rows by message, each message's in order: mostly each has one entry, and they are those of it."""
+        ledgers, serials = self.ledgers[self.by_entry.first], self.numbers("serial")[self.by_entry.first]
+        if ((ledgers[1:] != ledgers[:-1]) | (serials[1:] != serials[:-1])).all():
+            return self.by_entry
+        return group([self.ledgers, self.numbers("serial")], self.rank)
+
+    @cached_property
     def minutes_us(self) -> Array:
         """The minute of each row, in µs since 1970."""
         times = self.numbers("time")

@@ -1,0 +1,29 @@
+"""Words of the events table that every rule uses."""
+
+from typing import Final
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812
+
+Position = int | Column
+"""A position of a ledger; where there are several ledgers, an expression of the row's ledger_id."""
+
+ENTRY_KEY: Final = ("ledger_id", "serial", "queue_id")
+
+HELD_STATES: Final = ("put_unconfirmed", "locked_for_browse", "get_unconfirmed", "browse_get_unconfirmed")
+"""States in which a holder must confirm."""
+
+
+def is_arrival() -> Column:
+    """Whether an events row is the entry's arrival."""
+    return F.col("from_state") == "start"
+
+
+def is_carried() -> Column:
+    """Whether a row is no event but tells where an entry older than the history was at the checkpoint."""
+    return F.col("event") == "none"
+
+
+def is_end() -> Column:
+    """Whether an events row ends its entry."""
+    return F.col("to_state") == "deleted"
