@@ -85,7 +85,7 @@ class Range:
 
     @cached_property
     def by_message(self) -> Groups:
-        """The rows by message, each message's in order: mostly each has one entry, and they are those of it."""
+        """The rows by message, each message's in order: as by entry, where each has but one."""
         ledgers, serials = self.ledgers[self.by_entry.first], self.numbers("serial")[self.by_entry.first]
         if ((ledgers[1:] != ledgers[:-1]) | (serials[1:] != serials[:-1])).all():
             return self.by_entry
