@@ -7,6 +7,7 @@ import pytest
 from postroom.server.addresses import is_loopback, split_address
 from postroom.server.config import Config, ListenConfig
 from postroom.server.config_file import ConfigError, load_config
+from postroom.server.http_config import HttpConfig
 from postroom.server.passwords import hash_password
 
 BAD_FILES = {
@@ -118,6 +119,15 @@ BAD_FILES = {
     "log level": ("[log]\nlevel = 'loud'\n", 2, "log.level", "Invalid enum value 'loud'"),
     "table for a value": ("[data]\nx = 1\n", 1, "data", "Expected `str`, got `object`"),
     "value for a table": ("limits = 3\n", 1, "limits", "Expected `object`, got `int`"),
+    "HTTP for all without TLS": (
+        '[http]\naddress = "0.0.0.0:8672"\n',
+        2,
+        "http.address",
+        "give tls_certificate, or plain = true",
+    ),
+    "HTTP with a key alone": ('[http]\ntls_key = "k"\n', 2, "http.tls_key", "without tls_certificate"),
+    "HTTP nowhere": ('[http]\naddress = ":1"\n', 2, "http.address", "has no host"),
+    "HTTP without requests": ("[http]\nmax_requests = 0\n", 2, "http.max_requests", "`int` >= 1"),
 }
 
 
@@ -186,6 +196,13 @@ def test_everything_can_be_set(tmp_path: Path) -> None:
 )
 def test_addresses(address: str, host: str, port: int) -> None:
     assert split_address(address) == (host, port)
+
+
+def test_http_is_off_unless_there_is_a_table_for_it() -> None:
+    assert Config().http is None
+    assert HttpConfig().serves_open_metrics
+    assert not HttpConfig(address="0.0.0.0", plain=True).serves_open_metrics
+    assert HttpConfig(address="[::1]:9").serves_open_metrics
 
 
 def test_loopback_addresses() -> None:
