@@ -105,6 +105,13 @@ def test_spark_reads_chosen_columns_an_older_version_and_stored_rows(
     assert store.state().version == 1
 
 
+def test_spark_reads_a_table_that_has_no_rows_yet(spark: SparkSession, tmp_path: Path) -> None:
+    store = open_store(str(tmp_path), "undelivered", "parquet")
+    store.commit([], [], store.state(), "batch")
+    frame = spark.read.format("postroom.table").options(path=str(tmp_path), table="undelivered").load()
+    assert frame.collect() == []
+
+
 def test_spark_tells_what_is_wrong_with_the_options(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(PySparkException, match="there is no table nothing; there are"):
         spark.read.format("postroom.table").options(path=str(tmp_path), table="nothing").load()

@@ -1,8 +1,11 @@
 """The tables as files: Delta Lake, Parquet with a commit log of its own, Iceberg (append-only).
 
-`protocol` says what each format offers, `files` writes and reads the Parquet files, `evolution` says how
-columns may change, `compaction` which files to put together, `folded` reads tables as their readers want
-them; `delta`, `parquet` and `iceberg` are formats, `source` is the data source ``postroom.table`` of Spark.
+- `protocol` says what each format offers; `delta`, `parquet` and `iceberg` are the formats, `base` what they
+  have in common
+- `files` writes and reads the Parquet files, `creating` makes a file that must not exist yet, `evolution`
+  says how columns may change, `compaction` which files to put together
+- `folded` reads tables as their readers want them, `queries` makes queries of them for DuckDB, `source` is
+  the data source ``postroom.table`` of Spark
 """
 
 from collections.abc import Callable, Mapping
