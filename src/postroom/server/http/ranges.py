@@ -3,7 +3,7 @@
 import re
 from typing import Final, NamedTuple
 
-_ONE: Final = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
+_ONE: Final = re.compile(r"bytes=(\d{0,18})-(\d{0,18})", re.ASCII)
 
 
 class ByteRange(NamedTuple):

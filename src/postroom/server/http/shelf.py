@@ -28,8 +28,8 @@ RECORD_BYTES: Final = 256
 HEAD_BYTES: Final = 8
 """Of a file: magic and header_crc."""
 
-_SHOWN: Final = re.compile(r"\d{8}\.events|\d{20}\.checkpoint")
-_WITH_BODIES: Final = re.compile(r"\d{8}\.(journal|bodies)|\d{8}-\d{8}\.\d{4,}\.packed")
+_SHOWN: Final = re.compile(r"\d{8}\.events|\d{20}\.checkpoint", re.ASCII)
+_WITH_BODIES: Final = re.compile(r"\d{8}\.(journal|bodies)|\d{8}-\d{8}\.\d{4,}\.packed", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,9 @@ class Shelf:
             what = f"{name} has bodies of messages in it: records are at /ledger/records, whatever the file"
             raise Refusal(403, "has-bodies", what)
         if not _SHOWN.fullmatch(name):
-            raise Refusal(404, "no-such-file", f"{name!r} is the name of no sealed file or checkpoint")
+            raise Refusal(
+                404, "no-such-file", f"{name!r} is the name of no sealed file or checkpoint", re.ASCII
+            )
         try:
             descriptor = os.open(self._folder / name, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
