@@ -6,7 +6,8 @@ import pyarrow as pa
 import pytest
 
 from postroom.spark.columns import EVENTS_SCHEMA
-from postroom.spark.tables.policy import DEFAULT, Policy, PolicyError, apply
+from postroom.spark.tables import DEFINITIONS
+from postroom.spark.tables.policy import DEFAULT, Policy, PolicyError, apply, personal_columns
 
 KEY = b"0123456789abcdef"
 
@@ -56,6 +57,20 @@ def test_every_column_of_text_is_decided_on() -> None:
     }  # fmt: skip
     texts = {field.name for field in EVENTS_SCHEMA if pa.types.is_string(field.type)}
     assert texts - nobodys == set(DEFAULT)
+
+
+def test_every_text_of_every_table_is_decided_on() -> None:
+    """What tables have under names of their own is personal, too, if it is made of what is."""
+    nobodys = {
+        "ledger_id", "record", "queue", "event", "from_state", "to_state", "outcome", "causes", "holder_kind",
+        "channel", "luwid", "origin_ledger_id", "state", "delay_causes", "arrival_event", "last_event",
+        "decision", "began_event", "ended_event", "ended_state", "last_holder_kind", "rule", "condition",
+        "queue_manager", "direction", "last_luwid",
+    }  # fmt: skip
+    schemas = [definition.schema for definition in DEFINITIONS.values()]
+    texts = {field.name for schema in schemas for field in schema if pa.types.is_string(field.type)}
+    assert texts - nobodys == set(personal_columns(texts))
+    assert personal_columns(["description", "queue", "user"]) == {"description": "reason", "user": "user"}
 
 
 def test_mistakes_are_told() -> None:

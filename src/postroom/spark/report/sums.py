@@ -18,7 +18,7 @@ CHANNEL_COUNTS: Final = ("messages", "bytes", "batches", "backed_out", "dropped"
 CHANNEL_COLUMNS: Final = ("ledger_id", "channel", "direction", *CHANNEL_COUNTS)
 DWELL_COLUMNS: Final = ("ledger_id", "queue_id", "queue", "state", "bucket", "entries")
 UNDELIVERED_COLUMNS: Final = (
-    "ledger_id", "queue_id", "queue", "outcome", "rule", "condition", "reason", "retries", "last_time",
+    "ledger_id", "queue_id", "queue", "outcome", "rule", "condition", "reason_code", "retries", "last_time",
 )  # fmt: skip
 
 SHARES: Final = (0.5, 0.9, 0.99)
@@ -97,7 +97,7 @@ def quantile_us(sketch: Mapping[int, int], share: float) -> float:
 
 def undelivered(pieces: Iterable[pa.Table], naming: Naming) -> list[Undelivered]:
     """From the table undelivered: what ended so, by reason; the most frequent first."""
-    keys = ("ledger_id", "queue_id", "queue", "outcome", "rule", "condition", "reason")
+    keys = ("ledger_id", "queue_id", "queue", "outcome", "rule", "condition", "reason_code")
     how = {"entries": "sum", "retries": "max", "last_us": "max"}
     found = totals(map(_ended, pieces), keys, how)
     rows = [_undelivered(naming, key, row) for key, row in found.items()]

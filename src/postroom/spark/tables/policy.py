@@ -9,7 +9,7 @@ events before any table is made of them.
 
 import hmac
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property, partial
@@ -43,6 +43,9 @@ DEFAULT: Final[Mapping[str, Action]] = {
 tables are
 for; who logged in is mostly a person, and no table, audit or report needs to know."""
 
+DERIVED: Final[Mapping[str, str]] = {"description": "reason", "last_holder": "holder"}
+"""Columns of tables that are made of one of these under another name."""
+
 HASH_BYTES: Final = 16
 """Of the 32 that HMAC-SHA256 gives: enough that no two texts of a ledger meet, and half the size."""
 
@@ -50,6 +53,11 @@ MIN_KEY_BYTES: Final = 16
 
 WITHHELD: Final = "description"
 """What of a reason is words of a client, and so follows the policy; codes and names in it stay."""
+
+
+def personal_columns(names: Iterable[str]) -> dict[str, str]:
+    """Which columns of a table may be personal, each with the column of the policy that it follows."""
+    return {name: DERIVED.get(name, name) for name in names if DERIVED.get(name, name) in DEFAULT}
 
 
 class PolicyError(LedgerError):

@@ -24,13 +24,16 @@ UNREACHED: Final = tuple(name for name in OUTCOMES if name not in REACHED)
 TOLD: Final = {
     "condition": pa.string(),
     "description": pa.string(),
-    "reason": pa.int64(),
+    "reason_code": pa.int64(),
     "queue_manager": pa.string(),
     "channel": pa.string(),
     "report": pa.int64(),
     "dropped": pa.bool_(),
 }
 """What the JSON of a reason says, and as what."""
+
+IN_JSON: Final = {"reason_code": "reason"}
+"""What is called otherwise there."""
 
 FIELDS: Final = (
     LEDGER_ID,
@@ -52,7 +55,7 @@ FIELDS: Final = (
     Field("ended_time", TIMESTAMP, Merge.ONLY, "When it ended so"),
     Field("condition", pa.string(), Merge.ONLY, "Why: the AMQP condition"),
     Field("description", pa.string(), Merge.ONLY, "Why, in words"),
-    Field("reason", pa.int64(), Merge.ONLY, "Why: reason code (MQRC) or feedback (MQFB)"),
+    Field("reason_code", pa.int64(), Merge.ONLY, "Why: reason code (MQRC) or feedback (MQFB)"),
     Field("queue_manager", pa.string(), Merge.ONLY, "The queue manager that it was for"),
     Field("channel", pa.string(), Merge.ONLY, "The channel that brought it"),
     Field("report", pa.int64(), Merge.ONLY, "Serial of the report that a returned message has become"),
@@ -91,7 +94,7 @@ def told(events: Range, where: Array) -> dict[str, pa.Array]:
     said = [_decoded(text) for text in codes.texts] + [{}]
     numbers = pa.array(np.where(where, codes.numbers, -1) % len(said))
     return {
-        name: pa.array([_as(kind, one.get(name)) for one in said], kind).take(numbers)
+        name: pa.array([_as(kind, one.get(IN_JSON.get(name, name))) for one in said], kind).take(numbers)
         for name, kind in TOLD.items()
     }
 
