@@ -1,0 +1,322 @@
+"""The Spark figures: the ledger as a source, its tables, the audit, on local[2], beside what Spark's own
+range gives.
+
+    python -m bench.spark [--events 20000000] [--rounds 3] [--parts …] [--folder FOLDER] [--json]
+
+One workload (`bench.spark_workload`), one Spark session for each part, one run: what is written is compared
+with the same ten columns computed by Spark's range in the JVM, of the same codec, in as many files, in turns.
+Needs about 300 bytes of disk for each event.
+"""
+
+import argparse
+import json
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from bench import spark_workload
+from bench.say import say
+from postroom.spark.pipeline.batches import BatchDone
+from postroom.spark.pipeline.options import PipelineOptions
+from postroom.spark.pipeline.pipeline import Pipeline
+from postroom.spark.session import local_session
+from postroom.spark.store import open_store
+
+EVENTS: Final = 20_000_000
+ROUNDS: Final = 3
+CORES: Final = 2
+TENTH: Final = 10
+TEN_COLUMNS: Final = (
+    "position",
+    "ordinal",
+    "serial",
+    "queue_id",
+    "time",
+    "event",
+    "from_state",
+    "to_state",
+    "outcome",
+    "message_id",
+)
+PARTS: Final = ("source", "export", "pipeline", "refold", "audit")
+
+Report = dict[str, float]
+
+
+@dataclass
+class Bench:
+    """What the parts share."""
+
+    scratch: Path
+    events: int
+    rounds: int
+    report: Report = field(default_factory=dict)
+
+    def ledger(self, events: int) -> Path:
+        """The workload of that many events, made when first asked for."""
+        folder = self.scratch / f"ledger-{events}"
+        if not folder.is_dir():
+            say(f"writing a ledger of {events:,} events")
+            spark_workload.make(folder, events)
+        return folder
+
+    @contextmanager
+    def fresh(self, name: str) -> Iterator[Path]:
+        """A folder to write to, empty, and gone afterwards."""
+        folder = self.scratch / name
+        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def session(scratch: Path, is_short: bool = False) -> Iterator[SparkSession]:
+    """Spark on two cores of this machine."""
+    spark = local_session("postroom bench", CORES, scratch, is_short)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+# --- the source -----------------------------------------------------------------------------------
+
+
+def yardstick(spark: SparkSession, events: int, partitions: int) -> DataFrame:
+    """The same ten columns, computed by Spark's range: an arrival with a random id, an acquisition and a
+    confirmation, and so on."""
+    by = "id % 3"
+    return spark.range(0, events, 1, partitions).selectExpr(
+        "id AS position",
+        "0 AS ordinal",
+        "id - id % 3 AS serial",
+        "1 + (id div 3) % 10 AS queue_id",
+        f"timestamp_micros({spark_workload.START_US} + 20 * id) AS time",
+        f"CASE {by} WHEN 0 THEN 'put' WHEN 1 THEN 'acquire' ELSE 'confirm' END AS event",
+        f"CASE {by} WHEN 0 THEN 'start' WHEN 1 THEN 'available' ELSE 'get_unconfirmed' END AS from_state",
+        f"CASE {by} WHEN 0 THEN 'available' WHEN 1 THEN 'get_unconfirmed' ELSE 'deleted' END AS to_state",
+        f"CASE {by} WHEN 2 THEN 'consumed' END AS outcome",
+        f"CASE {by} WHEN 0 THEN uuid() END AS message_id",
+    )
+
+
+def _schema() -> str:
+    from postroom.spark.source import EVENTS_STRUCT
+
+    return ", ".join(f"{name} {EVENTS_STRUCT[name].dataType.simpleString()}" for name in TEN_COLUMNS)
+
+
+def source(bench: Bench) -> None:
+    """The ledger read through Spark, into nothing and into Parquet."""
+    folder = bench.ledger(bench.events)
+    with session(bench.scratch) as spark:
+        read = spark.read.format("postroom").schema(_schema()).option("path", str(folder)).load()
+        partitions = read.rdd.getNumPartitions()
+        same = yardstick(spark, bench.events, partitions)
+
+        def stream(out: Path) -> None:
+            rows = spark.readStream.format("postroom").schema(_schema()).option("path", str(folder)).load()
+            writer = rows.writeStream.format("parquet").option("checkpointLocation", str(out / "checkpoint"))
+            query = writer.trigger(availableNow=True).start(str(out / "rows"))
+            query.awaitTermination()
+
+        works: dict[str, Callable[[Path], None]] = {
+            "yardstick_to_parquet": lambda out: same.write.parquet(str(out)),
+            "source_to_noop": lambda out: read.write.format("noop").mode("overwrite").save(),
+            "source_to_parquet": lambda out: read.write.parquet(str(out)),
+            "stream_to_parquet": stream,
+        }
+        for name, rates in _in_turns(bench, works).items():
+            bench.report[f"{name}_rows_per_s"] = statistics.median(rates)
+    for name in ("source", "stream"):
+        rate, ceiling = (
+            bench.report[f"{name}_to_parquet_rows_per_s"],
+            bench.report["yardstick_to_parquet_rows_per_s"],
+        )
+        bench.report[f"{name}_to_parquet_share_of_yardstick"] = rate / ceiling
+
+
+def _in_turns(bench: Bench, works: dict[str, Callable[[Path], None]]) -> dict[str, list[float]]:
+    """Rows per second of each, a warm-up round left out."""
+    rates: dict[str, list[float]] = {name: [] for name in works}
+    for turn in range(bench.rounds + 1):
+        for name, work in works.items():
+            with bench.fresh("out") as out:
+                start = time.perf_counter()
+                work(out)
+                rate = bench.events / (time.perf_counter() - start)
+            say(f"{name}: {rate / 1e6:.2f} M rows/s{'' if turn else ' (warm-up)'}")
+            if turn:
+                rates[name].append(rate)
+    return rates
+
+
+# --- export ---------------------------------------------------------------------------------------
+
+
+def export(bench: Bench) -> None:
+    """The sealed files as Parquet, ten columns, by one process."""
+    import pyarrow as pa
+
+    from postroom.spark.export import Export, ExportOptions
+    from postroom.spark.places import place_of
+
+    threads = pa.cpu_count()
+    pa.set_cpu_count(1)
+    place = place_of(str(bench.ledger(bench.events)))
+    by_cpu, by_wall = [], []
+    for _ in range(bench.rounds):
+        with bench.fresh("out") as out:
+            cpu, wall = time.process_time(), time.perf_counter()
+            notes = Export(place, str(out), ExportOptions(columns=TEN_COLUMNS)).run()
+            rows = sum(sum(note.files.values()) for note in notes)
+            by_cpu.append(rows / (time.process_time() - cpu))
+            by_wall.append(rows / (time.perf_counter() - wall))
+        say(f"export: {by_cpu[-1] / 1e6:.2f} M events per s of CPU, {by_wall[-1] / 1e6:.2f} by the clock")
+    pa.set_cpu_count(threads)
+    bench.report["export_events_per_cpu_s"] = statistics.median(by_cpu)
+    bench.report["export_events_per_s"] = statistics.median(by_wall)
+
+
+# --- the pipeline ---------------------------------------------------------------------------------
+
+
+class Batches:
+    """Remembers what each batch took."""
+
+    def __init__(self) -> None:
+        self.done: list[BatchDone] = []
+
+    def begun(self, pipeline: Pipeline) -> None:
+        """See `run.Watcher`."""
+
+    def batch(self, pipeline: Pipeline, done: BatchDone) -> None:
+        """See `run.Watcher`."""
+        self.done.append(done)
+        rate = done.rows / done.seconds
+        say(f"batch of {done.rows:,}: {rate / 1e3:,.0f} k events/s {', '.join(done.upkeep)}")
+
+
+def run_pipeline(spark: SparkSession, folder: Path, tables: Path, only: tuple[str, ...] = ()) -> float:
+    """Everything that there is into tables; returns events per second, from the start of the query to the
+    last settling."""
+    from postroom.spark.pipeline.run import run
+
+    batches = Batches()
+    start = time.perf_counter()
+    run(spark, PipelineOptions((str(folder),), str(tables), only=only), (batches,))
+    return sum(done.rows for done in batches.done) / (time.perf_counter() - start)
+
+
+def pipeline(bench: Bench) -> None:
+    """The ledger into all tables, and into two; a tenth of it first."""
+    report = bench.report
+    with session(bench.scratch, is_short=True) as spark:
+        small = bench.ledger(bench.events // TENTH)
+        with bench.fresh("tables") as tables:
+            run_pipeline(spark, small, tables)  # warms up
+        with bench.fresh("tables") as tables:
+            report["pipeline_events_per_s_at_a_tenth"] = run_pipeline(spark, small, tables)
+            report["pipeline_copied_per_row_at_a_tenth"] = copied_per_row(tables)
+        folder = bench.ledger(bench.events)
+        with bench.fresh("tables") as tables:
+            report["pipeline_two_tables_events_per_s"] = run_pipeline(
+                spark, folder, tables, ("events", "entries")
+            )
+        with bench.fresh("tables") as tables:
+            report["pipeline_events_per_s"] = run_pipeline(spark, folder, tables)
+            report["pipeline_copied_per_row"] = copied_per_row(tables)
+            report["pipeline_bytes_per_event"] = tree_bytes(tables) / bench.events
+    report["pipeline_cost_of_an_event_at_10_times"] = (
+        report["pipeline_events_per_s_at_a_tenth"] / report["pipeline_events_per_s"]
+    )
+
+
+def refold(bench: Bench) -> None:
+    """The entries table anew from the events table, as `postroom pipeline rebuild entries` does it."""
+
+
+def copied_per_row(tables: Path) -> float:
+    """Rows written again for each row that came, over all tables."""
+    from postroom.spark.tables import DEFINITIONS
+
+    states = [open_store(str(tables), name).state() for name in DEFINITIONS]
+    came = sum(state.rows_in for state in states)
+    return sum(state.rows_copied for state in states) / came if came else 0.0
+
+
+def tree_bytes(folder: Path) -> int:
+    """Size of all files in a folder."""
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+# --- audit ----------------------------------------------------------------------------------------
+
+
+def audit(bench: Bench) -> None:
+    """The whole audit over the ledger."""
+    from postroom.spark.audit.command import AuditOptions, run_audit
+
+    folder = bench.ledger(bench.events)
+    start = time.perf_counter()
+    result = run_audit(AuditOptions((str(folder),)), lambda records: session(bench.scratch), say)
+    if not result.is_clean:
+        raise SystemExit(f"the audit of the workload: {result.sentence()}")
+    bench.report["audit_events_per_s"] = bench.events / (time.perf_counter() - start)
+
+
+# --- all ------------------------------------------------------------------------------------------
+
+WORKS: Final[dict[str, Callable[[Bench], None]]] = {
+    "source": source,
+    "export": export,
+    "pipeline": pipeline,
+    "refold": refold,
+    "audit": audit,
+}
+
+
+def measure(scratch: Path, events: int, rounds: int, parts: tuple[str, ...]) -> Report:
+    """The figures of these parts."""
+    bench = Bench(scratch, events, rounds, {"events": float(events), "cores": CORES})
+    for part in parts:
+        say(f"spark: {part}")
+        WORKS[part](bench)
+    return bench.report
+
+
+def main() -> int:
+    """Measure and print."""
+    command = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    command.add_argument("--events", type=int, default=EVENTS)
+    command.add_argument("--rounds", type=int, default=ROUNDS)
+    command.add_argument("--parts", default=",".join(PARTS))
+    command.add_argument("--folder", type=Path, help="where to write; default: a temporary folder")
+    command.add_argument("--json", action="store_true", help="one flat JSON object as the last line")
+    options = command.parse_args()
+    with tempfile.TemporaryDirectory(dir=options.folder, ignore_cleanup_errors=True) as scratch:
+        parts = tuple(options.parts.split(","))
+        report = measure(Path(scratch), options.events, options.rounds, parts)
+    if options.json:
+        print(json.dumps(report))
+        return 0
+    for key, value in report.items():
+        print(f"{key:44} {value:,.2f}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
