@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from postroom.cli.options import json_option
+from postroom.cli.options import json_option, spark_extra, token_option
 from postroom.ledger.errors import LedgerError
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from postroom.spark.audit.result import AuditResult
 
-TOKEN_VARIABLE: Final = "POSTROOM_TOKEN"
 DEFAULT_CORES: Final = 2
 
 SHORT_RECORDS: Final = 500_000
@@ -50,9 +49,7 @@ Say = Callable[[str], None]
 @click.option(
     "--out", type=click.Path(path_type=Path), metavar="FOLDER", help="Where to write what was found."
 )
-@click.option(
-    "--token", default="", envvar=TOKEN_VARIABLE, help=f"What brokers ask for; default ${TOKEN_VARIABLE}."
-)
+@token_option
 @click.option(
     "--cores", default=DEFAULT_CORES, show_default=True, type=click.IntRange(1), help="Of the local Spark."
 )
@@ -95,10 +92,8 @@ def _tell(result: "AuditResult", as_json: bool) -> None:
 @contextmanager
 def _one_line_errors() -> Iterator[None]:
     """What can't be read, as one line and exit code 1."""
-    try:
+    with spark_extra():
         from pyspark.errors import PySparkException
-    except ImportError as error:
-        raise click.ClickException(f"{error.name} is not installed: pip install 'postroom[spark]'") from error
     try:
         yield
     except (LedgerError, OSError, PySparkException) as error:

@@ -172,7 +172,7 @@ class AuditResult:
         spans = ", ".join(f"{cut.name} {cut.first_position:,} to {cut.position:,}" for cut in self.cuts)
         words = {
             Verdict.CLEAN: "every message is accounted for",
-            Verdict.VIOLATIONS: f"{self.violation_count:,} violations",
+            Verdict.VIOLATIONS: f"{self.violation_count:,} violation{'s' * (self.violation_count != 1)}",
             Verdict.NOT_PROVABLE: "not provable: " + "; ".join(sorted({one.why for one in self.unproven})),
         }
         return f"Audit of positions {spans}: {words[self.verdict]}"

@@ -20,6 +20,7 @@ from postroom.spark.audit.result import Cut, Unproven
 from postroom.spark.audit.rows import violation_rows
 from postroom.spark.audit.subject import Subject, by_ledger
 from postroom.spark.audit.sums import Told
+from postroom.spark.pipeline.openings import OPENINGS_FILE
 from postroom.spark.pipeline.root import Root
 from postroom.spark.pipeline.settings import ledger_names, ledger_uris
 from postroom.spark.positions import BEGINNING, Positions
@@ -30,9 +31,6 @@ from postroom.spark.tables.fold import partials
 from postroom.spark.tables.views import fold_frame
 
 EVENTS: Final = "events"
-OPENINGS_FILE: Final = "openings.json"
-"""Where the pipeline keeps the totals of the checkpoints that its tables open from."""
-
 RANGE_ROWS: Final = 500_000
 """A task folds the events in pieces of so many rows before it sends them on."""
 
@@ -80,7 +78,7 @@ def events_of_tables(spark: SparkSession, root: str, table_format: str) -> DataF
 
 
 def _state(root: str, name: str, table_format: str) -> TableState:
-    return open_store(root, name, table_format).snapshot().state
+    return open_store(root, name, table_format).state()
 
 
 def _read(spark: SparkSession, root: str, name: str, table_format: str, version: int) -> DataFrame:

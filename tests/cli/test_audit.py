@@ -1,0 +1,118 @@
+"""`postroom audit` on the command line: what it refuses, how it ends, what it prints, without Spark."""
+
+import json
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from postroom.cli import main
+from postroom.ledger.errors import LedgerError
+from postroom.spark.audit import command
+from postroom.spark.audit.command import AuditOptions
+from postroom.spark.audit.result import AuditResult, ExitCode, Unproven, result_of
+from tests.ledger.making import LedgerMaker
+from tests.tables.audit_results import RESULT, VIOLATION
+
+
+def _run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["audit", *arguments])
+
+
+def _finds(monkeypatch: pytest.MonkeyPatch, result: AuditResult) -> list[AuditOptions]:
+    """Have the audit find that; returns what it was asked."""
+    asked: list[AuditOptions] = []
+
+    def run(options: AuditOptions, session: Any, say: Any) -> AuditResult:
+        asked.append(options)
+        return result
+
+    monkeypatch.setattr(command, "run_audit", run)
+    return asked
+
+
+UNPROVEN = (Unproven("a", "everything", "the history begins at position 9", 0),)
+
+
+@pytest.mark.parametrize(
+    ("result", "code", "said"),
+    [
+        (RESULT, ExitCode.CLEAN, "every message is accounted for"),
+        (
+            replace(RESULT, violations=(VIOLATION,), violation_counts={"second arrival": 1}),
+            ExitCode.VIOLATIONS,
+            "violation: second arrival: london: orders/7 at position 7, 9: put",
+        ),
+        (replace(RESULT, unproven=UNPROVEN), ExitCode.NOT_PROVABLE, "not provable: the history begins"),
+        (
+            replace(RESULT, unproven=UNPROVEN, violation_counts={"second arrival": 3}),
+            ExitCode.VIOLATIONS,
+            "3 violations",
+        ),
+    ],
+)
+def test_the_exit_code_is_the_verdict(
+    monkeypatch: pytest.MonkeyPatch, result: AuditResult, code: ExitCode, said: str
+) -> None:
+    _finds(monkeypatch, result)
+    ended = _run("--data", "x")
+    assert ended.exit_code == code
+    assert said in ended.stdout.replace("\n", " ")
+
+
+def test_json_has_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    _finds(monkeypatch, RESULT)
+    printed = json.loads(_run("--data", "x", "--json").stdout)
+    assert result_of(printed) == RESULT
+    assert (printed["verdict"], printed["exit_code"]) == ("clean", 0)
+
+
+def test_options_reach_the_audit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked = _finds(monkeypatch, RESULT)
+    out = tmp_path / "out"
+    token = tmp_path / "token"
+    token.write_text("secret\n")
+    _run("--data", "a", "--data", "b", "--elsewhere", "ROME", "--out", str(out), "--token-file", str(token))
+    _run("--tables", "root", "--format", "iceberg")
+    assert asked == [
+        AuditOptions(("a", "b"), None, "", ("ROME",), out, "secret"),
+        AuditOptions((), "root", "iceberg", (), None, ""),
+    ]
+
+
+@pytest.mark.parametrize("arguments", [(), ("--data", "a", "--tables", "b")])
+def test_ledgers_or_tables_must_be_named(arguments: tuple[str, ...]) -> None:
+    ended = _run(*arguments)
+    assert ended.exit_code == 2
+    assert "give the ledgers (--data, again for each) or the tables (--tables)" in ended.stderr
+
+
+def test_what_can_t_be_read_is_one_line_before_spark_starts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def session(records: int) -> AbstractContextManager[Any]:
+        raise AssertionError("nothing is to be read")
+
+    with pytest.raises(LedgerError, match="no ledger here"):
+        command.run_audit(AuditOptions((str(tmp_path),)), session)
+    ended = _run("--data", str(tmp_path))
+    assert ended.exit_code == ExitCode.UNREADABLE
+    assert ended.stderr.startswith("Error: ")
+    assert ended.stderr.count("\n") == 1
+
+
+def test_the_cut_is_said_before_spark_starts(tmp_path: Path) -> None:
+    maker = LedgerMaker(tmp_path / "london")
+    maker.put(maker.queue("orders"))
+    said: list[str] = []
+
+    def session(records: int) -> AbstractContextManager[Any]:
+        assert records == 2
+        raise LedgerError("far enough")
+
+    with pytest.raises(LedgerError, match="far enough"):
+        command.run_audit(AuditOptions((str(maker.finish()),)), session, said.append)
+    assert said == ["Ledger 0195f2a0-0000-7000-8000-00000000000a (london): positions 1 to 2"]
