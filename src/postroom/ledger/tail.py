@@ -10,6 +10,7 @@ import contextlib
 import struct
 from array import array
 from bisect import bisect_right
+from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -51,6 +52,9 @@ from postroom.ledger.segments import CHUNK_RECORDS, Segment, cut, folder_of, req
 
 HINT_KINDS: Final = (QUEUES, SETS, HOLDERS, PRODUCERS, CHANNELS)
 """What the rows of a range speak of."""
+
+KNOWN_FORCES: Final = 16
+"""Places in a journal whose definitions in force are remembered: each reader goes on from his own."""
 
 HINT: Final = struct.Struct("<QQQ")
 """First byte, end byte, bytes of the transitions; then transitions and their details."""
@@ -107,9 +111,8 @@ class JournalTail:
         """Of every block its last position, and its header's CRC."""
         self._crcs: array[int] = array("q")
         self._bytes = dictionary.records_bytes()
-        self._in_force = Dictionary()
-        self._applied = -1
-        """So many blocks are in `_in_force`; −1: not even the file's dictionary."""
+        self._in_force: OrderedDict[int, Dictionary] = OrderedDict()
+        """What is in force before a block, for those that were asked for last."""
 
     @property
     def last_position(self) -> int:
@@ -212,19 +215,21 @@ class JournalTail:
     def _force(self, file: DiskFile, block: int) -> Dictionary:
         """What is in force before a block; what was deleted or closed in this file as a queue keeps its
         name."""
-        if self._applied > block or self._applied < 0:
-            self._in_force = Dictionary()
-            self._apply(file, FILE_HEADER_BYTES, self._dictionary)
-            self._applied = 0
-        while self._applied < block:
-            offset = self._offsets[self._applied]
+        before = max((known for known in self._in_force if known <= block), default=-1)
+        force = self._in_force[before].copy() if before >= 0 else Dictionary()
+        if before < 0:
+            self._apply(force, file, FILE_HEADER_BYTES, self._dictionary)
+        for offset in self._offsets[max(0, before) : block]:
             header = decode_block_header(file.read_at(offset, BLOCK_HEADER_BYTES))
             if header is not None:
-                self._apply(file, offset, header)
-            self._applied += 1
-        return self._in_force
+                self._apply(force, file, offset, header)
+        self._in_force[block] = force
+        self._in_force.move_to_end(block)
+        if len(self._in_force) > KNOWN_FORCES:
+            self._in_force.popitem(last=False)
+        return force
 
-    def _apply(self, file: DiskFile, offset: int, header: BlockHeader) -> None:
+    def _apply(self, force: Dictionary, file: DiskFile, offset: int, header: BlockHeader) -> None:
         skipped = header.arrivals * ARRIVAL_BYTES
         data = file.read_at(offset + BLOCK_HEADER_BYTES + skipped, header.records_bytes() - skipped)
         transitions = np.frombuffer(data, TRANSITION_DTYPE, header.transitions)
@@ -233,7 +238,7 @@ class JournalTail:
         names = memoryview(data)[transitions.nbytes :]
         for record in records_from(transitions, names):
             if kind_of(record.type) in HINT_KINDS and record.type != RecordType.QUEUE_DELETED:
-                self._in_force.apply(record)
+                force.apply(record)
 
 
 _DAMAGED: Final = "the block that begins at position {} is damaged, and valid blocks follow it"

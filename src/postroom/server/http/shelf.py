@@ -147,9 +147,7 @@ class Shelf:
             what = f"{name} has bodies of messages in it: records are at /ledger/records, whatever the file"
             raise Refusal(403, "has-bodies", what)
         if not _SHOWN.fullmatch(name):
-            raise Refusal(
-                404, "no-such-file", f"{name!r} is the name of no sealed file or checkpoint", re.ASCII
-            )
+            raise Refusal(404, "no-such-file", f"{name!r} is the name of no sealed file or checkpoint")
         try:
             descriptor = os.open(self._folder / name, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
