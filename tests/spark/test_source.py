@@ -1,5 +1,6 @@
 """The source: what it gives is what the ledger says, in whatever pieces, and what it refuses."""
 
+import json
 import uuid
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,10 @@ from pyspark.sql import SparkSession
 from postroom.ledger.block import Group
 from postroom.model.codes import IdType
 from postroom.spark.columns import COLUMNS
-from postroom.spark.options import SourceOptionError, read_options
 from postroom.spark.places import plan
 from postroom.spark.places.folder import FolderPlace
 from postroom.spark.reading import read_events
-from tests.ledger.making import CONSUMER, START_US, E, LedgerMaker, O, S
+from tests.ledger.making import CONSUMER, LEDGER_ID, START_US, E, LedgerMaker, O, S
 from tests.spark.conftest import events_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -135,19 +135,32 @@ def test_columns_and_positions_can_be_chosen(spark: SparkSession, tmp_path: Path
     assert [tuple(row) for row in rows] == [(6, str(uuid.UUID(int=7)))] * 2 + [(7, "256"), (8, None)]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({}, '"path" is missing'),
-        ({"path": "x", "fromPosition": "0"}, '"fromPosition" must be a whole number from 1'),
-        ({"path": "x", "toPosition": "many"}, '"toPosition" must be a whole number from 1'),
-        ({"path": "x", "fromPosition": "9", "toPosition": "3"}, "toPosition 3 is below fromPosition 9"),
-        ({"path": "x", "partitionRecords": "-5"}, '"partitionRecords" must be a whole number from 1'),
-    ],
-)
-def test_a_bad_option_is_named(options: dict[str, str], message: str) -> None:
-    with pytest.raises(SourceOptionError, match=message):
-        read_options(options)
+def test_several_ledgers_and_some_queues_in_one_read(spark: SparkSession, tmp_path: Path) -> None:
+    one, other = _ledger(tmp_path / "one"), _other_ledger(tmp_path / "other")
+    reader = spark.read.format("postroom").schema("ledger_id string, position long, queue string")
+    rows = reader.option("queues", "b, c").load(json.dumps([str(one), str(other)])).collect()
+    found = sorted((row["ledger_id"] == str(LEDGER_ID), row["queue"], row["position"]) for row in rows)
+    assert found == [(False, "c", 2), *((True, "b", position) for position in (6, 7, 8, 9, 10, 11, 12))]
+
+
+def _other_ledger(folder: Path) -> Path:
+    maker = LedgerMaker(folder, uuid.UUID(int=11))
+    maker.put(maker.queue("c"))
+    return maker.finish()
+
+
+def test_filters_let_it_read_less_and_hold_all_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    folder = _ledger(tmp_path)
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        table = spark.read.format("postroom").options(pushdown="true", partitionRecords=1).load(str(folder))
+        few = table.where("position > 5 and position <= 8 and queue = 'b'").select("position", "queue")
+        assert [tuple(row) for row in few.orderBy("position").collect()] == [(6, "b"), (7, "b"), (8, "b")]
+        assert few.rdd.getNumPartitions() == 3
+        assert table.where("ledger_id = 'another'").count() == 0
+        assert table.where("from_state = 'start'").count() == 6
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
 def test_a_folder_without_a_ledger_and_an_unknown_column_are_told(
@@ -155,6 +168,9 @@ def test_a_folder_without_a_ledger_and_an_unknown_column_are_told(
 ) -> None:
     with pytest.raises(PySparkException, match="no ledger here"):
         events_of(spark, tmp_path).collect()
-    reader = spark.read.format("postroom").schema("position long, colour string").option("path", "x")
-    with pytest.raises(PySparkException, match="no such columns in the events table: colour"):
-        reader.load().collect()
+    for columns, message in (
+        ("position long, colour string", "no such columns in the events table: colour"),
+        ("position int", "column position is bigint, not int"),
+    ):
+        with pytest.raises(PySparkException, match=message):
+            spark.read.format("postroom").schema(columns).load("x").collect()

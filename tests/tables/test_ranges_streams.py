@@ -270,6 +270,11 @@ def test_a_bad_option_is_named_with_what_it_should_be() -> None:
     _named('"queues" is no JSON list')({"queues": "[a"})
     _named('"path" is a JSON list of texts')({"path": "[]"})
     _named('"path" names a ledger twice')({"path": '["a", "a"]'})
+    _named('"carried" is true or false')({"carried": "perhaps"})
+    _named('"partitionRecords" must be a whole number from 1')({"partitionRecords": "-5"})
+    _named('"toPosition" must be a whole number from 1')({"toPosition": "many"})
+    _named("toPosition 3 is below fromPosition 9")({"fromPosition": "9", "toPosition": "3"})
+    _named('"path" is missing')({"path": ""})
     _named("positions of one ledger")({"path": '["a", "b"]', "fromPosition": "3"})
 
 

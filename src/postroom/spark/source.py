@@ -106,7 +106,7 @@ class LedgerBatchReader(DataSourceReader):
                 found.append(LedgerPartition([OpeningSlice(one.place, one.look, last)]))
             cut = plan(one.place, one.look, first, last, records)
             found += [LedgerPartition(list(some)) for some in together(cut, records)]
-        return found
+        return found or [LedgerPartition([])]  # Spark reads a partition even where there is none
 
     def _span(self, seen: Seen) -> tuple[Seen, int, int] | None:
         """The range of one ledger; None if there is nothing to read."""
