@@ -11,7 +11,9 @@ import pytest
 from deltalake import DeltaTable
 
 from postroom.spark.store import DONE, OPEN, TableError, TableStore, read_folded
+from postroom.spark.store.folded import read_bucket
 from postroom.spark.store.queries import duckdb_query
+from postroom.spark.tables import DEFINITIONS
 from tests.tables.stores import DAY, LEDGER, OTHER, at, rows, small_store
 
 
@@ -64,6 +66,29 @@ def test_duckdb_folds_what_the_query_says(store: TableStore) -> None:
     by_arrow = read_folded(store)
     assert sorted(by_duckdb.to_pylist(), key=str) == sorted(by_arrow.to_pylist(), key=str)
     assert by_duckdb.num_rows == 6
+
+
+@pytest.mark.parametrize("name", [name for name, table in DEFINITIONS.items() if table.link])
+def test_rows_that_are_to_meet_fall_into_one_bucket(tmp_path: Path, name: str) -> None:
+    """A row that doesn't know its link yet is folded with the one that does, in whatever bucket."""
+    table = DEFINITIONS[name]
+    store = small_store(tmp_path, "parquet", table)
+    nothing = {field.name: pa.nulls(40, field.type) for field in table.fields}
+    numbers = pa.array([n // 2 for n in range(40)], pa.int64())
+    known = {key: numbers.cast(table.field(key).type) for key in table.key}
+    known[table.link] = pa.array([7, None] * 20, table.field(table.link).type)
+    order = {
+        "first_position": pa.array(range(40), pa.int64()),
+        "last_position": pa.array(range(40), pa.int64()),
+        "first_ordinal": pa.array([0] * 40, pa.int32()),
+        "last_ordinal": pa.array([0] * 40, pa.int32()),
+    }
+    partial = pa.table(nothing | known | order | {"ledger_id": pa.array([LEDGER] * 40)})
+    files = [store.write(partial, OPEN, None, LEDGER)]
+    one = read_bucket(store, files, table.key, 0, 1)
+    many = pa.concat_tables([read_bucket(store, files, table.key, number, 5) for number in range(5)])
+    assert one.num_rows == 20
+    assert sorted(many.to_pylist(), key=str) == sorted(one.to_pylist(), key=str)
 
 
 def test_duckdb_reads_a_table_with_one_part(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def added(definition: TableDefinition, stored: Sequence[ColumnKind]) -> tuple[Co
         elif known[column.name] != column:
             raise _differs(definition.name, known[column.name], column)
     for column in new:
-        if column.merge == Merge.KEY.value:
+        if column.merge in (Merge.KEY, Merge.LINK):
             raise _refused(definition.name, f"its key has no column {column.name}")
     return tuple(new)
 

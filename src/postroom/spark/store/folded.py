@@ -55,10 +55,11 @@ def read_bucket(
     """The folded rows of the keys that fall into bucket `number` of `count`."""
     wanted = folding(store.definition, columns)
     names = wanted.schema.names
+    always = [name for name in wanted.key if name != wanted.link]  # a row may not know its link yet
     tables = [wanted.schema.empty_table().replace_schema_metadata(None)]
     for file in files:
         rows = store.read(file, names)
-        tables.append(rows if count == 1 else rows.filter(in_bucket(rows, wanted.key, number, count)))
+        tables.append(rows if count == 1 else rows.filter(in_bucket(rows, always, number, count)))
     return fold(wanted, pa.concat_tables(tables)).select(list(columns))
 
 
