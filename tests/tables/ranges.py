@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from postroom.spark.columns import EVENTS_SCHEMA
 from postroom.spark.places import place_of, plan
 from postroom.spark.reading import read_events
 from postroom.spark.tables import DONE, Range, TableDefinition, fold, partials, split
@@ -18,7 +19,8 @@ def events_of(folder: Path) -> pa.Table:
     place = place_of(str(folder))
     look = place.look()
     slices = plan(place, look, look.first_position, look.durable_through, 1_000_000)
-    return pa.Table.from_batches([batch for slice in slices for batch in read_events(slice)])
+    batches = [batch for slice in slices for batch in read_events(slice)]
+    return pa.Table.from_batches(batches, EVENTS_SCHEMA)
 
 
 def cut(events: pa.Table, bounds: Sequence[int]) -> list[pa.Table]:

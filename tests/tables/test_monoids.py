@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from postroom.spark.tables import DEFINITIONS, DONE, TableDefinition, fold, partials, split
+from tests.tables.lives import histories, made
 from tests.tables.random_lives import Lives
 from tests.tables.ranges import cut, events_of, every_position, fold_pairs, table, through_parts
 
@@ -51,8 +52,8 @@ def test_any_split_and_nesting_gives_the_same_rows(definition: TableDefinition, 
     events = lived(random)
     whole = table(definition, events)
     assert fold(definition, whole).equals(whole)
-    made = [partials(definition, piece) for piece in cut(events, bounds(random, events))]
-    assert fold_pairs(definition, made, random.randrange).equals(whole)
+    rows = [partials(definition, piece) for piece in cut(events, bounds(random, events))]
+    assert fold_pairs(definition, rows, random.randrange).equals(whole)
 
 
 @pytest.mark.parametrize("definition", FOLDED, ids=lambda definition: definition.name)
@@ -84,8 +85,22 @@ def test_dwell_times_add_up_whenever_entries_are_finished(seed: int) -> None:
     assert sum(whole.column("total_us").to_pylist()) == spent
 
 
+@settings(at_random, max_examples=6)
+@given(histories, st.integers(0, 1 << 32))
+def test_histories_of_files_epochs_and_batches_too(history: list[tuple[str, int]], seed: int) -> None:
+    random = Random(seed)
+    with TemporaryDirectory() as folder:
+        events = events_of(made(Path(folder) / "ledger", history))
+    if not len(events):
+        return
+    pieces = cut(events, bounds(random, events))
+    for definition in FOLDED:
+        rows = [partials(definition, piece) for piece in pieces]
+        assert fold_pairs(definition, rows, random.randrange).equals(table(definition, events))
+
+
 def test_events_are_appended_as_they_are() -> None:
     events = lived(Random(1))
-    made = partials(DEFINITIONS["events"], events)
-    assert made.equals(events.cast(DEFINITIONS["events"].schema))
-    assert {part for part, _, _ in split(DEFINITIONS["events"], made)} == {DONE}
+    rows = partials(DEFINITIONS["events"], events)
+    assert rows.equals(events.cast(DEFINITIONS["events"].schema))
+    assert {part for part, _, _ in split(DEFINITIONS["events"], rows)} == {DONE}

@@ -18,10 +18,10 @@ FIELDS: Final = (
     Field("holder_kind", pa.string(), Merge.KEY, "What it is; of an XA branch xa_branch, prepared or not"),
     Field("holder_id", pa.int64(), Merge.KEY, "Which of that kind"),
     Field("holder", pa.string(), Merge.KEY, "Its name: the Xid of a branch, of a batch channel and LUWID"),
-    Field("container", pa.string(), Merge.ONLY, "Its container"),
-    Field("user", pa.string(), Merge.ONLY, "Who it logged in as"),
-    Field("channel", pa.string(), Merge.ONLY, "The sending channel of a batch"),
-    Field("luwid", pa.string(), Merge.ONLY, "The batch's id, which no other has"),
+    Field("container", pa.string(), Merge.LATEST, "Container that put or got in it, the last"),
+    Field("user", pa.string(), Merge.LATEST, "Who that logged in as"),
+    Field("channel", pa.string(), Merge.LATEST, "The channel whose batch it is, sending or receiving"),
+    Field("luwid", pa.string(), Merge.LATEST, "The batch's id, which no other has"),
     Field("puts", pa.int64(), Merge.SUM, "Entries put in it"),
     Field("gets", pa.int64(), Merge.SUM, "Entries got in it, or that joined it"),
     Field("puts_decided", pa.int64(), Merge.SUM, "Entries put in it that its decision made visible or undid"),
@@ -48,8 +48,7 @@ def units(events: Range) -> pa.Table:
     mine = events.take(np.flatnonzero(kinds.among(*TRANSACTION_KINDS)))
     put = mine.codes("to_state").among("put_unconfirmed") & (mine.is_arrival | mine.is_carried)
     got = mine.codes("event").among("acquire", "assign") | (mine.is_carried & mine.is_taken)
-    decided = mine.codes("record").among("decision", "group") | mine.codes("event").among("undo", "link_lost")
-    decided &= mine.codes("event").among(*DECISIONS)
+    decided = mine.codes("event").among(*DECISIONS)
     prepared = mine.codes("event").among("prepare")
     was_put = mine.codes("from_state").among("put_unconfirmed")
     time, position = mine.column("time", TIMESTAMP), pa.array(mine.numbers("position"))
@@ -68,8 +67,6 @@ def units(events: Range) -> pa.Table:
         "decided_position": arrays.where(position, decided),
         "decided_time": arrays.where(time, decided),
     }  # fmt: skip
-    for name in ("container", "user", "channel"):  # on arrivals they are the producer's
-        columns[name] = mine.codes(name).array(~mine.is_arrival)
     return pa.table(columns | order_of(mine))
 
 
