@@ -10,9 +10,10 @@ from uuid import UUID
 
 import pytest
 
+from postroom.spark.columns import EVENTS_SCHEMA
 from postroom.spark.options import SourceOptionError, SourceOptions, read_options
 from postroom.spark.positions import LedgerDiverged, Position, Positions, to_json
-from postroom.spark.ranges import DataLost, LedgerMissing, LedgerTwice, Limit, Planner, shares
+from postroom.spark.ranges import DataLost, LedgerMissing, LedgerTwice, Limit, Planner, rows_of, shares
 from postroom.spark.reading import read_events
 from tests.ledger.making import LEDGER_ID, START_US, STEP_US, LedgerMaker
 
@@ -179,6 +180,23 @@ def test_what_was_dropped_before_it_was_read_is_told(tmp_path: Path) -> None:
     whole = {A: Position(1, (b"e" * 16).hex(), 11)}
     assert Planner(_options(tmp_path)).next(whole, ALL)[A].position == 16
     assert _ends(_run(Planner(_options(tmp_path)))) == [11, 16]  # earliest: what there is
+
+
+def test_a_file_that_goes_between_planning_and_reading_is_told(tmp_path: Path) -> None:
+    maker = _ledger(tmp_path)
+    maker.next_file()
+    _more(maker, 5)
+    maker.seal(1)
+    options = _options(tmp_path)
+    planner = Planner(options)
+    begun, end = _run(planner)[1:]
+    slices = planner.slices(begun, end)
+    (tmp_path / "00000001.events").unlink()
+    with pytest.raises(DataLost, match="positions 1 to 11 were not read"):
+        list(rows_of(slices[0], EVENTS_SCHEMA, options))
+    content = _options(tmp_path, failOnDataLoss="false")
+    assert list(rows_of(slices[0], EVENTS_SCHEMA, content)) == []
+    assert sum(batch.num_rows for batch in rows_of(slices[1], EVENTS_SCHEMA, content)) == 5
 
 
 def test_a_restored_ledger_stops_the_stream(tmp_path: Path) -> None:

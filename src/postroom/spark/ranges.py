@@ -7,23 +7,26 @@ meanwhile. A ledger that joins later does so in the same way.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
+
+import pyarrow as pa
 
 from postroom.ledger.errors import LedgerError
 from postroom.ledger.layout import Array
 from postroom.spark.options import LATEST, SourceOptions
 from postroom.spark.places import Look, Place, Slice, plan
 from postroom.spark.positions import BEGINNING, Position, Positions, check, position_in
+from postroom.spark.reading import read_events
 
 
 class DataLost(LedgerError):
-    """Records that were not read yet have been dropped by retention."""
+    """Records that were not read yet have been dropped by retention: positions first to last."""
 
-    def __init__(self, ledger_id: str, after: int, first_position: int) -> None:
+    def __init__(self, ledger_id: str, first: int, last: int) -> None:
         super().__init__(
-            f"ledger {ledger_id}: positions {after + 1} to {first_position - 1} were not read and are"
+            f"ledger {ledger_id}: positions {first} to {last} were not read and are"
             " dropped; read them from an object store that has them, or accept the loss with"
             " failOnDataLoss=false; a lease (`postroom ledger lease`) or more retention keeps them next time"
         )
@@ -136,7 +139,17 @@ def require_readable(options: SourceOptions, look: Look, after: Position) -> Non
     """Whether everything behind a position is there. Raises ``LedgerDiverged``, ``DataLost``."""
     check(look, after)
     if options.fail_on_data_loss and after.position + 1 < look.first_position:
-        raise DataLost(look.ledger_id, after.position, look.first_position)
+        raise DataLost(look.ledger_id, after.position + 1, look.first_position - 1)
+
+
+def rows_of(slice: Slice, schema: pa.Schema, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    """The rows of a slice. Raises ``DataLost`` if its file was dropped since it was planned, unless that is
+    accepted."""
+    try:
+        yield from read_events(slice, schema, options.queues)
+    except FileNotFoundError as error:
+        if options.fail_on_data_loss:
+            raise DataLost(slice.ledger_id, slice.first, slice.last) from error
 
 
 # --- streams --------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ not part of this read.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
@@ -26,8 +26,8 @@ from postroom.spark.columns import COLUMN_BY_NAME, COLUMNS
 from postroom.spark.options import SourceOptionError, SourceOptions, read_options
 from postroom.spark.places import Look, Place, Slice, plan
 from postroom.spark.pushdown import NOTHING_PUSHED, push
-from postroom.spark.ranges import Seen, last_wanted, look_at, starting_position
-from postroom.spark.reading import read_events, read_opening
+from postroom.spark.ranges import Seen, last_wanted, look_at, rows_of, starting_position
+from postroom.spark.reading import read_opening
 
 
 class PostroomDataSource(DataSource):
@@ -122,12 +122,12 @@ class LedgerBatchReader(DataSourceReader):
         """The rows of a partition's slices."""
         assert isinstance(partition, LedgerPartition)
         arrow = to_arrow_schema(self._schema, timezone="UTC")
-        queues = self._pushed.queues(self._options.queues)
+        options = replace(self._options, queues=self._pushed.queues(self._options.queues))
         for piece in partition.pieces:
             if isinstance(piece, Slice):
-                yield from read_events(piece, arrow, queues)
+                yield from rows_of(piece, arrow, options)
             else:
-                yield from read_opening_rows(piece, arrow, queues)
+                yield from read_opening_rows(piece, arrow, options.queues)
 
 
 def read_opening_rows(

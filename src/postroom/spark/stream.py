@@ -24,8 +24,7 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 from postroom.spark.options import SourceOptions, read_options
 from postroom.spark.places import Slice
 from postroom.spark.positions import from_said, told
-from postroom.spark.ranges import Limit, Planner
-from postroom.spark.reading import read_events
+from postroom.spark.ranges import Limit, Planner, rows_of
 
 Offset = dict[str, Any]
 
@@ -108,7 +107,7 @@ class StreamReader(LedgerStream):
         """The rows of a slice."""
         assert isinstance(partition, SlicePartition)
         arrow = to_arrow_schema(self._schema, timezone="UTC")
-        yield from read_events(partition.slice, arrow, self._options.queues)
+        yield from rows_of(partition.slice, arrow, self._options)
 
 
 RANGES_STRUCT: Final = StructType(
