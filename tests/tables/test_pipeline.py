@@ -78,7 +78,7 @@ def test_a_driver_that_dies_at_any_commit_loses_nothing_and_doubles_nothing(
         pipeline = piped(tables, ledger, only=only)
         fragile.watch(pipeline)
         try:
-            catch_up(pipeline, 15)
+            catch_up(pipeline, 10)
         except Died:
             died += 1
         read_all(tables, ledger, records=20, only=only)

@@ -21,7 +21,14 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from postroom.cli.options import hash_key_option, json_option, personal_option, policy_of
+from postroom.cli.options import (
+    hash_key_option,
+    json_option,
+    personal_option,
+    policy_of,
+    spark_extra,
+    token_option,
+)
 from postroom.ledger.dump import iso
 from postroom.ledger.errors import LedgerError
 
@@ -31,7 +38,6 @@ if TYPE_CHECKING:
     from postroom.spark.pipeline.run import Watcher
     from postroom.spark.pipeline.status import PipelineStatus
 
-TOKEN_VARIABLE: Final = "POSTROOM_TOKEN"
 DEFAULT_CORES: Final = 2
 
 data_option = click.option(
@@ -42,9 +48,6 @@ data_option = click.option(
 )
 tables_option = click.option(
     "--tables", required=True, metavar="ROOT", help="The folder or URI that the tables are in."
-)
-token_option = click.option(
-    "--token", default="", envvar=TOKEN_VARIABLE, help=f"What brokers ask for; default ${TOKEN_VARIABLE}."
 )
 cores_option = click.option(
     "--cores", default=DEFAULT_CORES, show_default=True, type=click.IntRange(1), help="Of the local Spark."
@@ -59,10 +62,8 @@ def pipeline() -> None:
 @contextmanager
 def _one_line_errors() -> Iterator[None]:
     """What a pipeline refuses, as one line with its exit code."""
-    try:
+    with spark_extra():
         from pyspark.errors import PySparkException
-    except ImportError as error:
-        raise click.ClickException(f"{error.name} is not installed: pip install 'postroom[spark]'") from error
     try:
         yield
     except (LedgerError, OSError, PySparkException) as error:
@@ -257,3 +258,46 @@ def _show(found: "PipelineStatus") -> None:
     for why in {at.diverged for one in found.tables for at in one.ledgers if at.diverged}:
         click.echo(why)
     click.echo(f"written by {found.holder}" if found.holder else "no pipeline writes these tables now")
+
+
+# --- rebuild and erase ----------------------------------------------------------------------------
+
+
+@pipeline.command("rebuild")
+@click.argument("table")
+@tables_option
+@cores_option
+def rebuild_command(table: str, tables: str, cores: int) -> None:
+    """Make TABLE anew from the rows of table events, beside the old one, and swap them."""
+    with _one_line_errors(), ExitStack() as stack:
+        from postroom.spark.pipeline.engine import SparkEngine
+        from postroom.spark.pipeline.rebuild import rebuild
+
+        spark = stack.enter_context(_session(cores))
+        rows = rebuild(_absolute(tables), table, SparkEngine(spark))
+    click.echo(f"rebuilt {table}: {rows:,} rows")
+
+
+@pipeline.command("erase")
+@click.argument("column")
+@click.argument("text")
+@tables_option
+@personal_option
+@hash_key_option
+@json_option
+def erase_command(
+    column: str, text: str, tables: str, personal: tuple[str, ...], hash_key: str, as_json: bool
+) -> None:
+    """Erase what tells of a person, where COLUMN (message_id, user, …) is TEXT, also from old versions.
+
+    Rows stay, their personal columns become null. Tables made with --personal want the same here.
+    """
+    with _one_line_errors():
+        from postroom.spark.pipeline.erase import erase
+
+        found = erase(_absolute(tables), column, text, policy_of(personal, hash_key))
+    if as_json:
+        click.echo(json.dumps(asdict(found), indent=2))
+        return
+    rows = ", ".join(f"{name} {count:,}" for name, count in found.rows.items()) or "none"
+    click.echo(f"{found.messages:,} messages; rows changed: {rows}")

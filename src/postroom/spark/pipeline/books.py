@@ -83,11 +83,17 @@ class Book:
         self._commit(add, remove, state, "settle", 0, sum(file.rows for file in add))
 
     def swap(
-        self, add: Sequence[DataFile], remove: Sequence[DataFile], state: TableState, operation: str
+        self,
+        add: Sequence[DataFile],
+        remove: Sequence[DataFile],
+        state: TableState,
+        operation: str,
+        is_new: bool = True,
     ) -> None:
-        """Put other files in the place of those given, and another state."""
+        """Put other files in the place of those given, and another state; `is_new`: tables made of this one's
+        rows take them as new."""
         copied = sum(file.rows for file in add)
-        self._commit(add, remove, state, operation, 0, copied)
+        self._commit(add, remove, state, operation, 0, copied, is_new)
 
     def _commit(
         self,
@@ -97,6 +103,7 @@ class Book:
         operation: str,
         rows_in: int,
         rows_copied: int,
+        is_new: bool = True,
     ) -> None:
         written = sum(file.rows for file in add)
         state = replace(
@@ -107,7 +114,7 @@ class Book:
             rows_copied=state.rows_copied + rows_copied,
             updated_us=time.time_ns() // 1000,
         )
-        version = self.store.commit(add, remove, state, operation)
+        version = self.store.commit(add, remove, state, operation, is_new)
         self.state = replace(state, version=version)
         gone = {file.path for file in remove}
         self.open_files = [file for file in self.open_files if file.path not in gone]

@@ -5,6 +5,8 @@ from typing import Protocol, TypeVar
 
 from pyspark.sql import SparkSession
 
+from postroom.spark.pipeline.tasks import keep_memory
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -44,6 +46,7 @@ class SparkEngine:
             return [function(item) for item in items]
 
         def run(some: Iterable[Item]) -> Iterable[Result]:
+            keep_memory()
             return [function(item) for item in some]
 
         return self._context.parallelize(items, len(items)).mapPartitions(run).collect()

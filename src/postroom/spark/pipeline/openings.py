@@ -1,9 +1,13 @@
 """Where a ledger's history begins later than position 1, the tables open with what its checkpoint tells."""
 
+import json
 from collections.abc import Iterable
+from typing import Final
 
+from postroom.spark.audit.looks import told_of
 from postroom.spark.pipeline.books import Book
 from postroom.spark.pipeline.errors import HistoryGone
+from postroom.spark.pipeline.root import Root
 from postroom.spark.pipeline.work import write_partials
 from postroom.spark.places import Look, Place
 from postroom.spark.reading import Opening, read_opening
@@ -28,6 +32,18 @@ def open_ledger(place: Place, look: Look, books: Iterable[Book], policy: Policy)
         for book in fresh:
             _open(book, look, told, policy)
     return [book.name for book in fresh]
+
+
+OPENINGS_FILE: Final = "openings.json"
+
+
+def note_opening(root: Root, place: Place, look: Look, through: int) -> None:
+    """Write down the totals of the checkpoint that a ledger was opened from: the audit begins its sums with
+    them."""
+    told = told_of(place.carried(look, through))
+    if told is not None:
+        noted = json.loads(root.read(OPENINGS_FILE) or "{}")
+        root.write(OPENINGS_FILE, json.dumps({**noted, look.ledger_id: told.to_json()}))
 
 
 def _open(book: Book, look: Look, told: Opening | None, policy: Policy) -> None:

@@ -11,8 +11,9 @@ from postroom.spark.pipeline.books import Book, open_books
 from postroom.spark.pipeline.engine import Engine
 from postroom.spark.pipeline.errors import LedgerMissing
 from postroom.spark.pipeline.ledgers import Lag, Seen, lag_of, look_again, time_at
-from postroom.spark.pipeline.openings import open_ledger
+from postroom.spark.pipeline.openings import note_opening, open_ledger
 from postroom.spark.pipeline.options import SMALL_BATCH_ROWS, PipelineOptions
+from postroom.spark.pipeline.root import Root
 from postroom.spark.pipeline.upkeep import Keeper
 from postroom.spark.pipeline.work import Job, RangeDone
 from postroom.spark.places import place_of
@@ -44,9 +45,16 @@ class Pipeline:
         for seen in self.seen.values():
             for book in self.of_events:
                 check(seen.look, book.position(seen.look.ledger_id))
-            open_ledger(seen.place, seen.look, self.of_events, self.options.policy)
+            self._open(seen)
         for ledger_id in set(self.seen) - set(self._times_us):
             self._times_us[ledger_id] = time_at(self.seen[ledger_id], self._least(ledger_id).position)
+
+    def _open(self, seen: Seen) -> None:
+        ledger_id = seen.look.ledger_id
+        opened = open_ledger(seen.place, seen.look, self.of_events, self.options.policy)
+        if opened:
+            through = self.books[opened[0]].state.openings[ledger_id][1]
+            note_opening(Root(self.options.tables), seen.place, seen.look, through)
 
     def _check_missing(self) -> None:
         known = {ledger_id for book in self.of_events for ledger_id in book.state.positions}

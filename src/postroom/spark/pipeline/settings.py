@@ -57,7 +57,7 @@ def settings_of(options: PipelineOptions) -> Settings:
         options.format,
         list(options.names),
         list(options.data),
-        {name: str(action) for name, action in policy.actions.items()},
+        _actions(policy),
         policy.key_mark,
     )
 
@@ -66,7 +66,8 @@ def check_policy(root: Root, settings: Settings, policy: Policy) -> None:
     """Raises ``SettingsConflict`` if the tables were made with another policy or key."""
     if (settings.policy, settings.key_mark) != (_actions(policy), policy.key_mark):
         raise SettingsConflict(
-            f"{root.uri}: these tables were made with another policy or key for personal data: what is written would"
+            f"{root.uri}: these tables were made with another policy or key for personal data: what is"
+            " written would"
             " not match. Give the same, or name another folder"
         )
 

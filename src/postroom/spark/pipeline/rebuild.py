@@ -1,0 +1,140 @@
+"""``postroom pipeline rebuild TABLE``: the table once more from the rows of `events`, which outlive the
+ledger.
+
+The new files are made beside the old ones and take their place in one commit, so that readers see the one
+table or the other. A table that breaks off half-way has changed nothing; its files are strays, which vacuum
+deletes.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from postroom.spark.pipeline.books import Book, open_books
+from postroom.spark.pipeline.derived import derive
+from postroom.spark.pipeline.engine import Engine
+from postroom.spark.pipeline.errors import PipelineError
+from postroom.spark.pipeline.lock import held
+from postroom.spark.pipeline.options import PARTITION_RECORDS, SMALL_BATCH_ROWS, Settings, load_settings
+from postroom.spark.pipeline.root import Root
+from postroom.spark.pipeline.settle import settle_bucket, settle_tasks
+from postroom.spark.pipeline.work import untold
+from postroom.spark.store import DONE, OPEN, DataFile, TableState, TableStore
+from postroom.spark.tables import DEFINITIONS, Range, partials
+
+EVENTS = "events"
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildTask:
+    """A run of positions of one ledger: files of the source whose rows are to become rows of the table."""
+
+    source: TableStore
+    target: TableStore
+    files: tuple[DataFile, ...]
+    opening: tuple[int, int] | None
+
+
+def rebuild(tables: str, name: str, engine: Engine) -> int:
+    """Rebuild a table, and those made of its rows; returns its rows. Raises ``LedgerError``, ``OSError``."""
+    root = Root(tables)
+    with held(root):
+        books = open_books(tables, _needed(known_settings(root), name), known_settings(root).format)
+        target, source = books[name], books[DEFINITIONS[name].source]
+        add = _made(target, source, engine)
+        followers = [book for book in books.values() if book.definition.source == name != book.name]
+        for book in followers:  # before the swap: what they would take as new is all of it
+            state = replace(book.state, source_version=target.state.version, settled_rows=0)
+            book.swap([], book.store.files(), state, "rebuild")
+        target.swap(add, target.store.files(), _state(target, source, add), "rebuild")
+        for book in followers:
+            derive(book, target, engine, SMALL_BATCH_ROWS)
+    return sum(file.rows for file in add)
+
+
+def known_settings(root: Root) -> Settings:
+    """The settings of tables that there are. Raises ``PipelineError``."""
+    settings = load_settings(root)
+    if settings is None:
+        raise PipelineError(f"{root.uri}: no pipeline has run here; make tables with `postroom pipeline run`")
+    return settings
+
+
+def _needed(settings: Settings, name: str) -> list[str]:
+    if name not in settings.tables:
+        raise PipelineError(f"no such table here: {name}; there are {', '.join(settings.tables)}")
+    if name == EVENTS:
+        raise PipelineError(
+            f"{EVENTS} is what the others are rebuilt from. To read it again from the ledgers, as far as"
+            " their history"
+            " goes back, move its folder away and run the pipeline"
+        )
+    if settings.format == "iceberg":
+        raise PipelineError(
+            "tables of format iceberg only grow: move the table's folder away and run the pipeline"
+        )
+    source = DEFINITIONS[name].source
+    if source not in settings.tables:
+        raise PipelineError(f"{name} is rebuilt from {source}, and there is no such table here")
+    followers = [one for one in settings.tables if DEFINITIONS[one].source == name]
+    return [source, name, *followers]
+
+
+def _state(target: Book, source: Book, add: Sequence[DataFile]) -> TableState:
+    return TableState(
+        version=target.state.version,
+        positions=source.state.positions,
+        openings=source.state.openings if source.name == EVENTS else target.state.openings,
+        settled_rows=sum(file.rows for file in add if file.part == OPEN),
+        source_version=source.state.version if source.name != EVENTS else target.state.source_version,
+        rows_in=target.state.rows_in,
+        rows_written=target.state.rows_written,
+        rows_copied=target.state.rows_copied,
+    )
+
+
+def _made(target: Book, source: Book, engine: Engine) -> list[DataFile]:
+    """The files of the new table, not yet part of it."""
+    tasks = list(_tasks(target, source))
+    partial = [file for files in engine.map(rebuild_run, tasks) for file in files]
+    if target.definition.is_done is None:
+        return partial
+    folding = settle_tasks(target.store, partial, engine.cores)
+    return [file for files in engine.map(settle_bucket, folding) for file in files]
+
+
+def _tasks(target: Book, source: Book) -> Iterator[RebuildTask]:
+    by_ledger: dict[str, list[DataFile]] = {}
+    for file in source.store.files(DONE):
+        by_ledger.setdefault(file.ledger_id, []).append(file)
+    openings: Mapping[str, tuple[int, int]] = source.state.openings if source.name == EVENTS else {}
+    for ledger_id, files in by_ledger.items():
+        for some in runs(files):
+            yield RebuildTask(source.store, target.store, tuple(some), openings.get(ledger_id))
+
+
+def runs(files: Sequence[DataFile]) -> Iterator[list[DataFile]]:
+    """Files in runs of positions that don't overlap, of about `PARTITION_RECORDS` rows: compaction may have
+    put rows together that were not neighbours, and a table's rows must be made of neighbours."""
+    some: list[DataFile] = []
+    reached = rows = 0
+    for file in sorted(files, key=lambda file: (file.first_position, file.last_position)):
+        if some and file.first_position > reached and rows >= PARTITION_RECORDS:
+            yield some
+            some, rows = [], 0
+        some.append(file)
+        reached, rows = max(reached, file.last_position), rows + file.rows
+    if some:
+        yield some
+
+
+def rebuild_run(task: RebuildTask) -> list[DataFile]:
+    """The partial rows of one run, as a file."""
+    rows = pa.concat_tables([task.source.read(file) for file in task.files])
+    if task.opening is not None:
+        rows = untold(rows, *task.opening)
+    if not len(rows):
+        return []
+    made = partials(task.target.definition, Range(rows))
+    return [task.target.write(made, OPEN, None, task.files[0].ledger_id)] if len(made) else []
