@@ -27,6 +27,7 @@ from postroom.spark.columns import COLUMN_BY_NAME, COLUMNS
 from postroom.spark.places import Place, Slice
 from postroom.spark.places.objects import Objects
 from postroom.spark.reading import read_events
+from postroom.spark.store.files import parquet_writer
 from postroom.spark.tables.policy import Policy, apply
 
 EXPORT_VERSION: Final = 1
@@ -37,8 +38,6 @@ PARTITION: Final = "ledger_id"
 GROUP_ROWS: Final = 1 << 20
 """Rows of a row group, at least: what is read from the ledger by then is written."""
 DAY_US: Final = 86_400_000_000
-COMPRESSION: Final = "zstd"
-COMPRESSION_LEVEL: Final = 1
 
 TEXT_CODES: Final = pa.dictionary(pa.int32(), pa.string())
 FEW_TEXTS: Final = frozenset(
@@ -215,11 +214,11 @@ class _Writing:
         writer: pq.ParquetWriter | None = None
         for table in self._groups():
             if writer is None:
-                writer = _writer(out, table.schema)
+                writer = parquet_writer(out, table.schema)
             writer.write_table(table, row_group_size=max(1, len(table)))
             self.rows += len(table)
         if writer is None:
-            writer = _writer(out, self._schema)
+            writer = parquet_writer(out, self._schema)
         writer.close()
 
     def _groups(self) -> Iterator[pa.Table]:
@@ -234,18 +233,6 @@ class _Writing:
                 batches, rows = [], 0
         if batches:
             yield apply(self._policy, pa.Table.from_batches(batches))
-
-
-def _writer(out: BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:
-    few = [field.name for field in schema if pa.types.is_dictionary(field.type)]
-    return pq.ParquetWriter(
-        out,
-        schema,
-        compression=COMPRESSION,
-        compression_level=COMPRESSION_LEVEL,
-        use_dictionary=few or False,
-        store_schema=False,  # else readers in Arrow would take the codes for a type of its own
-    )
 
 
 def _days(place: Place, segment: Segment) -> Iterator[tuple[str, Slice]]:
