@@ -113,6 +113,8 @@ class IcebergStore(BaseStore):
 
     def _entry(self, version: int) -> Entry | None:
         table = self._table()
+        if table is not None and version == 0:  # the empty table has no snapshot
+            return Entry(0, "create", True, TableState(version=0), _columns(table), (), ())
         snapshot = _numbered(table, version) if table is not None else None
         if table is None or snapshot is None:
             return None
