@@ -392,3 +392,45 @@ def test_over_tls(tmp_path: Path) -> None:
         assert secure.get("/ledger", tls=trusting).status == 200
         with pytest.raises(ssl.SSLCertVerificationError):
             secure.get("/ledger", tls=ssl.create_default_context())
+
+
+# --- the process ----------------------------------------------------------------------------------
+
+
+def test_the_process_serves_and_ends_in_order_beside_open_connections(tmp_path: Path) -> None:
+    from tests.server.test_start import Process
+
+    config = tmp_path / "postroom.toml"
+    config.write_text('[[listen]]\naddress = "127.0.0.1:0"\n[http]\naddress = "127.0.0.1:0"\n')
+    (tmp_path / "data").mkdir()
+    token = add_token(tmp_path / "data" / TOKENS_NAME, "spark", [Right.LEDGER])
+    process = Process(tmp_path, "--config", str(config))
+    try:
+        process.ready()
+        assert process.process.stdout is not None
+        line = process.process.stdout.readline().strip()
+        assert line.startswith("serving http://127.0.0.1:")
+        url = line.removeprefix("serving ")
+        assert get(url, "/ledger", token).status == 200
+        host, port = url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=15) as idle:
+            idle.sendall(f"GET /ledger HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n".encode())
+            assert idle.recv(15).startswith(b"HTTP/1.1 200")
+            assert process.end() == 0
+        assert "uvicorn" not in process.said() and "Traceback" not in process.said()
+    finally:
+        if process.process.poll() is None:
+            process.end(9)
+
+
+def test_a_taken_address_is_told_before_the_ledger_is_touched(tmp_path: Path) -> None:
+    from tests.server.test_start import Process
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        config = tmp_path / "postroom.toml"
+        config.write_text(f'[[listen]]\naddress = "127.0.0.1:0"\n[http]\naddress = "127.0.0.1:{port}"\n')
+        process = Process(tmp_path, "--config", str(config))
+        assert process.wait() == 3
+    assert f"can't listen on 127.0.0.1:{port}" in process.said()
+    assert not (tmp_path / "data").exists()

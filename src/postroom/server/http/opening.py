@@ -2,22 +2,20 @@
 
 import logging
 from pathlib import Path
-from typing import Final
-
-from prometheus_client import CollectorRegistry
+from typing import TYPE_CHECKING, Final
 
 from postroom.ledger import Ledger
 from postroom.server.addresses import split_address
 from postroom.server.broker import Broker
 from postroom.server.config import Config, ListenConfig
-from postroom.server.http.application import Application
-from postroom.server.http.metrics import BrokerCollector
-from postroom.server.http.serving import HttpServer
-from postroom.server.http.shelf import Shelf
 from postroom.server.http.tokens import TOKENS_NAME, Tokens, TokensError, read_tokens
 from postroom.server.http_config import DEFAULT_HTTP_PORT, HttpConfig
 from postroom.server.listeners import Listener
 from postroom.server.logs import log
+
+if TYPE_CHECKING:
+    from postroom.server.http.application import Application
+    from postroom.server.http.serving import HttpServer
 
 
 def tokens_file(config: HttpConfig, data_folder: Path) -> Path:
@@ -40,6 +38,14 @@ class Http:
         config, listener = self._config.http, self._listener
         if config is None or listener is None:
             return []
+        # Imported here: who serves no HTTP starts in half the time.
+        from prometheus_client import CollectorRegistry
+
+        from postroom.server.http.application import Application
+        from postroom.server.http.metrics import BrokerCollector
+        from postroom.server.http.serving import HttpServer
+        from postroom.server.http.shelf import Shelf
+
         file = tokens_file(config, self._config.data_folder)
         try:
             read_tokens(file)

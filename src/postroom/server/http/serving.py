@@ -13,9 +13,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from postroom.server.http_config import HttpConfig
+from postroom.server.logs import log
 
 MAX_HEAD_BYTES: Final = 16 << 10
 """Of a request: its line and its headers."""
+LISTEN_BACKLOG: Final = 128
 STOP_GRACE_S: Final = 2
 """Time that answers have to end when the broker stops."""
 
@@ -102,7 +104,9 @@ class HttpServer:
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
 
     def start(self) -> None:
-        """Take connections from now on."""
+        """Take connections from now on, before the thread has come so far."""
+        for each in self._sockets:
+            each.listen(LISTEN_BACKLOG)
         self._thread.start()
 
     def addresses(self) -> list[str]:
@@ -119,4 +123,7 @@ class HttpServer:
         self._thread.join()
 
     def _run(self) -> None:
-        asyncio.run(self._server.serve(self._sockets))
+        try:
+            asyncio.run(self._server.serve(self._sockets))
+        except Exception as error:  # the broker itself goes on
+            log(logging.ERROR, "http-stopped", reason=str(error) or type(error).__name__)
