@@ -6,10 +6,12 @@ have it; a name (`user`, `holder`, …) goes wherever it stands. What the ledger
 docs/howto/pipeline.md.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,7 +23,7 @@ from postroom.spark.pipeline.root import Root
 from postroom.spark.pipeline.settings import check_policy
 from postroom.spark.store import DataFile
 from postroom.spark.tables import Merge
-from postroom.spark.tables.policy import DEFAULT, Policy
+from postroom.spark.tables.policy import DEFAULT, Policy, personal_columns
 
 MESSAGE_IDS: Final = ("message_id", "correlation_id", "group_id")
 ERASED: Final = "(erased)"
@@ -92,7 +94,7 @@ class _Search:
 
 def _erase_table(book: Book, search: _Search) -> int:
     """Rewrite the files that hold it, in one commit; returns the rows that changed."""
-    personal = [name for name in DEFAULT if name in book.definition.schema.names]
+    personal = personal_columns(book.definition.schema.names)
     changed = [one for file in book.store.files() for one in _rewritten(book, file, personal, search)]
     if changed:
         add, remove = [new for _, new, _ in changed], [old for old, _, _ in changed]
@@ -101,18 +103,17 @@ def _erase_table(book: Book, search: _Search) -> int:
 
 
 def _rewritten(
-    book: Book, file: DataFile, personal: Sequence[str], search: _Search
+    book: Book, file: DataFile, personal: Mapping[str, str], search: _Search
 ) -> Iterator[tuple[DataFile, DataFile, int]]:
     """(the file, the one in its place, how many rows changed); nothing if it holds nothing of it."""
     rows = book.store.read(file)
-    of_messages = search.rows_of_messages(rows, file.ledger_id)
-    touched = pa.array([False] * len(rows)) if of_messages is None else of_messages
-    masks = {name: of_messages for name in personal if of_messages is not None}
-    if search.column in personal:
-        same = pc.fill_null(pc.equal(rows[search.column], search.stored), False)
-        masks[search.column] = same if of_messages is None else pc.or_(of_messages, same)
-        touched = pc.or_(touched, same)
-    count = pc.sum(touched).as_py() or 0
+    nowhere = pa.array(np.zeros(len(rows), bool))
+    of_messages = search.rows_of_messages(rows, file.ledger_id) or nowhere
+    masks = {name: pc.and_(of_messages, pc.is_valid(rows[name])) for name in personal}
+    for name, followed in personal.items():
+        if followed == search.column:
+            masks[name] = pc.or_(masks[name], pc.fill_null(pc.equal(rows[name], search.stored), False))
+    count = pc.sum(reduce(pc.or_, masks.values(), nowhere)).as_py() or 0
     if not count:
         return
     for name, mask in masks.items():

@@ -1,7 +1,7 @@
 """Folding: rows of a table with the same key become one, each column by its merge."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +14,9 @@ from postroom.spark.tables.range import Range
 
 Array = npt.NDArray[Any]
 
-OPEN: Final = "open"
-DONE: Final = "done"
+Part = Literal["open", "done"]
+OPEN: Final[Part] = "open"
+DONE: Final[Part] = "done"
 
 LOWEST: Final = -(1 << 63)
 HIGHEST: Final = (1 << 63) - 1
@@ -59,7 +60,7 @@ def split(
     folded: pa.Table,
     events: pa.Table | Range | None = None,
     settled: bool = False,
-) -> Iterator[tuple[str, str | None, pa.Table]]:
+) -> Iterator[tuple[Part, str | None, pa.Table]]:
     """Folded rows by part and day: (part, day as in ISO 8601 or None, rows). Parts without rows are left out.
 
     ``settled``: the rows are all that there are of their keys, as when the part open is settled. Otherwise
@@ -76,7 +77,7 @@ def split(
         yield from _days(definition.day_of, folded if done.all() else folded.filter(pa.array(done)))
 
 
-def _days(day_of: str, rows: pa.Table) -> Iterator[tuple[str, str | None, pa.Table]]:
+def _days(day_of: str, rows: pa.Table) -> Iterator[tuple[Part, str | None, pa.Table]]:
     days = arrays.numbers(rows.column(day_of)) // DAY_US
     for day in np.unique(days):
         text = str(np.datetime64(int(day), "D"))
