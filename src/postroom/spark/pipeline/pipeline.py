@@ -14,7 +14,7 @@ from postroom.spark.pipeline.ledgers import Lag, Seen, lag_of, look_again, time_
 from postroom.spark.pipeline.openings import note_opening, open_ledger
 from postroom.spark.pipeline.options import SMALL_BATCH_ROWS, PipelineOptions
 from postroom.spark.pipeline.root import Root
-from postroom.spark.pipeline.upkeep import Keeper
+from postroom.spark.pipeline.upkeep import Clock, Keeper
 from postroom.spark.pipeline.work import Job, RangeDone
 from postroom.spark.places import place_of
 from postroom.spark.positions import Position, Positions, check
@@ -23,11 +23,12 @@ from postroom.spark.positions import Position, Positions, check
 class Pipeline:
     """The tables and the ledgers of a run. Whoever makes one holds the lock."""
 
-    def __init__(self, options: PipelineOptions, engine: Engine) -> None:
-        """Raises ``LedgerError``, ``OSError``."""
+    def __init__(self, options: PipelineOptions, engine: Engine, clock: Clock = time.monotonic) -> None:
+        """`clock` in seconds: by it goes what is done to the tables every so often. Raises ``LedgerError``,
+        ``OSError``."""
         self.options: Final = options
         self.books: Final[Mapping[str, Book]] = open_books(options.tables, options.names, options.format)
-        self.keeper: Final = Keeper(self.books, engine, options.upkeep)
+        self.keeper: Final = Keeper(self.books, engine, options.upkeep, clock)
         self._places = [place_of(uri, options.token) for uri in options.data]
         self._times_us: dict[str, int] = {}
         self.seen: dict[str, Seen] = {}

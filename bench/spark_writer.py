@@ -1,0 +1,167 @@
+"""Who writes ledgers beside a pipeline that is measured; told what to do on its input, a line each.
+
+python -m bench.spark_writer files FOLDER          more [READ]: one more sealed file of the workload, and
+                                                   away with those up to position READ; answers its end
+python -m bench.spark_writer live FOLDER BLOCKS    at once N: so many events, synced once; rate N: so many
+                                                   a second from now on; stop: no more
+"""
+
+import os
+import sys
+import threading
+import time
+from collections import deque
+from pathlib import Path
+from typing import Final, TextIO
+from zlib import crc32
+
+from bench.spark_workload import (
+    BODY_BYTES,
+    CONSUMER,
+    EVENTS_A_MESSAGE,
+    ID_BYTES,
+    NEAR_EVENTS,
+    PRODUCER,
+    QUEUES,
+    Folder,
+    Source,
+    pattern_of,
+)
+from postroom.ledger import Ledger, LedgerOptions
+from postroom.ledger.records import RecordType
+from postroom.model.codes import Event, HolderKind, IdType, Outcome, State
+
+TURN_S: Final = 0.01
+"""A block so often."""
+OPEN_EVERY: Final = 10
+"""Every tenth message is never taken."""
+WINDOW: Final = int(NEAR_EVENTS / 2 / EVENTS_A_MESSAGE)
+"""Messages between arrival and confirmation."""
+
+
+def files(folder: Path) -> None:
+    """Sealed files on demand."""
+    out, source = Folder(folder), Source(pattern_of())
+    out.seal(source.definitions())
+    written: deque[tuple[int, Path]] = deque()
+    for line in sys.stdin:
+        _, *read = line.split()
+        records = source.take()
+        written.append((records.last_position, out.seal(records)))
+        while read and written[0][0] <= int(read[0]) and len(written) > 1:
+            written.popleft()[1].unlink()
+        print(records.last_position, flush=True)
+    out.close()
+
+
+class Live:
+    """A real ledger with messages of the workload's kinds: 90 % are taken some thousand positions later."""
+
+    def __init__(self, folder: Path, blocks: TextIO) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._ledger: Final = Ledger.open(folder, LedgerOptions(), _now_us())
+        self._blocks: Final = blocks
+        self._waiting: Final[deque[tuple[int, int]]] = deque()
+        self._body: Final = os.urandom(BODY_BYTES)
+        self._crc: Final = crc32(self._body)
+        self._count = 0
+        for queue in range(1, QUEUES + 1):
+            self._define(RecordType.QUEUE_DEFINED, queue, 0, 0, b'{"name": "queue.%d"}' % queue)
+        self._define(RecordType.PRODUCER_OPENED, 0, PRODUCER, 0, b'{"name": "sender"}')
+        self._define(RecordType.HOLDER_OPENED, 0, CONSUMER, HolderKind.CONSUMER, b'{"name": "taker"}')
+
+    def _define(self, type: int, queue: int, holder: int, kind: int, detail: bytes) -> None:
+        self._ledger.builder.record(type, 0, queue, holder, kind, 0, detail)
+
+    def block(self, events: int) -> None:
+        """About so many events, durable when this returns."""
+        builder = self._ledger.builder
+        now_us = _now_us()
+        builder.set_time(now_us)
+        first = builder.next_position
+        while builder.next_position - first < events:
+            self._put()
+            if len(self._waiting) > WINDOW:
+                self._take(*self._waiting.popleft())
+        self._ledger.tend(now_us)
+        self._ledger.flush()
+        self._blocks.write(f"{now_us} {self._ledger.durable_through}\n")
+
+    def _put(self) -> None:
+        self._count += 1
+        queue = 1 + self._count % QUEUES
+        name = os.urandom(ID_BYTES // 2).hex().encode()
+        what = (State.AVAILABLE, Event.PUT, 0, 0, 0, 4, 1, PRODUCER, 0, 0, 0, 0)
+        ids = (name, IdType.STRING, b"", 0, b"", 0)
+        serial = self._ledger.builder.arrival(queue, *what, self._body, self._crc, *ids)
+        if self._count % OPEN_EVERY:
+            self._waiting.append((serial, queue))
+
+    def _take(self, serial: int, queue: int) -> None:
+        event = self._ledger.builder.entry_event
+        taken, who = State.GET_UNCONFIRMED, (HolderKind.CONSUMER, CONSUMER)
+        event(serial, queue, Event.ACQUIRE, State.AVAILABLE, taken, *who, 0, 0, 0, 0, 0, 0)
+        event(serial, queue, Event.CONFIRM, taken, State.DELETED, *who, Outcome.CONSUMED, 0, 0, 1, 0, 0)
+
+    def idle(self) -> None:
+        """Readers may have all of it."""
+        self._ledger.flush()
+        self._ledger.mark_idle()
+        self._ledger.wait()
+        self._blocks.flush()
+
+    def paced(self, rate: int, stop: threading.Event) -> None:
+        """So many events a second until told to stop."""
+        per_turn = int(rate * TURN_S)
+        due = time.monotonic()
+        while not stop.is_set():
+            self.block(per_turn)
+            due += TURN_S
+            time.sleep(max(0.0, due - time.monotonic()))
+        self.idle()
+
+    def close(self) -> None:
+        self._ledger.close()
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000
+
+
+def live(folder: Path, blocks: Path) -> None:
+    """A real ledger, written to as its input says."""
+    stop, pacing = threading.Event(), None
+    with blocks.open("w") as told:
+        ledger = Live(folder, told)
+        for line in sys.stdin:
+            words = line.split()
+            if words[0] == "at":
+                for _ in range(int(words[2]) // 1000):
+                    ledger.block(1000)
+                ledger.idle()
+            elif words[0] == "rate":
+                pacing = threading.Thread(target=ledger.paced, args=(int(words[1]), stop))
+                pacing.start()
+            else:
+                stop.set()
+                assert pacing is not None
+                pacing.join()
+            print("done", flush=True)
+        stop.set()
+        if pacing is not None:
+            pacing.join()
+        ledger.close()
+
+
+def main() -> int:
+    """One of the two."""
+    kind, *paths = sys.argv[1:]
+    if kind == "files":
+        files(Path(paths[0]))
+    else:
+        live(Path(paths[0]), Path(paths[1]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
