@@ -1,22 +1,53 @@
-"""An audit of ledgers in folders, for the tests of its rules."""
+"""Audits of ledgers in folders, for the tests of their rules."""
 
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
 
-from postroom.spark.audit.looks import look
+from postroom.spark.audit.looks import Looked, look
 from postroom.spark.audit.result import AuditResult
-from postroom.spark.audit.run import audit, events_of
+from postroom.spark.audit.run import audit
+from postroom.spark.audit.steps import EVENT_COLUMNS
 from postroom.spark.audit.subject import subject_of
+from postroom.spark.columns import EVENTS_SCHEMA
+from postroom.spark.places import plan
+from postroom.spark.reading import read_events, read_opening
+
+SCHEMA = pa.schema([EVENTS_SCHEMA.field(name) for name in EVENT_COLUMNS])
 
 
 def audited(spark: SparkSession, *folders: Path, elsewhere: Sequence[str] = ()) -> AuditResult:
     """What an audit of these ledgers finds."""
     looked = look([str(folder) for folder in folders])
-    found = audit(spark, subject_of(looked, elsewhere), events_of(spark, looked))
-    found.release()
+    with events_in_one(spark, looked) as events:
+        found = audit(spark, subject_of(looked, elsewhere), events)
+        found.release()
     return found.result
+
+
+@contextmanager
+def events_in_one(spark: SparkSession, looked: Sequence[Looked]) -> Iterator[DataFrame]:
+    """The events of many ledgers as `run.events_of` gives them, from one file: Spark asks a Python process
+    about each source."""
+    batches = [batch for one in looked for batch in _batches(one)]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "events.parquet"
+        pq.write_table(pa.Table.from_batches(batches, SCHEMA), path, coerce_timestamps="us")
+        yield spark.read.parquet(str(path))
+
+
+def _batches(one: Looked) -> Iterator[pa.RecordBatch]:
+    seen = one.second
+    for slice in plan(one.place, seen, seen.first_position, seen.durable_through, 1_000_000):
+        yield from read_events(slice, SCHEMA)
+    opening = read_opening(one.place, seen, SCHEMA)
+    if opening is not None:
+        yield from opening.rows.to_batches()
 
 
 def rules_by_queue(result: AuditResult) -> dict[str, set[str]]:

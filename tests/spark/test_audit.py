@@ -6,11 +6,13 @@ All ledgers of a kind are audited at once: a run of Spark costs more than a ledg
 
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from postroom.spark.audit import duplicates, order, steps
 from postroom.spark.audit.looks import look
 from postroom.spark.audit.result import AuditResult, QueueSums, Verdict
 from postroom.spark.audit.rules import (
@@ -22,13 +24,12 @@ from postroom.spark.audit.rules import (
     TRANSACTION_RULES,
 )
 from postroom.spark.audit.run import audit, events_of
-from postroom.spark.audit.steps import EVENT_COLUMNS
 from postroom.spark.audit.subject import subject_of
 from postroom.spark.relation import legal_rows
 from tests.ledger.making import LedgerMaker
 from tests.ledger.test_reader_carried import _with_dropped_history as with_dropped_history
 from tests.spark import lived
-from tests.spark.auditing import audited, rules_by_queue
+from tests.spark.auditing import audited, events_in_one, rules_by_queue
 from tests.spark.corpus import FAULTS, clean, faulty
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -139,6 +140,26 @@ def test_ids_that_come_again_have_their_verdicts(result: AuditResult) -> None:
     assert result.duplicates["moved"] >= 1
 
 
+def test_long_lanes_and_windows_are_walked_in_pieces(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What lies in different pieces is found as within one."""
+    monkeypatch.setattr(order, "BUCKET_BITS", 1)
+    monkeypatch.setattr(duplicates, "BUCKET_BITS", 1)
+    (looked,) = look([str(faulty(tmp_path / "faulty"))])
+    stepped = steps.steps(events_of(spark, [looked])).persist()
+    windows = [(looked.second.ledger_id, one.destination, one.size, one.since) for one in looked.windows]
+    found = duplicates.duplicates(steps.lives(stepped), spark.createDataFrame(windows, duplicates.WINDOWS))
+    broken = order.order_violations(stepped).unionByName(duplicates.duplicate_violations(found)).collect()
+    stepped.unpersist()
+    assert {(row["queue"], row["rule"]) for row in broken} == {
+        (name, rule)
+        for name, (_, expected) in FAULTS.items()
+        for rule in expected & {*ORDER_RULES, *DUPLICATE_RULES}
+    }
+    assert len(broken) == len({row["queue"] for row in broken})
+
+
 # --- history that is gone -------------------------------------------------------------------------
 
 
@@ -165,24 +186,27 @@ def dropped(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Au
     told = subject.told[ids["other totals"]]
     wrong = {queue: (arrived - 1000, ended) for queue, (arrived, ended) in told.totals.items()}
     subject.told[ids["other totals"]] = replace(told, totals=wrong)  # type: ignore[index]
-    events = events_of(spark, looked).persist()
-    carried = events.where((F.col("ledger_id") == ids["entry gone"]) & (F.col("event") == "none"))
-    serial = carried.agg(F.min("serial")).collect()[0][0]
-    is_gone = (F.col("ledger_id") == ids["entry gone"]) & (F.col("serial") == serial)
-    before = (F.col("ledger_id") == ids["event gone"]) & (F.col("event") == "none")
-    moved = F.when(before, "delayed").otherwise(F.col("to_state"))
-    late = (F.col("ledger_id") == ids["clock"]) & (F.col("event") == "confirm")
-    changed = events.where(~is_gone).withColumns(
-        {
-            "to_state": moved,
-            "time": F.when(late, F.timestamp_micros(F.lit(1))).otherwise(F.col("time")),
-        }
-    )
-    found = audit(spark, subject, changed.select(*EVENT_COLUMNS))
-    events.unpersist()
-    found.release()
+    with events_in_one(spark, looked) as events:
+        found = audit(spark, subject, _spoilt(events, ids))
+        found.release()
     shutil.rmtree(folder)
     return found.result
+
+
+def _spoilt(events: DataFrame, ids: dict[str, str]) -> DataFrame:
+    """Of the ledgers of these ids: one carried entry is nowhere; carried entries stand elsewhere; the end of
+    an entry is older than its beginning."""
+    ledger, is_carried = F.col("ledger_id"), F.col("event") == "none"
+    gone = events.where((ledger == ids["entry gone"]) & is_carried).agg(F.min("serial")).collect()[0][0]
+    is_gone = (ledger == ids["entry gone"]) & (F.col("serial") == gone)
+    stands_elsewhere = (ledger == ids["event gone"]) & is_carried
+    is_early = (ledger == ids["clock"]) & (F.col("event") == "confirm")
+    return events.where(~is_gone).withColumns(
+        {
+            "to_state": F.when(stands_elsewhere, "delayed").otherwise(F.col("to_state")),
+            "time": F.when(is_early, F.timestamp_micros(F.lit(1))).otherwise(F.col("time")),
+        }
+    )
 
 
 def test_a_history_that_begins_late_opens_from_the_checkpoint(dropped: AuditResult) -> None:

@@ -1,7 +1,12 @@
-"""The audit over several ledgers: what left one must have come to another, once; each planted fault shows."""
+"""The audit over several ledgers: what left one must have come to another, once; each planted fault shows.
 
-from collections.abc import Callable
+All pairs of queue managers are judged at once: a run of Spark costs more than a ledger.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -9,14 +14,13 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from postroom.ledger.block import Group
 from postroom.spark.audit import crossings, steps
-from postroom.spark.audit.rules import CROSSING_RULES
+from postroom.spark.audit.looks import look
+from postroom.spark.audit.rules import CROSSING_RULES, CROSSING_VERDICTS
 from tests.ledger.making import E, H, LedgerMaker, O, S
-from tests.spark.conftest import events_of
+from tests.spark.auditing import events_in_one
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
-LONDON = UUID("0195f2a0-0000-7000-8000-0000000000a1")
-PARIS = UUID("0195f2a0-0000-7000-8000-0000000000b2")
 ROME = UUID("0195f2a0-0000-7000-8000-0000000000c3")
 BATCH = 77
 CHANNEL = 5
@@ -24,15 +28,26 @@ FAR = 1 << 40
 
 
 class Pair:
-    """Two queue managers: LONDON sends to PARIS."""
+    """Two queue managers: LONDON sends to PARIS. Each pair has ledgers of its own."""
 
-    def __init__(self, folder: Path) -> None:
-        self.london = LedgerMaker(folder / "london", LONDON)
-        self.paris = LedgerMaker(folder / "paris", PARIS)
+    def __init__(self, folder: Path, number: int) -> None:
+        self.ids = [UUID(int=(0xA1 << 120) + 2 * number + end) for end in (0, 1)]
+        folder.mkdir()
+        self.london = LedgerMaker(folder / "london", self.ids[0])
+        self.paris = LedgerMaker(folder / "paris", self.ids[1])
         self.transmission = self.london.queue("PARIS")
         self.orders = self.paris.queue("orders")
-        self.paris.receiving_channel(CHANNEL, "LONDON.PARIS", LONDON)
+        self.paris.receiving_channel(CHANNEL, "LONDON.PARIS", self.ids[0])
         self.sequence = 0
+        self.looks = [FAR, FAR]
+        """First looks."""
+
+    def look(self) -> None:
+        """The first look is now."""
+        self.looks = [maker.builder.next_position - 1 for maker in (self.london, self.paris)]
+
+    def folders(self) -> list[Path]:
+        return [maker.finish() for maker in (self.london, self.paris)]
 
     def put(self, **put: object) -> int:
         return self.london.put(self.transmission, **put)  # type: ignore[arg-type]
@@ -67,88 +82,40 @@ class Pair:
         self.receive(serial)
         self.confirm(serial)
 
-    def entries(self, spark: SparkSession) -> DataFrame:
-        both = [events_of(spark, maker.finish()) for maker in (self.london, self.paris)]
-        return steps.lives(steps.steps(both[0].unionByName(both[1])))
+
+Expected = dict[int, str]
+"""Verdicts by the sender's serial."""
 
 
-def looks(spark: SparkSession, *rows: tuple[UUID, int, int]) -> DataFrame:
-    """(ledger, first position, first look) each."""
-    made = [(str(ledger), first, None, look) for ledger, first, look in rows]
-    return spark.createDataFrame(made, crossings.LOOKS)
-
-
-def crossed(spark: SparkSession, pair: Pair, *elsewhere: str) -> DataFrame:
-    both = looks(spark, (LONDON, 1, FAR), (PARIS, 1, FAR))
-    return crossings.crossings(pair.entries(spark), both, elsewhere)
-
-
-def verdicts(table: DataFrame) -> dict[int, str]:
-    return {row["origin_serial"]: row["verdict"] for row in table.collect()}
-
-
-def test_what_was_forwarded_and_received_once_has_arrived(spark: SparkSession, tmp_path: Path) -> None:
-    pair = Pair(tmp_path)
+def _batch(pair: Pair) -> Expected:
     serials = [pair.put(message_id=b"m%d" % number) for number in range(3)]
     for serial in serials:
         pair.take(serial)
     for serial in serials:
         pair.receive(serial)
     pair.confirm(*serials)
-    waiting = pair.put()
-    table = crossed(spark, pair)
-    rows: dict[int, Row] = {row["origin_serial"]: row for row in table.collect()}
-    assert {serial: row["verdict"] for serial, row in rows.items()} == dict.fromkeys(serials, "arrived")
-    assert waiting not in rows
-    first = rows[serials[0]]
-    assert (first["queue"], first["target_queue"], first["message_id"]) == ("PARIS", "orders", "m0")
-    assert (first["origin_ledger_id"], first["target_ledger_id"]) == (str(LONDON), str(PARIS))
-    sums = crossings.crossing_sums(table).collect()
-    assert [(row["queue"], row["arrived"], row["lost"], row["violations"]) for row in sums] == [
-        ("PARIS", 3, 0, 0)
-    ]
-    assert crossings.crossing_violations(table).count() == 0
+    pair.put()  # waits
+    return dict.fromkeys(serials, "arrived")
 
 
-def test_what_came_through_a_channel_names_its_origin_and_no_parent(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    pair = Pair(tmp_path)
-    serial = pair.put()
-    pair.forward(serial)
-    row = next(row for row in pair.entries(spark).collect() if row["queue"] == "orders")
-    assert (row["channel"], row["origin_ledger_id"]) == ("LONDON.PARIS", str(LONDON))
-    assert row["origin_serial"] == serial
-    assert (row["parent_serial"], row["parent_queue_id"]) == (None, None)
-
-
-def test_a_fast_message_without_arrival_is_named_as_lost(spark: SparkSession, tmp_path: Path) -> None:
-    pair = Pair(tmp_path)
+def _fast(pair: Pair) -> Expected:
     came, lost = (pair.put(durable=False, body=None, message_id=name) for name in (b"came", b"lost"))
     for serial in (came, lost):
         pair.send_fast(serial)
     pair.receive(came, durable=False, body=None)
-    table = crossed(spark, pair)
-    assert verdicts(table) == {came: "arrived", lost: "lost"}
-    named = [row["message_id"] for row in table.where("verdict = 'lost'").collect()]
-    assert named == ["lost"]
-    assert crossings.crossing_violations(table).count() == 0
+    return {came: "arrived", lost: "lost"}
 
 
-@pytest.mark.parametrize("received", [False, True])
-def test_what_a_batch_holds_is_in_doubt(spark: SparkSession, tmp_path: Path, received: bool) -> None:
-    pair = Pair(tmp_path)
-    serial = pair.put()
-    pair.take(serial)
-    if received:
-        pair.receive(serial)
-    assert verdicts(crossed(spark, pair)) == {serial: "in doubt"}
+def _in_doubt(pair: Pair) -> Expected:
+    received, not_received = pair.put(), pair.put()
+    for serial in (received, not_received):
+        pair.take(serial)
+    pair.receive(received)
+    return dict.fromkeys((received, not_received), "in doubt")
 
 
-def test_a_message_that_is_not_persistent_may_arrive_and_be_written_off(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    pair = Pair(tmp_path)
+def _written_off(pair: Pair) -> Expected:
+    """Not persistent: received, and lost on the sender's side before it knew."""
     serial = pair.put(durable=False, body=None)
     pair.take(serial)
     pair.receive(serial, durable=False, body=None)
@@ -156,12 +123,12 @@ def test_a_message_that_is_not_persistent_may_arrive_and_be_written_off(
     pair.london.group(
         E.RESTART, [Group(pair.transmission, S.GET_UNCONFIRMED, S.DELETED, O.LOST, 0, 0, 0, ranges)]
     )
-    assert verdicts(crossed(spark, pair)) == {serial: "written off"}
+    return {serial: "written off"}
 
 
-def test_an_arrival_that_was_rolled_back_has_not_come(spark: SparkSession, tmp_path: Path) -> None:
-    """Neither has one whose batch is open; the message comes again, and that counts."""
-    pair = Pair(tmp_path)
+def _rolled_back(pair: Pair) -> Expected:
+    """An arrival that was rolled back has not come, nor has one whose batch is open; the message comes
+    again, and that counts."""
     held = {"event": E.PUT_HELD, "to_state": S.PUT_UNCONFIRMED, "holder_kind": H.LOCAL_TRANSACTION}
     first, second = pair.put(), pair.put()
     for serial in (first, second):
@@ -174,7 +141,38 @@ def test_an_arrival_that_was_rolled_back_has_not_come(spark: SparkSession, tmp_p
             )  # fmt: skip
             pair.receive(serial)
             pair.confirm(serial)
-    assert verdicts(crossed(spark, pair)) == {first: "arrived", second: "in doubt"}
+    return {first: "arrived", second: "in doubt"}
+
+
+def _under_way(pair: Pair) -> Expected:
+    """What left after the sender's first look may not have come, what came after the receiver's first look
+    may not be known to have left."""
+    left = pair.put()
+    pair.take(left)
+    came = pair.put()
+    pair.look()
+    pair.confirm(left)
+    pair.receive(came)
+    return dict.fromkeys((left, came), "under way")
+
+
+def _elsewhere(pair: Pair) -> Expected:
+    """Partners that are not audited: one is named, another is known by what comes from him."""
+    pair.transmission = pair.london.queue("FAR AWAY")
+    serial = pair.put()
+    pair.take(serial)
+    pair.confirm(serial)
+    pair.paris.receiving_channel(9, "ROME.PARIS", ROME)
+    pair.receive(1234, producer=9)
+    return {serial: "elsewhere", 1234: "elsewhere"}
+
+
+def _twice_from_elsewhere(pair: Pair) -> Expected:
+    """Nothing of a partner who isn't audited may come twice."""
+    pair.paris.receiving_channel(9, "ROME.PARIS", ROME)
+    for _ in range(2):
+        pair.receive(4321, producer=9)
+    return {4321: "received twice"}
 
 
 def _missing(pair: Pair, serial: int) -> None:
@@ -230,58 +228,134 @@ FAULTS: dict[str, tuple[Callable[[Pair, int], None], str]] = {
 }
 
 
-def test_each_planted_fault_is_found_where_it_is(spark: SparkSession, tmp_path: Path) -> None:
-    pair = Pair(tmp_path)
+def _faults(pair: Pair) -> Expected:
     expected = {}
     for name, (plant, rule) in FAULTS.items():
         serial = pair.put()
         plant(pair, serial)
         expected[serial + (name == "of nobody")] = rule
-        pair.forward(pair.put())
-    broken = crossings.crossing_violations(crossed(spark, pair)).collect()
-    assert {row["serial"]: row["rule"] for row in broken} == expected
-    assert len(broken) == len(expected)
-    assert set(expected.values()) == set(CROSSING_RULES)
+        right = pair.put()
+        pair.forward(right)
+        expected[right] = "arrived"
+    return expected
 
 
-def test_only_what_the_first_looks_saw_is_judged(spark: SparkSession, tmp_path: Path) -> None:
-    """Both sides run on: what left after the sender's first look may not have come, what came after the
-    receiver's first look may not be known to have left."""
-    pair = Pair(tmp_path)
-    left = pair.put()
-    pair.take(left)
-    came = pair.put()
-    look_london, look_paris = pair.london.builder.next_position - 1, pair.paris.builder.next_position - 1
-    pair.confirm(left)
-    pair.receive(came)
-    both = looks(spark, (LONDON, 1, look_london), (PARIS, 1, look_paris))
-    assert verdicts(crossings.crossings(pair.entries(spark), both)) == {left: "under way", came: "under way"}
+SCENES: dict[str, Callable[[Pair], Expected]] = {
+    "batch": _batch,
+    "fast": _fast,
+    "in doubt": _in_doubt,
+    "written off": _written_off,
+    "rolled back": _rolled_back,
+    "under way": _under_way,
+    "elsewhere": _elsewhere,
+    "twice from elsewhere": _twice_from_elsewhere,
+    "faults": _faults,
+}
 
 
-def test_partners_that_are_not_audited_are_said_to_be_elsewhere(spark: SparkSession, tmp_path: Path) -> None:
-    pair = Pair(tmp_path)
-    serial = pair.put()
-    pair.take(serial)
-    pair.confirm(serial)
-    pair.paris.receiving_channel(9, "ROME.PARIS", ROME)
-    pair.receive(1234, producer=9)
-    table = crossed(spark, pair, "PARIS")
-    assert verdicts(table) == {serial: "elsewhere", 1234: "elsewhere"}
+@dataclass
+class Crossed:
+    """All scenes at once."""
+
+    expected: dict[str, Expected]
+    pairs: dict[str, Pair]
+    entries: DataFrame
+    rows: list[Row]
+    sums: list[Row]
+    violations: list[Row]
+
+    def of(self, scene: str) -> list[Row]:
+        ids = {str(one) for one in (*self.pairs[scene].ids, *([ROME] if "elsewhere" in scene else []))}
+        return [
+            row
+            for row in self.rows
+            if row["origin_ledger_id"] in ids and {row["target_ledger_id"], row["origin_ledger_id"]} & ids
+        ]
 
 
-def test_dropped_history_is_no_violation(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def crossed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crossed]:
+    folder = tmp_path_factory.mktemp("pairs")
+    pairs = {name: Pair(folder / name, number) for number, name in enumerate(SCENES)}
+    expected = {name: SCENES[name](pair) for name, pair in pairs.items()}
+    looked = look([str(one) for pair in pairs.values() for one in pair.folders()])
+    looks = [
+        (str(id), 1, None, position)
+        for pair in pairs.values()
+        for id, position in zip(pair.ids, pair.looks, strict=True)
+    ]
+    with events_in_one(spark, looked) as events:
+        entries = steps.lives(steps.steps(events)).persist()
+        table = crossings.crossings(
+            entries, spark.createDataFrame(looks, crossings.LOOKS), ["FAR AWAY"]
+        ).persist()
+        yield Crossed(
+            expected,
+            pairs,
+            entries,
+            table.collect(),
+            crossings.crossing_sums(table).collect(),
+            crossings.crossing_violations(table).collect(),
+        )
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_every_message_that_crosses_has_its_verdict(crossed: Crossed, scene: str) -> None:
+    wanted = crossed.expected[scene]
+    found = {row["origin_serial"]: row["verdict"] for row in crossed.of(scene)}
+    assert {serial: found.get(serial) for serial in wanted} == wanted
+    assert scene.endswith("elsewhere") or found == wanted
+
+
+def test_a_crossing_names_both_sides(crossed: Crossed) -> None:
+    first = min(crossed.of("batch"), key=lambda row: row["origin_serial"])
+    london, paris = map(str, crossed.pairs["batch"].ids)
+    assert (first["queue"], first["target_queue"], first["message_id"]) == ("PARIS", "orders", "m0")
+    assert (first["origin_ledger_id"], first["target_ledger_id"]) == (london, paris)
+    lost = [row["message_id"] for row in crossed.of("fast") if row["verdict"] == "lost"]
+    assert lost == ["lost"]
+
+
+def test_crossings_are_summed_by_sender_and_receiver(crossed: Crossed) -> None:
+    london, paris = map(str, crossed.pairs["batch"].ids)
+    (sums,) = (row for row in crossed.sums if row["ledger_id"] == london)
+    assert (sums["queue"], sums["to_ledger_id"]) == ("PARIS", paris)
+    assert (sums["arrived"], sums["lost"], sums["violations"]) == (3, 0, 0)
+
+
+def test_only_what_breaks_a_rule_is_a_violation(crossed: Crossed) -> None:
+    broken = {
+        serial: verdict
+        for expected in crossed.expected.values()
+        for serial, verdict in expected.items()
+        if verdict in CROSSING_RULES
+    }
+    assert {row["serial"]: row["rule"] for row in crossed.violations} == broken
+    assert set(broken.values()) == set(CROSSING_RULES)
+    told = {row["verdict"] for row in crossed.rows}
+    assert told == {*CROSSING_RULES, *CROSSING_VERDICTS} - {"older than history"}
+
+
+def test_what_came_through_a_channel_names_its_origin_and_no_parent(crossed: Crossed) -> None:
+    london, paris = map(str, crossed.pairs["batch"].ids)
+    row: Any = crossed.entries.where(f"ledger_id = '{paris}'").orderBy("serial").first()
+    assert (row["channel"], row["origin_ledger_id"]) == ("LONDON.PARIS", london)
+    assert row["origin_serial"] in crossed.expected["batch"]
+    assert (row["parent_serial"], row["parent_queue_id"]) == (None, None)
+
+
+def test_dropped_history_is_no_violation(spark: SparkSession, crossed: Crossed) -> None:
     """Of the receiver: what left before its history began. Of the sender: what is older than its own."""
-    pair = Pair(tmp_path)
-    gone, old = pair.put(), pair.put()
-    pair.forward(gone)
-    pair.forward(old)
-    entries = pair.entries(spark).cache()
-    first_of_paris = entries.where("queue = 'orders'").agg({"arrival_time": "max"}).collect()[0][0]
-    made = [(str(LONDON), 1, None, FAR), (str(PARIS), 40, first_of_paris, FAR)]
-    blind = spark.createDataFrame(made, crossings.LOOKS)
-    without = entries.where(f"ledger_id = '{LONDON}'")
-    found = verdicts(crossings.crossings(without, blind))
+    london, paris = map(str, crossed.pairs["batch"].ids)
+    gone, old, _ = sorted(crossed.expected["batch"])
+    first_of_paris = (
+        crossed.entries.where(f"ledger_id = '{paris}'").agg({"arrival_time": "max"}).collect()[0][0]
+    )
+    blind = spark.createDataFrame([(london, 1, None, FAR), (paris, 40, first_of_paris, FAR)], crossings.LOOKS)
+    of_london = crossed.entries.where(f"ledger_id = '{london}'")
+    found = {row["origin_serial"]: row["verdict"] for row in crossings.crossings(of_london, blind).collect()}
     assert found[gone] == "older than history"
-    both = looks(spark, (LONDON, old, FAR), (PARIS, 1, FAR))
-    without = entries.where(f"ledger_id = '{PARIS}' or serial >= {old}")
-    assert verdicts(crossings.crossings(without, both)) == {gone: "older than history", old: "arrived"}
+    later = spark.createDataFrame([(london, old, None, FAR), (paris, 1, None, FAR)], crossings.LOOKS)
+    rest = crossed.entries.where(f"ledger_id = '{paris}' or (ledger_id = '{london}' and serial >= {old})")
+    found = {row["origin_serial"]: row["verdict"] for row in crossings.crossings(rest, later).collect()}
+    assert (found[gone], found[old]) == ("older than history", "arrived")
