@@ -8,6 +8,8 @@ from postroom.spark.report.html import MAX_ROWS, behind, first_of, section, tabl
 from postroom.spark.report.svg import moment
 from postroom.spark.report.timeline import words
 
+SHOWN_VIOLATIONS: Final = 15
+"""So many stand on the page; the others can be opened."""
 SHOWN_LOST: Final = 20
 """So many of the messages that were lost on the way are named."""
 MAX_POSITIONS: Final = 8
@@ -62,12 +64,13 @@ def violations(told: AuditResult | None) -> str:
     """Each breach that was found, by rule."""
     if told is None or not told.violations:
         return ""
-    shown = told.violations[:MAX_ROWS]
-    rows = [_violation_row(told, one) for one in shown]
+    rows = [_violation_row(told, one) for one in told.violations[:MAX_ROWS]]
     by_rule = ", ".join(f"{number:,} {rule}" for rule, number in told.violation_counts.items() if number)
-    caption = f"The first {len(shown):,} of {told.violation_count:,}"
     heads = ("rule", "queue manager", "queue", "serial", "positions", "detail")
-    return section("Violations", f"Breaches of a rule: {by_rule}.", table(heads, rows, {3}, caption))
+    first = table(heads, rows[:SHOWN_VIOLATIONS], {3}, f"The first of {told.violation_count:,}")
+    more = rows[SHOWN_VIOLATIONS:]
+    rest = behind(table(heads, more, {3}, "Those that follow"), f"{len(more)} more") if more else ""
+    return section("Violations", f"Breaches of a rule: {by_rule}.", first + rest)
 
 
 def _violation_row(told: AuditResult, one: Violation) -> tuple[object, ...]:
