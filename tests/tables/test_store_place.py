@@ -7,9 +7,11 @@ from pathlib import Path
 from threading import Event
 
 import pytest
+from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 from postroom.ledger.errors import LedgerCorrupt
 from postroom.spark.places import PlaceUnknown, place_of
+from postroom.spark.places import objects as objects_module
 from postroom.spark.places.cache import CacheUnsafe, FileCache
 from postroom.spark.places.folder import FolderPlace
 from postroom.spark.places.manifest import StoreUnusable
@@ -254,6 +256,33 @@ def test_file_uris(folder: Path, store: Path, tmp_path: Path) -> None:
     assert rows_of(StorePlace(f"file://{store}", cache=str(tmp_path / "cache"))).equals(
         rows_of(place(store, tmp_path))
     )
+
+
+def test_a_store_that_is_no_local_folder(
+    folder: Path, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The way of object stores, where nothing can be linked: here over a folder."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    remote = SubTreeFileSystem(str(elsewhere), LocalFileSystem())
+    opened = objects_module._opened
+    monkeypatch.setattr(
+        objects_module, "_opened", lambda uri: (remote, "bucket") if uri == "s3://bucket" else opened(uri)
+    )
+    made = uploaded(folder, "s3://bucket")
+    assert made and uploaded(folder, "s3://bucket") == []
+    uploaded(folder, store)
+    there = StorePlace("s3://bucket", cache=str(tmp_path / "cache-2"))
+    assert rows_of(there).equals(rows_of(place(store, tmp_path)))
+    (stored,) = elsewhere.rglob("00000002.events")
+    stored.write_bytes(b"x")
+    (entry,) = elsewhere.rglob("manifest/00000002.events.json")
+    entry.unlink()
+    for later in elsewhere.rglob("manifest/*.json"):
+        if later.name > entry.name:
+            later.unlink()
+    with pytest.raises(UploadRefused, match="another content"):
+        uploaded(folder, "s3://bucket")
 
 
 # --- the cache -------------------------------------------------------------------------------------

@@ -72,6 +72,12 @@ class BrokerPlace:
 
     def carried(self, look: Look, through: int) -> Carried | None:
         """See `Place.carried`."""
+        try:
+            return self._carried(look, through)
+        except FileNotFoundError:  # a newer checkpoint may just have let it go
+            return self._carried(look, through)
+
+    def _carried(self, look: Look, through: int) -> Carried | None:
         told = self._client.json("/ledger")
         checkpoints = [int(name.partition(".")[0]) for name in told["checkpoints"]]
         return carried_from(self._file, checkpoints, look.ledger_id, look.first_position, through)

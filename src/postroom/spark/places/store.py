@@ -54,7 +54,7 @@ class Manifest:
         return found
 
     def of_name(self, name: str) -> Entry | None:
-        """Raises FileNotFoundError."""
+        """Of the entries read last."""
         return self._entries.get(f"{name}.json")
 
 
