@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from postroom.cli import main
+from postroom.cli.audit import cause_of
 from postroom.ledger.errors import LedgerError
 from postroom.spark.audit import command
 from postroom.spark.audit.command import AuditOptions
@@ -102,6 +103,19 @@ def test_what_can_t_be_read_is_one_line_before_spark_starts(
     assert ended.exit_code == ExitCode.UNREADABLE
     assert ended.stderr.startswith("Error: ")
     assert ended.stderr.count("\n") == 1
+
+
+def test_of_a_task_s_failure_the_cause_is_told() -> None:
+    said = (
+        "An exception was thrown from the Python worker:\n"
+        'Traceback (most recent call last):\n  File "x.py", line 1, in read\n'
+        "FileNotFoundError: 00000001.events\n\n"
+        "The above exception was the direct cause of the following exception:\n\n"
+        "postroom.spark.ranges.DataLost: ledger f: positions 1 to 9 were not read\n SQLSTATE: 38000"
+    )
+    assert cause_of(said) == "ledger f: positions 1 to 9 were not read"
+    assert cause_of("[TABLE] is not there\nmore") == "[TABLE] is not there"
+    assert cause_of("") == ""
 
 
 def test_the_cut_is_said_before_spark_starts(tmp_path: Path) -> None:

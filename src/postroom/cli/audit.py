@@ -5,6 +5,7 @@ wrong usage.
 """
 
 import json
+import re
 import sys
 import tempfile
 import time
@@ -97,8 +98,17 @@ def _one_line_errors() -> Iterator[None]:
     try:
         yield
     except (LedgerError, OSError, PySparkException) as error:
-        lines = str(error).splitlines()
-        raise click.ClickException(lines[0] if lines else type(error).__name__) from error
+        raise click.ClickException(cause_of(str(error)) or type(error).__name__) from error
+
+
+_RAISED: Final = re.compile(r"^(?:postroom\.[\w.]+|\w*(?:Error|Exception)): (.+)$", re.MULTILINE)
+"""The end of a Python traceback, which Spark puts into the middle of its own words."""
+
+
+def cause_of(said: str) -> str:
+    """The one line of an error's text that tells why: of a task's failure, what was raised in the task."""
+    raised = _RAISED.findall(said)
+    return str(raised[-1]) if raised else said.strip().split("\n", 1)[0]
 
 
 @contextmanager
@@ -109,6 +119,7 @@ def _session(cores: int, is_short: bool) -> Iterator["SparkSession"]:
 
     with tempfile.TemporaryDirectory(prefix="postroom-spark-", ignore_cleanup_errors=True) as scratch:
         spark = local_session("postroom audit", cores, Path(scratch), is_short)
+        spark.sparkContext.setLogLevel("OFF")  # what fails is said in one line
         try:
             yield spark
         finally:
