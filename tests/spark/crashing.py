@@ -1,5 +1,4 @@
-"""A pipeline in a process of its own, for tests that end processes: it works through a ledger in many small
-batches.
+"""A pipeline in a process of its own, for tests that end processes: it works through a ledger in batches.
 
     python -m tests.spark.crashing MASTER LEDGER TABLES (driver | executor)
 
