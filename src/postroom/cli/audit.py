@@ -5,6 +5,7 @@ wrong usage.
 """
 
 import json
+import os
 import re
 import sys
 import tempfile
@@ -28,6 +29,9 @@ DEFAULT_CORES: Final = 2
 
 SHORT_RECORDS: Final = 500_000
 """Up to so many records, Spark is set to start fast rather than to run fast."""
+
+SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+"""Variable that spark-submit sets: there is a session already."""
 
 Say = Callable[[str], None]
 
@@ -113,10 +117,17 @@ def cause_of(said: str) -> str:
 
 @contextmanager
 def _session(cores: int, is_short: bool) -> Iterator["SparkSession"]:
+    """The session that spark-submit brings, or a local one."""
     from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
 
     from postroom.spark.session import local_session
 
+    if SUBMITTED in os.environ:
+        spark = SparkSession.builder.appName("postroom audit").getOrCreate()
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+        yield spark
+        return
     with tempfile.TemporaryDirectory(prefix="postroom-spark-", ignore_cleanup_errors=True) as scratch:
         spark = local_session("postroom audit", cores, Path(scratch), is_short)
         spark.sparkContext.setLogLevel("OFF")  # what fails is said in one line
