@@ -18,7 +18,7 @@ from postroom.ledger.reader import LedgerReader
 from postroom.spark.store import open_store
 
 BATCH = re.compile(r"^positions .*")
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 STOP_S = 30.0
 POLL_S = 0.2
 ENVIRONMENT = {"PYTHONWARNINGS": "ignore"}
@@ -48,7 +48,7 @@ class Pipeline:
 
     def _listen(self) -> None:
         assert self._process is not None and self._process.stderr is not None
-        with self._log.open("w") as log:
+        with self._log.open("w", buffering=1) as log:
             for line in self._process.stderr:
                 log.write(line)
                 if BATCH.match(line):
