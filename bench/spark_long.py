@@ -1,6 +1,6 @@
 """The long runs of the pipeline: whether it keeps its speed, and how soon a table has an event.
 
-    python -m bench.spark_long [--parts speed,freshness] [--full-s 1200] [--fresh-s 120] [--commits 7200] [--json]
+    python -m bench.spark_long [--parts speed,freshness] [--full-s 1200] [--fresh-s 120] [--commits 7200]
 
 *speed*: the pipeline runs continuously with all tables while a process writes sealed files of the workload
 always a few ahead of it, and removes those that were read. Rates of the first and the last tenth of the time.
@@ -51,6 +51,8 @@ RATE: Final = 20_000
 FILES_AHEAD: Final = 12
 """Of half a million events each: three batches."""
 TENTH: Final = 10
+FIRST_BATCHES: Final = 10
+"""That are told of; later ones only if something was done to the tables."""
 LEAST_FREE_BYTES: Final = 6 << 30
 PARTS: Final = ("speed", "freshness")
 
@@ -108,6 +110,8 @@ class Running:
         ended = time.monotonic()
         self.batches.append((ended - done.seconds, ended, done.rows))
         self.position = max(one.last for one in done.ranges)
+        if done.upkeep or len(self.batches) <= FIRST_BATCHES:
+            say(f"batch of {done.rows:,} in {done.seconds:.2f} s {', '.join(done.upkeep)}")
 
     def __enter__(self) -> "Running":
         self._thread.start()
