@@ -217,6 +217,9 @@ def test_vacuum_deletes_strays_and_what_was_replaced_after_the_retention(store: 
     assert store.vacuum(DAY_S) == 0
     assert len(_data_files(store)) == 3
     assert store.vacuum(0) == 2
+    version = store.state().version
+    assert store.vacuum(0) == 0
+    assert store.state().version == version
     assert _data_files(store) == [Path(store.uri, kept.path)]
     assert stray.path not in {file.path for file in store.files()}
     append(store, 6, 5)  # with a state that vacuum may have given a new version

@@ -17,6 +17,7 @@ from datetime import datetime
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.fs as pafs
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
@@ -258,13 +259,18 @@ class DeltaStore(BaseStore):
                 hours, is_dry, enforce_retention_duration=False, full=True, commit_properties=properties
             )
 
-        gone = run(True)
+        gone = self._there(run(True))
         if gone:  # else only the two commits that tell of it would be new
             run(False, _properties(newest.state, "vacuum"))
             table.update_incremental()
             self._sync(table.version())
         table.cleanup_metadata()
         return len(gone)
+
+    def _there(self, paths: Iterable[str]) -> list[str]:
+        """Those that still are: Delta also names what earlier runs deleted, as long as its log tells of it."""
+        found = self._data.filesystem.get_file_info([self._data.at(path) for path in paths])
+        return [info.path for info in found if info.type == pafs.FileType.File]
 
     def checkpoint(self) -> None:
         """Write the list of files at once; commits do so by themselves every 100 versions."""
