@@ -268,7 +268,7 @@ class DeltaStore(BaseStore):
         return len(gone)
 
     def _there(self, paths: Iterable[str]) -> list[str]:
-        """Those that still are: Delta also names what earlier runs deleted, as long as its log tells of it."""
+        """Those that still are: Delta also names what earlier runs deleted while its log tells of it."""
         found = self._data.filesystem.get_file_info([self._data.at(path) for path in paths])
         return [info.path for info in found if info.type == pafs.FileType.File]
 
