@@ -21,7 +21,8 @@ from postroom.spark.pipeline.root import Root
 from postroom.spark.pipeline.settle import settle_bucket, settle_tasks
 from postroom.spark.pipeline.work import untold
 from postroom.spark.store import DONE, OPEN, DataFile, TableState, TableStore
-from postroom.spark.tables import DEFINITIONS, Range, partials
+from postroom.spark.tables import DEFINITIONS, Range, partials, split
+from postroom.spark.tables.range import Array
 
 EVENTS = "events"
 
@@ -97,11 +98,10 @@ def _state(target: Book, source: Book, add: Sequence[DataFile]) -> TableState:
 def _made(target: Book, source: Book, engine: Engine) -> list[DataFile]:
     """The files of the new table, not yet part of it."""
     tasks = list(_tasks(target, source))
-    partial = [file for files in engine.map(rebuild_run, tasks) for file in files]
-    if target.definition.is_done is None:
-        return partial
-    folding = settle_tasks(target.store, partial, engine.cores)
-    return [file for files in engine.map(settle_bucket, folding) for file in files]
+    made = [file for files in engine.map(rebuild_run, tasks) for file in files]
+    folding = settle_tasks(target.store, [file for file in made if file.part == OPEN], engine.cores)
+    done = [file for file in made if file.part == DONE]
+    return done + [file for files in engine.map(settle_bucket, folding) for file in files]
 
 
 def _tasks(target: Book, source: Book) -> Iterator[RebuildTask]:
@@ -129,12 +129,52 @@ def runs(files: Sequence[DataFile]) -> Iterator[list[DataFile]]:
         yield some
 
 
+class FileRange(Range):
+    """The rows of some files, each column read when it is first asked for: few tables ask for all."""
+
+    def __init__(self, store: TableStore, files: Sequence[DataFile]) -> None:
+        super().__init__(store.definition.schema.empty_table())
+        self._store = store
+        self._files = files
+        self._read: dict[str, pa.ChunkedArray] = {}
+
+    def __len__(self) -> int:
+        return sum(file.rows for file in self._files)
+
+    def column(self, name: str, kind: pa.DataType) -> pa.ChunkedArray | pa.Array:
+        """See `Range.column`."""
+        if name not in self._store.definition.schema.names:
+            return pa.nulls(len(self), kind)
+        if name not in self._read:
+            self._read[name] = pa.concat_tables(
+                [self._store.read(file, [name]) for file in self._files]
+            ).column(name)
+        return self._read[name]
+
+    def take(self, rows: Array) -> Range:
+        """See `Range.take`."""
+        return Range(whole(self._store, self._files).take(pa.array(rows)))
+
+
+def whole(store: TableStore, files: Sequence[DataFile]) -> pa.Table:
+    """The rows of some files, all columns."""
+    return pa.concat_tables([store.read(file) for file in files])
+
+
 def rebuild_run(task: RebuildTask) -> list[DataFile]:
-    """The partial rows of one run, as a file."""
-    rows = pa.concat_tables([task.source.read(file) for file in task.files])
+    """The rows of one run, as files. What is done by itself goes to part ``done`` at once, unless there are
+    carried rows: their times are not those of the run."""
+    rows: Range = FileRange(task.source, task.files)
     if task.opening is not None:
-        rows = untold(rows, *task.opening)
+        rows = Range(untold(whole(task.source, task.files), *task.opening))
     if not len(rows):
         return []
-    made = partials(task.target.definition, Range(rows))
-    return [task.target.write(made, OPEN, None, task.files[0].ledger_id)] if len(made) else []
+    definition, ledger_id = task.target.definition, task.files[0].ledger_id
+    made = partials(definition, rows)
+    if task.opening is not None or task.source.name != EVENTS:
+        return [task.target.write(made, OPEN, None, ledger_id)] if len(made) else []
+    return [
+        task.target.write(some, part, day, ledger_id)
+        for part, day, some in split(definition, made, rows)
+        if len(some)
+    ]
