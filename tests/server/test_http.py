@@ -364,6 +364,8 @@ def test_a_reader_that_goes_in_the_middle_harms_nobody(served: Served) -> None:
     large.unlink()
     assert served.get("/ledger").status == 200
     wait_for(served, "postroom_http_requests_in_work", 1)
+    open_files = [str(each.readlink()) for each in Path("/proc/self/fd").iterdir() if each.is_symlink()]
+    assert not [each for each in open_files if large.name in each]
 
 
 # --- TLS ------------------------------------------------------------------------------------------

@@ -128,7 +128,7 @@ async def _run(config: Config, listeners: list[Listener], http: Http, ledger: Le
         version=__version__,
         build="compiled" if compiled() else "interpreted",
         listen=",".join(service.addresses()),
-        http=",".join(served),
+        http=",".join(served) or "off",
         data=config.data_folder,
         ledger=ledger.ledger_id,
         epoch=ledger.epoch,

@@ -10,7 +10,6 @@
 
 import asyncio
 import logging
-import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -43,6 +42,8 @@ READ_THREADS: Final = 2
 MAX_POSITION: Final = (1 << 63) - 1
 EVENTS_TYPE: Final = "application/vnd.postroom.events"
 FILES_PATH: Final = "/ledger/files/"
+OPEN_FILE: Final = "postroom.file"
+"""Where the request's scope has the file that is sent: it is closed with the answer, however that ends."""
 NOT_STORED: Final = {"cache-control": "no-store"}
 
 T = TypeVar("T")
@@ -100,6 +101,8 @@ class Application:
             else:
                 await inner(scope, receive, answer.send)
         finally:
+            if OPEN_FILE in scope:
+                scope[OPEN_FILE].file.close()
             self._in_work -= 1
             self._counters.in_work.set(self._in_work)
             self._counters.count(answer.path, answer.status, answer.size_bytes, answer.seconds())
@@ -171,11 +174,8 @@ class Application:
     async def _file(self, request: Request) -> Response:
         self._admit(request, Right.LEDGER)
         file = await self._in(self._reading, partial(self._shelf.open, request.path_params["name"]))
-        try:
-            return self._file_answer(file, request)
-        except BaseException:
-            os.close(file.descriptor)
-            raise
+        request.scope[OPEN_FILE] = file
+        return self._file_answer(file, request)
 
     def _file_answer(self, file: ShownFile, request: Request) -> Response:
         headers = {"accept-ranges": "bytes", "etag": file.tag, "cache-control": "private, immutable"}
@@ -191,22 +191,18 @@ class Application:
         headers["content-length"] = str(sent.size_bytes)
         if part is not None:
             headers["content-range"] = f"bytes {part.first}-{part.last}/{file.size_bytes}"
-        body = self._read(file.descriptor, sent)
+        body = self._read(file, sent)
         return StreamingResponse(body, 206 if part else 200, headers, media_type=EVENTS_TYPE)
 
-    async def _read(self, descriptor: int, part: ByteRange) -> AsyncIterator[bytes]:
-        """Bytes of an open file, closed at the end."""
-        try:
-            at = part.first
-            while at <= part.last:
-                size = min(PIECE_BYTES, part.last + 1 - at)
-                piece = await self._in(self._reading, partial(os.pread, descriptor, size, at))
-                if not piece:
-                    raise OSError(f"the file ends at byte {at}, before its size")
-                yield piece
-                at += len(piece)
-        finally:
-            os.close(descriptor)
+    async def _read(self, shown: ShownFile, part: ByteRange) -> AsyncIterator[bytes]:
+        at = part.first
+        while at <= part.last:
+            size = min(PIECE_BYTES, part.last + 1 - at)
+            piece = await self._in(self._reading, partial(shown.file.read_at, at, size))
+            if not piece:
+                raise OSError(f"the file ends at byte {at}, before its size")
+            yield piece
+            at += len(piece)
 
     async def _in(self, pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(pool, work)

@@ -14,7 +14,7 @@ from typing import Final
 from uuid import UUID
 
 from postroom.ledger.definitions import Definitions
-from postroom.ledger.disk import Bytes
+from postroom.ledger.disk import Bytes, RealFile
 from postroom.ledger.expand import Chunk
 from postroom.ledger.files import Listing, checkpoint_name, events_name
 from postroom.ledger.headers import header_crc_of
@@ -81,7 +81,7 @@ def segment_json(segment: Segment) -> dict[str, object]:
 class ShownFile:
     """A file that is open for one answer; ``tag`` changes with its content."""
 
-    descriptor: int
+    file: RealFile
     size_bytes: int
     tag: str
 
@@ -142,20 +142,19 @@ class Shelf:
         return next(source.chunks(first, last)), source.definitions(first - 1)
 
     def open(self, name: str) -> ShownFile:
-        """A sealed file or a checkpoint; close its descriptor. Raises `Refusal`."""
+        """A sealed file or a checkpoint, to be closed. Raises `Refusal`."""
         if _WITH_BODIES.fullmatch(name):
             what = f"{name} has bodies of messages in it: records are at /ledger/records, whatever the file"
             raise Refusal(403, "has-bodies", what)
         if not _SHOWN.fullmatch(name):
             raise Refusal(404, "no-such-file", f"{name!r} is the name of no sealed file or checkpoint")
         try:
-            descriptor = os.open(self._folder / name, os.O_RDONLY | os.O_CLOEXEC)
+            file = RealFile(self._folder / name, os.O_RDONLY)
         except FileNotFoundError:
             what = f"{name} is not there: retention has dropped it, or it has never been"
             raise Refusal(404, "no-such-file", what) from None
-        size = os.fstat(descriptor).st_size
-        crc = header_crc_of(os.pread(descriptor, HEAD_BYTES, 0))
-        return ShownFile(descriptor, size, f'"{crc:08x}-{size}"')
+        size, crc = file.size_bytes(), header_crc_of(file.read_at(0, HEAD_BYTES))
+        return ShownFile(file, size, f'"{crc:08x}-{size}"')
 
     def _segment_of(self, shown: Shown, position: int) -> Segment:
         if position > shown.durable_through:
