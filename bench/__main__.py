@@ -7,6 +7,7 @@ import dataclasses
 import json
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,19 @@ from typing import Any
 from tools.peers import BrokerFailed
 from tools.peers.broker import ROOT
 
-from bench import channels, loadtool, machine, memory, scale, search, syncs, tables, traffic, transactions
+from bench import (
+    channels,
+    loadtool,
+    machine,
+    memory,
+    scale,
+    search,
+    spark_tables,
+    syncs,
+    tables,
+    traffic,
+    transactions,
+)
 from bench.contenders import CONTENDERS, Contender
 from bench.say import say
 
@@ -30,7 +43,10 @@ SECTIONS = (
     "selectors",
     "topics",
     "senders",
+    "spark",
+    "spark-long",
 )
+WITHOUT_LOAD_CLIENT = {"recovery", "decode", "selectors", "spark", "spark-long"}
 OUT = ROOT / "bench/out"
 DOCUMENTED = ROOT / "docs/reference/benchmarks.inc"
 SYNC_RUN_MESSAGES = 50_000
@@ -52,6 +68,8 @@ class Run:
     selectors: dict[str, str] = field(default_factory=dict)
     topics: dict[str, str] = field(default_factory=dict)
     senders: dict[str, str] = field(default_factory=dict)
+    spark: dict[str, float] = field(default_factory=dict)
+    spark_long: dict[str, float] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
 
     def _has(self, name: str) -> bool:
@@ -82,12 +100,23 @@ class Run:
         ):
             if values:
                 parts.append(f"### {title}\n\n{tables.facts(values)}")
+        parts += self._of_spark()
         if self.failures:
             parts.append(
                 "### Failed\n\n"
                 + "".join(f"- {_first_and_last_line(failure)}\n" for failure in self.failures)
             )
         return "\n".join(parts)
+
+    def _of_spark(self) -> list[str]:
+        parts = []
+        if self.spark:
+            parts.append(f"### Spark\n\n{spark_tables.figures(self.spark)}")
+        if self.spark_long:
+            parts.append(f"### Spark, long runs\n\n{spark_tables.long_runs(self.spark_long)}")
+        if plan := spark_tables.plan(self.spark):
+            parts.append(f"### Spark, larger\n\n{plan}")
+        return parts
 
 
 def _first_and_last_line(text: str) -> str:
@@ -119,6 +148,12 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         action="store_true",
         help=f"only look for RabbitMQ's best settings, and keep them in {search.FOUND.relative_to(ROOT)}",
     )
+    parser.add_argument(
+        "--events", type=int, help="events of the Spark sections (20,000,000; quick: 1,000,000)"
+    )
+    parser.add_argument("--full-s", type=float, help="the pipeline at full speed (1200; quick: 60)")
+    parser.add_argument("--fresh-s", type=float, help="the pipeline beside a paced writer (120; quick: 20)")
+    parser.add_argument("--commits", type=int, help="made before that (an hour's, 7200; quick: 200)")
     parser.add_argument("--document", action="store_true", help=f"also write {DOCUMENTED.relative_to(ROOT)}")
     return parser.parse_args(arguments)
 
@@ -201,11 +236,24 @@ def measure(options: argparse.Namespace, run: Run) -> None:
         ("senders" in sections, "senders", senders_section),
         ("selectors" in sections, "selectors", selectors_section),
         ("topics" in sections, "topics", topics_section),
+        *_spark_steps(options, sections, run),
     ]
     for wanted, name, step in steps:
         if wanted:
             say(f"section {name}")
             _guarded(name, step, run)
+
+
+def _spark_steps(
+    options: argparse.Namespace, sections: set[str], run: Run
+) -> list[tuple[bool, str, Callable[[], None]]]:
+    def short() -> None:
+        run.spark = scale.spark(options)
+
+    def long() -> None:
+        run.spark_long = scale.spark_long(options)
+
+    return [("spark" in sections, "spark", short), ("spark-long" in sections, "spark-long", long)]
 
 
 def _guarded(name: str, step: Any, run: Run) -> None:
@@ -233,6 +281,7 @@ def last_run() -> Run:
     said = json.loads(path.read_text())
     kept = {name: said.get(name, {}) for name in ("recovery", "decode", "selectors", "topics", "senders")}
     run = Run(said["machine"], said["client"], **kept)
+    run.spark, run.spark_long = said.get("spark", {}), said.get("spark_long", {})
     run.traffic = _rows(said["traffic"])
     run.transactions = _rows(said.get("transactions", {}))
     run.channels = _rows(said.get("channels", {}))
@@ -258,7 +307,8 @@ def main() -> int:
         "day": time.strftime("%Y-%m-%d"),
     }
     run = last_run() if options.again else Run(machine.describe(), client)
-    loadtool.build()
+    if set(options.sections.split(",")) - WITHOUT_LOAD_CLIENT:
+        loadtool.build()
     measure(options, run)
     save(run, options.document)
     print(run.markdown())

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
+from typing import Any
 
 from tools.peers.broker import ROOT
 
@@ -17,12 +19,18 @@ class ScaleFailed(Exception):
 
 
 def _run(program: str, *arguments: str) -> dict[str, str]:
-    command = [sys.executable, str(ROOT / "bench" / program), "--json", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True)
+    said = _figures(program, [str(ROOT / "bench" / program), *arguments], subprocess.PIPE)
+    return {str(key).replace("_", " "): _shown(value) for key, value in said.items()}
+
+
+def _figures(program: str, arguments: list[str], errors: int | None) -> dict[str, Any]:
+    """What the last line says; None: its errors, and how it goes, are shown."""
+    command = [sys.executable, *arguments, "--json"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=ROOT)
     if done.returncode != 0:
         raise ScaleFailed(f"{program} failed: {(done.stderr or done.stdout).strip().splitlines()[-1:]}")
-    said = json.loads(done.stdout.strip().splitlines()[-1])
-    return {str(key).replace("_", " "): _shown(value) for key, value in said.items()}
+    found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return found
 
 
 def _shown(value: object) -> str:
@@ -54,3 +62,23 @@ def topics(quick: bool) -> dict[str, str]:
 def senders(quick: bool) -> dict[str, str]:
     """What unborn messages cost, and sends that wait for room, however many wait."""
     return _run("senders.py", *(["--quick"] if quick else []))
+
+
+def spark(options: argparse.Namespace) -> dict[str, float]:
+    """The ledger as a Spark source, its tables, the audit."""
+    events = options.events or (1_000_000 if options.quick else None)
+    rounds = options.rounds or (1 if options.quick else None)
+    return _figures("spark", ["-m", "bench.spark", *_given(events=events, rounds=rounds)], None)
+
+
+def spark_long(options: argparse.Namespace) -> dict[str, float]:
+    """The pipeline for long, and how fresh its tables are."""
+    quick = {"full_s": 60, "fresh_s": 20, "commits": 200} if options.quick else {}
+    given = {name: getattr(options, name) or quick.get(name) for name in ("full_s", "fresh_s", "commits")}
+    return _figures("spark_long", ["-m", "bench.spark_long", *_given(**given)], None)
+
+
+def _given(**options: float | None) -> list[str]:
+    """Options of a program: those that have a value."""
+    named = [(f"--{name.replace('_', '-')}", str(value)) for name, value in options.items() if value]
+    return [word for pair in named for word in pair]
