@@ -316,6 +316,40 @@ def test_delta_goes_on_after_the_commits_of_others(tmp_path: Path) -> None:
     assert serials(_again(store)) == [1, 2, 3, 4]
 
 
+def test_who_was_asleep_while_the_log_was_cleaned_neither_commits_nor_reads_the_old(
+    store: TableStore,
+) -> None:
+    """The names of the next versions are free again by then."""
+    append(store, 1, 1)
+    writer, reader = _again(store), _again(store)
+    state = writer.state()
+    reader.state()
+    for number in range(2 * CHECKPOINT_COMMITS):
+        append(store, 2 + number, 1)
+    _age(store, 3 * DAY_S)
+    store.vacuum(0)
+    with pytest.raises(TableConflict):
+        writer.commit([], [], at(2, state), "batch")
+    assert reader.state().positions[LEDGER].position == 2 * CHECKPOINT_COMMITS + 1
+    assert serials(_again(store)) == list(range(1, 2 * CHECKPOINT_COMMITS + 2))
+
+
+@pytest.mark.parametrize("commits", [CHECKPOINT_COMMITS, CHECKPOINT_COMMITS + 3])
+def test_deltas_log_is_cleaned_and_the_state_stays(tmp_path: Path, commits: int) -> None:
+    """Also where the checkpoint is the newest version, and all of the log is old."""
+    store = small_store(tmp_path, "delta")
+    for number in range(commits):
+        append(store, 1 + number, 1)
+    _age(store, 3 * DAY_S)
+    store.vacuum(DAY_S)
+    assert len(list(Path(store.uri, "_delta_log").glob("*.json"))) <= 4
+    for seen in (store, _again(store)):
+        assert seen.state().positions[LEDGER].position == commits
+        assert serials(seen) == list(range(1, commits + 1))
+    append(store, commits + 1, 1)
+    assert serials(_again(store)) == list(range(1, commits + 2))
+
+
 def test_delta_restored_to_an_older_version_has_that_versions_position(tmp_path: Path) -> None:
     store = small_store(tmp_path, "delta")
     append(store, 1, 1)

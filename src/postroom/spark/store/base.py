@@ -114,8 +114,8 @@ class BaseStore(ABC):
         return self._data.pieces(file, columns)
 
     def _newest(self) -> Listing | None:
-        if self._known is None:
-            self._known = self._load()
+        if self._known is None or not self._has(self._known.state.version):
+            self._known = self._load()  # the log was cleaned since: what follows may be gone, too
         while self._known is not None and (entry := self._entry(self._known.state.version + 1)) is not None:
             self._known = self._known.then(entry)
         return self._known
@@ -206,6 +206,10 @@ class BaseStore(ABC):
     @abstractmethod
     def _entry(self, version: int) -> Entry | None:
         """What made a version; None if there is no such commit (any more)."""
+
+    @abstractmethod
+    def _has(self, version: int) -> bool:
+        """Whether the commit that made a version is still there."""
 
     @abstractmethod
     def _created(self) -> Listing:

@@ -152,6 +152,9 @@ class DeltaStore(BaseStore):
             tuple(action["remove"]["path"] for action in actions if "remove" in action),
         )
 
+    def _has(self, version: int) -> bool:
+        return self._data.has(log_path(version))
+
     def _columns_after(self, actions: Iterable[dict[str, Any]]) -> tuple[ColumnKind, ...]:
         for action in actions:
             if "metaData" in action:

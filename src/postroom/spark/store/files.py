@@ -92,6 +92,10 @@ class DataFiles:
             some = held or reader.schema_arrow.names[:1]  # else the number of rows would be lost
             return self._shaped(reader.read(columns=some), names, file)
 
+    def has(self, path: str) -> bool:
+        """Whether there is such a file in the table."""
+        return bool(self.filesystem.get_file_info(self.at(path)).type == pafs.FileType.File)
+
     def at(self, path: str) -> str:
         """A path within the table as the file system has it."""
         return f"{self.path}/{path}"

@@ -69,6 +69,9 @@ class ParquetStore(BaseStore):
         content = self._content(log_path(version, ENTRY))
         return None if content is None else self._decoded(content, Entry, version)
 
+    def _has(self, version: int) -> bool:
+        return self._data.has(log_path(version, ENTRY))
+
     def _checkpoint_of(self, version: int) -> Listing:
         content = self._content(log_path(version, CHECKPOINT))
         if content is None:
