@@ -3,13 +3,15 @@
     python -m tests.spark.crashing MASTER LEDGER TABLES (driver | executor)
 
 `driver`: prints a line for each batch, so that the test can end it in the midst. `executor`: ends one of its
-own executors after the first batch and goes on.
+own executors in the midst of a batch and goes on.
 """
 
 import os
 import signal
 import sys
 import tempfile
+import threading
+import time
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -20,29 +22,39 @@ from postroom.spark.pipeline.pipeline import Pipeline
 from postroom.spark.pipeline.run import run
 from postroom.spark.session import LOOPBACK
 
-BATCH_RECORDS = 40
+BATCH_RECORDS = 100
 
 
 def options(ledger: str, tables: str) -> PipelineOptions:
     return PipelineOptions(
-        (ledger,), tables, only=("events", "entries"), batch_records=BATCH_RECORDS, partition_records=20
+        (ledger,), tables, only=("events", "entries"), batch_records=BATCH_RECORDS, partition_records=50
     )
 
 
 class Tells:
-    """Says each batch, and ends an executor after the first one if asked to."""
+    """Says each batch. With an application: once tasks of the second batch have written, ends their executor."""
 
-    def __init__(self, application_id: str | None) -> None:
+    def __init__(self, tables: str, application_id: str | None) -> None:
+        self._tables = Path(tables)
         self._application_id = application_id
+        self._killing: threading.Thread | None = None
 
     def begun(self, pipeline: Pipeline) -> None:
         print("begun", flush=True)
 
     def batch(self, pipeline: Pipeline, done: BatchDone) -> None:
         print("batch", flush=True)
-        if self._application_id is not None:
-            print(f"killed {kill_an_executor(self._application_id)}", flush=True)
-            self._application_id = None
+        if self._application_id is not None and self._killing is None:
+            self._killing = threading.Thread(target=self._kill, args=(self._files(), self._application_id))
+            self._killing.start()
+
+    def _files(self) -> set[Path]:
+        return set(self._tables.rglob("*.parquet"))
+
+    def _kill(self, before: set[Path], application_id: str) -> None:
+        while not self._files() - before:
+            time.sleep(0.001)
+        print(f"killed {kill_an_executor(application_id)}", flush=True)
 
 
 def kill_an_executor(application_id: str) -> int:
@@ -66,18 +78,18 @@ def main(master: str, ledger: str, tables: str, victim: str) -> None:
         spark = (
             SparkSession.builder.master(master)
             .config("spark.ui.enabled", "false")
+            .config("spark.ui.showConsoleProgress", "false")
             .config("spark.driver.host", LOOPBACK)
             .config("spark.local.dir", scratch)
+            .config("spark.executor.memory", "600m")
+            .config("spark.driver.memory", "600m")
             .config("spark.executorEnv.PYTHONPATH", os.pathsep.join(sys.path))
             .config("spark.sql.adaptive.enabled", "false")
             .getOrCreate()
         )
         spark.sparkContext.setLogLevel("OFF")
-        run(
-            spark,
-            options(ledger, tables),
-            (Tells(spark.sparkContext.applicationId if victim == "executor" else None),),
-        )
+        application_id = spark.sparkContext.applicationId if victim == "executor" else None
+        run(spark, options(ledger, tables), (Tells(tables, application_id),))
         spark.stop()
 
 

@@ -17,6 +17,7 @@ from postroom.spark.pipeline.pipeline import Pipeline
 from postroom.spark.pipeline.run import CHECKPOINT_FOLDER, Stop, run
 from postroom.spark.store import open_store
 from tests.ledger.making import LedgerMaker
+from tests.spark.crashing import BATCH_RECORDS
 from tests.spark.crashing import options as crashing_options
 from tests.tables.piping import assert_whole
 from tests.tables.random_lives import Lives
@@ -31,8 +32,8 @@ def options(tables: Path, *ledgers: Path, **more: object) -> PipelineOptions:
         tuple(map(str, ledgers)),
         str(tables),
         only=ONLY,
-        batch_records=30,
-        partition_records=15,
+        batch_records=60,
+        partition_records=30,
         **more,  # type: ignore[arg-type]
     )
 
@@ -136,13 +137,13 @@ def _process(master: str, ledger: Path, tables: Path, victim: str) -> subprocess
 def test_a_driver_killed_in_the_midst_of_batches(spark: SparkSession, tmp_path: Path) -> None:
     ledger, tables = _long_ledger(tmp_path / "ledger"), tmp_path / "tables"
     process = _process("local[2]", ledger, tables, "driver")
-    assert process.stdout is not None
-    lines = iter(process.stdout)
-    assert [next(lines).strip() for _ in range(3)] == ["begun", "batch", "batch"]
-    process.send_signal(signal.SIGKILL)  # its JVM ends with it
-    process.wait()
+    with process:
+        assert process.stdout is not None
+        told = [process.stdout.readline().strip() for _ in range(3)]
+        assert told == ["begun", "batch", "batch"]
+        process.send_signal(signal.SIGKILL)  # its JVM ends with it
     reached = open_store(str(tables), "entries").state()
-    assert next(iter(reached.positions.values())).position >= 80
+    assert next(iter(reached.positions.values())).position >= 2 * BATCH_RECORDS
     run(spark, crashing_options(str(ledger), str(tables)))
     assert_whole(tables, ledger, names=("events", "entries"))
 
