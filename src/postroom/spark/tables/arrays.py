@@ -18,10 +18,6 @@ class Codes:
     numbers: Array
     texts: list[str]
 
-    def number(self, text: str) -> int:
-        """The number of a text; -2, which no row has, if no row has the text."""
-        return self.texts.index(text) if text in self.texts else -2
-
     def among(self, *texts: str) -> Array:
         """Which rows have one of the texts."""
         wanted = np.zeros(len(self.texts) + 1, bool)  # the last one stands for null, -1

@@ -55,13 +55,6 @@ class Sums:
         highest: Array = np.maximum.reduceat(running, begins) - before
         return highest
 
-    def maximum(self, values: Array, kind: pa.DataType, none: int) -> pa.Array:
-        """The highest value; null where it is ``none``."""
-        if not len(self.groups):
-            return pa.nulls(0, kind)
-        found = np.maximum.reduceat(values[self.groups.order], self.groups.starts)
-        return arrays.of_kind(found, kind, found == none)
-
     def first(self, field: Field) -> pa.Array:
         """The first event's value of a column that all of the group share."""
         column = self.events.column(field.name, field.type)

@@ -10,8 +10,6 @@ HELD_STATES: Final = ("put_unconfirmed", "locked_for_browse", "get_unconfirmed",
 TAKEN_STATES: Final = HELD_STATES[1:]
 """Held states of an entry that somebody has got or locked."""
 
-PENDING_STATES: Final = (*HELD_STATES, "delayed")
-
 LIVE_STATES: Final = tuple(state.name.lower() for state in State if state not in (State.START, State.DELETED))
 
 OUTCOMES: Final = tuple(outcome.name.lower() for outcome in Outcome if outcome)
