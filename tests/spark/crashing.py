@@ -32,7 +32,7 @@ def options(ledger: str, tables: str) -> PipelineOptions:
 
 
 class Tells:
-    """Says each batch. With an application: once tasks of the second batch have written, ends their executor."""
+    """Says each batch. With an application: once the second batch has written files, ends an executor."""
 
     def __init__(self, tables: str, application_id: str | None) -> None:
         self._tables = Path(tables)

@@ -68,7 +68,7 @@ def test_a_lost_checkpoint_loses_nothing_and_doubles_nothing_while_the_ledger_gr
     ledger, tables = tmp_path / "ledger", tmp_path / "tables"
     checkpoint = tables / "_pipeline" / CHECKPOINT_FOLDER
     lives = Lives(ledger, Random(5))
-    grow(lives, 80)
+    grow(lives, 150)
     stop = Stop()
     run(spark, options(tables, ledger), (Counts(stop),), stop)  # broken off after the first batch
     at = open_store(str(tables), "entries").state()
@@ -101,7 +101,7 @@ def test_a_lost_checkpoint_loses_nothing_and_doubles_nothing_while_the_ledger_gr
 
 def test_a_continuous_pipeline_ends_between_batches_when_asked(spark: SparkSession, tmp_path: Path) -> None:
     lives = Lives(tmp_path / "ledger", Random(6))
-    grow(lives, 60)
+    grow(lives, 150)
     stop = Stop()
     counts = Counts(stop)
     run(
