@@ -74,6 +74,25 @@ def _load(spark: SparkSession, one: Looked, token: str) -> DataFrame:
     return reader.options(**options).load()
 
 
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What every rule is asked of: the steps and lives of all ledgers, and what was counted of them."""
+
+    stepped: DataFrame
+    entries: DataFrame
+    span: Mapping[str, Mapping[str, Any]]
+    first: Column
+    """The first position of a row's ledger."""
+
+    def total(self, what: str) -> int:
+        return sum(one[what] for one in self.span.values())
+
+    @property
+    def reused(self) -> list[str]:
+        """Ledgers in which ids of holders may have served more than once."""
+        return [ledger for ledger, one in self.span.items() if (one["holder"] or 0) > HOLDER_IDS]
+
+
 def audit(
     spark: SparkSession,
     subject: Subject,
@@ -82,50 +101,67 @@ def audit(
     refolded: "Refolded | None" = None,
 ) -> Found:
     """Hold the events of the subject's ledgers against every rule; with the tables `refolded`, these, too."""
-    stepped = stepping.steps(events).persist()
-    entries = stepping.lives(stepped).persist()
-    kept = [stepped, entries]
-    span = _spans(stepped, entries)
-    say(f"Read {sum(one['events'] for one in span.values()):,} events")
-    first = by_ledger({cut.ledger_id: cut.first_position for cut in subject.cuts})
-    balances = _balances(subject, stepped, entries, first)
-    broken = [
-        sequences.sequence_violations(
-            stepped, legal_transitions(spark), first, by_ledger(_told_through(span))
-        ),
-        families.family_violations(entries),
-        order.order_violations(stepped),
-    ]
-    unproven = [*subject.unproven, *_openings(subject)]
-    reused = [ledger for ledger, one in span.items() if (one["holder"] or 0) > HOLDER_IDS]
-    unproven += [
-        Unproven(ledger, "transactions", "ids of holders have served more than once", 0) for ledger in reused
-    ]
-    of_transactions = stepped.where(~F.col("ledger_id").isin(*reused)) if reused else stepped
-    times = {ledger: one["last_time_us"] for ledger, one in span.items()}
-    broken.append(transactions.transaction_violations(of_transactions, F.timestamp_micros(by_ledger(times))))
-    again = duplicates.duplicates(entries, _windows(spark, subject)).persist()
-    broken.append(duplicates.duplicate_violations(again))
-    kept.append(again)
-    crossed = None
-    if any(one["crossing"] for one in span.values()):
-        looks = _looks(spark, subject, span)
-        elsewhere = subject.elsewhere if len(subject.cuts) > 1 else None
-        crossed = crossings.crossings(entries, looks, elsewhere).persist()
-        kept.append(crossed)
+    read = _read(subject, events)
+    say(f"Read {read.total('events'):,} events")
+    balances = _balances(subject, read)
+    again = duplicates.duplicates(read.entries, _windows(spark, subject)).persist()
+    crossed = _crossed(spark, subject, read)
+    broken = [*_of_entries(spark, read), duplicates.duplicate_violations(again)]
+    broken.append(violation_frame(spark, [one for balance in balances for one in balance.violations]))
+    kept = [read.stepped, read.entries, again]
+    if crossed is not None:
         broken.append(crossings.crossing_violations(crossed))
+        kept.append(crossed)
     if refolded is not None:
         broken.append(refolded.violations)
         kept.append(refolded.compared)
-        unproven += refolded.unproven
-    of_sums = [violation for balance in balances for violation in balance.violations]
-    broken.append(violation_frame(spark, of_sums))
     violations = reduce(DataFrame.unionByName, broken).persist()
-    kept.append(violations)
-    result = AuditResult(
+    result = _result(subject, read, balances, violations, again, crossed, refolded)
+    return Found(violations, crossed, again, result, [*kept, violations])
+
+
+def _read(subject: Subject, events: DataFrame) -> _Read:
+    stepped = stepping.steps(events).persist()
+    entries = stepping.lives(stepped).persist()
+    first = by_ledger({cut.ledger_id: cut.first_position for cut in subject.cuts})
+    return _Read(stepped, entries, _spans(stepped, entries), first)
+
+
+def _of_entries(spark: SparkSession, read: _Read) -> list[DataFrame]:
+    """Breaches of the rules about entries and who holds them."""
+    stepped, legal = read.stepped, legal_transitions(spark)
+    of_transactions = stepped.where(~F.col("ledger_id").isin(*read.reused)) if read.reused else stepped
+    last_time = F.timestamp_micros(by_ledger({name: one["last_time_us"] for name, one in read.span.items()}))
+    return [
+        sequences.sequence_violations(stepped, legal, read.first, by_ledger(_told_through(read.span))),
+        families.family_violations(read.entries),
+        transactions.transaction_violations(of_transactions, last_time),
+        order.order_violations(stepped),
+    ]
+
+
+def _crossed(spark: SparkSession, subject: Subject, read: _Read) -> DataFrame | None:
+    """What channels took and brought; None where they did nothing."""
+    if not any(one["crossing"] for one in read.span.values()):
+        return None
+    elsewhere = subject.elsewhere if len(subject.cuts) > 1 else None
+    return crossings.crossings(read.entries, _looks(spark, subject, read.span), elsewhere).persist()
+
+
+def _result(
+    subject: Subject,
+    read: _Read,
+    balances: Sequence[Balance],
+    violations: DataFrame,
+    again: DataFrame,
+    crossed: DataFrame | None,
+    refolded: "Refolded | None",
+) -> AuditResult:
+    unproven = [*subject.unproven, *_openings(subject), *_unproven_transactions(read)]
+    return AuditResult(
         cuts=subject.cuts,
-        events=sum(one["events"] for one in span.values()),
-        entries=sum(one["entries"] for one in span.values()),
+        events=read.total("events"),
+        entries=read.total("entries"),
         managers=tuple(balance.manager for balance in balances),
         queues=tuple(row for balance in balances for row in balance.queues),
         crossings=_crossing_sums(crossed),
@@ -133,10 +169,14 @@ def audit(
         duplicates=_counted(again, "verdict"),
         violation_counts=_counted(violations, "rule"),
         violations=_sample(violations),
-        unproven=(*unproven, *_unproven_crossings(crossed)),
+        unproven=(*unproven, *_unproven_crossings(crossed), *(refolded.unproven if refolded else ())),
         tables={} if refolded is None else _counted(refolded.compared, "table"),
     )
-    return Found(violations, crossed, again, result, kept)
+
+
+def _unproven_transactions(read: _Read) -> list[Unproven]:
+    why = "ids of holders have served more than once"
+    return [Unproven(ledger, "transactions", why, 0) for ledger in read.reused]
 
 
 def _spans(stepped: DataFrame, entries: DataFrame) -> dict[str, Mapping[str, Any]]:
@@ -166,9 +206,9 @@ def _told_through(span: Mapping[str, Mapping[str, Any]]) -> dict[str, int | None
     return {ledger: one["carried_through"] for ledger, one in span.items()}
 
 
-def _balances(subject: Subject, stepped: DataFrame, entries: DataFrame, first: Column) -> list[Balance]:
+def _balances(subject: Subject, read: _Read) -> list[Balance]:
     told_through = by_ledger({ledger: told.position for ledger, told in subject.told.items()})
-    counted = counts.queue_counts(stepped, entries, first, told_through)
+    counted = counts.queue_counts(read.stepped, read.entries, read.first, told_through)
     return [
         sums.balance(
             cut.ledger_id,
