@@ -6,22 +6,20 @@ Columns that only an arrival can tell are null on the rows of later events; the 
 are spread over the whole entry.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
-from functools import cached_property, lru_cache
 from typing import Any, Final
-from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from postroom.ledger.definitions import Definitions
 from postroom.ledger.expand import ARRIVAL_RECORD, Rows
 from postroom.ledger.records import ArrivalFlag, RecordType, TransitionFlag
 from postroom.model.codes import DelayCause, Event, HolderKind, IdType, Outcome, State
+from postroom.spark.names import Coded, Known, Names, same
 
 Array = npt.NDArray[Any]
 
@@ -29,159 +27,6 @@ TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 
 INLINE_BYTES: Final = 12
 """Strings up to this length live inside an Arrow string view; longer ones are a reference into a buffer."""
-
-
-DENSE_TABLE: Final = 1024
-DENSE_SHARE: Final = 4
-"""Ids below this number, or below so many times as many as have names, are looked up in a table."""
-
-
-class Names:
-    """Texts by number for a column of numbers: codes, or ids, which may be far apart."""
-
-    def __init__(self, names: Mapping[int, str | None]) -> None:
-        highest = max(names, default=0)
-        if highest < DENSE_TABLE or highest < len(names) * DENSE_SHARE:
-            self._numbers: npt.NDArray[np.int64] | None = None
-            texts = [names.get(number) for number in range(highest + 1)]
-        else:
-            self._numbers = np.array(sorted(names), np.int64)
-            texts = [names[number] for number in self._numbers.tolist()]
-        self.texts: Final = pa.array([*texts, None], pa.string())
-        """By number, or in the order of the numbers; behind them the text of numbers that have none."""
-
-    def of(self, numbers: Array) -> "Coded":
-        """The texts of many numbers; null for a number that has none."""
-        if len(numbers) == 0:
-            return Coded(self, None, len(self.texts) - 1, 0)
-        numbers = np.ascontiguousarray(numbers)
-        lowest, highest = int(numbers.min()), int(numbers.max())
-        if lowest == highest:  # mostly so: a run of arrivals, a column that is seldom used
-            return Coded(self, None, int(self._places(numbers[:1], highest)[0]), len(numbers))
-        return Coded(self, self._places(numbers, highest), 0, len(numbers))
-
-    def _places(self, numbers: Array, highest: int) -> Array:
-        """Where in the texts each of the numbers is."""
-        nothing = len(self.texts) - 1
-        if self._numbers is None:
-            return numbers if highest <= nothing else np.minimum(numbers, np.int64(nothing))
-        at = np.searchsorted(self._numbers, numbers)
-        return np.where(self._numbers[np.minimum(at, nothing - 1)] == numbers, at, nothing)
-
-    @cached_property
-    def dictionary(self) -> tuple[pa.Array, npt.NDArray[np.int32]]:
-        """Each text once, and by place which it is, −1 for none."""
-        codes: dict[str, int] = {}
-        which = [
-            -1 if text is None else codes.setdefault(text, len(codes)) for text in self.texts.to_pylist()
-        ]
-        return pa.array(list(codes), pa.string()), np.array(which, np.int32)
-
-
-@dataclass(frozen=True, slots=True)
-class Coded:
-    """Texts of a column before it is known how they are wanted: plain, or as a dictionary array."""
-
-    names: Names
-    places: Array | None
-    """Where in the names each is; None: all at `place`."""
-    place: int
-    count: int
-
-    def plain(self) -> pa.Array:
-        """The texts themselves."""
-        texts = self.names.texts
-        if self.places is None:
-            return _repeated(texts[self.place].as_py(), self.count)
-        return texts.take(pa.array(self.places))
-
-    def coded(self, kind: pa.DictionaryType) -> pa.Array:
-        """Numbers of a dictionary in which each text is once."""
-        texts, codes = self.names.dictionary
-        indices = np.full(self.count, codes[self.place]) if self.places is None else codes[self.places]
-        none = indices < 0
-        numbers = indices.astype(kind.index_type.to_pandas_dtype())
-        return pa.DictionaryArray.from_arrays(pa.array(numbers, mask=none if none.any() else None), texts)
-
-
-def same(text: str | None, count: int) -> Coded:
-    """One text many times."""
-    return Coded(_one(text), None, 0, count)
-
-
-@lru_cache(maxsize=64)
-def _one(text: str | None) -> Names:
-    return Names({0: text})
-
-
-@lru_cache(maxsize=64)
-def _repeated(text: str | None, count: int) -> pa.Array:
-    """One text many times; arrays never change, so the next block of that length shares it."""
-    return pa.repeat(pa.scalar(text, pa.string()), count)
-
-
-class Known:
-    """What the ids in a run of rows stand for, from the definitions that it speaks of.
-
-    Each table is made when a column first asks for it.
-    """
-
-    def __init__(self, ledger_id: bytes, epoch: int, definitions: Definitions) -> None:
-        self.ledger_id: Final = str(UUID(bytes=ledger_id))
-        self.epoch: Final = epoch
-        self._definitions: Final = definitions
-
-    @cached_property
-    def queues(self) -> Names:
-        return Names(self._definitions.queue_names)
-
-    @cached_property
-    def producers(self) -> Names:
-        """Names of producers with their container's."""
-        return Names(self._definitions.producer_names)
-
-    @cached_property
-    def receiving(self) -> Names:
-        """Names of receiving channels by producer."""
-        told = self._definitions.receiving_channels
-        return Names({number: channel for number, (channel, _) in told.items()})
-
-    @cached_property
-    def origins(self) -> Names:
-        """The ledgers that those channels receive from, by producer."""
-        told = self._definitions.receiving_channels
-        return Names({number: str(UUID(hex=ledger)) for number, (_, ledger) in told.items() if ledger})
-
-    @cached_property
-    def sending(self) -> Names:
-        """Names of sending channels by the id of their transmission queue."""
-        numbers = {name: number for number, name in self._definitions.queue_names.items()}
-        told = [(d.get("transmission_queue"), d.get("name")) for d in self._definitions.channels.values()]
-        return Names({numbers[queue]: name for queue, name in told if queue in numbers})
-
-    def of_holder(self, field: str) -> Names:
-        """What is said of holders under `field` of their details."""
-        return self._said("holder", field)
-
-    def of_producer(self, field: str) -> Names:
-        """What is said of producers under `field` of their details."""
-        return self._said("producer", field)
-
-    def _said(self, who: str, field: str) -> Names:
-        names = self._tables.get((who, field))
-        if names is None:
-            details = self._definitions.holder_details
-            if who == "producer":
-                details = self._definitions.producer_details
-            told = {number: said.get(field) for number, said in details.items()}
-            names = Names({number: str(text) for number, text in told.items() if text})
-            self._tables[who, field] = names
-        return names
-
-    @cached_property
-    def _tables(self) -> dict[tuple[str, str], Names]:
-        return {}
-
 
 Build = Callable[[Rows, Known], pa.Array | Coded]
 

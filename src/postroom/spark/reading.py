@@ -15,7 +15,8 @@ from postroom.ledger.expand import Rows, expand
 from postroom.ledger.layout import TRANSITION_DTYPE, Array
 from postroom.ledger.records import RecordType
 from postroom.model.codes import Event, HolderKind, Outcome, State
-from postroom.spark.columns import EVENTS_SCHEMA, Known, Names, batch
+from postroom.spark.columns import EVENTS_SCHEMA, batch
+from postroom.spark.names import Known, Names
 from postroom.spark.places import Look, Place, Slice
 
 
