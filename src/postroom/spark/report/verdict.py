@@ -20,8 +20,11 @@ def verdict(told: AuditResult | None) -> str:
     if told is None:
         how = "Run postroom audit --out FOLDER, and give that folder to postroom report --audit."
         return _box("warn", "Not audited.", [how])
-    lines = [f"Checked: {told.events:,} events, {told.entries:,} entries.", *_remarks(told)]
-    cut = behind(_cut(told), "The cut")
+    spans = ", ".join(
+        f"{one.name} {one.first_position:,} to {one.position:,}" for one in told.cuts[:MAX_ROWS]
+    )
+    checked = f"Positions {spans}: {told.events:,} events, {told.entries:,} entries."
+    lines, cut = [checked, *_remarks(told)], behind(_cut(told), "The cut")
     if told.verdict is Verdict.CLEAN:
         return _box("good", "✓ Every message is accounted for.", lines, cut)
     if told.verdict is Verdict.VIOLATIONS:
