@@ -35,6 +35,8 @@ TURN_S: Final = 0.01
 """A block so often."""
 OPEN_EVERY: Final = 10
 """Every tenth message is never taken."""
+KEPT_EVENTS: Final = 2_000_000
+"""Of what was read, so much stays: a batch may be planned once more."""
 WINDOW: Final = int(NEAR_EVENTS / 2 / EVENTS_A_MESSAGE)
 """Messages between arrival and confirmation."""
 
@@ -42,13 +44,13 @@ WINDOW: Final = int(NEAR_EVENTS / 2 / EVENTS_A_MESSAGE)
 def files(folder: Path) -> None:
     """Sealed files on demand."""
     out, source = Folder(folder), Source(pattern_of())
-    out.seal(source.definitions())
-    written: deque[tuple[int, Path]] = deque()
+    definitions = source.definitions()
+    written = deque([(definitions.last_position, out.seal(definitions))])
     for line in sys.stdin:
         _, *read = line.split()
         records = source.take()
         written.append((records.last_position, out.seal(records)))
-        while read and written[0][0] <= int(read[0]) and len(written) > 1:
+        while read and written[0][0] <= int(read[0]) - KEPT_EVENTS:
             written.popleft()[1].unlink()
         print(records.last_position, flush=True)
     out.close()
