@@ -49,6 +49,7 @@ SECTIONS = (
 WITHOUT_LOAD_CLIENT = {"recovery", "decode", "selectors", "spark", "spark-long"}
 OUT = ROOT / "bench/out"
 DOCUMENTED = ROOT / "docs/reference/benchmarks.inc"
+DOCUMENTED_SPARK = ROOT / "docs/reference/benchmarks-spark.inc"
 SYNC_RUN_MESSAGES = 50_000
 SEARCH_MESSAGES, SEARCH_ROUNDS = 20_000, 3
 
@@ -76,8 +77,12 @@ class Run:
         return any(name in measured.values for measured in self.traffic.values())
 
     def markdown(self) -> str:
-        """The run as the page shows it."""
-        parts = [f"### Machine and client\n\n{tables.facts({**self.machine, **_texts(self.client)})}"]
+        """The run as a whole."""
+        return "\n".join(part for part in (self.of_brokers(), self.of_spark()) if part)
+
+    def of_brokers(self) -> str:
+        """The page's part that isn't Spark; empty if nothing of it was measured."""
+        parts: list[str] = []
         if self.traffic:
             parts.append(f"### Versions and settings\n\n{tables.versions(self.traffic)}")
             parts.append(f"### Rates\n\n{tables.rates(self.traffic)}")
@@ -100,15 +105,14 @@ class Run:
         ):
             if values:
                 parts.append(f"### {title}\n\n{tables.facts(values)}")
-        parts += self._of_spark()
-        if self.failures:
-            parts.append(
-                "### Failed\n\n"
-                + "".join(f"- {_first_and_last_line(failure)}\n" for failure in self.failures)
-            )
+        if not parts:
+            return ""
+        parts.insert(0, f"### Machine and client\n\n{tables.facts({**self.machine, **_texts(self.client)})}")
+        parts += self._failed()
         return "\n".join(parts)
 
-    def _of_spark(self) -> list[str]:
+    def of_spark(self) -> str:
+        """The page's part on Spark; empty if nothing of it was measured."""
         parts = []
         if self.spark:
             parts.append(f"### Spark\n\n{spark_tables.figures(self.spark)}")
@@ -116,7 +120,14 @@ class Run:
             parts.append(f"### Spark, long runs\n\n{spark_tables.long_runs(self.spark_long)}")
         if plan := spark_tables.plan(self.spark):
             parts.append(f"### Spark, larger\n\n{plan}")
-        return parts
+        if not parts:
+            return ""
+        where = {**self.machine, "day": str(self.client["day"])}
+        return "\n".join([f"### Machine\n\n{tables.facts(where)}", *parts, *self._failed()])
+
+    def _failed(self) -> list[str]:
+        lines = [f"- {_first_and_last_line(failure)}\n" for failure in self.failures]
+        return ["### Failed\n\n" + "".join(lines)] if lines else []
 
 
 def _first_and_last_line(text: str) -> str:
@@ -154,7 +165,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--full-s", type=float, help="the pipeline at full speed (1200; quick: 60)")
     parser.add_argument("--fresh-s", type=float, help="the pipeline beside a paced writer (120; quick: 20)")
     parser.add_argument("--commits", type=int, help="made before that (an hour's, 7200; quick: 200)")
-    parser.add_argument("--document", action="store_true", help=f"also write {DOCUMENTED.relative_to(ROOT)}")
+    parser.add_argument(
+        "--document", action="store_true", help="also write the tables that the documentation shows"
+    )
     return parser.parse_args(arguments)
 
 
@@ -270,7 +283,9 @@ def save(run: Run, document: bool) -> None:
     (OUT / "results.json").write_text(json.dumps(dataclasses.asdict(run), indent=1) + "\n")
     (OUT / "table.md").write_text(run.markdown())
     if document:
-        DOCUMENTED.write_text(run.markdown())
+        for page, text in ((DOCUMENTED, run.of_brokers()), (DOCUMENTED_SPARK, run.of_spark())):
+            if text:  # what was not measured stays as it is
+                page.write_text(text)
 
 
 def last_run() -> Run:
