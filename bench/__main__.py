@@ -260,11 +260,16 @@ def measure(options: argparse.Namespace, run: Run) -> None:
 def _spark_steps(
     options: argparse.Namespace, sections: set[str], run: Run
 ) -> list[tuple[bool, str, Callable[[], None]]]:
+    def kept(figures: dict[str, float]) -> dict[str, float]:
+        failed = [name for name in figures if name.startswith("failed_")]
+        run.failures += [f"Spark, part {name.removeprefix('failed_')}" for name in failed]
+        return {name: value for name, value in figures.items() if name not in failed}
+
     def short() -> None:
-        run.spark = scale.spark(options)
+        run.spark = kept(scale.spark(options))
 
     def long() -> None:
-        run.spark_long = scale.spark_long(options)
+        run.spark_long = kept(scale.spark_long(options))
 
     return [("spark" in sections, "spark", short), ("spark-long" in sections, "spark-long", long)]
 

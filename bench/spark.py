@@ -15,9 +15,11 @@ import statistics
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -48,6 +50,9 @@ TEN_COLUMNS: Final = (
     "message_id",
 )
 PARTS: Final = ("source", "export", "pipeline", "audit")
+
+FAILED: Final = "failed_"
+"""Before the name of a part that has failed."""
 
 Report = dict[str, float]
 
@@ -285,7 +290,7 @@ def audit(bench: Bench) -> None:
     start = time.perf_counter()
     result = run_audit(AuditOptions((str(folder),)), lambda records: session(bench.scratch), say)
     if not result.is_clean:
-        raise SystemExit(f"the audit of the workload: {result.sentence()}")
+        raise RuntimeError(f"the audit of the workload: {result.sentence()}")
     bench.report["audit_events_per_s"] = bench.events / (time.perf_counter() - start)
 
 
@@ -303,9 +308,18 @@ def measure(scratch: Path, events: int, rounds: int, parts: tuple[str, ...]) -> 
     """The figures of these parts."""
     bench = Bench(scratch, events, rounds, {"events": float(events), "cores": CORES})
     for part in parts:
-        say(f"spark: {part}")
-        WORKS[part](bench)
+        attempt(part, partial(WORKS[part], bench), bench.report)
     return bench.report
+
+
+def attempt(part: str, work: Callable[[], None], report: Report) -> None:
+    """Measure a part; if it fails the others count all the same."""
+    say(f"spark: {part}")
+    try:
+        work()
+    except Exception:
+        traceback.print_exc()
+        report[f"{FAILED}{part}"] = 1.0
 
 
 def main() -> int:

@@ -25,11 +25,12 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from bench.say import say
-from bench.spark import Report, session, tree_bytes
+from bench.spark import Report, attempt, session, tree_bytes
 from postroom.spark.pipeline.batches import BatchDone
 from postroom.spark.pipeline.engine import HereEngine
 from postroom.spark.pipeline.options import INTERVAL_MS, PipelineOptions
@@ -306,7 +307,7 @@ def ages_s(tables: Path, name: str, written: list[tuple[int, int]]) -> list[floa
     for at_us, position in written:
         index = bisect_left(positions, position)
         if index == len(commits):
-            raise SystemExit(f"table {name} has no commit that reaches to position {position}")
+            raise RuntimeError(f"table {name} has no commit that reaches to position {position}")
         found.append((commits[index].at_us - at_us) / 1e6)
     return found
 
@@ -322,9 +323,12 @@ def measure(scratch: Path, options: argparse.Namespace) -> Report:
     }
     report: Report = {}
     for part in options.parts.split(","):
-        say(f"spark-long: {part}")
-        report |= works[part]()
+        attempt(part, partial(_into, report, works[part]), report)
     return report
+
+
+def _into(report: Report, work: Callable[[], Report]) -> None:
+    report.update(work())
 
 
 def main() -> int:

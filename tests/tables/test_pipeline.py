@@ -161,6 +161,22 @@ def test_several_ledgers_of_which_one_joins_later(tmp_path: Path) -> None:
     assert_whole(tmp_path / "tables", one, two)
 
 
+def test_a_ledger_joins_a_pipeline_that_runs(tmp_path: Path) -> None:
+    from uuid import UUID
+
+    (tmp_path / "ledgers").mkdir()
+    one = live(tmp_path / "ledgers" / "one")
+    running = piped(tmp_path / "tables", tmp_path / "ledgers" / "*")
+    catch_up(running)
+    other = LedgerMaker(tmp_path / "ledgers" / "two", UUID(int=77))
+    other.put(other.queue("elsewhere"), message_id=b"x")
+    two = other.finish()
+    running.look()
+    catch_up(running)
+    running.keeper.settle_all()
+    assert_whole(tmp_path / "tables", one, two)
+
+
 def test_intake_stops_before_what_it_does_not_know(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from postroom.ledger.errors import UnknownRecord
 

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 
+from postroom.ledger.reader import NoLedger
 from postroom.spark.columns import EVENTS_SCHEMA
 from postroom.spark.options import SourceOptionError, SourceOptions, read_options
 from postroom.spark.positions import LedgerDiverged, Position, Positions, to_json
@@ -130,6 +131,23 @@ def test_a_ledger_that_joins_begins_where_a_new_stream_would(tmp_path: Path) -> 
     assert _ends(offsets, B) == [0, 4]
     assert _read(both, offsets[0], offsets[1]) == []
     assert _read(both, offsets[1], offsets[2]) == [2, 3, 4]
+
+
+def test_a_ledger_that_a_pattern_finds_joins_a_stream_that_runs(tmp_path: Path) -> None:
+    _ledger(tmp_path / "a")
+    (tmp_path / "notes").mkdir()
+    running = Planner(_options(tmp_path / "*"))
+    end = _run(running)[-1]
+    assert set(end) == {A}
+    _ledger(tmp_path / "b", 3, OTHER_ID)
+    offsets = _run(running, start=end)
+    assert _ends(offsets, B) == [0, 4]
+    assert _read(running, offsets[1], offsets[2]) == [2, 3, 4]
+    (tmp_path / "b").rename(tmp_path.parent / f"{tmp_path.name} gone")
+    with pytest.raises(LedgerMissing, match=f"no path leads to ledger {B}"):
+        running.next(offsets[-1], ALL)
+    with pytest.raises(NoLedger, match="z"):
+        Planner(_options(tmp_path / "z*")).look()
 
 
 def test_leaving_out_a_ledger_must_be_said(tmp_path: Path) -> None:

@@ -36,6 +36,16 @@ from postroom.ledger.segments import (
     walk_journal,
 )
 
+
+def holds_ledger(folder: Path) -> bool:
+    """Whether a folder has files of a ledger."""
+    if not folder.is_dir():
+        return False
+    with folder_of(folder) as disk:
+        listing = Listing(disk.names())
+    return bool(listing.journal or listing.events)
+
+
 LOOK_ATTEMPTS: Final = 10
 """A look at the folder is repeated when a running broker renames a file under it, at most so often."""
 

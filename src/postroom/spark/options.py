@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from postroom.spark.places import Place, place_of
+from postroom.spark.places import Places
 from postroom.spark.positions import Position, PositionsInvalid, from_json
 
 MOST_PARTITION_RECORDS: Final = 1_000_000
@@ -57,9 +57,9 @@ class SourceOptions:
     fail_on_data_loss: bool
     drop_missing_ledger: bool
 
-    def places(self) -> list[Place]:
-        """The places that are read. Raises ``PlaceUnknown``."""
-        return [place_of(uri, self.token, self.cache) for uri in self.uris]
+    def places(self) -> Places:
+        """The places that are read."""
+        return Places(self.uris, self.token, self.cache)
 
     def records_a_partition(self, records: int) -> int:
         """How many records a task is given where there are so many."""

@@ -176,7 +176,7 @@ class Planner:
 
     def look(self) -> dict[str, Seen]:
         """What there is now, by ledger id."""
-        self._seen = look_at(self._places)
+        self._seen = look_at(self._places.now())
         return self._seen
 
     def stop_here(self) -> None:

@@ -97,7 +97,7 @@ class LedgerBatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Every file's part of the range, cut to at most ``partitionRecords``; one look at each ledger."""
-        seen = look_at(self._options.places())
+        seen = look_at(self._options.places().now())
         spans = [span for one in seen.values() if (span := self._span(one)) is not None]
         records = self._options.records_a_partition(sum(last - first + 1 for _, first, last in spans))
         found: list[InputPartition] = []

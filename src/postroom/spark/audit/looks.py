@@ -15,7 +15,7 @@ from postroom.ledger.carried import Carried
 from postroom.ledger.records import RecordType
 from postroom.spark.audit.result import Cut
 from postroom.spark.audit.sums import OUTCOMES, Told
-from postroom.spark.places import Look, Place, Slice, place_of
+from postroom.spark.places import Look, Place, Places, Slice
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def name_of(uri: str) -> str:
 
 def look(uris: Sequence[str], token: str = "") -> list[Looked]:
     """Look at every ledger, twice where there are several. Raises ``LedgerError``, ``OSError``."""
-    places = [place_of(uri, token) for uri in uris]
+    places = Places(uris, token).now()
     first = [place.look() for place in places]
     second = [place.look() for place in places] if len(places) > 1 else first
     return [

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from postroom.spark.places import Look, Place, Slice, place_of, plan
+from postroom.spark.places import Look, Place, Places, Slice, plan
 from postroom.spark.reading import read_events
 
 NEAR_RECORDS = 1000
@@ -35,7 +35,7 @@ class Lag:
 
 def look_at_all(uris: Iterable[str], token: str) -> dict[str, Seen]:
     """By ledger id. Raises ``LedgerError``, ``OSError``."""
-    return look_again([place_of(uri, token) for uri in uris])
+    return look_again(Places(uris, token).now())
 
 
 def look_again(places: Iterable[Place]) -> dict[str, Seen]:

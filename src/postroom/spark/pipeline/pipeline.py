@@ -16,7 +16,7 @@ from postroom.spark.pipeline.options import SMALL_BATCH_ROWS, PipelineOptions
 from postroom.spark.pipeline.root import Root
 from postroom.spark.pipeline.upkeep import Clock, Keeper
 from postroom.spark.pipeline.work import Job, RangeDone
-from postroom.spark.places import place_of
+from postroom.spark.places import Places
 from postroom.spark.positions import Position, Positions, check
 
 
@@ -29,7 +29,7 @@ class Pipeline:
         self.options: Final = options
         self.books: Final[Mapping[str, Book]] = open_books(options.tables, options.names, options.format)
         self.keeper: Final = Keeper(self.books, engine, options.upkeep, clock)
-        self._places = [place_of(uri, options.token) for uri in options.data]
+        self._places = Places(options.data, options.token)
         self._times_us: dict[str, int] = {}
         self.seen: dict[str, Seen] = {}
 
@@ -41,7 +41,7 @@ class Pipeline:
     def look(self) -> None:
         """Look at the ledgers, and open those that tables don't know yet. Raises ``LedgerDiverged``,
         ``HistoryGone``, ``LedgerMissing``."""
-        self.seen = look_again(self._places)
+        self.seen = look_again(self._places.now())
         self._check_missing()
         for seen in self.seen.values():
             for book in self.of_events:
@@ -85,7 +85,7 @@ class Pipeline:
         done = take(self.of_events, ranges, begun_s)
         for one in done.ranges:
             self._times_us[one.ledger_id] = max(one.last_time_us, self._times_us.get(one.ledger_id, 0))
-        self.seen = look_again(self._places)
+        self.seen = look_again(self._places.now())
         upkeep = self.keeper.after_batch()
         return replace(done, upkeep=upkeep, seconds=time.monotonic() - begun_s)
 

@@ -4,9 +4,10 @@ A `Place` gives looks (which records there are) and reads slices (records of one
 pickled with each task; what it remembers between looks stays on the driver.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from glob import has_magic
 from pathlib import Path
 from typing import Final, Protocol
 from uuid import UUID
@@ -15,6 +16,7 @@ from postroom.ledger.carried import Carried
 from postroom.ledger.definitions import Definitions
 from postroom.ledger.errors import LedgerError
 from postroom.ledger.expand import Chunk
+from postroom.ledger.reader import NoLedger, holds_ledger
 from postroom.ledger.segments import Segment
 
 
@@ -149,6 +151,44 @@ def place_of(uri: str, token: str = "", cache: str = "") -> Place:
             f" {STORE_SCHEME}{uri} for a store that `postroom ledger upload` has filled"
         )
     return FolderPlace(Path(uri))
+
+
+class Places:
+    """What some URIs lead to now. A path with ``*``, ``?`` or ``[…]`` stands for every folder of that pattern
+    that holds a ledger: one that appears is there from the next look on."""
+
+    def __init__(self, uris: Iterable[str], token: str = "", cache: str = "") -> None:
+        """`token` and `cache` as for `place_of`."""
+        self._uris: Final = tuple(uris)
+        self._token: Final = token
+        self._cache: Final = cache
+        self._known: Final[dict[str, Place]] = {}
+
+    def now(self) -> list[Place]:
+        """The places; those that were given before are the same objects, which remember what they saw.
+
+        Raises ``PlaceUnknown``; ``NoLedger`` for a pattern that nothing matches.
+        """
+        return [self._place(found) for uri in self._uris for found in _matching(uri)]
+
+    def _place(self, uri: str) -> Place:
+        place = self._known.get(uri)
+        if place is None:
+            place = self._known[uri] = place_of(uri, self._token, self._cache)
+        return place
+
+
+def _matching(uri: str) -> list[str]:
+    """The folders with a ledger that a pattern matches, by name; what is no pattern stands for itself."""
+    path = uri.removeprefix("file://").removeprefix("file:")
+    if uri.startswith((*BROKER_SCHEMES, STORE_SCHEME)) or not has_magic(path) or Path(path).exists():
+        return [uri]
+    anchor = Path(path).anchor or "."
+    folders = sorted(Path(anchor).glob(path.removeprefix(anchor)))
+    found = [str(folder) for folder in folders if holds_ledger(folder)]
+    if not found:
+        raise NoLedger(Path(path))
+    return found
 
 
 def plan(place: Place, look: Look, first: int, last: int, records: int) -> list[Slice]:
