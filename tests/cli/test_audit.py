@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from postroom.cli import main
-from postroom.cli.audit import cause_of
+from postroom.cli.spark import cause_of
 from postroom.ledger.errors import LedgerError
 from postroom.spark.audit import command
 from postroom.spark.audit.command import AuditOptions
@@ -76,11 +76,22 @@ def test_options_reach_the_audit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     out = tmp_path / "out"
     token = tmp_path / "token"
     token.write_text("secret\n")
-    _run("--data", "a", "--data", "b", "--elsewhere", "ROME", "--out", str(out), "--token-file", str(token))
+    _run(
+        "--data",
+        "a",
+        "--data",
+        "store:b",
+        "--elsewhere",
+        "ROME",
+        "--out",
+        str(out),
+        "--token-file",
+        str(token),
+    )
     _run("--tables", "root", "--format", "iceberg")
     assert asked == [
-        AuditOptions(("a", "b"), None, "", ("ROME",), out, "secret"),
-        AuditOptions((), "root", "iceberg", (), None, ""),
+        AuditOptions((str(Path("a").resolve()), "store:b"), None, "", ("ROME",), out, "secret"),
+        AuditOptions((), str(Path("root").resolve()), "iceberg", (), None, ""),
     ]
 
 

@@ -28,7 +28,8 @@ from postroom.spark.pipeline.root import Root
 from postroom.spark.pipeline.settings import ledger_names, note_ledgers, settled_options
 from postroom.spark.pipeline.status import status
 from postroom.spark.pipeline.tell import batch_line
-from postroom.spark.store import open_store
+from postroom.spark.store import NO_VERSION, VersionGone, open_store
+from postroom.spark.tables import DEFINITIONS
 from postroom.spark.tables.policy import Policy
 from tests.ledger.making import LedgerMaker
 from tests.ledger.test_reader_carried import _with_dropped_history
@@ -90,7 +91,8 @@ def test_settings_stay_with_the_tables(tmp_path: Path) -> None:
     root = Root(str(tmp_path))
     first = PipelineOptions(("a",), str(tmp_path), only=("entries",))
     assert settled_options(root, first).names == ("entries",)
-    assert settled_options(root, PipelineOptions(("a",), str(tmp_path))).names == ("entries",)
+    again = settled_options(root, PipelineOptions(("a",), str(tmp_path)))
+    assert (again.names, again.format) == (("entries",), "delta")
     with pytest.raises(SettingsConflict, match="format delta, not parquet"):
         settled_options(root, PipelineOptions(("a",), str(tmp_path), "parquet"))
     hashed = Policy({"message_id": "hash"}, b"k" * 16)
@@ -98,6 +100,12 @@ def test_settings_stay_with_the_tables(tmp_path: Path) -> None:
         settled_options(root, PipelineOptions(("a",), str(tmp_path), policy=hashed))
     with pytest.raises(SettingsConflict, match="no such table: entires"):
         settled_options(root, PipelineOptions(("a",), str(tmp_path), only=("entires",)))
+
+
+def test_a_root_keeps_its_format_where_none_is_named(tmp_path: Path) -> None:
+    root = Root(str(tmp_path))
+    settled_options(root, PipelineOptions(("a",), str(tmp_path), "parquet"))
+    assert settled_options(root, PipelineOptions(("a",), str(tmp_path))).format == "parquet"
 
 
 # --- cost -----------------------------------------------------------------------------------------
@@ -224,6 +232,19 @@ def test_the_rebuilt_table_goes_on(tmp_path: Path) -> None:
     lives.maker.finish()
     read_all(tables, tmp_path / "ledger")
     assert_whole(tables, tmp_path / "ledger")
+
+
+def test_a_table_of_a_table_begins_though_the_log_of_that_one_is_cleaned(tmp_path: Path) -> None:
+    ledger, tables = live(tmp_path / "ledger"), tmp_path / "tables"
+    others = tuple(name for name in DEFINITIONS if name != "dwell_times")
+    read_all(tables, ledger, only=others, format="parquet")
+    store = open_store(str(tables), "entries", "parquet")
+    store.checkpoint()
+    store.vacuum(0)
+    with pytest.raises(VersionGone):
+        store.added_since(NO_VERSION)
+    read_all(tables, ledger, only=tuple(DEFINITIONS), format="parquet").take([], 0.0)
+    assert_whole(tables, ledger)
 
 
 def test_events_are_not_rebuilt_from_themselves(tmp_path: Path) -> None:

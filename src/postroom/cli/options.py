@@ -1,10 +1,10 @@
 """What the commands that read a ledger folder share: options, and errors in one line."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -12,6 +12,8 @@ from postroom.ledger.errors import LedgerError
 
 if TYPE_CHECKING:
     from postroom.spark.tables.policy import Policy
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 TOKEN_VARIABLE: Final = "POSTROOM_TOKEN"
 HASH_KEY_VARIABLE: Final = "POSTROOM_HASH_KEY"
@@ -31,31 +33,25 @@ personal_option = click.option(
     metavar="COLUMN=keep|hash|drop",
     help="What becomes of a column that may tell of persons; default keep, and drop of user.",
 )
-hash_key_option = click.option(
-    "--hash-key",
-    default="",
-    envvar=HASH_KEY_VARIABLE,
-    help=f"Key of the hashes; default ${HASH_KEY_VARIABLE}.",
-)
 
 
-def _token(context: click.Context, parameter: click.Parameter, file: Path | None) -> str:
-    """Not on the command line itself: other users of the machine can see that."""
-    if file is None:
-        return os.environ.get(TOKEN_VARIABLE, "")
-    try:
-        return file.read_text().strip()
-    except OSError as error:
-        raise click.ClickException(f"{file}: {error.strerror}") from error
+def _secret_option(flag: str, name: str, variable: str, what: str) -> Callable[[Command], Command]:
+    """A secret from a file or the environment: other users of the machine can see a command line."""
+
+    def read(context: click.Context, parameter: click.Parameter, file: Path | None) -> str:
+        if file is None:
+            return os.environ.get(variable, "")
+        try:
+            return file.read_text().strip()
+        except OSError as error:
+            raise click.ClickException(f"{file}: {error.strerror}") from error
+
+    help = f"File with {what}; default: ${variable}."
+    return click.option(flag, name, type=click.Path(path_type=Path), callback=read, help=help)
 
 
-token_option = click.option(
-    "--token-file",
-    "token",
-    type=click.Path(path_type=Path),
-    callback=_token,
-    help=f"File with the token that brokers ask for; default: ${TOKEN_VARIABLE}.",
-)
+hash_key_option = _secret_option("--hash-key-file", "hash_key", HASH_KEY_VARIABLE, "the key of the hashes")
+token_option = _secret_option("--token-file", "token", TOKEN_VARIABLE, "the token that brokers ask for")
 json_option = click.option("--json", "as_json", is_flag=True, help="JSON, for scripts.")
 
 

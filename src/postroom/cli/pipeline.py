@@ -7,14 +7,11 @@ pipeline writes these tables.
 """
 
 import json
-import os
 import signal
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -26,11 +23,10 @@ from postroom.cli.options import (
     json_option,
     personal_option,
     policy_of,
-    spark_extra,
     token_option,
 )
+from postroom.cli.spark import absolute, cores_option, ledgers_option, spark_errors, spark_session
 from postroom.ledger.dump import iso
-from postroom.ledger.errors import LedgerError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,19 +34,10 @@ if TYPE_CHECKING:
     from postroom.spark.pipeline.run import Watcher
     from postroom.spark.pipeline.status import PipelineStatus
 
-DEFAULT_CORES: Final = 2
+LOOPBACK: Final = "127.0.0.1"
 
-data_option = click.option(
-    "--data",
-    multiple=True,
-    metavar="URI",
-    help="A ledger: the broker's folder, http(s)://BROKER, store:URI. Again for each queue manager.",
-)
 tables_option = click.option(
     "--tables", required=True, metavar="ROOT", help="The folder or URI that the tables are in."
-)
-cores_option = click.option(
-    "--cores", default=DEFAULT_CORES, show_default=True, type=click.IntRange(1), help="Of the local Spark."
 )
 
 
@@ -59,47 +46,19 @@ def pipeline() -> None:
     """Tables of the ledger, by Spark: where each message is and how it got there."""
 
 
-@contextmanager
-def _one_line_errors() -> Iterator[None]:
+def _one_line_errors() -> AbstractContextManager[None]:
     """What a pipeline refuses, as one line with its exit code."""
-    with spark_extra():
-        from pyspark.errors import PySparkException
-    try:
-        yield
-    except (LedgerError, OSError, PySparkException) as error:
-        raise _Refused(error) from error
+    return spark_errors(_exit_code_of)
 
 
-class _Refused(click.ClickException):
-    """An error in one line, with the exit code that it asks for."""
+def _exit_code_of(error: Exception) -> int:
+    from postroom.spark.pipeline.errors import exit_code_of
 
-    exit_code: int  # type: ignore[misc]
-
-    def __init__(self, error: Exception) -> None:
-        from postroom.spark.pipeline.errors import exit_code_of
-
-        super().__init__(str(error).splitlines()[0] if str(error) else type(error).__name__)
-        self.exit_code = exit_code_of(error)
+    return exit_code_of(error)
 
 
-@contextmanager
-def _session(cores: int) -> Iterator["SparkSession"]:
-    """The session that spark-submit brings, or a local one."""
-    from pyspark.errors import PySparkException
-    from pyspark.sql import SparkSession
-
-    from postroom.spark.session import local_session
-
-    if "PYSPARK_GATEWAY_PORT" in os.environ:
-        yield SparkSession.builder.appName("postroom pipeline").getOrCreate()
-        return
-    with tempfile.TemporaryDirectory(prefix="postroom-spark-", ignore_cleanup_errors=True) as scratch:
-        spark = local_session("postroom pipeline", cores, Path(scratch), is_short=True)
-        try:
-            yield spark
-        finally:
-            with suppress(PySparkException):
-                spark.stop()
+def _session(cores: int) -> AbstractContextManager["SparkSession"]:
+    return spark_session("postroom pipeline", cores, is_short=True)
 
 
 @contextmanager
@@ -122,13 +81,16 @@ def _stopping(ask: Callable[[], None]) -> Iterator[None]:
 
 
 @pipeline.command("run")
-@data_option
+@ledgers_option
 @tables_option
 @click.option(
     "--once/--continuous", default=True, show_default=True, help="Until all is read, or until stopped."
 )
 @click.option(
-    "--format", "table_format", default="delta", show_default=True, help="delta, parquet or iceberg."
+    "--format",
+    "table_format",
+    default="",
+    help="delta, parquet or iceberg; default that of the tables there, delta at first.",
 )
 @click.option(
     "--only", metavar="TABLE,…", default="", help="Only these tables; default those made before, or all."
@@ -148,6 +110,13 @@ def _stopping(ask: Callable[[], None]) -> Iterator[None]:
 @personal_option
 @hash_key_option
 @click.option("--metrics-port", type=click.IntRange(1, 65535), help="Serve Prometheus metrics here.")
+@click.option(
+    "--metrics-address",
+    default=LOOPBACK,
+    show_default=True,
+    metavar="HOST",
+    help="The address of these metrics, which need no token; 0.0.0.0: any of this machine.",
+)
 @click.option("--compact-interval-s", type=click.FloatRange(0), help="Small files are put together so often.")
 @click.option(
     "--checkpoint-commits", type=click.IntRange(1), help="The list of files is written whole so often."
@@ -166,7 +135,7 @@ def run_command(data: tuple[str, ...], tables: str, cores: int, once: bool, **re
         options = _options(data, tables, not once, rest)
         look_at_all(options.data, options.token)  # what is wrong with them is told before Spark's seconds
         stop = Stop()
-        watchers = _watchers(stack, once, rest["metrics_port"])
+        watchers = _watchers(stack, once, rest["metrics_address"], rest["metrics_port"])
         spark = stack.enter_context(_session(cores))
         stack.enter_context(_stopping(stop.ask))  # after Spark, which takes SIGINT for itself
         run(spark, options, watchers, stop)
@@ -177,12 +146,12 @@ def _options(data: tuple[str, ...], tables: str, continuous: bool, rest: dict[st
     from postroom.spark.pipeline.options import PipelineOptions, Upkeep
 
     upkeep = {name: rest[name] for name in Upkeep.__dataclass_fields__ if rest.get(name) is not None}
-    bounds = ("interval_ms", "batch_records", "partition_records", "metrics_port")
+    bounds = ("interval_ms", "batch_records", "partition_records")
     given = {name: rest[name] for name in bounds if rest[name] is not None}
     only = tuple(name.strip() for name in rest["only"].split(",") if name.strip())
     return PipelineOptions(
-        tuple(_absolute(uri) for uri in data),
-        _absolute(tables),
+        tuple(absolute(uri) for uri in data),
+        absolute(tables),
         rest["table_format"],
         only,
         rest["token"],
@@ -194,12 +163,9 @@ def _options(data: tuple[str, ...], tables: str, continuous: bool, rest: dict[st
     )
 
 
-def _absolute(uri: str) -> str:
-    """Executors have another working directory."""
-    return uri if ":" in uri else str(Path(uri).resolve())
-
-
-def _watchers(stack: ExitStack, once: bool, metrics_port: int | None) -> tuple["Watcher", ...]:
+def _watchers(
+    stack: ExitStack, once: bool, metrics_address: str, metrics_port: int | None
+) -> tuple["Watcher", ...]:
     from postroom.spark.pipeline.metrics import serve_metrics
     from postroom.spark.pipeline.tell import Bar, Lines
 
@@ -209,7 +175,7 @@ def _watchers(stack: ExitStack, once: bool, metrics_port: int | None) -> tuple["
         watchers.append(stack.enter_context(Bar(console)))
     watchers.append(Lines(lambda words: console.print(words, highlight=False, soft_wrap=True)))
     if metrics_port is not None:
-        watchers.append(serve_metrics(metrics_port))
+        watchers.append(serve_metrics(metrics_address, metrics_port))
     return tuple(watchers)
 
 
@@ -218,7 +184,7 @@ def _watchers(stack: ExitStack, once: bool, metrics_port: int | None) -> tuple["
 
 @pipeline.command("status")
 @tables_option
-@data_option
+@ledgers_option
 @token_option
 @json_option
 def status_command(tables: str, data: tuple[str, ...], token: str, as_json: bool) -> None:
@@ -226,7 +192,7 @@ def status_command(tables: str, data: tuple[str, ...], token: str, as_json: bool
     with _one_line_errors():
         from postroom.spark.pipeline.status import status
 
-        found = status(_absolute(tables), tuple(_absolute(uri) for uri in data), token)
+        found = status(absolute(tables), tuple(absolute(uri) for uri in data), token)
     if as_json:
         click.echo(json.dumps(asdict(found), indent=2))
     else:
@@ -274,7 +240,7 @@ def rebuild_command(table: str, tables: str, cores: int) -> None:
         from postroom.spark.pipeline.rebuild import rebuild
 
         spark = stack.enter_context(_session(cores))
-        rows = rebuild(_absolute(tables), table, SparkEngine(spark))
+        rows = rebuild(absolute(tables), table, SparkEngine(spark))
     click.echo(f"rebuilt {table}: {rows:,} rows")
 
 
@@ -295,7 +261,7 @@ def erase_command(
     with _one_line_errors():
         from postroom.spark.pipeline.erase import erase
 
-        found = erase(_absolute(tables), column, text, policy_of(personal, hash_key))
+        found = erase(absolute(tables), column, text, policy_of(personal, hash_key))
     if as_json:
         click.echo(json.dumps(asdict(found), indent=2))
         return

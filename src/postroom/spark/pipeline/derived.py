@@ -4,14 +4,17 @@ positions."""
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
+
+import pyarrow as pa
 
 from postroom.spark.pipeline.books import Book
 from postroom.spark.pipeline.engine import Engine
 from postroom.spark.pipeline.work import Written, write_partials
-from postroom.spark.store import DataFile, TableStore
+from postroom.spark.store import DONE, NO_VERSION, DataFile, TableStore
 from postroom.spark.tables import Range
 
-TASK_ROWS = 500_000
+TASK_ROWS: Final = 500_000
 """Rows that one task reads, about."""
 
 
@@ -21,18 +24,24 @@ class DeriveTask:
 
     source: TableStore
     files: tuple[DataFile, ...]
-    columns: tuple[str, ...] | None
 
 
 def derive(target: Book, source: Book, engine: Engine, small_rows: int) -> int:
     """Take what is new in the source's part ``done`` into the target; returns its rows."""
     if source.state.version == target.state.source_version:
         return 0
-    fresh = source.store.added_since(target.state.source_version)
+    fresh = _fresh(target, source)
     written = engine.map(partial(derive_files, target.store, small_rows), tasks_of(source.store, fresh))
     files = [one.file for some in written for one in some]
     target.derive(files, source.state.version, source.state.positions)
     return sum(file.rows for file in fresh)
+
+
+def _fresh(target: Book, source: Book) -> list[DataFile]:
+    """The source's files that the target lacks; all of them for a new target, since the source's log may not
+    reach back to its beginning."""
+    known = target.state.source_version
+    return source.store.files(DONE) if known == NO_VERSION else source.store.added_since(known)
 
 
 def tasks_of(source: TableStore, files: Sequence[DataFile]) -> list[DeriveTask]:
@@ -41,15 +50,13 @@ def tasks_of(source: TableStore, files: Sequence[DataFile]) -> list[DeriveTask]:
     some: list[DataFile] = []
     for file in sorted(files, key=lambda file: (file.ledger_id, file.first_position)):
         if some and (some[0].ledger_id != file.ledger_id or sum(one.rows for one in some) >= TASK_ROWS):
-            tasks.append(DeriveTask(source, tuple(some), None))
+            tasks.append(DeriveTask(source, tuple(some)))
             some = []
         some.append(file)
-    return [*tasks, DeriveTask(source, tuple(some), None)] if some else tasks
+    return [*tasks, DeriveTask(source, tuple(some))] if some else tasks
 
 
 def derive_files(target: TableStore, small_rows: int, task: DeriveTask) -> list[Written]:
     """The target's rows of some files."""
-    import pyarrow as pa
-
     rows = pa.concat_tables([task.source.read(file) for file in task.files])
     return list(write_partials(target, Range(rows), task.files[0].ledger_id, small_rows))

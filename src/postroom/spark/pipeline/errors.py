@@ -59,8 +59,8 @@ class PipelineGap(PipelineError):
     def __init__(self, table: str, ledger_id: str, position: int, first: int) -> None:
         super().__init__(
             f"table {table} reaches position {position} of ledger {ledger_id}, and the next range begins"
-            f" at {first};"
-            " nothing of it was taken. Start the pipeline again: it goes on from the tables' own positions"
+            f" at {first}; nothing of it was taken. Start the pipeline again: it goes on from the tables' own"
+            " positions"
         )
 
 
@@ -72,10 +72,9 @@ class HistoryGone(PipelineError):
     def __init__(self, table: str, ledger_id: str, position: int, first: int) -> None:
         super().__init__(
             f"table {table} reaches position {position} of ledger {ledger_id}, whose history now begins at"
-            f" {first}:"
-            " what lies between is lost to the tables. Read a copy that still has it (`postroom ledger"
-            " upload` keeps"
-            " one), or begin new tables; a reader lease (`postroom ledger lease`) keeps retention off"
+            f" {first}: what lies between is lost to the tables. Read a copy that still has it (`postroom"
+            " ledger upload` keeps one), or begin new tables; a lease (`postroom ledger lease`) keeps"
+            " retention off"
         )
 
 
@@ -87,8 +86,7 @@ class LedgerMissing(PipelineError):
     def __init__(self, ledger_ids: list[str]) -> None:
         super().__init__(
             f"the tables have rows of ledger {', '.join(ledger_ids)}, which none of --data leads to; name"
-            " it, too, or say"
-            " --on-missing-ledger drop: its rows stay, and nothing more is read of it"
+            " it, too, or say --on-missing-ledger drop: its rows stay, and nothing more is read of it"
         )
 
 

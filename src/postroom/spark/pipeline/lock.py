@@ -89,9 +89,11 @@ def _lease(root: Root, pause_s: float = 1.0) -> Iterator[None]:
     now_there = _read_lease(root)
     if now_there.get("id") != mine["id"]:
         raise PipelineInUse(root.uri, str(now_there.get("holder")))
-    with _beating(lambda: _renew(root, mine)):
-        yield
-    root.delete(LEASE_FILE)
+    try:
+        with _beating(lambda: _renew(root, mine)):
+            yield
+    finally:
+        root.delete(LEASE_FILE)
 
 
 @contextmanager

@@ -67,9 +67,9 @@ class Metrics:
                 self._lag_bytes.labels(book.name, ledger_id).set(lag.size_bytes)
 
 
-def serve_metrics(port: int) -> Metrics:
-    """Metrics under ``http://…:port/metrics``, for as long as the process lives. Raises ``OSError``."""
+def serve_metrics(address: str, port: int) -> Metrics:
+    """Metrics under ``http://address:port/metrics``, for as long as the process lives. Raises ``OSError``."""
     registry = CollectorRegistry()
     metrics = Metrics(registry)
-    start_http_server(port, registry=registry)
+    start_http_server(port, address, registry)
     return metrics

@@ -74,7 +74,8 @@ class PipelineOptions:
 
     data: tuple[str, ...]
     tables: str
-    format: str = "delta"
+    format: str = ""
+    """Of the tables; empty: that of those there are, else `store.DEFAULT_FORMAT`."""
     only: tuple[str, ...] = ()
     """Names of the tables to keep; empty: those kept so far, all of them at first."""
     token: str = ""
@@ -85,7 +86,6 @@ class PipelineOptions:
     partition_records: int = PARTITION_RECORDS
     on_missing_ledger: Literal["fail", "drop"] = "fail"
     policy: Policy = field(default_factory=Policy)
-    metrics_port: int | None = None
     upkeep: Upkeep = field(default_factory=Upkeep)
 
     @property

@@ -68,8 +68,7 @@ def _needed(settings: Settings, name: str) -> list[str]:
     if name == EVENTS:
         raise PipelineError(
             f"{EVENTS} is what the others are rebuilt from. To read it again from the ledgers, as far as"
-            " their history"
-            " goes back, move its folder away and run the pipeline"
+            " their history goes back, move its folder away and run the pipeline"
         )
     if settings.format == "iceberg":
         raise PipelineError(

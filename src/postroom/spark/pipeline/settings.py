@@ -11,6 +11,7 @@ from postroom.spark.pipeline.errors import SettingsConflict
 from postroom.spark.pipeline.ledgers import Seen
 from postroom.spark.pipeline.options import SETTINGS_FILE, PipelineOptions, Settings, load_settings
 from postroom.spark.pipeline.root import Root
+from postroom.spark.store import DEFAULT_FORMAT
 from postroom.spark.tables.policy import Policy
 
 
@@ -18,9 +19,11 @@ def settled_options(root: Root, options: PipelineOptions) -> PipelineOptions:
     """The options with what the tables were made with; writes it down. Raises ``SettingsConflict``."""
     before = load_settings(root)
     if before is not None:
+        options = replace(
+            options, format=options.format or before.format, only=options.only or tuple(before.tables)
+        )
         _check(root, before, options)
-        if not options.only:
-            options = replace(options, only=tuple(before.tables))
+    options = replace(options, format=options.format or DEFAULT_FORMAT)
     now = settings_of(options)
     if now != before:
         root.write(SETTINGS_FILE, msgspec.json.encode(now).decode())
@@ -67,8 +70,7 @@ def check_policy(root: Root, settings: Settings, policy: Policy) -> None:
     if (settings.policy, settings.key_mark) != (_actions(policy), policy.key_mark):
         raise SettingsConflict(
             f"{root.uri}: these tables were made with another policy or key for personal data: what is"
-            " written would"
-            " not match. Give the same, or name another folder"
+            " written would not match. Give the same, or name another folder"
         )
 
 
@@ -80,7 +82,6 @@ def _check(root: Root, before: Settings, options: PipelineOptions) -> None:
     if before.format != options.format:
         raise SettingsConflict(
             f"{root.uri}: these tables are of format {before.format}, not {options.format}; leave --format"
-            " out, or name"
-            " another folder"
+            " out, or name another folder"
         )
     check_policy(root, before, options.policy)

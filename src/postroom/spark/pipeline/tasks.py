@@ -3,7 +3,7 @@ it goes back pickled: a few kilobytes, while the rows themselves never pass thro
 
 import ctypes
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from typing import Final
@@ -13,9 +13,6 @@ import pyarrow as pa
 from postroom.spark.pipeline.work import Job, work
 
 DONE_SCHEMA: Final = "done binary"
-
-BatchFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-
 
 KEPT_BYTES: Final = 1 << 30
 """Memory up to this size is kept for the next array rather than given back to the system: mapping it anew

@@ -8,7 +8,6 @@ twice, or be run by two executors at once.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
-from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -88,7 +87,7 @@ class RangeDone:
 
 def work(slice: Slice, job: Job) -> RangeDone:
     """Read a slice and write the rows that it gives each table. Raises ``LedgerError``, ``OSError``."""
-    ledger_id = str(UUID(bytes=slice.segment.ledger_id))
+    ledger_id = slice.ledger_id
     events, last, stopped = _read(slice)
     events = apply(job.policy, events)
     ranges = _Ranges(events, ledger_id)

@@ -11,7 +11,6 @@ from postroom.spark.report.svg import Box, Picture, duration, line, n, rect, tex
 SIZE: Final = (420.0, 96.0)
 TOP: Final = 14.0
 BARS_A_DECADE: Final = 8
-LONGEST_BARS: Final = 100
 LABELS_AT_MOST: Final = 6
 
 
