@@ -217,7 +217,6 @@ class Source:
         rows["from_state"] = np.where(is_end, State.GET_UNCONFIRMED, State.AVAILABLE)
         rows["to_state"] = np.where(is_end, State.DELETED, State.GET_UNCONFIRMED)
         rows["outcome"] = np.where(is_end, Outcome.CONSUMED, Outcome.NONE)
-        rows["delivery_delta"] = is_end
         return rows
 
 

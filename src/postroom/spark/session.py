@@ -22,6 +22,10 @@ appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 """Spark's own log from its first line on: errors only."""
 
 
+LONG_JOB: Final = "-XX:+UseParallelGC -Darrow.enable_unsafe_memory_access=true"
+"""For a JVM that moves many rows: the collector with the least work beside a task's own, and no check of
+bounds at each value that comes from Python."""
+
 SHORT_JOB: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For a JVM that lives for seconds: its best compiler would take longer than it saves."""
 
@@ -34,7 +38,7 @@ def local_session(name: str, cores: int, scratch: Path, is_short: bool = False) 
     )  # else it asks for the machine's name, which may lead nowhere
     quiet = scratch / "log4j2.properties"
     quiet.write_text(QUIET)
-    java_options = f"-Dlog4j2.configurationFile={quiet} {SHORT_JOB if is_short else ''}"
+    java_options = f"-Dlog4j2.configurationFile={quiet} {SHORT_JOB if is_short else LONG_JOB}"
     session = (
         SparkSession.builder.master(f"local[{cores}]")
         .appName(name)
