@@ -106,6 +106,7 @@ def test_a_range_has_the_definitions_that_it_speaks_of(served: Served, first: in
         ("first=٣&last=4", 400, "bad-position"),
         (f"first=1&last={1 << 63}", 400, "bad-position"),
         ("first=" + "9" * 5000 + "&last=1", 400, "bad-position"),
+        ("first=" + "0" * 19 + "1" + "9" * 4400 + "&last=1", 400, "bad-position"),
         ("first=2&last=1", 400, "bad-range"),
         (f"first={1 << 40}&last={1 << 41}", 416, "not-yet"),
     ],

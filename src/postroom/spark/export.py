@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from multiprocessing import get_context
 from typing import BinaryIO, Final
+from uuid import UUID
 
 import msgspec
 import numpy as np
@@ -185,7 +186,7 @@ def export_segment(work: Work) -> Note:
     """One sealed file: its Parquet files, then its note."""
     place, out, options, segment = work
     objects = Objects(out)
-    ledger_id = place.look().ledger_id
+    ledger_id = str(UUID(bytes=segment.ledger_id))
     files = {}
     for day, slice in _days(place, segment):
         name = f"day={day}/ledger_id={ledger_id}/{segment.number:08d}-{segment.epoch_id.hex()[:12]}.parquet"

@@ -48,8 +48,8 @@ class LedgerDiverged(LedgerError):
         super().__init__(
             f"ledger {ledger_id}: position {position.position} of epoch {position.epoch} was read, but {why};"
             " it was restored from an older copy, or this is an older copy of it. Read the ledger that"
-            " was read before; or, where this one is to count from now on, begin anew from its positions"
-            " (startingPosition in a new checkpoint; `postroom pipeline rebuild` for tables)"
+            " was read before; or, where this one is to count from now on, begin anew:"
+            " with a new checkpoint, and in new tables"
         )
         self.ledger_id: Final = ledger_id
         self.position: Final = position

@@ -40,6 +40,7 @@ PIECE_BYTES: Final = 1 << 20
 """Of a file, read and sent at a time."""
 READ_THREADS: Final = 2
 MAX_POSITION: Final = (1 << 63) - 1
+MAX_POSITION_DIGITS: Final = len(str(MAX_POSITION))
 EVENTS_TYPE: Final = "application/vnd.postroom.events"
 FILES_PATH: Final = "/ledger/files/"
 OPEN_FILE: Final = "postroom.file"
@@ -276,7 +277,8 @@ def _bearer(header: str) -> str:
 
 def _position(request: Request, name: str) -> int:
     text = request.query_params.get(name, "")
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:20]) <= MAX_POSITION):
+    is_number = text.isascii() and text.isdigit() and len(text) <= MAX_POSITION_DIGITS
+    if not (is_number and 1 <= int(text) <= MAX_POSITION):
         raise Refusal(400, "bad-position", f"{name}={text!r} is no position (1 to {MAX_POSITION})")
     return int(text)
 

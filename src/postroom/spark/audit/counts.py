@@ -10,7 +10,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from postroom.spark.audit.steps import TRANSACTIONS
 from postroom.spark.audit.sums import OUTCOMES, QueueCounts
-from postroom.spark.audit.words import HELD_STATES, Position, is_arrival, is_end
+from postroom.spark.audit.words import Position, is_arrival, is_end
+from postroom.spark.tables.words import HELD_STATES
 
 KEY: Final = ["ledger_id", "queue_id"]
 

@@ -9,10 +9,25 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from postroom.spark.audit.words import ENTRY_KEY, HELD_STATES, is_arrival, is_carried
+from postroom.spark.audit.words import ENTRY_KEY, is_arrival, is_carried
+from postroom.spark.tables.words import HELD_STATES
 
 TRANSACTIONS: Final = ("local_transaction", "xa_branch", "xa_prepared", "channel_batch")
 """Holders that decide about all that they hold at once."""
+
+_FROM_ARRIVAL: Final = (
+    "producer_id",
+    "message_id",
+    "stored",
+    "adverse",
+    "body_bytes",
+    "creation",
+    "parent_serial",
+    "parent_queue_id",
+    "channel",
+    "origin_ledger_id",
+    "origin_serial",
+)
 
 EVENT_COLUMNS: Final = (
     *ENTRY_KEY,
@@ -30,18 +45,8 @@ EVENT_COLUMNS: Final = (
     "holder_id",
     "due",
     "reason",
-    "producer_id",
-    "message_id",
     "priority",
-    "stored",
-    "adverse",
-    "body_bytes",
-    "creation",
-    "parent_serial",
-    "parent_queue_id",
-    "channel",
-    "origin_ledger_id",
-    "origin_serial",
+    *_FROM_ARRIVAL,
 )
 """The columns of the events table that the audit reads."""
 
@@ -111,20 +116,6 @@ def _held(state: str, kind: str) -> Column:
 
 
 # --- lives ----------------------------------------------------------------------------------------
-
-_FROM_ARRIVAL: Final = (
-    "producer_id",
-    "message_id",
-    "stored",
-    "adverse",
-    "body_bytes",
-    "creation",
-    "parent_serial",
-    "parent_queue_id",
-    "channel",
-    "origin_ledger_id",
-    "origin_serial",
-)
 
 
 def lives(stepped: DataFrame) -> DataFrame:

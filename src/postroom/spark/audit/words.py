@@ -10,9 +10,6 @@ Position = int | Column
 
 ENTRY_KEY: Final = ("ledger_id", "serial", "queue_id")
 
-HELD_STATES: Final = ("put_unconfirmed", "locked_for_browse", "get_unconfirmed", "browse_get_unconfirmed")
-"""States in which a holder must confirm."""
-
 
 def is_arrival() -> Column:
     """Whether an events row is the entry's arrival."""

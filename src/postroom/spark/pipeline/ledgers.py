@@ -2,23 +2,17 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from postroom.spark.places import Look, Place, Places, Slice, plan
+from postroom.spark.places import Look, Places, Slice, plan
+from postroom.spark.ranges import Seen, look_at
 from postroom.spark.reading import read_events
 
-NEAR_RECORDS = 1000
+NEAR_RECORDS: Final = 1000
 """The time of a position is that of the newest event among so many records up to it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """A ledger as it was at the last look."""
-
-    place: Place
-    look: Look
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +29,7 @@ class Lag:
 
 def look_at_all(uris: Iterable[str], token: str) -> dict[str, Seen]:
     """By ledger id. Raises ``LedgerError``, ``OSError``."""
-    return look_again(Places(uris, token).now())
-
-
-def look_again(places: Iterable[Place]) -> dict[str, Seen]:
-    """By ledger id; a place remembers what it saw, so that this is cheap."""
-    seen = [Seen(place, place.look()) for place in places]
-    return {one.look.ledger_id: one for one in seen}
+    return look_at(Places(uris, token).now())
 
 
 def lag_of(look: Look, position: int, time_us: int) -> Lag:

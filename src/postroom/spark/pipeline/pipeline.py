@@ -10,7 +10,7 @@ from postroom.spark.pipeline.batches import BatchDone, job_of, take
 from postroom.spark.pipeline.books import Book, open_books
 from postroom.spark.pipeline.engine import Engine
 from postroom.spark.pipeline.errors import LedgerMissing
-from postroom.spark.pipeline.ledgers import Lag, Seen, lag_of, look_again, time_at
+from postroom.spark.pipeline.ledgers import Lag, lag_of, time_at
 from postroom.spark.pipeline.openings import note_opening, open_ledger
 from postroom.spark.pipeline.options import SMALL_BATCH_ROWS, PipelineOptions
 from postroom.spark.pipeline.root import Root
@@ -18,6 +18,7 @@ from postroom.spark.pipeline.upkeep import Clock, Keeper
 from postroom.spark.pipeline.work import Job, RangeDone
 from postroom.spark.places import Places
 from postroom.spark.positions import Position, Positions, check
+from postroom.spark.ranges import Seen, look_at
 
 
 class Pipeline:
@@ -41,7 +42,7 @@ class Pipeline:
     def look(self) -> None:
         """Look at the ledgers, and open those that tables don't know yet. Raises ``LedgerDiverged``,
         ``HistoryGone``, ``LedgerMissing``."""
-        self.seen = look_again(self._places.now())
+        self.seen = look_at(self._places.now())
         self._check_missing()
         for seen in self.seen.values():
             for book in self.of_events:
@@ -85,7 +86,7 @@ class Pipeline:
         done = take(self.of_events, ranges, begun_s)
         for one in done.ranges:
             self._times_us[one.ledger_id] = max(one.last_time_us, self._times_us.get(one.ledger_id, 0))
-        self.seen = look_again(self._places.now())
+        self.seen = look_at(self._places.now())
         upkeep = self.keeper.after_batch()
         return replace(done, upkeep=upkeep, seconds=time.monotonic() - begun_s)
 

@@ -20,6 +20,7 @@ MAX_CACHE_BYTES: Final = 4 << 30
 OPEN_ATTEMPTS: Final = 5
 """A file that another task has just evicted is fetched again, so often."""
 OWNER_ONLY: Final = 0o700
+LOCK_SUFFIX: Final = ".lock"
 
 
 class CacheUnsafe(LedgerError):
@@ -68,7 +69,7 @@ class FileCache:
     ) -> None:
         path = self.folder / key
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(path.with_name(path.name + ".lock")):
+        with _locked(_lock_of(path)):
             if path.exists():
                 return
             handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -89,7 +90,7 @@ class FileCache:
         files = []
         for each in self.folder.rglob("*"):
             with contextlib.suppress(FileNotFoundError):
-                if each.is_file() and each.suffix != ".lock":
+                if each.is_file() and each.suffix != LOCK_SUFFIX:
                     stat = each.stat()
                     files.append((stat.st_mtime_ns, stat.st_size, each))
         over = sum(size for _, size, _ in files) - self._max_bytes
@@ -98,6 +99,7 @@ class FileCache:
                 return
             if each != newest:
                 each.unlink(missing_ok=True)
+                _lock_of(each).unlink(missing_ok=True)  # at worst two fetch it anew
                 over -= size
 
     def _make_safe(self) -> None:
@@ -108,6 +110,10 @@ class FileCache:
                 f"{self.folder}: others may write there, so what lies in it can't be trusted; name a"
                 " folder of your own (option cache)"
             )
+
+
+def _lock_of(path: Path) -> Path:
+    return path.with_name(path.name + LOCK_SUFFIX)
 
 
 def _mapped(descriptor: int) -> memoryview:

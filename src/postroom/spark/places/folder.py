@@ -11,6 +11,7 @@ from postroom.ledger.expand import Chunk
 from postroom.ledger.segments import Segment, folder_of, open_segment
 from postroom.ledger.tail import JournalHint, Watch, journal_chunks
 from postroom.spark.places import Look, Slice, look_of
+from postroom.spark.places.images import read_segment
 
 
 class FolderPlace:
@@ -53,11 +54,7 @@ class FolderPlace:
                 name, data[hint.start : hint.end], slice.segment, hint, slice.first, slice.last
             )
             return
-        source = open_segment(self.folder, slice.segment)
-        known = source.definitions(slice.first - 1)
-        for chunk in source.chunks(slice.first, slice.last):
-            known = known.and_those_of(chunk.transitions)
-            yield chunk, known
+        yield from read_segment(open_segment(self.folder, slice.segment), slice.first, slice.last)
 
     def carried(self, look: Look, through: int) -> Carried | None:
         """See `Place.carried`."""

@@ -3,7 +3,7 @@
 import http.client
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -16,6 +16,8 @@ FIRST_PAUSE_S: Final = 0.2
 MAX_PAUSE_S: Final = 5.0
 PIECE_BYTES: Final = 1 << 20
 MAX_ERROR_BYTES: Final = 64 << 10
+MAX_BODY_BYTES: Final = 4 << 30
+"""Of an answer that is held in memory: a list of files, records, a checkpoint."""
 
 _BUSY: Final = (429, 503)
 _GONE: Final = (404, 410)
@@ -68,7 +70,13 @@ class HttpClient:
         """
 
         def read(answer: http.client.HTTPResponse) -> bytes:
-            return answer.read()
+            pieces, size = [], 0
+            for piece in _pieces(answer):
+                pieces.append(piece)
+                size += len(piece)
+                if size > MAX_BODY_BYTES:
+                    raise BrokerRefused(self._url + path, answer.status, f"over {MAX_BODY_BYTES} bytes")
+            return b"".join(pieces)
 
         return self._persistently(lambda: self._get(path, {}, read))
 
@@ -82,10 +90,8 @@ class HttpClient:
                 out.seek(0)
                 out.truncate()
             tag = answer.headers.get("etag", "")
-            while piece := answer.read(PIECE_BYTES):
+            for piece in _pieces(answer):
                 out.write(piece)
-            if answer.length:
-                raise http.client.IncompleteRead(b"", answer.length)
 
         def once() -> None:
             headers = {"range": f"bytes={out.tell()}-", "if-range": tag} if tag and out.tell() else {}
@@ -119,6 +125,14 @@ class HttpClient:
         if answer.status in _GONE:
             raise FileNotFoundError(f"{self._url}{path}: {what}")
         raise BrokerRefused(self._url + path, answer.status, what)
+
+
+def _pieces(answer: http.client.HTTPResponse) -> Iterator[bytes]:
+    """The body, piece by piece. Raises ``HTTPException`` where it breaks off."""
+    while piece := answer.read(PIECE_BYTES):
+        yield piece
+    if answer.length:
+        raise http.client.IncompleteRead(b"", answer.length)
 
 
 def _what(body: bytes) -> str:

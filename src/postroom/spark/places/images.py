@@ -18,7 +18,11 @@ from postroom.ledger.segments import Segment, SegmentReader
 
 def read_image(image: EventsImage, first: int, last: int) -> Iterator[tuple[Chunk, Definitions]]:
     """The records of an image from first to last, as `Place.read` gives them."""
-    source = SegmentReader(image)
+    return read_segment(SegmentReader(image), first, last)
+
+
+def read_segment(source: SegmentReader, first: int, last: int) -> Iterator[tuple[Chunk, Definitions]]:
+    """The same of a file that is open."""
     known = source.definitions(first - 1)
     for chunk in source.chunks(first, last):
         known = known.and_those_of(chunk.transitions)

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import pyarrow.fs as pafs
 
-from postroom.spark.store.files import local_folder, make_folders, sync_folder
+from postroom.spark.store.files import local_folder, make_folders, sync
 from postroom.spark.store.protocol import TableError
 
 CONDITIONAL: Final = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "memory"})
@@ -47,14 +47,14 @@ def replace(filesystem: pafs.FileSystem, path: str, content: bytes) -> None:
         return
     temporary = _synced(local, content)
     os.replace(temporary, local)  # noqa: PTH105 - the name under which tests let it fail
-    sync_folder(local.parent)
+    sync(local.parent)
 
 
 def _link(path: Path, content: bytes) -> None:
     temporary = _synced(path, content)
     try:
         os.link(temporary, path)
-        sync_folder(path.parent)
+        sync(path.parent)
     finally:
         with suppress(FileNotFoundError):
             os.unlink(temporary)  # noqa: PTH108

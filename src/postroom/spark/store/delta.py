@@ -25,7 +25,7 @@ from postroom.spark.store import creating
 from postroom.spark.store.base import BaseStore, Entry, Listing
 from postroom.spark.store.delta_actions import APP_PREFIX, OPERATION_KEY, STATE_KEY, Actions, actions_of
 from postroom.spark.store.evolution import ColumnKind
-from postroom.spark.store.files import local_folder, sync_file, sync_folder
+from postroom.spark.store.files import local_folder, sync
 from postroom.spark.store.protocol import (
     CHECKPOINT_COMMITS,
     NO_VERSION,
@@ -243,8 +243,8 @@ class DeltaStore(BaseStore):
         """On this machine: a commit that `deltalake` wrote is on disk before anything is told of it."""
         local = local_folder(self._data.filesystem, self._data.at(log_path(version)))
         if local is not None:
-            sync_file(local)
-            sync_folder(local.parent)
+            sync(local)
+            sync(local.parent)
 
     # --- upkeep ------------------------------------------------------------------------------------
 

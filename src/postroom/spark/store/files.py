@@ -236,16 +236,7 @@ def new_file(filesystem: pafs.FileSystem, path: str) -> Iterator[Any]:
         yield file
         file.flush()
         os.fsync(file.fileno())
-    sync_folder(local.parent)
-
-
-def sync_file(path: Path) -> None:
-    """What another wrote to a file is on disk when this returns."""
-    number = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
+    sync(local.parent)
 
 
 def make_folders(folder: Path) -> None:
@@ -254,12 +245,12 @@ def make_folders(folder: Path) -> None:
         return
     make_folders(folder.parent)
     folder.mkdir(exist_ok=True)
-    sync_folder(folder.parent)
+    sync(folder.parent)
 
 
-def sync_folder(folder: Path) -> None:
-    """What was made, renamed or deleted in a folder is so after a power cut, too."""
-    number = os.open(folder, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """What was made, renamed or deleted in a folder, or written to a file, is so after a power cut, too."""
+    number = os.open(path, os.O_RDONLY)
     try:
         os.fsync(number)
     finally:

@@ -152,7 +152,7 @@ class TableStore(Protocol):
         ``SchemaConflict``."""
 
     def compact(self, target_bytes: int) -> int:
-        """Put small done files of a day and ledger together; rows stay as they are. Returns how many files
+        """Put small files of a part, day and ledger together; rows stay as they are. Returns how many files
         went."""
 
     def vacuum(self, retention_s: int) -> int:

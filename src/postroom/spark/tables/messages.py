@@ -7,31 +7,9 @@ import pyarrow as pa
 
 from postroom.spark.tables import arrays
 from postroom.spark.tables.definition import LEDGER_ID, ORDER, TIMESTAMP, Field, Merge, TableDefinition
-from postroom.spark.tables.entries import copied, of_arrivals, order_of
+from postroom.spark.tables.entries import FROM_ARRIVAL, copied, of_arrivals, order_of
 from postroom.spark.tables.range import Range
 from postroom.spark.tables.words import OUTCOMES
-
-FROM_ARRIVAL: Final = (
-    "message_id",
-    "correlation_id",
-    "group_id",
-    "group_sequence",
-    "priority",
-    "durable",
-    "stored",
-    "adverse",
-    "body_bytes",
-    "body_serial",
-    "expiry",
-    "creation",
-    "producer_id",
-    "producer",
-    "parent_serial",
-    "parent_queue_id",
-    "origin_ledger_id",
-    "origin_serial",
-    "sequence",
-)
 
 FIELDS: Final = (
     LEDGER_ID,
