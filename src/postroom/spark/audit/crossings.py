@@ -30,9 +30,9 @@ def crossings(entries: DataFrame, looks: DataFrame, elsewhere: Collection[str] |
 
     ``entries`` are those of all ledgers as of their second looks, ``looks`` is as ``LOOKS`` says.
     ``elsewhere`` names transmission queues whose messages go to a ledger that is not among them; None: all
-    do, as where one ledger is audited alone. Columns:
-    origin_ledger_id, origin_serial, queue_id, queue (of the sender), message_id, stored, forwards, arrivals,
-    last_position, target_ledger_id, target_queue, verdict.
+    do, as where one ledger is audited alone. Columns: origin_ledger_id, origin_serial, queue_id, queue (of
+    the sender), message_id, stored, forwards, arrivals, last_position, target_ledger_id, target_queue,
+    verdict.
     """
     known = F.broadcast(looks)
     joined = _left(entries, known).join(_came(entries, known), list(KEY), "full")

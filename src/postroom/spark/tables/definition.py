@@ -1,10 +1,8 @@
 """What a table is: columns that each say how they merge, and the rows that a range of events gives.
 
-A table is a monoid: any two of its rows with the same key can be merged into one, and it doesn't matter
-which are
-merged first. So the events of a ledger may be cut into ranges anywhere, each range be made into rows on its
-own,
-and the rows merged in any nesting: the result is the table of the whole ledger.
+A table is a monoid: any two of its rows with the same key can be merged into one, and it doesn't matter which
+are merged first. So the events of a ledger may be cut into ranges anywhere, each range be made into rows on
+its own, and the rows merged in any nesting: the result is the table of the whole ledger.
 """
 
 from collections.abc import Callable
@@ -36,8 +34,8 @@ class Merge(StrEnum):
     """The last that is not null, rows being in the order of their events; they must be neighbours."""
     LINK = "link"
     """Part of the key. A row that goes on what an earlier one began doesn't know it, and is null: it takes
-    that of the
-    row before it, in the order of their events and with the same key otherwise; they must be neighbours."""
+    that of the row before it, in the order of their events and with the same key otherwise; they must be
+    neighbours."""
     SUM = "sum"
     MAX = "max"
     MIN = "min"
@@ -62,9 +60,8 @@ Units = Callable[["Range"], pa.Table]
 merge."""
 
 IsDone = Callable[[pa.Table, "Range | None", bool], npt.NDArray[Any]]
-"""(folded rows, the range that they were made of if it is known, whether they are all that there are of
-their keys) →
-which of them nothing more can come to."""
+"""(folded rows, the range that they were made of if it is known, whether they are all that there are of their
+keys) → which of them nothing more can come to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +69,9 @@ class TableDefinition:
     """A table: what its rows are, how they merge, when they are final.
 
     ``is_done`` None: append-only, its rows never merge. ``day_of`` is the timestamp that gives the partition
-    day of done
-    rows. ``source``: made of events, or of the rows newly added to the part done of the table named.
-    ``is_late``: a row
-    that is done may be followed by another of its key, so a reader folds done rows, too.
+    day of done rows. ``source``: made of events, or of the rows newly added to the part done of the table
+    named. ``is_late``: a row that is done may be followed by another of its key, so a reader folds done rows,
+    too.
     """
 
     name: str

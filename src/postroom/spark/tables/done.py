@@ -34,8 +34,7 @@ def is_quiet(rows: pa.Table, column: str, age_us: int) -> Array:
 
 def is_past_minute(rows: pa.Table, events: Range | None, settled: bool) -> Array:
     """Rows of a minute: done if it lies within the range that they were made of, other minutes before and
-    behind it
-    (times never go back), or, when all are at hand, if it is an hour older than the newest."""
+    behind it (times never go back), or, when all are at hand, if it is an hour older than the newest."""
     if settled:
         return is_quiet(rows, "minute", HOUR_US)
     if events is None or not len(events):

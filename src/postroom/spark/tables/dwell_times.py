@@ -1,9 +1,8 @@
 """Table ``dwell_times``: how long entries were in each state, as sketches that any engine can add up.
 
 A sketch is a count for each bucket; bucket b has times up to γᵇ µs and above γᵇ⁻¹, with γ so that the middle
-of a
-bucket is at most 2 % off whatever lies in it (DDSketch: Masson, Rim, Lee, 2019). Sketches of minutes, queues,
-ledgers add up bucket by bucket.
+of a bucket is at most 2 % off whatever lies in it (DDSketch: Masson, Rim, Lee, 2019). Sketches of minutes,
+queues, ledgers add up bucket by bucket.
 """
 
 import math

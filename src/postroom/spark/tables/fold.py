@@ -64,8 +64,7 @@ def split(
     """Folded rows by part and day: (part, day as in ISO 8601 or None, rows). Parts without rows are left out.
 
     ``settled``: the rows are all that there are of their keys, as when the part open is settled. Otherwise
-    they are of
-    one range; with its ``events``, more of them are known to be done.
+    they are of one range; with its ``events``, more of them are known to be done.
     """
     source = Range(events) if isinstance(events, pa.Table) else events
     done = np.ones(len(folded), bool)
@@ -148,8 +147,7 @@ class _Folding:
 
     def only(self, field: Field, column: pa.ChunkedArray) -> pa.Array:
         """A value that is not null, if there is one. Chunks that are all null cost nothing; columns that are
-        set in
-        the same chunks share where to look."""
+        set in the same chunks share where to look."""
         if column.null_count == 0:
             return self.first(field, column)
         told, start = [], 0

@@ -1,10 +1,8 @@
 """What of the personal data that events have may go into tables: kept, hashed under a key, or dropped.
 
 Tables have the columns that their definitions name and nothing else: no body, no application property, no
-header
-beyond these. Of the columns below somebody may be found by; what becomes of each is the policy, which is
-applied to
-events before any table is made of them.
+header beyond these. Of the columns below somebody may be found by; what becomes of each is the policy, which
+is applied to events before any table is made of them.
 """
 
 import hmac
@@ -40,8 +38,7 @@ DEFAULT: Final[Mapping[str, Action]] = {
     "reason": Action.KEEP,
 }
 """The columns that may be personal. Ids and names of links and containers are those of programs, and what
-tables are
-for; who logged in is mostly a person, and no table, audit or report needs to know."""
+tables are for; who logged in is mostly a person, and no table, audit or report needs to know."""
 
 DERIVED: Final[Mapping[str, str]] = {"description": "reason", "last_holder": "holder"}
 """Columns of tables that are made of one of these under another name."""
@@ -67,8 +64,7 @@ class PolicyError(LedgerError):
 @dataclass(frozen=True)
 class Policy:
     """What becomes of each column; those not named do as by default. ``key`` is what hashes are made with:
-    keep it as
-    one keeps a password, since who has it can try texts."""
+    keep it as one keeps a password, since who has it can try texts."""
 
     columns: Mapping[str, str] = field(default_factory=dict)
     key: bytes = field(default=b"", repr=False)

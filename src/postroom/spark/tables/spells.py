@@ -1,10 +1,8 @@
-"""Tables of spells: one row for each time that an entry was in certain states, from the event that brought
-it there
-to the one that took it away.
+"""Tables of spells: one row for each time that an entry was in certain states, from the event that brought it
+there to the one that took it away.
 
-The event that ends a spell doesn't say which one: it is the one that the entry was in. So rows of a range
-may not know
-their spell yet; they take it from the row before them when they meet it.
+The event that ends a spell doesn't say which one: it is the one that the entry was in. So rows of a range may
+not know their spell yet; they take it from the row before them when they meet it.
 """
 
 from typing import Any

@@ -77,9 +77,8 @@ def _kind(codes: Codes) -> pa.Array:
 
 
 def is_done(rows: pa.Table, events: Range | None, settled: bool) -> Any:
-    """Decided, and everything in it with the decision. Where not everything was decided by it (a message
-    that was
-    rejected within it), or nobody said (nothing but what came back), a day must have gone by."""
+    """Decided, and everything in it with the decision. Where not everything was decided by it (a message that
+    was rejected within it), or nobody said (nothing but what came back), a day must have gone by."""
     decided = arrays.valid(rows.column("decision"))
     even = arrays.numbers(rows.column("puts")) == arrays.numbers(rows.column("puts_decided"))
     even &= arrays.numbers(rows.column("gets")) == arrays.numbers(rows.column("gets_decided"))

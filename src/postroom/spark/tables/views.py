@@ -1,8 +1,7 @@
 """The tables as SQL, for DuckDB and Spark: the fold of partial rows, and questions that are often asked.
 
 The fold is made from the merges of the columns, like `fold.fold`, and gives the same rows: who has only SQL
-can read
-tables, and each checks the other.
+can read tables, and each checks the other.
 """
 
 from collections.abc import Callable
@@ -69,9 +68,8 @@ def fold_sql(definition: TableDefinition, rows: str, dialect: Dialect) -> str:
 
 
 def view_sql(definition: TableDefinition, done: str, open_rows: str, dialect: Dialect) -> str:
-    """A query that gives the table from its two parts: done as it is, open folded; of a table whose done
-    rows may be
-    followed by others of their keys, both folded."""
+    """A query that gives the table from its two parts: done as it is, open folded; of a table whose done rows
+    may be followed by others of their keys, both folded."""
     names = _names(definition, dialect)
     if definition.is_late:
         both = f"(SELECT {names} FROM {done} UNION ALL SELECT {names} FROM {open_rows})"
@@ -138,8 +136,7 @@ def _merged(field: Field, dialect: Dialect) -> str:
 
 def levels_sql(destinations: str) -> str:
     """Per queue and minute: how many entries were in each state at its end, how many in all (``depth``), and
-    the
-    highest depth and number available within it. Both dialects. A queue's minutes must all be there, from
+    the highest depth and number available within it. Both dialects. A queue's minutes must all be there, from
     its first."""
     window = f"(PARTITION BY ledger_id, queue_id ORDER BY minute {UNTIL_HERE})"
     levels = [f"sum({state}_change) OVER {window} AS {state}" for state in (*LIVE_STATES, "depth")]
@@ -153,8 +150,7 @@ def levels_sql(destinations: str) -> str:
 
 def pending_sql(entries: str) -> str:
     """Per queue: what it holds by state, and why what is delayed waits. ``entries``: the table, or its open
-    part
-    folded, which has all that lives. Both dialects."""
+    part folded, which has all that lives. Both dialects."""
     return (
         "SELECT ledger_id, queue_id, max(queue) AS queue, state, delay_causes, count(*) AS entries, "
         f"sum(body_bytes) AS bytes FROM {entries} WHERE state <> 'deleted' "
@@ -164,8 +160,7 @@ def pending_sql(entries: str) -> str:
 
 def quantile_sql(dwell_times: str, quantile: float) -> str:
     """Per queue and state: the time (µs, at most 2 % off) that this part of the entries (0 to 1) did not
-    exceed, from
-    the sketches. Both dialects."""
+    exceed, from the sketches. Both dialects."""
     by = "ledger_id, queue_id, state"
     counted = (
         f"SELECT {by}, bucket, max(queue) AS queue, sum(entries) AS entries "
