@@ -7,7 +7,7 @@ import pytest
 
 from postroom.spark.columns import EVENTS_SCHEMA
 from postroom.spark.tables import DEFINITIONS
-from postroom.spark.tables.policy import DEFAULT, Policy, PolicyError, apply, personal_columns
+from postroom.spark.tables.policy import DEFAULT, Policy, PolicyError, apply, derived, personal_columns
 
 KEY = b"0123456789abcdef"
 
@@ -38,6 +38,16 @@ def test_kept_dropped_hashed() -> None:
 def test_the_same_text_is_the_same_in_all_columns() -> None:
     policy = Policy({"message_id": "hash", "correlation_id": "hash"}, KEY)
     assert column(policy, "message_id", ["x"]) == column(policy, "correlation_id", ["x"])
+
+
+def test_what_a_column_holds_that_is_made_of_a_personal_one() -> None:
+    assert derived("last_holder", "clerk") == "clerk"
+    assert (
+        derived("description", json.dumps({"condition": "app:bad", "description": "no house 7"}))
+        == "no house 7"
+    )
+    assert derived("description", json.dumps({"condition": "app:bad"})) is None
+    assert derived("description", "not JSON") is None
 
 
 def test_of_a_reason_only_the_words_are_withheld() -> None:

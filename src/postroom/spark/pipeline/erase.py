@@ -23,7 +23,7 @@ from postroom.spark.pipeline.root import Root
 from postroom.spark.pipeline.settings import check_policy
 from postroom.spark.store import DataFile
 from postroom.spark.tables import Merge
-from postroom.spark.tables.policy import DEFAULT, Policy, personal_columns
+from postroom.spark.tables.policy import DEFAULT, Policy, derived, personal_columns
 
 MESSAGE_IDS: Final = ("message_id", "correlation_id", "group_id")
 ERASED: Final = "(erased)"
@@ -111,8 +111,9 @@ def _rewritten(
     of_messages = search.rows_of_messages(rows, file.ledger_id) or nowhere
     masks = {name: pc.and_(of_messages, pc.is_valid(rows[name])) for name in personal}
     for name, followed in personal.items():
-        if followed == search.column:
-            masks[name] = pc.or_(masks[name], pc.fill_null(pc.equal(rows[name], search.stored), False))
+        stored = derived(name, search.stored) if followed == search.column else None
+        if stored is not None:
+            masks[name] = pc.or_(masks[name], pc.fill_null(pc.equal(rows[name], stored), False))
     count = pc.sum(reduce(pc.or_, masks.values(), nowhere)).as_py() or 0
     if not count:
         return

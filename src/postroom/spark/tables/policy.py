@@ -57,6 +57,18 @@ def personal_columns(names: Iterable[str]) -> dict[str, str]:
     return {name: DERIVED.get(name, name) for name in names if DERIVED.get(name, name) in DEFAULT}
 
 
+def derived(name: str, stored: str) -> str | None:
+    """What stands in a column where the one of the policy that it follows holds `stored`: of a reason its
+    words, None where it has none."""
+    if name != WITHHELD:
+        return stored
+    try:
+        told = json.loads(stored)
+    except ValueError:
+        return None
+    return str(told[WITHHELD]) if isinstance(told, dict) and WITHHELD in told else None
+
+
 class PolicyError(LedgerError):
     """A policy that can't be followed: names the column or action and says what to do."""
 
