@@ -1,6 +1,7 @@
 """Driver of Qpid Proton's Python binding: commands and answers as in README.md."""
 
 import json
+import select
 import struct
 import sys
 import time
@@ -14,6 +15,7 @@ from proton.handlers import MessagingHandler
 from proton.reactor import AtLeastOnce, AtMostOnce, Backoff, Container, Copy, LinkOption
 
 POLL_S = 0.05
+BEAT_S = 1.0
 COMMAND_S = 15.0
 
 INTEGERS: dict[str, type] = {
@@ -306,6 +308,13 @@ class Driver(MessagingHandler):
         self.drain = False
         self.error: DriverError | None = None
 
+    def next_line(self) -> str:
+        """The next command; until it comes the connection says now and then that it is alive."""
+        while not select.select([sys.stdin], [], [], BEAT_S)[0]:
+            if self.container is not None:
+                self.container.process()
+        return sys.stdin.readline()
+
     # Commands
 
     def connect(self, command: dict[str, Any]) -> dict[str, Any]:
@@ -499,7 +508,7 @@ def answer(driver: Driver, line: str) -> dict[str, Any]:
 
 def main() -> None:
     driver = Driver()
-    for line in sys.stdin:
+    while line := driver.next_line():
         print(json.dumps(answer(driver, line)), flush=True)
 
 
