@@ -17,6 +17,13 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 NOTEBOOK = Path(__file__).parents[2] / "examples" / "where-the-messages-went.ipynb"
 
 
+SHORT = (
+    '--driver-java-options "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"'
+    " --conf spark.sql.codegen.wholeStage=false --conf spark.sql.adaptive.enabled=false pyspark-shell"
+)
+"""For few rows: planning as it goes and compiling each plan take longer than they save."""
+
+
 def _texts(cell: Any) -> str:
     outputs = cell.get("outputs", ())
     return "\n".join(
@@ -27,6 +34,7 @@ def _texts(cell: Any) -> str:
 def test_the_notebook_runs_and_tells_of_the_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     maker, sent = london(tmp_path / "london")
     ledgers = [maker.finish(), paris(tmp_path / "paris", sent).finish()]
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", SHORT)
     monkeypatch.setenv("POSTROOM_DATA", ":".join(map(str, ledgers)))
     monkeypatch.setenv("POSTROOM_TABLES", str(tmp_path / "tables"))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(str(Path(each).resolve()) for each in sys.path if each))
