@@ -26,6 +26,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 
 from bench import spark_workload
+from bench.reader_bench import TEN_COLUMNS
 from bench.say import say
 from postroom.spark.pipeline.batches import BatchDone
 from postroom.spark.pipeline.options import PipelineOptions
@@ -37,18 +38,6 @@ EVENTS: Final = 20_000_000
 ROUNDS: Final = 3
 CORES: Final = 2
 TENTH: Final = 10
-TEN_COLUMNS: Final = (
-    "position",
-    "ordinal",
-    "serial",
-    "queue_id",
-    "time",
-    "event",
-    "from_state",
-    "to_state",
-    "outcome",
-    "message_id",
-)
 PARTS: Final = ("source", "export", "pipeline", "audit")
 
 FAILED: Final = "failed_"
