@@ -1,0 +1,82 @@
+"""Queues consumed by Spark, exactly once: the source ``postroom.messages`` with ``mode=consume``.
+
+The broker assigns messages to a *Spark subscription*, by events of its ledger; a batch is a range of
+positions, and its rows are the assignments in it. Nothing that Spark says about a batch is taken as proof that
+its rows are safe: what is, is stated by the option ``confirm``, and only then is anything taken from the queue.
+
+- `stream_reader`, `batch_reader`: what the source gives Spark in this mode; `options`: its options
+- `confirm`: what a foreachBatch calls after its own durable write (``confirm=call``)
+- `append_once`: rows and position into a Delta table in one commit (``confirm=table:URI#app``)
+- `planning`: which range comes next and what is confirmed; `subscription`: the broker's part, asked
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
+    from pyspark.sql.types import StructType
+
+__all__ = ["Appended", "append_once", "batch_reader", "confirm", "stream_reader"]
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """What a call of `append_once` did."""
+
+    version: int
+    """The table's version that has the rows."""
+    rows: int
+    """How many were added; 0 where the table had them all."""
+    positions: Mapping[str, int]
+    """By ledger: up to here everything is in the table."""
+
+
+def stream_reader(options: Mapping[str, str], schema: "StructType") -> "DataSourceStreamReader":
+    """The reader of micro-batches for ``mode=consume``. Raises ``SourceOptionError``."""
+    raise NotImplementedError
+
+
+def batch_reader(options: Mapping[str, str], schema: "StructType") -> "DataSourceReader":
+    """A batch read of what is assigned to the subscription and not confirmed; it changes nothing.
+
+    Raises ``SourceOptionError``.
+    """
+    raise NotImplementedError
+
+
+def confirm(
+    batch: "DataFrame", batch_id: int, *, broker: str, subscription: str, checkpoint: str = ""
+) -> int:
+    """Take the messages of a batch from the queue: call it in foreachBatch, after its rows are safe.
+
+    What is confirmed is the end of the batch's range in the checkpoint's offsets. `broker` is an AMQP URL.
+    `checkpoint` is the query's checkpointLocation, needed where Spark doesn't tell it (Spark Connect). Asking
+    again changes nothing. Returns how many messages this ended. Raises ``CheckpointReplaced``,
+    ``SubscriptionEnded``, ``BrokerUnreachable``, ``OffsetsUnreadable``.
+    """
+    raise NotImplementedError
+
+
+def append_once(
+    batch: "DataFrame",
+    batch_id: int,
+    table_uri: str,
+    app: str,
+    *,
+    columns: Sequence[str] | None = None,
+    partition_by: Sequence[str] = (),
+    checkpoint: str = "",
+) -> Appended:
+    """Append a batch to a Delta table, each row once, whatever was lost of the checkpoint: for foreachBatch.
+
+    One commit has the rows and the position that they reach to, as the version of the application transaction
+    ``app/<ledger id>``; rows at or below the position that the table has are left out. So `batch` must have
+    the columns ``ledger_id`` and ``position`` as the source gave them. `columns`: those to write (default:
+    all). `partition_by`: of a table that is made by this call. `checkpoint`: as for `confirm`. Of a tap over
+    several ledgers each has a transaction of its own. Raises ``AppendRefused``, ``PositionGap``,
+    ``OffsetsUnreadable``.
+    """
+    raise NotImplementedError
