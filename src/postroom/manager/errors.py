@@ -12,9 +12,11 @@ class ManagerError(Exception):
 
     condition: ClassVar[str] = "amqp:internal-error"
 
-    def __init__(self, description: str) -> None:
+    def __init__(self, description: str, info: dict[str, object] | None = None) -> None:
         super().__init__(description)
         self.description = description
+        self.info: dict[str, object] = info if info is not None else {}
+        """What a program needs to know of it: the body of a management node's refusal."""
 
 
 class QueueNotFound(ManagerError):
@@ -221,3 +223,31 @@ class ChannelSequenceError(ManagerError):
     """The two ends of a channel don't agree on the number of the last message (MQ's AMQ9526)."""
 
     condition = "postroom:sequence-error"
+
+
+class SparkSubscriptionNotFound(ManagerError):
+    condition = "amqp:not-found"
+
+
+class SparkSubscriptionExists(ManagerError):
+    """A Spark subscription of that name exists with another definition."""
+
+    condition = "amqp:precondition-failed"
+
+
+class CheckpointReplaced(ManagerError):
+    """A Spark query comes with another checkpoint than the one that its subscription has registered."""
+
+    condition = "postroom:checkpoint-replaced"
+
+
+class SubscriptionEnded(ManagerError):
+    """The lease of a Spark subscription has ended: what it held has gone back."""
+
+    condition = "postroom:subscription-ended"
+
+
+class PositionRefused(ManagerError):
+    """A position that can't be confirmed: not assigned yet, or of another ledger."""
+
+    condition = "postroom:position-refused"

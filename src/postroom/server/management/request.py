@@ -11,6 +11,7 @@ from postroom.manager.errors import (
     ChannelInUse,
     ChannelNotFound,
     ChannelNotInDoubt,
+    CheckpointReplaced,
     CursorUnknown,
     DefinitionInvalid,
     DestinationPaused,
@@ -25,6 +26,7 @@ from postroom.manager.errors import (
     NotAllowed,
     NotForInput,
     OriginGone,
+    PositionRefused,
     QueueExists,
     QueueInUse,
     QueueNotFound,
@@ -33,6 +35,9 @@ from postroom.manager.errors import (
     QuotaNotFound,
     RequestInvalid,
     SelectorRefused,
+    SparkSubscriptionExists,
+    SparkSubscriptionNotFound,
+    SubscriptionEnded,
     SubscriptionInUse,
     SwitchUnknown,
 )
@@ -96,6 +101,11 @@ _STATUS: Final[list[tuple[type[ManagerError], int]]] = [
     (NotAllowed, CONFLICT),
     (CursorUnknown, NOT_FOUND),
     (OriginGone, NOT_FOUND),
+    (SparkSubscriptionNotFound, NOT_FOUND),
+    (SparkSubscriptionExists, CONFLICT),
+    (CheckpointReplaced, CONFLICT),
+    (SubscriptionEnded, CONFLICT),
+    (PositionRefused, CONFLICT),
 ]
 
 Attributes = dict[str, Any]
@@ -216,7 +226,7 @@ class Response:
 
 def refusal(error: ManagerError) -> Response:
     """The answer to a request that the queue manager has refused."""
-    return Response(_status_of(error), error.description, {}, condition=error.condition)
+    return Response(_status_of(error), error.description, error.info, condition=error.condition)
 
 
 def _status_of(error: ManagerError) -> int:
