@@ -328,7 +328,7 @@ def _class_by_content_type(body: object, content_type: str | None) -> tuple[type
         return ObjectMessage, body
     if content_type in (None, OCTET_STREAM):
         return BytesMessage, body
-    charset = _charset_of_text(content_type or "")
+    charset = charset_of_text(content_type or "")
     if charset is None:
         return (Message if body is None else BytesMessage), body
     return _text_or_bytes(body, charset)
@@ -344,7 +344,7 @@ def _text_or_bytes(body: object, charset: str) -> tuple[type[Message], object]:
         return BytesMessage, body
 
 
-def _charset_of_text(content_type: str) -> str | None:
+def charset_of_text(content_type: str) -> str | None:
     """The charset of a content type that is text; None for another one."""
     media, *parameters = (part.strip() for part in content_type.split(";"))
     media = media.lower()

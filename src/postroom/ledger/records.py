@@ -80,10 +80,13 @@ class RecordType(IntEnum):
     queue, annotations)."""
     ANNOTATIONS_DROPPED = 22
     """holder is such an id: the entry has ended."""
+    SPARK_SUBSCRIPTION_STATE = 24
+    """What must survive of a Spark subscription: holder is its id, queue its queue, detail JSON (definition,
+    registered checkpoint, positions); its HOLDER_CLOSED ends it."""
 
 
 DEFINING_TYPES: Final = (4, 14)
-LATER_DEFINING_TYPES: Final = (18, 22)
+LATER_DEFINING_TYPES: Final = (18, 24)
 """First and last of the two runs of types whose records define or drop something."""
 
 
@@ -115,6 +118,8 @@ class TransitionFlag(IntFlag):
     NONE = 0
     SENT = 1
     """The delivery was put on the wire before it came back (so delivery_delta is 1 unless released)."""
+    FIRST = 2
+    """The end of a delay made the entry available that had never been so."""
 
 
 ARRIVAL: Final = Layout(

@@ -188,6 +188,14 @@ class Planner:
         seen = self._seen or self.look()
         return {ledger_id: position_in(one.look, self._end(one)) for ledger_id, one in seen.items()}
 
+    def begin(self) -> dict[str, Position]:
+        """Where a read of its own begins: the last position of each ledger that is not to be read.
+
+        Raises ``LedgerDiverged``, ``DataLost``.
+        """
+        found = {ledger_id: starting_position(self._options, one) for ledger_id, one in self.look().items()}
+        return {ledger_id: position for ledger_id, position in found.items() if position is not None}
+
     def next(self, start: Positions, limit: Limit) -> dict[str, Position]:
         """Where a batch ends that begins behind `start`.
 

@@ -33,7 +33,7 @@ def read_events(
     known: Known | None = None
     last: Definitions | None = None
     for chunk, definitions in slice.place.read(slice):
-        _require_known_types(chunk.transitions)
+        require_known(chunk.transitions)
         if known is None or definitions is not last:
             known, last = Known(segment.ledger_id, segment.epoch, definitions), definitions
         for rows in expand(chunk, definitions.routing_sets):
@@ -60,7 +60,8 @@ _HIGHEST: Final = {field: max(codes) for field, codes in _CODES.items()}
 _HIGHEST_TYPE: Final = max(RecordType)
 
 
-def _require_known_types(transitions: Array) -> None:
+def require_known(transitions: Array) -> None:
+    """Raises ``UnknownRecord`` for a type of record that this version doesn't know."""
     types = transitions["type"]
     if len(types) and types.max() > _HIGHEST_TYPE:
         at = int(np.argmax(types > _HIGHEST_TYPE))

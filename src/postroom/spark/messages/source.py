@@ -1,0 +1,119 @@
+"""The format ``postroom.messages``: the contents of queues as a Spark source, and a sink for queues.
+
+Mode *tap* reads beside the consumers, from the ledger; mode *consume* is `postroom.spark.consume`, the sink
+`postroom.spark.sink`.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    InputPartition,
+)
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from postroom.spark.messages.options import CONSUME, TapOptions, mode_of, read_tap_options
+from postroom.spark.messages.schema import FULL_SCHEMA, MESSAGES_SCHEMA, messages_struct
+from postroom.spark.messages.stream import TapStream, tap_rows
+from postroom.spark.options import SourceOptionError
+from postroom.spark.places import Slice
+from postroom.spark.ranges import Planner
+
+
+class MessagesDataSource(DataSource):
+    """The source and sink named ``postroom.messages``; the options are in docs/reference/spark-messages.md.
+
+    Giving `.schema(...)` with some of the columns decodes only those.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        return "postroom.messages"
+
+    def schema(self) -> StructType:
+        """The columns of messages, with a comment on every one."""
+        return messages_struct(MESSAGES_SCHEMA)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A batch reader; options and columns are checked here, before any task starts."""
+        check_columns(schema)
+        if mode_of(self.options) == CONSUME:
+            from postroom.spark.consume import batch_reader
+
+            return batch_reader(self.options, schema)
+        return TapBatchReader(read_tap_options(self.options), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """A reader of micro-batches."""
+        check_columns(schema)
+        if mode_of(self.options) == CONSUME:
+            from postroom.spark.consume import stream_reader
+
+            return stream_reader(self.options, schema)
+        return TapStream(read_tap_options(self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """What writes a DataFrame at once."""
+        from postroom.spark.sink import batch_writer
+
+        return batch_writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        """What writes the micro-batches of a query."""
+        from postroom.spark.sink import stream_writer
+
+        return stream_writer(self.options, schema, overwrite)
+
+
+_FULL_STRUCT: Final = messages_struct(FULL_SCHEMA)
+
+
+def check_columns(schema: StructType) -> None:
+    """Whether every column is one of messages, and of its type. Raises ``SourceOptionError``."""
+    unknown = [name for name in schema.names if name not in FULL_SCHEMA.names]
+    if unknown:
+        raise SourceOptionError(
+            f"messages have no columns {', '.join(unknown)}; they have {', '.join(FULL_SCHEMA.names)}"
+        )
+    for field in schema.fields:
+        own = _FULL_STRUCT[field.name].dataType.simpleString()
+        told = field.dataType.simpleString()
+        if told != own:
+            raise SourceOptionError(f"column {field.name} is {own}, not {told}: cast it after reading")
+
+
+class SlicesPartition(InputPartition):
+    """What one task reads, one after the other."""
+
+    def __init__(self, slices: list[Slice]) -> None:
+        super().__init__(slices)
+        self.slices = slices
+
+
+class TapBatchReader(DataSourceReader):
+    """Plans slices of the files on the driver, reads them in the tasks."""
+
+    def __init__(self, options: TapOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+
+    def partitions(self) -> list[InputPartition]:
+        """Every file's part of the range; one look at each ledger."""
+        planner = Planner(self._options.source)
+        start = planner.begin()
+        found = [SlicesPartition([piece]) for piece in planner.slices(start, planner.latest())]
+        return list(found) or [SlicesPartition([])]  # Spark reads a partition even where there is none
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a partition's slices."""
+        assert isinstance(partition, SlicesPartition)
+        schema = to_arrow_schema(self._schema, timezone="UTC")
+        for piece in partition.slices:
+            yield from tap_rows(piece, schema, self._options)

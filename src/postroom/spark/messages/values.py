@@ -1,0 +1,352 @@
+"""AMQP values as a type's name and a text, and back: what the maps of a message's row hold.
+
+Exact in both directions for every value that has an encoding (of a NaN not its payload). Simple values:
+numbers decimal, booleans ``true`` and ``false``, binary and decimals in base64, timestamps in RFC 3339 with
+milliseconds (outside of the years 1 to 9999 the number of milliseconds since 1970). Lists and maps are JSON:
+a string, a boolean, null, an ``int`` and a ``double`` are what JSON has for them, a list an array, a map
+whose keys are all strings an object; any other value is an object with its type as the one key,
+``{"ulong": "5"}``, and a map of other keys ``{"map": [[key, value], …]}``. Arrays and described values are
+their encoding in base64.
+"""
+
+import json
+import math
+from base64 import b64decode, b64encode
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from postroom.amqp.codec import decode_all, encode
+from postroom.amqp.errors import DecodeError
+from postroom.amqp.types import (
+    Array,
+    Byte,
+    Char,
+    Decimal32,
+    Decimal64,
+    Decimal128,
+    Described,
+    Float32,
+    Int,
+    PairMap,
+    Short,
+    Symbol,
+    Timestamp,
+    UByte,
+    UInt,
+    ULong,
+    UShort,
+)
+
+Typed = tuple[str, str | None]
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+FIRST_MS: Final = -62_135_596_800_000
+"""0001-01-01T00:00:00Z, the first time that a Spark timestamp shows."""
+LAST_MS: Final = 253_402_300_799_999
+"""9999-12-31T23:59:59.999Z, the last one."""
+
+_NAMES: Final[dict[type, str]] = {
+    type(None): "null",
+    bool: "boolean",
+    UByte: "ubyte",
+    UShort: "ushort",
+    UInt: "uint",
+    ULong: "ulong",
+    Byte: "byte",
+    Short: "short",
+    Int: "int",
+    int: "long",
+    Float32: "float",
+    float: "double",
+    Decimal32: "decimal32",
+    Decimal64: "decimal64",
+    Decimal128: "decimal128",
+    Char: "char",
+    Timestamp: "timestamp",
+    UUID: "uuid",
+    bytes: "binary",
+    str: "string",
+    Symbol: "symbol",
+    list: "list",
+    dict: "map",
+    PairMap: "map",
+    Array: "array",
+    Described: "described",
+}
+
+
+class ValueInvalid(ValueError):
+    """A text that is none of its type, or a type that there isn't."""
+
+
+# --- to text --------------------------------------------------------------------------------------
+
+
+def typed(value: object) -> Typed:
+    """A value as its type's name and its text; the text of null is None."""
+    kind = _NAMES[type(value)]
+    return kind, _TEXTS.get(kind, str)(value)
+
+
+def timestamp_text(time_ms: int) -> str:
+    """A time in milliseconds since 1970 as RFC 3339, or as the number where no calendar has it."""
+    if not FIRST_MS <= time_ms <= LAST_MS:
+        return str(time_ms)
+    time = EPOCH + timedelta(milliseconds=time_ms)
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _float_text(value: Any) -> str:
+    if math.isfinite(value):
+        return _shortest(value) if isinstance(value, Float32) else repr(float(value))
+    return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+
+
+def _shortest(value: float) -> str:
+    """The shortest decimal number that is this 32-bit float."""
+    import numpy as np
+
+    return str(np.float32(value))
+
+
+def _base64(value: Any) -> str:
+    return b64encode(value).decode()
+
+
+def _exact_json(value: Any) -> str:
+    return json.dumps(_exact(value), ensure_ascii=False, separators=(",", ":"))
+
+
+def _exact(value: Any) -> object:
+    kind = _NAMES[type(value)]
+    if kind in ("null", "boolean", "string"):
+        return value
+    if kind == "int":
+        return int(value)
+    if kind == "double" and math.isfinite(value):
+        return value
+    if kind == "list":
+        return [_exact(item) for item in value]
+    if kind == "map":
+        return _exact_map(value)
+    return {kind: typed(value)[1]}
+
+
+def _exact_map(value: dict[object, object] | PairMap) -> object:
+    pairs = value.pairs if isinstance(value, PairMap) else tuple(value.items())
+    keys = [key for key, _ in pairs]
+    is_plain = all(type(key) is str for key in keys) and not (len(keys) == 1 and keys[0] in _READERS)
+    if is_plain:
+        return {str(key): _exact(item) for key, item in pairs}
+    return {"map": [[_exact(key), _exact(item)] for key, item in pairs]}
+
+
+_TEXTS: Final[dict[str, Callable[[Any], str | None]]] = {
+    "null": lambda value: None,
+    "boolean": lambda value: "true" if value else "false",
+    "float": _float_text,
+    "double": _float_text,
+    "decimal32": _base64,
+    "decimal64": _base64,
+    "decimal128": _base64,
+    "timestamp": timestamp_text,
+    "binary": _base64,
+    "list": _exact_json,
+    "map": _exact_json,
+    "array": lambda value: _base64(encode(value)),
+    "described": lambda value: _base64(encode(value)),
+}
+
+
+# --- from text ------------------------------------------------------------------------------------
+
+
+def untyped(kind: str, text: str | None) -> object:
+    """The value that a type's name and a text are. Raises ``ValueInvalid``."""
+    if kind == "null":
+        return None
+    read = _READERS.get(kind)
+    if read is None:
+        raise ValueInvalid(f"{kind!r} is no AMQP type: {', '.join(_READERS)}")
+    if text is None:
+        raise ValueInvalid(f"a value of type {kind} without a text; the type of no value is null")
+    try:
+        return read(text)
+    except (ValueError, OverflowError, ArithmeticError, DecodeError) as error:
+        raise ValueInvalid(f"{text[:80]!r} is no {kind}: {error}") from error
+
+
+def timestamp_ms(text: str) -> int:
+    """The milliseconds since 1970 of a timestamp's text. Raises ValueError."""
+    if text.lstrip("-").isdecimal():
+        return int(text)
+    time = datetime.fromisoformat(text)
+    if time.tzinfo is None:
+        raise ValueError("a time without its zone")
+    return (time - EPOCH) // timedelta(milliseconds=1)
+
+
+def _boolean(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError("true or false expected")
+    return text == "true"
+
+
+def _ranged(kind: Callable[[int], object], bits: int, is_signed: bool) -> Callable[[str], object]:
+    low = -(1 << bits - 1) if is_signed else 0
+    high = (1 << bits - 1 if is_signed else 1 << bits) - 1
+
+    def read(text: str) -> object:
+        number = int(text)
+        if not low <= number <= high:
+            raise ValueError(f"{low} to {high} expected")
+        return kind(number)
+
+    return read
+
+
+def _sized(kind: Callable[[bytes], object], size_bytes: int) -> Callable[[str], object]:
+    def read(text: str) -> object:
+        data = _bytes(text)
+        if len(data) != size_bytes:
+            raise ValueError(f"{size_bytes} bytes expected, not {len(data)}")
+        return kind(data)
+
+    return read
+
+
+def _bytes(text: str) -> bytes:
+    return b64decode(text, validate=True)
+
+
+def _symbol(text: str) -> Symbol:
+    if not text.isascii():
+        raise ValueError("a symbol is ASCII")
+    return Symbol(text)
+
+
+def _char(text: str) -> Char:
+    if len(text) != 1:
+        raise ValueError("one character expected")
+    return Char(text)
+
+
+def _container(kind: str) -> Callable[[str], object]:
+    def read(text: str) -> object:
+        value = _from_exact(json.loads(text))
+        if _NAMES[type(value)] != kind:
+            raise ValueError(f"it is a {_NAMES[type(value)]}")
+        return value
+
+    return read
+
+
+def _encoded(kind: type) -> Callable[[str], object]:
+    def read(text: str) -> object:
+        value = decode_all(_bytes(text))
+        if type(value) is not kind:
+            raise ValueError(f"it is a {_NAMES[type(value)]}")
+        return value
+
+    return read
+
+
+def _from_exact(told: Any) -> object:
+    if isinstance(told, dict):
+        if len(told) == 1 and (kind := next(iter(told))) in _READERS:
+            return _map_of(told[kind]) if kind == "map" else untyped(kind, told[kind])
+        return {key: _from_exact(item) for key, item in told.items()}
+    if isinstance(told, list):
+        return [_from_exact(item) for item in told]
+    return _ranged(Int, 32, True)(str(told)) if type(told) is int else told
+
+
+def _map_of(pairs: Any) -> object:
+    found = [(_from_exact(key), _from_exact(item)) for key, item in pairs]
+    try:
+        as_dict = dict(found)
+    except TypeError:
+        return PairMap(found)
+    return as_dict if len(as_dict) == len(found) else PairMap(found)
+
+
+_READERS: Final[dict[str, Callable[[str], object]]] = {
+    "boolean": _boolean,
+    "ubyte": _ranged(UByte, 8, False),
+    "ushort": _ranged(UShort, 16, False),
+    "uint": _ranged(UInt, 32, False),
+    "ulong": _ranged(ULong, 64, False),
+    "byte": _ranged(Byte, 8, True),
+    "short": _ranged(Short, 16, True),
+    "int": _ranged(Int, 32, True),
+    "long": _ranged(int, 64, True),
+    "float": lambda text: Float32(float(text)),
+    "double": float,
+    "decimal32": _sized(Decimal32, 4),
+    "decimal64": _sized(Decimal64, 8),
+    "decimal128": _sized(Decimal128, 16),
+    "char": _char,
+    "timestamp": lambda text: Timestamp(timestamp_ms(text)),
+    "uuid": UUID,
+    "binary": _bytes,
+    "string": str,
+    "symbol": _symbol,
+    "list": _container("list"),
+    "map": _container("map"),
+    "array": _encoded(Array),
+    "described": _encoded(Described),
+}
+
+
+# --- keys of annotations --------------------------------------------------------------------------
+
+_ULONG: Final = "ulong:"
+_STRING: Final = "string:"
+_SYMBOL: Final = "symbol:"
+
+
+def key_text(key: object) -> str:
+    """A key of annotations as text: a symbol as it is, a ulong as ``ulong:5``, a string (no client should
+    send it) as ``string:…``; a symbol that begins like one of these gets ``symbol:`` before it."""
+    if isinstance(key, Symbol):
+        return _SYMBOL + key if key.startswith((_ULONG, _STRING, _SYMBOL)) else str(key)
+    return f"{_ULONG}{key}" if isinstance(key, ULong) else f"{_STRING}{key}"
+
+
+def key_of(text: str) -> object:
+    """The key that a text is. Raises ``ValueInvalid``."""
+    if text.startswith(_ULONG):
+        return untyped("ulong", text.removeprefix(_ULONG))
+    if text.startswith(_STRING):
+        return text.removeprefix(_STRING)
+    return untyped("symbol", text.removeprefix(_SYMBOL))
+
+
+# --- JSON of bodies -------------------------------------------------------------------------------
+
+
+def plain_json(value: object) -> str:
+    """A value as the JSON that people expect, for queries: it doesn't say which AMQP type it was."""
+    return json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"))
+
+
+def _plain(value: Any) -> object:
+    if value is None or isinstance(value, bool | int | str):
+        return timestamp_text(value) if isinstance(value, Timestamp) else value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else _float_text(value)
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, Array):
+        return [_plain(item) for item in value.items]
+    if isinstance(value, dict | PairMap):
+        pairs = value.pairs if isinstance(value, PairMap) else value.items()
+        return {_plain_key(key): _plain(item) for key, item in pairs}
+    return _plain(value.value) if isinstance(value, Described) else typed(value)[1]
+
+
+def _plain_key(key: object) -> str:
+    told = _plain(key)
+    return told if isinstance(told, str) else json.dumps(told, ensure_ascii=False)
