@@ -129,7 +129,7 @@ class SealedBodies:
         if self._table is not None:
             return self._table
         if events_name(self.first_file) not in self._disk.names():
-            self._table = scan_block_table(self._disk, self.first_file)
+            self._table = walk_block_table(self._disk, self.name())[2]
             return self._table
         table = load_image(self._disk, self.first_file, check=False).blocks
         if table.nbytes <= KEPT_TABLE_BYTES:
@@ -138,14 +138,8 @@ class SealedBodies:
         return table
 
     def places(self, wanted: Sequence[BodyPlace]) -> list[int]:
-        table = self.table()
-        serials = np.array([place[0] for place in wanted], np.uint64)
-        offsets = np.array([place[1] for place in wanted], np.int64)
-        rows = np.searchsorted(table["first_position"], serials, "right") - 1
-        found = (rows >= 0) & (offsets <= table["bodies_bytes"][rows])
-        places: list[int] = np.where(
-            found, table["bodies_offset"][rows].astype(np.int64) + offsets, -1
-        ).tolist()
+        serials, offsets = _columns(wanted)
+        places: list[int] = block_starts(self.table(), serials, offsets).tolist()
         return places
 
     def open(self) -> DiskFile:
@@ -176,22 +170,41 @@ class PackedBodies:
         return self._index
 
     def places(self, wanted: Sequence[BodyPlace]) -> list[int]:
-        index = self.index()
-        if not len(index):
-            return [-1] * len(wanted)
-        serials = np.array([place[0] for place in wanted], np.uint64)
-        rows = np.minimum(np.searchsorted(index["key"], serials), len(index) - 1)
-        found = index["key"][rows] == serials
-        places: list[int] = np.where(found, index["offset"][rows].astype(np.int64), -1).tolist()
+        places: list[int] = piece_starts(self.index(), _columns(wanted)[0]).tolist()
         return places
 
     def open(self) -> DiskFile:
         return self._disk.open(self.name())
 
 
-def scan_block_table(disk: Disk, number: int) -> Array:
-    """The block table of a `.bodies` file from its block headers, void blocks behind its seal included."""
-    name = bodies_name(number)
+def _columns(wanted: Sequence[BodyPlace]) -> tuple[Array, Array]:
+    """Serials and offsets."""
+    serials = np.array([place[0] for place in wanted], np.uint64)
+    return serials, np.array([place[1] for place in wanted], np.int64)
+
+
+def block_starts(table: Array, serials: Array, offsets: Array) -> Array:
+    """Where in a file the stretches at these offsets of the bodies heaps begin, by its block table; −1 where
+    it has none."""
+    if not len(table):
+        return np.full(len(serials), -1, np.int64)
+    rows = np.searchsorted(table["first_position"], serials, "right") - 1
+    found = (rows >= 0) & (offsets <= table["bodies_bytes"][rows])
+    return np.where(found, table["bodies_offset"][rows].astype(np.int64) + offsets, -1)
+
+
+def piece_starts(index: Array, serials: Array) -> Array:
+    """Where in a packed file the pieces of these keys begin, by its index; −1 where it has none."""
+    if not len(index):
+        return np.full(len(serials), -1, np.int64)
+    rows = np.minimum(np.searchsorted(index["key"], serials), len(index) - 1)
+    found = index["key"][rows] == serials
+    return np.where(found, index["offset"][rows].astype(np.int64), -1)
+
+
+def walk_block_table(disk: Disk, name: str) -> tuple[int, int, Array]:
+    """First and last position and the block table of a journal, or of what was one, from its block headers;
+    void blocks behind its seal included."""
     file = disk.open(name)
     header = decode_file_header(file.read_at(0, FILE_HEADER_BYTES))
     if header is None:
@@ -206,7 +219,7 @@ def scan_block_table(disk: Disk, number: int) -> Array:
             rows.append((block.first_position, heap, block.bodies_bytes, 0))
         expected = block.next_position()
         offset += block.block_bytes()
-    return np.array(rows, BLOCK_ROW_DTYPE)
+    return header.first_position, expected - 1, np.array(rows, BLOCK_ROW_DTYPE)
 
 
 def _holds_records(block: BlockHeader) -> bool:

@@ -81,15 +81,15 @@ def _write_pieces(file: DiskFile, pieces: Iterable[Piece]) -> tuple[list[tuple[i
     return rows, end
 
 
-def load_packed_span(disk: Disk, name: PackedName, ledger_id: bytes) -> PackedSpan:
-    """The checked header of a packed file. Raises LedgerCorrupt."""
+def load_packed_span(disk: Disk, name: PackedName, ledger_id: bytes | None) -> PackedSpan:
+    """The checked header of a packed file; `ledger_id` None: any ledger's. Raises LedgerCorrupt."""
     where = disk.describe(packed_name(name))
     head = disk.open(packed_name(name)).read_at(0, PACKED_HEADER.size_bytes)
     if len(head) < PACKED_HEADER.size_bytes or not crc_matches(head):
         raise LedgerCorrupt(where, 0, "the header is damaged")
     fields = PACKED_HEADER.struct.unpack(head)
     magic, _, version, generation, owner, first_file, last_file = fields[:7]
-    if (magic, version) != (PACKED_MAGIC, FORMAT_VERSION) or owner != ledger_id:
+    if (magic, version) != (PACKED_MAGIC, FORMAT_VERSION) or ledger_id not in (None, owner):
         raise LedgerCorrupt(where, 0, "this is not a packed file of this ledger and of format version 1")
     if (first_file, last_file, generation) != name:
         raise LedgerCorrupt(where, 0, f"the header says files {first_file} to {last_file}, the name another")

@@ -44,7 +44,7 @@ from postroom.ledger.headers import (
     decode_file_header,
 )
 from postroom.ledger.image import gather_records
-from postroom.ledger.layout import TRANSITION_DTYPE
+from postroom.ledger.layout import BLOCK_ROW_DTYPE, TRANSITION_DTYPE, Array
 from postroom.ledger.reader import FileOpener, FoundFile, LookedAt, look_until_quiet, up_to
 from postroom.ledger.records import RecordType
 from postroom.ledger.scan import FoundBlock, find_successor, read_block
@@ -197,6 +197,19 @@ class JournalTail:
         size = self._bytes_before[following] if following < len(self._firsts) else self._bytes
         return replace(segment, last_position=position, last_time_us=time_us, records_bytes=size)
 
+    def block_table(self) -> Array:
+        """Where the bodies heaps of its blocks begin (BLOCK_ROW): as an `.events` file has it."""
+        rows = np.zeros(len(self._firsts), BLOCK_ROW_DTYPE)
+        starts, before = (
+            np.array(self._offsets, np.int64),
+            np.array([*self._bytes_before, self._bytes], np.int64),
+        )
+        rows["first_position"] = self._firsts
+        rows["bodies_offset"] = starts + BLOCK_HEADER_BYTES + np.diff(before)
+        ends = np.append(starts[1:], self._last_offset + self._last.block_bytes())
+        rows["bodies_bytes"] = ends[: len(rows)] - rows["bodies_offset"].astype(np.int64)
+        return rows
+
     def covers(self, segment: Segment, first: int, last: int) -> bool:
         """Whether it is the file of that segment, and positions first to last were walked."""
         header = self.header
@@ -327,6 +340,12 @@ class Watch:
         durable = found.durable_through() if durable_through is None else durable_through
         end = up_to(newest, durable) if tail is None else tail.up_to(newest, durable)
         return LookedAt([*found.segments[:-1], end], found.newest)
+
+    def block_table(self, number: int) -> tuple[int, int, Array] | None:
+        """First and last position of a journal's blocks, and where their bodies lie; None for a file that the
+        last look didn't walk."""
+        tail = self._opener.tails.get(number)
+        return None if tail is None else (tail.header.first_position, tail.last_position, tail.block_table())
 
     def hint(self, segment: Segment, first: int, last: int) -> JournalHint | None:
         """Where positions of a journal lie; None for a sealed file, or one that the last look didn't walk."""

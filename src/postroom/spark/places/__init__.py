@@ -12,10 +12,15 @@ from pathlib import Path
 from typing import Final, Protocol
 from uuid import UUID
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
 from postroom.ledger.carried import Carried
 from postroom.ledger.definitions import Definitions
 from postroom.ledger.errors import LedgerError
 from postroom.ledger.expand import Chunk
+from postroom.ledger.layout import Array
 from postroom.ledger.reader import NoLedger, holds_ledger
 from postroom.ledger.segments import Segment
 
@@ -92,6 +97,28 @@ class Slice:
         return int(share * self.segment.records_bytes)
 
 
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """Messages, in the order in which their serials were asked for.
+
+    Where `found` doesn't hold, nothing is known of one: history has been dropped, or there is no such
+    arrival; its arrival is zero. `sections` is the message as it is stored: null where its state isn't
+    PRESENT, and where it is damaged: `errors` then says how, by row.
+    """
+
+    found: npt.NDArray[np.bool_]
+    arrivals: Array
+    """ARRIVAL records; the offsets of names in them point into `names`."""
+    names: npt.NDArray[np.uint8]
+    sections: pa.LargeBinaryArray
+    states: npt.NDArray[np.uint8]
+    """`ledger.body_reader.BodyState`."""
+    errors: dict[int, str]
+
+    def __len__(self) -> int:
+        return len(self.found)
+
+
 class Place(Protocol):
     """A ledger somewhere."""
 
@@ -113,6 +140,21 @@ class Place(Protocol):
 
     def carried(self, look: Look, through: int) -> Carried | None:
         """What a checkpoint at or before `through` tells of entries older than the look's history."""
+
+    def messages(
+        self,
+        look: Look | None,
+        serials: npt.NDArray[np.uint64],
+        check: bool = True,
+        max_bytes: int | None = None,
+    ) -> Messages:
+        """The messages of these serials: arrivals, ids and, where they may be had, bodies.
+
+        `look`: nothing behind its end is given; None: nothing that isn't durable. `check`: whether CRCs of
+        bodies are compared. `max_bytes`: of the serials only so many, from the first on, as have about so
+        many bytes of bodies, one at least: ask for the others with the next call. Raises ``LedgerError``,
+        ``OSError``.
+        """
 
 
 class PlaceUnknown(LedgerError):
@@ -192,7 +234,8 @@ def _matching(uri: str) -> list[str]:
 
 
 def plan(place: Place, look: Look, first: int, last: int, records: int) -> list[Slice]:
-    """The part of each file that lies in first to last, cut into slices of at most `records` positions."""
+    """The part of each file that lies in first to last, cut into even slices of at most
+    `records` positions."""
     return [
         Slice(place, segment, start, end, place.hint(segment, start, end))
         for segment in look.segments
@@ -202,5 +245,7 @@ def plan(place: Place, look: Look, first: int, last: int, records: int) -> list[
 
 def _pieces(segment: Segment, first: int, last: int, records: int) -> Iterator[tuple[int, int]]:
     low, high = max(first, segment.first_position), min(last, segment.last_position)
-    for start in range(low, high + 1, records):
-        yield start, min(start + records - 1, high)
+    count = max(0, high - low + 1)
+    pieces = -(-count // records)
+    for number in range(pieces):
+        yield low + count * number // pieces, low + count * (number + 1) // pieces - 1

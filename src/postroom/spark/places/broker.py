@@ -7,15 +7,18 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
+import numpy as np
+import numpy.typing as npt
+
 from postroom.ledger.carried import Carried
 from postroom.ledger.definitions import Definitions
-from postroom.ledger.errors import LedgerCorrupt
+from postroom.ledger.errors import LedgerCorrupt, LedgerError
 from postroom.ledger.expand import Chunk
 from postroom.ledger.files import events_name
 from postroom.ledger.headers import Seal
 from postroom.ledger.image import EventsImage, decode_image
 from postroom.ledger.segments import Segment
-from postroom.spark.places import Look, Slice, look_of
+from postroom.spark.places import Look, Messages, Slice, look_of
 from postroom.spark.places.cache import FileCache, default_folder
 from postroom.spark.places.http_client import HttpClient
 from postroom.spark.places.images import cache_key, carried_from, checked_image, read_image
@@ -76,6 +79,16 @@ class BrokerPlace:
             return self._carried(look, through)
         except FileNotFoundError:  # a newer checkpoint may just have let it go
             return self._carried(look, through)
+
+    def messages(
+        self,
+        look: Look | None,
+        serials: npt.NDArray[np.uint64],
+        check: bool = True,
+        max_bytes: int | None = None,
+    ) -> Messages:
+        """See `Place.messages`."""
+        raise LedgerError(f"{self.uri}: messages can't be read from here; name the broker's folder")
 
     def _carried(self, look: Look, through: int) -> Carried | None:
         told = self._client.json("/ledger")

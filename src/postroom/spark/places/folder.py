@@ -1,17 +1,27 @@
 """The broker's own folder, or a copy of it that is mounted here."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import Final
 from uuid import UUID
 
+import numpy as np
+import numpy.typing as npt
+
+from postroom.ledger.body_reader import BodyReader
 from postroom.ledger.carried import Carried, carried
 from postroom.ledger.definitions import Definitions
 from postroom.ledger.expand import Chunk
 from postroom.ledger.segments import Segment, folder_of, open_segment
 from postroom.ledger.tail import JournalHint, Watch, journal_chunks
-from postroom.spark.places import Look, Slice, look_of
+from postroom.spark.places import Look, Messages, Slice, look_of
 from postroom.spark.places.images import read_segment
+from postroom.spark.places.messages import messages_of
+
+KNOWN_FOLDERS: Final = 8
+"""So many folders a process remembers from one task to the next."""
 
 
 class FolderPlace:
@@ -59,6 +69,24 @@ class FolderPlace:
     def carried(self, look: Look, through: int) -> Carried | None:
         """See `Place.carried`."""
         return carried(self.folder, UUID(look.ledger_id).bytes, look.first_position, through)
+
+    def messages(
+        self,
+        look: Look | None,
+        serials: npt.NDArray[np.uint64],
+        check: bool = True,
+        max_bytes: int | None = None,
+    ) -> Messages:
+        """See `Place.messages`."""
+        reader, lock = _reader(self.folder)
+        through = None if look is None else look.durable_through
+        with lock:
+            return messages_of(reader.read(serials, through, check=check, max_bytes=max_bytes))
+
+
+@lru_cache(KNOWN_FOLDERS)
+def _reader(folder: Path) -> tuple[BodyReader, Lock]:
+    return BodyReader(folder), Lock()
 
 
 def _journal(folder: Path, slice: Slice) -> memoryview | None:

@@ -4,13 +4,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
+
 from postroom.ledger.carried import Carried
 from postroom.ledger.definitions import Definitions
-from postroom.ledger.errors import LedgerCorrupt
+from postroom.ledger.errors import LedgerCorrupt, LedgerError
 from postroom.ledger.expand import Chunk
 from postroom.ledger.image import decode_image
 from postroom.ledger.segments import Segment
-from postroom.spark.places import Look, Slice, look_of
+from postroom.spark.places import Look, Messages, Slice, look_of
 from postroom.spark.places.cache import FileCache, default_folder
 from postroom.spark.places.images import cache_key, carried_from, checked_image, read_image
 from postroom.spark.places.manifest import (
@@ -115,6 +118,16 @@ class StorePlace:
         entries = self._known_manifest().read()
         checkpoints = [entry.last_position for entry in entries if entry.kind == CHECKPOINT]
         return carried_from(self._fetch, checkpoints, look.ledger_id, look.first_position, through)
+
+    def messages(
+        self,
+        look: Look | None,
+        serials: npt.NDArray[np.uint64],
+        check: bool = True,
+        max_bytes: int | None = None,
+    ) -> Messages:
+        """See `Place.messages`."""
+        raise LedgerError(f"{self.uri}: messages can't be read from here; name the broker's folder")
 
     def _fetch(self, name: str) -> bytes:
         entry = self._known_manifest().of_name(name)
