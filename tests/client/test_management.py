@@ -109,6 +109,15 @@ async def test_a_refusal_is_an_exception(
 
 
 @asynchronous
+async def test_what_a_refusal_says_for_programs_comes_along() -> None:
+    async with FakeBroker() as broker:
+        Node(broker, (409, {"confirmed": 7}, {"errorCondition": "postroom:checkpoint-replaced"}))
+        with pytest.raises(ManagementException) as raised:
+            await (await client_of(broker)).request("PLAN")
+        assert raised.value.info == {"confirmed": 7}
+
+
+@asynchronous
 async def test_no_answer_is_a_timeout_and_a_late_one_is_passed_over() -> None:
     async with FakeBroker() as broker:
         node = Node(broker)

@@ -7,7 +7,7 @@ chooses the class by the condition, as Qpid JMS does.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
@@ -141,11 +141,20 @@ class JMSTimeoutException(JMSException):
 
 
 class ManagementException(JMSException):
-    """A request to the management node failed; ``status_code`` is the broker's, as of HTTP."""
+    """A request to the management node failed; ``status_code`` is the broker's, as of HTTP, and ``info`` what
+    it says for programs.
+    """
 
-    def __init__(self, description: str, condition: str | None, status_code: int) -> None:
+    def __init__(
+        self,
+        description: str,
+        condition: str | None,
+        status_code: int,
+        info: Mapping[str, object] | None = None,
+    ) -> None:
         super().__init__(description, condition)
         self.status_code: Final = status_code
+        self.info: Final[Mapping[str, object]] = info or {}
 
 
 INVALID_FIELD_CONTAINER_ID: Final = "container-id"

@@ -54,7 +54,9 @@ def raise_unless_ok(reply: ManagementReply, what: str) -> None:
         failure = from_error(Error(reply.condition, reply.description, _info_of(reply)), what)
         if type(failure) is not JMSException:
             raise failure
-    raise ManagementException(f"{what}: {reply.description}", reply.condition, reply.status_code)
+    raise ManagementException(
+        f"{what}: {reply.description}", reply.condition, reply.status_code, reply.attributes()
+    )
 
 
 def _info_of(reply: ManagementReply) -> dict[object, object]:
