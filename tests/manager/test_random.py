@@ -10,6 +10,7 @@ from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.manager.machine import QUEUES, TOPICS
+from tests.manager.machine_acting import Acting
 from tests.manager.machine_administering import Administering
 from tests.manager.machine_looking import Looking
 from tests.manager.machine_moving import Moving
@@ -19,7 +20,7 @@ from tests.manager.machine_subscribing import SubscribingRules
 from tests.manager.machine_taking import Taking
 
 
-class RandomUse(Sending, Taking, SubscribingRules, Storing, Looking, Moving, Administering):
+class RandomUse(Sending, Taking, SubscribingRules, Storing, Looking, Moving, Acting, Administering):
     """Every command."""
 
     def keep_company(self, number: int) -> None:

@@ -124,19 +124,32 @@ def find_again(queue: Queue, entry: Entry) -> Spot | None:
 
     By its place, which it keeps: however much waits, this takes little.
     """
-    band = queue.bands[entry.priority]
-    here = band.find(entry.place, entry.ordinal)
+    return _at(queue.bands[entry.priority], entry.serial, entry.place, entry.ordinal)
+
+
+def find_at(queue: Queue, serial: i64, place: i64, ordinal: i64) -> Spot | None:
+    """The entry of that serial if it is available at that place, whatever its priority; takes as little."""
+    for band in queue.bands:
+        if band.live_count() > 0 or band.backlog.count > 0:
+            spot = _at(band, serial, place, ordinal)
+            if spot is not None:
+                return spot
+    return None
+
+
+def _at(band: Band, serial: i64, place: i64, ordinal: i64) -> Spot | None:
+    here = band.find(place, ordinal)
     if here is not None:
-        return Spot(here, band, None, 0) if here.serial == entry.serial else None
+        return Spot(here, band, None, 0) if here.serial == serial else None
     if band.backlog.count == 0:
         return None
     band.backlog.sealed()
-    packed = band.backlog.find(entry.place, entry.ordinal)
+    packed = band.backlog.find(place, ordinal)
     if packed is None:
         return None
     chunk, index = packed
     found = band.backlog.object_at(chunk, index)
-    return Spot(found, band, chunk, index) if found.serial == entry.serial else None
+    return Spot(found, band, chunk, index) if found.serial == serial else None
 
 
 def find(queue: Queue, serial: i64) -> Spot | None:

@@ -206,23 +206,8 @@ class _Move(StoreRequest):
             entry = taken(core, self.queue, each)
             if entry is None:
                 continue
-            annotations = _without(entry.annotations, drop)
-            if to.header is None:
-                move_child(core, entry, to.queue, ids, annotations)
-            else:
-                self._move_onward(core, entry, to, annotations)
-            step(core, entry, n.EVENT_MOVE, 0, 0, None, 0)
-            ended(core, entry)
+            move_one(core, self, entry, ids, to, drop, b"")
             self.done.count += 1
-
-    def _move_onward(
-        self, core: Core, entry: Entry, to: Destination, annotations: dict[str, object] | None
-    ) -> None:
-        body = body_of(self, entry)
-        assert body, "it has been asked for"
-        if annotations is not None:
-            body = merge_annotations(body, {key: annotations[key] for key in annotations})
-        make_rewritten(core, entry, to.queue, n.EVENT_MOVE, names.sent_to(core, to, body))
 
     def readable(self, pairs: list[Pair]) -> list[Pair]:
         """Of messages that leave the queue manager, so many as go at once, with their bodies at hand; what
@@ -233,9 +218,7 @@ class _Move(StoreRequest):
             if size > MAX_ONWARD_BYTES and index > 0:
                 pairs = self._first(pairs, index)
                 break
-        missing = [entry for entry, _ in pairs if _is_stored(entry) and body_of(self, entry) is None]
-        if missing:
-            raise ReadsNeeded(missing, [], False)
+        need_bodies(self, [entry for entry, _ in pairs])
         return [pair for pair in pairs if body_of(self, pair[0])]
 
     def _first(self, pairs: list[Pair], count: int) -> list[Pair]:
@@ -249,8 +232,49 @@ class _Move(StoreRequest):
         return pairs[:count]
 
 
+def need_bodies(request: StoreRequest, entries: list[Entry]) -> None:
+    """Raise ReadsNeeded unless the bodies of these are at hand, as far as there are any."""
+    missing = [entry for entry in entries if _is_stored(entry) and body_of(request, entry) is None]
+    if missing:
+        raise ReadsNeeded(missing, [], False)
+
+
 def _is_stored(entry: Entry) -> bool:
     return entry.flags & n.FLAG_BODY_STORED != 0
+
+
+def move_one(
+    core: Core,
+    request: StoreRequest,
+    entry: Entry,
+    ids: MessageIds,
+    to: Destination,
+    drop: tuple[str, ...],
+    detail: bytes,
+) -> None:
+    """Move an entry that is in no order, without some annotations. ``request`` has its body if ``to`` is at
+    another queue manager; ``detail`` (JSON, or b"") goes to the ledger."""
+    annotations = _without(entry.annotations, drop)
+    if to.header is None:
+        move_child(core, entry, to.queue, ids, annotations)
+    else:
+        _move_onward(core, request, entry, to, annotations)
+    step(core, entry, n.EVENT_MOVE, 0, 0, None, 0, detail)
+    ended(core, entry)
+
+
+def _move_onward(
+    core: Core,
+    request: StoreRequest,
+    entry: Entry,
+    to: Destination,
+    annotations: dict[str, object] | None,
+) -> None:
+    body = body_of(request, entry)
+    assert body, "it has been asked for"
+    if annotations is not None:
+        body = merge_annotations(body, {key: annotations[key] for key in annotations})
+    make_rewritten(core, entry, to.queue, n.EVENT_MOVE, names.sent_to(core, to, body))
 
 
 def _without(annotations: dict[str, object] | None, drop: tuple[str, ...]) -> dict[str, object] | None:
@@ -342,7 +366,7 @@ class Replay(_Move):
             return
         by_target: dict[str, list[Pair]] = {}
         for entry, ids in pairs:
-            by_target.setdefault(self._origin(core, entry, ids), []).append((entry, ids))
+            by_target.setdefault(origin_of(core, entry, ids), []).append((entry, ids))
         targets = {name: queues.find(core, name) for name in by_target}
         for name, target in targets.items():
             check_target(core, self.queue, target, [entry for entry, _ in by_target[name]])
@@ -361,14 +385,16 @@ class Replay(_Move):
         self.done.without_origin += 1
         return False
 
-    def _origin(self, core: Core, entry: Entry, ids: MessageIds) -> str:
-        origin = core.queues_by_id.get(int(ids.parent_queue))
-        if origin is None or origin.deleted or _is_ending(origin):
-            raise OriginGone(
-                f"message {entry.serial} of queue {self.queue.name!r} came from a queue that has been "
-                "deleted; nothing was moved: say where to (to), or select others"
-            )
-        return origin.name
+
+def origin_of(core: Core, entry: Entry, ids: MessageIds) -> str:
+    """The name of the queue that the message's parent lay on. Raises OriginGone."""
+    origin = core.queues_by_id.get(int(ids.parent_queue))
+    if origin is None or origin.deleted or _is_ending(origin):
+        raise OriginGone(
+            f"message {entry.serial} of queue {entry.queue.name!r} came from a queue that has been deleted; "
+            "nothing was moved: say where to (to), or select others"
+        )
+    return origin.name
 
 
 def _is_ending(queue: Queue) -> bool:

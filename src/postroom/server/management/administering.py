@@ -6,10 +6,13 @@ The request's name is a queue or subscription, its body a map of arguments
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final
+from uuid import UUID
 
 from postroom.amqp.errors import AmqpError
 from postroom.amqp.messaging import scan_head
+from postroom.manager.acting import Acted
 from postroom.manager.importing import MAX_IMPORTED, Imported, ImportMessages
 from postroom.manager.message_states import mask_of, named
 from postroom.manager.moving import Changed, DeleteMessages, MoveMessages, Replay
@@ -27,6 +30,7 @@ from postroom.model import numbers as n
 from postroom.model.codes import HolderKind
 from postroom.model.message import MessageHead
 from postroom.server.headers import changed_sections, header_of
+from postroom.server.management.acting import make_act, shown_acted
 from postroom.server.management.arguments import US_A_MS, Arguments
 from postroom.server.management.request import (
     BAD_REQUEST,
@@ -60,6 +64,7 @@ class MessageManagement:
             "MOVE-MESSAGES": self._move,
             "REPLAY": _replay,
             "IMPORT-MESSAGES": self._import,
+            "ACT": partial(make_act, str(UUID(broker.ledger_id))),
         }
         self.operations: Final = asking_operations(broker.manager, _shown, makers)
 
@@ -197,6 +202,7 @@ _SHOWN: Final[Mapping[type, Callable[[object, int], Attributes]]] = {
     QueryAnswer: _shown_query,
     Changed: _shown_change,
     Imported: _shown_import,
+    Acted: shown_acted,
 }
 """How an answer is told, by its type."""
 

@@ -23,6 +23,8 @@ class Arguments:
     def __init__(self, request: Request, now_us: int) -> None:
         self.name: Final = request.name
         """Of the queue."""
+        self.user: Final = request.user
+        """Who asks."""
         self._said: Final = request.attributes()
         self._now_us: Final = now_us
 
