@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from postroom.ledger.bodies import MAX_LOOKUPS, block_starts, piece_starts, walk_block_table
 from postroom.ledger.disk import Disk, DiskFile
@@ -30,6 +31,7 @@ RUN_BYTES: Final = 4 << 20
 
 Piece = bytes | memoryview
 """The bytes of one stretch."""
+Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -51,24 +53,34 @@ class BodyFiles:
         self._folder: Final = folder
         self._watch: Final = watch
         self._known: dict[str, tuple[tuple[int, int], BodiesFile]] = {}
+        self._files: list[BodiesFile] = []
+        self._seen: tuple[int, int] | None = None
 
-    def read(self, keys: Array, offsets: Array, sizes: Array) -> list[Piece | None]:
-        """Stretches of bodies heaps: of the block that holds a key, from an offset on, so many bytes; None
-        where no file has it any more. Unchecked."""
-        found: list[Piece | None] = [None] * len(keys)
+    def read(self, keys: Array, offsets: Array, sizes: Array) -> tuple[list[Piece], Bools]:
+        """Stretches of bodies heaps: of the block that holds a key, from an offset on, so many bytes; and
+        which of them some file still has. Unchecked; one is short where its file ends."""
+        found: list[Piece] = [b""] * len(keys)
+        there = np.zeros(len(keys), np.bool_)
         rows = np.arange(len(keys))
-        for _ in range(MAX_LOOKUPS):
+        for attempt in range(MAX_LOOKUPS):
             if len(rows):
-                rows = self._read(keys, offsets, sizes, rows, found)
-        return found
+                rows = self._read(keys, offsets, sizes, rows, found, there, attempt > 0)
+        return found, there
 
     def _read(
-        self, keys: Array, offsets: Array, sizes: Array, rows: Array, found: list[Piece | None]
+        self,
+        keys: Array,
+        offsets: Array,
+        sizes: Array,
+        rows: Array,
+        found: list[Piece],
+        there: Bools,
+        anew: bool,
     ) -> Array:
         """Read from the files as they are now; returns the rows that have to be looked up again."""
         again = []
         try:
-            files = self._now()
+            files = self._now(anew)
         except FileNotFoundError:  # gone while it was looked at
             return rows
         with folder_of(self._folder) as disk:
@@ -84,15 +96,22 @@ class BodyFiles:
                 again.append(own[~inside])
                 own = own[inside]
                 try:
-                    _read_file(disk, file, keys[own], offsets[own], sizes[own], own, found)
+                    there[own] = _read_file(disk, file, keys[own], offsets[own], sizes[own], own, found)
                 except FileNotFoundError:
                     again.append(own)
         return np.concatenate([np.zeros(0, rows.dtype), *again])
 
     # --- what there is ------------------------------------------------------------------------------
 
-    def _now(self) -> list[BodiesFile]:
-        """The files in force, by position, each up to where the next begins."""
+    def _now(self, anew: bool) -> list[BodiesFile]:
+        """The files in force, by position; those of the last time if no file has come or gone since, unless
+        `anew`. Journals are known as far as the last look has walked them."""
+        seen = self._folder.stat().st_mtime_ns, self._watch.looks
+        if anew or seen != self._seen:
+            self._files, self._seen = self._list(), seen
+        return self._files
+
+    def _list(self) -> list[BodiesFile]:
         identities = {entry.name: _identity(entry) for entry in os.scandir(self._folder)}
         listing = Listing(list(identities))
         packed = [name for name in listing.packed if not _is_superseded(name, listing.packed)]
@@ -167,9 +186,9 @@ def _read_file(
     offsets: Array,
     sizes: Array,
     rows: Array,
-    found: list[Piece | None],
-) -> None:
-    """Stretches of one file into `found` at `rows`; those that it doesn't hold stay None."""
+    found: list[Piece],
+) -> Bools:
+    """Stretches of one file into `found` at `rows`; returns which of them it holds."""
     starts = file.starts(keys, offsets)
     there = starts >= 0
     starts, sizes, rows = starts[there], sizes[there].astype(np.int64), rows[there]
@@ -178,6 +197,7 @@ def _read_file(
     for run in _runs(starts[order], sizes[order]):
         own = order[run]
         _read_run(opened, starts[own], sizes[own], rows[own], found)
+    return there
 
 
 def _runs(starts: Array, sizes: Array) -> Iterator[slice]:

@@ -9,6 +9,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 from zlib import crc32
@@ -18,7 +19,7 @@ import numpy.typing as npt
 
 from postroom.ledger.block import CHUNK_LIST_HEADER_BYTES, CHUNK_REFERENCE_BYTES, CHUNKED_OFFSET
 from postroom.ledger.bodies import MAX_LOOKUPS
-from postroom.ledger.body_files import BodyFiles, Piece
+from postroom.ledger.body_files import RUN_BYTES, BodyFiles, Piece
 from postroom.ledger.carried import newest_checkpoint
 from postroom.ledger.disk import Disk
 from postroom.ledger.files import Listing
@@ -32,12 +33,16 @@ from postroom.ledger.tail import Watch, journal_chunks
 SPARSE: Final = 16
 """Where less than this part of a file's arrivals is wanted, they are searched for and not gone through."""
 
+DENSE: Final = 2
+"""Names are copied with what lies between them where that is no more than they are."""
+
 _OFFSET_MASK: Final = CHUNKED_OFFSET - 1
 _CHUNK_HEAD: Final = struct.Struct("<II")
 _CHUNK: Final = np.dtype([("key", "<u8"), ("offset", "<u4"), ("size", "<u4")])
 _STORED: Final = int(ArrivalFlag.BODY_STORED)
 
 Bytes8 = npt.NDArray[np.uint8]
+Bools = npt.NDArray[np.bool_]
 
 
 class BodyState(IntEnum):
@@ -99,21 +104,24 @@ class BodyReader:
         `max_bytes`: only so many of the serials, from the first on, as have so many bytes of bodies; one at
         least. Raises LedgerCorrupt for damage beyond single bodies, NoLedger, OSError.
         """
-        wanted, order = np.unique(np.asarray(serials, np.uint64), return_inverse=True)
+        serials = np.asarray(serials, np.uint64)
+        wanted, order = serials, None
+        if not (serials[1:] > serials[:-1]).all():
+            wanted, order = np.unique(serials, return_inverse=True)
         arrivals, names = self._arrivals(wanted, durable_through)
         stored = (arrivals["flags"] & _STORED) != 0
-        lengths = np.where(stored, arrivals["body_len"], 0).astype(np.int64)
         if max_bytes is not None and with_bodies:
-            order = order[: _fitting(lengths[order], max_bytes)]
+            lengths = np.where(stored, arrivals["body_len"], 0).astype(np.int64)
+            count = _fitting(lengths if order is None else lengths[order], max_bytes)
+            if order is None:
+                arrivals, stored = arrivals[:count], stored[:count]
+            else:
+                order = order[:count]
         states = _states(arrivals, stored, with_bodies)
-        pieces: list[Piece | None] = [b""] * len(wanted)
-        errors: dict[int, str] = {}
-        rows = np.intersect1d(np.flatnonzero(states == BodyState.PRESENT), order)
-        for row, piece in zip(rows.tolist(), self._bodies(arrivals[rows]), strict=True):
-            pieces[row] = piece
-        if with_bodies:
-            _judge(arrivals, rows, pieces, states, errors, check)
-        return _answer(arrivals, names, states, pieces, errors, order)
+        read = _Bodies(arrivals, states, check)
+        for rows in read.batches(order):
+            read.take(rows, *self._bodies(arrivals[rows]))
+        return read.answer(names, order)
 
     # --- arrivals -----------------------------------------------------------------------------------
 
@@ -176,38 +184,96 @@ class BodyReader:
 
     # --- bodies -------------------------------------------------------------------------------------
 
-    def _bodies(self, arrivals: Array) -> list[Piece | None]:
-        """The bodies of these, unchecked; None where one is not there any more."""
+    def _bodies(self, arrivals: Array) -> tuple[list[Piece], Bools]:
+        """The bodies of these, unchecked, and which of them are there."""
         offsets = arrivals["body_offset"]
         chunked = (offsets & CHUNKED_OFFSET) != 0
         if not chunked.any():
             return self._files.read(arrivals["body_serial"], offsets, arrivals["body_len"])
-        found: list[Piece | None] = [None] * len(arrivals)
-        for rows, read in (
-            (np.flatnonzero(~chunked), self._bodies),
-            (np.flatnonzero(chunked), self._chunked),
-        ):
-            for row, piece in zip(rows.tolist(), read(arrivals[rows]), strict=True):
+        found: list[Piece] = [b""] * len(arrivals)
+        there = np.zeros(len(arrivals), np.bool_)
+        for rows, read in ((~chunked).nonzero()[0], self._bodies), (chunked.nonzero()[0], self._chunked):
+            pieces, there[rows] = read(arrivals[rows])
+            for row, piece in zip(rows.tolist(), pieces, strict=True):
                 found[row] = piece
-        return found
+        return found, there
 
-    def _chunked(self, arrivals: Array) -> list[Piece | None]:
+    def _chunked(self, arrivals: Array) -> tuple[list[Piece], Bools]:
         """Bodies in chunks: of each its list, then all their chunks at once."""
         keys, offsets = arrivals["body_serial"], arrivals["body_offset"] & np.uint32(_OFFSET_MASK)
-        heads = self._files.read(keys, offsets, np.full(len(keys), CHUNK_LIST_HEADER_BYTES))
-        counts = [
-            0 if head is None or len(head) < _CHUNK_HEAD.size else _CHUNK_HEAD.unpack(head)[0]
-            for head in heads
-        ]
-        sizes = CHUNK_LIST_HEADER_BYTES + CHUNK_REFERENCE_BYTES * np.array(counts, np.int64)
-        lists = [
-            np.frombuffer(b"" if one is None else one[CHUNK_LIST_HEADER_BYTES:], _CHUNK)
-            for one in self._files.read(keys, offsets, sizes)
-        ]
+        heads, there = self._files.read(keys, offsets, np.full(len(keys), CHUNK_LIST_HEADER_BYTES))
+        counts = np.array([_count_of(head) for head in heads], np.int64)
+        sizes = CHUNK_LIST_HEADER_BYTES + CHUNK_REFERENCE_BYTES * counts
+        lists = [_chunk_list(one) for one in self._files.read(keys, offsets, sizes)[0]]
         every = np.concatenate(lists)
-        chunks = self._files.read(every["key"], every["offset"], every["size"])
+        chunks, chunk_there = self._files.read(every["key"], every["offset"], every["size"])
         ends = np.cumsum([len(one) for one in lists]).tolist()
-        return [_joined(chunks[end - len(one) : end]) for one, end in zip(lists, ends, strict=True)]
+        spans = [slice(end - len(one), end) for one, end in zip(lists, ends, strict=True)]
+        whole = np.array([bool(chunk_there[span].all()) for span in spans])
+        return [b"".join(chunks[span]) for span in spans], there & whole
+
+
+class _Bodies:
+    """Bodies of ascending serials, batch by batch: what is checked is still in the processor's cache."""
+
+    def __init__(self, arrivals: Array, states: Bytes8, check: bool) -> None:
+        self._arrivals: Final = arrivals
+        self._states: Final = states
+        self._check: Final = check
+        self._lengths: Final = np.zeros(len(arrivals), np.int64)
+        self._blocks: Final[list[bytes]] = []
+        self._errors: Final[dict[int, str]] = {}
+
+    def batches(self, order: Array | None) -> Iterator[Array]:
+        """The rows with bodies among those of `order`, ascending, so many at a time as one read takes."""
+        asked = np.full(len(self._arrivals), order is None)
+        if order is not None:
+            asked[order] = True
+        rows = np.flatnonzero(asked & (self._states == BodyState.PRESENT))
+        parts = np.cumsum(self._arrivals["body_len"][rows], dtype=np.int64) // RUN_BYTES
+        edges = [0, *(np.flatnonzero(np.diff(parts)) + 1).tolist(), len(rows)]
+        for first, last in pairwise(edges):
+            if last > first:
+                yield rows[first:last]
+
+    def take(self, rows: Array, pieces: list[Piece], there: Bools) -> None:
+        """What was read of these rows; what has gone, and what is damaged, is left out."""
+        lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
+        self._states[rows[~there]] = BodyState.DROPPED
+        wrong = there & (lengths != self._arrivals["body_len"][rows])
+        if self._check:
+            crcs = np.fromiter(map(crc32, pieces), np.uint32, len(pieces))
+            wrong |= there & (crcs != self._arrivals["body_crc"][rows])
+        for at in np.flatnonzero(wrong).tolist():
+            self._errors[int(rows[at])] = self._wrong(int(rows[at]), pieces[at])
+            pieces[at], lengths[at] = b"", 0
+        self._lengths[rows] = lengths
+        self._blocks.append(b"".join(pieces))
+
+    def _wrong(self, row: int, piece: Piece) -> str:
+        arrival = self._arrivals[row]
+        if len(piece) != arrival["body_len"]:
+            what = f"{len(piece)} bytes instead of {arrival['body_len']} are there"
+        else:
+            what = "its CRC is wrong"
+        return f"the body of message {arrival['position']} is damaged: {what}"
+
+    def answer(self, names: Bytes8, order: Array | None) -> FoundMessages:
+        """All rows; in another order than that of their serials, or some several times, if that is asked."""
+        offsets = np.zeros(len(self._lengths) + 1, np.int64)
+        np.cumsum(self._lengths, out=offsets[1:])
+        found, bodies = self._arrivals["position"] != 0, b"".join(self._blocks)
+        if order is None:
+            return FoundMessages(found, self._arrivals, names, self._states, bodies, offsets, self._errors)
+        data, lengths = memoryview(bodies), self._lengths[order]
+        spans = zip(offsets[order].tolist(), offsets[order + 1].tolist(), strict=True)
+        bodies = b"".join([data[first:last] for first, last in spans])
+        offsets = np.zeros(len(order) + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        rows = enumerate(order.tolist()) if self._errors else ()
+        errors = {at: self._errors[row] for at, row in rows if row in self._errors}
+        own = self._arrivals[order]
+        return FoundMessages(found[order], own, names, self._states[order], bodies, offsets, errors)
 
 
 class _Arrivals:
@@ -228,16 +294,20 @@ class _Arrivals:
         """Those of rows low to high that are among `arrivals`, with their names."""
         wanted = self._wanted[low:high]
         at = _find(arrivals, wanted)
-        rows = low + np.flatnonzero(at >= 0)
+        if at[-1] - at[0] == len(at) - 1 and (at >= 0).all():  # mostly so, and ten times as fast
+            self.arrivals[low:high] = arrivals[at[0] : at[-1] + 1]
+            self._take_names(self.arrivals[low:high], names)
+            return
         own = arrivals[at[at >= 0]]
         self._take_names(own, names)
-        self.arrivals[rows] = own
+        self.arrivals[low + np.flatnonzero(at >= 0)] = own
 
     def _take_names(self, own: Array, names: Bytes8) -> None:
+        """Copy the names of these arrivals, and let them point at the copies."""
         offsets = np.concatenate([own[offset].astype(np.int64) for offset, _ in ARRIVAL_NAMES])
         sizes = np.concatenate([name_bytes(own, lengths) for _, lengths in ARRIVAL_NAMES])
-        heap = gather(names, offsets, sizes)
-        moved = np.where(sizes > 0, self._size + np.cumsum(sizes) - sizes, 0)
+        heap, offsets = _compact(names, offsets, sizes)
+        moved = np.where(sizes > 0, self._size + offsets, 0)
         for column, (offset, _) in enumerate(ARRIVAL_NAMES):
             own[offset] = moved[column * len(own) : (column + 1) * len(own)]
         self._heaps.append(heap)
@@ -248,12 +318,16 @@ class _Arrivals:
         return np.concatenate([*self._heaps, np.zeros(0, np.uint8)])
 
 
-def gather(heap: Bytes8, offsets: Array, sizes: Array) -> Bytes8:
-    """Stretches of a heap, one behind the other."""
-    index = np.repeat(offsets - (np.cumsum(sizes) - sizes), sizes)
-    index += np.arange(len(index))
-    found: Bytes8 = heap[index]
-    return found
+def _compact(heap: Bytes8, offsets: Array, sizes: Array) -> tuple[Bytes8, Array]:
+    """A heap with at least these stretches of another, and where they begin in it."""
+    named, total = sizes > 0, int(sizes.sum())
+    if not total:
+        return heap[:0], offsets
+    low, high = int(offsets[named].min()), int((offsets + sizes)[named].max())
+    if high - low <= DENSE * total:
+        return heap[low:high].copy(), offsets - low
+    starts = np.cumsum(sizes) - sizes
+    return heap[np.repeat(offsets - starts, sizes) + np.arange(total)], starts
 
 
 def _find(arrivals: Array, wanted: Array) -> Array:
@@ -292,52 +366,12 @@ def _states(arrivals: Array, stored: Array, with_bodies: bool) -> Bytes8:
     return states
 
 
-def _judge(
-    arrivals: Array,
-    rows: Array,
-    pieces: list[Piece | None],
-    states: Bytes8,
-    errors: dict[int, str],
-    check: bool,
-) -> None:
-    """Tell what has gone, and what is damaged: that is left out, too."""
-    lengths = arrivals["body_len"].tolist()
-    crcs = arrivals["body_crc"].tolist()
-    for row in rows.tolist():
-        piece = pieces[row]
-        if piece is None:
-            states[row], pieces[row] = BodyState.DROPPED, b""
-        elif len(piece) != lengths[row]:
-            errors[row] = f"its body has {len(piece)} bytes instead of {lengths[row]}"
-            pieces[row] = b""
-        elif check and crc32(piece) != crcs[row]:
-            errors[row] = "its body is damaged: its CRC is wrong"
-            pieces[row] = b""
-
-
-def _answer(
-    arrivals: Array,
-    names: Bytes8,
-    states: Bytes8,
-    pieces: list[Piece | None],
-    errors: dict[int, str],
-    order: Array,
-) -> FoundMessages:
-    """Rows of distinct serials in the order asked for."""
-    sent = [pieces[row] or b"" for row in order.tolist()]
-    offsets = np.zeros(len(order) + 1, np.int64)
-    np.cumsum([len(piece) for piece in sent], out=offsets[1:])
-    said = {row: errors[at] for row, at in enumerate(order.tolist()) if at in errors} if errors else {}
-    own = arrivals[order]
-    return FoundMessages(own["position"] != 0, own, names, states[order], b"".join(sent), offsets, said)
-
-
-def _count_of(head: Piece | None) -> int:
+def _count_of(head: Piece) -> int:
     """How many chunks a list says that it has; 0 if it has gone."""
-    return 0 if head is None or len(head) < _CHUNK_HEAD.size else int(_CHUNK_HEAD.unpack(head)[0])
+    return int(_CHUNK_HEAD.unpack(head)[0]) if len(head) == _CHUNK_HEAD.size else 0
 
 
-def _joined(chunks: list[Piece | None]) -> Piece | None:
-    """A body's chunks as one; None if one has gone, or there was no list of them."""
-    whole = [chunk for chunk in chunks if chunk is not None]
-    return b"".join(whole) if chunks and len(whole) == len(chunks) else None
+def _chunk_list(raw: Piece) -> Array:
+    """The chunks of a list, none where it has gone or is cut short; damage shows in the body's CRC."""
+    body = raw[CHUNK_LIST_HEADER_BYTES:]
+    return np.frombuffer(body[: len(body) - len(body) % CHUNK_REFERENCE_BYTES], _CHUNK)

@@ -330,10 +330,13 @@ class Watch:
     def __init__(self, folder: Path) -> None:
         self.folder: Final = folder
         self._opener: Final = TailOpener()
+        self.looks = 0
+        """How often it has looked."""
 
     def look(self, durable_through: int | None = None) -> LookedAt:
         """What there is now, cut at what is durable: as the blocks say, or as the broker itself knows."""
         found = look_until_quiet(self.folder, self._opener)
+        self.looks += 1
         newest = found.segments[-1]
         self._opener.forget(found.segments)
         tail = self._opener.tails.get(newest.number)
