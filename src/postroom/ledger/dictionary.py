@@ -1,5 +1,5 @@
 """The definitions in force: queues, routing sets, holders, producers, leases, channels and their states,
-annotations.
+annotations, Spark subscriptions and sinks.
 
 Every file opens with them, so that it can be read without the ones before; the checkpoint carries them too.
 """
@@ -26,6 +26,8 @@ LEASES: Final = int(RecordType.LEASE_GRANTED)
 CHANNELS: Final = int(RecordType.CHANNEL_DEFINED)
 CHANNEL_STATES: Final = int(RecordType.CHANNEL_STATE)
 ANNOTATIONS: Final = int(RecordType.ENTRY_ANNOTATED)
+SINKS: Final = int(RecordType.SINK_STATE)
+SPARK_SUBSCRIPTIONS: Final = int(RecordType.SPARK_SUBSCRIPTION_STATE)
 
 _ENDS: Final = {
     int(RecordType.QUEUE_DELETED): QUEUES,
@@ -35,14 +37,17 @@ _ENDS: Final = {
     int(RecordType.LEASE_RELEASED): LEASES,
     int(RecordType.CHANNEL_DELETED): CHANNELS,
     int(RecordType.ANNOTATIONS_DROPPED): ANNOTATIONS,
+    int(RecordType.SINK_FORGOTTEN): SINKS,
 }
 _REPLACES: Final = {int(RecordType.LEASE_BROKEN): LEASES}
 """Types beside the first of their kind that define."""
+_TAKES_ALONG: Final = {CHANNELS: CHANNEL_STATES, HOLDERS: SPARK_SUBSCRIPTIONS}
+"""The state that goes with the end of its subject."""
 
 
 def kind_of(type: int) -> int:
-    """QUEUES, SETS, HOLDERS, PRODUCERS, LEASES, CHANNELS, CHANNEL_STATES or ANNOTATIONS: what a dictionary
-    record is about."""
+    """QUEUES, SETS, HOLDERS, PRODUCERS, LEASES, CHANNELS, CHANNEL_STATES, ANNOTATIONS,
+    SPARK_SUBSCRIPTIONS or SINKS: what a dictionary record is about."""
     return _ENDS.get(type, _REPLACES.get(type, type))
 
 
@@ -79,8 +84,8 @@ class Dictionary:
         key = (kind_of(record.type), subject_id(record.record, record.type))
         if record.type in _ENDS:
             self._records.pop(key, None)
-            if key[0] == CHANNELS:
-                self._records.pop((CHANNEL_STATES, key[1]), None)
+            if key[0] in _TAKES_ALONG:
+                self._records.pop((_TAKES_ALONG[key[0]], key[1]), None)
         else:
             self._records[key] = record
 

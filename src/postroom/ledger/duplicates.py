@@ -22,7 +22,11 @@ DUPLICATE_DTYPE: Final = np.dtype(
 """By (queue, serial)."""
 
 _NOT_TAKEN: Final = (int(Outcome.ROLLED_BACK), int(Outcome.LOST))
-_OF_TRANSACTIONS: Final = (int(HolderKind.LOCAL_TRANSACTION), int(HolderKind.XA_BRANCH))
+_OF_TRANSACTIONS: Final = (
+    int(HolderKind.LOCAL_TRANSACTION),
+    int(HolderKind.XA_BRANCH),
+    int(HolderKind.SPARK_BRANCH),
+)
 
 
 def windows_of(dictionary: Dictionary) -> dict[int, int]:
@@ -97,6 +101,11 @@ def _rows_of(queue: int, arrivals: Array, names: memoryview) -> Array:
     ]
     rows["key"] = np.array(keys, rows["key"].dtype) if keys else rows["key"]
     return rows
+
+
+def only(rows: Array, serials: Array) -> Array:
+    """Those of the rows that are of these serials."""
+    return np.asarray(rows[np.isin(rows["serial"], serials)])
 
 
 def windows_recovered(rows: Array, lost: Array) -> list[tuple[int, list[tuple[int, bytes]]]]:

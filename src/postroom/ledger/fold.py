@@ -27,10 +27,12 @@ from postroom.ledger.state import (
     rows_are_plain,
     rows_from_arrivals,
 )
-from postroom.model.codes import Event, State
+from postroom.model.codes import Event, HolderKind, State
 
 _NOTING_EVENTS: Final = (int(Event.EXPIRE), int(Event.DELETE))
 _PREPARE: Final = int(Event.PREPARE)
+_ACQUIRE: Final = int(Event.ACQUIRE)
+_SPARK_SUBSCRIPTION: Final = int(HolderKind.SPARK_SUBSCRIPTION)
 _DELETED: Final = int(State.DELETED)
 _AVAILABLE: Final = int(State.AVAILABLE)
 _DELAYED: Final = int(State.DELAYED)
@@ -308,6 +310,18 @@ def _update(rows: Array, keys: _Keys, survives: Array, batch: Changes) -> None:
     rows["failure_count"] += keys.sums("failure_delta")[survives].astype(np.uint32)
     _update_places(rows, keys.first_with(changes["to_state"] == _AVAILABLE)[survives], batch)
     _update_noted(rows, keys, survives, changes)
+    _update_acquired(rows, keys, survives, changes)
+
+
+def _update_acquired(rows: Array, keys: _Keys, survives: Array, changes: Array) -> None:
+    """Where a Spark subscription was given what it holds: by that it says how far it has come."""
+    own = rows["holder_kind"] == _SPARK_SUBSCRIPTION
+    if not own.any():
+        rows["acquired_position"] = 0
+        return
+    at = keys.last_with(changes["event"] == _ACQUIRE)[survives]
+    positions = changes["position"][keys.order[np.maximum(at, 0)]]
+    rows["acquired_position"] = np.where(own, np.where(at >= 0, positions, rows["acquired_position"]), 0)
 
 
 def _update_places(rows: Array, first_available: Array, batch: Changes) -> None:

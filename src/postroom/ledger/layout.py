@@ -164,7 +164,7 @@ EXPLICIT_ROW: Final = Layout(
         ("priority", "B"),
         ("noted", "B"),  # Event that waits for the return of a held entry (EXPIRE, DELETE), 0 none
         ("last_event", "B"),
-        ("reserved", "Q"),
+        ("acquired_position", "Q"),  # of the event by which a Spark subscription holds it, 0 none
     ],
 )
 

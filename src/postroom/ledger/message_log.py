@@ -49,7 +49,12 @@ _BY_OUTCOME: Final[Mapping[int, str]] = {
     Outcome.DEAD_LETTERED: REMOVED,
     Outcome.RETURNED_TO_SENDER: REMOVED,
 }
-_TRANSACTIONS: Final = (HolderKind.LOCAL_TRANSACTION, HolderKind.XA_BRANCH, HolderKind.XA_PREPARED)
+_TRANSACTIONS: Final = (
+    HolderKind.LOCAL_TRANSACTION,
+    HolderKind.XA_BRANCH,
+    HolderKind.XA_PREPARED,
+    HolderKind.SPARK_BRANCH,
+)
 _US_A_MS: Final = 1000
 _NS_A_US: Final = 1000
 

@@ -80,13 +80,18 @@ class RecordType(IntEnum):
     queue, annotations)."""
     ANNOTATIONS_DROPPED = 22
     """holder is such an id: the entry has ended."""
+    SINK_STATE = 23
+    """What must survive of a Spark sink (app): holder is its id, detail JSON (query, runs, the batches decided
+    last). In the block of the decisions that it tells of."""
     SPARK_SUBSCRIPTION_STATE = 24
     """What must survive of a Spark subscription: holder is its id, queue its queue, detail JSON (definition,
     registered checkpoint, positions); its HOLDER_CLOSED ends it."""
+    SINK_FORGOTTEN = 25
+    """holder is the id of a sink: nothing is known of it any more."""
 
 
 DEFINING_TYPES: Final = (4, 14)
-LATER_DEFINING_TYPES: Final = (18, 24)
+LATER_DEFINING_TYPES: Final = (18, 25)
 """First and last of the two runs of types whose records define or drop something."""
 
 

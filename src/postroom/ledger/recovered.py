@@ -16,9 +16,11 @@ from postroom.ledger.dictionary import (
     PRODUCERS,
     QUEUES,
     SETS,
+    SINKS,
+    SPARK_SUBSCRIPTIONS,
     Dictionary,
 )
-from postroom.ledger.duplicates import windows_recovered
+from postroom.ledger.duplicates import only, windows_recovered
 from postroom.ledger.fold import is_stored
 from postroom.ledger.layout import EXPLICIT_ROW, Array, are_children
 from postroom.ledger.records import ArrivalFlag
@@ -29,6 +31,8 @@ from postroom.model.packed import CHUNK_ENTRIES, PACKED_FIELDS, UNBORN_FIELDS
 PACKED_DTYPE: Final = np.dtype(PACKED_FIELDS)
 UNBORN_DTYPE: Final = np.dtype(UNBORN_FIELDS)
 _PRIORITY_SHIFT: Final = 8
+_MOST_COUNTED: Final = 0xFFFF
+"""That a packed entry can say."""
 
 
 class EntryRow(NamedTuple):
@@ -66,7 +70,8 @@ class EntryRow(NamedTuple):
     noted: int
     """Event (EXPIRE, DELETE) that acts when the held entry returns; 0 for none."""
     last_event: int
-    reserved: int
+    acquired_position: int
+    """Of the event by which a Spark subscription holds it; 0 none does."""
 
 
 class HolderRow(NamedTuple):
@@ -76,6 +81,20 @@ class HolderRow(NamedTuple):
     holder_kind: int
     opened_position: int
     detail: dict[str, Any]
+
+
+class AssignedRows(NamedTuple):
+    """What one Spark subscription holds of its queue, in the order in which it was assigned; packed, for there
+    may be a million."""
+
+    holder: int
+    queue: int
+    packed: bytes
+    """`PACKED_FIELDS` of each."""
+    places: bytes
+    """(place, ordinal) of each, two u64."""
+    positions: bytes
+    """Of the event that assigned it, u64 of each."""
 
 
 class TotalRow(NamedTuple):
@@ -112,6 +131,8 @@ class Recovered:
     """(queue, at most 64 Ki packed entries of one priority in place order); highest priority first."""
     unborn: list[tuple[int, bytes]]
     """(queue, at most 64 Ki packed entries that wait for nothing but their birth), in order of serial."""
+    assigned: list[AssignedRows]
+    """What Spark subscriptions hold and is stored."""
     explicit: list[EntryRow]
     """Every other live entry that is stored or that its holder decides about; by (serial, queue)."""
     lost: list[tuple[int, int, Array]]
@@ -128,6 +149,13 @@ class Recovered:
     """What must survive of channels and of their partners, by id."""
     annotations: list[tuple[int, int, int, dict[str, Any]]]
     """(id, serial, queue, annotations) of live entries that have some beside their bodies."""
+    sinks: list[tuple[int, dict[str, Any]]]
+    """What must survive of Spark sinks, by id."""
+    sink_ids: list[tuple[int, list[tuple[int, bytes]]]]
+    """As `duplicates`: what undecided sink branches hold, so that it has not been taken yet."""
+    spark_subscriptions: list[tuple[int, int, dict[str, Any]]]
+    """(id, last position at which it was assigned something that has not ended, lost messages included; 0
+    none, what must survive of it)."""
     report: RecoveryReport = field(default_factory=RecoveryReport)
 
 
@@ -139,6 +167,9 @@ def recovered_from(state: FoldState, source: Arrivals) -> Recovered:
     rows = rows[np.lexsort((rows["queue"], rows["serial"]))]
     lost = _is_lost(rows)
     unborn = _is_unborn(rows) & ~lost
+    in_sinks = rows["holder_kind"] == HolderKind.SPARK_BRANCH
+    no_serials = np.zeros(0, np.uint64)
+    assigned = (rows["holder_kind"] == HolderKind.SPARK_SUBSCRIPTION) & ~lost
     dictionary = state.dictionary
     return Recovered(
         next_position=state.position + 1,
@@ -149,7 +180,8 @@ def recovered_from(state: FoldState, source: Arrivals) -> Recovered:
         queues=list(_details(dictionary, QUEUES)),
         backlog=backlog,
         unborn=list(_unborn(rows[unborn])),
-        explicit=[EntryRow._make(row) for row in rows[~lost & ~unborn].tolist()],
+        assigned=list(_assigned(rows[assigned])),
+        explicit=[EntryRow._make(row) for row in rows[~lost & ~unborn & ~assigned].tolist()],
         lost=list(_by_queue_and_state(rows[lost])),
         holders=list(_holders(dictionary)),
         producers=list(_details(dictionary, PRODUCERS)),
@@ -161,10 +193,13 @@ def recovered_from(state: FoldState, source: Arrivals) -> Recovered:
             TotalRow(int(row["queue"]), int(row["arrived"]), int(row["arrived_bytes"]), row["ended"].tolist())
             for row in state.totals
         ],
-        duplicates=windows_recovered(state.duplicates, rows["serial"][lost | _is_undecided(rows)]),
+        duplicates=windows_recovered(state.duplicates, rows["serial"][lost | _is_undecided(rows) | in_sinks]),
         channels=list(_details(dictionary, CHANNELS)),
         channel_states=list(_details(dictionary, CHANNEL_STATES)),
         annotations=list(_annotations(dictionary)),
+        sinks=list(_details(dictionary, SINKS)),
+        sink_ids=windows_recovered(only(state.duplicates, rows["serial"][in_sinks]), no_serials),
+        spark_subscriptions=list(_spark_subscriptions(dictionary, rows)),
     )
 
 
@@ -177,6 +212,34 @@ def _annotations(dictionary: Dictionary) -> Iterator[tuple[int, int, int, dict[s
     for id, record in sorted(dictionary.of_kind(ANNOTATIONS).items()):
         said = json.loads(record.detail)
         yield id, said["serial"], said["queue"], said["annotations"]
+
+
+def _spark_subscriptions(dictionary: Dictionary, rows: Array) -> Iterator[tuple[int, int, dict[str, Any]]]:
+    held = rows[rows["holder_kind"] == HolderKind.SPARK_SUBSCRIPTION]
+    for id, said in _details(dictionary, SPARK_SUBSCRIPTIONS):
+        positions = held["acquired_position"][held["holder"] == id]
+        yield id, int(positions.max()) if len(positions) else 0, said
+
+
+def _assigned(rows: Array) -> Iterator[AssignedRows]:
+    """By subscription; of one assignment in order of serial, as its record tells them."""
+    for holder in distinct(rows["holder"]).tolist():
+        own = rows[rows["holder"] == holder]
+        own = own[np.lexsort((own["serial"], own["acquired_position"]))]
+        packed = np.zeros(len(own), PACKED_DTYPE)
+        packed["flags"] = own["arrival_flags"] & _FLAG_MASK
+        for name in ("serial", *_PACKED_AS_IT_IS):
+            packed[name] = own[name]
+        for name in ("delivery_count", "failure_count"):
+            packed[name] = np.minimum(own[name], _MOST_COUNTED)
+        places = np.stack([own["place_position"], own["place_ordinal"].astype(np.uint64)], axis=1)
+        yield AssignedRows(
+            holder,
+            int(own["queue"][0]),
+            packed.tobytes(),
+            places.astype("<u8").tobytes(),
+            own["acquired_position"].tobytes(),
+        )
 
 
 def _holders(dictionary: Dictionary) -> Iterator[HolderRow]:

@@ -27,6 +27,7 @@ from postroom.manager.report_list import Reports
 from postroom.manager.routing_sets import RoutingSets
 from postroom.manager.sending_checks import POLICY_PREEMPTIVE
 from postroom.manager.shared_body import SharedBody
+from postroom.manager.sink import Sinks
 from postroom.manager.statistics import HeldByAll
 from postroom.manager.totals import Removed
 from postroom.manager.transaction import Transaction
@@ -34,6 +35,7 @@ from postroom.manager.transaction import Transaction
 if TYPE_CHECKING:
     from postroom.manager.asking import StoreRequest
     from postroom.manager.queries import MessageCursor
+    from postroom.manager.spark_subscription import SparkSubscription
     from postroom.manager.waiting import BlockedSend
 
 BROKER: Final = "(broker)"
@@ -65,6 +67,11 @@ class Core:
         """Topics, too."""
         self.names = Names()
         self.channels: dict[str, Channel] = {}
+        self.spark_subscriptions: dict[str, SparkSubscription] = {}
+        """By name, those that have ended included."""
+        self.assigning: list[SparkSubscription] = []
+        """Those with a record that is still being filled."""
+        self.assignments_left: i64 = options.max_assigned_per_turn
         self.patterns = Patterns()
         self.subscriptions: dict[tuple[str, str, bool], Queue] = {}
         """Those with a name, by client, name, and whether they are durable."""
@@ -109,6 +116,8 @@ class Core:
         self.branches = Branches()
         self.failed_branches: list[Transaction] = []
         """Those of XA branches that this command has made impossible to commit."""
+        self.sinks = Sinks()
+        """Spark's, and their branches."""
         self.quotas: dict[str, Quota] = {}
         """By name."""
         self.changed_pools: list[Pool] = []

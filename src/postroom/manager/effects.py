@@ -178,11 +178,24 @@ class Warned:
 
 
 @final
+class Alarm:
+    """Somebody has lost what he had: ``event`` is the log's name for it, ``name`` whose it was."""
+
+    __slots__ = ("event", "name", "text")
+
+    def __init__(self, event: str, name: str, text: str) -> None:
+        self.event = event
+        self.name = name
+        self.text = text
+
+
+@final
 class Effects:
     """Everything one turn wants done."""
 
     __slots__ = (
         "accepted",
+        "alarms",
         "crossed",
         "deliveries",
         "detached",
@@ -215,7 +228,8 @@ class Effects:
         self.crossed: list[Crossed] = []
         """Thresholds, for the log."""
         self.warned: list[Warned] = []
-        """For the log, too."""
+        """For the log, too; likewise the next."""
+        self.alarms: list[Alarm] = []
         self.fetches: list[Fetch] = []
         """Not waiting for durability."""
         self.id_reads: list[IdRead] = []
@@ -235,6 +249,7 @@ class Effects:
             or self.unblocked
             or self.crossed
             or self.warned
+            or self.alarms
             or self.fetches
             or self.id_reads
         )

@@ -167,6 +167,57 @@ class XaError(ManagerError):
         self.code = code
 
 
+class SinkFenced(ManagerError):
+    """Another run of the query has begun since."""
+
+    condition = "postroom:sink-fenced"
+
+
+class SinkQueryReplaced(ManagerError):
+    """The app is written to by another query: this one's checkpoint is not the one that was used."""
+
+    condition = "postroom:sink-query-replaced"
+
+
+class SinkBatchReplaced(ManagerError):
+    """The batch was decided with other offsets."""
+
+    condition = "postroom:sink-batch-replaced"
+
+
+class SinkBranchUnknown(ManagerError):
+    """A branch is not there (any more): decided, fenced, or its lease has ended."""
+
+    condition = "postroom:sink-branch-unknown"
+
+
+class SinkBranchOpen(ManagerError):
+    """A branch is to be committed that was not sealed."""
+
+    condition = "postroom:sink-branch-open"
+
+
+class SinkBranchFull(ManagerError):
+    """A branch holds as much as one may; the branch is as it was."""
+
+    condition = "postroom:sink-branch-full"
+
+
+class SinkBranchSpoiled(ManagerError):
+    """Something of a branch was refused, so that it has been rolled back; ``refused`` is the condition by
+    which it was, "" where it was none's."""
+
+    condition = "amqp:transaction:rollback"
+
+    def __init__(self, description: str, refused: str) -> None:
+        super().__init__(description)
+        self.refused = refused
+
+
+class SinkUnknown(ManagerError):
+    condition = "amqp:not-found"
+
+
 class NoMatchingMessage(ManagerError):
     """The message store has no such message that the caller may see (Except_Q_NoMatchingMsg)."""
 

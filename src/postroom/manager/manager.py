@@ -39,6 +39,7 @@ from postroom.manager.options import KIND_QUEUE, KIND_TOPIC, ConsumerOptions, Ma
 from postroom.manager.queue import Queue
 from postroom.manager.quota import Quota, QuotaDefinition
 from postroom.manager.resource_manager import ResourceManager
+from postroom.manager.sink_service import SinkService
 from postroom.manager.topics import Subscribing
 from postroom.manager.transaction import Transaction, fail
 from postroom.manager.upload import Upload, abort, add_chunk
@@ -65,6 +66,8 @@ class QueueManager(ResourceManager):
         self.names = NameService(self.core)
         self.channels = ChannelService(self.core)
         """Those that lead to other queue managers."""
+        self.sinks = SinkService(self.core)
+        """Spark jobs that write."""
 
     def restore(self, recovered: "Recovered", now_us: i64) -> None:
         """Take over what the ledger recovered; once, before anything else.
@@ -432,11 +435,11 @@ class QueueManager(ResourceManager):
         transactions.rollback(self.core, transaction, lost)
         turn.finish(self.core)
 
-    def spoil(self, transaction: Transaction, why: str, now_us: i64) -> None:
+    def spoil(self, transaction: Transaction, why: str, now_us: i64, condition: str = "") -> None:
         """Something of it was refused before it came here, and its client isn't told: it can only be rolled
         back."""
         self.core.begin(now_us)
-        fail(self.core, transaction, why)
+        fail(self.core, transaction, why, condition)
         turn.finish(self.core)
 
     # -- the message store

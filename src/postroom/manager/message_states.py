@@ -54,7 +54,7 @@ STATE_NAMES: Final = (
 )
 """By bit."""
 
-_TRANSACTIONAL: Final = (n.LOCAL_TRANSACTION, n.XA_BRANCH, n.XA_PREPARED)
+_TRANSACTIONAL: Final = (n.LOCAL_TRANSACTION, n.XA_BRANCH, n.XA_PREPARED, n.SPARK_BRANCH)
 
 
 def states_of(core: Core, entry: Entry) -> i64:

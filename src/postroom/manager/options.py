@@ -429,6 +429,26 @@ class ManagerOptions:
     """Those remembered after their rollback, for whoever asks; the oldest is forgotten first."""
     branch_idle_timeout_ms: int = 300_000
     """An XA branch that is not prepared and has heard nothing for so long is rolled back; 0 never."""
+    max_sinks: int = 10_000
+    """Spark sinks (apps) that are known; one more is refused."""
+    max_sink_branches: int = 10_000
+    """Undecided sink branches; one more can't begin."""
+    max_sink_branch_messages: int = 100_000
+    """In one sink branch, an entry for each subscription that it is published to."""
+    max_sink_messages: int = 1_000_000
+    """In all undecided sink branches, which are decided at once; a put above it is refused."""
+    max_sink_bytes: int = 16 << 30
+    """Likewise; they lie in the ledger, not in memory."""
+    sink_branch_lease_ms: int = 86_400_000
+    """A sink branch that is undecided for so long, since it began or was sealed, is rolled back."""
+    sink_batches_remembered: int = 16
+    """Decided batches of each sink that are told from others by their digests."""
+    max_spark_subscriptions: int = 1000
+    """Those that have ended and are not deleted included."""
+    max_spark_window: int = 1_000_000
+    """Messages that one Spark subscription may hold."""
+    max_assigned_per_turn: int = 16 << 10
+    """Entries given to Spark subscriptions, or taken back from one that has ended."""
     queue_defaults: QueueDefinition = field(default_factory=lambda: QueueDefinition(name="default"))
     """What an auto-created queue is like."""
 

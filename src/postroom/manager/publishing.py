@@ -46,7 +46,7 @@ def publish(
     if refused is not None:
         return refused
     if transaction is not None:
-        transactions.make_room(core, transaction, len(takers))
+        transactions.make_room(core, transaction, len(takers), size)
     node.statistics.received += 1
     node.statistics.received_bytes += size
     if not takers:
@@ -189,7 +189,7 @@ def _publish_to(
         event = n.EVENT_PUT_HELD
         holder_kind = transaction.kind
         holder = transaction.id
-        if holder_kind == n.XA_BRANCH:
+        if holder_kind == n.XA_BRANCH or holder_kind == n.SPARK_BRANCH:
             publication.flags |= _STORED  # as `putting.new_entry` says
     publication.serial = arrival(
         core,

@@ -216,8 +216,8 @@ def new_entry(
     expiry_us = expiry_of(core, queue, head)
     priority = head.priority if head.priority <= 9 else 9
     flags = flags_of(head, upload)
-    if holder_kind == n.XA_BRANCH:
-        flags |= n.FLAG_BODY_STORED  # whatever its mode: a prepared branch survives, with all that is in it
+    if holder_kind == n.XA_BRANCH or holder_kind == n.SPARK_BRANCH:
+        flags |= n.FLAG_BODY_STORED  # whatever its mode: such a branch survives, with all that is in it
     causes: i64 = n.UNBORN if due_us != 0 else 0
     serial = arrival(
         core,

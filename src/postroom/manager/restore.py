@@ -21,6 +21,7 @@ from postroom.manager import (
     pausing,
     queues,
     quotas,
+    sinks,
     store,
 )
 from postroom.manager.backlog import ZONE_ENTRIES
@@ -84,10 +85,13 @@ def restore(core: Core, recovered: "Recovered") -> None:
     _restore_windows(core, recovered)
     _lose(core, recovered.lost)
     prepared = branches.restore(core, recovered.holders)
+    writing = sinks.restore(core, recovered)
     batches = channels.restore(core, recovered)
-    _take_back(core, recovered.explicit, store.restore_holders(core, recovered.holders), prepared, batches)
+    holders = store.restore_holders(core, recovered.holders)
+    _take_back(core, recovered.explicit, holders, prepared | writing, batches)
     for transaction in prepared.values():
         duplicates.restore_branch(core, transaction)
+    _restore_sink_ids(core, recovered)
     _close(core, recovered.holders, recovered.producers)
     for queue in [*core.queues.values(), *core.topics.values()]:
         _begin_again(core, queue)
@@ -100,6 +104,18 @@ def _restore_windows(core: Core, recovered: "Recovered") -> None:
         if window is not None:
             for serial, key in taken:
                 window.add(key, serial)
+
+
+def _restore_sink_ids(core: Core, recovered: "Recovered") -> None:
+    """What undecided sink branches hold is in no window yet: the branches know it."""
+    taken = {(queue_id, serial): key for queue_id, ids in recovered.sink_ids for serial, key in ids}
+    windows = {queue_id: core.queues_by_id[queue_id].duplicates for queue_id, _ in recovered.sink_ids}
+    for branch in core.sinks.branches.values():
+        for entry in branch.transaction.puts:
+            for queue_id, window in windows.items():
+                key = taken.get((queue_id, int(entry.serial)))
+                if key is not None and window is not None:
+                    branch.transaction.message_ids[window, key] = None
 
 
 def _begin_again(core: Core, queue: Queue) -> None:
@@ -183,12 +199,12 @@ def _take_back(
     core: Core,
     rows: "list[EntryRow]",
     holders: dict[int, store.Holder],
-    prepared: dict[int, Transaction],
+    undecided: dict[int, Transaction],
     batches: dict[int, Batch],
 ) -> None:
     """Entries that are not plain: each as its state and holder have it."""
     for row in rows:
-        _take_back_one(core, core.queues_by_id[row.queue], row, holders, prepared, batches)
+        _take_back_one(core, core.queues_by_id[row.queue], row, holders, undecided, batches)
         core.ledger.boundary()
     for queue in core.queues.values():
         for band in queue.bands:
@@ -200,7 +216,7 @@ def _take_back_one(
     queue: Queue,
     row: "EntryRow",
     holders: dict[int, store.Holder],
-    prepared: dict[int, Transaction],
+    undecided: dict[int, Transaction],
     batches: dict[int, Batch],
 ) -> None:
     entry = _entry(queue, row)
@@ -209,7 +225,9 @@ def _take_back_one(
     if entry.holder_kind != 0:
         if not allowed(entry, n.EVENT_RESTART):
             if entry.holder_kind == n.XA_PREPARED:
-                branches.restore_held(prepared[row.holder], entry)
+                branches.restore_held(undecided[row.holder], entry)
+            elif entry.holder_kind == n.SPARK_BRANCH:
+                sinks.restore_held(core, undecided[row.holder], entry)
             elif entry.holder_kind == n.CHANNEL_BATCH:
                 hold(batches[row.holder], entry)
             if not store.restore_held(core, entry, holders):
@@ -260,7 +278,7 @@ def _entry(queue: Queue, row: "EntryRow") -> Entry:
 def _holders_in_the_ledger(recovered: "Recovered") -> set[int]:
     """The ids of everybody whom its last records know, whether he is still there or not."""
     known = {row.holder for row in recovered.holders}
-    for some in (recovered.producers, recovered.channels, recovered.channel_states):
+    for some in (recovered.producers, recovered.channels, recovered.channel_states, recovered.sinks):
         known.update(id for id, _ in some)
     known.update(id for id, *_ in recovered.annotations)
     return known

@@ -23,6 +23,7 @@ from postroom.manager.report_checks import check_options
 from postroom.manager.transaction import Transaction, fail
 from postroom.manager.upload import Upload, abort
 from postroom.manager.waiting import BlockedSend
+from postroom.model import numbers as n
 from postroom.model.message import MessageHead
 
 REFUSED: Final = 0
@@ -68,7 +69,7 @@ def send(
             refused = _take(core, producer, queue, head, body, upload, transaction)
     if refused is not None:
         if transaction is not None and token < 0:
-            fail(core, transaction, "a pre-settled message in it was refused: " + refused[1])
+            fail(core, transaction, "a pre-settled message in it was refused: " + refused[1], refused[0])
         core.effects.rejected.append(Rejected(sink, token, refused[0], refused[1]))
         return REFUSED
     if token >= 0:
@@ -174,9 +175,12 @@ def _block(core: Core, blocked: BlockedSend, pool: Pool | None) -> tuple[str, st
 
 
 def _not_to_wait(core: Core, blocked: BlockedSend, pool: Pool | None) -> tuple[str, str] | None:
-    if blocked.producer.send_timeout_us == 0 and pool is not None:
-        return NO_ROOM, no_room_text(pool, blocked.size)
     transaction = blocked.transaction
+    of_sink = transaction is not None and transaction.kind == n.SPARK_BRANCH
+    if pool is not None and (of_sink or blocked.producer.send_timeout_us == 0):
+        return NO_ROOM, no_room_text(pool, blocked.size)
+    if of_sink:
+        return NO_ROOM, "sends of this link wait for room: a sink branch waits for nobody, send it on another"
     if transaction is not None:
         try:
             transactions.check_open(transaction)

@@ -40,7 +40,7 @@ SLOT_NAMES: Final = (
     "ordered",
 )
 
-_TRANSACTIONAL: Final = (n.LOCAL_TRANSACTION, n.XA_BRANCH, n.XA_PREPARED)
+_TRANSACTIONAL: Final = (n.LOCAL_TRANSACTION, n.XA_BRANCH, n.XA_PREPARED, n.SPARK_BRANCH)
 
 
 def _slot(state: int, holder_kind: int) -> int:
@@ -187,14 +187,21 @@ class Statistics:
         if self.meter is not None:
             self.meter.shrink(1, size)
 
-    def end_many(self, outcome: i64, count: i64, size: i64) -> None:
-        """``count`` available entries of ``size`` bytes together end alike."""
-        self.current -= count
-        self.current_bytes -= size
+    def move_many(self, before: i64, after: i64, count: i64, size: i64) -> None:
+        """``count`` entries of ``size`` bytes together go on living in another slot."""
+        self._add(before, -count, -size)
+        self._add(after, count, size)
+
+    def end_many(self, before: i64, outcome: i64, count: i64, size: i64) -> None:
+        """``count`` entries of ``size`` bytes together, all in one slot, end alike."""
+        self._add(before, -count, -size)
         self.depth -= count
         self.depth_bytes -= size
         self._held_by_all.shrink(count, size)
-        self.ended[outcome] += count
+        if outcome == 1:  # CONSUMED
+            self.consumed += count
+        else:
+            self.ended[outcome] += count
         if self.meter is not None:
             self.meter.shrink(count, size)
 

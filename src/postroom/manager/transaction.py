@@ -1,4 +1,4 @@
-"""A transaction, local or an XA branch's: what was put and what was taken in it, until it is decided."""
+"""A transaction, local or a branch's, XA or of a Spark sink: what was put and what was taken in it, until it is decided."""
 
 from typing import TYPE_CHECKING, final
 
@@ -49,7 +49,7 @@ class Transaction:
     def __init__(self, id: i64, begun_us: i64, kind: i64, max_entries: i64, detail: bytes) -> None:
         self.id: i64 = id
         self.kind: i64 = kind
-        """LOCAL_TRANSACTION, XA_BRANCH or XA_PREPARED."""
+        """LOCAL_TRANSACTION, XA_BRANCH, XA_PREPARED or SPARK_BRANCH."""
         self.begun_us: i64 = begun_us
         self.max_entries: i64 = max_entries
         """Put and taken together."""
@@ -71,17 +71,21 @@ class Transaction:
         """Of a branch: nobody works on it now, so it takes nothing more."""
         self.failed = ""
         """Why it can only be rolled back; "" while it can be committed."""
+        self.condition = ""
+        """As an AMQP error: the refusal that has failed it, "" where it was none."""
         self.timed_out = False
 
 
-def fail(core: "Core", transaction: Transaction, why: str) -> None:
+def fail(core: "Core", transaction: Transaction, why: str, condition: str = "") -> None:
     """Something of it was lost or doesn't fit: it can only be rolled back; a branch is before the command is
     over.
 
-    What is said to a transaction that is decided, or to a branch that is ended, was never of it.
+    What is said to a transaction that is decided, or to a branch that is ended, was never of it. The first
+    reason is the one that is told.
     """
-    if transaction.decided or transaction.ended:
+    if transaction.decided or transaction.ended or transaction.failed != "":
         return
     transaction.failed = why
+    transaction.condition = condition
     if transaction.kind == n.XA_BRANCH:
         core.failed_branches.append(transaction)

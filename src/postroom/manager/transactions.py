@@ -1,6 +1,7 @@
 """Transactions: provisional puts and receipts, and one record that decides them all.
 
-Local ones live here; of an XA branch (`branches`) this is the part that holds its messages.
+Local ones live here; of a branch, XA (`branches`) or of a Spark sink (`sinks`), this is the part that holds
+its messages.
 """
 
 from typing import Final
@@ -23,11 +24,12 @@ from postroom.manager.errors import (
 )
 from postroom.manager.memory import admit, stored
 from postroom.manager.placing import add_committed, delay, ended, why_put_waits
-from postroom.manager.putting import due_of, new_entry
+from postroom.manager.putting import due_of, new_entry, upload_size
 from postroom.manager.queue import Queue
 from postroom.manager.ranges import groups_of
 from postroom.manager.returning import come_back, redelivery_delay_us
 from postroom.manager.settling import check_held, exclude, let_go
+from postroom.manager.sink import admit_to_branch
 from postroom.manager.statistics import UNCOMMITTED_PUT
 from postroom.manager.transaction import Receipt, Transaction, fail
 from postroom.manager.transitions import decide, lose, step
@@ -63,16 +65,23 @@ def check_open(transaction: Transaction) -> None:
     if transaction.decided:
         raise TransactionUnknown(f"transaction {transaction.id} has been decided already")
     if transaction.ended:
+        if transaction.kind == n.SPARK_BRANCH:
+            raise NotAllowed(
+                f"transaction {transaction.id} is a sink branch that has been sealed: begin another"
+            )
         raise NotAllowed(f"transaction {transaction.id} is a branch that has been ended: join or resume it")
 
 
-def make_room(core: Core, transaction: Transaction, count: i64 = 1) -> None:
-    """Raise unless ``count`` more entries fit; one too many leaves nothing but rollback."""
+def make_room(core: Core, transaction: Transaction, count: i64 = 1, size: i64 = 0) -> None:
+    """Raise unless ``count`` more entries fit, of a message of ``size`` bytes. One too many leaves nothing
+    but rollback; a sink branch stays as it was."""
     check_open(transaction)
     limit = transaction.max_entries
     if transaction.kind == n.XA_BRANCH:
         core.branches.touch(transaction.id, core.now_us)
-    if len(transaction.puts) + len(transaction.receipts) + count > limit:
+    if transaction.kind == n.SPARK_BRANCH:
+        admit_to_branch(core, transaction, count, size)
+    elif len(transaction.puts) + len(transaction.receipts) + count > limit:
         why = f"more than {limit} messages in one transaction ({_option_of(transaction)})"
         fail(core, transaction, why)
         raise LimitExceeded(why)
@@ -95,7 +104,7 @@ def put(
     upload: Upload | None,
 ) -> Entry:
     """Put provisionally: invisible until the commit. Raises as `make_room`."""
-    make_room(core, transaction)
+    make_room(core, transaction, 1, len(body) if body is not None else upload_size(upload))
     entry = new_entry(
         core,
         producer,
@@ -125,6 +134,8 @@ def hold_put(core: Core, transaction: Transaction, entry: Entry) -> None:
     entry.place = 0
     entry.queue.statistics.arrive(UNCOMMITTED_PUT, entry.body_len)
     entry.queue.held.add(entry)
+    if transaction.kind == n.SPARK_BRANCH:
+        entry.body = None  # it may be held for long, and there may be very many: read again when it goes out
     admit(core, entry)
     transaction.puts.append(entry)
 
@@ -135,6 +146,10 @@ def dispose(
     """The consumer's outcome for ``entry`` takes effect with the commit. Raises as `make_room`, and
     NotHeld."""
     check_held(consumer, entry)
+    if transaction.kind == n.SPARK_BRANCH:
+        raise NotAllowed(
+            f"message {entry.serial}: nothing is received in a sink branch; settle the delivery outside of it"
+        )
     if event != n.EVENT_CONFIRM and transaction.kind != n.LOCAL_TRANSACTION:
         raise NotAllowed(
             f"message {entry.serial}: in an XA branch a delivery can only be accepted; give other outcomes "

@@ -19,6 +19,9 @@ from postroom.manager import (
     returning,
     selecting,
     sending,
+    sinks,
+    spark_assigning,
+    spark_subscriptions,
     store,
     topics,
     transactions,
@@ -106,10 +109,13 @@ def on_time(core: Core) -> None:
             pausing.release(core, queue)
             expiry.scan(core, queue)
             store.on_time(core, queue)
+            if queue.spark:
+                spark_subscriptions.on_time(core, queue)
             administration.remove_if_idle(core, queue)
             finish(core)
     transactions.time_out(core)
     branches.time_out(core)
+    sinks.time_out(core)
     waiting.time_out(core)
     asking.time_out(core)
     asking.go_on(core)
@@ -117,6 +123,8 @@ def on_time(core: Core) -> None:
     core.pending = []
     for queue in left:
         queue.pending = False
+        if queue.returning > 0:
+            spark_subscriptions.give_back(core, queue)
         core.woken.append(queue)
     finish(core)
 
@@ -129,6 +137,7 @@ def next_deadline_us(core: Core) -> int:
     for due_us in (
         transactions.next_timeout_us(core),
         branches.next_timeout_us(core),
+        sinks.next_timeout_us(core),
         waiting.next_timeout_us(core),
         asking.next_deadline_us(core),
     ):
@@ -142,10 +151,13 @@ def end(core: Core) -> Effects:
     if core.watched:
         asking.serve(core)
         finish(core)
+    if core.assigning:
+        spark_assigning.write_all(core)
     effects = core.effects
     effects.close()
     core.effects = Effects()
     core.deliveries_left = core.options.max_deliveries_per_turn
     core.delivery_bytes_left = core.options.max_delivery_bytes_per_turn
     core.judgements_left = core.options.max_judgements_per_turn
+    core.assignments_left = core.options.max_assigned_per_turn
     return effects

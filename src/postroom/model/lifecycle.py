@@ -21,7 +21,7 @@ system has it.
 When a link is lost or the broker restarts, the holder decides what happens: consumers and unprepared
 transactions lose what they hold, prepared branches, confirm ids, in-doubt batches, locks and Spark's
 holders keep it (KEPT: nothing happens and nothing is recorded). A restart also ends every entry whose
-message was not stored, unless a prepared branch holds it: such cells say ``lost``.
+message was not stored, unless it is in a prepared branch or a sink's: such cells say ``lost``.
 
 Two counts say how often an entry has come back. The delivery count travels on the wire and rises for every
 delivery that was sent and came back other than released; the failure count is charged to limits and rises
@@ -179,8 +179,7 @@ _ROWS: Final[list[tuple[State, tuple[HolderKind, ...], list[_Part]]]] = [
             ((E.CONFIRM,), _BORN),
             ((E.UNDO,), _ROLLED_BACK),  # another branch won, or its lease ended
             ((E.EXPIRE, E.DELETE), NOTED),
-            ((E.LINK_LOST,), KEPT),
-            ((E.RESTART,), KEPT_OR_LOST),
+            ((E.LINK_LOST, E.RESTART), KEPT),  # written whatever its mode, so never lost
             ((*_VISIBLE_VERBS, E.UNLOCK, E.PURGE, E.MOVE), _NO_MATCH),
             ((*_PUTS, E.DUE, E.DELAY, E.RELEASE, E.FAIL, E.ASSIGN, E.PREPARE, *_LINK_VERBS), UNREACHABLE),
             ((E.DISCARD, E.DEAD_LETTER, E.REDIRECT, E.RETURN_TO_SENDER, E.FORWARD), UNREACHABLE),

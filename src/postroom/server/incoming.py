@@ -357,9 +357,7 @@ class IncomingLink(BoundLink):
             self._refuse(token, error.condition, error.description, transaction, now_us)
             first = None if arriving.txn_id is None else self.binding.transaction(arriving.txn_id)
             if token == PRESETTLED and first is not None and first is not transaction:
-                self._manager.spoil(
-                    first, f"a pre-settled message in it was refused: {error.description}", now_us
-                )
+                self._spoil(first, error.condition, error.description, now_us)
 
     def _doom(self, arriving: Arriving, error: AmqpError | ManagerError) -> None:
         """The message will be refused when its last frame has come; the rest of it is not kept."""
@@ -406,10 +404,13 @@ class IncomingLink(BoundLink):
         if token == PRESETTLED:
             super().rejected(token, condition, description)
             if transaction is not None:
-                why = f"a pre-settled message in it was refused: {description}"
-                self._manager.spoil(transaction, why, now_us)
+                self._spoil(transaction, condition, description, now_us)
         else:
             self._broker.after_durable(self.binding, lambda _: self.rejected(token, condition, description))
+
+    def _spoil(self, transaction: "Transaction", condition: str, description: str, now_us: int) -> None:
+        why = f"a pre-settled message in it was refused: {description}"
+        self._manager.spoil(transaction, why, now_us, condition)
 
     def _answer(self, first: int, last: int, state: DeliveryState) -> None:
         if self._keeps:

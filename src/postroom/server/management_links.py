@@ -20,6 +20,7 @@ from postroom.server.bound import BoundLink
 from postroom.server.logs import log
 from postroom.server.management import Later, Request, Response
 from postroom.server.requests import write_response
+from postroom.server.sink_context import SinkContext
 
 if TYPE_CHECKING:
     from postroom.amqp.delivery import Delivery as WireDelivery
@@ -102,6 +103,7 @@ class RequestLink(BoundLink):
             binding.user,
             lambda: binding.xa_context(session),
             self._postpone,
+            SinkContext(binding),
         )
         response = self.binding.broker.management.perform(request, now_us)
         if isinstance(response, Later):

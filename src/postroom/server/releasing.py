@@ -32,6 +32,8 @@ def release(effects: Effects, now_us: int) -> None:
         _log_crossed(crossed)
     for warned in effects.warned:
         log(logging.WARNING, "report-options", queue=warned.queue, what=warned.text)
+    for alarm in effects.alarms:
+        log(logging.ERROR, alarm.event, name=alarm.name, what=alarm.text)
 
 
 def release_provisional(effects: Effects) -> None:

@@ -18,6 +18,7 @@ from postroom.server.management.queues import QUEUE_TYPE
 from postroom.server.management.quotas import QUOTA_TYPE
 from postroom.server.management.remote_queues import REMOTE_QUEUE_TYPE
 from postroom.server.management.request import Later, Request, Response
+from postroom.server.management.sinks import SINK_TYPE
 from postroom.server.management.topics import SUBSCRIPTION_TYPE, TOPIC_TYPE
 from postroom.server.management.transactions import TRANSACTION_TYPE
 
@@ -33,6 +34,7 @@ __all__ = [
     "QUEUE_TYPE",
     "QUOTA_TYPE",
     "REMOTE_QUEUE_TYPE",
+    "SINK_TYPE",
     "SUBSCRIPTION_TYPE",
     "TOPIC_TYPE",
     "TRANSACTION_TYPE",

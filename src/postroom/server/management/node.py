@@ -26,6 +26,7 @@ from postroom.server.management.request import (
     Response,
     refusal,
 )
+from postroom.server.management.sinks import SinkNoun
 from postroom.server.management.topics import Subscriptions, Topics
 from postroom.server.management.transactions import Transactions
 
@@ -57,6 +58,7 @@ class Management:
             Messages(broker),
             Transactions(broker),
             Branches(broker),
+            SinkNoun(broker),
         ]
         self._nouns: Final = {noun.type: noun for noun in nouns}
         self._operations: Final[dict[str, Operation]] = {

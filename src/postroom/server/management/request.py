@@ -35,6 +35,14 @@ from postroom.manager.errors import (
     QuotaNotFound,
     RequestInvalid,
     SelectorRefused,
+    SinkBatchReplaced,
+    SinkBranchFull,
+    SinkBranchOpen,
+    SinkBranchSpoiled,
+    SinkBranchUnknown,
+    SinkFenced,
+    SinkQueryReplaced,
+    SinkUnknown,
     SparkSubscriptionExists,
     SparkSubscriptionNotFound,
     SubscriptionEnded,
@@ -43,6 +51,7 @@ from postroom.manager.errors import (
 )
 
 if TYPE_CHECKING:
+    from postroom.server.sink_context import SinkContext
     from postroom.server.xa_context import XaContext
 
 OK: Final = 200
@@ -106,6 +115,14 @@ _STATUS: Final[list[tuple[type[ManagerError], int]]] = [
     (CheckpointReplaced, CONFLICT),
     (SubscriptionEnded, CONFLICT),
     (PositionRefused, CONFLICT),
+    (SinkFenced, CONFLICT),
+    (SinkQueryReplaced, CONFLICT),
+    (SinkBatchReplaced, CONFLICT),
+    (SinkBranchUnknown, NOT_FOUND),
+    (SinkBranchOpen, CONFLICT),
+    (SinkBranchFull, LIMIT),
+    (SinkBranchSpoiled, CONFLICT),
+    (SinkUnknown, NOT_FOUND),
 ]
 
 Attributes = dict[str, Any]
@@ -130,15 +147,17 @@ class Request:
         user: str = "",
         xa: "Callable[[], XaContext] | None" = None,
         postpone: Callable[[Callable[[int], None]], Sink] | None = None,
+        sink: "SinkContext | None" = None,
     ) -> None:
         """``properties`` are the message's application properties, ``user`` is who asks, ``xa`` gives what
         the session that it came on is to XA. ``postpone`` has something done, with the time, as soon as
-        nothing is blocked at the sink that it returns."""
+        nothing is blocked at the sink that it returns. ``sink`` is what the connection is to Spark sinks."""
         self.properties: Final = properties
         self.body: Final = body
         self.user: Final = user
         self.xa: Final = xa
         self.postpone: Final = postpone
+        self.sink: Final = sink
         self.operation: Final = self.text("operation")
         self.type: Final = self.text("type")
         self.name: Final = self.text("name") or self.text("identity")
