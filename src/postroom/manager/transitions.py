@@ -76,8 +76,11 @@ def step(
     if entry.flags & n.FLAG_REPORTS != 0:
         _note(core, entry, to, outcome)
     due_us = entry.due_us if to == n.DELAYED else 0
+    flags = sent
+    if state == n.DELAYED and to == n.AVAILABLE and entry.place == 0:
+        flags |= n.FLAG_FIRST
     position = _write(
-        core, entry, event, to, holder_kind, holder, outcome, causes, due_us, delivery, failure, sent, detail
+        core, entry, event, to, holder_kind, holder, outcome, causes, due_us, delivery, failure, flags, detail
     )
     before = slot_of(state, kind, entry.causes)
     if to == n.DELETED:
@@ -119,7 +122,7 @@ def _write(
     due_us: i64,
     delivery: i64,
     failure: i64,
-    sent: i64,
+    flags: i64,
     detail: bytes,
 ) -> i64:
     serial, queue, state = entry.serial, entry.queue.id, entry.state
@@ -137,7 +140,7 @@ def _write(
             due_us,
             delivery,
             failure,
-            sent,
+            flags,
             detail,
         )
     return core.ledger.entry_event(
@@ -153,7 +156,7 @@ def _write(
         due_us,
         delivery,
         failure,
-        sent,
+        flags,
     )
 
 

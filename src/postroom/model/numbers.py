@@ -81,3 +81,4 @@ FEEDBACK_COD: Final = 260
 
 # TransitionFlag
 FLAG_SENT: Final = 1
+FLAG_FIRST: Final = 2
