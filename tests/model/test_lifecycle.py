@@ -182,6 +182,7 @@ def test_unstored_messages_are_lost_at_a_restart_unless_a_transaction_decides() 
         puts = state == State.PUT_UNCONFIRMED and holder in (
             HolderKind.LOCAL_TRANSACTION,
             HolderKind.XA_BRANCH,
+            HolderKind.SPARK_BRANCH,
         )
         exempt = puts or holder == HolderKind.XA_PREPARED or state in (State.START, State.DELETED)
         assert lost == (not exempt), (state.name, holder.name)

@@ -141,13 +141,16 @@ def test_a_presettled_message_that_is_refused_spoils_the_branch(controller: Cont
 
 
 def test_nothing_is_received_in_a_branch(controller: Controller, queue: str) -> None:
+    """It spoils the branch, and the message goes back."""
     controller.send("x")
     begun = begin(controller, queue)
     txn_id = begun["txn_id"]
     assert isinstance(txn_id, bytes)
     event = controller.receive()
     controller.dispose(event.delivery_id, TransactionalState(txn_id, Accepted()))
-    assert controller.detached_with() == "amqp:not-allowed"
+    refused = say(controller, "SEAL", queue, branch=begun["branch"])
+    assert condition(refused) == "amqp:illegal-state"
+    assert controller.depth() == (1, 1)
 
 
 def test_a_sink_is_listed_shown_and_forgotten(controller: Controller, queue: str) -> None:

@@ -298,7 +298,7 @@ class OutgoingLink(BoundLink):
     ) -> None:
         """The transaction doesn't take the outcome, so it can only be rolled back; with that a delivery that
         is settled goes back, another one stays here."""
-        self._manager.spoil(transaction, error.description, now_us)
+        self._manager.spoil(transaction, error.description, now_us, error.condition)
         if token == PRESETTLED:
             self._settle_safely(Modified(delivery_failed=True), entry, now_us)
 
