@@ -211,7 +211,7 @@ def _runs(starts: Array, sizes: Array) -> Iterator[slice]:
             yield slice(first, last)
 
 
-def _read_run(opened: DiskFile, starts: Array, sizes: Array, rows: Array, found: list[Piece | None]) -> None:
+def _read_run(opened: DiskFile, starts: Array, sizes: Array, rows: Array, found: list[Piece]) -> None:
     """One read, cut into its stretches; short where the file ends within one."""
     base, ends = int(starts[0]), starts + sizes
     data = memoryview(opened.read_at(base, int(ends.max()) - base))
