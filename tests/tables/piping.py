@@ -8,15 +8,19 @@ from typing import Any
 import pyarrow as pa
 
 from postroom.spark.pipeline.batches import BatchDone
+from postroom.spark.pipeline.derived import derive
 from postroom.spark.pipeline.engine import HereEngine
-from postroom.spark.pipeline.options import PipelineOptions, Upkeep
+from postroom.spark.pipeline.options import SMALL_BATCH_ROWS, PipelineOptions, Upkeep
 from postroom.spark.pipeline.pipeline import Pipeline
+from postroom.spark.pipeline.settle import can_settle, settle
 from postroom.spark.pipeline.work import work
 from postroom.spark.places import Slice, place_of, plan
 from postroom.spark.reading import read_events, read_opening
 from postroom.spark.store import DONE, open_store, read_folded
 from postroom.spark.tables import DEFINITIONS, fold, partials, split
 from postroom.spark.tables.policy import Policy, apply
+
+ENGINE = HereEngine()
 
 EAGER = Upkeep(
     settle_rows=20, settle_files=6, compact_interval_s=0.0, checkpoint_commits=3, vacuum_interval_s=0.0
@@ -30,7 +34,7 @@ def options(tables: Path, *data: Path, **more: Any) -> PipelineOptions:
 
 def piped(tables: Path, *data: Path, **more: Any) -> Pipeline:
     """A pipeline that has looked at its ledgers."""
-    pipeline = Pipeline(options(tables, *data, **more), HereEngine())
+    pipeline = Pipeline(options(tables, *data, **more), ENGINE)
     pipeline.look()
     return pipeline
 
@@ -55,8 +59,17 @@ def read_all(tables: Path, *data: Path, records: int = 7, **more: Any) -> Pipeli
     """Another run on the tables: it reads what they lack, and settles everything."""
     pipeline = piped(tables, *data, **more)
     catch_up(pipeline, records)
-    pipeline.keeper.settle_all()
+    settle_all(pipeline)
     return pipeline
+
+
+def settle_all(pipeline: Pipeline) -> None:
+    """Settle every table, whatever it costs, and those made of others after them."""
+    for _ in range(2):
+        settle([book for book in pipeline.books.values() if can_settle(book)], ENGINE)
+        for book in pipeline.books.values():
+            if book.definition.source != "events":
+                derive(book, pipeline.books[book.definition.source], ENGINE, SMALL_BATCH_ROWS)
 
 
 def take(pipeline: Pipeline, some: Iterable[Slice]) -> BatchDone:

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from postroom.spark.positions import Position
 from postroom.spark.store import FORMATS, DataFile, TableState, TableStore
+from postroom.spark.store.protocol import CHECKPOINT_COMMITS
 from postroom.spark.tables.definition import LEDGER_ID, ORDER, TIMESTAMP, Field, Merge, TableDefinition
 
 LEDGER = "00000000-0000-0000-0000-00000000000a"
@@ -50,9 +51,14 @@ def definition(version: int = 1, *more: Field, name: str = "small") -> TableDefi
 SMALL = definition()
 
 
-def small_store(root: Path, format: str, table: TableDefinition = SMALL) -> TableStore:
+def small_store(
+    root: Path | str,
+    format: str,
+    table: TableDefinition = SMALL,
+    checkpoint_commits: int = CHECKPOINT_COMMITS,
+) -> TableStore:
     """The small table in a folder of tables."""
-    return FORMATS[format](str(root), table)
+    return FORMATS[format](str(root), table, checkpoint_commits)
 
 
 def rows(first: int, count: int, state: str = "available", ledger_id: str = LEDGER) -> pa.Table:

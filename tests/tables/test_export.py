@@ -13,6 +13,7 @@ import pytest
 
 from postroom.spark import export as exporting
 from postroom.spark.columns import EVENTS_SCHEMA
+from postroom.spark.creating import TEMPORARY
 from postroom.spark.export import NOTES, Export, ExportOptions, ExportRefused
 from postroom.spark.places import Place
 from postroom.spark.places.folder import FolderPlace
@@ -157,7 +158,7 @@ def test_a_run_that_ended_anywhere_is_taken_up(
                 survived += 1
     assert survived > 3
     assert read(out).equals(expected)
-    assert not list(out.rglob(".new-*"))
+    assert not list(out.rglob(f"*{TEMPORARY}"))
 
 
 def test_several_processes(ledger: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from postroom.spark.pipeline.options import Upkeep
 from postroom.spark.pipeline.pipeline import Pipeline
 from postroom.spark.pipeline.work import work
 from tests.ledger.making import LedgerMaker
-from tests.tables.piping import assert_whole, catch_up, piped, read_all, rows_of, slices, take
+from tests.tables.piping import assert_whole, catch_up, piped, read_all, rows_of, settle_all, slices, take
 from tests.tables.random_lives import Lives
 
 
@@ -31,7 +31,7 @@ def test_any_batches_and_settlings_give_the_tables_of_one_fold(tmp_path: Path, s
     )
     pipeline = piped(tmp_path / "tables", ledger, upkeep=upkeep)
     catch_up(pipeline, random.randrange(5, 30), random.randrange(1, 4))
-    pipeline.keeper.settle_all()
+    settle_all(pipeline)
     assert_whole(tmp_path / "tables", ledger)
 
 
@@ -97,7 +97,7 @@ def test_a_range_that_is_worked_on_twice_counts_once(tmp_path: Path) -> None:
     pipeline.take([work(slice, first) for slice in todo[:3]], 0.0)  # what a stream repeats after a crash
     take(pipeline, todo[1:5])
     take(pipeline, todo[5:])
-    pipeline.keeper.settle_all()
+    settle_all(pipeline)
     assert_whole(tmp_path / "tables", ledger)
 
 
@@ -125,7 +125,7 @@ def test_tables_that_are_apart_meet_again(tmp_path: Path) -> None:
     pipeline = piped(tmp_path / "tables", ledger)
     assert pipeline.starts() == {}
     catch_up(pipeline)
-    pipeline.keeper.settle_all()
+    settle_all(pipeline)
     assert_whole(tmp_path / "tables", ledger)
 
 
@@ -173,7 +173,7 @@ def test_a_ledger_joins_a_pipeline_that_runs(tmp_path: Path) -> None:
     two = other.finish()
     running.look()
     catch_up(running)
-    running.keeper.settle_all()
+    settle_all(running)
     assert_whole(tmp_path / "tables", one, two)
 
 

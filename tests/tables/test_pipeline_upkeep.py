@@ -1,6 +1,7 @@
 """What the pipeline does beside batches: lock, settings, settling, openings, status, rebuilding, erasing."""
 
 import multiprocessing
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -54,21 +55,21 @@ def made(folder: Path, *ledgers: Path, **more: Any) -> Path:
 # --- lock and settings ----------------------------------------------------------------------------
 
 
-def _hold(tables: str, ready: Any, done: Any) -> None:
+def _hold(tables: str, ready: Any) -> None:
     with held(Root(tables)):
         ready.set()
-        done.wait(90)
+        signal.pause()
 
 
 @contextmanager
 def _another_holds(tables: Path) -> Iterator[multiprocessing.process.BaseProcess]:
     context = multiprocessing.get_context("spawn")
-    ready, done = context.Event(), context.Event()
-    process = context.Process(target=_hold, args=(str(tables), ready, done))
+    ready = context.Event()
+    process = context.Process(target=_hold, args=(str(tables), ready))
     process.start()
     assert ready.wait(90)
     yield process
-    done.set()
+    process.kill()
     process.join()
 
 

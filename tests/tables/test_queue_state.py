@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from postroom.cli import main
 from postroom.spark.queue_state import Held, state_of_queue
 from postroom.spark.report.reading import Reader
-from tests.tables.piping import piped
+from tests.tables.piping import piped, settle_all
 from tests.tables.report_ledgers import made_tables
 
 
@@ -20,7 +20,7 @@ def tables(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     folder = tmp_path_factory.mktemp("state")
     made = made_tables(folder)
     if request.param == "settled":
-        piped(made, folder / "london", folder / "paris").keeper.settle_all()
+        settle_all(piped(made, folder / "london", folder / "paris"))
     return made
 
 

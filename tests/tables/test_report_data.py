@@ -14,7 +14,7 @@ from postroom.spark.report.collect import collect
 from postroom.spark.report.data import ReportData
 from postroom.spark.report.page import page
 from postroom.spark.report.reading import Reader
-from tests.tables.piping import piped
+from tests.tables.piping import piped, settle_all
 from tests.tables.report_ledgers import LONDON, made_tables
 from tests.tables.test_report_page import CLEAN
 
@@ -94,7 +94,7 @@ def test_settled_tables_say_the_same(tmp_path: Path) -> None:
     tables = made_tables(tmp_path)
     before = collect(str(tables), None)
     pipeline = piped(tables, tmp_path / "london", tmp_path / "paris")
-    pipeline.keeper.settle_all()
+    settle_all(pipeline)
     assert Reader(str(tables)).rows("dwell_times") > 0
     after = collect(str(tables), None)
     assert _sorted(after) == _sorted(before)

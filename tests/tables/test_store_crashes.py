@@ -13,13 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from postroom.spark.store import OPEN, TableStore, base, creating, files
+from postroom.spark import creating
+from postroom.spark.store import OPEN, TableStore, files
 from postroom.spark.store.parquet import ParquetStore
 from tests.tables.stores import DAY, LEDGER, append, serials, small_store
 
 MIB = 1 << 20
 STEPS = 30
 """More steps than any command here has."""
+CHECKPOINT_COMMITS = 3
 
 
 class PowerCut(BaseException):
@@ -128,15 +130,12 @@ command = st.tuples(st.sampled_from(sorted(COMMANDS)), st.integers(0, STEPS), st
 def test_a_crash_leaves_the_old_version_or_the_new_one(
     format: str, commands: list[tuple[str, int, int]]
 ) -> None:
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        mock.patch.object(base, "CHECKPOINT_COMMITS", 3),
-    ):
+    with tempfile.TemporaryDirectory() as folder:
         _run(Path(folder), format, commands)
 
 
 def _run(folder: Path, format: str, commands: list[tuple[str, int, int]]) -> None:
-    store, model = small_store(folder, format), Model()
+    store, model = small_store(folder, format, checkpoint_commits=CHECKPOINT_COMMITS), Model()
     append(store, 1, 3)
     model.last = 3
     for name, steps, kept in commands:
@@ -145,7 +144,7 @@ def _run(folder: Path, format: str, commands: list[tuple[str, int, int]]) -> Non
             with cut_after(steps, kept):
                 COMMANDS[name](store, model)
         except PowerCut:
-            store = small_store(folder, format)
+            store = small_store(folder, format, checkpoint_commits=CHECKPOINT_COMMITS)
         state = store.state()
         assert state.version >= before.version
         assert serials(store) == list(range(1, state.positions[LEDGER].position + 1))

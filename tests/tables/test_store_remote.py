@@ -1,41 +1,57 @@
-"""Tables on file systems other than this machine's: the commit log where a file can be created only if there
-is none, and a plain refusal elsewhere."""
+"""Tables in an object store, over the wire: the commit log where an object can be created only if there is
+none, and a plain refusal elsewhere."""
 
 import pickle
-import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from uuid import uuid4
 
-import fsspec
 import pyarrow.fs as pafs
 import pytest
 
+from postroom.spark.creating import NoConditionalPut, create_only, replace
 from postroom.spark.store import TableConflict, TableError, TableStore, detect_format, open_store
-from postroom.spark.store.creating import create_only, replace
 from postroom.spark.store.parquet import ParquetStore
-from tests.tables.stores import SMALL, append, at, serials
+from tests.tables.object_store import object_store
+from tests.tables.stores import SMALL, append, at, rows, serials, small_store
+
+WRITERS = 4
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[str]:
+    with object_store() as uri:
+        yield uri
 
 
 @pytest.fixture
-def root() -> Iterator[str]:
-    """A folder of a file system in memory, by conditional creation as on an object store."""
-    name = f"/{uuid.uuid4().hex}"
-    yield f"fsspec+memory:/{name}"
-    fsspec.filesystem("memory").rm(name, recursive=True)
+def root(bucket: str) -> str:
+    """A folder of the store."""
+    return f"{bucket}/{uuid4().hex}"
 
 
-@pytest.fixture
-def store(root: str) -> TableStore:
-    return ParquetStore(root, SMALL)
+@pytest.fixture(params=["delta", "parquet"])
+def store(root: str, request: pytest.FixtureRequest) -> TableStore:
+    return small_store(root, request.param, checkpoint_commits=3)
 
 
-def test_a_table_on_an_object_store(store: TableStore, root: str) -> None:
+def test_a_table_in_an_object_store(store: TableStore, root: str) -> None:
     for number in range(8):
         append(store, 1 + 2 * number, 2)
     again = pickle.loads(pickle.dumps(store))
     assert serials(again) == list(range(1, 17))
     assert again.compact(1 << 20) == 8
     assert again.vacuum(0) == 8
-    assert serials(ParquetStore(root, SMALL)) == list(range(1, 17))
+    assert serials(type(store)(root, SMALL)) == list(range(1, 17))  # type: ignore[call-arg]
+
+
+def test_an_older_version_is_read(store: TableStore) -> None:
+    append(store, 1, 2)
+    version = store.state().version
+    append(store, 3, 2)
+    files = store.snapshot(version).files
+    assert [store.read(file, ["serial"])["serial"].to_pylist() for file in files] == [[1, 2]]
 
 
 def test_the_second_of_two_writers_is_refused(store: TableStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,6 +63,27 @@ def test_the_second_of_two_writers_is_refused(store: TableStore, monkeypatch: py
     monkeypatch.setattr(other, "_newest", lambda: other._known)
     with pytest.raises(TableConflict):
         other.commit([], [], at(2, state), "batch")
+
+
+def test_of_writers_that_commit_at_once_one_is_taken(store: TableStore) -> None:
+    append(store, 1, 1)
+    together = Barrier(WRITERS)
+
+    def commit(number: int) -> bool:
+        mine = pickle.loads(pickle.dumps(store))
+        state = mine.state()
+        made = mine.write(rows(2, number + 1), "open", None, "ledger")
+        together.wait()
+        try:
+            mine.commit([made], [], at(number + 2, state), "batch")
+        except TableConflict:
+            return False
+        return True
+
+    with ThreadPoolExecutor(WRITERS) as pool:
+        taken = list(pool.map(commit, range(WRITERS)))
+    assert taken.count(True) == 1
+    assert serials(store) == list(range(1, taken.index(True) + 3))
 
 
 def test_a_folder_tells_its_format(root: str) -> None:
@@ -67,10 +104,26 @@ def test_a_file_is_made_once(root: str) -> None:
         assert stream.read() == b"three"
 
 
-def test_a_file_system_without_conditional_creation_is_refused() -> None:
+def test_an_empty_file_is_made(root: str) -> None:
+    filesystem, path = pafs.FileSystem.from_uri(root)
+    create_only(filesystem, f"{path}/a", b"")
+    assert filesystem.get_file_info(f"{path}/a").size == 0
+
+
+def test_a_bucket_that_is_not_there_is_an_error_of_its_own(bucket: str) -> None:
+    filesystem, path = pafs.FileSystem.from_uri("s3://no-such-bucket/tables")
+    with pytest.raises(OSError, match="no-such-bucket"):
+        create_only(filesystem, f"{path}/a", b"one")
+
+
+def test_a_file_system_without_conditional_creation_is_refused(root: str) -> None:
     filesystem = pafs._MockFileSystem()
-    with pytest.raises(TableError, match="tableFormat delta"):
+    with pytest.raises(NoConditionalPut, match="only if there is none"):
         create_only(filesystem, "a", b"one")
+    store = ParquetStore(root, SMALL)
+    object.__setattr__(store._data, "filesystem", filesystem)
+    with pytest.raises(TableError, match="tableFormat delta"):
+        store.commit([], [], store.state(), "batch")
 
 
 def test_an_address_that_means_nothing_is_refused() -> None:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
 from rich.console import Console
@@ -246,21 +246,24 @@ def rebuild_command(table: str, tables: str, cores: int) -> None:
 
 @pipeline.command("erase")
 @click.argument("column")
-@click.argument("text")
+@click.argument("file", type=click.File())
 @tables_option
 @personal_option
 @hash_key_option
 @json_option
 def erase_command(
-    column: str, text: str, tables: str, personal: tuple[str, ...], hash_key: str, as_json: bool
+    column: str, file: TextIO, tables: str, personal: tuple[str, ...], hash_key: str, as_json: bool
 ) -> None:
-    """Erase what tells of a person, where COLUMN (message_id, user, …) is TEXT, also from old versions.
+    """Erase what tells of a person, where COLUMN (message_id, user, …) is what FILE (-: standard input) says,
+    also from old versions.
 
+    A command line would show it to the machine's other users. One line break at FILE's end doesn't count.
     Rows stay, their personal columns become null. Tables made with --personal want the same here.
     """
     with _one_line_errors():
         from postroom.spark.pipeline.erase import erase
 
+        text = file.read().removesuffix("\n")
         found = erase(absolute(tables), column, text, policy_of(personal, hash_key))
     if as_json:
         click.echo(json.dumps(asdict(found), indent=2))

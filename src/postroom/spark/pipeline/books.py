@@ -8,6 +8,7 @@ from typing import Final
 from postroom.spark.pipeline.work import TableJob
 from postroom.spark.positions import BEGINNING, Position
 from postroom.spark.store import OPEN, DataFile, TableState, TableStore, open_store
+from postroom.spark.store.protocol import CHECKPOINT_COMMITS
 from postroom.spark.tables import TableDefinition
 
 
@@ -18,8 +19,6 @@ class Book:
         self.store: Final = store
         self.state = store.state()
         self.open_files: list[DataFile] = store.files(OPEN) if self.state.version >= 0 else []
-        self.commits = 0
-        """Since the last checkpoint of its log."""
 
     @property
     def name(self) -> str:
@@ -119,7 +118,6 @@ class Book:
         gone = {file.path for file in remove}
         self.open_files = [file for file in self.open_files if file.path not in gone]
         self.open_files += [file for file in add if file.part == OPEN]
-        self.commits += 1
 
     def reload(self) -> None:
         """Read the state again: the store changed it by itself (compaction)."""
@@ -127,6 +125,8 @@ class Book:
         self.open_files = self.store.files(OPEN)
 
 
-def open_books(root: str, names: Iterable[str], format: str) -> dict[str, Book]:
+def open_books(
+    root: str, names: Iterable[str], format: str, checkpoint_commits: int = CHECKPOINT_COMMITS
+) -> dict[str, Book]:
     """The tables by name, in order."""
-    return {name: Book(open_store(root, name, format)) for name in names}
+    return {name: Book(open_store(root, name, format, checkpoint_commits)) for name in names}

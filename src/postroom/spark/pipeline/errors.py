@@ -39,6 +39,16 @@ class PipelineInUse(PipelineError):
         )
 
 
+class LeaseLost(PipelineError):
+    """The lease on the tables could not be renewed for so long that another pipeline may have begun."""
+
+    def __init__(self, root: str, why: str) -> None:
+        super().__init__(
+            f"{root}: the lease on these tables could not be renewed, so another pipeline may write them:"
+            f" {why}. What is committed stays; start this one again"
+        )
+
+
 class PipelineStopped(PipelineError):
     """Everything before `position` is in the tables; what stands there can't be read by this version."""
 

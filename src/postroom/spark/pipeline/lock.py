@@ -8,6 +8,7 @@ nothing.
 
 import fcntl
 import json
+import logging
 import os
 import socket
 import threading
@@ -18,19 +19,37 @@ from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
-from postroom.spark.pipeline.errors import PipelineInUse
-from postroom.spark.pipeline.options import LEASE_HEARTBEAT_S, LEASE_TIMEOUT_S
+from postroom.spark.pipeline.errors import LeaseLost, PipelineError, PipelineInUse
+from postroom.spark.pipeline.options import LEASE_HEARTBEAT_S, LEASE_PAUSE_S, LEASE_TIMEOUT_S
 from postroom.spark.pipeline.root import Root
 
 LOCK_FILE: Final = "lock"
 LEASE_FILE: Final = "lease.json"
 
 
+log = logging.getLogger(__name__)
+
+
+class Hold:
+    """The tables are ours, until they aren't."""
+
+    def __init__(self) -> None:
+        self.lost: PipelineError | None = None
+        """Why they are no longer."""
+
+    def check(self) -> None:
+        """Raises what was the end of it."""
+        if self.lost is not None:
+            raise self.lost
+
+
 @contextmanager
-def held(root: Root) -> Iterator[None]:
-    """Hold the tables while the body runs. Raises ``PipelineInUse`` with who holds them; ``OSError``."""
-    with _file_lock(root.uri, root.local) if root.local is not None else _lease(root):
-        yield
+def held(root: Root) -> Iterator[Hold]:
+    """Hold the tables while the body runs; who runs for long asks the `Hold` now and then. Raises
+    ``PipelineInUse`` with who holds them, ``LeaseLost``, ``OSError``."""
+    with _file_lock(root.uri, root.local) if root.local is not None else _lease(root) as hold:
+        yield hold
+        hold.check()
 
 
 def holder(root: Root) -> str | None:
@@ -56,7 +75,7 @@ def _me() -> str:
 
 
 @contextmanager
-def _file_lock(uri: str, folder: Path) -> Iterator[None]:
+def _file_lock(uri: str, folder: Path) -> Iterator[Hold]:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / LOCK_FILE
     with path.open("a+") as file:
@@ -67,7 +86,7 @@ def _file_lock(uri: str, folder: Path) -> Iterator[None]:
         file.truncate(0)
         file.write(_me())
         file.flush()
-        yield
+        yield Hold()
 
 
 def _told(path: Path) -> str:
@@ -78,31 +97,71 @@ def _told(path: Path) -> str:
 
 
 @contextmanager
-def _lease(root: Root, pause_s: float = 1.0) -> Iterator[None]:
+def _lease(root: Root, pause_s: float = LEASE_PAUSE_S, every_s: float = LEASE_HEARTBEAT_S) -> Iterator[Hold]:
     """Write our lease, wait a moment, and see that it is still ours: of two that came at once one goes."""
     found = _live_holder(_read_lease(root), time.time())
     if found is not None:
         raise PipelineInUse(root.uri, found)
-    mine = {"id": uuid4().hex, "holder": _me()}
-    _renew(root, mine)
+    lease = Lease(root, time.monotonic)
+    lease.write()
     time.sleep(pause_s)
-    now_there = _read_lease(root)
-    if now_there.get("id") != mine["id"]:
-        raise PipelineInUse(root.uri, str(now_there.get("holder")))
+    lease.check_ours()
     try:
-        with _beating(lambda: _renew(root, mine)):
-            yield
+        with _beating(lease, every_s):
+            yield lease
     finally:
-        root.delete(LEASE_FILE)
+        if lease.lost is None:
+            root.delete(LEASE_FILE)
+
+
+class Lease(Hold):
+    """A small file that says who writes, and since when it is known."""
+
+    def __init__(self, root: Root, clock: Callable[[], float]) -> None:
+        """`clock` in seconds."""
+        super().__init__()
+        self._root: Final = root
+        self._clock: Final = clock
+        self._mine: Final = {"id": uuid4().hex, "holder": _me()}
+        self._written_s = clock()
+
+    def write(self) -> None:
+        """Say that we are there. Raises ``OSError``."""
+        at_s = self._clock()  # before: others count from a time that may be earlier than our request's end
+        self._root.write(LEASE_FILE, json.dumps({**self._mine, "time_s": time.time()}))
+        self._written_s = at_s
+
+    def check_ours(self) -> None:
+        """Raises ``PipelineInUse`` if another has written its own, ``OSError``."""
+        there = _read_lease(self._root)
+        if there.get("id") != self._mine["id"]:
+            raise PipelineInUse(self._root.uri, str(there.get("holder", "nobody: its lease was deleted")))
+
+    def beat(self) -> None:
+        """Renew it. A failure is logged, and tried again at the next beat; once the lease may count as void
+        for others, it is lost."""
+        try:
+            self.check_ours()
+            self.write()
+        except PipelineInUse as error:
+            self._lose(error)
+        except Exception as error:
+            log.warning("%s: the lease could not be renewed: %s", self._root.uri, error)
+            if self._clock() - self._written_s > LEASE_TIMEOUT_S - LEASE_HEARTBEAT_S:
+                self._lose(LeaseLost(self._root.uri, str(error)))
+
+    def _lose(self, why: PipelineError) -> None:
+        log.error("%s", why)
+        self.lost = why
 
 
 @contextmanager
-def _beating(beat: Callable[[], None]) -> Iterator[None]:
+def _beating(lease: Lease, every_s: float) -> Iterator[None]:
     ended = threading.Event()
 
     def run() -> None:
-        while not ended.wait(LEASE_HEARTBEAT_S):
-            beat()
+        while lease.lost is None and not ended.wait(every_s):
+            lease.beat()
 
     thread = threading.Thread(target=run, name="lease", daemon=True)
     thread.start()
@@ -111,10 +170,6 @@ def _beating(beat: Callable[[], None]) -> Iterator[None]:
     finally:
         ended.set()
         thread.join()
-
-
-def _renew(root: Root, lease: dict[str, str]) -> None:
-    root.write(LEASE_FILE, json.dumps({**lease, "time_s": time.time()}))
 
 
 def _read_lease(root: Root) -> dict[str, object]:

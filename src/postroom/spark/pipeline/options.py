@@ -8,6 +8,7 @@ import msgspec
 
 from postroom.spark.pipeline.errors import SettingsConflict
 from postroom.spark.pipeline.root import Root
+from postroom.spark.store.protocol import CHECKPOINT_COMMITS
 from postroom.spark.tables import DEFINITIONS
 from postroom.spark.tables.policy import Policy
 
@@ -42,14 +43,14 @@ SETTLE_BUCKET_ROWS: Final = 1_000_000
 """Rows that one task of a settling folds, about."""
 
 COMPACT_INTERVAL_S: Final = 120
-CHECKPOINT_COMMITS: Final = 50
-"""A table's list of files is written whole after so many commits."""
 VACUUM_INTERVAL_S: Final = 3600
 VACUUM_RETENTION_S: Final = 24 * 3600
 """Old versions stay readable so long."""
 TARGET_FILE_BYTES: Final = 128 * 1024 * 1024
 
 LEASE_HEARTBEAT_S: Final = 10
+LEASE_PAUSE_S: Final = 1.0
+"""So long a new lease must stand before it counts."""
 LEASE_TIMEOUT_S: Final = 60
 """Where files can't be locked, a pipeline that gave no sign for so long counts as gone."""
 

@@ -28,7 +28,9 @@ class Pipeline:
         """`clock` in seconds: by it goes what is done to the tables every so often. Raises ``LedgerError``,
         ``OSError``."""
         self.options: Final = options
-        self.books: Final[Mapping[str, Book]] = open_books(options.tables, options.names, options.format)
+        self.books: Final[Mapping[str, Book]] = open_books(
+            options.tables, options.names, options.format, options.upkeep.checkpoint_commits
+        )
         self.keeper: Final = Keeper(self.books, engine, options.upkeep, clock)
         self._places = Places(options.data, options.token)
         self._times_us: dict[str, int] = {}

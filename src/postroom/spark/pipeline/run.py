@@ -21,7 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from postroom.spark.pipeline.batches import BatchDone
 from postroom.spark.pipeline.engine import SparkEngine
-from postroom.spark.pipeline.lock import held
+from postroom.spark.pipeline.lock import Hold, held
 from postroom.spark.pipeline.options import PipelineOptions
 from postroom.spark.pipeline.pipeline import Pipeline
 from postroom.spark.pipeline.root import Root
@@ -65,18 +65,19 @@ def run(
 ) -> None:
     """Run the pipeline: until all is read that there is, or, with `continuous`, until asked to stop.
 
-    Raises ``LedgerError`` (``PipelineInUse``, ``PipelineStopped``, ``LedgerDiverged``, ``TableError``),
-    ``OSError``, ``PySparkException``.
+    Raises ``LedgerError`` (``PipelineInUse``, ``LeaseLost``, ``PipelineStopped``, ``LedgerDiverged``,
+    ``TableError``), ``OSError``, ``PySparkException``.
     """
     root = Root(options.tables)
-    with held(root), _checkpoint(root) as checkpoint:
+    with held(root) as hold, _checkpoint(root) as checkpoint:
         pipeline = Pipeline(settled_options(root, options), SparkEngine(spark))
         pipeline.look()
         note_ledgers(root, pipeline.seen)
         for watcher in watchers:
             watcher.begun(pipeline)
         spark.dataSource.register(RangesDataSource)
-        _Running(spark, pipeline, watchers, stop or Stop()).until_done(checkpoint)
+        _Running(spark, pipeline, watchers, stop or Stop(), hold).until_done(checkpoint)
+        hold.check()
         if not options.continuous:
             pipeline.keeper.at_end()
 
@@ -97,12 +98,18 @@ class _Running:
     """One streaming query and its batches."""
 
     def __init__(
-        self, spark: SparkSession, pipeline: Pipeline, watchers: tuple[Watcher, ...], stop: Stop
+        self,
+        spark: SparkSession,
+        pipeline: Pipeline,
+        watchers: tuple[Watcher, ...],
+        stop: Stop,
+        hold: Hold,
     ) -> None:
         self._spark = spark
         self._pipeline = pipeline
         self._watchers = watchers
         self._stop = stop
+        self._hold = hold
         self._in_batch = threading.Lock()
         self._error: Exception | None = None
 
@@ -110,7 +117,7 @@ class _Running:
         query = self._start(checkpoint)
         try:
             while not query.awaitTermination(STOP_POLL_S):
-                if self._stop.is_asked():
+                if self._must_end():
                     with self._in_batch:  # never between two commits; later ones are not begun
                         pass
                     query.stop()
@@ -137,9 +144,12 @@ class _Running:
             return writer.trigger(processingTime=f"{options.interval_ms} milliseconds").start()
         return writer.trigger(availableNow=True).start()
 
+    def _must_end(self) -> bool:
+        return self._stop.is_asked() or self._hold.lost is not None
+
     def _batch(self, slices: DataFrame, batch_id: int) -> None:
         with self._in_batch:
-            if self._stop.is_asked():
+            if self._must_end():
                 return
             try:
                 self._one(slices)
@@ -151,6 +161,7 @@ class _Running:
         begun_s = time.monotonic()
         self._pipeline.look()
         rows = slices.mapInArrow(RunSlices(self._pipeline.job()), DONE_SCHEMA).collect()
+        self._hold.check()
         done = self._pipeline.take([pickle.loads(row.done) for row in rows], begun_s)
         if done.ranges:
             for watcher in self._watchers:

@@ -1,5 +1,4 @@
-"""What the pipeline does to its tables between batches: settle, compact, write the list of files whole,
-vacuum."""
+"""What the pipeline does to its tables between batches: settle, compact, vacuum."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -8,7 +7,7 @@ from postroom.spark.pipeline.books import Book
 from postroom.spark.pipeline.derived import derive
 from postroom.spark.pipeline.engine import Engine
 from postroom.spark.pipeline.options import SMALL_BATCH_ROWS, Upkeep
-from postroom.spark.pipeline.settle import can_settle, is_cheap, is_due, settle
+from postroom.spark.pipeline.settle import is_cheap, is_due, settle
 
 Clock = Callable[[], float]
 
@@ -29,17 +28,11 @@ class Keeper:
 
     def after_batch(self) -> tuple[str, ...]:
         """Do what is due; says what was done."""
-        return (*self._settle_due(), *self._derive(), *self._compact(), *self._vacuum(), *self._checkpoint())
+        return (*self._settle_due(), *self._derive(), *self._compact(), *self._vacuum())
 
     def at_end(self) -> tuple[str, ...]:
         """When all is read: settle what costs little, so that tables made of others are as far as can be."""
         return (*self._settle(is_cheap), *self._derive(), *self._settle(is_cheap))
-
-    def settle_all(self) -> None:
-        """Settle every table, whatever it costs, and those made of others after them."""
-        self._settle(can_settle)
-        self._derive()
-        self._settle(can_settle)
 
     def _settle_due(self) -> list[str]:
         if self._clock() - self._settled_s < self._upkeep.settle_interval_s:
@@ -78,10 +71,3 @@ class Keeper:
         gone = sum(book.store.vacuum(self._upkeep.vacuum_retention_s) for book in self._books.values())
         self._vacuumed_s = self._clock()
         return [f"vacuumed ({gone} files)"] if gone else []
-
-    def _checkpoint(self) -> list[str]:
-        for book in self._books.values():
-            if book.commits >= self._upkeep.checkpoint_commits:
-                book.store.checkpoint()
-                book.commits = 0
-        return []

@@ -1,20 +1,20 @@
 """Objects in a store, through pyarrow.fs: local folders, ``file://``, ``s3://``, ``gs://``, ``abfs://`` and
 what else pyarrow knows.
 
-Objects are made once and never changed. On a local file system making one is atomic and refuses an existing
-name; an object store shows a new object only when it is whole, and whether one is there is asked first.
+Objects are made once, whole, and never changed: on a local file system and in the stores that `creating`
+knows one step makes an object and refuses an existing name; elsewhere (HDFS) it is asked first.
 """
 
-import contextlib
-import os
+import shutil
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from pyarrow import fs
 
 from postroom.ledger.errors import LedgerError
+from postroom.spark.creating import Write, can_create_only, create_by
 
 PIECE_BYTES: Final = 8 << 20
 
@@ -32,7 +32,6 @@ class Objects:
         found, path = _opened(uri)
         self._files: Final = found
         self._base: Final = path.rstrip("/")
-        self._is_local: Final = isinstance(found, fs.LocalFileSystem)
 
     def _path(self, name: str) -> str:
         return f"{self._base}/{name}" if name else self._base
@@ -79,21 +78,28 @@ class Objects:
 
         return self.create_by(name, write)
 
-    def create_by(self, name: str, write: Callable[[BinaryIO], None]) -> bool:
-        """The same, of what a function writes: into a file of this machine first, whole."""
+    def create_by(self, name: str, write: Write) -> bool:
+        """The same, of what a function writes."""
         if self.exists(name):
             return False
         path = self._path(name)
+        if not can_create_only(self._files):
+            self._write(path, write)
+            return True
+        try:
+            create_by(self._files, path, write)
+        except FileExistsError:
+            return False
+        return True
+
+    def _write(self, path: str, write: Write) -> None:
+        """Into a file of this machine first: an object is whole."""
         self._files.create_dir(path.rpartition("/")[0], recursive=True)
-        if self._is_local:
-            return _create_locally(Path(path), write)
         with tempfile.TemporaryFile() as file:
             write(file)
             file.seek(0)
             with self._files.open_output_stream(path) as out:
-                while piece := file.read(PIECE_BYTES):
-                    out.write(piece)
-        return True
+                shutil.copyfileobj(file, out, PIECE_BYTES)
 
 
 def _opened(uri: str) -> tuple[Any, str]:
@@ -104,30 +110,3 @@ def _opened(uri: str) -> tuple[Any, str]:
             raise StoreUriInvalid(f"{uri}: {error}") from error
         return found
     return fs.LocalFileSystem(), str(Path(uri).absolute())
-
-
-def _create_locally(path: Path, write: Callable[[BinaryIO], None]) -> bool:
-    """Whole and durable under its name, or not at all."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
-    fresh = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as out:
-            os.fchmod(out.fileno(), 0o644)
-            write(out)
-            out.flush()
-            os.fsync(out.fileno())
-        try:
-            path.hardlink_to(fresh)
-        except FileExistsError:
-            return False
-        _sync_folder(path.parent)
-        return True
-    finally:
-        fresh.unlink(missing_ok=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    with contextlib.suppress(OSError):  # some network file systems can't
-        os.fsync(descriptor)
-    os.close(descriptor)

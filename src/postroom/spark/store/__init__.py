@@ -2,8 +2,8 @@
 
 - `protocol` says what each format offers; `delta`, `parquet` and `iceberg` are the formats, `base` what they
   have in common
-- `files` writes and reads the Parquet files, `creating` makes a file that must not exist yet, `evolution`
-  says how columns may change, `compaction` which files to put together
+- `files` writes and reads the Parquet files, `evolution` says how columns may change, `compaction` which
+  files to put together
 - `folded` reads tables as their readers want them, `queries` makes queries of them for DuckDB, `source` is
   the data source ``postroom.table`` of Spark
 """
@@ -20,6 +20,7 @@ from postroom.spark.store.folded import read_folded
 from postroom.spark.store.parquet import LOG as PARQUET_LOG
 from postroom.spark.store.parquet import ParquetStore
 from postroom.spark.store.protocol import (
+    CHECKPOINT_COMMITS,
     DONE,
     NO_VERSION,
     OPEN,
@@ -39,15 +40,15 @@ from postroom.spark.tables.definition import TableDefinition
 ICEBERG_CATALOG: Final = "catalog.db"
 
 
-def _iceberg(root: str, definition: TableDefinition) -> TableStore:
+def _iceberg(root: str, definition: TableDefinition, checkpoint_commits: int) -> TableStore:
     try:
         from postroom.spark.store.iceberg import IcebergStore
     except ImportError as error:
         raise TableError("tables in Iceberg's format need more: pip install 'postroom[iceberg]'") from error
-    return IcebergStore(root, definition)
+    return IcebergStore(root, definition, checkpoint_commits)
 
 
-FORMATS: Final[Mapping[str, Callable[[str, TableDefinition], TableStore]]] = {
+FORMATS: Final[Mapping[str, Callable[[str, TableDefinition, int], TableStore]]] = {
     "delta": DeltaStore,
     "parquet": ParquetStore,
     "iceberg": _iceberg,
@@ -76,18 +77,20 @@ __all__ = [
 ]
 
 
-def open_store(root: str, name: str, format: str = "") -> TableStore:
+def open_store(
+    root: str, name: str, format: str = "", checkpoint_commits: int = CHECKPOINT_COMMITS
+) -> TableStore:
     """A table in the folder (or URI) `root`; it need not exist yet.
 
-    Without a format: that of the tables which are there, `DEFAULT_FORMAT` if there are none. Raises
-    ``TableError``.
+    Without a format: that of the tables which are there, `DEFAULT_FORMAT` if there are none. Commits write
+    its list of files whole every `checkpoint_commits` versions. Raises ``TableError``.
     """
     chosen = format or detect_format(root) or DEFAULT_FORMAT
     if chosen not in FORMATS:
         raise TableError(f"no such table format: {chosen}; there are {', '.join(FORMATS)}")
     if name not in DEFINITIONS:
         raise TableError(f"no such table: {name}; there are {', '.join(DEFINITIONS)}")
-    return FORMATS[chosen](root, DEFINITIONS[name])
+    return FORMATS[chosen](root, DEFINITIONS[name], checkpoint_commits)
 
 
 def detect_format(root: str) -> str | None:

@@ -62,14 +62,18 @@ class BaseStore(ABC):
 
     can_replace = True
 
-    def __init__(self, root: str, definition: TableDefinition) -> None:
-        """The table of that definition in a folder of tables. Raises ``TableError``: no such file system."""
+    def __init__(
+        self, root: str, definition: TableDefinition, checkpoint_commits: int = CHECKPOINT_COMMITS
+    ) -> None:
+        """The table of that definition in a folder of tables; its list of files is written whole every
+        `checkpoint_commits` versions. Raises ``TableError``: no such file system."""
         filesystem, path = open_root(root)
         self.definition = definition
         self.name = definition.name
         self.path = f"{path.rstrip('/')}/{self.name}"
         self.uri = f"{root.rstrip('/')}/{self.name}" if "://" in root else self.path
         self._data = DataFiles(filesystem, self.path, definition)
+        self._checkpoint_commits = checkpoint_commits
         self._known: Listing | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -153,7 +157,7 @@ class BaseStore(ABC):
         except FileExistsError as error:
             raise self._conflict(state.version) from error
         self._known = before.then(entry)
-        if version and version % CHECKPOINT_COMMITS == 0:
+        if version and version % self._checkpoint_commits == 0:
             self.checkpoint()
         return version
 

@@ -18,14 +18,13 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.fs as pafs
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
-from postroom.spark.store import creating
+from postroom.spark.creating import create_only, local_folder, sync
 from postroom.spark.store.base import BaseStore, Entry, Listing
 from postroom.spark.store.delta_actions import APP_PREFIX, OPERATION_KEY, STATE_KEY, Actions, actions_of
 from postroom.spark.store.evolution import ColumnKind
-from postroom.spark.store.files import local_folder, sync
 from postroom.spark.store.protocol import (
     CHECKPOINT_COMMITS,
     NO_VERSION,
@@ -58,14 +57,19 @@ PLACE_FIELDS: Final = (
     pa.field("day", pa.string(), metadata={"comment": "Day in UTC of a final row, null for partial rows"}),
 )
 
+NOTHING_AFTER: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+"""Of a commit by `deltalake`: checkpoints and the log's cleaning are the store's."""
+
 HOUR_S: Final = 3600
 
 
 class DeltaStore(BaseStore):
     """A table in Delta Lake's format."""
 
-    def __init__(self, root: str, definition: TableDefinition) -> None:
-        super().__init__(root, definition)
+    def __init__(
+        self, root: str, definition: TableDefinition, checkpoint_commits: int = CHECKPOINT_COMMITS
+    ) -> None:
+        super().__init__(root, definition, checkpoint_commits)
         self._actions: Actions = actions_of(definition)
 
     # --- versions ----------------------------------------------------------------------------------
@@ -218,7 +222,7 @@ class DeltaStore(BaseStore):
         path = self._data.at(log_path(entry.version))
         if local_folder(self._data.filesystem, path) is not None:
             content = self._actions.commit(entry, removed)
-            creating.create_only(self._data.filesystem, path, content)
+            create_only(self._data.filesystem, path, content)
             return
         table = DeltaTable(self.uri)
         if table.version() != entry.version - 1:
@@ -230,6 +234,7 @@ class DeltaStore(BaseStore):
                 table.schema(),
                 list(PARTITION_COLUMNS),
                 commit_properties=_properties(entry.state, entry.operation),
+                post_commithook_properties=NOTHING_AFTER,
             )
         except CommitFailedError as error:
             raise self._failed(entry, error) from error
@@ -276,7 +281,7 @@ class DeltaStore(BaseStore):
         return [info.path for info in found if info.type == pafs.FileType.File]
 
     def checkpoint(self) -> None:
-        """Write the list of files at once; commits do so by themselves every 100 versions."""
+        """Write the list of files at once; commits do so by themselves every so many versions."""
         if self._newest() is not None:
             DeltaTable(self.uri).create_checkpoint()
 

@@ -9,7 +9,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
@@ -19,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
+from postroom.spark.creating import local_folder, make_folders, sync
 from postroom.spark.store.protocol import PARTITION_COLUMNS, DataFile, Part, SchemaConflict, TableError
 from postroom.spark.tables.definition import TableDefinition
 
@@ -39,11 +39,6 @@ PIECE_ROWS: Final = 1 << 17
 """Files that are put together or streamed are read so many rows at a time."""
 
 
-def local_folder(filesystem: pafs.FileSystem, path: str) -> Path | None:
-    """The path as one of this machine's, None on any other file system."""
-    return Path(path) if isinstance(filesystem, pafs.LocalFileSystem) else None
-
-
 def open_root(root: str) -> tuple[pafs.FileSystem, str]:
     """The file system and path of a folder or URI (``/srv/tables``, ``s3://bucket/tables``)."""
     if "://" not in root:
@@ -52,14 +47,6 @@ def open_root(root: str) -> tuple[pafs.FileSystem, str]:
         return pafs.FileSystem.from_uri(root)  # type: ignore[no-any-return]
     except (pa.ArrowInvalid, OSError) as error:
         raise TableError(f"tables at {root}: {error}") from error
-
-
-def modified(filesystem: pafs.FileSystem, info: pafs.FileInfo) -> datetime:
-    """When a file was written. What comes through fsspec tells that only if asked for it."""
-    if info.mtime is not None:
-        return info.mtime  # type: ignore[no-any-return]
-    time: datetime = filesystem.handler.fs.modified(info.path)
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,21 +224,3 @@ def new_file(filesystem: pafs.FileSystem, path: str) -> Iterator[Any]:
         file.flush()
         os.fsync(file.fileno())
     sync(local.parent)
-
-
-def make_folders(folder: Path) -> None:
-    """Make a folder and those above it, each synced in the one that holds it."""
-    if folder.is_dir():
-        return
-    make_folders(folder.parent)
-    folder.mkdir(exist_ok=True)
-    sync(folder.parent)
-
-
-def sync(path: Path) -> None:
-    """What was made, renamed or deleted in a folder, or written to a file, is so after a power cut, too."""
-    number = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)

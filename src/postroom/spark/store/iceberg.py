@@ -26,6 +26,7 @@ from postroom.spark.store.base import BaseStore, Entry, Listing
 from postroom.spark.store.evolution import ColumnKind, kinds
 from postroom.spark.store.files import DATA, DataFiles
 from postroom.spark.store.protocol import (
+    CHECKPOINT_COMMITS,
     DONE,
     NO_VERSION,
     OPEN,
@@ -58,9 +59,11 @@ class IcebergStore(BaseStore):
 
     can_replace = False
 
-    def __init__(self, root: str, definition: TableDefinition) -> None:
+    def __init__(
+        self, root: str, definition: TableDefinition, checkpoint_commits: int = CHECKPOINT_COMMITS
+    ) -> None:
         """Raises ``TableError``: `root` is not on this machine."""
-        super().__init__(root, definition)
+        super().__init__(root, definition, checkpoint_commits)
         if not isinstance(self._data.filesystem, pafs.LocalFileSystem):
             raise TableError(
                 f"{root}: Iceberg tables have their catalog in SQLite, so they need a local folder"

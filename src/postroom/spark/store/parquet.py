@@ -15,10 +15,10 @@ from typing import Final, TypeVar
 import msgspec
 import pyarrow.fs as pafs
 
-from postroom.spark.store import creating
+from postroom.spark import creating
 from postroom.spark.store.base import BaseStore, Entry, Listing
 from postroom.spark.store.evolution import ColumnKind, kinds
-from postroom.spark.store.files import DATA, modified
+from postroom.spark.store.files import DATA
 from postroom.spark.store.protocol import NO_VERSION, DataFile, TableError, TableState, VersionGone
 
 LOG: Final = "_log"
@@ -113,12 +113,15 @@ class ParquetStore(BaseStore):
 
     def _put(self, entry: Entry, removed: Sequence[DataFile]) -> None:
         path = self._data.at(log_path(entry.version, ENTRY))
-        creating.create_only(self._data.filesystem, path, msgspec.json.encode(entry))
+        try:
+            creating.create_only(self._data.filesystem, path, msgspec.json.encode(entry))
+        except creating.NoConditionalPut as error:
+            raise TableError(f"{error}; the commit log needs that. Use tableFormat delta") from error
 
     # --- upkeep ------------------------------------------------------------------------------------
 
     def checkpoint(self) -> None:
-        """Write the list of files at once; commits do so by themselves every 100 versions."""
+        """Write the list of files at once; commits do so by themselves every so many versions."""
         newest = self._newest()
         if newest is not None:
             path = self._data.at(log_path(newest.state.version, CHECKPOINT))
@@ -134,7 +137,7 @@ class ParquetStore(BaseStore):
         oldest = self._oldest_needed(until)
         needed = self._needed(oldest, newest.state.version)
         strays = [info for info in self._found(DATA) if info.path not in needed]
-        gone = [info.path for info in strays if self._is_old(info, until)]
+        gone = [info.path for info in strays if info.mtime <= until]
         for path in gone:
             self._delete(path)
         self._clean_log(oldest, until)
@@ -164,14 +167,11 @@ class ParquetStore(BaseStore):
         )
         for info in self._found(LOG):
             if info.base_name.endswith(creating.TEMPORARY):
-                is_old = self._is_old(info, until)
+                is_old = info.mtime <= until
             else:
                 is_old = int(info.base_name[:DIGITS]) < start
             if is_old:
                 self._delete(info.path)
-
-    def _is_old(self, info: pafs.FileInfo, until: datetime) -> bool:
-        return modified(self._data.filesystem, info) <= until
 
     def _delete(self, path: str) -> None:
         try:

@@ -27,7 +27,7 @@ NO_VERSION: Final = -1
 """The version of a table that nobody has committed to yet."""
 
 CHECKPOINT_COMMITS: Final = 100
-"""Every so many versions a checkpoint lists all files."""
+"""Every so many versions a checkpoint lists all files, unless the writer says otherwise."""
 
 RETENTION_S: Final = 86_400
 """For how long versions can be read by default."""
