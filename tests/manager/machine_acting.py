@@ -14,6 +14,7 @@ from tests.manager.reference_place import Message, Place
 from tests.manager.store_face import Asked
 
 UNKNOWN_SERIAL = 1 << 40
+DETAIL = detail_of("a job", "me")
 
 
 def waiting(queue: Queue) -> list[Entry]:
@@ -46,7 +47,7 @@ class Acting(Machine):
             target = to if action == "forward" or (action == "replay" and which % 2) else ""
             action = "leave" if action == "forward" and not target else action
             ordinal = entry.ordinal if by_rank else 0
-            made = Action(action, target, entry.serial, entry.place, ordinal, entry.delivery_count)
+            made = Action(action, target, DETAIL, entry.serial, entry.place, ordinal, entry.delivery_count)
             if wrong and not actions:
                 self._spoil(made, wrong)
                 expected.append("gone" if wrong == "serial" else "changed")
@@ -55,9 +56,9 @@ class Acting(Machine):
             actions.append(made)
         held = [entry for each in self.consumers for entry in each.held if entry.queue.name == name]
         for entry in held if with_held else []:
-            actions.append(Action("discard", "", entry.serial, entry.place, entry.ordinal, 0))
+            actions.append(Action("discard", "", DETAIL, entry.serial, entry.place, entry.ordinal, 0))
             expected.append("refused")
-        answer = self.ask(Act(self.queue(name), Asked(), actions, detail_of("a job", "me")))
+        answer = self.ask(Act(self.queue(name), Asked(), actions))
         assert isinstance(answer, Acted)
         assert [ANSWERS[each] for each in answer.answers] == expected
         assert sum(map(len, answer.refusals.values())) == expected.count("refused")

@@ -54,11 +54,11 @@ def entries(queue: Queue) -> list[Entry]:
 
 def on(entry: Entry, action: str, to: str = "") -> Action:
     """An action on a message as it is."""
-    return Action(action, to, entry.serial, entry.place, entry.ordinal, entry.delivery_count)
+    return Action(action, to, DETAIL, entry.serial, entry.place, entry.ordinal, entry.delivery_count)
 
 
 def act(world: World, queue: Queue, actions: list[Action]) -> Acted:
-    done = ask(world, Act(queue, Asked(), actions, DETAIL))
+    done = ask(world, Act(queue, Asked(), actions))
     assert isinstance(done, Acted)
     return done
 
@@ -175,7 +175,7 @@ def test_what_waits_for_redelivery_can_be_acted_on(world: World) -> None:
     world.close(consumer)
     world.turn()
     assert answers(act(world, queue, [on(entry, "leave")])) == ["done"]
-    done = act(world, queue, [Action("discard", "", entry.serial, entry.place, 0, 1)])
+    done = act(world, queue, [Action("discard", "", DETAIL, entry.serial, entry.place, 0, 1)])
     assert answers(done) == ["done"] and queue.empty()
     check_counts(queue)
 
@@ -190,8 +190,9 @@ def test_what_a_transaction_put_is_found_by_its_rank_or_without(world: World) ->
     world.turn()
     seen = entries(queue)
     assert len({int(entry.place) for entry in seen}) == 1
-    by_rank = [on(entry, "discard") for entry in seen[:10]]
-    without = [Action("discard", "", each.serial, each.place, 0, 0) for each in seen[10:20]]
+    by_rank = [on(entry, "discard") for entry in seen[:5]]
+    by_rank += [Action("discard", "", DETAIL, each.serial, 0, 0, 0) for each in seen[5:10]]
+    without = [Action("discard", "", DETAIL, each.serial, each.place, 0, 0) for each in seen[10:20]]
     assert answers(act(world, queue, by_rank + without)) == ["done"] * 20
     assert found(world, queue) == [str(number) for number in range(20, 30)]
     check_counts(queue)
@@ -259,7 +260,7 @@ def test_bounds_and_words() -> None:
     numbered(world, queue, 1)
     (entry,) = entries(queue)
     with pytest.raises(LimitExceeded, match=str(MAX_ACTIONS)):
-        act(world, queue, [Action("leave", "", serial, 0, 0, 0) for serial in range(MAX_ACTIONS + 1)])
+        act(world, queue, [Action("leave", "", DETAIL, serial, 0, 0, 0) for serial in range(MAX_ACTIONS + 1)])
     for action, to in [("eat", ""), ("forward", ""), ("discard", "q"), ("leave", "q")]:
         with pytest.raises(RequestInvalid):
             on(entry, action, to)
@@ -287,7 +288,7 @@ def test_after_a_crash_all_of_a_request_has_been_done_or_nothing(seed: int) -> N
         on(entry, *(("forward", "b") if entry.serial % 2 else ("discard",))) for entry in entries(queue)
     ]
     moved = sum(action.action == "forward" for action in planned)
-    world.manager.ask_store(Act(queue, Asked(), planned, DETAIL), world.now_us)
+    world.manager.ask_store(Act(queue, Asked(), planned), world.now_us)
     effects = world.manager.take_effects()
     world._commit()
     for read in effects.id_reads:

@@ -62,14 +62,12 @@ def test_a_request_with_several_actions(
     management.create(QUEUE_TYPE, other)
     there = serials(management, queue)
     actions = [
-        group(there[:3], "discard"),
+        group(there[:3], "discard", reason="job 1: tidy"),
         group(there[3:5], "forward", to=other, ordinals=[0, 0]),
         group([*there[5:6], 1 << 40], "leave"),
         group(there[6:7], "replay"),
     ]
-    told = act(
-        management, queue, {"ledger_id": ledger_id(broker), "reason": "job 1: tidy", "actions": actions}
-    )
+    told = act(management, queue, {"ledger_id": ledger_id(broker), "actions": actions})
     assert told["answers"] == ["done"] * 6 + ["gone", "refused"]
     assert [told[name] for name in ("done", "changed", "gone", "refused")] == [6, 0, 1, 1]
     (refusal,) = told["refusals"]
@@ -85,6 +83,7 @@ def test_a_request_with_several_actions(
         ({"actions": ["discard"]}, "actions\\[0\\] is 'discard', must be a map"),
         ({"actions": [group([1], "eat")]}, "no action 'eat'"),
         ({"actions": [{"action": 5}]}, "action is 5, must be a string"),
+        ({"actions": [group([1], "leave", reason=5)]}, "reason is 5, must be a string"),
         ({"actions": [group([1], "forward")]}, "needs `to`"),
         ({"actions": [group([1], "forward", to=7)]}, "to is 7"),
         ({"actions": [{"action": "discard", "serials": [1]}]}, "positions must be a list"),

@@ -63,7 +63,7 @@ _DONE, _CHANGED, _GONE, _REFUSED = range(len(ANSWERS))
 MAX_ACTIONS: Final = 1000
 """Messages of one request."""
 MAX_REASON_CHARS: Final = 256
-"""Of a request's reason in the ledger."""
+"""Of an action's reason in the ledger."""
 CONDITION: Final = "postroom:job"
 """In the detail of the events that end what a job has acted on."""
 
@@ -80,13 +80,21 @@ def detail_of(reason: str, user: str) -> bytes:
 class Action:
     """One message, and what is to be done with it."""
 
-    __slots__ = ("action", "delivery_count", "ordinal", "place", "serial", "to")
+    __slots__ = ("action", "delivery_count", "detail", "ordinal", "place", "serial", "to")
 
     def __init__(
-        self, action: str, to: str, serial: i64, place: i64, ordinal: i64, delivery_count: i64
+        self,
+        action: str,
+        to: str,
+        detail: bytes,
+        serial: i64,
+        place: i64,
+        ordinal: i64,
+        delivery_count: i64,
     ) -> None:
-        """``place`` and ``ordinal``: position and rank of the event by which it first became available.
-        ``to``: a queue, for `FORWARD` and perhaps `REPLAY`. Raises RequestInvalid."""
+        """``to``: a queue, for `FORWARD` and perhaps `REPLAY`. ``detail`` (JSON, `detail_of`) goes to the
+        ledger with the message's end. ``place`` and ``ordinal``: position and rank of the event by which it
+        first became available; place 0: not known, so not compared. Raises RequestInvalid."""
         if action not in ACTIONS:
             raise RequestInvalid(f"there is no action {action!r}: {', '.join(ACTIONS)}")
         if action == FORWARD and not to:
@@ -95,6 +103,7 @@ class Action:
             raise RequestInvalid(f"{action} sends nothing on: it has no `to` ({to!r})")
         self.action = action
         self.to = to
+        self.detail = detail
         self.serial: i64 = serial
         self.place: i64 = place
         self.ordinal: i64 = ordinal
@@ -120,11 +129,9 @@ class Act(StoreRequest):
     for other queue managers unless it is one alone; RequestInvalid for two actions on one message.
     """
 
-    def __init__(self, queue: Queue, target: Asker, actions: list[Action], detail: bytes) -> None:
-        """``detail`` (JSON, `detail_of`) goes to the ledger with what ends."""
+    def __init__(self, queue: Queue, target: Asker, actions: list[Action]) -> None:
         super().__init__(queue, target)
         self.actions = actions
-        self.detail = detail
         self.acted = Acted()
         self._targets: dict[str, Destination] = {}
         """By the names that actions have."""
@@ -164,7 +171,7 @@ class Act(StoreRequest):
 
     def _fit(self, core: Core) -> list[Entry | None]:
         """The messages that can be acted on, by the actions' numbers; the others are answered."""
-        spots = [find_at(self.queue, each.serial, each.place, each.ordinal) for each in self.actions]
+        spots = [find_at(self.queue, each.serial, _place_of(each), each.ordinal) for each in self.actions]
         missed = {int(each.serial) for each, spot in zip(self.actions, spots, strict=True) if spot is None}
         elsewhere = _located(self.queue, missed) if missed else {}
         fit: list[Entry | None] = []
@@ -184,7 +191,8 @@ class Act(StoreRequest):
             if states & EXPIRED != 0 and entry.holder_kind == 0:
                 return self._not_done(number, _GONE)
             return self._refuse(number, f"the message is not free: {', '.join(named(states))}")
-        if entry.place != action.place or entry.delivery_count != action.delivery_count:
+        is_there = entry.place == action.place or action.place == 0
+        if not is_there or entry.delivery_count != action.delivery_count:
             return self._not_done(number, _CHANGED)
         if action.to and action.to in self._unknown:
             return self._refuse(number, self._unknown[action.to])
@@ -215,15 +223,15 @@ class Act(StoreRequest):
     # What is done.
 
     def _carry_out(self, core: Core, number: int, entry: Entry) -> None:
-        action = self.actions[number].action
-        if action == LEAVE:
+        action = self.actions[number]
+        if action.action == LEAVE:
             return
-        if action == DISCARD:
+        if action.action == DISCARD:
             out = taken(core, self.queue, entry)
             if out is None:
                 self._not_done(number, _CHANGED)
                 return
-            step(core, out, n.EVENT_DISCARD, 0, 0, None, 0, self.detail)
+            step(core, out, n.EVENT_DISCARD, 0, 0, None, 0, action.detail)
             ended(core, out)
             return
         try:
@@ -244,7 +252,7 @@ class Act(StoreRequest):
         if out is None:
             self._not_done(number, _CHANGED)
             return
-        move_one(core, self, out, ids, to, WHY_DEAD if action.action == REPLAY else (), self.detail)
+        move_one(core, self, out, ids, to, WHY_DEAD if action.action == REPLAY else (), action.detail)
 
     # What is answered.
 
@@ -255,6 +263,11 @@ class Act(StoreRequest):
     def _not_done(self, number: int, answer: i64) -> bool:
         self.acted.answers[number] = answer
         return False
+
+
+def _place_of(action: Action) -> i64:
+    """Where to look first: a message nearly always stands where it arrived."""
+    return action.place if action.place != 0 else action.serial
 
 
 def _origin(core: Core, entry: Entry, ids: MessageIds) -> Destination:

@@ -1,7 +1,7 @@
 """ACT, an operation on messages: what a job asks for about many of them at a time (`docs/reference/jobs`).
 
-The body is a map of ``ledger_id`` (whose serials these are), ``reason`` and ``actions``, a list of maps. Each
-of these has what is to be done (``action``, ``to``) and the messages that it is done with, in columns:
+The body is a map of ``ledger_id`` (whose serials these are) and ``actions``, a list of maps. Each of these
+has what is to be done (``action``, ``to``, ``reason``) and the messages that it is done with, in columns:
 ``serials``, ``positions`` and ``delivery_counts``, and ``ordinals`` unless they are all 0. The answer tells
 of the messages in that order.
 """
@@ -34,14 +34,15 @@ def make_act(ledger_id: str, queue: Queue, ticket: "Ticket", said: Arguments) ->
         if not isinstance(each, dict):
             raise RequestError(BAD_REQUEST, f"{where} is {each!r}, must be a map")
         action, to = _text(each, "action", where), _text(each, "to", where)
+        detail = detail_of(_text(each, "reason", where), said.user)
         columns = _columns(each, where)
         if len(actions) + len(columns[0]) > MAX_ACTIONS:
             raise RequestError(LIMIT, f"more than {MAX_ACTIONS} messages: one request acts on {MAX_ACTIONS}")
         actions += [
-            Action(action, to, serial, place, ordinal, deliveries)
+            Action(action, to, detail, serial, place, ordinal, deliveries)
             for serial, place, deliveries, ordinal in zip(*columns, strict=True)
         ]
-    return Act(queue, ticket, actions, detail_of(said.value("reason", str, ""), said.user))
+    return Act(queue, ticket, actions)
 
 
 def _text(said: dict[object, object], name: str, where: str) -> str:
