@@ -42,6 +42,7 @@ class Ledger:
 
     ledger_id: UUID
     epoch: int
+    epoch_id: bytes
     recovered: Recovered
     builder: BlockBuilder
     leases: Leases
@@ -52,6 +53,7 @@ class Ledger:
     ) -> None:
         self.ledger_id = UUID(bytes=header.ledger_id)
         self.epoch = header.epoch
+        self.epoch_id = header.epoch_id
         self._disk = disk
         self._writer = writer
         self._job: Job | None = None

@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 
 from postroom.ledger.records import RecordType
-from postroom.manager import annotating, asking, queues, store
+from postroom.manager import annotating, asking, queues, spark_subscriptions, store
 from postroom.manager.backlog import Backlog, Chunk
 from postroom.manager.band import Band
 from postroom.manager.consumers import detach_all
@@ -14,6 +14,7 @@ from postroom.manager.errors import QueueInUse
 from postroom.manager.placing import ended, take_out
 from postroom.manager.queue import Queue
 from postroom.manager.ranges import group_of_many
+from postroom.manager.statistics import CURRENT
 from postroom.manager.transitions import step
 from postroom.model import numbers as n
 from postroom.model.codes import Outcome
@@ -32,8 +33,8 @@ def purge(core: Core, queue: Queue) -> int:
     return clear(core, queue, n.EVENT_PURGE)
 
 
-def delete(core: Core, queue: Queue, if_unused: bool, if_empty: bool) -> int:
-    """Delete ``queue`` with what is on it; raises QueueInUse."""
+def delete(core: Core, queue: Queue, if_unused: bool, if_empty: bool, forced: bool = False) -> int:
+    """Delete ``queue`` with what is on it; with Spark subscriptions only if ``forced``. Raises QueueInUse."""
     if if_unused and (queue.consumers or queue.browsers):
         raise QueueInUse(f"queue {queue.name!r} has {len(queue.consumers) + len(queue.browsers)} consumers")
     if if_empty and not queue.empty():
@@ -44,11 +45,20 @@ def delete(core: Core, queue: Queue, if_unused: bool, if_empty: bool) -> int:
             f"queue {queue.name!r} has {decided_elsewhere} messages held by transactions or channels: decide "
             "those first"
         )
+    if queue.spark:
+        _end_spark(core, queue, forced)
     detach_all(core, queue, "amqp:resource-deleted", f"queue {queue.name!r} has been deleted")
     count = store.delete_held(core, queue) + clear(core, queue, n.EVENT_DELETE)
     queues.remove(core, queue)
     asking.queue_deleted(core, queue)
     return count
+
+
+def _end_spark(core: Core, queue: Queue, forced: bool) -> None:
+    if not forced:
+        names = ", ".join(repr(each.name) for each in queue.spark)
+        raise QueueInUse(f"queue {queue.name!r} has Spark subscriptions ({names}): delete them, or force it")
+    spark_subscriptions.delete_of_queue(core, queue)
 
 
 def remove_if_idle(core: Core, queue: Queue) -> None:
@@ -125,7 +135,7 @@ def _end_chunk(core: Core, queue: Queue, chunk: Chunk, event: int) -> int:
             annotating.drop(core, queue, serial)
     if len(rows):
         outcome = _OUTCOMES[event]
-        queue.statistics.end_many(outcome, len(rows), int(rows["body_len"].sum(dtype=np.int64)))
+        queue.statistics.end_many(CURRENT, outcome, len(rows), int(rows["body_len"].sum(dtype=np.int64)))
         detail = group_of_many(int(queue.id), n.AVAILABLE, n.DELETED, outcome, rows["serial"])
         core.ledger.record(_GROUP_EVENT, 0, queue.id, 0, 0, event, detail)
     return len(rows)

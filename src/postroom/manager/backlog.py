@@ -298,6 +298,19 @@ class Backlog:
             self._seal(self._tail)
         return self.chunks
 
+    def front(self) -> Chunk:
+        """The chunk in which the next entry waits; the backlog isn't empty."""
+        while self.chunks and self.chunks[0].left() == 0:
+            del self.chunks[0]  # all of it has ended where it stood
+        return self.sealed()[0]
+
+    def passed(self, chunk: Chunk, count: i64) -> None:
+        """The next ``count`` of the first chunk, none of which has ended, are taken as they are."""
+        chunk.head += count
+        self.count -= count
+        if chunk.head == chunk.count:
+            del self.chunks[0]
+
     def take(self, limit: i64) -> list[Entry]:
         """Remove up to ``limit`` entries from the front and return them as objects, in order."""
         while self.chunks and self.chunks[0].left() == 0:

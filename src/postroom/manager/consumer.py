@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from postroom.manager.cursor import SelectorCursor
     from postroom.manager.entry import Entry
     from postroom.manager.queue import Queue
+    from postroom.manager.spark_subscription import SparkSubscription
     from postroom.manager.waiting import BlockedSend
 
 
@@ -86,5 +87,7 @@ class Consumer:
         """Where its selector is, if it takes; shared with others that say the same."""
         self.sending: SendingEnd | None = None
         """The channel that it sends for."""
+        self.spark: SparkSubscription | None = None
+        """The Spark subscription that it takes for."""
         self.waits = False
         """When it was last looked for something, bodies had to be read first, or the turn was over."""

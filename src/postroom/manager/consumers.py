@@ -29,6 +29,11 @@ def open_consumer(core: Core, queue: Queue, sink: Sink, options: ConsumerOptions
         raise LimitExceeded(f"{core.consumers} consumers are the limit (max_consumers of the queue manager)")
     if not options.browse:
         _check_access(queue, options)
+    return bind(core, queue, sink, options)
+
+
+def bind(core: Core, queue: Queue, sink: Sink, options: ConsumerOptions) -> Consumer:
+    """The same for somebody who may. Raises SelectorRefused."""
     selector = selector_of(options.selector)
     consumer = Consumer(core.new_holder_id(), queue, sink, options)
     consumer.selector = selector

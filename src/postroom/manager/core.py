@@ -104,6 +104,10 @@ class Core:
         """Shared bodies that are being read, and who waits for each beside the one that has asked."""
         self.judgements_left: i64 = options.max_judgements_per_turn
         """Evaluations of selectors that this turn may still make."""
+        self.leased_names: frozenset[str] = frozenset()
+        """Queues, subscriptions and topics that leases in force name."""
+        self.tapped: i64 = 0
+        """How many of them all have `Queue.taps`."""
         self._last_cursor_id: i64 = 0
         self.search_memory = SearchMemory(options.max_search_bytes)
         self.pending: list[Queue] = []

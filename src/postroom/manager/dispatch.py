@@ -20,6 +20,8 @@ from postroom.manager.ordering import hold_back, is_full, may_look
 from postroom.manager.placing import ended, refill, take_out
 from postroom.manager.queue import Queue
 from postroom.manager.selecting import next_wanted
+from postroom.manager.spark_assigning import assign, assign_next
+from postroom.manager.spark_subscription import SparkSubscription
 from postroom.manager.transitions import acquire, step
 from postroom.model import numbers as n
 
@@ -75,11 +77,13 @@ def dispatch(core: Core, queue: Queue) -> None:
 
 def _give_out(core: Core, queue: Queue) -> None:
     """Entries to those who take them."""
-    if queue.units is not None and not may_look(core, queue, queue.units):
+    if queue.returning > 0 or (queue.units is not None and not may_look(core, queue, queue.units)):
         queue.stopped = True
     elif queue.ready:
         if queue.exclusions > 0 or queue.selecting > 0 or queue.groups is not None or queue.units is not None:
             _dispatch_choosing(core, queue)
+        elif queue.spark:
+            _dispatch_with_spark(core, queue)
         else:
             _dispatch_in_turn(core, queue)
 
@@ -99,6 +103,37 @@ def _dispatch_in_turn(core: Core, queue: Queue) -> None:
         consumer = queue.ready[queue.turn]
         queue.turn += 1
         deliver(core, queue, consumer, entry)
+
+
+def _dispatch_with_spark(core: Core, queue: Queue) -> None:
+    """Spark subscriptions take turns with the others; by itself one takes all that it has room for."""
+    while queue.ready:
+        if core.deliveries_left <= 0 or core.delivery_bytes_left <= 0 or core.assignments_left <= 0:
+            queue.stopped = True
+            core.leave_for_next_turn(queue)
+            return
+        if queue.turn >= len(queue.ready):
+            queue.turn = 0
+        consumer = queue.ready[queue.turn]
+        spark = consumer.spark
+        if spark is None:
+            entry = next_entry(core, queue)
+            if entry is None:
+                return
+            queue.turn += 1
+            deliver(core, queue, consumer, entry)
+        elif not assign_next(core, queue, spark, len(queue.ready) == 1):
+            return
+        else:
+            queue.turn += 1
+            has_room(core, consumer, spark)
+
+
+def has_room(core: Core, consumer: Consumer, spark: SparkSubscription) -> None:
+    """The consumer of a Spark subscription has as much credit as that has room."""
+    consumer.credit = spark.room()
+    if (consumer.credit > 0) != consumer.ready:
+        refresh(core, consumer)
 
 
 def next_entry(core: Core, queue: Queue) -> Entry | None:
@@ -174,7 +209,27 @@ def _dispatch_choosing(core: Core, queue: Queue) -> None:
             idle += 1
         else:
             idle = 0
-            deliver(core, queue, consumer, entry)
+            if consumer.spark is None:
+                deliver(core, queue, consumer, entry)
+            else:
+                _assign_chosen(core, queue, consumer, consumer.spark, entry)
+
+
+def _assign_chosen(
+    core: Core, queue: Queue, consumer: Consumer, spark: SparkSubscription, entry: Entry
+) -> None:
+    """Give ``entry``, which may go to it and has its body, to a Spark subscription."""
+    body = entry.body
+    assert body is not None
+    if entry.spot != NOWHERE:
+        take_out(queue, entry)
+        queue.ahead -= 1
+    if queue.groups is not None:
+        queue.groups.goes(consumer, entry, body)
+    core.deliveries_left -= 1
+    core.delivery_bytes_left -= entry.body_len
+    assign(core, spark, entry)
+    has_room(core, consumer, spark)
 
 
 def _next_for(core: Core, queue: Queue, consumer: Consumer) -> Entry | None:

@@ -40,6 +40,7 @@ from postroom.manager.queue import Queue
 from postroom.manager.quota import Quota, QuotaDefinition
 from postroom.manager.resource_manager import ResourceManager
 from postroom.manager.sink_service import SinkService
+from postroom.manager.spark_service import SparkSubscriptionService
 from postroom.manager.topics import Subscribing
 from postroom.manager.transaction import Transaction, fail
 from postroom.manager.upload import Upload, abort, add_chunk
@@ -68,6 +69,7 @@ class QueueManager(ResourceManager):
         """Those that lead to other queue managers."""
         self.sinks = SinkService(self.core)
         """Spark jobs that write."""
+        self.spark_subscriptions = SparkSubscriptionService(self.core)
 
     def restore(self, recovered: "Recovered", now_us: i64) -> None:
         """Take over what the ledger recovered; once, before anything else.
@@ -109,11 +111,13 @@ class QueueManager(ResourceManager):
         turn.finish(self.core)
         return queue
 
-    def delete_queue(self, name: str, if_unused: bool, if_empty: bool, now_us: i64) -> int:
-        """Delete a queue with what is on it; returns how many entries that ended. Raises QueueNotFound,
-        QueueInUse."""
+    def delete_queue(
+        self, name: str, if_unused: bool, if_empty: bool, now_us: i64, forced: bool = False
+    ) -> int:
+        """Delete a queue with what is on it, Spark subscriptions to it only if ``forced``; returns how many
+        entries that ended. Raises QueueNotFound, QueueInUse."""
         self.core.begin(now_us)
-        ended = administration.delete(self.core, queues.find(self.core, name), if_unused, if_empty)
+        ended = administration.delete(self.core, queues.find(self.core, name), if_unused, if_empty, forced)
         turn.finish(self.core)
         return ended
 

@@ -28,6 +28,7 @@ from postroom.manager.units import Units
 
 if TYPE_CHECKING:
     from postroom.manager.holders import QueueStore
+    from postroom.manager.spark_subscription import SparkSubscription
 
 PRIORITIES: Final = 10
 NO_BOUND: Final = 0x7FFF_FFFF_FFFF_FFFF
@@ -93,6 +94,13 @@ class Queue:
         self.selecting: i64 = 0
         """Those of them that are used."""
 
+        self.spark: list[SparkSubscription] = []
+        """Spark subscriptions to it, those included of which something is still to go back."""
+        self.returning: i64 = 0
+        """So many of these: nobody gets anything before all of it is at its place again."""
+
+        self.taps: i64 = 0
+        """Reasons to store the bodies of non-persistent messages, too: see `tapping`."""
         self.annotated: dict[int, Annotation] | None = None
         """Of its entries that have annotations beside their bodies in the ledger, by serial; None: none."""
         self.exclusions: i64 = 0

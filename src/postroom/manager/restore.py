@@ -22,6 +22,7 @@ from postroom.manager import (
     queues,
     quotas,
     sinks,
+    spark_subscriptions,
     store,
 )
 from postroom.manager.backlog import ZONE_ENTRIES
@@ -89,6 +90,7 @@ def restore(core: Core, recovered: "Recovered") -> None:
     batches = channels.restore(core, recovered)
     holders = store.restore_holders(core, recovered.holders)
     _take_back(core, recovered.explicit, holders, prepared | writing, batches)
+    spark_subscriptions.restore(core, recovered)
     for transaction in prepared.values():
         duplicates.restore_branch(core, transaction)
     _restore_sink_ids(core, recovered)

@@ -19,6 +19,7 @@ from postroom.server.management.quotas import QUOTA_TYPE
 from postroom.server.management.remote_queues import REMOTE_QUEUE_TYPE
 from postroom.server.management.request import Later, Request, Response
 from postroom.server.management.sinks import SINK_TYPE
+from postroom.server.management.spark_subscriptions import SPARK_SUBSCRIPTION_TYPE
 from postroom.server.management.topics import SUBSCRIPTION_TYPE, TOPIC_TYPE
 from postroom.server.management.transactions import TRANSACTION_TYPE
 
@@ -35,6 +36,7 @@ __all__ = [
     "QUOTA_TYPE",
     "REMOTE_QUEUE_TYPE",
     "SINK_TYPE",
+    "SPARK_SUBSCRIPTION_TYPE",
     "SUBSCRIPTION_TYPE",
     "TOPIC_TYPE",
     "TRANSACTION_TYPE",

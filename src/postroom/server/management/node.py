@@ -27,6 +27,7 @@ from postroom.server.management.request import (
     refusal,
 )
 from postroom.server.management.sinks import SinkNoun
+from postroom.server.management.spark_subscriptions import SparkSubscriptions
 from postroom.server.management.topics import Subscriptions, Topics
 from postroom.server.management.transactions import Transactions
 
@@ -56,6 +57,7 @@ class Management:
             Brokers(broker),
             LeaseNoun(broker),
             Messages(broker),
+            SparkSubscriptions(broker),
             Transactions(broker),
             Branches(broker),
             SinkNoun(broker),

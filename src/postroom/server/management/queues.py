@@ -63,5 +63,5 @@ class Queues(Destinations):
         queue = self.find(request)
         if_unused = request.flag("if-unused") or queue.definition.temporary
         if_empty = request.flag("if-empty")
-        self._manager.delete_queue(queue.name, if_unused, if_empty, now_us)
+        self._manager.delete_queue(queue.name, if_unused, if_empty, now_us, request.flag("force"))
         return Response(NO_CONTENT, "deleted", {})

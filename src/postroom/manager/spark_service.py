@@ -1,0 +1,78 @@
+"""Spark subscriptions as their queries and administrators speak to them: a part of the queue manager's face.
+
+What is told about positions counts when it is durable, as with every answer.
+"""
+
+from typing import final
+
+from mypy_extensions import i64
+
+from postroom.manager import spark_subscriptions, turn
+from postroom.manager.core import Core
+from postroom.manager.spark_subscription import SparkSubscription, SparkSubscriptionDefinition
+from postroom.manager.spark_subscriptions import ON_NEW_CHECKPOINT_FAIL
+
+
+@final
+class SparkSubscriptionService:
+    """The Spark subscriptions of one queue manager."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self.all = core.spark_subscriptions
+        """By name, those that have ended included."""
+
+    def find(self, name: str) -> SparkSubscription:
+        """The one of that name; raises SparkSubscriptionNotFound."""
+        return spark_subscriptions.find(self._core, name)
+
+    def create(
+        self, definition: SparkSubscriptionDefinition, now_us: i64, user: str = ""
+    ) -> SparkSubscription:
+        """See `spark_subscriptions.create`; raises what that does."""
+        self._core.begin(now_us)
+        spark = spark_subscriptions.create(self._core, definition, user)
+        turn.finish(self._core)
+        return spark
+
+    def update(self, definition: SparkSubscriptionDefinition, now_us: i64) -> SparkSubscription:
+        """Give the one of that name another window or lease. Raises SparkSubscriptionNotFound,
+        SubscriptionEnded, DefinitionInvalid."""
+        self._core.begin(now_us)
+        spark = spark_subscriptions.update(self._core, definition)
+        turn.finish(self._core)
+        return spark
+
+    def delete(self, name: str, now_us: i64) -> int:
+        """Forget it; returns how many entries go back. Raises SparkSubscriptionNotFound."""
+        self._core.begin(now_us)
+        count = spark_subscriptions.delete(self._core, name)
+        turn.finish(self._core)
+        return count
+
+    def plan(
+        self, name: str, checkpoint: str, now_us: i64, on_new_checkpoint: str = ON_NEW_CHECKPOINT_FAIL
+    ) -> SparkSubscription:
+        """Look how far it is. Raises SparkSubscriptionNotFound, SubscriptionEnded, RequestInvalid,
+        CheckpointReplaced."""
+        self._core.begin(now_us)
+        spark = spark_subscriptions.plan(self._core, name, checkpoint, on_new_checkpoint)
+        turn.finish(self._core)
+        return spark
+
+    def register(self, name: str, checkpoint: str, replaces: bool, now_us: i64) -> SparkSubscription:
+        """Have the positions of that checkpoint count. Raises SparkSubscriptionNotFound, SubscriptionEnded,
+        RequestInvalid, CheckpointReplaced."""
+        self._core.begin(now_us)
+        spark = spark_subscriptions.register(self._core, name, checkpoint, replaces)
+        turn.finish(self._core)
+        return spark
+
+    def confirm(self, name: str, checkpoint: str, position: i64, now_us: i64) -> int:
+        """Consume what was assigned at ``position`` or before; returns how many entries. Raises
+        SparkSubscriptionNotFound, SubscriptionEnded, CheckpointReplaced, PositionRefused."""
+        self._core.begin(now_us)
+        try:
+            return spark_subscriptions.confirm(self._core, name, checkpoint, position)
+        finally:
+            turn.finish(self._core)

@@ -1,0 +1,170 @@
+"""Spark subscriptions: what is assigned, confirmed, and given back."""
+
+from typing import Any
+
+import pytest
+
+from postroom.manager.errors import (
+    CheckpointReplaced,
+    PositionRefused,
+    QueueInUse,
+    SparkSubscriptionExists,
+    SparkSubscriptionNotFound,
+    SubscriptionEnded,
+)
+from postroom.manager.options import ManagerOptions
+from postroom.manager.queue import Queue
+from postroom.manager.spark_subscription import SparkSubscription, SparkSubscriptionDefinition
+from postroom.model.codes import Event, HolderKind, State
+from tests.manager.over_ledger import LedgerWorld
+
+ACQUIRED = (Event.ACQUIRE, HolderKind.SPARK_SUBSCRIPTION, State.GET_UNCONFIRMED)
+
+
+@pytest.fixture
+def world() -> LedgerWorld:
+    return LedgerWorld(ManagerOptions(max_assigned_per_turn=100, live_head=8, min_live_head=2))
+
+
+def subscribe(world: LedgerWorld, queue: str = "q", **settings: Any) -> SparkSubscription:
+    definition = SparkSubscriptionDefinition("s", queue, **settings)
+    spark = world.manager.spark_subscriptions.create(definition, world.now_us, "me")
+    world.turn()
+    return spark
+
+
+def the(world: LedgerWorld) -> SparkSubscription:
+    return world.manager.spark_subscriptions.find("s")
+
+
+def fill(world: LedgerWorld, queue: Queue, count: int, **head: Any) -> None:
+    for _ in range(count):
+        world.put(queue, **head)
+    world.turn()
+
+
+def assigned(world: LedgerWorld) -> list[tuple[int, int]]:
+    """(position, serial) of all that was ever assigned, as a reader of the ledger sees it."""
+    return [
+        (position, serial)
+        for position, serial, _, _, kind, event, to, _ in world.rows()
+        if (event, kind, to) == ACQUIRED
+    ]
+
+
+def confirm(world: LedgerWorld, position: int) -> int:
+    ended = world.manager.spark_subscriptions.confirm("s", the(world).checkpoint, position, world.now_us)
+    world.turn()
+    return ended
+
+
+def test_what_waits_and_what_comes_is_assigned_in_order_by_few_records(world: LedgerWorld) -> None:
+    queue = world.queue()
+    fill(world, queue, 300)
+    spark = subscribe(world)
+    world.turn()
+    found = assigned(world)
+    assert [serial for _, serial in found] == sorted(serial for _, serial in found)
+    assert len(found) == spark.held.count == 300
+    assert len({position for position, _ in found}) < 20
+    fill(world, queue, 5)
+    assert (spark.held.count, queue.statistics.current, queue.statistics.unacknowledged) == (305, 0, 305)
+    assert spark.assigned == assigned(world)[-1][0]
+
+
+def test_a_position_ends_exactly_what_was_assigned_there_or_before(world: LedgerWorld) -> None:
+    queue = world.queue()
+    spark = subscribe(world)
+    for _ in range(4):
+        fill(world, queue, 3)
+    positions = sorted({position for position, _ in assigned(world)})
+    assert len(positions) == 4
+    assert confirm(world, positions[1]) == 6
+    assert confirm(world, positions[1]) == confirm(world, positions[0]) == 0
+    assert (spark.confirmed, spark.held.count, queue.statistics.consumed) == (positions[1], 6, 6)
+    with pytest.raises(PositionRefused):
+        confirm(world, spark.assigned + 1)
+
+
+@pytest.mark.parametrize("maintained", [False, True])
+def test_a_restart_keeps_what_is_held_and_at_which_position(world: LedgerWorld, maintained: bool) -> None:
+    queue = world.queue()
+    fill(world, queue, 150)
+    subscribe(world)
+    fill(world, queue, 7)
+    world.manager.spark_subscriptions.register("s", "c1", False, world.now_us)
+    world.turn()
+    before = assigned(world)
+    cut = before[100][0]
+    if maintained:
+        world.maintain()
+    world.restart()
+    world.turn()
+    spark = the(world)
+    assert (spark.held.count, spark.checkpoint, spark.assigned) == (157, "c1", before[-1][0])
+    assert confirm(world, cut) == sum(1 for position, _ in before if position <= cut)
+    world.restart()
+    world.turn()
+    assert confirm(world, spark.assigned) == sum(1 for position, _ in before if position > cut)
+    assert world.manager.queue("q").empty()
+
+
+def test_the_window_bounds_what_it_holds_and_confirming_makes_room(world: LedgerWorld) -> None:
+    queue = world.queue()
+    fill(world, queue, 30)
+    spark = subscribe(world, window=10)
+    assert (spark.held.count, queue.statistics.current) == (10, 20)
+    confirm(world, spark.assigned)
+    assert (spark.held.count, queue.statistics.current) == (10, 10)
+
+
+def test_its_end_gives_everything_back_to_its_place(world: LedgerWorld) -> None:
+    queue = world.queue()
+    fill(world, queue, 250)
+    spark = subscribe(world, lease_s=60)
+    confirm(world, assigned(world)[49][0])
+    left = spark.held.count
+    world.turn(61_000)
+    assert (queue.statistics.current, queue.statistics.unacknowledged) == (left, 0)
+    with pytest.raises(SubscriptionEnded) as refused:
+        world.manager.spark_subscriptions.plan("s", "", world.now_us)
+    assert refused.value.info["lost_last"] == spark.assigned
+    world.consumer(queue, credit=1000)
+    world.turn()
+    serials = [int(each.entry.serial) for each in world.delivered]
+    assert serials == sorted(serials)
+    assert len(serials) == left
+    world.manager.spark_subscriptions.delete("s", world.now_us)
+    with pytest.raises(SparkSubscriptionNotFound):
+        the(world)
+
+
+def test_one_checkpoint_at_a_time(world: LedgerWorld) -> None:
+    world.queue()
+    subscribe(world)
+    service, now_us = world.manager.spark_subscriptions, world.now_us
+    service.register("s", "a", False, now_us)
+    for refused in (
+        lambda: service.register("s", "b", False, now_us),
+        lambda: service.plan("s", "b", now_us),
+        lambda: service.confirm("s", "b", 0, now_us),
+    ):
+        with pytest.raises(CheckpointReplaced) as error:
+            refused()
+        assert error.value.info == {"registered": "a", "confirmed": 0}
+    assert service.plan("s", "b", now_us, "confirmed").checkpoint == "a"
+    assert service.register("s", "b", True, now_us).checkpoint == "b"
+    with pytest.raises(SparkSubscriptionExists):
+        service.create(SparkSubscriptionDefinition("s", "q", window=1), now_us)
+
+
+def test_a_queue_goes_with_its_subscriptions_only_if_forced(world: LedgerWorld) -> None:
+    queue = world.queue()
+    fill(world, queue, 300)
+    subscribe(world)
+    with pytest.raises(QueueInUse):
+        world.manager.delete_queue("q", False, False, world.now_us)
+    assert world.manager.delete_queue("q", False, False, world.now_us, True) == 300
+    world.turn()
+    world.restart()
+    assert not world.manager.spark_subscriptions.all
