@@ -18,7 +18,7 @@ from postroom.ledger.block import (
 from postroom.ledger.bodies import BodyFile, BodyStore, JournalBodies, PackedBodies, SealedBodies, Want
 from postroom.ledger.disk import Disk
 from postroom.ledger.files import PackedName
-from postroom.ledger.fold import is_stored
+from postroom.ledger.fold import has_body
 from postroom.ledger.keep import Held, Keep
 from postroom.ledger.layout import Array
 from postroom.ledger.options import LedgerOptions
@@ -106,12 +106,12 @@ def _wants(keys: Array, offsets: Array, lengths: Array) -> Array:
 
 
 def _explicit_wants(state: FoldState) -> Array:
-    rows = state.explicit[is_stored(state.explicit["arrival_flags"])]
+    rows = state.explicit[has_body(state.explicit["arrival_flags"])]
     return _wants(rows["body_serial"], rows["body_offset"], rows["body_len"])
 
 
 def _arrival_wants(arrivals: Array, indexes: Array) -> Array:
-    indexes = indexes[is_stored(arrivals["flags"][indexes])]
+    indexes = indexes[has_body(arrivals["flags"][indexes])]
     columns = (arrivals[name][indexes] for name in ("position", "body_offset", "body_len"))
     return _wants(*columns)
 

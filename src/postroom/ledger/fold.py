@@ -422,8 +422,14 @@ def live_bodies(state: FoldState, serials: Array, source: Arrivals) -> Array:
 
 
 _STORED: Final = int(ArrivalFlag.BODY_STORED)
+_KEPT: Final = int(ArrivalFlag.BODY_STORED | ArrivalFlag.TAPPED)
 
 
-def is_stored(flags: Array) -> Array:
-    """Which messages survive a restart, by their arrival flags."""
+def has_body(flags: Array) -> Array:
+    """Which messages have their body in the ledger, by their arrival flags."""
     return np.asarray((flags & _STORED) != 0)
+
+
+def survives(flags: Array) -> Array:
+    """Which messages survive a restart: those whose body is stored for more than readers of the ledger."""
+    return np.asarray((flags & _KEPT) == _STORED)

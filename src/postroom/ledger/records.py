@@ -101,7 +101,7 @@ class ArrivalFlag(IntFlag):
     """The producer asked for persistence; the message survives a crash."""
     BODY_STORED = 2
     """The body is in the ledger, its own or a shared one (not so for non-persistent messages, unless they
-    were put in an XA branch or came in chunks)."""
+    were put in a branch, came in chunks, or are TAPPED)."""
     BODY_CHUNKED = 4
     """The body lies in BODY_CHUNK records; their list is at body_offset (with CHUNKED_OFFSET set)."""
     BODY_SHARED = 8
@@ -117,6 +117,9 @@ class ArrivalFlag(IntFlag):
     in the channel's sequence. The producer's detail names the channel and the sender's ledger."""
     REPORTS = 512
     """It asks for reports (MQMD.Report); what for stands in its sections."""
+    TAPPED = 1024
+    """Non-persistent, and its body is stored for readers of the ledger only: it is lost at a restart like one
+    whose body isn't."""
 
 
 class TransitionFlag(IntFlag):

@@ -21,7 +21,7 @@ from postroom.ledger.dictionary import (
     Dictionary,
 )
 from postroom.ledger.duplicates import only, windows_recovered
-from postroom.ledger.fold import is_stored
+from postroom.ledger.fold import survives
 from postroom.ledger.layout import EXPLICIT_ROW, Array, are_children
 from postroom.ledger.records import ArrivalFlag
 from postroom.ledger.state import Arrivals, FoldState, distinct, rows_from_arrivals
@@ -261,7 +261,7 @@ def _is_lost(rows: Array) -> Array:
     """Not stored; except what an (un)prepared transaction put, and what a prepared branch got."""
     decided = np.isin(rows["holder_kind"], _DECIDERS) & (rows["state"] == State.PUT_UNCONFIRMED)
     prepared = IS_HELD[rows["state"]] & (rows["holder_kind"] == HolderKind.XA_PREPARED)
-    return np.asarray(~is_stored(rows["arrival_flags"]) & ~decided & ~prepared)
+    return np.asarray(~survives(rows["arrival_flags"]) & ~decided & ~prepared)
 
 
 def _is_undecided(rows: Array) -> Array:
@@ -307,7 +307,7 @@ def _backlog(state: FoldState, source: Arrivals, aside: list[Array]) -> Iterator
             indexes = state.plain.pop((file_number, queue))
             for start in range(0, len(indexes), CHUNK_ENTRIES):
                 rows = _rows_at(arrivals, indexes[start : start + CHUNK_ENTRIES])
-                stored = is_stored(rows["flags"])
+                stored = survives(rows["flags"])
                 if not stored.all():
                     gone = rows[~stored]
                     aside.append(rows_from_arrivals(gone, np.full(len(gone), queue, np.uint32)))

@@ -32,7 +32,7 @@ from postroom.ledger.files import (
     journal_name,
     packed_name,
 )
-from postroom.ledger.fold import fold_image, is_stored
+from postroom.ledger.fold import fold_image, survives
 from postroom.ledger.headers import FILE_HEADER_BYTES, NO_SEAL, FileHeader, Seal, decode_file_header
 from postroom.ledger.image import EventsImage, build_image, load_image
 from postroom.ledger.journal import BlockTable
@@ -336,12 +336,12 @@ def _unsealed_bodies(disk: Disk, number: int, scan: Scan) -> JournalBodies:
 def _check_bodies(disk: Disk, found: Found) -> None:
     """Every live body must have a file that covers its position."""
     state, images = found.state, found.images
-    rows = state.explicit[is_stored(state.explicit["arrival_flags"])]
+    rows = state.explicit[survives(state.explicit["arrival_flags"])]
     wanted = [rows["body_serial"]]
     if images is not None:
         for (file_number, _), indexes in state.plain.items():
             arrivals = images.arrivals(file_number)[indexes[:1]]
-            wanted.append(arrivals["position"][is_stored(arrivals["flags"])])
+            wanted.append(arrivals["position"][survives(arrivals["flags"])])
     serials = np.concatenate(wanted)
     firsts = np.array([file.first_position for file in found.bodies], np.uint64)
     lasts = np.array([file.last_position for file in found.bodies], np.uint64)

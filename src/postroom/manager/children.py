@@ -1,11 +1,13 @@
 """New entries made of old ones: dead letters, redirected and moved ones. They name their parent and share its
 body."""
 
+from zlib import crc32
+
 from mypy_extensions import i64
 
 from postroom.amqp.errors import AmqpError
 from postroom.amqp.messaging import scan_head
-from postroom.manager import routing
+from postroom.manager import routing, tapping
 from postroom.manager.annotating import annotate
 from postroom.manager.core import Core
 from postroom.manager.entry import Entry
@@ -49,7 +51,8 @@ def make_child(
         due_us = birth_us(core, overrides)
     causes: i64 = n.UNBORN if due_us != 0 else n.PAUSED if queue.insertion_paused else 0
     ids = _ids_in_memory(parent)
-    serial = _arrival(core, parent, routing_set, event, causes, priority, flags, expiry_us, due_us, ids)
+    told = flags | tapping.flag(core, takers, flags, parent.body)
+    serial = _arrival(core, parent, routing_set, event, causes, priority, told, expiry_us, due_us, ids)
     for taker in takers:
         child = _entry(taker, serial, priority, flags, expiry_us, parent)
         annotate(core, child, annotations)
@@ -70,7 +73,8 @@ def move_child(
     causes: i64 = n.UNBORN if due_us != 0 else 0
     expiry_us = parent.expiry_us
     event: i64 = n.EVENT_MOVE
-    serial = _arrival(core, parent, queue.id, event, causes, parent.priority, flags, expiry_us, due_us, ids)
+    told = flags | tapping.flag(core, [queue], flags, parent.body)
+    serial = _arrival(core, parent, queue.id, event, causes, parent.priority, told, expiry_us, due_us, ids)
     child = _entry(queue, serial, parent.priority, flags, expiry_us, parent)
     annotate(core, child, annotations)
     _note_ids(queue, serial, ids)
@@ -121,6 +125,17 @@ def _arrival(
     due_us: i64,
     ids: MessageIds,
 ) -> i64:
+    """The arrival record, which shares the parent's body; unless that isn't in the ledger and is wanted
+    there."""
+    own: bytes | None = None
+    crc: i64 = 0
+    body_serial = parent.body_serial
+    body_offset = parent.body_offset
+    if flags & n.FLAG_TAPPED != 0 and flags & n.FLAG_BODY_STORED == 0 and parent.body is not None:
+        own = parent.body
+        crc = crc32(own)
+        flags &= ~n.FLAG_BODY_SHARED
+        body_serial = body_offset = 0
     return core.ledger.arrival(
         routing_set,
         n.AVAILABLE if causes == 0 else n.DELAYED,
@@ -135,20 +150,20 @@ def _arrival(
         due_us,
         ids.creation_us,
         0,
-        None,
-        0,
+        own,
+        crc,
         ids.message_id,
         ids.message_id_type,
         ids.correlation_id,
         ids.correlation_id_type,
         ids.group_id,
         ids.group_sequence,
-        parent.body_serial,
+        body_serial,
         parent.body_len,
         parent.serial,
         parent.queue.id,
         None,
-        parent.body_offset,
+        body_offset,
         ids.unique_id,
     )
 

@@ -108,6 +108,10 @@ class Core:
         """Queues, subscriptions and topics that leases in force name."""
         self.tapped: i64 = 0
         """How many of them all have `Queue.taps`."""
+        self.leased_names: frozenset[str] = frozenset()
+        """Queues, subscriptions and topics that leases in force name."""
+        self.tapped: i64 = 0
+        """How many of them all have `Queue.taps`."""
         self._last_cursor_id: i64 = 0
         self.search_memory = SearchMemory(options.max_search_bytes)
         self.pending: list[Queue] = []

@@ -4,7 +4,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from postroom.manager import routing, transactions
+from postroom.manager import routing, tapping, transactions
 from postroom.manager.band import Band
 from postroom.manager.consumer import Producer
 from postroom.manager.core import Core
@@ -205,7 +205,7 @@ def _publish_to(
         holder,
         publication.causes,
         publication.priority,
-        publication.flags,
+        publication.flags | tapping.flag(core, takers, publication.flags, body),
         publication.expiry_us,
         due_us,
     )

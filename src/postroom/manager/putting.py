@@ -288,6 +288,8 @@ def arrival(
         size = len(body)
     if producer.adverse:
         flags |= n.FLAG_ADVERSE
+    if queue.taps != 0 and body is not None and flags & n.FLAG_BODY_STORED == 0:
+        flags |= n.FLAG_TAPPED
     parent_serial: i64 = 0
     parent_queue: i64 = 0 if queue.topic is None else queue.id
     if producer.receives:
@@ -308,7 +310,7 @@ def arrival(
         due_us,
         head.creation_us,
         0,
-        body if flags & n.FLAG_BODY_STORED != 0 else None,
+        body if flags & (n.FLAG_BODY_STORED | n.FLAG_TAPPED) != 0 else None,
         crc,
         head.message_id,
         head.message_id_type,

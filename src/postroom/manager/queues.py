@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from postroom.ledger.records import RecordType
-from postroom.manager import quotas, routing, switches, triggering
+from postroom.manager import quotas, routing, switches, tapping, triggering
 from postroom.manager.core import Core
 from postroom.manager.errors import (
     DefinitionInvalid,
@@ -156,6 +156,7 @@ def register(core: Core, id: int, definition: QueueDefinition) -> Queue:
     set_inhibited(core, queue)
     switches.at_startup(core, queue)
     triggering.look(core, queue)
+    tapping.look(core, queue)
     if queue.subscription is not None:
         routing.enrol(core, queue)
     if id >= core.next_queue_id:
@@ -175,6 +176,7 @@ def remove(core: Core, queue: Queue) -> None:
         del core.topics[queue.name]
     routing.dismiss(core, queue)
     quotas.unbind(core, queue)
+    tapping.forget(core, queue)
     del core.queues_by_id[int(queue.id)]
     queue.deleted = True
     core.names.forget()

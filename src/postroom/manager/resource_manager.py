@@ -6,7 +6,7 @@ What each verb may be said to and is answered, `model.xa` says; they raise XaErr
 
 from mypy_extensions import i64
 
-from postroom.manager import branches, turn
+from postroom.manager import branches, tapping, turn
 from postroom.manager.branch import Branch, BranchRow, XaSession, row_of
 from postroom.manager.consumer import Consumer
 from postroom.manager.core import Core
@@ -19,6 +19,11 @@ class ResourceManager:
 
     def __init__(self, core: Core) -> None:
         self.core = core
+
+    def set_leased(self, names: frozenset[str]) -> None:
+        """Leases in force name these queues, subscriptions and topics: the bodies of non-persistent messages
+        that come to them are stored from now on, for readers of the ledger."""
+        tapping.set_leased(self.core, names)
 
     def open_xa_session(self, container: str = "", user: str = "") -> XaSession:
         """Someone who will work on branches."""

@@ -74,6 +74,9 @@ def _arrival(
     head = scan_head(sections)
     chunks = _chunks(core, sections)
     stored = sections if parent.flags & n.FLAG_DURABLE != 0 and chunks is None else None
+    if queue.taps != 0 and stored is None and chunks is None:
+        stored = sections
+        flags |= n.FLAG_TAPPED
     serial = core.ledger.arrival(
         queue.id,
         n.AVAILABLE if causes == 0 else n.DELAYED,
