@@ -206,6 +206,59 @@ def test_every_frame_names_the_transaction() -> None:
     assert [each.state for each in got] == [state] * (len(got) - 1) + [None]
 
 
+@pytest.mark.parametrize("state", [None, TransactionalState(b"tx"), TransactionalState(b"t" * 300)])
+@pytest.mark.parametrize("size", [0, 10, 1_000, 65_000, 65_536, 200_000])
+def test_many_settled_messages_arrive_whole_and_in_order(state: DeliveryState | None, size: int) -> None:
+    pair = Pair()
+    link, _ = pair.sending(7, snd_settle_mode=1)
+    payloads = [bytes([index]) * (size + index) for index in range(9)]
+    assert link.send_settled(payloads, 1, 9, state) == 7, "as many as there is credit"
+    assert link.send_settled(payloads, 8, 9, state) == 0
+    pair.pump()
+    got = of(pair.server_events, TransferReceived)
+    assert b"".join(each.payload for each in got) == b"".join(payloads[1:8])
+    assert [each.first for each in got].count(True) == 7
+    assert all(each.settled for each in got if not each.more)
+    assert all(each.state == state for each in got if each.first)
+    assert link.unsettled_count == 0
+
+
+def test_many_settled_messages_take_turns_with_others_on_their_link() -> None:
+    pair = Pair()
+    link, _ = pair.sending(4)
+    link.send(b"1", b"t", True)
+    assert link.send_settled([b"2", b"3"], 0, 2) == 2
+    link.send(b"4", b"u", True)
+    pair.pump()
+    assert b"".join(each.payload for each in of(pair.server_events, TransferReceived)) == b"1234"
+
+
+def test_many_settled_messages_wait_for_the_window_in_bounded_bytes() -> None:
+    peer = RawPeer(server_options(max_buffered_bytes=100))
+    peer.send(HEADER, OPEN, BEGIN, attach_receiver(), frame_flow(0, window=2))
+    [link] = peer.server.sessions()[0].links()
+    assert isinstance(link, SenderLink)
+    payloads = [bytes([index]) * 30 for index in range(10)]
+    assert link.send_settled(payloads, 0, 10) == 6, "two in the window, and what makes 100 bytes full"
+    assert link.send_settled(payloads, 6, 10) == 0
+    events = peer.send(frame_flow(None, window=100, seen=2))
+    assert only(events, CreditChanged).link is link
+    assert link.send_settled(payloads, 6, 10) == 4
+    sent = [each for each in peer.answers() if isinstance(each, Transfer)]
+    assert [each.delivery_id for each in sent] == list(range(10))
+
+
+def test_what_the_peer_would_not_take_is_not_sent_among_many() -> None:
+    pair = Pair(server=server_options(max_message_size_bytes=10))
+    link, _ = pair.sending(5, snd_settle_mode=1)
+    with pytest.raises(UsageError) as too_large:
+        link.send_settled([b"m", b"m" * 11], 0, 2)
+    assert too_large.value.condition == errors.LINK_MESSAGE_SIZE_EXCEEDED
+    unsettled, _ = Pair().sending(5, snd_settle_mode=0)
+    with pytest.raises(UsageError, match="snd-settle-mode unsettled"):
+        unsettled.send_settled([b"m"], 0, 1)
+
+
 def test_what_the_peer_would_not_take_is_not_sent() -> None:
     pair = Pair(server=server_options(max_message_size_bytes=10))
     link, _ = pair.sending(5, snd_settle_mode=0)

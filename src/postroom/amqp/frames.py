@@ -48,7 +48,10 @@ MAX_FAST_TAG_BYTES: Final = 32
 """The longest delivery-tag that the specification allows (part 2, section 2.8.7)."""
 
 TRANSFER_OVERHEAD_BYTES: Final = 8 + 3 + 3 + 5 + 5 + 2 + MAX_FAST_TAG_BYTES + 5 + 1 + 1
-"""The most that :func:`write_transfer` adds to its payload."""
+"""The most that :func:`write_transfer` adds to its payload; :func:`write_settled_transfer` adds less, and its
+state.
+"""
+_ID_TAG_BYTES: Final = 4
 
 
 @final
@@ -309,6 +312,31 @@ def write_transfer(
     w.append(c.TRUE if settled else c.FALSE)
     if more:
         w.append(c.TRUE)
+    _end_list(w, place)
+    w.write(payload)
+    _end_frame(w, start)
+
+
+def write_settled_transfer(
+    w: BytesWriter, channel: i64, handle: i64, delivery_id: i64, state: bytes, payload: bytes
+) -> None:
+    """Appends a frame with a whole message that is settled as it is sent; ``state`` is encoded, b"": none.
+
+    Nobody speaks of such a delivery again: its tag, which a transfer has to have, is its id.
+    """
+    start = _begin_frame(w, FRAME_TYPE_AMQP, channel)
+    place = _begin_list(w, d.TRANSFER, 8 if state else 5)
+    _write_uint(w, handle)
+    _write_uint(w, delivery_id)
+    w.append(c.BINARY_8)
+    w.append(_ID_TAG_BYTES)
+    write_u32(w, delivery_id)
+    w.append(c.UINT_0)
+    w.append(c.TRUE)
+    if state:
+        w.append(c.NULL)
+        w.append(c.NULL)
+        w.write(state)
     _end_list(w, place)
     w.write(payload)
     _end_frame(w, start)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
+from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 from postroom.amqp.backlog import NOT_SENT
 from postroom.amqp.delivery import Delivery, Piece
 from postroom.amqp.errors import LINK_MESSAGE_SIZE_EXCEEDED, LINK_TRANSFER_LIMIT_EXCEEDED, NOT_IMPLEMENTED
 from postroom.amqp.events import CreditChanged
-from postroom.amqp.frames import MAX_FAST_TAG_BYTES, write_transfer
+from postroom.amqp.frames import MAX_FAST_TAG_BYTES, write_settled_transfer, write_transfer
 from postroom.amqp.link import Link
 from postroom.amqp.outcomes import DeliveryState
 from postroom.amqp.performatives import SENDER, SND_MIXED, SND_SETTLED, Flow
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
 
 TXN_ID: Final = "txn-id"
 """Property of a flow: deliveries are to be acquired in that transaction (part 4, section 4.4.4)."""
+
+SETTLED_TAG: Final = b"-"
+"""Of what is settled as it is sent: nobody speaks of it again."""
+MAX_FAST_STATE_BYTES: Final = 200
+"""A state that fits, with the other fields of a transfer, into a list with a size of one byte."""
 
 
 @final
@@ -127,6 +133,54 @@ class SenderLink(Link):
             payload,
         )
         return delivery
+
+    def send_settled(
+        self, payloads: list[bytes], start: int, end: int, state: DeliveryState | None = None
+    ) -> int:
+        """Send the messages ``payloads[start:end]``, each with ``state``, settled: no outcome comes. For many
+        messages, of which this writes each in a fraction of the time of :meth:`send`.
+
+        Returns how many were taken, as many as there is credit and room for. After 0 the event CreditChanged
+        comes as soon as there is some. Raises as :meth:`send`.
+        """
+        room = start + self.usable_credit()
+        last: i64 = end if end < room else room
+        shown = b"" if state is None else _encoded(state)
+        fits = self._fast_payload_bytes(len(shown))
+        index: i64 = start
+        while index < last:
+            payload = payloads[index]
+            if len(payload) > fits or not self._window_is_open():
+                if self.session.backlog.bytes > self.wire.options.max_buffered_bytes:
+                    self.capped = True
+                    break
+                self.send(payload, SETTLED_TAG, True, state=state)
+            elif self._may_send(len(payload), SETTLED_TAG, True, False):
+                self._write_settled(payload, shown)
+            else:
+                raise self._refusal(len(payload), SETTLED_TAG, True)
+            index += 1
+        return index - start
+
+    def _fast_payload_bytes(self, state_bytes: i64) -> i64:
+        """What surely fits into one frame beside a state; −1: nothing, the state needs the long way."""
+        if state_bytes > MAX_FAST_STATE_BYTES:
+            return -1
+        return self.wire.max_payload_bytes - state_bytes
+
+    def _window_is_open(self) -> bool:
+        backlog = self.session.backlog
+        return backlog.peer_incoming_window > 0 and not backlog.pieces
+
+    def _write_settled(self, payload: bytes, state: bytes) -> None:
+        backlog = self.session.backlog
+        self.delivery_count = (self.delivery_count + 1) & 0xFFFF_FFFF
+        self.credit -= 1
+        write_settled_transfer(
+            self.wire.writer, backlog.channel, self.handle, backlog.next_delivery_id, state, payload
+        )
+        backlog.next_delivery_id = (backlog.next_delivery_id + 1) & 0xFFFF_FFFF
+        backlog.count_frame()
 
     def _may_send(self, size: i64, tag: bytes, settled: bool, resume: bool) -> bool:
         return (
@@ -233,3 +287,9 @@ class SenderLink(Link):
         self.wire.events.append(CreditChanged(self))
         if flow.echo and self.local_state == OPEN:
             self.session.send_flow(self)
+
+
+def _encoded(state: DeliveryState) -> bytes:
+    w = BytesWriter()
+    state.write(w)
+    return w.getvalue()
