@@ -1,0 +1,72 @@
+"""What a sink refuses, and what the broker refuses it, with what to do."""
+
+from collections.abc import Mapping
+
+FENCED = "postroom:sink-fenced"
+QUERY_REPLACED = "postroom:sink-query-replaced"
+BATCH_REPLACED = "postroom:sink-batch-replaced"
+BRANCH_UNKNOWN = "postroom:sink-branch-unknown"
+
+
+class SinkOptionError(ValueError):
+    """An option or a column of the sink is missing or has no meaning."""
+
+
+class SinkError(RuntimeError):
+    """The batch was not written. Whatever a task has sent of it is invisible, and will be rolled back."""
+
+
+class SinkFenced(SinkError):
+    """A later run writes for this app: this one has no say any more."""
+
+
+class QueryReplaced(SinkError):
+    """Another query has written for this app: the checkpoint is another one."""
+
+
+class BatchReplaced(SinkError):
+    """The broker has decided a batch of this id, with other offsets: the checkpoint has lost its end."""
+
+
+class BranchUnknown(SinkError):
+    """What a task has sent is gone: its lease ended, or somebody rolled it back."""
+
+
+class CommitUnanswered(SinkError):
+    """Nobody knows whether the batch is decided; the broker does."""
+
+
+CHOICES = (
+    "To go on, give the option abovePosition=<column>, whose values grow from batch to batch as the ledger's"
+    " positions do: rows up to the highest position that was written ({position}) are dropped, so nothing is"
+    " sent twice. Or give acceptDuplicates=true, and what was written before may be written again."
+)
+
+
+def refused(condition: str | None, description: str, info: Mapping[str, object], app: str) -> SinkError:
+    """What a refusal of the broker means. `info` names the ids and offsets that the broker has recorded."""
+    told = {name: info.get(name) for name in ("query_id", "batch_id", "offsets", "position", "digest")}
+    choices = CHOICES.format(position="none was recorded" if told["position"] is None else told["position"])
+    if condition == FENCED:
+        return SinkFenced(
+            f"a later run writes for app {app!r}: {description}. Two queries, or two runs of one, can't write"
+            " for one app at a time; give each its own app"
+        )
+    if condition == QUERY_REPLACED:
+        return QueryReplaced(
+            f"app {app!r} was written by query {told['query_id']} up to batch {told['batch_id']}, offsets"
+            f" {told['offsets']}, and this is another query: it has another checkpoint. {description}."
+            f" {choices}"
+        )
+    if condition == BATCH_REPLACED:
+        return BatchReplaced(
+            f"batch {told['batch_id']} of query {told['query_id']} for app {app!r} is decided with digest"
+            f" {told['digest']}, offsets {told['offsets']}, and this is another batch of that id: the"
+            f" checkpoint has lost its last entries. {description}. {choices}"
+        )
+    if condition == BRANCH_UNKNOWN:
+        return BranchUnknown(
+            f"what was sent for app {app!r} is gone, nothing of the batch is written: {description}. Start"
+            " the query again: the batch is written anew"
+        )
+    return SinkError(f"the broker refused the sink for app {app!r}: {description} ({condition})")
