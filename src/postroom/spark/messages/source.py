@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 
 from postroom.spark.messages.options import CONSUME, TapOptions, mode_of, read_tap_options
 from postroom.spark.messages.schema import FULL_SCHEMA, MESSAGES_SCHEMA, messages_struct
-from postroom.spark.messages.stream import TapStream, tap_rows
+from postroom.spark.messages.stream import TapStream, rows_of
 from postroom.spark.options import SourceOptionError
 from postroom.spark.places import Slice
 from postroom.spark.ranges import Planner
@@ -116,4 +116,4 @@ class TapBatchReader(DataSourceReader):
         assert isinstance(partition, SlicesPartition)
         schema = to_arrow_schema(self._schema, timezone="UTC")
         for piece in partition.slices:
-            yield from tap_rows(piece, schema, self._options)
+            yield from rows_of(piece, schema, self._options)

@@ -1,7 +1,7 @@
 """Mode *tap* as a stream, and the rows of one slice."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -11,21 +11,28 @@ from pyspark.sql.types import StructType
 
 from postroom.spark.messages.decode import decode
 from postroom.spark.messages.options import TapOptions
-from postroom.spark.messages.rows import becomes_available, events_of
+from postroom.spark.messages.rows import Wanted, becomes_available, events_of
 from postroom.spark.places import Slice
 from postroom.spark.stream import LedgerStream, SlicePartition
 
-BLOCK_ROWS = 2048
-"""So many messages are fetched at once."""
+BLOCK_ROWS: Final = 32_768
+BLOCK_BYTES: Final = 64 << 20
+"""At most so many messages, and of their bodies so much, are fetched at once."""
 
 
-def tap_rows(slice: Slice, schema: pa.Schema, options: TapOptions) -> Iterator[pa.RecordBatch]:
-    """The rows of a slice, by (position, ordinal)."""
-    for events in events_of(slice, becomes_available, options.source.queues):
-        for start in range(0, len(events), BLOCK_ROWS):
-            part = events.part(start, start + BLOCK_ROWS)
-            messages = slice.place.messages(None, part.serial.astype(np.uint64))
+def rows_of(
+    slice: Slice, schema: pa.Schema, options: TapOptions, wanted: Wanted = becomes_available
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a slice, one for each event that is wanted, by (position, ordinal)."""
+    for events in events_of(slice, wanted, options.source.queues):
+        start = 0
+        while start < len(events):
+            part = events.part(start, min(start + BLOCK_ROWS, len(events)))
+            serials = part.serial.astype(np.uint64)
+            messages = slice.place.messages(None, serials, options.check_bodies, BLOCK_BYTES)
+            part = part.part(0, len(messages))
             yield decode(messages, part, schema)
+            start += len(part)
 
 
 class TapStream(LedgerStream):
@@ -46,4 +53,4 @@ class TapStream(LedgerStream):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a slice."""
         assert isinstance(partition, SlicePartition)
-        yield from tap_rows(partition.slice, to_arrow_schema(self._schema, timezone="UTC"), self._tap)
+        yield from rows_of(partition.slice, to_arrow_schema(self._schema, timezone="UTC"), self._tap)
