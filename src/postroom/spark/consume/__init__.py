@@ -1,8 +1,8 @@
 """Queues consumed by Spark, exactly once: the source ``postroom.messages`` with ``mode=consume``.
 
 The broker assigns messages to a *Spark subscription*, by events of its ledger; a batch is a range of
-positions, and its rows are the assignments in it. Nothing that Spark says about a batch is taken as proof that
-its rows are safe: what is, is stated by the option ``confirm``, and only then is anything taken from the queue.
+positions, and its rows are the assignments in it. What proves that its rows are safe is stated by the option
+``confirm``, and only then is anything taken from the queue.
 
 - `stream_reader`, `batch_reader`: what the source gives Spark in this mode; `options`: its options
 - `confirm`: what a foreachBatch calls after its own durable write (``confirm=call``)
@@ -36,7 +36,10 @@ class Appended:
 
 def stream_reader(options: Mapping[str, str], schema: "StructType") -> "DataSourceStreamReader":
     """The reader of micro-batches for ``mode=consume``. Raises ``SourceOptionError``."""
-    raise NotImplementedError
+    from postroom.spark.consume.options import read_consume_options
+    from postroom.spark.consume.reader import ConsumeStream
+
+    return ConsumeStream(read_consume_options(options), schema)
 
 
 def batch_reader(options: Mapping[str, str], schema: "StructType") -> "DataSourceReader":
@@ -44,7 +47,10 @@ def batch_reader(options: Mapping[str, str], schema: "StructType") -> "DataSourc
 
     Raises ``SourceOptionError``.
     """
-    raise NotImplementedError
+    from postroom.spark.consume.options import read_consume_options
+    from postroom.spark.consume.reader import ConsumeLook
+
+    return ConsumeLook(read_consume_options(options, is_stream=False), schema)
 
 
 def confirm(
@@ -57,7 +63,9 @@ def confirm(
     again changes nothing. Returns how many messages this ended. Raises ``CheckpointReplaced``,
     ``SubscriptionEnded``, ``BrokerUnreachable``, ``OffsetsUnreadable``.
     """
-    raise NotImplementedError
+    from postroom.spark.consume.confirming import confirm_batch
+
+    return confirm_batch(batch, batch_id, broker, subscription, checkpoint)
 
 
 def append_once(
@@ -79,4 +87,6 @@ def append_once(
     several ledgers each has a transaction of its own. Raises ``AppendRefused``, ``PositionGap``,
     ``OffsetsUnreadable``.
     """
-    raise NotImplementedError
+    from postroom.spark.consume.appending import append_batch
+
+    return append_batch(batch, batch_id, table_uri, app, columns, partition_by, checkpoint)

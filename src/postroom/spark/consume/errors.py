@@ -35,8 +35,8 @@ class SubscriptionEnded(ConsumeError):
 
     def __init__(self, subscription: str, why: str) -> None:
         super().__init__(
-            f"subscription {subscription} has ended: {why}. What it held and was not confirmed is on the queue"
-            " again, and may have gone elsewhere. Create it anew and begin with a new checkpoint"
+            f"subscription {subscription} has ended: {why}. What it held and was not confirmed is on the"
+            " queue again, and may have gone elsewhere. Create it anew and begin with a new checkpoint"
         )
         self.subscription: Final = subscription
 

@@ -1,0 +1,27 @@
+"""Confirming a batch after its rows are safe somewhere: ``confirm=call``."""
+
+from pyspark.sql import DataFrame
+
+from postroom.spark.consume.checkpoints import checkpoint_of
+from postroom.spark.consume.errors import OffsetsUnreadable
+from postroom.spark.consume.offsets import Offset, offset_of, offsets_of
+from postroom.spark.consume.options import BROKER_TIMEOUT_S
+from postroom.spark.consume.subscription import BrokerSubscription
+
+
+def confirm_batch(batch: DataFrame, batch_id: int, broker: str, subscription: str, checkpoint: str) -> int:
+    """See `postroom.spark.consume.confirm`."""
+    end = batch_end(checkpoint_of(batch, checkpoint), batch_id, subscription)
+    with BrokerSubscription(broker, subscription, BROKER_TIMEOUT_S) as asked:
+        return asked.confirm(end.checkpoint, end.ledger_id, end.position)
+
+
+def batch_end(checkpoint: str, batch_id: int, subscription: str) -> Offset:
+    """Where a batch ends of what the subscription was assigned. Raises ``OffsetsUnreadable``."""
+    for said in offsets_of(checkpoint, batch_id):
+        if said is not None and said.get("subscription") == subscription:
+            return offset_of(said)
+    raise OffsetsUnreadable(
+        f"batch {batch_id} of checkpoint {checkpoint} has nothing of subscription {subscription}: is it the"
+        " query's own name of the subscription?"
+    )

@@ -1,0 +1,125 @@
+"""Mode *consume* for Spark: micro-batches, and a batch read that only looks."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from postroom.ledger.definitions import Definitions
+from postroom.ledger.expand import Rows
+from postroom.model.codes import Event, HolderKind
+from postroom.spark.consume.offsets import offset_of
+from postroom.spark.consume.options import ConsumeOptions
+from postroom.spark.consume.planning import ConsumePlanner
+from postroom.spark.consume.subscription import BrokerSubscription
+from postroom.spark.messages.rows import Wanted
+from postroom.spark.messages.stream import rows_of
+from postroom.spark.places import Slice
+
+
+def assigned_to(subscription: str) -> Wanted:
+    """Which rows are assignments to the subscription of that name."""
+
+    def wanted(rows: Rows, definitions: Definitions) -> npt.NDArray[np.bool_]:
+        own = [
+            number for number, said in definitions.holder_details.items() if said.get("name") == subscription
+        ]
+        found: npt.NDArray[np.bool_] = (
+            (rows["event"] == Event.ACQUIRE)
+            & (rows["holder_kind"] == HolderKind.SPARK_SUBSCRIPTION)
+            & np.isin(rows["holder"], own)
+        )
+        return found
+
+    return wanted
+
+
+class AssignedPartition(InputPartition):
+    """What one task reads, one after the other."""
+
+    def __init__(self, slices: list[Slice]) -> None:
+        super().__init__(slices)
+        self.slices = slices
+
+
+def _read(partition: InputPartition, schema: StructType, options: ConsumeOptions) -> Iterator[pa.RecordBatch]:
+    assert isinstance(partition, AssignedPartition)
+    arrow = to_arrow_schema(schema, timezone="UTC")
+    wanted = assigned_to(options.subscription)
+    for piece in partition.slices:
+        yield from rows_of(piece, arrow, options.tap, wanted)
+
+
+class ConsumeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Ranges of assignments. Spark's ``commit`` is not believed: see `planning`."""
+
+    def __init__(self, options: ConsumeOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._made: ConsumePlanner | None = None
+
+    def __getstate__(self) -> Any:
+        return self._options, self._schema
+
+    def __setstate__(self, state: Any) -> None:
+        self._options, self._schema = state
+        self._made = None
+
+    @property
+    def _planner(self) -> ConsumePlanner:
+        """Made where it is used: its connection stays on the driver."""
+        if self._made is None:
+            options = self._options
+            asked = BrokerSubscription(options.broker, options.subscription, options.broker_timeout_s)
+            self._made = ConsumePlanner(options, asked)
+        return self._made
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """A new checkpoint's id."""
+        return self._planner.initial().said()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """None: the subscription's window bounds a batch."""
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """What comes from now on is not read any more."""
+        self._planner.drain()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Where the batch that begins behind `start` ends."""
+        return self._planner.next(offset_of(start)).said()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """One for each slice."""
+        slices = self._planner.slices(offset_of(start), offset_of(end))
+        return [AssignedPartition([piece]) for piece in slices]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a slice."""
+        yield from _read(partition, self._schema, self._options)
+
+
+class ConsumeLook(DataSourceReader):
+    """What is assigned and not confirmed now. Nothing is registered or confirmed."""
+
+    def __init__(self, options: ConsumeOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+
+    def partitions(self) -> list[InputPartition]:
+        """All of it."""
+        options = self._options
+        with BrokerSubscription(options.broker, options.subscription, options.broker_timeout_s) as asked:
+            slices = ConsumePlanner(options, asked).unconfirmed()
+        return [AssignedPartition(slices)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows."""
+        yield from _read(partition, self._schema, self._options)

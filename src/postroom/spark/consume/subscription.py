@@ -1,0 +1,188 @@
+"""The broker's part: a Spark subscription, asked over AMQP.
+
+Every request may be asked again, so that a connection that breaks is only made anew. How long the broker may
+be away has a bound.
+"""
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from types import TracebackType
+from typing import Any, Final, Protocol, TypeVar
+
+from postroom.client import Connection, ConnectionFactory, ManagementClient
+from postroom.client.exceptions import (
+    ConnectionLostException,
+    InvalidDestinationException,
+    JMSException,
+    JMSTimeoutException,
+    ManagementException,
+)
+from postroom.spark.consume.errors import (
+    BrokerUnreachable,
+    CheckpointReplaced,
+    ConsumeError,
+    SubscriptionEnded,
+)
+from postroom.spark.positions import Position
+
+NOUN: Final = "postroom.spark-subscription"
+CHECKPOINT_REPLACED: Final = "postroom:checkpoint-replaced"
+SUBSCRIPTION_ENDED: Final = "postroom:subscription-ended"
+
+_FIRST_PAUSE_S: Final = 0.05
+_LONGEST_PAUSE_S: Final = 1.0
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a subscription stands; everything told is durable."""
+
+    ledger_id: str
+    epoch_id: str
+    confirmed: int
+    """What was assigned up to this position is confirmed."""
+    assigned_through: int
+    """Position of the last assignment."""
+    held: int = 0
+    """Messages that are assigned and not confirmed."""
+    registered: str = ""
+    """The checkpoint that it knows."""
+    durable_through: int = 0
+    """The ledger's last durable position."""
+    oldest_waiting: int = 0
+    """Place of the oldest message that waits and could be assigned; 0: none does."""
+    is_filling: bool = False
+    """Whether more is being assigned now."""
+    is_full: bool = False
+    """Whether the window has no room."""
+
+
+class Subscription(Protocol):
+    """A Spark subscription. Every call raises ``CheckpointReplaced``, ``SubscriptionEnded`` and
+    ``BrokerUnreachable``."""
+
+    def plan(self, checkpoint: str, takes_over: bool = False) -> Plan:
+        """How it stands; refused for a checkpoint that isn't the registered one, unless that takes over."""
+
+    def look(self) -> Plan:
+        """How it stands, whoever asks."""
+
+    def register(self, checkpoint: str, takes_over: bool) -> None:
+        """From now on this is its checkpoint."""
+
+    def confirm(self, checkpoint: str, ledger_id: str, position: Position) -> int:
+        """Everything assigned up to the position is consumed; returns how many messages that ended."""
+
+
+class BrokerSubscription:
+    """A subscription of a broker, over a connection that is made when it is needed, and made anew. For one
+    thread."""
+
+    def __init__(self, url: str, name: str, timeout_s: float) -> None:
+        self._name: Final = name
+        self._timeout_s: Final = timeout_s
+        self._factory: Final = ConnectionFactory(
+            url, connect_timeout_s=timeout_s, request_timeout_s=timeout_s
+        )
+        self._connection: Connection | None = None
+        self._management: ManagementClient | None = None
+
+    def __enter__(self) -> "BrokerSubscription":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def plan(self, checkpoint: str, takes_over: bool = False) -> Plan:
+        """See `Subscription.plan`."""
+        return _plan(self._ask("PLAN", checkpoint=checkpoint, on_new_checkpoint=_on_new(takes_over)))
+
+    def look(self) -> Plan:
+        """See `Subscription.look`."""
+        return _plan(self._ask("READ"))
+
+    def register(self, checkpoint: str, takes_over: bool) -> None:
+        """See `Subscription.register`."""
+        self._ask("REGISTER", checkpoint=checkpoint, replace=takes_over)
+
+    def confirm(self, checkpoint: str, ledger_id: str, position: Position) -> int:
+        """See `Subscription.confirm`."""
+        said = self._ask(
+            "CONFIRM",
+            checkpoint=checkpoint,
+            ledger_id=ledger_id,
+            epoch=position.epoch,
+            epoch_id=position.epoch_id,
+            position=position.position,
+        )
+        return int(said["ended"])
+
+    def close(self) -> None:
+        """Close the connection; the next request makes another."""
+        connection, self._connection, self._management = self._connection, None, None
+        if connection is not None:
+            with suppress(JMSException):  # it may be broken
+                connection.close()
+
+    def _ask(self, operation: str, **body: object) -> dict[str, Any]:
+        return self._patiently(lambda: self._request(operation, body))
+
+    def _request(self, operation: str, body: dict[str, object]) -> dict[str, Any]:
+        try:
+            reply = self._node().request(operation, kind=NOUN, name=self._name, body=body)
+        except ManagementException as error:
+            raise self._refused(error) from error
+        except InvalidDestinationException as error:
+            raise ConsumeError(
+                f"the broker has no Spark subscription {self._name}; create it:"
+                f" postroom spark-subscription create {self._name} --queue QUEUE"
+            ) from error
+        return reply.attributes()
+
+    def _node(self) -> ManagementClient:
+        if self._management is None:
+            self._connection = self._factory.create_connection()
+            self._management = self._connection.create_management()
+        return self._management
+
+    def _refused(self, error: ManagementException) -> Exception:
+        info = error.info
+        if error.condition == CHECKPOINT_REPLACED:
+            return CheckpointReplaced(self._name, str(info.get("registered", "")), _number(info["confirmed"]))
+        if error.condition == SUBSCRIPTION_ENDED:
+            return SubscriptionEnded(self._name, error.description)
+        return ConsumeError(f"subscription {self._name}: {error}")
+
+    def _patiently(self, ask: Callable[[], T]) -> T:
+        """Ask until there is an answer, for as long as is allowed."""
+        give_up_s, pause_s = time.monotonic() + self._timeout_s, _FIRST_PAUSE_S
+        while True:
+            try:
+                return ask()
+            except (ConnectionLostException, JMSTimeoutException, OSError) as error:
+                self.close()
+                if time.monotonic() + pause_s >= give_up_s:
+                    raise BrokerUnreachable(
+                        f"the broker of subscription {self._name} gave no answer for {self._timeout_s:g} s"
+                        f" ({error}); brokerTimeoutS says how long it may be away"
+                    ) from error
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+
+def _plan(said: dict[str, Any]) -> Plan:
+    return Plan(**{field.name: said[field.name] for field in fields(Plan)})
+
+
+def _on_new(takes_over: bool) -> str:
+    return "confirmed" if takes_over else "fail"
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0
