@@ -167,7 +167,7 @@ class Sinks:
 
 
 def admit_to_branch(core: "Core", transaction: Transaction, count: i64, size: i64) -> None:
-    """``count`` entries of one message of ``size`` bytes go into a branch. Raises SinkBranchFull, and
+    """``count`` entries of one message, ``size`` bytes each, go into a branch. Raises SinkBranchFull, and
     LimitExceeded where all branches together hold as much as they may."""
     sinks, options = core.sinks, core.options
     if len(transaction.puts) + count > transaction.max_entries:
@@ -180,14 +180,14 @@ def admit_to_branch(core: "Core", transaction: Transaction, count: i64, size: i6
             f"sink branches hold {options.max_sink_messages} undecided messages (max_sink_messages): commit "
             "smaller batches, or roll back what is left of others"
         )
-    if sinks.bytes + size > options.max_sink_bytes:
+    if sinks.bytes + count * size > options.max_sink_bytes:
         raise LimitExceeded(
             f"sink branches hold {options.max_sink_bytes} undecided bytes (max_sink_bytes): commit smaller "
             "batches, or roll back what is left of others"
         )
     sinks.messages += count
-    sinks.bytes += size
-    sinks.branches[int(transaction.id)].bytes += size
+    sinks.bytes += count * size
+    sinks.branches[int(transaction.id)].bytes += count * size
 
 
 # --- the ledger -----------------------------------------------------------------------------------
