@@ -97,17 +97,17 @@ def _told(path: Path) -> str:
 
 
 @contextmanager
-def _lease(root: Root, pause_s: float = LEASE_PAUSE_S, every_s: float = LEASE_HEARTBEAT_S) -> Iterator[Hold]:
+def _lease(root: Root) -> Iterator[Hold]:
     """Write our lease, wait a moment, and see that it is still ours: of two that came at once one goes."""
     found = _live_holder(_read_lease(root), time.time())
     if found is not None:
         raise PipelineInUse(root.uri, found)
     lease = Lease(root, time.monotonic)
     lease.write()
-    time.sleep(pause_s)
+    time.sleep(LEASE_PAUSE_S)
     lease.check_ours()
     try:
-        with _beating(lease, every_s):
+        with _beating(lease):
             yield lease
     finally:
         if lease.lost is None:
@@ -156,11 +156,11 @@ class Lease(Hold):
 
 
 @contextmanager
-def _beating(lease: Lease, every_s: float) -> Iterator[None]:
+def _beating(lease: Lease) -> Iterator[None]:
     ended = threading.Event()
 
     def run() -> None:
-        while lease.lost is None and not ended.wait(every_s):
+        while lease.lost is None and not ended.wait(LEASE_HEARTBEAT_S):
             lease.beat()
 
     thread = threading.Thread(target=run, name="lease", daemon=True)
