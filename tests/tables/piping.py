@@ -22,6 +22,9 @@ from postroom.spark.tables.policy import Policy, apply
 
 ENGINE = HereEngine()
 
+Where = Path | str
+"""A folder, or a URI."""
+
 EAGER = Upkeep(
     settle_rows=20, settle_files=6, compact_interval_s=0.0, checkpoint_commits=3, vacuum_interval_s=0.0
 )
@@ -78,7 +81,7 @@ def take(pipeline: Pipeline, some: Iterable[Slice]) -> BatchDone:
     return pipeline.take([work(slice, job) for slice in some], time.monotonic())
 
 
-def rows_of(tables: Path, name: str) -> list[dict[str, Any]]:
+def rows_of(tables: Where, name: str) -> list[dict[str, Any]]:
     """A table as its readers see it, in an order of its own."""
     return in_order(name, read_folded(open_store(str(tables), name)))
 
@@ -88,12 +91,12 @@ def in_order(name: str, rows: pa.Table) -> list[dict[str, Any]]:
     return sorted(found, key=str)
 
 
-def whole(name: str, *data: Path) -> list[dict[str, Any]]:
+def whole(name: str, *data: Where) -> list[dict[str, Any]]:
     """The table that one fold of the whole ledgers gives."""
     return in_order(name, pa.concat_tables([_whole(name, folder) for folder in data]))
 
 
-def _whole(name: str, folder: Path) -> pa.Table:
+def _whole(name: str, folder: Where) -> pa.Table:
     definition = DEFINITIONS[name]
     if definition.source != "events":
         source = DEFINITIONS[definition.source]
@@ -103,7 +106,7 @@ def _whole(name: str, folder: Path) -> pa.Table:
     return fold(definition, partials(definition, _events(folder, is_folded=definition.is_done is not None)))
 
 
-def _events(folder: Path, is_folded: bool) -> pa.Table:
+def _events(folder: Where, is_folded: bool) -> pa.Table:
     place = place_of(str(folder))
     look = place.look()
     pieces = [
@@ -122,7 +125,7 @@ def _events(folder: Path, is_folded: bool) -> pa.Table:
     return pa.concat_tables([told.rows, events])
 
 
-def assert_whole(tables: Path, *data: Path, names: Sequence[str] = tuple(DEFINITIONS)) -> None:
+def assert_whole(tables: Where, *data: Where, names: Sequence[str] = tuple(DEFINITIONS)) -> None:
     """Every table is what one fold of the whole ledgers gives: nothing lost, nothing twice."""
     for name in names:
         assert rows_of(tables, name) == whole(name, *data), name

@@ -6,6 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from postroom.spark.pipeline import compacting
+from postroom.spark.pipeline.engine import HereEngine
 from postroom.spark.positions import Position
 from postroom.spark.store import FORMATS, DataFile, TableState, TableStore
 from postroom.spark.store.protocol import CHECKPOINT_COMMITS
@@ -94,3 +96,9 @@ def append(store: TableStore, first: int, count: int, part: str = "done") -> Dat
 def serials(store: TableStore) -> list[int]:
     """Of all rows of the newest version, in order."""
     return sorted(s for file in store.files() for s in store.read(file, ["serial"])["serial"].to_pylist())
+
+
+def compact(store: TableStore, target_bytes: int) -> int:
+    """Put its small files together, as the pipeline does when it has nothing else to do; how many went."""
+    gone = compacting.compact([store], HereEngine(), target_bytes, target_bytes // 2)
+    return gone.get(store.name, 0)

@@ -107,7 +107,7 @@ def test_a_range_that_leaves_a_hole_is_refused_and_nothing_of_it_taken(tmp_path:
     todo = slices(pipeline, 10)
     take(pipeline, todo[:1])
     versions = {name: book.store.state().version for name, book in pipeline.books.items()}
-    with pytest.raises(PipelineGap, match="reaches position 10"):
+    with pytest.raises(PipelineGap, match=f"reaches position {todo[0].last} "):
         take(pipeline, todo[2:3])
     with pytest.raises(PipelineGap):
         take(pipeline, [todo[1], todo[3]])

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from postroom.spark import creating
 from postroom.spark.store import OPEN, TableStore, files
 from postroom.spark.store.parquet import ParquetStore
-from tests.tables.stores import DAY, LEDGER, append, serials, small_store
+from tests.tables.stores import DAY, LEDGER, append, compact, serials, small_store
 
 MIB = 1 << 20
 STEPS = 30
@@ -116,7 +116,7 @@ def _settle(store: TableStore, model: Model) -> None:
 COMMANDS: dict[str, Callable[[TableStore, Model], object]] = {
     "append": _append,
     "settle": _settle,
-    "compact": lambda store, _: store.compact(MIB),
+    "compact": lambda store, _: compact(store, MIB),
     "vacuum": lambda store, _: store.vacuum(0),
     "checkpoint": lambda store, _: store.checkpoint(),
 }

@@ -10,7 +10,18 @@ from postroom.spark.store import NO_VERSION, OPEN, SchemaConflict, read_folded
 from postroom.spark.store.compaction import LEAST_FILES
 from postroom.spark.tables import DEFINITIONS
 from postroom.spark.tables.definition import Field, Merge
-from tests.tables.stores import DAY, LEDGER, SMALL, append, at, definition, rows, serials, small_store
+from tests.tables.stores import (
+    DAY,
+    LEDGER,
+    SMALL,
+    append,
+    at,
+    compact,
+    definition,
+    rows,
+    serials,
+    small_store,
+)
 
 COLOUR = Field("colour", pa.string(), Merge.LAST, "Its colour")
 WEIGHT = Field("weight", pa.int64(), Merge.SUM, "Its weight")
@@ -89,7 +100,7 @@ def test_old_and_new_files_are_put_together(tmp_path: Path, format: str) -> None
         append(small_store(tmp_path, format), 1 + number, 1)
     _append_newer(tmp_path, format, 100)
     store = small_store(tmp_path, format, NEWER)
-    assert store.compact(1 << 20) > LEAST_FILES
+    assert compact(store, 1 << 20) > LEAST_FILES
     told = read_folded(store, ["serial", "colour"]).to_pylist()
     assert {row["serial"]: row["colour"] for row in told}[100] == "red"
     assert len(store.files()) == 1
@@ -100,7 +111,7 @@ def test_an_older_program_does_not_lose_newer_columns_by_putting_files_together(
 ) -> None:
     for number in range(LEAST_FILES):
         _append_newer(tmp_path, format, 1 + 2 * number)
-    assert small_store(tmp_path, format).compact(1 << 20) == 0
+    assert compact(small_store(tmp_path, format), 1 << 20) == 0
     told = read_folded(small_store(tmp_path, format, NEWER), ["serial", "colour"]).to_pylist()
     assert sum(row["colour"] is None for row in told) == 0
 

@@ -14,7 +14,7 @@ from postroom.spark.creating import NoConditionalPut, create_only, replace
 from postroom.spark.store import TableConflict, TableError, TableStore, detect_format, open_store
 from postroom.spark.store.parquet import ParquetStore
 from tests.tables.object_store import object_store
-from tests.tables.stores import SMALL, append, at, rows, serials, small_store
+from tests.tables.stores import SMALL, append, at, compact, rows, serials, small_store
 
 WRITERS = 4
 
@@ -41,7 +41,7 @@ def test_a_table_in_an_object_store(store: TableStore, root: str) -> None:
         append(store, 1 + 2 * number, 2)
     again = pickle.loads(pickle.dumps(store))
     assert serials(again) == list(range(1, 17))
-    assert again.compact(1 << 20) == 8
+    assert compact(again, 1 << 20) == 8
     assert again.vacuum(0) == 8
     assert serials(type(store)(root, SMALL)) == list(range(1, 17))  # type: ignore[call-arg]
 

@@ -12,7 +12,7 @@ from postroom.spark.store.protocol import CHECKPOINT_COMMITS
 from postroom.spark.tables import DEFINITIONS
 from postroom.spark.tables.policy import Policy
 
-PARTITION_RECORDS: Final = 500_000
+PARTITION_RECORDS: Final = 600_000
 """Records that one task reads: all their rows are in its memory at once (about 400 bytes each)."""
 
 BATCH_RECORDS: Final = 2_000_000
@@ -47,6 +47,9 @@ VACUUM_INTERVAL_S: Final = 3600
 VACUUM_RETENTION_S: Final = 24 * 3600
 """Old versions stay readable so long."""
 TARGET_FILE_BYTES: Final = 128 * 1024 * 1024
+TINY_FILE_BYTES: Final = 4 * 1024 * 1024
+"""While a pipeline is catching up, only finished files smaller than this are put together; all that are
+smaller than half the target when it has caught up."""
 
 LEASE_HEARTBEAT_S: Final = 10
 LEASE_PAUSE_S: Final = 1.0
@@ -67,6 +70,7 @@ class Upkeep:
     vacuum_interval_s: float = VACUUM_INTERVAL_S
     vacuum_retention_s: int = VACUUM_RETENTION_S
     target_file_bytes: int = TARGET_FILE_BYTES
+    tiny_file_bytes: int = TINY_FILE_BYTES
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,7 @@ class Pipeline:
         for one in done.ranges:
             self._times_us[one.ledger_id] = max(one.last_time_us, self._times_us.get(one.ledger_id, 0))
         self.seen = look_at(self._places.now())
-        upkeep = self.keeper.after_batch()
+        upkeep = self.keeper.after_batch(is_idle=2 * done.records < self.options.batch_records)
         return replace(done, upkeep=upkeep, seconds=time.monotonic() - begun_s)
 
     def lag(self, book: Book, ledger_id: str) -> Lag:

@@ -13,7 +13,6 @@ from postroom.spark.pipeline.books import Book
 from postroom.spark.pipeline.engine import Engine
 from postroom.spark.pipeline.options import FEW_ROWS, SETTLE_BUCKET_ROWS, Upkeep
 from postroom.spark.store import DataFile, TableStore
-from postroom.spark.store.folded import in_bucket
 from postroom.spark.tables import fold, split
 
 
@@ -91,7 +90,10 @@ def _tasks_of_ledger(store: TableStore, files: tuple[DataFile, ...], cores: int)
 def settle_bucket(task: SettleTask) -> list[DataFile]:
     """Read, fold and write one bucket. The files are not yet part of the table."""
     definition = task.store.definition
-    rows = pa.concat_tables([_rows_of_bucket(task, file) for file in task.files])
+    names = definition.schema.names
+    rows = pa.concat_tables(
+        [task.store.read_bucket(file, names, task.bucket, task.buckets) for file in task.files]
+    )
     folded = fold(definition, rows)
     ledger_id = task.files[0].ledger_id
     return [
@@ -99,12 +101,3 @@ def settle_bucket(task: SettleTask) -> list[DataFile]:
         for part, day, some in split(definition, folded, settled=True)
         if len(some)
     ]
-
-
-def _rows_of_bucket(task: SettleTask, file: DataFile) -> pa.Table:
-    rows = task.store.read(file)
-    if task.buckets == 1:
-        return rows
-    definition = task.store.definition
-    stable = [name for name in definition.key if name != definition.link]
-    return rows.filter(in_bucket(rows, stable, task.bucket, task.buckets))

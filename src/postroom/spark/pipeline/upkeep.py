@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from postroom.spark.pipeline.books import Book
+from postroom.spark.pipeline.compacting import compact
 from postroom.spark.pipeline.derived import derive
 from postroom.spark.pipeline.engine import Engine
 from postroom.spark.pipeline.options import SMALL_BATCH_ROWS, Upkeep
@@ -26,9 +27,10 @@ class Keeper:
         self._compacted_s = clock()
         self._vacuumed_s = clock()
 
-    def after_batch(self) -> tuple[str, ...]:
-        """Do what is due; says what was done."""
-        return (*self._settle_due(), *self._derive(), *self._compact(), *self._vacuum())
+    def after_batch(self, is_idle: bool) -> tuple[str, ...]:
+        """Do what is due; says what was done. `is_idle`: the batch took all there was. What costs readers
+        little is left for then: while a pipeline is catching up its time is worth more."""
+        return (*self._settle_due(), *self._derive(), *self._compact(is_idle), *self._vacuum())
 
     def at_end(self) -> tuple[str, ...]:
         """When all is read: settle what costs little, so that tables made of others are as far as can be."""
@@ -52,18 +54,17 @@ class Keeper:
                 derive(book, source, self._engine, SMALL_BATCH_ROWS)
         return []
 
-    def _compact(self) -> list[str]:
+    def _compact(self, is_idle: bool) -> list[str]:
         if self._clock() - self._compacted_s < self._upkeep.compact_interval_s:
             return []
-        done = []
-        for book in self._books.values():
-            if book.store.can_replace:
-                files = book.store.compact(self._upkeep.target_file_bytes)
-                if files:
-                    book.reload()
-                    done.append(f"compacted {book.name} ({files} files)")
+        target_bytes = self._upkeep.target_file_bytes
+        below_bytes = target_bytes // 2 if is_idle else self._upkeep.tiny_file_bytes
+        stores = [book.store for book in self._books.values()]
+        gone = compact(stores, self._engine, target_bytes, below_bytes)
+        for name in gone:
+            self._books[name].reload()
         self._compacted_s = self._clock()
-        return done
+        return [f"compacted {name} ({files} files)" for name, files in gone.items()]
 
     def _vacuum(self) -> list[str]:
         if self._clock() - self._vacuumed_s < self._upkeep.vacuum_interval_s:

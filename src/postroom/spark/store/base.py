@@ -113,6 +113,10 @@ class BaseStore(ABC):
         """A file's rows in the definition's columns or those named; columns newer than the file are null."""
         return self._data.read(file, columns)
 
+    def read_bucket(self, file: DataFile, columns: Sequence[str], number: int, count: int) -> pa.Table:
+        """See `TableStore.read_bucket`."""
+        return self._data.read_bucket(file, columns, number, count)
+
     def pieces(self, file: DataFile, columns: Sequence[str]) -> Iterator[pa.Table]:
         """The same a piece at a time, whatever the file's size."""
         return self._data.pieces(file, columns)
@@ -169,24 +173,26 @@ class BaseStore(ABC):
         evolution.check_writing(self.definition, newest.columns, newest.state.schema_version)
         return self._widened(newest, new) if new else newest
 
-    def compact(self, target_bytes: int) -> int:
-        """Put small files of a part, day and ledger together; returns how many files went."""
+    def small_files(self, target_bytes: int, below_bytes: int) -> list[list[DataFile]]:
+        """See `TableStore.small_files`."""
         newest = self._newest()
         if newest is None or not self.can_replace:
-            return 0
+            return []
         if evolution.missing(self.definition, newest.columns):
-            return 0  # this program is the older one: it would lose what newer columns hold
-        groups = bins(newest.files, target_bytes)
-        joined = [self._data.join(files) for files in groups]
-        gone = [file for files in groups for file in files]
-        if gone:
-            rows = sum(file.rows for file in joined)
-            state = newest.state
-            copied = replace(
-                state, rows_written=state.rows_written + rows, rows_copied=state.rows_copied + rows
-            )
-            self.commit(joined, gone, copied, "compact", is_new=False)
-        return len(gone)
+            return []  # this program is the older one: it would lose what newer columns hold
+        small = (file for file in newest.files if file.part == DONE and file.size_bytes < below_bytes)
+        return bins(small, target_bytes)
+
+    def join(self, files: Sequence[DataFile]) -> DataFile:
+        """See `TableStore.join`."""
+        return self._data.join(files)
+
+    def joined(self, groups: Sequence[Sequence[DataFile]], files: Sequence[DataFile]) -> None:
+        """See `TableStore.joined`."""
+        rows = sum(file.rows for file in files)
+        state = self.state()
+        copied = replace(state, rows_written=state.rows_written + rows, rows_copied=state.rows_copied + rows)
+        self.commit(files, [file for group in groups for file in group], copied, "compact", is_new=False)
 
     def _conflict(self, version: int) -> TableConflict:
         return TableConflict(

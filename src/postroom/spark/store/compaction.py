@@ -17,11 +17,10 @@ LEAST_FILES: Final = 8
 
 def bins(files: Iterable[DataFile], target_bytes: int) -> list[list[DataFile]]:
     """The groups of files to put together, each of about `target_bytes` at most, in the order of their
-    positions. Files of half that size are left alone."""
+    positions."""
     by_place: defaultdict[tuple[str, str, str], list[DataFile]] = defaultdict(list)
     for file in files:
-        if file.size_bytes < target_bytes // 2:
-            by_place[file.part, file.day or "", file.ledger_id].append(file)
+        by_place[file.part, file.day or "", file.ledger_id].append(file)
     return [bin for place in sorted(by_place) for bin in _filled(_worth(by_place[place]), target_bytes)]
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 from uuid import uuid4
 
@@ -19,7 +20,23 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from postroom.spark.creating import local_folder, make_folders, sync
-from postroom.spark.store.protocol import PARTITION_COLUMNS, DataFile, Part, SchemaConflict, TableError
+from postroom.spark.store.buckets import (
+    GROUP_ROWS,
+    SLOTS_NOTE,
+    by_slots,
+    in_bucket,
+    note_of,
+    row_groups,
+    stable_key,
+)
+from postroom.spark.store.protocol import (
+    OPEN,
+    PARTITION_COLUMNS,
+    DataFile,
+    Part,
+    SchemaConflict,
+    TableError,
+)
 from postroom.spark.tables.definition import TableDefinition
 
 DATA: Final = "data"
@@ -60,9 +77,13 @@ class DataFiles:
     """Whether what a path says is repeated as columns of the file."""
 
     def write(self, rows: pa.Table, part: Part, day: str | None, ledger_id: str) -> DataFile:
-        """Rows as a new, synced file."""
+        """Rows as a new, synced file; many partial ones by their slots (see `buckets`)."""
         columns = [name for name in self.definition.schema.names if name not in PARTITION_COLUMNS]
-        return self._write(iter([rows.select(columns)]), part, day, ledger_id)
+        rows = rows.select(columns)
+        if part != OPEN or len(rows) <= GROUP_ROWS:
+            return self._write(iter([rows]), part, day, ledger_id)
+        first_slots, groups = zip(*by_slots(rows, stable_key(self.definition)), strict=True)
+        return self._write(iter(groups), part, day, ledger_id, {SLOTS_NOTE: note_of(first_slots)})
 
     def join(self, files: Sequence[DataFile]) -> DataFile:
         """The rows of several files of one part, day and ledger as one new file, in the order given."""
@@ -78,6 +99,17 @@ class DataFiles:
             held = [name for name in names if name in reader.schema_arrow.names]
             some = held or reader.schema_arrow.names[:1]  # else the number of rows would be lost
             return self._shaped(reader.read(columns=some), names, file)
+
+    def read_bucket(self, file: DataFile, columns: Sequence[str], number: int, count: int) -> pa.Table:
+        """The rows whose key is in bucket `number` of `count`; `columns` must have the key's."""
+        if count == 1:
+            return self.read(file, columns)
+        with self._reader(file) as reader:
+            metadata = reader.metadata
+            groups = row_groups(metadata.metadata, metadata.num_row_groups, number, count)
+            held = [name for name in columns if name in reader.schema_arrow.names]
+            rows = self._shaped(reader.read_row_groups(groups, columns=held), columns, file)
+        return rows.filter(in_bucket(rows, stable_key(self.definition), number, count))
 
     def has(self, path: str) -> bool:
         """Whether there is such a file in the table."""
@@ -127,7 +159,14 @@ class DataFiles:
                 f"table {self.definition.name}: column {name} of {file.path} is {column.type}, not {wanted}"
             ) from error
 
-    def _write(self, tables: Iterator[pa.Table], part: Part, day: str | None, ledger_id: str) -> DataFile:
+    def _write(
+        self,
+        tables: Iterator[pa.Table],
+        part: Part,
+        day: str | None,
+        ledger_id: str,
+        notes: Mapping[bytes, bytes] = MappingProxyType({}),
+    ) -> DataFile:
         folder = f"{DATA}/part={part}/day={day or NO_DAY}/ledger_id={ledger_id}"
         path = f"{folder}/{uuid4().hex}.parquet"
         spans = Spans()
@@ -141,6 +180,8 @@ class DataFiles:
                 spans.add(table)
             if writer is None:
                 raise ValueError("a file without rows")
+            if notes:
+                writer.add_key_value_metadata(dict(notes))
             writer.close()
         size_bytes = self.filesystem.get_file_info(self.at(path)).size
         return spans.file(path, part, day, ledger_id, size_bytes)

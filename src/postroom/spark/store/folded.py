@@ -6,19 +6,13 @@ can be done in buckets of the key, each on its own.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Final
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from postroom.spark.store.protocol import DONE, DataFile, Snapshot, TableStore
 from postroom.spark.tables.definition import ORDER, TableDefinition
 from postroom.spark.tables.fold import fold
-
-SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)
-"""Odd, and far from any pattern of the numbers that keys are made of."""
 
 
 def read_folded(
@@ -54,12 +48,8 @@ def read_bucket(
 ) -> pa.Table:
     """The folded rows of the keys that fall into bucket `number` of `count`."""
     wanted = folding(store.definition, columns)
-    names = wanted.schema.names
-    always = [name for name in wanted.key if name != wanted.link]  # a row may not know its link yet
     tables = [wanted.schema.empty_table().replace_schema_metadata(None)]
-    for file in files:
-        rows = store.read(file, names)
-        tables.append(rows if count == 1 else rows.filter(in_bucket(rows, always, number, count)))
+    tables += [store.read_bucket(file, wanted.schema.names, number, count) for file in files]
     return fold(wanted, pa.concat_tables(tables)).select(list(columns))
 
 
@@ -68,19 +58,3 @@ def folding(definition: TableDefinition, columns: Sequence[str]) -> TableDefinit
     named = set(columns) | set(definition.key) | {field.name for field in ORDER}
     named |= {field.of for field in definition.fields if field.name in named}
     return replace(definition, fields=tuple(f for f in definition.fields if f.name in named))
-
-
-def in_bucket(rows: pa.Table, key: Sequence[str], number: int, count: int) -> pa.Array:
-    """Which rows fall into the bucket: by the numbers of their key, whatever its texts."""
-    mixed = np.zeros(len(rows), np.uint64)
-    for name in key:
-        if not pa.types.is_string(rows.schema.field(name).type):
-            mixed = (mixed ^ _numbers(rows[name])) * SPREAD
-    return pa.array((mixed >> np.uint64(32)) % np.uint64(count) == number)
-
-
-def _numbers(column: pa.ChunkedArray) -> npt.NDArray[np.uint64]:
-    if not pa.types.is_integer(column.type):  # a time
-        column = column.cast(pa.int64())
-    filled: npt.NDArray[np.int64] = column.fill_null(0).cast(pa.int64()).to_numpy()
-    return filled.astype(np.uint64)

@@ -135,6 +135,10 @@ class TableStore(Protocol):
         """A file's rows in the definition's columns or those named (also ``part`` and ``day``); columns
         newer than the file are null."""
 
+    def read_bucket(self, file: DataFile, columns: Sequence[str], number: int, count: int) -> pa.Table:
+        """The rows of a file whose key falls into bucket `number` of `count` (see `buckets`); `columns` must
+        have the key's."""
+
     def pieces(self, file: DataFile, columns: Sequence[str]) -> Iterator[pa.Table]:
         """The same a piece at a time, whatever the file's size."""
 
@@ -151,9 +155,16 @@ class TableStore(Protocol):
         don't take them again. Raises ``TableConflict`` if that version exists already,
         ``SchemaConflict``."""
 
-    def compact(self, target_bytes: int) -> int:
-        """Put small files of a part, day and ledger together; rows stay as they are. Returns how many files
-        went."""
+    def small_files(self, target_bytes: int, below_bytes: int) -> list[list[DataFile]]:
+        """Groups of finished files of a part, day and ledger, each below `below_bytes`, that are worth
+        putting together to files of about `target_bytes`."""
+
+    def join(self, files: Sequence[DataFile]) -> DataFile:
+        """The rows of several files of one part, day and ledger as one durable file that is not yet part of
+        the table."""
+
+    def joined(self, groups: Sequence[Sequence[DataFile]], files: Sequence[DataFile]) -> None:
+        """Put each of these files in the place of a group that it was made from, by one commit."""
 
     def vacuum(self, retention_s: int) -> int:
         """Delete files that no version needs which is younger than `retention_s`, also those that never
