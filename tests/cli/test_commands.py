@@ -85,6 +85,10 @@ def test_leases_are_granted_renewed_listed_released(shell: Shell) -> None:
     assert "audit" in shown and "in force" in shown
     assert shell.ok("ledger", "lease", "release", "tap") == "released tap\n"
     shell.ok("ledger", "lease", "release", "reader")
+    (of_queues,) = shell.json("ledger", "lease", "grant", "q", "--queue", "orders", "--queue", "events")
+    assert (of_queues["bodies"], of_queues["queues"]) == (True, ["events", "orders"])
+    assert "orders" in shell.ok("ledger", "lease", "list")
+    shell.ok("ledger", "lease", "release", "q")
     assert shell.json("ledger", "lease", "list") == []
 
 

@@ -70,6 +70,45 @@ def test_a_tap_keeps_bodies_too(table: Table) -> None:
     assert not table.keep.may_drop_bodies(20)
 
 
+def test_who_names_queues_wants_bodies_and_a_restart_remembers_them(table: Table) -> None:
+    lease = table.leases.grant("tap", "", START_US, 20, queues=["b", "a", "b"])
+    assert (lease.bodies, lease.queues) == (True, ("a", "b"))
+    assert table.keep.floors == Floors(20, 20)
+    table.leases.grant("other", "", START_US, queues=["c"])
+    table.leases.grant("history", "", START_US)
+    assert table.leases.queues == {"a", "b", "c"}
+    before = table.leases.queues
+    assert table.leases.renew("tap", START_US, 30).queues == ("a", "b")
+    assert table.leases.queues is before
+    table.commit()
+    assert table.restarted().queues == {"a", "b", "c"}
+    table.leases.release("other", START_US)
+    assert table.leases.queues == {"a", "b"}
+    [broken, _] = table.leases.tend(START_US + 200 * SECOND_US, False)
+    assert (broken.name, broken.queues, table.leases.queues) == ("tap", ("a", "b"), frozenset())
+    table.commit()
+    assert table.restarted().queues == frozenset()
+    assert table.restarted().get("tap").queues == ("a", "b")
+
+
+@pytest.mark.parametrize("queues", [[""], ["a\n"], ["x" * 256], [str(n) for n in range(257)]])
+def test_names_of_queues_are_bounded(table: Table, queues: list[str]) -> None:
+    with pytest.raises(LeaseInvalid):
+        table.leases.grant("tap", "", START_US, queues=queues)
+    assert table.leases.all() == []
+
+
+def test_a_broken_lease_tells_what_is_missing(table: Table) -> None:
+    table.leases.grant("tap", "", START_US, 20, bodies=True)
+    table.leases.tend(START_US + 100 * SECOND_US, False)
+    with pytest.raises(LeaseBroken, match=r"\(time\) at position 51: nothing is missing yet"):
+        table.leases.renew("tap", START_US)
+    table.commit()
+    assert table.keep.may_drop_bodies(33)
+    with pytest.raises(LeaseBroken, match="positions 20 to 33 are not whole any more"):
+        table.leases.renew("tap", START_US)
+
+
 def test_from_now_on_and_from_the_oldest(table: Table) -> None:
     table.keep.reaches(10, 30)
     assert table.leases.grant("now", "", START_US).position == 50

@@ -228,6 +228,16 @@ def test_a_lease_from_grant_to_release(broker: BrokerThread, manager: Manager) -
     assert manager.status("READ", type=LEASE, name="reader") == 404
 
 
+def test_a_lease_that_names_queues_has_their_bodies_stored_until_it_ends(
+    broker: BrokerThread, manager: Manager
+) -> None:
+    granted = manager.ask("CREATE", {"queues": ["two", "one"]}, type=LEASE, name="tap").body
+    assert (granted["bodies"], granted["queues"]) == (True, ["one", "two"])
+    assert broker.call(lambda b: b.manager.core.leased_names) == {"one", "two"}
+    assert manager.status("DELETE", type=LEASE, name="tap") == 204
+    assert broker.call(lambda b: b.manager.core.leased_names) == frozenset()
+
+
 BAD_LEASES: dict[str, tuple[str, object, str, int]] = {
     "no name": ("CREATE", {}, "", 400),
     "in force already": ("CREATE", {}, "held", 409),
@@ -237,6 +247,9 @@ BAD_LEASES: dict[str, tuple[str, object, str, int]] = {
     "a position that isn't there yet": ("CREATE", {"position": 1 << 50}, "new", 400),
     "a position of the wrong type": ("CREATE", {"position": "first"}, "new", 400),
     "a boolean for a position": ("CREATE", {"position": True}, "new", 400),
+    "queues that are no names": ("CREATE", {"queues": [1]}, "new", 400),
+    "a queue without a name": ("CREATE", {"queues": [""]}, "new", 400),
+    "queues of the wrong type": ("CREATE", {"queues": "orders"}, "new", 400),
     "an attribute that it hasn't": ("CREATE", {"colour": "red"}, "new", 400),
     "another owner": ("UPDATE", {"owner": "eve"}, "held", 400),
     "backwards": ("UPDATE", {"position": 0}, "held", 400),
@@ -276,11 +289,14 @@ def test_a_lease_lasts_over_a_restart_and_breaks_in_time(
     """Nobody asks the broker anything, and still the alarm comes when its time is over."""
     with BrokerThread(folder=tmp_path) as running:
         manager = Manager(BlockingConnection(running.url, timeout=15))
-        manager.ask("CREATE", {"duration_s": 2, "owner": "audit"}, type=LEASE, name="short")
+        short = {"duration_s": 2, "owner": "audit", "queues": ["orders"]}
+        manager.ask("CREATE", short, type=LEASE, name="short")
         manager.ask("CREATE", {"duration_s": 1000}, type=LEASE, name="long")
         manager.connection.close()
     with BrokerThread(folder=tmp_path) as running, caplog.at_level(logging.ERROR):
+        assert running.call(lambda b: b.ledger.leases.queues) <= {"orders"}
         running.wait_until(lambda b: not b.ledger.leases.get("short").in_force)
+        running.wait_until(lambda b: not b.manager.core.leased_names)
         assert running.call(lambda b: b.ledger.leases.get("long").in_force)
         running.wait_until(lambda b: not b.ledger.leases.waits)
     assert "lease-broken" in caplog.text

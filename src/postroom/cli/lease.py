@@ -43,7 +43,8 @@ def list_leases(url: str, as_json: bool) -> None:
     if as_json:
         show_json(leases)
         return
-    table = Table("lease", "owner", "from", "keeps", "bytes held", "state", box=None, pad_edge=False)
+    columns = ("lease", "owner", "from", "keeps", "queues", "bytes held", "state")
+    table = Table(*columns, box=None, pad_edge=False)
     for each in leases:
         table.add_row(*_cells(each))
     output.print(table)
@@ -54,6 +55,13 @@ def list_leases(url: str, as_json: bool) -> None:
 @click.option("--owner", metavar="TEXT", help="Whose it is; the user's name unless given.")
 @position_option
 @click.option("--bodies", is_flag=True, help="Keep the bodies of messages that have ended, too.")
+@click.option(
+    "--queue",
+    "queues",
+    multiple=True,
+    metavar="QUEUE",
+    help="Keep bodies, and store those of non-persistent messages to this queue, too; again for each.",
+)
 @duration_option
 @max_bytes_option
 @url_option
@@ -63,6 +71,7 @@ def grant_lease(
     owner: str | None,
     position: int | None,
     bodies: bool,
+    queues: tuple[str, ...],
     duration_s: int | None,
     max_bytes: int | None,
     url: str,
@@ -72,7 +81,8 @@ def grant_lease(
     said = {
         "owner": owner,
         "position": position,
-        "bodies": bodies,
+        "bodies": bodies or None,
+        "queues": list(queues) or None,
         "duration_s": duration_s,
         "max_bytes": max_bytes,
     }
@@ -131,6 +141,7 @@ def _cells(lease: dict[str, Any]) -> list[str]:
         lease["owner"],
         f"{lease['position']:,}",
         "bodies too" if lease["bodies"] else "events",
+        ", ".join(lease["queues"]),
         f"{lease['held_bytes']:,}",
         _state(lease),
     ]

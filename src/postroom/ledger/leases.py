@@ -11,7 +11,7 @@ For the broker's thread; time is an argument.
 
 import json
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final, NamedTuple
 
@@ -30,7 +30,10 @@ from postroom.ledger.options import LedgerOptions
 from postroom.ledger.records import RecordType
 
 MAX_TEXT_BYTES: Final = 255
-"""Of a lease's name, and of its owner."""
+"""Of a lease's name, of its owner, and of the name of a queue."""
+
+MAX_QUEUES: Final = 256
+"""That one lease may name."""
 
 TIME_OVER: Final = "time"
 TOO_MANY_BYTES: Final = "bytes"
@@ -61,6 +64,9 @@ class Lease:
     """Position of the record that broke it."""
     held_bytes: int = 0
     """What it alone kept from going when it was broken."""
+    queues: tuple[str, ...] = ()
+    """Names of queues, subscriptions and topics whose non-persistent messages have their bodies stored, too,
+    for as long as it is in force."""
 
     @property
     def in_force(self) -> bool:
@@ -85,6 +91,7 @@ _WRITTEN: Final = {each.name for each in fields(Lease)} - set(_NOT_WRITTEN)
 def lease_from(id: int, detail: dict[str, Any], position: int) -> Lease:
     """The lease that a record at `position` tells of. Raises TypeError where its detail tells of none."""
     known = {key: value for key, value in detail.items() if key in _WRITTEN}
+    known["queues"] = tuple(known.get("queues", ()))
     return Lease(id=id, broken_position=position if detail.get("reason") else 0, **known)
 
 
@@ -118,6 +125,7 @@ class Leases:
         """What the durable records keep."""
         self._unsettled: deque[tuple[int, Floors]] = deque()
         """What is kept after each record that isn't durable yet."""
+        self._queues = self._named()
         self._publish()
         self._look = True
         """Whether the bounds have to be looked at whatever the time."""
@@ -132,6 +140,11 @@ class Leases:
         if name not in self._by_name:
             raise LeaseUnknown(f"there is no lease {name!r}")
         return self._by_name[name]
+
+    @property
+    def queues(self) -> frozenset[str]:
+        """The queues that leases in force name; the same object while nothing has changed."""
+        return self._queues
 
     def next_expiry_us(self) -> int:
         """When the first lease in force runs out; 0 if there is none."""
@@ -158,14 +171,18 @@ class Leases:
         bodies: bool = False,
         duration_s: int | None = None,
         max_bytes: int | None = None,
+        queues: Sequence[str] = (),
     ) -> Lease:
         """Keep what is at `position` (None: what comes from now on; 0: the oldest there is) and behind.
 
-        A broken lease of that name is taken up again. Raises LeaseInvalid, LeaseExists, LeaseLimit, and
+        Who names `queues` wants `bodies`, and those of non-persistent messages that come to them from now on,
+        too. A broken lease of that name is taken up again. Raises LeaseInvalid, LeaseExists, LeaseLimit, and
         LeaseTooOld where some of it has gone.
         """
         _check_text("name", name, 1)
         _check_text("owner", owner, 0)
+        _check_queues(queues)
+        bodies = bodies or bool(queues)
         old = self._by_name.get(name)
         if old is not None and old.in_force:
             raise LeaseExists(f"lease {name!r} is in force already, granted to {old.owner!r}: renew it")
@@ -180,6 +197,7 @@ class Leases:
                 max_bytes=self._options.max_lease_bytes if max_bytes is None else max_bytes,
                 granted_us=now_us,
                 expires_us=0,
+                queues=tuple(sorted(set(queues))),
             )
         )
         if old is None:
@@ -208,9 +226,7 @@ class Leases:
         """
         lease = self.get(name)
         if not lease.in_force:
-            raise LeaseBroken(
-                f"lease {name!r} was broken ({lease.reason}): grant it again from where you are"
-            )
+            raise LeaseBroken(self._told_of(lease))
         if position is not None and not lease.position <= position <= self._builder.next_position:
             raise LeaseInvalid(
                 f"position {position} is not within {lease.position} to {self._builder.next_position}:"
@@ -224,6 +240,17 @@ class Leases:
             granted_us=now_us,
         )
         return self._write(RecordType.LEASE_GRANTED, self._within_bounds(changed), now_us)
+
+    def _told_of(self, lease: Lease) -> str:
+        """What its reader must know once it is broken."""
+        missing = self.missing(lease)
+        gone = "nothing is missing yet"
+        if missing.last:
+            gone = f"positions {missing.first} to {missing.last} are not whole any more"
+        return (
+            f"lease {lease.name!r} was broken ({lease.reason}) at position {lease.broken_position}: {gone};"
+            " grant it again from where you are"
+        )
 
     def release(self, name: str, now_us: int) -> None:
         """End it: what it kept may go. A broken one is forgotten. Raises LeaseUnknown."""
@@ -315,6 +342,9 @@ class Leases:
         self._builder.set_time(now_us)
         at = self._builder.record(kind, 0, 0, id, 0, 0, detail)
         self._unsettled.append((at, self._wanted()))
+        named = self._named()
+        if named != self._queues:
+            self._queues = named
         self._next_expiry_us = self._earliest_expiry_us()
         self._look = True
         self._publish()
@@ -326,6 +356,9 @@ class Leases:
         """Until a record is durable, both what it says and what was before is kept."""
         return self._keep.hold(lowest([self._settled, *(floors for _, floors in self._unsettled)]))
 
+    def _named(self) -> frozenset[str]:
+        return frozenset(name for lease in self._by_name.values() if lease.in_force for name in lease.queues)
+
     def _earliest_expiry_us(self) -> int:
         return min((lease.expires_us for lease in self._by_name.values() if lease.in_force), default=0)
 
@@ -336,3 +369,10 @@ def _check_text(what: str, text: str, least_bytes: int) -> None:
             f"the {what} {text[:MAX_TEXT_BYTES]!r} must be {least_bytes} to {MAX_TEXT_BYTES} bytes"
             " of printable text"
         )
+
+
+def _check_queues(queues: Sequence[str]) -> None:
+    if len(queues) > MAX_QUEUES:
+        raise LeaseInvalid(f"{len(queues)} queues are named, a lease takes at most {MAX_QUEUES}")
+    for name in queues:
+        _check_text("name of a queue", name, 1)

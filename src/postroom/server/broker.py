@@ -127,6 +127,9 @@ class Broker:
         self.stopping = False
         self.space_low = ledger.space_low
         """The disk is nearly full: new messages are refused, everything else goes on."""
+        self._leased: frozenset[str] = frozenset()
+        """The queues that leases name, as the queue manager knows them."""
+        self.heed_leases()
         self.wants_turn = False
         """There is more to release that needs no wait: have a turn soon."""
         self._waiting: Final[deque[Waiting]] = deque()
@@ -251,6 +254,13 @@ class Broker:
         provisional = self.durable_through >= wanted_through < builder.next_position - 1
         return not self.ledger.in_flight and not self._waiting and (provisional or builder.empty())
 
+    def heed_leases(self) -> None:
+        """Leases were granted, released or broken: the queue manager must know whose bodies they want."""
+        names = self.ledger.leases.queues
+        if names is not self._leased:
+            self._leased = names
+            self.manager.set_leased(names)
+
     def _tend(self, now_us: int) -> None:
         """What the ledger itself has to record goes with this turn; a broken lease is an alarm."""
         for lease in self.ledger.tend(now_us):
@@ -262,7 +272,9 @@ class Broker:
                 reason=lease.reason,
                 position=lease.position,
                 held_bytes=lease.held_bytes,
+                queues=",".join(lease.queues),
             )
+        self.heed_leases()
 
     def _commit(self) -> None:
         """Send a block off unless one is in flight: the queue manager's bounds of a turn hold for a block."""

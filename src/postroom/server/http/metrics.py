@@ -85,13 +85,15 @@ class BrokerCollector(Collector):
 
     def _ledger_families(self) -> Iterator[Metric]:
         ledger = self._ledger
+        leases = ledger.leases.all()
         for name, what, value in (
             ("epoch", "The epoch that is written", ledger.epoch),
             ("position", "The last record that was made", ledger.builder.next_position - 1),
             ("durable_through", "The last record that is durable", ledger.durable_through),
             ("space_low", "1: new messages are refused, the disk is nearly full", int(ledger.space_low)),
             ("maintenance_stopped", "1: sealing has stopped", int(ledger.maintenance_error is not None)),
-            ("leases", "Leases of readers, broken ones included", len(ledger.leases.all())),
+            ("leases", "Leases of readers, broken ones included", len(leases)),
+            ("leases_broken", "Leases that were broken", sum(not lease.in_force for lease in leases)),
         ):
             yield GaugeMetricFamily(f"postroom_ledger_{name}", what, value=int(value))
 

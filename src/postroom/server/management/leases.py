@@ -40,11 +40,12 @@ _GRANTED: Final[Mapping[str, type]] = {
     "bodies": bool,
     "duration_s": int,
     "max_bytes": int,
+    "queues": list,
 }
 _RENEWED: Final[Mapping[str, type]] = {"position": int, "duration_s": int, "max_bytes": int}
 _ATTRIBUTES: Final = (
     *("name", "identity", "type", "owner", "state", "position", "bodies", "duration_s", "max_bytes"),
-    *("granted_us", "expires_us", "held_bytes"),
+    *("queues", "granted_us", "expires_us", "held_bytes"),
     *("reason", "broken_us", "broken_position", "missing_first", "missing_last"),
 )
 _STATUS: Final[Mapping[type[LeaseError], int]] = {
@@ -63,6 +64,7 @@ class LeaseNoun(ListedNoun[Lease]):
     type: Final = LEASE_TYPE
 
     def __init__(self, broker: "Broker") -> None:
+        self._broker: Final = broker
         self._leases: Final = broker.ledger.leases
         self.operations: Final[Mapping[str, Operation]] = {
             "CREATE": self._grant,
@@ -88,7 +90,7 @@ class LeaseNoun(ListedNoun[Lease]):
         values = (
             *(lease.name, lease.name, LEASE_TYPE, lease.owner, "broken" if lease.reason else "in force"),
             *(lease.position, lease.bodies, lease.duration_s, lease.max_bytes),
-            *(lease.granted_us, lease.expires_us, self._leases.held_bytes(lease)),
+            *(list(lease.queues), lease.granted_us, lease.expires_us, self._leases.held_bytes(lease)),
             *(lease.reason, lease.broken_us, lease.broken_position, missing.first, missing.last),
         )
         return dict(zip(_ATTRIBUTES, values, strict=True))
@@ -96,10 +98,13 @@ class LeaseNoun(ListedNoun[Lease]):
     def _grant(self, request: Request, now_us: int) -> Response:
         name = request.required_name()
         settings: Attributes = {"owner": request.user} | request.settings("lease", _GRANTED)
+        if not all(isinstance(queue, str) for queue in settings.get("queues", ())):
+            raise RequestError(BAD_REQUEST, "queues must be a list of names")
         try:
             lease = self._leases.grant(name, now_us=now_us, **settings)
         except LeaseError as error:
             raise _refused(error) from error
+        self._broker.heed_leases()
         return Response(CREATED, "granted", self.shown(lease))
 
     def _renew(self, request: Request, now_us: int) -> Response:
@@ -112,6 +117,7 @@ class LeaseNoun(ListedNoun[Lease]):
 
     def _release(self, request: Request, now_us: int) -> Response:
         self._leases.release(self.find(request).name, now_us)
+        self._broker.heed_leases()
         return Response(NO_CONTENT, "released", {})
 
 
