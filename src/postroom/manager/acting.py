@@ -36,6 +36,7 @@ from postroom.manager.queue import PRIORITIES, Queue
 from postroom.manager.relaying import OWN_PREFIX
 from postroom.manager.remote import Destination
 from postroom.manager.searching import held
+from postroom.manager.spark_looking import held_among
 from postroom.manager.store_filter import body_of
 from postroom.manager.transitions import step
 from postroom.model import numbers as n
@@ -287,6 +288,8 @@ def _located(queue: Queue, serials: set[int]) -> dict[int, Entry]:
     for entry in held(queue):
         if int(entry.serial) in serials:
             found[int(entry.serial)] = entry
+    if queue.spark:
+        found.update(held_among(queue, serials))
     if len(queue.delayed) > 0:
         for serial in serials.intersection(queue.delayed.serials()):
             for entry in queue.delayed.behind(serial - 1, 1):

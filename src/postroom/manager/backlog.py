@@ -67,6 +67,13 @@ class Chunk:
         dead = self.dead
         return dead is not None and (dead[index >> 3] >> (index & 7)) & 1 != 0
 
+    def first_living(self) -> i64:
+        """The first index that waits; `count` if none does."""
+        index = self.head
+        while index < self.count and self.is_dead(index):
+            index += 1
+        return index
+
     def bury(self, index: i64) -> None:
         """Give the entry at ``index``, which must be waiting, a tombstone."""
         dead = self.dead

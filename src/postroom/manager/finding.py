@@ -17,6 +17,7 @@ from postroom.manager.core import Core
 from postroom.manager.entry import Entry
 from postroom.manager.placing import take_out, unpack
 from postroom.manager.queue import Queue
+from postroom.manager.spark_looking import held_entry
 from postroom.model.packed import PACKED_FIELDS
 
 BATCH_OBJECTS: Final = 128
@@ -196,6 +197,10 @@ def find_busy(queue: Queue, serial: i64) -> Entry | None:
         for entry in consumer.held:
             if entry.serial == serial:
                 return entry
+    if queue.spark:
+        found = held_entry(queue, int(serial))
+        if found is not None:
+            return found
     if len(queue.delayed) > 0 and int(serial) in queue.delayed.serials():
         for entry in queue.delayed.entries():
             if entry.serial == serial:

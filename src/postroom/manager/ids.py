@@ -15,6 +15,7 @@ from mypy_extensions import i64
 
 from postroom.ledger.hashing import hash_id, hash_ids
 from postroom.ledger.state import distinct
+from postroom.manager.spark_looking import held_serials
 from postroom.model.ids import ID_KINDS, MESSAGE_ID, NO_IDS, UNIQUE_ID, MessageIds
 from postroom.model.message import MessageHead
 from postroom.model.packed import PACKED_FIELDS
@@ -190,6 +191,7 @@ def serials_on(queue: "Queue") -> Any:
     objects += [entry.serial for entry in queue.held]
     objects += [entry.serial for consumer in queue.consumers for entry in consumer.held]
     parts.append(np.array(objects, np.uint64))
+    parts += held_serials(queue)
     return np.concatenate(parts)
 
 

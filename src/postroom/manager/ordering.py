@@ -11,6 +11,7 @@ from postroom.manager.memory import drop_body, stored
 from postroom.manager.placing import take_out
 from postroom.manager.queue import Queue
 from postroom.manager.returning import end_delay
+from postroom.manager.spark_looking import held_entries
 from postroom.manager.transitions import step
 from postroom.manager.units import ORDERED_AHEAD, Units
 from postroom.model import numbers as n
@@ -67,7 +68,7 @@ def restored(queue: Queue, units: Units) -> None:
     if queue.empty():
         return
     units.restored = True
-    objects = [*queue.held, *queue.delayed.entries()]
+    objects = [*queue.held, *queue.delayed.entries(), *held_entries(queue)]
     for band in queue.bands:
         objects += band.waiting()
         units.unread_chunks += band.backlog.sealed()

@@ -20,6 +20,7 @@ from postroom.manager.finding import BEHIND_ALL, find_packed
 from postroom.manager.message_states import states_of
 from postroom.manager.queue import Queue
 from postroom.manager.searching import Search, Wanted, held
+from postroom.manager.spark_looking import held_among
 from postroom.manager.store_filter import body_of
 from postroom.model import numbers as n
 from postroom.model.ids import MessageIds
@@ -212,6 +213,8 @@ def _located(queue: Queue, serials: list[int]) -> dict[int, Entry]:
     for entry in held(queue):
         if int(entry.serial) in left:
             found[int(entry.serial)] = entry
+    if queue.spark:
+        found.update(held_among(queue, left))
     for band in queue.bands:
         for entry in band.waiting() if band.live_count() > 0 else []:
             if int(entry.serial) in left:

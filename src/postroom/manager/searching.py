@@ -20,6 +20,7 @@ from postroom.manager.errors import SelectorRefused
 from postroom.manager.finding import find, find_busy, spots
 from postroom.manager.message_states import states_of
 from postroom.manager.queue import PRIORITIES, Queue
+from postroom.manager.spark_looking import held_entries
 from postroom.manager.store_filter import StoreFilter, body_of, need_ids, serials_by_id
 from postroom.model import numbers as n
 from postroom.model.selector import Selector, SelectorInvalid, parse
@@ -65,6 +66,8 @@ class Search:
         self._ordinal: i64 = 0
         self._delayed_serial: i64 = 0
         self._held: list[Entry] | None = None
+        self._assigned: Iterator[Entry] = iter(())
+        """Copies of what Spark subscriptions hold, as it was when their turn came."""
         self._left: i64 = 0
         """So many more may be looked at in this turn."""
 
@@ -147,9 +150,10 @@ class Search:
     def _next_held(self, queue: Queue, limit: i64) -> list[Entry]:
         if self._held is None:
             self._held = sorted(held(queue), key=_by_serial)
+            self._assigned = held_entries(queue)
         batch = self._held[:limit]
         self._held = self._held[limit:]
-        return batch
+        return batch or list(islice(self._assigned, limit))
 
 
 def located(queue: Queue, serial: int) -> Entry | None:
@@ -159,7 +163,7 @@ def located(queue: Queue, serial: int) -> Entry | None:
 
 
 def held(queue: Queue) -> Iterator[Entry]:
-    """Everything on the queue that somebody holds."""
+    """Everything on the queue that somebody holds, Spark subscriptions apart."""
     yield from queue.held
     for consumer in queue.consumers:
         yield from consumer.held

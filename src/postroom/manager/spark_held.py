@@ -13,7 +13,6 @@ from librt.strings import BytesWriter, read_i64_le, write_i64_le
 from mypy_extensions import i64
 
 from postroom.manager.entry import Entry, unpacked
-from postroom.model import numbers as n
 from postroom.model.packed import CHUNK_ENTRIES, PACKED_BYTES, PACKED_FIELDS, PackedEntry, write_packed
 
 if TYPE_CHECKING:
@@ -224,18 +223,6 @@ class Held:
         self.count += len(rows)
         self.size_bytes += int(rows["body_len"].sum(dtype=np.int64))
 
-    def entries(self, queue: "Queue", holder: i64, owner: object) -> list[Entry]:
-        """Copies of all that is held, for who looks."""
-        scratch = PackedEntry()
-        found: list[Entry] = []
-        for chunk in self.chunks():
-            index = chunk.head
-            while index < chunk.end:
-                entry = chunk.entry(index, queue, scratch)
-                entry.state = n.GET_UNCONFIRMED
-                entry.holder_kind = n.SPARK_SUBSCRIPTION
-                entry.holder = holder
-                entry.owner = owner
-                found.append(entry)
-                index += 1
-        return found
+    def seen(self) -> list[HeldChunk]:
+        """All of it as it is now, for who only looks: what has no position yet included."""
+        return [*self._chunks, self._tail.sealed()] if self._tail.count > 0 else self._chunks

@@ -9,6 +9,7 @@ from mypy_extensions import i64
 
 from postroom.manager import spark_subscriptions, turn
 from postroom.manager.core import Core
+from postroom.manager.spark_assigning import write_open
 from postroom.manager.spark_subscription import SparkSubscription, SparkSubscriptionDefinition
 from postroom.manager.spark_subscriptions import ON_NEW_CHECKPOINT_FAIL
 
@@ -32,16 +33,14 @@ class SparkSubscriptionService:
         """See `spark_subscriptions.create`; raises what that does."""
         self._core.begin(now_us)
         spark = spark_subscriptions.create(self._core, definition, user)
-        turn.finish(self._core)
-        return spark
+        return self._finished(spark)
 
     def update(self, definition: SparkSubscriptionDefinition, now_us: i64) -> SparkSubscription:
         """Give the one of that name another window or lease. Raises SparkSubscriptionNotFound,
         SubscriptionEnded, DefinitionInvalid."""
         self._core.begin(now_us)
         spark = spark_subscriptions.update(self._core, definition)
-        turn.finish(self._core)
-        return spark
+        return self._finished(spark)
 
     def delete(self, name: str, now_us: i64) -> int:
         """Forget it; returns how many entries go back. Raises SparkSubscriptionNotFound."""
@@ -57,22 +56,34 @@ class SparkSubscriptionService:
         CheckpointReplaced."""
         self._core.begin(now_us)
         spark = spark_subscriptions.plan(self._core, name, checkpoint, on_new_checkpoint)
-        turn.finish(self._core)
-        return spark
+        return self._finished(spark)
 
     def register(self, name: str, checkpoint: str, replaces: bool, now_us: i64) -> SparkSubscription:
         """Have the positions of that checkpoint count. Raises SparkSubscriptionNotFound, SubscriptionEnded,
         RequestInvalid, CheckpointReplaced."""
         self._core.begin(now_us)
         spark = spark_subscriptions.register(self._core, name, checkpoint, replaces)
-        turn.finish(self._core)
-        return spark
+        return self._finished(spark)
 
     def confirm(self, name: str, checkpoint: str, position: i64, now_us: i64) -> int:
         """Consume what was assigned at ``position`` or before; returns how many entries. Raises
         SparkSubscriptionNotFound, SubscriptionEnded, CheckpointReplaced, PositionRefused."""
         self._core.begin(now_us)
-        try:
-            return spark_subscriptions.confirm(self._core, name, checkpoint, position)
-        finally:
-            turn.finish(self._core)
+        count = spark_subscriptions.confirm(self._core, name, checkpoint, position)
+        self._finished(spark_subscriptions.find(self._core, name))
+        return count
+
+    def is_filling(self, spark: SparkSubscription) -> bool:
+        """Whether it has room, and something waits that it may be about to be given."""
+        return spark_subscriptions.is_filling(spark)
+
+    def oldest_waiting(self, spark: SparkSubscription) -> int:
+        """The place of what has been available on its queue the longest: the position of the event that made
+        it so; 0 nothing is."""
+        return spark_subscriptions.oldest_waiting(spark.queue)
+
+    def _finished(self, spark: SparkSubscription) -> SparkSubscription:
+        """The command is over; what it has assigned has its position."""
+        turn.finish(self._core)
+        write_open(self._core, spark)
+        return spark

@@ -231,6 +231,30 @@ def confirm(core: Core, name: str, checkpoint: str, position: i64) -> int:
     return int(count)
 
 
+def is_filling(spark: SparkSubscription) -> bool:
+    """Whether it has room, and something waits that it may be about to be given."""
+    consumer, queue = spark.consumer, spark.queue
+    if consumer is None or not consumer.ready or queue.top_band() is None:
+        return False
+    if consumer.matching is not None and consumer.waits:
+        return True
+    return queue.pending or queue.fetching or queue.waits_for_durable
+
+
+def oldest_waiting(queue: Queue) -> int:
+    """The place of what has been available the longest: the position of the event that made it so; 0 nothing
+    is."""
+    places: list[int] = []
+    for band in queue.bands:
+        front = band.first()
+        if front is not None:
+            places.append(int(front.place))
+        if band.backlog.count > 0:
+            chunk = band.backlog.front()
+            places.append(int(chunk.place(chunk.first_living())))
+    return min(places, default=0)
+
+
 def _check_lives(spark: SparkSubscription) -> None:
     if spark.ended_us != 0:
         lost = "nothing"

@@ -77,6 +77,8 @@ def _check_not_held(queue: Queue) -> None:
             f"subscription {queue.name!r} has {len(queue.held)} messages held by transactions: "
             "decide those first"
         )
+    if queue.spark:
+        raise QueueInUse(f"subscription {queue.name!r} has Spark subscriptions: delete those first")
 
 
 # Subscriptions.
@@ -186,7 +188,7 @@ def end_forsaken(core: Core) -> None:
     forsaken = core.forsaken
     core.forsaken = []
     for queue in forsaken:
-        if queue.deleted or queue.consumers:
+        if queue.deleted or queue.consumers or queue.spark:
             continue
         if queue.held:
             routing.dismiss(core, queue)

@@ -116,6 +116,9 @@ class SparkSubscriptions(ListedNoun[SparkSubscription]):
             "available": int(queue.statistics.current),
             "held": int(spark.held.count),
             "registered": spark.checkpoint,
+            "oldest_waiting": self._service.oldest_waiting(spark),
+            "is_filling": self._service.is_filling(spark),
+            "is_full": spark.room() <= 0,
         }
 
     def _here(self) -> Attributes:

@@ -1,0 +1,58 @@
+"""Looking at what Spark subscriptions hold of a queue, which stays packed."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from postroom.manager.entry import Entry
+from postroom.manager.spark_held import HeldChunk
+from postroom.model import numbers as n
+from postroom.model.packed import PackedEntry
+
+if TYPE_CHECKING:
+    from postroom.manager.queue import Queue
+    from postroom.manager.spark_subscription import SparkSubscription
+
+
+def held_entries(queue: "Queue") -> Iterator[Entry]:
+    """Copies of all that is held, subscription by subscription in order of assignment."""
+    for spark in queue.spark:
+        for chunk in spark.held.seen():
+            for index in range(chunk.head, chunk.end):
+                yield _copy(spark, chunk, index)
+
+
+def held_entry(queue: "Queue", serial: int) -> Entry | None:
+    """A copy of the entry of that serial, if a Spark subscription holds it."""
+    return held_among(queue, {serial}).get(serial)
+
+
+def held_among(queue: "Queue", serials: set[int]) -> dict[int, Entry]:
+    """Copies of those of these entries that Spark subscriptions hold, by serial."""
+    found: dict[int, Entry] = {}
+    wanted = np.array(sorted(serials), np.uint64)
+    for spark in queue.spark:
+        for chunk in spark.held.seen():
+            own: Any = chunk.rows(chunk.head, chunk.end)["serial"]
+            for at in np.flatnonzero(np.isin(own, wanted)).tolist():
+                entry = _copy(spark, chunk, int(chunk.head) + at)
+                found[int(entry.serial)] = entry
+    return found
+
+
+def held_serials(queue: "Queue") -> list[Any]:
+    """Of all that is held, as u64 arrays."""
+    return [
+        np.asarray(chunk.rows(chunk.head, chunk.end)["serial"], np.uint64)
+        for spark in queue.spark
+        for chunk in spark.held.seen()
+    ]
+
+
+def _copy(spark: "SparkSubscription", chunk: HeldChunk, index: int) -> Entry:
+    entry = chunk.entry(index, spark.queue, PackedEntry()).copy_for(spark)
+    entry.state = n.GET_UNCONFIRMED
+    entry.holder_kind = n.SPARK_SUBSCRIPTION
+    entry.holder = spark.id
+    return entry
