@@ -6,6 +6,7 @@ begins: so a bucket reads little more of a file than its own rows, however many 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -75,7 +76,7 @@ def row_groups(metadata: Mapping[bytes, bytes] | None, all: int, number: int, co
     bounds = [int(text) for text in note.split(b",")]
     return [
         group
-        for group, (first, end) in enumerate(zip(bounds, bounds[1:], strict=False))
+        for group, (first, end) in enumerate(pairwise(bounds))
         if first * count >> SLOT_BITS <= number <= (end - 1) * count >> SLOT_BITS
     ]
 
