@@ -89,7 +89,10 @@ class Branches:
 
     def _end_of_branch(self, payloads: list[bytes], start: int) -> int:
         """Up to where the messages fit into the open branch; at least one into an empty one."""
-        room = self._options.max_branch_messages - self._kept_messages
+        most = self._options.max_branch_messages
+        if self._begun is not None:
+            most = min(most, self._begun.max_messages)
+        room = max(most - self._kept_messages, 0 if self._kept else 1)
         size = self._kept_bytes
         end = start
         while end < len(payloads) and end - start < room:

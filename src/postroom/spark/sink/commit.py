@@ -10,12 +10,13 @@ from typing import Final
 from postroom.client.exceptions import JMSException
 from postroom.spark.sink.digest import Offsets
 from postroom.spark.sink.errors import CommitUnanswered, SinkError
-from postroom.spark.sink.link import LOST, SinkLink, until_answered
+from postroom.spark.sink.link import LOST, SinkLink, unreachable, until_answered
 from postroom.spark.sink.options import SinkOptions
 from postroom.spark.sink.task import TaskWrote
 
 LOG: Final = logging.getLogger("postroom.spark")
 Ask = Callable[[SinkLink], Awaitable[None]]
+ALREADY: Final = "already"
 ABORT_PATIENCE_S: Final = 5
 """A failed batch isn't held up for what the next one does anyway."""
 
@@ -28,12 +29,15 @@ def commit(
     Returns "committed", or "already" for one that was decided before. Raises ``SinkError``.
     """
     body = commit_body(options, batch_id, offsets, wrote)
+    asked = 0
 
     async def ask(link: SinkLink) -> str:
+        nonlocal asked
+        asked += 1
         return str((await link.commit(body)).get("status"))
 
     try:
-        return asyncio.run(until_answered(options.broker, app, options.patience_s, ask))
+        status = asyncio.run(until_answered(options.broker, app, options.patience_s, ask))
     except LOST as failure:
         raise CommitUnanswered(
             f"the commit of batch {batch_id} for app {app!r} had no answer in {options.patience_s} s:"
@@ -41,7 +45,14 @@ def commit(
             " nothing that is there"
         ) from failure
     except JMSException as failure:
-        raise SinkError(f"the commit of batch {batch_id} for app {app!r} failed: {failure}") from failure
+        raise unreachable(failure, options.patience_s, app) from failure
+    if options.above and status == ALREADY and asked == 1 and body["branches"]:
+        raise SinkError(
+            f"batch {batch_id} for app {app!r} was decided before, and the same offsets had other rows then:"
+            f" now there are some above its highest position. Column {options.above} isn't one of positions,"
+            " or the source doesn't read a range twice alike; these rows are not written"
+        )
+    return status
 
 
 def commit_body(

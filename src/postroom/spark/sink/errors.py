@@ -36,17 +36,22 @@ class CommitUnanswered(SinkError):
     """Nobody knows whether the batch is decided; the broker does."""
 
 
-CHOICES = (
-    "To go on, give the option abovePosition=<column>, whose values grow from batch to batch as the ledger's"
-    " positions do: rows up to the highest position that was written ({position}) are dropped, so nothing is"
-    " sent twice. Or give acceptDuplicates=true, and what was written before may be written again."
+ABOVE = (
+    "To go on, start it with abovePosition=<column>: rows up to the highest position that was written,"
+    " {position}, are dropped, so nothing is sent twice. Or with acceptDuplicates=true: what was written"
+    " before may be written again"
+)
+NO_POSITION = (
+    "No position was recorded, so abovePosition can't help now. To go on, start it with"
+    " acceptDuplicates=true: what was written before may be written again; or from offsets that follow those,"
+    " after the command postroom sink forget"
 )
 
 
 def refused(condition: str | None, description: str, info: Mapping[str, object], app: str) -> SinkError:
     """What a refusal of the broker means. `info` names the ids and offsets that the broker has recorded."""
     told = {name: info.get(name) for name in ("query_id", "batch_id", "offsets", "position", "digest")}
-    choices = CHOICES.format(position="none was recorded" if told["position"] is None else told["position"])
+    choices = NO_POSITION if told["position"] is None else ABOVE.format(position=told["position"])
     if condition == FENCED:
         return SinkFenced(
             f"a later run writes for app {app!r}: {description}. Two queries, or two runs of one, can't write"

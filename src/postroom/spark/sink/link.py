@@ -23,7 +23,7 @@ T = TypeVar("T")
 SINK_TYPE: Final = "postroom.sink"
 LOST: Final = (ConnectionLostException, JMSTimeoutException)
 """After these nobody here knows what has happened there."""
-FIRST_PAUSE_S: Final = 0.1
+FIRST_PAUSE_S: Final = 0.05
 LONGEST_PAUSE_S: Final = 5.0
 
 
@@ -37,6 +37,8 @@ class Begun:
     txn_id: bytes
     position: int | None
     """The highest that was written, where positions are recorded."""
+    max_messages: int
+    """That the broker takes in one branch."""
 
 
 class SinkLink:
@@ -62,13 +64,13 @@ class SinkLink:
         ``SinkError``.
         """
         told = await self._ask("BEGIN", body)
-        position = told.get("position")
-        txn_id = told.get("txn_id")
+        txn_id, position, most = (told.get(name) for name in ("txn_id", "position", "max_messages"))
         return Begun(
             told.get("decided") is True,
             str(told.get("branch") or ""),
             bytes(txn_id) if isinstance(txn_id, bytes) else b"",
             int(position) if isinstance(position, int) else None,
+            int(most) if isinstance(most, int) else 1,
         )
 
     async def send_all(self, queue: str, payloads: list[bytes], txn_id: bytes) -> None:
@@ -170,3 +172,12 @@ async def until_answered(
         finally:
             if link is not None:
                 await link.close()
+
+
+def unreachable(failure: JMSException, patience_s: int, app: str) -> SinkError:
+    """Why a task failed that has no answer of the sink's verbs."""
+    if isinstance(failure, LOST):
+        return SinkError(
+            f"the broker of app {app!r} can't be reached for {patience_s} s (option patienceS): {failure}"
+        )
+    return SinkError(f"the broker refused what app {app!r} sends: {failure}")

@@ -12,7 +12,9 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
+from postroom.client.exceptions import JMSException
 from postroom.spark.sink.branches import Branches, Share
+from postroom.spark.sink.link import unreachable
 from postroom.spark.sink.options import SinkOptions
 from postroom.spark.sink.rows import Sifter
 
@@ -42,12 +44,18 @@ class TaskWrote(WriterCommitMessage):
 
 
 def write(options: SinkOptions, who: Writing, batches: Iterator[pa.RecordBatch]) -> TaskWrote:
-    """Send a task's rows. A task without rows says nothing to the broker."""
+    """Send a task's rows. A task without rows says nothing to the broker.
+
+    Raises ``SinkError``, ``RowInvalid``.
+    """
     rows = (batch for batch in batches if len(batch))
     first = next(rows, None)
     if first is None:
         return TaskWrote(who.query_id, who.run_id, (), 0, None)
-    return asyncio.run(_Task(options, who).write(chain([first], rows)))
+    try:
+        return asyncio.run(_Task(options, who).write(chain([first], rows)))
+    except JMSException as failure:
+        raise unreachable(failure, options.patience_s, who.app) from failure
 
 
 class _Task:
