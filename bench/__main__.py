@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,10 +44,20 @@ SECTIONS = (
     "selectors",
     "topics",
     "senders",
+    "readers",
     "spark",
     "spark-long",
 )
 WITHOUT_LOAD_CLIENT = {"recovery", "decode", "selectors", "spark", "spark-long"}
+FACTS: dict[str, Callable[[bool], dict[str, str]]] = {
+    "recovery": scale.recovery,
+    "decode": scale.decode,
+    "senders": scale.senders,
+    "readers": scale.readers,
+    "selectors": scale.selectors,
+    "topics": scale.topics,
+}
+"""Sections that are a list of figures by name."""
 OUT = ROOT / "bench/out"
 DOCUMENTED = ROOT / "docs/reference/benchmarks.inc"
 DOCUMENTED_SPARK = ROOT / "docs/reference/benchmarks-spark.inc"
@@ -69,6 +80,7 @@ class Run:
     selectors: dict[str, str] = field(default_factory=dict)
     topics: dict[str, str] = field(default_factory=dict)
     senders: dict[str, str] = field(default_factory=dict)
+    readers: dict[str, str] = field(default_factory=dict)
     spark: dict[str, float] = field(default_factory=dict)
     spark_long: dict[str, float] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
@@ -102,6 +114,7 @@ class Run:
             ("Selectors on a deep queue", self.selectors),
             ("Topics", self.topics),
             ("Unborn messages and full quotas", self.senders),
+            ("One message in flight beside readers of the ledger", self.readers),
         ):
             if values:
                 parts.append(f"### {title}\n\n{tables.facts(values)}")
@@ -223,38 +236,28 @@ def measure(options: argparse.Namespace, run: Run) -> None:
     def memory_section() -> None:
         run.waiting = memory.measure(waiting)
 
-    def recovery_section() -> None:
-        run.recovery = scale.recovery(options.quick)
-
-    def decode_section() -> None:
-        run.decode = scale.decode(options.quick)
-
-    def selectors_section() -> None:
-        run.selectors = scale.selectors(options.quick)
-
-    def topics_section() -> None:
-        run.topics = scale.topics(options.quick)
-
-    def senders_section() -> None:
-        run.senders = scale.senders(options.quick)
-
     steps = [
         (bool(sections & {"rates", "latency"}), "rates and latency", traffic_section),
         ("syncs" in sections, "syncs", lambda: _count_syncs(contenders, run)),
         ("transactions" in sections, "transactions", transactions_section),
         ("channels" in sections, "channels", channels_section),
         ("memory" in sections, "memory", memory_section),
-        ("recovery" in sections, "recovery", recovery_section),
-        ("decode" in sections, "decode", decode_section),
-        ("senders" in sections, "senders", senders_section),
-        ("selectors" in sections, "selectors", selectors_section),
-        ("topics" in sections, "topics", topics_section),
+        *_fact_steps(options, sections, run),
         *_spark_steps(options, sections, run),
     ]
     for wanted, name, step in steps:
         if wanted:
             say(f"section {name}")
             _guarded(name, step, run)
+
+
+def _fact_steps(
+    options: argparse.Namespace, sections: set[str], run: Run
+) -> list[tuple[bool, str, Callable[[], None]]]:
+    def measured(name: str) -> None:
+        setattr(run, name, FACTS[name](options.quick))
+
+    return [(name in sections, name, partial(measured, name)) for name in FACTS]
 
 
 def _spark_steps(
@@ -299,7 +302,7 @@ def last_run() -> Run:
     if not path.exists():
         sys.exit(f"bench: --again needs a run to go on from, and there is no {path.relative_to(ROOT)}")
     said = json.loads(path.read_text())
-    kept = {name: said.get(name, {}) for name in ("recovery", "decode", "selectors", "topics", "senders")}
+    kept = {name: said.get(name, {}) for name in FACTS}
     run = Run(said["machine"], said["client"], **kept)
     run.spark, run.spark_long = said.get("spark", {}), said.get("spark_long", {})
     run.traffic = _rows(said["traffic"])

@@ -19,7 +19,10 @@ class ScaleFailed(Exception):
 
 
 def _run(program: str, *arguments: str) -> dict[str, str]:
-    said = _figures(program, [str(ROOT / "bench" / program), *arguments], subprocess.PIPE)
+    return _texts(_figures(program, [str(ROOT / "bench" / program), *arguments], subprocess.PIPE))
+
+
+def _texts(said: dict[str, Any]) -> dict[str, str]:
     return {str(key).replace("_", " "): _shown(value) for key, value in said.items()}
 
 
@@ -62,6 +65,12 @@ def topics(quick: bool) -> dict[str, str]:
 def senders(quick: bool) -> dict[str, str]:
     """What unborn messages cost, and sends that wait for room, however many wait."""
     return _run("senders.py", *(["--quick"] if quick else []))
+
+
+def readers(quick: bool) -> dict[str, str]:
+    """What reading the ledger over HTTP costs who sends meanwhile."""
+    arguments = ["-m", "bench.beside_readers", *(["--quick"] if quick else [])]
+    return _texts(_figures("beside_readers", arguments, None))
 
 
 def spark(options: argparse.Namespace) -> dict[str, float]:
