@@ -10,6 +10,7 @@ from postroom.manager.entry import ENTRY_OVERHEAD_BYTES, Entry
 from postroom.manager.finding import spots
 from postroom.manager.memory import stored
 from postroom.manager.queue import Queue
+from postroom.manager.spark_looking import held_entries
 from postroom.manager.statistics import SLOT_NAMES, slot_of
 from postroom.model.codes import Outcome, State
 from postroom.model.tables import relation
@@ -25,6 +26,7 @@ def entries_of(queue: Queue) -> Iterator[Entry]:
     for consumer in queue.consumers:
         yield from consumer.held
     yield from queue.held
+    yield from held_entries(queue)
 
 
 def check_counters(core: Core) -> None:
@@ -36,6 +38,7 @@ def check_counters(core: Core) -> None:
         _check_queue(queue, entries)
         charged[queue.pool] += len(entries)
         objects += sum(entry.counted for entry in entries)
+        objects += sum(len(chunk.objects) for spark in queue.spark for chunk in spark.held.seen())
         volatile_bytes += sum(_volatile_bytes(entry) for entry in entries if not entry.flags & 32)
         volatile_bytes += sum(ENTRY_OVERHEAD_BYTES for entry in entries if _is_shared(entry))
     for queue in core.queues.values():
@@ -43,6 +46,9 @@ def check_counters(core: Core) -> None:
             assert queue.pool.messages == charged[queue.pool]
     assert core.live_entries == objects
     assert core.volatile_bytes >= volatile_bytes, "volatile messages cost more than is counted"
+    branches = core.sinks.branches.values()
+    puts = [entry for branch in branches for entry in branch.transaction.puts]
+    assert (core.sinks.messages, core.sinks.bytes) == (len(puts), sum(entry.body_len for entry in puts))
     assert core.blocked_sends == sum(queue.statistics.blocked for queue in core.queues_by_id.values())
 
 

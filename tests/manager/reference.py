@@ -104,6 +104,9 @@ class Reference:
         if lacks is None and not self.lines.of_link(waiting.link):
             self._take(waiting)
             return
+        if waiting.at_once:
+            self.answers.rejected.append(waiting.token)
+            return
         waiting.pool = lacks or waiting.to.pool
         self.lines.all.append(waiting)
         waiting.to.blocked += 1
@@ -398,26 +401,37 @@ class Reference:
         self.lines.all.clear()
         self.answers = Answers()
         for place in self.all_places():
-            if place.temporary:
+            is_kept = any(_is_of_sink(message) for message in place.messages)
+            if place.temporary and not is_kept:
                 self.remove(place)
                 continue
             place.start_again()
             for message in list(place.messages):
                 self._restart_one(place, message)
+            if place.temporary:
+                self.purge(place, Outcome.DELETED)
+                place.dismissed = True
             self._release(place)
         for topic in self.topics.values():
             topic.start_again()
 
     def _restart_one(self, place: Place, message: Message) -> None:
         message.parked = message.serial
+        if _is_of_sink(message):
+            return
         if message.state == PUT:
             self.end(place, message, Outcome.ROLLED_BACK)
         elif not message.durable and not message.in_pieces:
             self.end(place, message, Outcome.LOST)
-        elif message.state in (HELD, GOT):
+        elif message.state in (HELD, GOT) and not message.spark:
             message.holder = message.transaction = None
             message.deliveries += 1
             message.state = AVAILABLE
+
+
+def _is_of_sink(message: Message) -> bool:
+    """Whether it lies in the branch of a Spark sink, which goes by its name."""
+    return message.state == PUT and isinstance(message.transaction, str)
 
 
 def _is_gone(holder: object) -> bool:

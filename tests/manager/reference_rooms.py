@@ -36,6 +36,8 @@ class Waiting:
     since_us: int = 0
     client: str = ""
     """Who publishes."""
+    at_once: bool = False
+    """Of a Spark sink: refused where it would have to wait."""
     pool: Pool | None = None
     """In whose line it stands."""
 

@@ -15,12 +15,16 @@ from tests.manager.machine_administering import Administering
 from tests.manager.machine_looking import Looking
 from tests.manager.machine_moving import Moving
 from tests.manager.machine_sending import Sending
+from tests.manager.machine_sinks import SinkRules
+from tests.manager.machine_spark import SparkRules
 from tests.manager.machine_storing import Storing
 from tests.manager.machine_subscribing import SubscribingRules
 from tests.manager.machine_taking import Taking
 
 
-class RandomUse(Sending, Taking, SubscribingRules, Storing, Looking, Moving, Acting, Administering):
+class RandomUse(
+    SparkRules, SinkRules, Sending, Taking, SubscribingRules, Storing, Looking, Moving, Acting, Administering
+):
     """Every command."""
 
     def keep_company(self, number: int) -> None:

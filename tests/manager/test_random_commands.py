@@ -17,6 +17,8 @@ from hypothesis.stateful import RULE_MARKER
 from postroom import manager
 from postroom.manager.asking import StoreRequest
 from postroom.manager.manager import QueueManager
+from postroom.manager.sink_service import SinkService
+from postroom.manager.spark_service import SparkSubscriptionService
 from tests.manager.test_random import RandomUse
 
 _XA = "test_xa_random.py gives branches and their sessions at random, against a reference of their own"
@@ -27,14 +29,19 @@ EXCEPTIONS: dict[str, str] = {
 }
 """Commands and requests that no rule calls, and why."""
 
+SERVICES = {"sinks": SinkService, "spark_subscriptions": SparkSubscriptionService}
+"""By the attribute of the queue manager."""
+
 HERE = Path(__file__).parent
-MACHINE, WORLD, FACE = "self", "world", "face"
-"""Whose functions: the machine's (a rule's own), the world's and the store face's, as calls name them."""
+MACHINE, WORLD, FACE, JOB = "self", "world", "face", "job"
+"""Whose functions: the machine's (a rule's own), the world's, the store face's and the Spark job's, as calls
+name them."""
 SOURCES = {
     **dict.fromkeys(HERE.glob("machine*.py"), MACHINE),
     HERE / "world.py": WORLD,
     HERE / "over_ledger.py": WORLD,
     HERE / "store_face.py": FACE,
+    HERE / "sink_world.py": JOB,
 }
 
 Function = tuple[str, str]
@@ -73,6 +80,8 @@ def _note(body: Body, whose: str, node: ast.AST) -> None:
         owner = str(getattr(of, "attr", getattr(of, "id", "")))
         if owner == "manager":
             body.commands.add(node.attr)
+        elif owner in SERVICES:
+            body.commands.add(f"{owner}.{node.attr}")
         body.calls.add((whose if owner in ("self", "") else owner, node.attr))
 
 
@@ -109,8 +118,12 @@ def callers() -> dict[str, list[str]]:
 
 
 def commands() -> list[str]:
-    """The public methods of the queue manager."""
-    return [name for name, _ in inspect.getmembers(QueueManager, callable) if not name.startswith("_")]
+    """The public methods of the queue manager, and of the services that it has for parts of its work."""
+    own = [name for name, _ in inspect.getmembers(QueueManager, callable) if not name.startswith("_")]
+    for service, kind in SERVICES.items():
+        found = [name for name, _ in inspect.getmembers(kind, callable) if not name.startswith("_")]
+        own += [f"{service}.{name}" for name in found]
+    return own
 
 
 def requests() -> list[str]:

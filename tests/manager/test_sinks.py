@@ -412,6 +412,7 @@ def test_a_topic_as_destination(world: World, job: Job) -> None:
     name = job.seal(branch)
     (row,) = world.manager.sinks.branches(world.manager.sinks.find("app"))
     assert (row.messages, row.bytes) == (2, 2)
+    assert world.manager.core.sinks.branches[world.manager.sinks.holder_of("app", name)].sent == 1
     assert job.commit(name) == (True, 2)
     for name in ("one", "two"):
         assert received(world, f"news::c/{name}") == [b"a"]

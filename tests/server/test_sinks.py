@@ -66,7 +66,7 @@ def test_a_batch_from_begin_to_commit(controller: Controller, queue: str) -> Non
     state = controller.send("x", txn_id)
     assert isinstance(state, TransactionalState) and isinstance(state.outcome, Accepted)
     name = begun["branch"]
-    assert done(say(controller, "SEAL", queue, branch=name)) == {"messages": 1, "bytes": 6}
+    assert done(say(controller, "SEAL", queue, branch=name)) == {"sent": 1, "messages": 1, "bytes": 6}
     assert controller.depth() == (0, 1)
     assert done(say(controller, "COMMIT", queue, branches=[name], **BATCH)) == {
         "status": "committed",

@@ -109,8 +109,10 @@ class SinkBranch:
         """Takes nothing more, and can be committed."""
         self.since_us: i64 = now_us
         """When it began or, later, was sealed: its lease runs from here."""
+        self.sent: i64 = 0
+        """Messages that came, one to a topic counted once, however many subscribe to that."""
         self.bytes: i64 = 0
-        """Of the messages in it."""
+        """Of the entries in it."""
 
 
 @final
@@ -187,7 +189,9 @@ def admit_to_branch(core: "Core", transaction: Transaction, count: i64, size: i6
         )
     sinks.messages += count
     sinks.bytes += count * size
-    sinks.branches[int(transaction.id)].bytes += count * size
+    branch = sinks.branches[int(transaction.id)]
+    branch.bytes += count * size
+    branch.sent += 1
 
 
 # --- the ledger -----------------------------------------------------------------------------------
@@ -206,6 +210,7 @@ def detail_of(branch: SinkBranch) -> bytes:
         "user": branch.user,
         "since_us": int(branch.since_us),
         "sealed": branch.sealed,
+        "sent": int(branch.sent),
     }
     return json.dumps(told, ensure_ascii=False).encode()
 

@@ -382,7 +382,7 @@ def _restored_branch(core: Core, row: "HolderRow") -> SinkBranch:
     )
     partition, attempt, since_us = int(told["partition"]), int(told["attempt"]), int(told["since_us"])
     branch = SinkBranch(app, contact, partition, attempt, transaction, since_us)
-    branch.sealed = bool(told["sealed"])
+    branch.sealed, branch.sent = bool(told["sealed"]), int(told["sent"])
     transaction.detail = detail_of(branch)
     transaction.recorded = True
     transaction.ended = branch.sealed
@@ -390,9 +390,12 @@ def _restored_branch(core: Core, row: "HolderRow") -> SinkBranch:
 
 
 def restore_held(core: Core, transaction: Transaction, entry: Entry) -> None:
-    """Give an entry back to the branch that held it."""
+    """Give an entry back to the branch that held it; those of one message come one after another."""
+    branch = core.sinks.branches[int(transaction.id)]
+    if not branch.sealed and (not transaction.puts or transaction.puts[-1].serial != entry.serial):
+        branch.sent += 1
     entry.owner = transaction
     transaction.puts.append(entry)
     core.sinks.messages += 1
     core.sinks.bytes += entry.body_len
-    core.sinks.branches[int(transaction.id)].bytes += entry.body_len
+    branch.bytes += entry.body_len

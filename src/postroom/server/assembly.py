@@ -71,6 +71,7 @@ def manager_options(config: Config) -> ManagerOptions:
         max_suspended_links=limits.suspended_links,
         max_channels=limits.max_channels,
         max_suspend_ms=(limits.suspended_timeout_s + SUSPEND_SLACK_S) * 1000,
+        **msgspec.structs.asdict(config.spark),
     )
 
 

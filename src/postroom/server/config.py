@@ -24,6 +24,7 @@ from postroom.server.config_values import Limit, Name, NotNegative, PlacedError,
 from postroom.server.dead_letter_config import DeadLetterHandlerConfig
 from postroom.server.http_config import HttpConfig
 from postroom.server.passwords import PasswordHashError, parse_hash
+from postroom.server.spark_config import SparkConfig
 
 DEFAULT_TLS_PORT: Final = 5671
 DEFAULT_DATA_FOLDER: Final = "postroom-data"
@@ -415,6 +416,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     sending: SendingConfig = SendingConfig()
     flow_control: FlowControlConfig = FlowControlConfig()
     message_store: MessageStoreConfig = MessageStoreConfig()
+    spark: SparkConfig = SparkConfig()
     quota: list[QuotaConfig] = []
     queue: list[QueueConfig] = []
     topic: list[TopicConfig] = []

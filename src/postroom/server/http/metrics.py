@@ -63,6 +63,7 @@ class BrokerCollector(Collector):
         yield self._info()
         yield from self._connections()
         yield from self._ledger_families()
+        yield from self._sink_families()
         yield from _queue_families(self._broker.manager.queues.copy().values())
 
     def _info(self) -> Metric:
@@ -96,6 +97,17 @@ class BrokerCollector(Collector):
             ("leases_broken", "Leases that were broken", sum(not lease.in_force for lease in leases)),
         ):
             yield GaugeMetricFamily(f"postroom_ledger_{name}", what, value=int(value))
+
+    def _sink_families(self) -> Iterator[Metric]:
+        sinks = self._broker.manager.core.sinks
+        for name, what, value in (
+            ("branches", "Undecided branches of Spark sinks", len(sinks.branches)),
+            ("messages", "Messages in them", sinks.messages),
+            ("bytes", "Bytes in them", sinks.bytes),
+        ):
+            yield GaugeMetricFamily(f"postroom_sink_{name}", what, value=int(value))
+        what = "Branches rolled back because nobody had decided them within their lease"
+        yield CounterMetricFamily("postroom_sink_leases_ended", what, value=int(sinks.leases_ended))
 
 
 _COUNTED: Final = {

@@ -145,7 +145,8 @@ def _spoiled(error: SinkBranchSpoiled) -> Response:
 
 
 def _held(branch: SinkBranch) -> Attributes:
-    return {"messages": len(branch.transaction.puts), "bytes": int(branch.bytes)}
+    held = {"messages": len(branch.transaction.puts), "bytes": int(branch.bytes)}
+    return {"sent": int(branch.sent), **held}
 
 
 def _batch(batch_id: int) -> int | None:

@@ -1,0 +1,118 @@
+"""`postroom sink`: the Spark jobs that write to a running broker, and what they have not decided."""
+
+import json
+import time
+from typing import Any, Final
+
+import click
+from rich.table import Table
+
+from postroom.cli.listing import by_name, show_json
+from postroom.cli.talk import EXIT_BROKER, connected, json_option, notes, output, shown, url_option
+from postroom.server.management import SINK_TYPE
+
+_US_A_S: Final = 1_000_000
+_HIDDEN: Final = ("identity", "type", "open_branches")
+_NUMBERS: Final = ("partition", "attempt", "messages", "bytes")
+
+
+@click.group()
+def sink() -> None:
+    """Spark jobs that write to queues of a running broker."""
+
+
+@sink.command("list")
+@url_option
+@json_option
+def list_sinks(url: str, as_json: bool) -> None:
+    """List the sinks (apps), the batch that each has decided last, and what is undecided."""
+    with connected(url) as connection:
+        found = by_name(connection.create_management().query(SINK_TYPE))
+    if as_json:
+        show_json({key: row[key] for key in row if key not in _HIDDEN} for row in found)
+        return
+    table = Table("sink", "query", "batch", "position", "decided", "branches", "messages", "bytes")
+    for row in found:
+        decided = f"{_age_s(row['decided_us']):,} s ago" if row["decided_us"] else "never"
+        table.add_row(
+            *(row["name"], row["query_id"], shown(row["batch_id"]), shown(row["position"]), decided),
+            *(shown(row[name]) for name in ("branches", "messages", "bytes")),
+        )
+    output.print(table)
+
+
+@sink.command("show")
+@click.argument("name")
+@url_option
+@json_option
+def show_sink(name: str, url: str, as_json: bool) -> None:
+    """Show everything that is known of the sink NAME, and its undecided branches."""
+    with connected(url) as connection:
+        row: dict[str, Any] = connection.create_management().read(SINK_TYPE, name)
+    if as_json:
+        click.echo(json.dumps(row))
+        return
+    for key, value in row.items():
+        if key not in _HIDDEN:
+            click.echo(f"{key}: {_time(int(value)) if key.endswith('_us') else shown(value)}")
+    if row["open_branches"]:
+        _show_branches(row["open_branches"])
+
+
+def _show_branches(branches: list[dict[str, Any]]) -> None:
+    table = Table("branch", "batch", *_NUMBERS, "state", "for", "lease ends", "user")
+    for each in branches:
+        table.add_row(
+            *(each["name"], shown(each["batch_id"]), *(shown(each[name]) for name in _NUMBERS)),
+            *("sealed" if each["sealed"] else "open", f"{_age_s(each['since_us']):,} s"),
+            *(_time(each["until_us"]), each["user"]),
+        )
+    output.print(table)
+
+
+@sink.command("rollback")
+@click.argument("name")
+@click.argument("branch", required=False, default="")
+@url_option
+@json_option
+def roll_back(name: str, branch: str, url: str, as_json: bool) -> None:
+    """Roll back the undecided branches of the sink NAME, or one BRANCH.
+
+    A job that is running finds that they are gone when it commits, and fails; started again it writes the
+    batch anew.
+    """
+    with connected(url) as connection:
+        management = connection.create_management()
+        management.read(SINK_TYPE, name)
+        reply = management.request("ROLLBACK", kind=SINK_TYPE, name=name, body={"branch": branch})
+    count = int(str(reply.attributes()["rolled_back"]))
+    click.echo(json.dumps({"rolled_back": count}) if as_json else f"rolled back {count} branches of {name}")
+    if branch and not count:
+        notes.print(f"{name} has no undecided branch {branch}", highlight=False)
+        raise SystemExit(EXIT_BROKER)
+
+
+@sink.command("forget")
+@click.argument("name")
+@url_option
+@json_option
+def forget(name: str, url: str, as_json: bool) -> None:
+    """Forget the sink NAME: its undecided branches are rolled back.
+
+    Which batches it has decided is known no more: a job that writes to it again begins anew, and what it
+    writes again is there twice.
+    """
+    with connected(url) as connection:
+        connection.create_management().delete(SINK_TYPE, name)
+    click.echo(json.dumps({"forgotten": name}) if as_json else f"forgot {name}")
+
+
+def _age_s(time_us: int) -> int:
+    return max(0, round(time.time() - time_us / _US_A_S))
+
+
+def _time(time_us: int) -> str:
+    if time_us == 0:
+        return "never"
+    whole = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time_us // _US_A_S))
+    return f"{whole} ({time_us})"
