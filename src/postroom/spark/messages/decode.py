@@ -1,6 +1,6 @@
 """Messages → typed columns."""
 
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -9,31 +9,18 @@ import pyarrow as pa
 from postroom.amqp.errors import DecodeError
 from postroom.ledger.body_reader import BODY_STATE_NAMES, BodyState
 from postroom.ledger.records import ArrivalFlag
+from postroom.spark.messages.columnar import Columnar
 from postroom.spark.messages.rows import Events
 from postroom.spark.messages.schema import EVENT_COLUMNS, HEADER_COLUMNS, SECTIONS
 from postroom.spark.messages.whole import read_whole
+from postroom.spark.places import Messages
 
 Array = npt.NDArray[Any]
 
 STATE: Final = "body_state"
 CORRUPT: Final = "_corrupt"
-_TOLD: Final = frozenset([*EVENT_COLUMNS, *HEADER_COLUMNS, STATE, CORRUPT, SECTIONS])
+_ELSEWHERE: Final = frozenset([*EVENT_COLUMNS, *HEADER_COLUMNS, STATE, CORRUPT, SECTIONS])
 _US_A_MS: Final = 1000
-
-
-class Messages(Protocol):
-    """What a place tells of some messages (`postroom.spark.places.Messages`)."""
-
-    @property
-    def found(self) -> Array: ...
-    @property
-    def arrivals(self) -> Array: ...
-    @property
-    def sections(self) -> pa.Array: ...
-    @property
-    def states(self) -> Array: ...
-    @property
-    def errors(self) -> dict[int, str]: ...
 
 
 def decode(messages: Messages, events: Events, schema: pa.Schema) -> pa.RecordBatch:
@@ -42,22 +29,22 @@ def decode(messages: Messages, events: Events, schema: pa.Schema) -> pa.RecordBa
     A message that can't be decoded has null in the columns that its sections tell, its sections in `body`
     and in `_corrupt` what is wrong and where. Nothing is raised for what is in a message.
     """
-    asked = [name for name in schema.names if name not in _TOLD]
-    read = _Sections(messages, asked)
-    arrays = []
-    for field in schema:
-        if field.name in EVENT_COLUMNS:
-            arrays.append(events.column(field.name))
-        elif field.name in HEADER_COLUMNS:
-            arrays.append(_header(messages, events, field.name))
-        elif field.name == STATE:
-            arrays.append(pa.array(BODY_STATE_NAMES).take(pa.array(messages.states)))
-        else:
-            arrays.append(read.column(field))
+    told = _Told(messages, [name for name in schema.names if name not in _ELSEWHERE])
+    arrays = [_column(name, messages, events, told) for name in schema.names]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _header(messages: Messages, events: Events, name: str) -> pa.Array:
+def _column(name: str, messages: Messages, events: Events, told: "_Told") -> pa.Array:
+    if name in EVENT_COLUMNS:
+        return events.column(name)
+    if name in HEADER_COLUMNS:
+        return _header(messages, name)
+    if name == STATE:
+        return pa.array(BODY_STATE_NAMES).take(pa.array(messages.states))
+    return messages.sections.cast(pa.binary()) if name == SECTIONS else told.column(name)
+
+
+def _header(messages: Messages, name: str) -> pa.Array:
     unknown = ~messages.found
     arrivals = messages.arrivals
     if name == "durable":
@@ -72,26 +59,41 @@ def _header(messages: Messages, events: Events, name: str) -> pa.Array:
     return pa.array(np.zeros(len(unknown), np.int64), mask=unknown)
 
 
-class _Sections:
-    def __init__(self, messages: Messages, asked: list[str]) -> None:
-        self._sections = messages.sections
-        self._rows: list[dict[str, Any]] = []
-        self._corrupt: list[str | None] = []
-        present = messages.states == BodyState.PRESENT
-        for row, (data, is_present) in enumerate(zip(messages.sections, present, strict=True)):
-            error, values = messages.errors.get(row), {}
-            if is_present and error is None:
-                try:
-                    values = read_whole(data.as_py(), asked)
-                except DecodeError as broken:
-                    error = broken.description
-                    values = {"body": data.as_py()}
-            self._rows.append(values)
-            self._corrupt.append(error)
+def _patched(column: pa.Array, rows: list[int], values: list[Any]) -> pa.Array:
+    """A column with other values in some rows."""
+    if not rows:
+        return column
+    order = np.arange(len(column))
+    order[rows] = np.arange(len(column), len(column) + len(rows))
+    return pa.concat_arrays([column, pa.array(values, column.type)]).take(pa.array(order))
 
-    def column(self, field: pa.Field) -> pa.Array:
-        if field.name == CORRUPT:
-            return pa.array(self._corrupt, field.type)
-        if field.name == SECTIONS:
-            return self._sections.cast(field.type)
-        return pa.array([values.get(field.name) for values in self._rows], field.type)
+
+class _Told:
+    """What sections tell, of all rows."""
+
+    def __init__(self, messages: Messages, columns: list[str]) -> None:
+        self._columnar: Final = Columnar(messages.sections)
+        self._decoded: Final = {name: self._columnar.column(name) for name in columns}
+        missing = messages.states != BodyState.PRESENT
+        missing[list(messages.errors)] = True
+        self._rows: Final = np.flatnonzero(missing | self._columnar.hard).tolist()
+        self._values: Final[list[dict[str, Any]]] = []
+        for row in self._rows:
+            if missing[row]:
+                self._values.append({CORRUPT: messages.errors.get(row)})
+            else:
+                self._values.append(self._read(row, columns))
+        count = len(messages.states)
+        self._decoded[CORRUPT] = pa.nulls(count, pa.string())
+
+    def _read(self, row: int, columns: list[str]) -> dict[str, Any]:
+        data = self._columnar.whole(row)
+        try:
+            return read_whole(data, columns)
+        except DecodeError as error:
+            return {CORRUPT: error.description, "body": data}
+
+    def column(self, name: str) -> pa.Array:
+        """One of the columns, or `_corrupt`."""
+        values = [told.get(name) for told in self._values]
+        return _patched(self._decoded[name], self._rows, values)

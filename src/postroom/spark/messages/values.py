@@ -98,9 +98,10 @@ def timestamp_text(time_ms: int) -> str:
     return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _float_text(value: Any) -> str:
+def float_text(value: float) -> str:
+    """The shortest decimal number that is this float."""
     if math.isfinite(value):
-        return _shortest(value) if isinstance(value, Float32) else repr(float(value))
+        return _shortest(value) if isinstance(value, Float32) else repr(value)
     return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
 
 
@@ -146,8 +147,8 @@ def _exact_map(value: dict[object, object] | PairMap) -> object:
 _TEXTS: Final[dict[str, Callable[[Any], str | None]]] = {
     "null": lambda value: None,
     "boolean": lambda value: "true" if value else "false",
-    "float": _float_text,
-    "double": _float_text,
+    "float": float_text,
+    "double": float_text,
     "decimal32": _base64,
     "decimal64": _base64,
     "decimal128": _base64,
@@ -174,7 +175,7 @@ def untyped(kind: str, text: str | None) -> object:
         raise ValueInvalid(f"a value of type {kind} without a text; the type of no value is null")
     try:
         return read(text)
-    except (ValueError, OverflowError, ArithmeticError, DecodeError) as error:
+    except (ValueError, TypeError, ArithmeticError, DecodeError) as error:
         raise ValueInvalid(f"{text[:80]!r} is no {kind}: {error}") from error
 
 
@@ -336,7 +337,7 @@ def _plain(value: Any) -> object:
     if value is None or isinstance(value, bool | int | str):
         return timestamp_text(value) if isinstance(value, Timestamp) else value
     if isinstance(value, float):
-        return value if math.isfinite(value) else _float_text(value)
+        return value if math.isfinite(value) else float_text(value)
     if isinstance(value, list):
         return [_plain(item) for item in value]
     if isinstance(value, Array):

@@ -11,16 +11,19 @@ from functools import lru_cache
 from typing import Any, Final
 from uuid import UUID
 
+from postroom.amqp import constructors as c
 from postroom.amqp import descriptors as d
 from postroom.amqp.fields import Fields, read_descriptor, read_symbol_map
 from postroom.amqp.reader import Reader
-from postroom.amqp.types import PairMap, ULong
+from postroom.amqp.types import Byte, Int, PairMap, Short, UByte, UInt, ULong, UShort
 from postroom.client.jms_messages import JAVA_OBJECT
 from postroom.client.message import MESSAGE_TYPE, OCTET_STREAM, charset_of_text
 from postroom.spark.messages.schema import PROPERTY_COLUMNS
 from postroom.spark.messages.values import FIRST_MS, LAST_MS, Typed, key_text, plain_json, typed
 
 Values = dict[str, Any]
+
+_NUMBERS: Final = frozenset([UByte, Byte, UShort, Short, UInt, Int, ULong, int])
 
 JMS_TYPES: Final = ("message", "object", "map", "bytes", "stream", "text")
 """By the number in the annotation x-opt-jms-msg-type."""
@@ -112,14 +115,12 @@ class _Message:
             return
         f = Fields(self._reader, "properties")
         for name, read in _FIELDS:
-            if name in self._columns or f"{name}_type" in self._columns:
+            if self._columns & _WANTED_BY[name]:
                 self.values.update(read(f, name))
-            elif name == "content_type" and "jms_type" in self._columns:
-                self._content_type = f.optional_symbol("content-type")
             else:
                 f.skip(1)
         f.close()
-        self._content_type = self.values.get("content_type") or self._content_type
+        self._content_type = self.values.get("content_type")
         for name in set(self.values) - self._columns:
             del self.values[name]
 
@@ -129,12 +130,16 @@ class _Message:
         if not self._columns & BODY_COLUMNS:
             self._reader.skip()
             return
-        value = self._reader.value()
-        self._body.add(self._reader, code, value, start)
+        r = self._reader
+        is_string = code == d.AMQP_VALUE and r.pos < r.end and r.data[r.pos] in (c.STRING_8, c.STRING_32)
+        if is_string and "text" not in self._columns:
+            r.skip()
+            self._body.add(r, code, "", start)
+            return
+        self._body.add(r, code, r.value(), start)
 
     def _tell_body(self) -> None:
         body, columns = self._body, self._columns
-        body.end = body.end or len(self._data)
         if columns & _TEXT_COLUMNS:
             told = body.told(self._data)
             self.values.update({name: told[name] for name in columns & _TEXT_COLUMNS})
@@ -238,25 +243,31 @@ _FIELDS: Final = tuple(
     (name, _READ.get(name, _field("string"))) for name in PROPERTY_COLUMNS if not name.endswith("_id_type")
 )
 """The fields of the properties section in their order."""
+_WANTED_BY: Final = {
+    name: frozenset([name, f"{name}_type", "jms_type"] if name == "content_type" else [name, f"{name}_type"])
+    for name, _ in _FIELDS
+}
+"""Which columns need a field."""
 _NEED_PROPERTIES: Final = frozenset([*PROPERTY_COLUMNS, "jms_type"])
 
 
 # --- JMS --------------------------------------------------------------------------------------------
 
 
-def jms_type(annotated: object, kind: str, is_null: bool, content_type: str | None) -> str:
+def jms_type(annotated: Any, kind: str, is_null: bool, content_type: str | None) -> str:
     """Which JMS class a message is: what its annotation says, else as Qpid JMS tells it by the body."""
-    if isinstance(annotated, int) and 0 <= annotated < len(JMS_TYPES):
+    if type(annotated) in _NUMBERS and 0 <= annotated < len(JMS_TYPES):
         return JMS_TYPES[annotated]
     if kind in (NONE, DATA):
-        return _of_content(content_type, kind == NONE)
+        return type_of_content(content_type, kind == NONE)
     if kind == STRING or (kind == VALUE and is_null):
         return "text"
     return "bytes" if kind == BINARY else "object"
 
 
 @lru_cache(maxsize=1024)
-def _of_content(content_type: str | None, is_absent: bool) -> str:
+def type_of_content(content_type: str | None, is_absent: bool) -> str:
+    """Which JMS class a message is that has data, or no body, and says nothing of JMS."""
     if content_type == JAVA_OBJECT:
         return "object"
     if content_type in (None, OCTET_STREAM):
