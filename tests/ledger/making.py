@@ -35,6 +35,8 @@ class LedgerMaker:
         self._disk = RealDisk(folder)
         self._options = LedgerOptions(reserve_bytes=0)
         self.builder = BlockBuilder(1, START_US)
+        self.still = False
+        """While it is true, all records are of one moment."""
         self._queues = 0
         self._sets = SET_BASE
         self._dictionary = Dictionary()
@@ -92,7 +94,8 @@ class LedgerMaker:
     # --- records
 
     def _tick(self) -> BlockBuilder:
-        self.builder.set_time(self.builder.time_us + STEP_US)
+        if not self.still:
+            self.builder.set_time(self.builder.time_us + STEP_US)
         return self.builder
 
     def queue(self, name: str, **definition: object) -> int:
@@ -178,12 +181,13 @@ class LedgerMaker:
         failure_delta: int = 0,
         due_us: int = 0,
         causes: int = 0,
+        flags: int = 0,
         detail: dict[str, object] | None = None,
     ) -> int:
         """One entry's event; returns its position."""
         what = (
             serial, queue, event, from_state, to_state, holder_kind, holder, outcome, causes, due_us,
-            delivery_delta, failure_delta, 0,
+            delivery_delta, failure_delta, flags,
         )  # fmt: skip
         if detail is None:
             return self._tick().entry_event(*what)

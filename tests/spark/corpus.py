@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from postroom.ledger.block import Group
+from postroom.ledger.records import TransitionFlag
 from postroom.model.codes import DelayCause
 from tests.ledger.making import START_US, E, H, LedgerMaker, O, S
 
@@ -51,8 +52,10 @@ def returned(maker: LedgerMaker, queue: int, report: int) -> None:
 
 
 def born(maker: LedgerMaker, serial: int, queue: int) -> None:
-    """The delay of an unborn one, or of one that a pause held back, is over."""
-    maker.change(serial, queue, E.DUE, S.DELAYED, S.AVAILABLE, holder_kind=H.NONE, holder=0)
+    """The delay of an unborn one, or of one that a pause held back, is over: it was never available."""
+    maker.change(
+        serial, queue, E.DUE, S.DELAYED, S.AVAILABLE, holder_kind=H.NONE, holder=0, flags=TransitionFlag.FIRST
+    )
 
 
 def unborn(maker: LedgerMaker, queue: int, due_us: int, **put: object) -> int:
@@ -96,6 +99,7 @@ def clean(maker: LedgerMaker) -> None:
     returned(maker, maker.queue("$undelivered"), maker.put(maker.queue("replies"), adverse=True))
     held(maker, maker.queue("in transit"), 10)
     _in_order(maker, maker.queue("in order"))
+    _batches(maker, maker.queue("batches"))
     _ids(maker, maker.queue("ids"), maker.queue("remembered", duplicate_window=2))
 
 
@@ -231,6 +235,54 @@ def _used_after_its_decision(maker: LedgerMaker, queue: int) -> None:
     held(maker, queue, 55)
 
 
+def _sent(maker: LedgerMaker, queue: int, holder: int, name: str) -> int:
+    """Put in the branch of a Spark sink."""
+    maker.holder(holder, H.SPARK_BRANCH, name=name, container=f"worker/{holder}")
+    return maker.put(
+        queue, event=E.PUT_HELD, to_state=S.PUT_UNCONFIRMED, holder_kind=H.SPARK_BRANCH, holder=holder
+    )
+
+
+def _decided(maker: LedgerMaker, queue: int, holder: int, serial: int, commit: bool = True) -> None:
+    to_state, outcome, event = (
+        (S.AVAILABLE, O.NONE, E.CONFIRM) if commit else (S.DELETED, O.ROLLED_BACK, E.UNDO)
+    )
+    group = Group(queue, S.PUT_UNCONFIRMED, to_state, outcome, 0, 0, 0, [(serial, serial)])
+    maker.group(event, [group], decision=True, holder_kind=H.SPARK_BRANCH, holder=holder)
+
+
+def _batches(maker: LedgerMaker, queue: int) -> None:
+    """Of a Spark sink: two that are decided, the first with two winners and a loser, and one that isn't."""
+    names = ("0-0-0-60@app", "0-1-0-61@app", "0-1-1-62@app", "1-0-0-63@app", "0-0-0-64@other/app")
+    sent = {holder: _sent(maker, queue, holder, name) for holder, name in enumerate(names, 60)}
+    maker.still = True
+    for holder in (60, 61, 62):
+        _decided(maker, queue, holder, sent[holder], commit=holder != 62)
+    maker.still = False
+    _decided(maker, queue, 63, sent[63])
+    _sent(maker, queue, 65, "2-0-0-65@app")
+
+
+def _loser_left(maker: LedgerMaker, queue: int) -> None:
+    """Of a batch before, rolled back later."""
+    loser = _sent(maker, queue, 70, "0-0-0-70@loser")
+    _decided(maker, queue, 71, _sent(maker, queue, 71, "1-0-0-71@loser"))
+    _decided(maker, queue, 70, loser, commit=False)
+
+
+def _loser_held(maker: LedgerMaker, queue: int) -> None:
+    _sent(maker, queue, 72, "3-0-0-72@held")
+    _decided(maker, queue, 73, _sent(maker, queue, 73, "3-0-1-73@held"))
+
+
+def _winners_apart(maker: LedgerMaker, queue: int) -> None:
+    """The two branches of a batch are committed at different moments: a crash between them would have left
+    half of it."""
+    first, second = _sent(maker, queue, 74, "0-0-0-74@apart"), _sent(maker, queue, 75, "0-1-0-75@apart")
+    _decided(maker, queue, 74, first)
+    _decided(maker, queue, 75, second)
+
+
 def _decided_backwards(maker: LedgerMaker, queue: int) -> None:
     first, second = held(maker, queue, 56, producer=LINK), held(maker, queue, 56, producer=LINK)
     decide(maker, queue, 56, second, first)
@@ -281,6 +333,9 @@ FAULTS: Final[dict[str, tuple[Plant, set[str]]]] = {
     "left out of the rollback": (_left_out_of_the_rollback, {"left out of the decision"}),
     "left out of the batch": (_left_out_of_the_batch, {"left out of the decision"}),
     "used after its decision": (_used_after_its_decision, {"used after its decision"}),
+    "loser left": (_loser_left, {"left out of its batch"}),
+    "loser held": (_loser_held, {"left out of its batch"}),
+    "winners apart": (_winners_apart, {"left out of its batch"}),
     "decided backwards": (_decided_backwards, {"out of order"}),
     "born backwards": (_born_backwards, {"out of order"}),
     "resumed backwards": (_resumed_backwards, {"out of order"}),

@@ -9,7 +9,7 @@ meanwhile. A ledger that joins later does so in the same way.
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 import pyarrow as pa
 
@@ -19,6 +19,8 @@ from postroom.spark.options import LATEST, SourceOptions
 from postroom.spark.places import Look, Place, Slice, plan
 from postroom.spark.positions import BEGINNING, Position, Positions, check, position_in
 from postroom.spark.reading import read_events
+
+T = TypeVar("T")
 
 
 class DataLost(LedgerError):
@@ -145,8 +147,14 @@ def require_readable(options: SourceOptions, look: Look, after: Position) -> Non
 def rows_of(slice: Slice, schema: pa.Schema, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     """The rows of a slice. Raises ``DataLost`` if its file was dropped since it was planned, unless that is
     accepted."""
+    yield from unless_dropped(slice, read_events(slice, schema, options.queues), options)
+
+
+def unless_dropped(slice: Slice, found: Iterator[T], options: SourceOptions) -> Iterator[T]:
+    """What is read of a slice, up to where its file turns out to be dropped. Raises ``DataLost`` then, unless
+    that is accepted."""
     try:
-        yield from read_events(slice, schema, options.queues)
+        yield from found
     except FileNotFoundError as error:
         if options.fail_on_data_loss:
             raise DataLost(slice.ledger_id, slice.first, slice.last) from error

@@ -45,6 +45,10 @@ class Events:
         """Those from one index up to, not including, another."""
         return replace(self, **{name: getattr(self, name)[start:end] for name in _ARRAYS})
 
+    def batch(self, schema: pa.Schema) -> pa.RecordBatch:
+        """The rows of the events, in columns that events tell."""
+        return pa.RecordBatch.from_arrays([self.column(name) for name in schema.names], schema=schema)
+
     def column(self, name: str) -> pa.Array:
         """One of ``schema.EVENT_COLUMNS``."""
         return _COLUMNS[name](self)

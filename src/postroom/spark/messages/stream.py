@@ -11,9 +11,13 @@ from pyspark.sql.types import StructType
 
 from postroom.spark.messages.decode import decode
 from postroom.spark.messages.options import TapOptions
-from postroom.spark.messages.rows import Wanted, becomes_available, events_of
-from postroom.spark.places import Slice
+from postroom.spark.messages.rows import Events, Wanted, becomes_available, events_of
+from postroom.spark.messages.schema import EVENT_COLUMNS
+from postroom.spark.places import Place, Slice
+from postroom.spark.ranges import unless_dropped
 from postroom.spark.stream import LedgerStream, SlicePartition
+
+_OF_EVENTS: Final = frozenset(EVENT_COLUMNS)
 
 BLOCK_ROWS: Final = 32_768
 BLOCK_BYTES: Final = 64 << 20
@@ -23,16 +27,27 @@ BLOCK_BYTES: Final = 64 << 20
 def rows_of(
     slice: Slice, schema: pa.Schema, options: TapOptions, wanted: Wanted = becomes_available
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a slice, one for each event that is wanted, by (position, ordinal)."""
-    for events in events_of(slice, wanted, options.source.queues):
-        start = 0
-        while start < len(events):
-            part = events.part(start, min(start + BLOCK_ROWS, len(events)))
-            serials = part.serial.astype(np.uint64)
-            messages = slice.place.messages(None, serials, options.check_bodies, BLOCK_BYTES)
-            part = part.part(0, len(messages))
-            yield decode(messages, part, schema)
-            start += len(part)
+    """The rows of a slice, one for each event that is wanted, by (position, ordinal).
+
+    Raises ``DataLost`` where its file was dropped since it was planned, unless that is accepted.
+    """
+    found = events_of(slice, wanted, options.source.queues)
+    for events in unless_dropped(slice, found, options.source):
+        if set(schema.names) <= _OF_EVENTS:  # no message need be looked at
+            yield events.batch(schema)
+        else:
+            yield from _joined(slice.place, events, schema, options.check_bodies)
+
+
+def _joined(place: Place, events: Events, schema: pa.Schema, check: bool) -> Iterator[pa.RecordBatch]:
+    """Events and the messages that they are of."""
+    start = 0
+    while start < len(events):
+        part = events.part(start, min(start + BLOCK_ROWS, len(events)))
+        messages = place.messages(None, part.serial.astype(np.uint64), check, BLOCK_BYTES)
+        part = part.part(0, len(messages))
+        yield decode(messages, part, schema)
+        start += len(part)
 
 
 class TapStream(LedgerStream):
