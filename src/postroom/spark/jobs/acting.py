@@ -1,0 +1,153 @@
+"""Carrying out a plan: its actions go to the broker in order, some a request, and what it answers is written
+beside the plan. Needs no Spark.
+
+Each request is one transaction of the broker. What it answered is noted after some of them: after an
+interruption the next run goes on behind what is noted, and what was done and not noted is told of as gone.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any, Final
+
+import pyarrow as pa
+
+from postroom.amqp import errors as amqp
+from postroom.client import JMSException, ResourceAllocationException
+from postroom.client.aio import ConnectionFactory, ManagementClient
+from postroom.manager.acting import MAX_ACTIONS
+from postroom.server.management import MESSAGE_TYPE
+from postroom.spark.jobs.errors import CannotBeDone, JobError, OptionInvalid
+from postroom.spark.jobs.plan import RESULTS_FILE, RESULTS_SCHEMA, Manifest, Plan, Results, file_name
+
+NOTED_ROWS: Final = 50_000
+"""Actions of one file of results: so many may be told of as gone after an interruption."""
+MAX_IN_FLIGHT: Final = 16
+_CANNOT: Final = (amqp.NOT_FOUND, amqp.PRECONDITION_FAILED, amqp.NOT_IMPLEMENTED, amqp.INVALID_FIELD)
+
+Progress = Callable[[int, int], None]
+"""Told how many of how many actions are through."""
+Answers = list[tuple[str, str | None]]
+"""What became of each action, and why it was refused."""
+
+
+def carry_out(plan: Plan, manifest: Manifest, url: str, in_flight: int, progress: Progress | None) -> Results:
+    """Carry out what is left of a plan; what became of all of it.
+
+    `in_flight`: so many requests at a time; with 1 messages go on in their order. Raises ``JobError``,
+    ``CannotBeDone``, ``OptionInvalid`` for the URL, OSError.
+    """
+    results = plan.results()
+    if results.rows >= manifest.rows():
+        return results
+    try:
+        factory = ConnectionFactory(url)
+    except ValueError as error:
+        raise OptionInvalid(f"the broker's URL: {error}") from None
+    try:
+        asyncio.run(_Run(plan, manifest, results, progress).run(factory, in_flight))
+    except JMSException as error:
+        raise _failure(error, manifest) from error
+    return results
+
+
+def _failure(error: JMSException, manifest: Manifest) -> JobError:
+    said = " ".join(str(error).split())
+    if error.condition in _CANNOT:
+        return CannotBeDone(f"the broker refuses to act on queue {manifest.queue!r}: {said}")
+    return JobError(f"{said}; started again, the job goes on with what is left")
+
+
+class _Run:
+    def __init__(self, plan: Plan, manifest: Manifest, results: Results, progress: Progress | None) -> None:
+        self._plan = plan
+        self._manifest = manifest
+        self._results = results
+        self._progress = progress
+
+    async def run(self, factory: ConnectionFactory, in_flight: int) -> None:
+        async with await factory.create_connection() as connection:
+            clients = [await connection.create_management() for _ in range(in_flight)]
+            await self._ask(clients[0], [])  # whether it is the right broker, and the queue is there
+            batches = self._plan.batches(self._manifest.files, self._results.rows, MAX_ACTIONS)
+            while await self._next_part(clients, batches):
+                pass
+
+    async def _next_part(self, clients: list[ManagementClient], batches: Iterator[pa.RecordBatch]) -> bool:
+        """Carry out as many actions as one file of results has; whether there were any."""
+        done: list[pa.RecordBatch] = []
+        rows = 0
+        while rows < NOTED_ROWS and (window := list(islice(batches, len(clients)))):
+            asked = [self._act(client, batch) for client, batch in zip(clients, window, strict=False)]
+            for batch, answers in zip(window, await asyncio.gather(*asked), strict=True):
+                done.append(_noted(batch, answers))
+                rows += batch.num_rows
+            if self._progress is not None:
+                self._progress(self._results.rows + rows, self._manifest.rows())
+        if done:
+            self._note(pa.Table.from_batches(done, RESULTS_SCHEMA))
+        return bool(done)
+
+    def _note(self, rows: pa.Table) -> None:
+        self._results.parts += 1
+        self._plan.write(file_name(RESULTS_FILE, self._results.parts), RESULTS_SCHEMA, rows.to_batches())
+        self._results.add(rows)
+
+    async def _act(self, client: ManagementClient, batch: pa.RecordBatch) -> Answers:
+        """One batch, in smaller ones where it is too much for one request."""
+        rows: list[dict[str, Any]] = batch.to_pylist()
+        try:
+            return await self._ask(client, rows)
+        except ResourceAllocationException:
+            if len(rows) <= 1:
+                raise
+        half = batch.num_rows // 2
+        first = await self._act(client, batch.slice(0, half))
+        return first + await self._act(client, batch.slice(half))
+
+    async def _ask(self, client: ManagementClient, rows: list[dict[str, Any]]) -> Answers:
+        order, actions = request_of(rows, f"job {self._manifest.job}")
+        body = {"ledger_id": self._manifest.ledger_id, "actions": actions}
+        reply = await client.request("ACT", kind=MESSAGE_TYPE, name=self._manifest.queue, body=body)
+        return answers_of(reply.attributes(), order)
+
+
+def request_of(rows: list[dict[str, Any]], reason: str) -> tuple[list[int], list[dict[str, Any]]]:
+    """Rows of a plan as the actions of a request, and in what order they are there."""
+    groups: dict[tuple[str, str, str], list[int]] = {}
+    for number, row in enumerate(rows):
+        groups.setdefault((row["action"], row["to"] or "", row["rule"]), []).append(number)
+    actions = [
+        {
+            "action": action,
+            "to": to,
+            "reason": f"{reason}, rule {rule}",
+            "serials": [rows[number]["serial"] for number in numbers],
+            "positions": [rows[number]["position"] for number in numbers],
+            "ordinals": [rows[number]["ordinal"] for number in numbers],
+            "delivery_counts": [rows[number]["delivery_count"] for number in numbers],
+        }
+        for (action, to, rule), numbers in groups.items()
+    ]
+    return [number for numbers in groups.values() for number in numbers], actions
+
+
+def answers_of(told: dict[str, Any], order: list[int]) -> Answers:
+    """What the broker says of the actions of `request_of`, in the order of the rows. Raises ``JobError``."""
+    said = told.get("answers")
+    if not isinstance(said, list) or len(said) != len(order):
+        raise JobError(f"the broker's answer doesn't tell of {len(order)} messages: {told!r:.200}")
+    why = {number: each["why"] for each in told["refusals"] for number in each["numbers"]}
+    found: Answers = [("", None)] * len(order)
+    for place, number in enumerate(order):
+        found[number] = (said[place], why.get(place))
+    return found
+
+
+def _noted(batch: pa.RecordBatch, answers: Answers) -> pa.RecordBatch:
+    columns = {name: batch[name] for name in RESULTS_SCHEMA.names if name in batch.schema.names}
+    columns["answer"] = pa.array([answer for answer, _ in answers], pa.string())
+    columns["why"] = pa.array([why for _, why in answers], pa.string())
+    return pa.RecordBatch.from_arrays(
+        [columns[field.name] for field in RESULTS_SCHEMA], schema=RESULTS_SCHEMA
+    )

@@ -1,0 +1,127 @@
+"""The jobs themselves: look, plan, and with a folder for it write the plan down."""
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+from uuid import uuid4
+
+from pyspark.sql import DataFrame, SparkSession
+
+from postroom.spark.jobs import backfill, deduplicate, triage
+from postroom.spark.jobs.errors import CannotBeDone, OptionInvalid
+from postroom.spark.jobs.plan import Manifest, Plan
+from postroom.spark.jobs.planning import Decision, make_plan
+from postroom.spark.jobs.rules import Rules
+from postroom.spark.jobs.standing import Looked, look
+
+TRIAGE: Final = "triage"
+DEDUPLICATE: Final = "deduplicate"
+BACKFILL: Final = "backfill"
+
+_JOB: Final = re.compile(r"[\w.:+@-]{1,120}")
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """What all jobs on a queue's messages are told."""
+
+    data: str
+    """The ledger: a folder or a broker."""
+    token: str
+    queue: str
+    out: str
+    """The folder or URI that has the plans; "" only count."""
+    job: str
+    """The job's own id; "" a new one."""
+
+
+def new_job_id() -> str:
+    """Sorts by time."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{uuid4().hex[:6]}"
+
+
+def check_job_id(job: str) -> str:
+    """Raises ``OptionInvalid``."""
+    if not _JOB.fullmatch(job):
+        raise OptionInvalid(f"a job's id has up to 120 letters, digits and characters of _.:+@-, not {job!r}")
+    return job
+
+
+def plan_of(where: Where) -> Plan | None:
+    """Where its plan is or is to be; None: it only counts."""
+    return Plan(f"{where.out.rstrip('/')}/{where.job}") if where.out else None
+
+
+def made_before(where: Where, kind: str, digest: str) -> Manifest | None:
+    """The plan that an earlier run of this job has made. Raises ``CannotBeDone`` if that was another job."""
+    plan = plan_of(where)
+    manifest = plan.manifest() if plan is not None else None
+    if plan is None or manifest is None:
+        return None
+    if (manifest.kind, manifest.queue, manifest.digest) != (kind, where.queue, digest):
+        raise CannotBeDone(
+            f"{plan.uri} has the plan of another job ({manifest.kind} of queue {manifest.queue!r}, made"
+            f" {manifest.created}): give this one an id of its own (--job), or carry that one out with"
+            " `postroom job act`"
+        )
+    return manifest
+
+
+def triage_digest(rules: Rules) -> str:
+    """What makes a triage the same."""
+    return rules.digest
+
+
+def plan_triage(spark: SparkSession, where: Where, rules: Rules) -> Manifest:
+    """What is to be done with the messages of a queue by rules. Raises ``JobError``, ``LedgerError``,
+    ``PySparkException``, OSError."""
+    triage.check_rules(spark, rules)
+    ledger = look(where.data, where.token)
+    rows = triage.decided(spark, ledger, where.queue, rules, bool(where.out))
+    return _planned(where, TRIAGE, rules.digest, ledger, rows, triage.decisions_of(rules))
+
+
+def deduplicate_digest(by: Sequence[str]) -> str:
+    """What makes a removal of duplicates the same."""
+    return hashlib.sha256(repr(tuple(by)).encode()).hexdigest()
+
+
+def plan_deduplicate(spark: SparkSession, where: Where, by: tuple[str, ...]) -> Manifest:
+    """Which messages of a queue are duplicates. Raises as `plan_triage`."""
+    by = deduplicate.check_columns(by)
+    ledger = look(where.data, where.token)
+    rows = deduplicate.duplicates(spark, ledger, where.queue, by, bool(where.out))
+    return _planned(where, DEDUPLICATE, deduplicate_digest(by), ledger, rows, [deduplicate.DUPLICATE])
+
+
+def _planned(
+    where: Where, kind: str, digest: str, ledger: Looked, rows: DataFrame, decisions: list[Decision]
+) -> Manifest:
+    created = datetime.now(UTC).isoformat(timespec="seconds")
+    empty = Manifest(where.job, kind, where.queue, digest, created, ledger.ledger_id, ledger.through)
+    plan = plan_of(where)
+    manifest = make_plan(rows, decisions, empty, plan)
+    if plan is not None:
+        plan.finish(manifest)
+    return manifest
+
+
+def backfill_digest(table: backfill.Table) -> str:
+    """What makes a backfill the same."""
+    return hashlib.sha256(repr(table).encode()).hexdigest()
+
+
+def plan_a_backfill(spark: SparkSession, where: Where, table: backfill.Table) -> Manifest:
+    """Which rows become messages. Raises as `plan_triage`."""
+    rows = backfill.rows_of(spark, table)
+    created = datetime.now(UTC).isoformat(timespec="seconds")
+    digest, app = backfill_digest(table), backfill.app_of(where.job)
+    empty = Manifest(where.job, BACKFILL, where.queue, digest, created, app=app)
+    plan = plan_of(where)
+    manifest = backfill.plan_backfill(rows, table.chunk_rows, empty, plan)
+    if plan is not None:
+        plan.finish(manifest)
+    return manifest

@@ -1,0 +1,164 @@
+"""The rules of a triage: a TOML file with a list of rules, the first of which that holds decides. Pure."""
+
+import hashlib
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from postroom.manager.acting import ACTIONS, DISCARD, FORWARD, LEAVE, REPLAY
+from postroom.server.toml_lines import line_of
+from postroom.spark.jobs.errors import RulesInvalid
+
+MAX_RULES: Final = 1000
+MAX_RULES_BYTES: Final = 1 << 20
+MAX_NAME_CHARS: Final = 100
+
+_RULE: Final = "rule"
+_KEYS: Final = ("name", "when", "action", "to")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What is done with the messages for which `when` is true and no rule before it was."""
+
+    name: str
+    when: str
+    """An expression of Spark SQL."""
+    action: str
+    to: str
+    """The queue that takes them: of forward always, of replay perhaps."""
+    line: int
+    """Where it stands in the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """All rules of a file, in their order."""
+
+    source: str
+    """What people call it."""
+    rules: tuple[Rule, ...]
+    digest: str
+    """Of what they say, whatever they are called and however they are laid out."""
+
+    def actions(self) -> frozenset[str]:
+        """What they do."""
+        return frozenset(rule.action for rule in self.rules)
+
+    def refused(self, rule: Rule, why: str) -> RulesInvalid:
+        """An error about one of them."""
+        return RulesInvalid(f"{self.source}, line {rule.line}: rule {rule.name!r}: {why}")
+
+
+def read_rules(file: Path) -> Rules:
+    """Raises ``RulesInvalid``, which says all that is wrong in as many lines."""
+    try:
+        size = file.stat().st_size
+        if size > MAX_RULES_BYTES:
+            raise RulesInvalid(f"{file} has {size:,} bytes; rules have at most {MAX_RULES_BYTES:,}")
+        text = file.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise RulesInvalid(f"{file} is no UTF-8 text: {error.reason} at byte {error.start}") from None
+    except OSError as error:
+        raise RulesInvalid(f"{file}: {error.strerror}") from None
+    return parse_rules(text, str(file))
+
+
+def parse_rules(text: str, source: str) -> Rules:
+    """Rules as text; `source` is what errors call it. Raises ``RulesInvalid``."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise RulesInvalid(f"{source}: {error}") from None
+    reader = _Reader(text, source)
+    rules = reader.rules(document)
+    if reader.findings:
+        raise RulesInvalid("\n".join(reader.findings))
+    return Rules(source, rules, digest_of(rules))
+
+
+def digest_of(rules: Iterable[Rule]) -> str:
+    """The same for rules that do the same."""
+    said = "\n".join(repr((rule.when, rule.action, rule.to)) for rule in rules)
+    return hashlib.sha256(said.encode()).hexdigest()
+
+
+class _Reader:
+    """Takes a document apart, and notes what is wrong in it, with its line."""
+
+    def __init__(self, text: str, source: str) -> None:
+        self._text: Final = text
+        self._source: Final = source
+        self.findings: Final[list[str]] = []
+
+    def _wrong(self, path: tuple[str | int, ...], why: str) -> None:
+        self.findings.append(f"{self._source}, line {line_of(self._text, path)}: {why}")
+
+    def rules(self, document: Mapping[str, Any]) -> tuple[Rule, ...]:
+        for key in document.keys() - {_RULE}:
+            self._wrong((key,), f"there is no setting {key!r}: a file has rules, each under [[{_RULE}]]")
+        told = document.get(_RULE, [])
+        if not isinstance(told, list) or not all(isinstance(each, dict) for each in told):
+            self._wrong((_RULE,), f"rules are a list: each begins with [[{_RULE}]]")
+            return ()
+        if not told:
+            self._wrong((), f"there is no rule: each begins with [[{_RULE}]]")
+        if len(told) > MAX_RULES:
+            self._wrong((), f"there are {len(told):,} rules; at most {MAX_RULES:,} are allowed")
+            return ()
+        found = [rule for number, each in enumerate(told) if (rule := self._rule(number, each)) is not None]
+        self._check_names(found)
+        return tuple(found)
+
+    def _rule(self, number: int, told: dict[str, Any]) -> Rule | None:
+        before = len(self.findings)
+        for key in sorted(told.keys() - set(_KEYS)):
+            self._wrong((_RULE, number, key), f"a rule has no setting {key!r}: {', '.join(_KEYS)}")
+        said = {key: self._text_of(number, told, key) for key in _KEYS}
+        name = said["name"] or f"rule {number + 1}"
+        self._check(number, said, name)
+        if len(self.findings) > before:
+            return None
+        line = line_of(self._text, (_RULE, number))
+        return Rule(name, said["when"], said["action"], said["to"], line)
+
+    def _text_of(self, number: int, told: dict[str, Any], key: str) -> str:
+        value = told.get(key, "")
+        if not isinstance(value, str):
+            self._wrong((_RULE, number, key), f"{key} is {value!r}, must be text")
+            return ""
+        return value.strip()
+
+    def _check(self, number: int, said: Mapping[str, str], name: str) -> None:
+        path = (_RULE, number)
+        if len(name) > MAX_NAME_CHARS or not name.isprintable():
+            self._wrong((*path, "name"), f"a name has at most {MAX_NAME_CHARS} printable characters")
+        if not said["when"]:
+            self._wrong((*path, "when"), f"rule {name!r} has no `when`: an expression of Spark SQL, or true")
+        if said["action"] not in ACTIONS:
+            self._wrong(
+                (*path, "action"), f"rule {name!r}: action is {said['action']!r}, must be {_one_of(ACTIONS)}"
+            )
+        elif said["action"] == FORWARD and not said["to"]:
+            self._wrong((*path, "action"), f"rule {name!r} forwards and has no `to`, the queue")
+        elif said["action"] in (DISCARD, LEAVE) and said["to"]:
+            self._wrong(
+                (*path, "to"), f"rule {name!r} has a `to`, which only {FORWARD} and {REPLAY} can have"
+            )
+
+    def _check_names(self, rules: list[Rule]) -> None:
+        known: dict[str, int] = {}
+        for rule in rules:
+            if rule.name in known:
+                line = known[rule.name]
+                self.findings.append(
+                    f"{self._source}, line {rule.line}: rule {rule.name!r} has its name from line {line}"
+                )
+            known.setdefault(rule.name, rule.line)
+
+
+def _one_of(words: Iterable[str]) -> str:
+    *others, last = words
+    return f"{', '.join(others)} or {last}"

@@ -1,0 +1,87 @@
+"""Triage: the messages of a queue, decided by rules in Spark SQL."""
+
+import re
+from typing import Final
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+from pyspark.sql.types import BooleanType, StructType
+
+from postroom.manager.acting import DISCARD
+from postroom.spark.jobs.contents import CONTENT_COLUMNS, with_contents
+from postroom.spark.jobs.planning import KEPT_COLUMNS, RULE_COLUMN, Decision
+from postroom.spark.jobs.rules import Rule, Rules
+from postroom.spark.jobs.standing import REASON_COLUMNS, STATE_COLUMNS, Looked, standing
+from postroom.spark.messages.schema import EVENT_COLUMNS, FULL_SCHEMA, messages_struct
+
+NAMED: Final = ("ledger_id", "queue")
+"""The same for all messages of a job."""
+
+_SQL_STATE: Final = re.compile(r"\s*SQLSTATE: \w+.*$", re.DOTALL)
+
+
+def columns_of_rules() -> StructType:
+    """What rules can speak of: the columns of messages, and how and why a message is there."""
+    told = {**STATE_COLUMNS, **REASON_COLUMNS}
+    more = StructType.fromDDL(", ".join(f"{name} {kind}" for name, kind in told.items()))
+    own = [field for field in messages_struct(FULL_SCHEMA).fields if field.name not in told]
+    return StructType([*own, *more.fields])
+
+
+def check_rules(spark: SparkSession, rules: Rules) -> None:
+    """Whether Spark can make sense of every rule. Raises ``RulesInvalid`` for the first that it can't."""
+    empty = spark.createDataFrame([], columns_of_rules())
+    for rule in rules.rules:
+        try:
+            kind = empty.select(F.expr(rule.when)).schema.fields[0].dataType
+            if not isinstance(kind, BooleanType):
+                raise rules.refused(rule, f"`when` is {kind.simpleString()}, must be boolean: {rule.when}")
+            _ = empty.where(F.expr(rule.when)).schema
+        except (AnalysisException, ParseException) as error:
+            raise rules.refused(rule, _in_one_line(error)) from None
+
+
+def _in_one_line(error: Exception) -> str:
+    """What Spark says, without the plan that it says it about."""
+    said = _SQL_STATE.sub("", str(error)).strip()
+    return " ".join(said.split("\n== SQL", 1)[0].split())
+
+
+def decisions_of(rules: Rules) -> list[Decision]:
+    """What each rule does, in their order."""
+    return [Decision(rule.name, rule.action, rule.to) for rule in rules.rules]
+
+
+def decided(spark: SparkSession, ledger: Looked, queue: str, rules: Rules, keeps: bool) -> DataFrame:
+    """The free messages of a queue, each with its rule, in the order of their places; `keeps`: with all that
+    is kept of those that are discarded."""
+    asked = names_in(rules.rules)
+    rows = standing(spark, ledger, queue, bool(asked & REASON_COLUMNS.keys())).where("is_free")
+    rows = rows.drop("is_free").orderBy("position", "ordinal", "serial")
+    contents = contents_for(asked, keeps and DISCARD in rules.actions())
+    rows = with_contents(rows, ledger.place(), ledger.ledger_id, contents)
+    rows = rows.withColumns({"ledger_id": F.lit(ledger.ledger_id), "queue": F.lit(queue)})
+    return rows.withColumn(RULE_COLUMN, _which(rules.rules))
+
+
+def contents_for(asked: set[str], keeps: bool) -> list[str]:
+    """Which columns of messages must be read; `body_state` wherever any is."""
+    wanted = asked | set(KEPT_COLUMNS if keeps else ())
+    found = [name for name in CONTENT_COLUMNS if name in wanted]
+    if found and "body_state" not in found:
+        found.append("body_state")
+    return found
+
+
+def names_in(rules: tuple[Rule, ...]) -> set[str]:
+    """The columns that rules may speak of: every one whose name is a word in them."""
+    words = {word.lower() for rule in rules for word in re.findall(r"\w+", rule.when)}
+    known = {*CONTENT_COLUMNS, *EVENT_COLUMNS, *STATE_COLUMNS, *REASON_COLUMNS}
+    return {name for name in known if name.lower() in words}
+
+
+def _which(rules: tuple[Rule, ...]) -> Column:
+    """The index of the first rule that is true; null if none is."""
+    cases = [F.when(F.expr(rule.when), F.lit(number)) for number, rule in enumerate(rules)]
+    return F.coalesce(*cases).cast("int")
