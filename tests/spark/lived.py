@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
-from postroom.manager.options import QueueDefinition
+from postroom.manager.options import ManagerOptions, QueueDefinition
 from postroom.model.xa import Xid
 from tests.manager.over_ledger import LedgerWorld
+from tests.manager.sink_world import Job
 from tests.manager.test_topics_over_ledger import SUBSCRIPTIONS, TopicWorld
 from tests.manager.xa_world import Xa
 from tests.simulation.__main__ import run_seed
@@ -78,7 +79,37 @@ def _publishes() -> LedgerWorld:
     return world
 
 
-BROKERS: Final[dict[str, Callable[[], LedgerWorld]]] = {"branches": _branches, "publishes": _publishes}
+def _batches() -> LedgerWorld:
+    """Of a Spark sink: several winners, losers, two runs, a restart in between, a lease that ends."""
+    world = LedgerWorld(ManagerOptions(sink_branch_lease_ms=1000))
+    queue, job = world.queue("target", duplicate_window=5), Job(world)
+    for batch_id in range(3):
+        names = [job.sent(queue, b"a", b"b", batch_id=batch_id, partition=part) for part in range(3)]
+        job.sent(queue, b"loser", batch_id=batch_id, attempt=1)
+        world.turn(ms=10)
+        if batch_id == 1:
+            world.restart()
+            queue = world.manager.queue("target")
+        job.commit(*names, batch_id=batch_id)
+        world.turn(ms=10)
+    job.sent(queue, b"fenced", batch_id=3)
+    job = job.next_run()
+    name = job.sent(queue, b"c", batch_id=3)
+    job.opened(3)
+    world.turn(ms=500)
+    job.commit(name, batch_id=3)
+    job.sent(queue, b"left alone", batch_id=4)
+    world.turn(ms=2000)
+    job.sent(queue, b"undecided", batch_id=4)
+    world.turn()
+    return world
+
+
+BROKERS: Final[dict[str, Callable[[], LedgerWorld]]] = {
+    "branches": _branches,
+    "publishes": _publishes,
+    "batches": _batches,
+}
 
 
 def brokers(folder: Path) -> Iterator[Path]:

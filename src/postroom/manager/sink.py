@@ -198,9 +198,9 @@ def admit_to_branch(core: "Core", transaction: Transaction, count: i64, size: i6
 
 
 def detail_of(branch: SinkBranch) -> bytes:
-    """What the ledger is told of a branch as a holder."""
+    """What the ledger is told of a branch as a holder; its name there says whose it is, too."""
     told: dict[str, object] = {
-        "name": branch.name,
+        "name": f"{branch.name}@{branch.app.name}",
         "app": branch.app.name,
         "run_id": branch.run_id,
         "batch_id": branch.batch_id,

@@ -136,6 +136,7 @@ def _of_entries(spark: SparkSession, read: _Read) -> list[DataFrame]:
         sequences.sequence_violations(stepped, legal, read.first, by_ledger(_told_through(read.span))),
         families.family_violations(read.entries),
         transactions.transaction_violations(of_transactions, last_time),
+        transactions.batch_violations(of_transactions, last_time),
         order.order_violations(stepped),
     ]
 

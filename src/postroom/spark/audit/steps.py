@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from postroom.spark.audit.words import ENTRY_KEY, is_arrival, is_carried
 from postroom.spark.tables.words import HELD_STATES
 
-TRANSACTIONS: Final = ("local_transaction", "xa_branch", "xa_prepared", "channel_batch")
+TRANSACTIONS: Final = ("local_transaction", "xa_branch", "xa_prepared", "channel_batch", "spark_branch")
 """Holders that decide about all that they hold at once."""
 
 _FROM_ARRIVAL: Final = (
@@ -43,6 +43,7 @@ EVENT_COLUMNS: Final = (
     "causes",
     "holder_kind",
     "holder_id",
+    "holder",
     "due",
     "reason",
     "priority",
@@ -60,12 +61,14 @@ def steps(events: DataFrame) -> DataFrame:
     same of the one that held it before.
 
     A carried row stands behind the events that its checkpoint covers. ``sender``, ``rank`` and ``birth`` are
-    the arrival's producer, priority and due time, on every row.
+    the arrival's producer, priority and due time, on every row. Of holders only branches of Spark sinks are
+    named.
     """
     by_entry = Window.partitionBy(*ENTRY_KEY).orderBy("position", "is_carried", "ordinal")
     so_far = by_entry.rowsBetween(Window.unboundedPreceding, 0)
     earlier = by_entry.rowsBetween(Window.unboundedPreceding, -1)
-    told = events.select(*EVENT_COLUMNS).withColumn("is_carried", is_carried())
+    named = F.when(F.col("holder_kind") == "spark_branch", F.col("holder"))
+    told = events.select(*EVENT_COLUMNS).withColumns({"holder": named, "is_carried": is_carried()})
     beside = told.select(
         "*",
         *(F.lag(name).over(by_entry).alias(f"before_{name}") for name in _BEFORE),

@@ -1,4 +1,5 @@
 """Transactions are atomic: what one holds is decided by one record, all of it, and nothing is left its own.
+So are the batches of Spark sinks: with its winners all other branches are decided, at the same moment.
 
 A *stay* is one entry in the hands of one transaction, XA branch or channel batch: from the event that took it
 to the one that gave it up. All stays of a holder stand together in one window; how many there can be is
@@ -21,8 +22,8 @@ APPLIED: Final = ("release", "fail", "dead_letter", "discard")
 
 
 def stays(stepped: DataFrame) -> DataFrame:
-    """One row for each stay: holder_kind and holder_id, `entered`, `left` (null while it lasts), `left_time`
-    and `end`: committed, applied, rolled back, other (lost, say), or held."""
+    """One row for each stay: kind, holder and name (of branches of Spark sinks), `entered`, `left` (null
+    while it lasts), `left_time` and `end`: committed, applied, rolled back, other (lost, say), or held."""
     over = stepped.where(leaves()).select(
         "ledger_id",
         "serial",
@@ -30,6 +31,7 @@ def stays(stepped: DataFrame) -> DataFrame:
         "queue",
         F.col("before_holder_kind").alias("kind"),
         F.col("before_holder_id").alias("holder"),
+        F.col("holder").alias("name"),
         F.col("entered_before").alias("entered"),
         F.col("position").alias("left"),
         F.col("time").alias("left_time"),
@@ -42,6 +44,7 @@ def stays(stepped: DataFrame) -> DataFrame:
         "queue",
         F.col("holder_kind").alias("kind"),
         F.col("holder_id").alias("holder"),
+        F.col("holder").alias("name"),
         "entered",
         F.lit(None).cast("long").alias("left"),
         F.lit(None).cast("timestamp").alias("left_time"),
@@ -100,3 +103,46 @@ def _rule(last_time: Position) -> Column:
         .when((end == "held") & decided.isNotNull(), "left out of the decision")
         .when(is_left, "left out of the decision")
     )
+
+
+# --- batches of Spark sinks -----------------------------------------------------------------------
+
+SINK_BRANCH: Final = r"(?:^|/)(\d+)-\d+-\d+-\d+@(.*)$"
+"""In the name of a branch: its batch, and whose it is."""
+
+
+def batch_violations(stepped: DataFrame, last_time: Position) -> DataFrame:
+    """Every branch that a commit has left undecided which decided for its batch, or for a later one, of its
+    app. One row a branch: as many as there were attempts of tasks."""
+    of_sinks = stays(stepped).where((F.col("kind") == "spark_branch") & F.col("name").isNotNull())
+    told = of_sinks.select(
+        "*",
+        F.regexp_extract("name", SINK_BRANCH, 1).cast("long").alias("batch"),
+        F.regexp_extract("name", SINK_BRANCH, 2).alias("app"),
+    )
+    key = ("ledger_id", "app", "batch", "holder", "name")
+    branches = told.groupBy(*key).agg(
+        *(F.min(name).alias(name) for name in ("serial", "queue_id", "queue", "entered")),
+        F.max("left").alias("left"),
+        F.max("left_time").alias("left_time"),
+        F.max(F.col("end") == "held").alias("is_held"),
+        F.max(F.col("end") == "committed").alias("has_won"),
+    )
+    commit = F.struct("left", "left_time", "batch")
+    begun = branches.select(
+        "*", F.col("entered").alias("point"), F.when(F.lit(False), commit).alias("commit")
+    )
+    won = branches.where("has_won").select("*", F.col("left").alias("point"), commit.alias("commit"))
+    of_app = Window.partitionBy("ledger_id", "app").orderBy("point")
+    after = of_app.rowsBetween(1, Window.unboundedFollowing)
+    beside = begun.unionByName(won).select(
+        "*",
+        F.first("commit", ignorenulls=True).over(after).alias("next"),
+        F.col("commit").isNull().alias("own"),
+    )
+    survived = (F.col("left_time") > F.col("next.left_time")) | F.col("is_held")
+    is_told = ~F.col("is_held") | (F.col("next.left_time") < last_time)
+    broken = beside.where(F.col("own") & (F.col("next.batch") >= F.col("batch")) & survived & is_told)
+    detail = F.format_string("branch %s outlived the commit of batch %d", "name", "next.batch")
+    positions = [F.col("entered"), F.col("next.left"), F.col("left")]
+    return violation_rows(broken, "left out of its batch", positions, detail)
