@@ -130,6 +130,14 @@ def test_application_properties_may_be_plain_text() -> None:
     assert second.application_properties == {}
 
 
+def test_empty_maps_are_not_sent() -> None:
+    told: list[list[tuple[str, object]] | None] = [[], [("a", {"type": "int", "value": "7"})], [], None]
+    found = [decode_message(data) for data in encode(rows(application_properties=told, text=list("abcd")))]
+    assert [each.application_properties for each in found] == [{}, {"a": 7}, {}, {}]
+    [none, _] = encode(rows(application_properties=[[], None], text=list("ab")))
+    assert none == encode(rows(text=["a"]))[0]
+
+
 def test_annotations_have_symbols_as_keys() -> None:
     told = [("x-opt-a", {"type": "int", "value": "7"}), ("ulong:5", {"type": "null", "value": None})]
     found = one(message_annotations=told, body=b"").message_annotations

@@ -11,8 +11,7 @@ is text or only ``text`` is there. ``jms_type`` and ``sections`` are told by the
 
 import time
 from collections.abc import Callable, Sequence
-from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,6 +28,8 @@ from postroom.spark.messages.values import ValueInvalid, key_of, untyped
 TEXT_MAP: Final = pa.map_(pa.string(), pa.string())
 """What a map may be, too: its values are strings."""
 PRESENT: Final = "present"
+NOTHING: Final = "null"
+"""The type of no value."""
 ID_TYPES: Final = ("string", "ulong", "uuid", "binary")
 BODY_TYPES: Final = ("data", "string", "binary", "value", "sequence", "none")
 US_A_MS: Final = 1_000
@@ -71,7 +72,7 @@ def encode(batch: pa.RecordBatch) -> Sequence[bytes]:
     body = _body(rows)
     whole = [
         header,
-        _map(rows, "message_annotations", d.MESSAGE_ANNOTATIONS, _annotation_key),
+        _map(rows, "message_annotations", d.MESSAGE_ANNOTATIONS, lambda text: encode_value(key_of(text))),
         _properties(rows),
         _map(rows, "application_properties", d.APPLICATION_PROPERTIES, encode_value),
         body,
@@ -221,52 +222,51 @@ def _properties(rows: _Rows) -> Part:
 # --- maps
 
 
-def _annotation_key(text: str) -> bytes:
-    return encode_value(key_of(text))
-
-
 def _map(rows: _Rows, name: str, descriptor: int, encode_key: Callable[[str], bytes]) -> Part:
     """The section of a map; nothing where there is none, or an empty one."""
     column = rows.column(name)
     if column is None:
         return b""
-    ends = column.offsets.to_pylist()
+    ends = column.offsets.to_numpy()
     first, last = ends[0], ends[-1]
-    keys = _Memory(lambda key: _checked(lambda: encode_key(key), name))
-    values = _Memory(lambda told: _checked(lambda: encode_value(untyped(*told)), name))
-    pairs = [
-        keys[key] + values[told]
-        for key, told in zip(
-            column.keys[first:last].to_pylist(), _typed_items(column.items[first:last]), strict=True
-        )
-    ]
-    sections = [
-        parts.map_section(descriptor, pairs[start - first : end - first]) for start, end in pairwise(ends)
-    ]
-    return parts.of(sections)
+    if first == last:
+        return b""
+    items = column.items[first:last]
+    keys = _each(column.keys[first:last], lambda key: _checked(lambda: encode_key(key), name))
+    pairs = parts.join([keys, _values(items, name)])
+    return parts.map_sections(descriptor, ends - first, parts.filled(pairs))
 
 
-def _typed_items(items: pa.Array) -> list[tuple[str, str | None]]:
-    """The values of a map as (type, text)."""
+def _values(items: pa.Array, name: str) -> Part:
+    """Values of a map, encoded, each by its type; text is what a map of text holds."""
     if not pa.types.is_struct(items.type):
-        return [("null" if text is None else "string", text) for text in items.to_pylist()]
+        return parts.Values(items, len(items)).sized(parts.STRING)
     kinds, texts = items.flatten()
-    return [
-        ("null" if kind is None else kind, text)
-        for kind, text in zip(kinds.to_pylist(), texts.to_pylist(), strict=True)
-    ]
+    kinds = kinds.fill_null(NOTHING)
+    made: dict[str, Part] = {}
+    for kind in sorted(kinds.unique().to_pylist()):
+        made[kind] = _values_of(kind, pc.equal(kinds, kind), texts, name)
+    which = pc.index_in(kinds, pa.array(list(made)))
+    return parts.choose(which, list(made.values()))
 
 
-class _Memory(dict[Any, bytes]):
-    """What was encoded before: properties say the same in many rows."""
+def _values_of(kind: str, here: pa.Array, texts: pa.Array, name: str) -> Part:
+    """The values of one type, where `here`."""
+    if kind == NOTHING:
+        return parts.NULL
+    if pc.any(pc.and_(here, texts.is_null())).as_py():
+        _checked(lambda: encode_value(untyped(kind, None)), name)
+    own = pc.if_else(here, texts, None)
+    if kind == "string":
+        return parts.Values(own, len(own)).sized(parts.STRING)
+    return _each(own, lambda text: _checked(lambda: encode_value(untyped(kind, text)), name))
 
-    def __init__(self, make: Callable[[Any], bytes]) -> None:
-        super().__init__()
-        self._make: Final = make
 
-    def __missing__(self, key: Any) -> bytes:
-        made = self[key] = self._make(key)
-        return made
+def _each(texts: pa.Array, make: Callable[[str], bytes]) -> Part:
+    """What is made of each text, each only once; nothing of null."""
+    found = texts.dictionary_encode()
+    made = pa.array([make(text) for text in found.dictionary.to_pylist()], parts.BYTES)
+    return made.take(found.indices)
 
 
 def _checked(make: Callable[[], bytes], name: str) -> bytes:
@@ -295,7 +295,7 @@ def _body(rows: _Rows) -> Part:
         body = made[0]
         missing = parts.first_missing(body, range(rows.count))
     else:
-        body = parts.choose([present.index(kind) for kind in kinds], made)
+        body = parts.choose(pa.array([present.index(kind) for kind in kinds]), made)
         missing = parts.first_missing(body, range(rows.count))
     if missing is not None and missing not in rows.corrupt():
         kind = kinds[missing]

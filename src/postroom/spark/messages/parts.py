@@ -127,8 +127,8 @@ def _or_null(made: pa.Array, column: pa.Array) -> Part:
 
 def _records(start: bytes, numbers: np.ndarray[Any, Any], kind: str) -> pa.Array:
     """``start`` and a number, for each of the numbers."""
-    records = np.empty(len(numbers), dtype=[("start", f"S{len(start)}"), ("number", kind)])
-    records["start"] = np.frombuffer(start, dtype=f"S{len(start)}")[0]
+    records = np.empty(len(numbers), dtype=[("start", f"({len(start)},)u1"), ("number", kind)])
+    records["start"] = np.frombuffer(start, np.uint8)
     records["number"] = numbers
     ends = np.arange(len(numbers) + 1, dtype=np.int64) * records.itemsize
     buffers = [None, pa.py_buffer(ends), pa.py_buffer(records.tobytes())]
@@ -178,15 +178,21 @@ def _trimmed(fields: Sequence[Part]) -> Sequence[Part]:
     return fields[:end]
 
 
-def map_section(descriptor: int, pairs: Sequence[bytes]) -> bytes:
-    """A section of a map of encoded keys with their values; nothing where there are none."""
-    if not pairs:
-        return b""
-    content = b"".join(pairs)
+def map_sections(descriptor: int, ends: np.ndarray[Any, Any], pairs: Part) -> Part:
+    """A section for each map of encoded keys with their values; nothing where there are none.
+
+    ``ends``: where each map begins among the pairs, and where the last one ends.
+    """
+    lists = pa.LargeListArray.from_arrays(pa.array(ends, pa.int64()), pairs)
+    content = pc.binary_join(lists, pa.scalar(b"", BYTES))
+    counts, lengths = 2 * np.diff(ends), _lengths(content)
     start = bytes([c.DESCRIBED, c.ULONG_8, descriptor])
-    if len(content) < MAX_UBYTE and 2 * len(pairs) <= MAX_UBYTE:
-        return start + bytes([c.MAP_8, len(content) + 1, 2 * len(pairs)]) + content
-    return start + struct.pack(">BII", c.MAP_32, len(content) + 4, 2 * len(pairs)) + content
+    if lengths.max() < MAX_UBYTE and counts.max() <= MAX_UBYTE:
+        sizes = [_records(start + bytes([c.MAP_8]), lengths + 1, "u1"), _records(b"", counts, "u1")]
+    else:
+        sizes = [_records(start + bytes([c.MAP_32]), lengths + 4, ">u4"), _records(b"", counts, ">u4")]
+    sections = join([*sizes, content])
+    return pc.if_else(pa.array(counts == 0), pa.scalar(b"", BYTES), sections)
 
 
 # --- parts together
@@ -211,10 +217,12 @@ def join(some: Iterable[Part], null: bytes | None = b"") -> Part:
     return made if null is None or made.null_count == 0 else made.fill_null(null)
 
 
-def choose(which: list[int], some: list[Part]) -> Part:
+def choose(which: pa.Array, some: list[Part]) -> Part:
     """In each row one of them."""
+    if len(some) == 1 and not isinstance(some[0], bytes):
+        return some[0]
     columns = [pa.scalar(part, BYTES) if isinstance(part, bytes) else part for part in some]
-    return pc.choose(pa.array(which, pa.int64()), *columns)
+    return pc.choose(which, *columns)
 
 
 def first_missing(part: Part, rows: Iterable[int]) -> int | None:

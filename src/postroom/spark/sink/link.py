@@ -78,9 +78,9 @@ class SinkLink:
         await self._session.send_all(queue, payloads, txn_id)
 
     async def seal(self, branch: str) -> int:
-        """All of the branch is durable, and nothing more is taken: how many messages it has."""
-        messages = (await self._ask("SEAL", {"branch": branch})).get("messages")
-        return int(messages) if isinstance(messages, int) else -1
+        """All of the branch is durable, and nothing more is taken: how many messages have come."""
+        sent = (await self._ask("SEAL", {"branch": branch})).get("sent")
+        return int(sent) if isinstance(sent, int) else -1
 
     async def roll_back(self, branch: str) -> None:
         """Nothing of the branch is left; one that is gone is no error."""
