@@ -6,28 +6,63 @@ from zlib import crc32
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from postroom.ledger import Ledger, LedgerOptions
-from postroom.ledger.body_reader import BodyReader, BodyState, FoundMessages
+from postroom.ledger import Ledger, LedgerCorrupt, LedgerOptions
+from postroom.ledger.body_files import BodiesFile, BodyFiles
+from postroom.ledger.body_reader import (
+    BODIES_END,
+    NOTHING,
+    BodyReader,
+    BodyState,
+    FoundMessages,
+    check_bodies,
+)
 from postroom.ledger.layout import Array
+from postroom.ledger.message_image import decode_messages, encode_messages
+from postroom.ledger.records import ArrivalFlag
 from postroom.model.codes import Event, State
 from tests.ledger.workload import START_US
 
 SMALL = LedgerOptions(journal_file_bytes=64 << 10, reserve_bytes=0, retention_bytes=0)
 LARGE = LedgerOptions(reserve_bytes=0)
 GET = (State.AVAILABLE, State.DELETED, 0, 0, 1, 0, 0, 0, 0, 0)
-UPLOADED = 600 << 10
 
 
 def opened(folder: Path, options: LedgerOptions = LARGE) -> Ledger:
     return Ledger.open(folder, options, START_US, maintenance="manual")
 
 
-def put(ledger: Ledger, body: bytes | None, name: bytes = b"", correlation: bytes = b"", of: int = 0) -> int:
-    """An arrival; `of`: a serial whose body it shares."""
+def put(ledger: Ledger, body: bytes | None, name: bytes = b"", correlation: bytes = b"") -> int:
     head = (1, State.AVAILABLE, Event.PUT, 0, 0, 0, 4, 1, 0, 0, 0, 0, 0)
     names = (name, 4 if name else 0, correlation, 4 if correlation else 0, b"", 0)
-    return ledger.builder.arrival(*head, body, crc32(body or b""), *names)
+    return ledger.builder.arrival(*head, body, crc32(body or b""), *names, body_len=len(body or b""))
+
+
+def put_in_chunks(ledger: Ledger, body: bytes, size: int = 1000) -> int:
+    """Blocks end between the chunks."""
+    positions: list[int] = []
+    for at in range(0, len(body), size):
+        upload = positions[0] if positions else 0
+        positions.append(int(ledger.builder.body_chunk(upload, body[at : at + size])))
+        ledger.flush()
+    head = (1, State.AVAILABLE, Event.PUT, 0, 0, 0, 4, 1, 0, 0, 0, 0, 0)
+    names = (b"", 0, b"", 0, b"", 0)
+    return ledger.builder.arrival(
+        *head, None, crc32(body), *names, body_len=len(body), chunk_positions=positions
+    )
+
+
+def share(ledger: Ledger, parent: int, offset: int, size: int, crc: int) -> int:
+    """A child that has its parent's body."""
+    flags = int(ArrivalFlag.DURABLE | ArrivalFlag.BODY_STORED | ArrivalFlag.BODY_SHARED)
+    head = (2, State.AVAILABLE, Event.MOVE, 0, 0, 0, 4, flags, 0, 0, 0, 0, 0)
+    names = (b"", 0, b"", 0, b"", 0)
+    return ledger.builder.arrival(
+        *head, None, crc, *names,
+        body_serial=parent, body_len=size, parent_serial=parent, parent_queue=1, body_offset=offset,
+    )  # fmt: skip
 
 
 def get(ledger: Ledger, serial: int) -> None:
@@ -48,7 +83,7 @@ def serials(*values: int) -> Array:
 
 
 def bodies_of(found: FoundMessages) -> list[bytes]:
-    return [found.bodies[a:b] for a, b in zip(found.offsets, found.offsets[1:], strict=False)]
+    return [bytes(found.bodies[a:b]) for a, b in zip(found.offsets, found.offsets[1:], strict=False)]
 
 
 def names_of(found: FoundMessages, field: str) -> list[bytes]:
@@ -92,3 +127,282 @@ def test_any_messages_in_any_order_from_any_file(tmp_path: Path, seed: int) -> N
     assert BodyState.DROPPED in states
     assert not found.errors
     ledger.close()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_names_come_along_wherever_the_arrival_lies(tmp_path: Path, seed: int) -> None:
+    ledger = opened(tmp_path, SMALL)
+    bodies, ended = filled(ledger, Random(seed))
+    order = Random(seed).sample(sorted(bodies), len(bodies))
+    for wanted in (order, sorted(bodies), order[:3], [order[0]]):
+        found = BodyReader(tmp_path).read(serials(*wanted))
+        numbers = {serial: number for number, serial in enumerate(bodies)}
+        for row, serial in enumerate(wanted):
+            if serial not in ended:
+                assert names_of(found, "message_id")[row] == b"id-%d" % numbers[serial]
+                assert names_of(found, "correlation_id")[row] == b"c" * (numbers[serial] % 5)
+    ledger.close()
+
+
+def test_history_that_is_gone_is_not_found_and_what_lives_is_carried(tmp_path: Path) -> None:
+    ledger = opened(tmp_path, SMALL)
+    bodies, ended = filled(ledger, Random(5))
+    first = ledger._maintenance._history[0].span.first_position
+    found = BodyReader(tmp_path).read(serials(*bodies))
+    gone = [serial for serial in ended if serial < first]
+    carried = [serial for serial in bodies if serial < first and serial not in ended]
+    assert gone and carried
+    told = dict(zip(bodies, found.found.tolist(), strict=True))
+    assert all(told[serial] for serial in carried)
+    assert not all(told[serial] for serial in gone)
+    for serial, known, state in zip(bodies, found.found, found.states, strict=True):
+        assert known or (state == BodyState.DROPPED and serial in gone)
+    ledger.close()
+
+
+def test_what_is_no_arrival_is_not_found(tmp_path: Path) -> None:
+    ledger = opened(tmp_path)
+    serial = put(ledger, b"x")
+    get(ledger, serial)
+    settle(ledger)
+    found = BodyReader(tmp_path).read(serials(0, serial, serial + 1, serial + 100, (1 << 64) - 1))
+    assert found.found.tolist() == [False, True, False, False, False]
+    assert bodies_of(found) == [b"", b"x", b"", b"", b""]
+    assert not found.arrivals[~found.found].tobytes().strip(b"\0")
+    assert len(BodyReader(tmp_path).read(serials()).found) == 0
+    ledger.close()
+
+
+def test_only_what_is_durable_is_given(tmp_path: Path) -> None:
+    ledger = opened(tmp_path)
+    first = put(ledger, b"one")
+    ledger.flush()
+    second = put(ledger, b"two")
+    ledger.flush()  # nothing tells readers beside the broker that this block is durable
+    reader = BodyReader(tmp_path)
+    assert reader.read(serials(first, second)).found.tolist() == [True, False]
+    assert reader.read(serials(first, second), durable_through=second).found.tolist() == [True, True]
+    assert reader.read(serials(first, second), durable_through=first).found.tolist() == [True, False]
+    ledger.mark_idle()
+    ledger.wait()
+    assert bodies_of(reader.read(serials(second, first))) == [b"two", b"one"]
+    ledger.close()
+
+
+def test_a_body_that_was_never_stored(tmp_path: Path) -> None:
+    ledger = opened(tmp_path)
+    serial = put(ledger, None, b"id")
+    settle(ledger)
+    found = BodyReader(tmp_path).read(serials(serial))
+    assert (found.states.tolist(), names_of(found, "message_id")) == ([BodyState.NOT_STORED], [b"id"])
+    ledger.close()
+
+
+def test_without_the_right_bodies_are_withheld_and_arrivals_are_not(tmp_path: Path) -> None:
+    ledger = opened(tmp_path)
+    stored, volatile = put(ledger, b"secret"), put(ledger, None)
+    settle(ledger)
+    found = BodyReader(tmp_path).read(serials(stored, volatile, 999), with_bodies=False)
+    assert found.states.tolist() == [BodyState.WITHHELD, BodyState.NOT_STORED, BodyState.DROPPED]
+    assert (found.found.tolist(), found.offsets.tolist()) == ([True, True, False], [0, 0, 0, 0])
+    assert bytes(found.bodies) == bytes(BODIES_END)
+    ledger.close()
+
+
+@pytest.mark.parametrize("kind", ["journal", "bodies", "packed"])
+def test_shared_and_chunked_bodies(tmp_path: Path, kind: str) -> None:
+    ledger = opened(tmp_path, SMALL)
+    plain = put(ledger, b"plain")
+    offset = ledger.builder.last_body_offset
+    large = bytes(range(256)) * 40
+    chunked = put_in_chunks(ledger, large)
+    chunked_offset = ledger.builder.last_body_offset
+    children = [
+        share(ledger, plain, offset, 5, crc32(b"plain")),
+        share(ledger, chunked, chunked_offset, len(large), crc32(large)),
+    ]
+    dead = put(ledger, bytes(60 << 10))
+    if kind != "journal":
+        put(ledger, bytes(60 << 10))
+        ledger.flush()
+        if kind == "packed":
+            get(ledger, dead)
+        for _ in range(40):
+            get(ledger, put(ledger, bytes(10 << 10)))
+            ledger.flush()
+    settle(ledger)
+    kinds = {path.suffix for path in tmp_path.iterdir()}
+    assert kind == "bodies" or f".{kind}" in kinds
+    found = BodyReader(tmp_path).read(serials(chunked, *children, plain))
+    assert bodies_of(found) == [large, b"plain", large, b"plain"]
+    assert not found.errors
+    ledger.close()
+
+
+def test_so_many_as_the_bytes_allow_and_one_at_least(tmp_path: Path) -> None:
+    ledger = opened(tmp_path)
+    put_ones = [put(ledger, b"x" * 100) for _ in range(10)]
+    settle(ledger)
+    reader = BodyReader(tmp_path)
+    for wanted in (put_ones, put_ones[::-1]):
+        for max_bytes, count in ((1, 1), (100, 1), (199, 1), (200, 2), (1000, 10), (5000, 10)):
+            found = reader.read(serials(*wanted), max_bytes=max_bytes)
+            assert found.arrivals["position"].tolist() == wanted[:count]
+            assert bodies_of(found) == [b"x" * 100] * count
+            assert len(found.states) == len(found.found) == count
+    ledger.close()
+
+
+def test_a_damaged_body_is_told_and_the_others_are_there(tmp_path: Path) -> None:
+    ledger = opened(tmp_path)
+    first, second, third = (put(ledger, body) for body in (b"first body", b"second body", b"third body"))
+    settle(ledger)
+    ledger.close()
+    damage(tmp_path, b"second body", b"sEcond body")
+    found = BodyReader(tmp_path).read(serials(third, second, first, second))
+    assert bodies_of(found) == [b"third body", b"", b"first body", b""]
+    assert set(found.errors) == {1, 3} and "CRC" in found.errors[1] and str(second) in found.errors[1]
+    assert found.states.tolist() == [BodyState.PRESENT] * 4
+    unchecked = BodyReader(tmp_path).read(serials(third, second), check=False)
+    assert bodies_of(unchecked) == [b"third body", b"sEcond body"]
+    assert set(check_bodies(unchecked).errors) == {1}
+
+
+def test_a_body_that_is_cut_short_is_told(tmp_path: Path) -> None:
+    ledger = opened(tmp_path)
+    serial = put(ledger, b"x" * 5000)
+    settle(ledger)
+    ledger.close()
+    [journal] = tmp_path.glob("*.journal")
+    with journal.open("r+b") as file:
+        file.truncate(journal.read_bytes().rindex(b"x" * 10) - 2000)
+    (tmp_path / "copy").mkdir()
+    reader = BodyReader(tmp_path)
+    found = reader.read(serials(serial))
+    assert not found.found[0] or "bytes instead of 5000" in found.errors[0]
+
+
+def damage(folder: Path, old: bytes, new: bytes) -> None:
+    for path in folder.iterdir():
+        data = path.read_bytes()
+        if old in data:
+            path.write_bytes(data.replace(old, new))
+
+
+def test_files_that_go_between_the_look_and_the_reading(tmp_path: Path) -> None:
+    """Every step of maintenance between any two readings: the reader that remembers is never wrong."""
+    random = Random(9)
+    ledger = opened(tmp_path, SMALL)
+    reader = BodyReader(tmp_path)
+    bodies: dict[int, bytes] = {}
+    live: dict[int, bytes] = {}
+    for _ in range(150):
+        for _ in range(8):
+            body = random.randbytes(random.choice((10, 500, 3000)))
+            serial = put(ledger, body)
+            bodies[serial] = live[serial] = body
+        while len(live) > 60:
+            serial = random.choice(list(live))
+            del live[serial]
+            get(ledger, serial)
+        ledger.flush()
+        ledger.maintenance_step()
+        wanted = random.choices(sorted(bodies), k=30) + list(live)
+        found = reader.read(serials(*wanted), durable_through=ledger.durable_through)
+        for serial, state, body in zip(wanted, found.states, bodies_of(found), strict=True):
+            expected = [(BodyState.PRESENT, bodies[serial])]
+            if serial not in live:
+                expected.append((BodyState.DROPPED, b""))
+            assert (state, body) in expected
+        assert not found.errors
+    kinds = {path.suffix for path in tmp_path.iterdir()}
+    assert {".journal", ".packed"} <= kinds
+    ledger.close()
+
+
+@pytest.mark.parametrize("held_in", ["journal", "bodies", "packed"])
+def test_a_file_that_is_replaced_under_the_reader(
+    tmp_path: Path, held_in: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Just between finding it and opening it: it is sealed, rewritten, rewritten again."""
+    ledger = opened(tmp_path, SMALL)
+    kept, dying = put(ledger, b"kept" * 100), put(ledger, bytes(10 << 10))
+    ledger.flush()
+    age(ledger, kept, held_in)
+    get(ledger, dying)
+    ledger.flush()
+    listed = BodyFiles._list
+    looks: list[str] = []
+
+    def list_and_change(files: BodyFiles) -> list[BodiesFile]:
+        found = listed(files)
+        [name] = [file.name for file in found if file.first_position <= kept <= file.last_position]
+        looks.append(name)
+        if len(looks) == 1:
+            age(ledger, kept, {"journal": "bodies", "bodies": "packed", "packed": ""}[held_in], name)
+        return found
+
+    monkeypatch.setattr(BodyFiles, "_list", list_and_change)
+    found = BodyReader(tmp_path).read(serials(kept), durable_through=ledger.durable_through)
+    assert bodies_of(found) == [b"kept" * 100]
+    assert looks[0].endswith(held_in) and len(set(looks)) == 2
+    ledger.close()
+
+
+def age(ledger: Ledger, serial: int, kind: str, other_than: str = "") -> None:
+    """Go on until a serial's body is in a file of that kind ("" whatever), and in another than it was."""
+    for _ in range(2000):
+        [name] = [
+            file.name()
+            for file in ledger._store.files()
+            if file.first_position <= serial <= file.last_position
+        ][-1:]
+        if name.endswith(kind) and name != other_than:
+            return
+        get(ledger, put(ledger, bytes(5 << 10)))
+        ledger.flush()
+        ledger.maintenance_step()
+    raise AssertionError(f"never in another {kind}")
+
+
+def test_another_ledger_restored_under_the_reader(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    reader = BodyReader(folder)
+    for number in range(2):
+        ledger = opened(folder, SMALL)
+        serial = put(ledger, b"ledger %d" % number * 10)
+        for _ in range(30):
+            put(ledger, bytes(8 << 10))
+            ledger.flush()
+        settle(ledger)
+        ledger.close()
+        assert bodies_of(reader.read(serials(serial))) == [b"ledger %d" % number * 10]
+        for path in folder.iterdir():
+            path.unlink()
+
+
+def test_the_answer_on_the_wire_is_the_same(tmp_path: Path) -> None:
+    ledger = opened(tmp_path, SMALL)
+    bodies, _ = filled(ledger, Random(2))
+    found = BodyReader(tmp_path).read(serials(*bodies, 999_999))
+    data = b"".join(encode_messages(found))
+    again = decode_messages(data, "test")
+    assert bodies_of(again) == bodies_of(found)
+    for name in ("found", "arrivals", "names", "states", "offsets"):
+        assert getattr(again, name).tobytes() == getattr(found, name).tobytes()
+    ledger.close()
+
+
+@given(st.data())
+def test_an_answer_of_any_bytes_is_refused_or_sound(data: st.DataObject) -> None:
+    whole = bytearray(b"".join(encode_messages(NOTHING)))
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(whole) - 1))
+        whole[at] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.integers(0, len(whole)))
+    for answer in (bytes(whole), bytes(whole[:cut])):
+        try:
+            found = decode_messages(answer, "test")
+        except LedgerCorrupt:
+            continue
+        assert len(found.offsets) == len(found.found) + 1 == len(found.states) + 1

@@ -7,7 +7,7 @@ CRC is looked at.
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from itertools import pairwise
 from pathlib import Path
@@ -35,6 +35,9 @@ SPARSE: Final = 16
 
 DENSE: Final = 2
 """Names are copied with what lies between them where that is no more than they are."""
+
+BODIES_END: Final = 16
+"""So many zeros follow the last body: who decodes them may read whole words."""
 
 _OFFSET_MASK: Final = CHUNKED_OFFSET - 1
 _CHUNK_HEAD: Final = struct.Struct("<II")
@@ -67,16 +70,45 @@ class FoundMessages:
 
     `arrivals` are zero where `found` doesn't hold: history has been dropped, or there is no such arrival. The
     offsets of names in them point into `names`. The body of row i is `bodies[offsets[i]:offsets[i + 1]]`:
-    empty unless its state is PRESENT, and where it is damaged: then `errors` says how, by row.
+    empty unless its state is PRESENT, and where it is damaged: then `errors` says how, by row. Behind the
+    last come `BODIES_END` zeros.
     """
 
     found: npt.NDArray[np.bool_]
     arrivals: Array
     names: Bytes8
     states: Bytes8
-    bodies: bytes
+    bodies: Piece
     offsets: npt.NDArray[np.int64]
     errors: dict[int, str]
+
+
+NOTHING: Final = FoundMessages(
+    np.zeros(0, np.bool_),
+    np.zeros(0, ARRIVAL_DTYPE),
+    np.zeros(0, np.uint8),
+    np.zeros(0, np.uint8),
+    bytes(BODIES_END),
+    np.zeros(1, np.int64),
+    {},
+)
+"""What is found of no messages."""
+
+
+def check_bodies(found: FoundMessages) -> FoundMessages:
+    """The same, and `errors` tells of those whose CRC is wrong, too; their bytes stay."""
+    view, errors = memoryview(found.bodies), dict(found.errors)
+    ends = found.offsets.tolist()
+    crcs = [crc32(view[first:last]) for first, last in pairwise(ends)]
+    wrong = (np.array(crcs, np.uint32) != found.arrivals["body_crc"]) & (found.states == BodyState.PRESENT)
+    for row in np.flatnonzero(wrong).tolist():
+        errors.setdefault(row, damaged(found.arrivals[row], "its CRC is wrong"))
+    return replace(found, errors=errors)
+
+
+def damaged(arrival: Array, what: str) -> str:
+    """What is said of a damaged body."""
+    return f"the body of message {arrival['position']} is damaged: {what}"
 
 
 class BodyReader:
@@ -137,7 +169,7 @@ class BodyReader:
     def _look_for(self, wanted: Array, durable_through: int | None) -> tuple[Array, Bytes8]:
         look = self._watch.look(durable_through)
         durable = look.durable_through() if durable_through is None else durable_through
-        found = _Arrivals(wanted)
+        found = FoundArrivals(wanted)
         with folder_of(self.folder) as disk:
             for segment in look.segments:
                 low, high = found.within(segment.first_position, min(segment.last_position, durable))
@@ -256,18 +288,18 @@ class _Bodies:
             what = f"{len(piece)} bytes instead of {arrival['body_len']} are there"
         else:
             what = "its CRC is wrong"
-        return f"the body of message {arrival['position']} is damaged: {what}"
+        return damaged(arrival, what)
 
     def answer(self, names: Bytes8, order: Array | None) -> FoundMessages:
         """All rows; in another order than that of their serials, or some several times, if that is asked."""
         offsets = np.zeros(len(self._lengths) + 1, np.int64)
         np.cumsum(self._lengths, out=offsets[1:])
-        found, bodies = self._arrivals["position"] != 0, b"".join(self._blocks)
+        found, bodies = self._arrivals["position"] != 0, b"".join([*self._blocks, bytes(BODIES_END)])
         if order is None:
             return FoundMessages(found, self._arrivals, names, self._states, bodies, offsets, self._errors)
         data, lengths = memoryview(bodies), self._lengths[order]
         spans = zip(offsets[order].tolist(), offsets[order + 1].tolist(), strict=True)
-        bodies = b"".join([data[first:last] for first, last in spans])
+        bodies = b"".join([*(data[first:last] for first, last in spans), bytes(BODIES_END)])
         offsets = np.zeros(len(order) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
         rows = enumerate(order.tolist()) if self._errors else ()
@@ -276,7 +308,7 @@ class _Bodies:
         return FoundMessages(found[order], own, names, self._states[order], bodies, offsets, errors)
 
 
-class _Arrivals:
+class FoundArrivals:
     """Arrivals of ascending serials, as they are found."""
 
     def __init__(self, wanted: Array) -> None:
@@ -312,6 +344,13 @@ class _Arrivals:
             own[offset] = moved[column * len(own) : (column + 1) * len(own)]
         self._heaps.append(heap)
         self._size += len(heap)
+
+    def without_bodies(self, order: Array) -> FoundMessages:
+        """All of them in that order, as of a place that has no bodies."""
+        own = self.arrivals[order]
+        found, offsets = own["position"] != 0, np.zeros(len(own) + 1, np.int64)
+        states = np.where(found, BodyState.NOT_STORED, BodyState.DROPPED).astype(np.uint8)
+        return FoundMessages(found, own, self.heap(), states, bytes(BODIES_END), offsets, {})
 
     def heap(self) -> Bytes8:
         """All names."""

@@ -32,6 +32,8 @@ class HttpConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Of one token, or of one address without; one more is answered 429."""
     max_records_bytes: Annotated[int, Meta(ge=64 << 10, le=256 << 20)] = 8 << 20
     """Of the journal in one answer; what is left is asked for again."""
+    max_messages_bytes: Annotated[int, Meta(ge=64 << 10, le=256 << 20)] = 8 << 20
+    """Of bodies in one answer; what is left is asked for again."""
     request_timeout_ms: Positive = 10_000
     """Time from accept, or from the last answer, to a whole request; then the connection is closed."""
     send_timeout_ms: Positive = 30_000

@@ -5,6 +5,7 @@
 | ``GET /ledger`` | ledger | ledger, epochs, files, how far it is durable |
 | ``GET /ledger/files/NAME`` | ledger | a sealed ``.events`` file or a checkpoint; ranges of bytes |
 | ``GET /ledger/records?first=&last=`` | ledger | records as an ``.events`` image |
+| ``POST /ledger/messages`` | ledger; with bodies: bodies, too | messages by their serials |
 | ``GET /metrics`` | metrics, or open | what is counted |
 """
 
@@ -16,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final, TypeVar
 
+import numpy as np
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -26,6 +28,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from postroom.ledger.disk import Bytes
 from postroom.ledger.errors import LedgerError
+from postroom.ledger.message_image import MAX_ASKED
 from postroom.server.clock import wall_us
 from postroom.server.http.bounds import Pace
 from postroom.server.http.errors import Refusal
@@ -42,7 +45,10 @@ READ_THREADS: Final = 2
 MAX_POSITION: Final = (1 << 63) - 1
 MAX_POSITION_DIGITS: Final = len(str(MAX_POSITION))
 EVENTS_TYPE: Final = "application/vnd.postroom.events"
+MESSAGES_TYPE: Final = "application/vnd.postroom.messages"
 FILES_PATH: Final = "/ledger/files/"
+MESSAGES_PATH: Final = "/ledger/messages"
+SERIAL_BYTES: Final = 8
 OPEN_FILE: Final = "postroom.file"
 """Where the request's scope has the file that is sent: it is closed with the answer, however that ends."""
 NOT_STORED: Final = {"cache-control": "no-store"}
@@ -63,17 +69,23 @@ class Application:
         self._in_work = 0
         self._looking: Final = ThreadPoolExecutor(1, thread_name_prefix="postroom-http-ledger")
         """One look or image at a time: the shelf is for one thread."""
+        self._fetching: Final = ThreadPoolExecutor(1, thread_name_prefix="postroom-http-bodies")
+        """One answer with bodies at a time."""
         self._reading: Final = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="postroom-http-read")
         self._paths: Final = {
             "/ledger": self._ledger,
             "/ledger/records": self._records,
+            MESSAGES_PATH: self._messages,
             "/ledger/files/{name}": self._file,
             "/metrics": self._metrics,
         }
 
     def as_asgi(self) -> ASGIApp:
         """The application, within its bounds."""
-        routes = [Route(path, _answering(answer), methods=["GET"]) for path, answer in self._paths.items()]
+        routes = [
+            Route(path, _answering(answer), methods=["POST" if path == MESSAGES_PATH else "GET"])
+            for path, answer in self._paths.items()
+        ]
         inner = Starlette(routes=routes, exception_handlers={HTTPException: _http_error})
 
         async def bounded(scope: Scope, receive: Receive, send: Send) -> None:
@@ -84,6 +96,7 @@ class Application:
     def close(self) -> None:
         """No more is read."""
         self._looking.shutdown(cancel_futures=True)
+        self._fetching.shutdown(cancel_futures=True)
         self._reading.shutdown(cancel_futures=True)
 
     # Every request.
@@ -112,9 +125,13 @@ class Application:
         if self._in_work > self._config.max_requests:
             what = f"{self._config.max_requests} requests are in work, as many as max_requests allows"
             return Refusal(429, "too-many-requests", what, {"retry-after": "1"})
-        said = {name for name, value in scope["headers"] if value != b"0"}
-        if b"content-length" in said or b"transfer-encoding" in said:
+        said = {name: value for name, value in scope["headers"] if value != b"0"}
+        asks = scope["path"] == MESSAGES_PATH and scope["method"] == "POST"
+        if b"transfer-encoding" in said or (b"content-length" in said and not asks):
             return Refusal(413, "no-body", "a request has no body here", {"connection": "close"})
+        if asks and not _is_size(said.get(b"content-length", b"")):
+            what = f"the body is 1 to {MAX_ASKED} serials, of {SERIAL_BYTES} bytes each"
+            return Refusal(413, "bad-size", what, {"connection": "close"})
         return None
 
     def _label(self, path: str) -> str:
@@ -123,8 +140,8 @@ class Application:
             return FILES_PATH
         return path if path in self._paths else "other"
 
-    def _admit(self, request: Request, right: Right) -> None:
-        """Raises `Refusal` unless the caller may, and hasn't asked too often."""
+    def _admit(self, request: Request, right: Right) -> Token:
+        """The caller's token. Raises `Refusal` unless he may, and hasn't asked too often."""
         presented = _bearer(request.headers.get("authorization", ""))
         token = self._tokens.find(presented, wall_us()) if presented else None
         self._keep_pace(token, request)
@@ -133,6 +150,7 @@ class Application:
         if right not in token.rights:
             what = f"the token {token.name!r} has no right {str(right)!r}"
             raise Refusal(403, "no-right", what, right=str(right))
+        return token
 
     def _keep_pace(self, token: Token | None, request: Request) -> None:
         host = request.client.host if request.client is not None else ""
@@ -171,6 +189,19 @@ class Application:
             **NOT_STORED,
         }
         return StreamingResponse(_pieces(parts), media_type=EVENTS_TYPE, headers=headers)
+
+    async def _messages(self, request: Request) -> Response:
+        with_bodies = Right.BODIES in self._admit(request, Right.LEDGER).rights
+        timeout_s = self._config.request_timeout_ms / 1000
+        try:
+            serials = np.frombuffer(await asyncio.wait_for(request.body(), timeout_s), "<u8")
+        except TimeoutError:
+            what = f"the body hasn't come within {self._config.request_timeout_ms} ms"
+            raise Refusal(408, "too-slow", what, {"connection": "close"}) from None
+        bound = self._config.max_messages_bytes
+        parts = await self._in(self._fetching, lambda: self._shelf.messages(serials, with_bodies, bound))
+        headers = {"content-length": str(sum(memoryview(part).nbytes for part in parts)), **NOT_STORED}
+        return StreamingResponse(_pieces(parts), media_type=MESSAGES_TYPE, headers=headers)
 
     async def _file(self, request: Request) -> Response:
         self._admit(request, Right.LEDGER)
@@ -273,6 +304,14 @@ def _unauthorized(was_presented: bool, broken: str) -> Refusal:
 def _bearer(header: str) -> str:
     scheme, _, presented = header.partition(" ")
     return presented.strip() if scheme.lower() == "bearer" else ""
+
+
+def _is_size(content_length: bytes) -> bool:
+    """Whether so many bytes are serials, and not too many."""
+    if not content_length.isdigit() or len(content_length) > MAX_POSITION_DIGITS:
+        return False
+    size = int(content_length)
+    return 0 < size <= MAX_ASKED * SERIAL_BYTES and size % SERIAL_BYTES == 0
 
 
 def _position(request: Request, name: str) -> int:

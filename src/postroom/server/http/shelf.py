@@ -1,8 +1,9 @@
 """What of the ledger's folder is shown to readers over HTTP.
 
-Sealed ``.events`` files and checkpoints as they are; of the journal, records in images (`records`). Files
-with bodies are never opened for them. The shelf reads as any reader beside the broker would, and knows from
-the broker how far all is durable, which is ahead of what the blocks say. For one thread at a time.
+Sealed ``.events`` files and checkpoints as they are; of the journal, records in images (`records`). Bodies of
+messages come by serial, to who may have them: files with bodies are never shown. The shelf reads as any
+reader beside the broker would, and knows from the broker how far all is durable, which is ahead of what the
+blocks say. For one thread at a time.
 """
 
 import os
@@ -13,11 +14,14 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
+from postroom.ledger.body_reader import BodyReader
 from postroom.ledger.definitions import Definitions
 from postroom.ledger.disk import Bytes, RealFile
 from postroom.ledger.expand import Chunk
 from postroom.ledger.files import Listing, checkpoint_name, events_name
 from postroom.ledger.headers import header_crc_of
+from postroom.ledger.layout import Array
+from postroom.ledger.message_image import encode_messages
 from postroom.ledger.segments import CHUNK_RECORDS, Segment, folder_of, open_segment
 from postroom.ledger.tail import Watch, journal_chunks
 from postroom.server.http.errors import Refusal
@@ -96,6 +100,7 @@ class Shelf:
         self._seen: tuple[int, int] | None = None
         self._shown: Shown | None = None
         self._watch: Final = Watch(folder)
+        self._bodies: Final = BodyReader(folder)
 
     def look(self) -> Shown:
         """The ledger now; the same again while nothing has come and no file has come or gone."""
@@ -140,6 +145,13 @@ class Shelf:
             return next(journal_chunks(segment.name, data, segment, hint, first, last))
         source = open_segment(self._folder, segment)
         return next(source.chunks(first, last)), source.definitions(first - 1)
+
+    def messages(self, serials: Array, with_bodies: bool, max_bytes: int) -> list[Bytes]:
+        """The messages of these serials, as many from the first on as `max_bytes` of bodies allow, as
+        `message_image` has them. CRCs are left to the reader. In one thread of its own."""
+        through = self._durable_through()
+        found = self._bodies.read(serials, through, with_bodies, check=False, max_bytes=max_bytes)
+        return encode_messages(found)
 
     def open(self, name: str) -> ShownFile:
         """A sealed file or a checkpoint, to be closed. Raises `Refusal`."""

@@ -34,6 +34,8 @@ class Right(StrEnum):
 
     LEDGER = "ledger"
     """Records, names and ids of messages; no body and no property."""
+    BODIES = "bodies"
+    """Beside `ledger`: bodies and properties of messages, too."""
     METRICS = "metrics"
 
 

@@ -10,19 +10,25 @@ from uuid import UUID
 import numpy as np
 import numpy.typing as npt
 
+from postroom.ledger.body_reader import NOTHING, check_bodies
 from postroom.ledger.carried import Carried
 from postroom.ledger.definitions import Definitions
-from postroom.ledger.errors import LedgerCorrupt, LedgerError
+from postroom.ledger.errors import LedgerCorrupt
 from postroom.ledger.expand import Chunk
 from postroom.ledger.files import events_name
 from postroom.ledger.headers import Seal
 from postroom.ledger.image import EventsImage, decode_image
+from postroom.ledger.message_image import MAX_ASKED, decode_messages
 from postroom.ledger.segments import Segment
 from postroom.spark.places import Look, Messages, Slice, look_of
 from postroom.spark.places.cache import FileCache, default_folder
 from postroom.spark.places.http_client import HttpClient
 from postroom.spark.places.images import cache_key, carried_from, checked_image, read_image
+from postroom.spark.places.messages import messages_of
 
+MESSAGES_PATH: Final = "/ledger/messages"
+NO_SERIAL: Final = np.uint64(0)
+"""No message has it."""
 SMALL_BYTES: Final = 16 << 20
 """Of records: less than that of a sealed file is asked for as records, unless the file is here already."""
 
@@ -87,8 +93,18 @@ class BrokerPlace:
         check: bool = True,
         max_bytes: int | None = None,
     ) -> Messages:
-        """See `Place.messages`."""
-        raise LedgerError(f"{self.uri}: messages can't be read from here; name the broker's folder")
+        """See `Place.messages`. The broker bounds every answer, whatever `max_bytes` is: there may be fewer
+        messages than asked for."""
+        asked = np.ascontiguousarray(serials[:MAX_ASKED], "<u8")
+        if look is not None:
+            asked = np.where(asked <= look.durable_through, asked, NO_SERIAL)
+        if not len(asked):
+            return messages_of(NOTHING)
+        found = decode_messages(self._client.body(MESSAGES_PATH, asked.tobytes()), self.uri + MESSAGES_PATH)
+        if not 0 < len(found.found) <= len(asked):
+            what = f"{len(found.found)} messages are answered where {len(asked)} were asked for"
+            raise LedgerCorrupt(self.uri + MESSAGES_PATH, 0, what)
+        return messages_of(check_bodies(found) if check else found)
 
     def _carried(self, look: Look, through: int) -> Carried | None:
         told = self._client.json("/ledger")

@@ -38,7 +38,7 @@ class UrlInvalid(LedgerError):
 
 
 class HttpClient:
-    """GET requests to one server; for one thread at a time."""
+    """Requests to one server that change nothing there; for one thread at a time."""
 
     def __init__(self, url: str, token: str) -> None:
         """Raises ``UrlInvalid``."""
@@ -63,8 +63,8 @@ class HttpClient:
         """The object that a path answers with."""
         return json.loads(self.body(path))
 
-    def body(self, path: str) -> bytes:
-        """What a path answers with, whole.
+    def body(self, path: str, asked: bytes | None = None) -> bytes:
+        """What a path answers with, whole; `asked` is POSTed if it is given.
 
         Raises ``BrokerRefused``; FileNotFoundError for what is not there any more; OSError.
         """
@@ -78,7 +78,7 @@ class HttpClient:
                     raise BrokerRefused(self._url + path, answer.status, f"over {MAX_BODY_BYTES} bytes")
             return b"".join(pieces)
 
-        return self._persistently(lambda: self._get(path, {}, read))
+        return self._persistently(lambda: self._ask(path, {}, read, asked))
 
     def download(self, path: str, out: BinaryIO) -> None:
         """A file, into `out`; where the connection breaks it goes on from there."""
@@ -95,7 +95,7 @@ class HttpClient:
 
         def once() -> None:
             headers = {"range": f"bytes={out.tell()}-", "if-range": tag} if tag and out.tell() else {}
-            self._get(path, headers, read)
+            self._ask(path, headers, read)
 
         self._persistently(once)
 
@@ -115,8 +115,15 @@ class HttpClient:
             pause_s = min(MAX_PAUSE_S, pause_s * 2)
         raise AssertionError("not reached")
 
-    def _get(self, path: str, headers: dict[str, str], read: Callable[[http.client.HTTPResponse], T]) -> T:
-        self._connection.request("GET", self._prefix + path, headers={**self._headers, **headers})
+    def _ask(
+        self,
+        path: str,
+        headers: dict[str, str],
+        read: Callable[[http.client.HTTPResponse], T],
+        asked: bytes | None = None,
+    ) -> T:
+        method, sent = "GET" if asked is None else "POST", {**self._headers, **headers}
+        self._connection.request(method, self._prefix + path, asked, sent)
         answer = self._connection.getresponse()
         if answer.status in (200, 206):
             return read(answer)

@@ -7,11 +7,13 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from postroom.ledger.body_reader import FoundArrivals
 from postroom.ledger.carried import Carried
 from postroom.ledger.definitions import Definitions
-from postroom.ledger.errors import LedgerCorrupt, LedgerError
-from postroom.ledger.expand import Chunk
-from postroom.ledger.image import decode_image
+from postroom.ledger.errors import LedgerCorrupt
+from postroom.ledger.expand import Chunk, Rows
+from postroom.ledger.image import EventsImage, decode_image
+from postroom.ledger.layout import Array
 from postroom.ledger.segments import Segment
 from postroom.spark.places import Look, Messages, Slice, look_of
 from postroom.spark.places.cache import FileCache, default_folder
@@ -25,6 +27,7 @@ from postroom.spark.places.manifest import (
     check_chain,
     decode_entry,
 )
+from postroom.spark.places.messages import messages_of
 from postroom.spark.places.objects import Objects
 
 LEDGER_MARK: Final = "#"
@@ -104,14 +107,7 @@ class StorePlace:
 
     def read(self, slice: Slice) -> Iterator[tuple[Chunk, Definitions]]:
         """See `Place.read`."""
-        segment, key = slice.segment, cache_key(slice.segment)
-        where = f"{self.root}/{key}"
-        data = self._cache.get(
-            key,
-            lambda out: self._objects.copy_to(key, out),
-            lambda data: checked_image(data, segment, where),
-        )
-        yield from read_image(decode_image(data, where, segment.number, False), slice.first, slice.last)
+        yield from read_image(self._image(slice.segment), slice.first, slice.last)
 
     def carried(self, look: Look, through: int) -> Carried | None:
         """See `Place.carried`."""
@@ -126,8 +122,31 @@ class StorePlace:
         check: bool = True,
         max_bytes: int | None = None,
     ) -> Messages:
-        """See `Place.messages`."""
-        raise LedgerError(f"{self.uri}: messages can't be read from here; name the broker's folder")
+        """See `Place.messages`. No body is ever uploaded: those that were stored are NOT_STORED here."""
+        look = self.look() if look is None else look
+        wanted, order = np.unique(serials, return_inverse=True)
+        found = FoundArrivals(np.asarray(wanted, np.uint64))
+        for segment in look.segments:
+            low, high = found.within(segment.first_position, min(segment.last_position, look.durable_through))
+            if low < high:
+                image = self._image(segment)
+                found.take(image.arrivals, np.frombuffer(image.names, np.uint8), low, high)
+        older = found.within(0, look.first_position - 1)[1]
+        told = self.carried(look, look.durable_through) if older else None
+        for rows in told.blocks if told is not None else ():
+            if rows.arrivals is not None and len(rows.arrivals):
+                found.take(*_distinct(rows), 0, older)
+        return messages_of(found.without_bodies(order))
+
+    def _image(self, segment: Segment) -> EventsImage:
+        key = cache_key(segment)
+        where = f"{self.root}/{key}"
+        data = self._cache.get(
+            key,
+            lambda out: self._objects.copy_to(key, out),
+            lambda data: checked_image(data, segment, where),
+        )
+        return decode_image(data, where, segment.number, False)
 
     def _fetch(self, name: str) -> bytes:
         entry = self._known_manifest().of_name(name)
@@ -150,3 +169,10 @@ class StorePlace:
                 f" ({', '.join(found)})"
             )
         return found[0]
+
+
+def _distinct(rows: Rows) -> tuple[Array, npt.NDArray[np.uint8]]:
+    """Arrivals of entries, each once, by position."""
+    assert rows.arrivals is not None
+    _, first = np.unique(rows.arrivals["position"], return_index=True)
+    return rows.arrivals[first], rows.names
