@@ -77,7 +77,7 @@ def append_batch(
             files, written_for = _written(batch, chosen, target, table, has), has
         if _commit(target, table, files, due):
             told = _positions(has) | {ledger_id: position.position for ledger_id, position in due.items()}
-            return Appended(table.version(), sum(file.rows for file in files), told)
+            return Appended(table.version() + 1, sum(file.rows for file in files), told)
     raise AppendRefused(f"table {table_uri}: other writers came first {ATTEMPTS} times; try again")
 
 
@@ -243,7 +243,7 @@ def _commit(
         )
     except CommitFailedError:
         return False
-    _sync(target.uri, table.version())
+    _sync(target.uri, table.version() + 1)
     return True
 
 

@@ -15,10 +15,12 @@ def checkpoint_of(batch: DataFrame, said: str) -> str:
         return said
     session: Any = batch.sparkSession
     try:
-        context = session.sparkContext
-        query_id = context.getLocalProperty(_QUERY_ID)
-        query = session.streams.get(query_id)
-        return str(query._jsq.streamingQuery().resolvedCheckpointRoot())
+        query_id = session.sparkContext.getLocalProperty(_QUERY_ID)
+        running = (
+            session._jsparkSession.sharedState().activeStreamingQueries()
+        )  # the batch's session is a copy
+        query = running.get(session._jvm.java.util.UUID.fromString(query_id))
+        return str(query.resolvedCheckpointRoot())
     except Exception as error:  # of Spark Connect, of Py4J, and of a DataFrame that is no batch's
         raise OffsetsUnreadable(
             "Spark doesn't tell which query this is: call it in foreachBatch, and give the query's"
