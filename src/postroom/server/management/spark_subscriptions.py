@@ -36,6 +36,7 @@ _ATTRIBUTES: Final = (
     *("name", "identity", "type", *_SETTABLE, "user", "state", "registered", "confirmed"),
     *("assigned_through", "held", "held_bytes", "renewed_us", "until_us", "ended_us"),
     *("lost_first", "lost_last"),
+    *("ledger_id", "epoch", "epoch_id", "last_position", "oldest_waiting", "is_filling", "is_full"),
 )
 
 
@@ -75,6 +76,8 @@ class SparkSubscriptions(ListedNoun[SparkSubscription]):
             *(int(spark.assigned), int(spark.held.count), int(spark.held.size_bytes)),
             *(int(spark.renewed_us), int(spark.until_us), int(spark.ended_us)),
             *(int(spark.lost_first), int(spark.lost_last)),
+            *self._here().values(),
+            *self._waiting(spark).values(),
         )
         return dict(zip(_ATTRIBUTES, values, strict=True))
 
@@ -116,15 +119,26 @@ class SparkSubscriptions(ListedNoun[SparkSubscription]):
             "available": int(queue.statistics.current),
             "held": int(spark.held.count),
             "registered": spark.checkpoint,
+            **self._waiting(spark),
+        }
+
+    def _waiting(self, spark: SparkSubscription) -> Attributes:
+        """What is still to be assigned."""
+        return {
             "oldest_waiting": self._service.oldest_waiting(spark),
             "is_filling": self._service.is_filling(spark),
             "is_full": spark.room() <= 0,
         }
 
     def _here(self) -> Attributes:
-        """What says which ledger positions are of."""
+        """What says which ledger positions are of, and how far it goes."""
         ledger = self._broker.ledger
-        return {"ledger_id": str(ledger.ledger_id), "epoch": ledger.epoch, "epoch_id": ledger.epoch_id.hex()}
+        return {
+            "ledger_id": str(ledger.ledger_id),
+            "epoch": ledger.epoch,
+            "epoch_id": ledger.epoch_id.hex(),
+            "last_position": int(ledger.builder.next_position) - 1,
+        }
 
     def _register(self, request: Request, now_us: int) -> Response:
         said = request.settings("checkpoint", _REGISTERED)
