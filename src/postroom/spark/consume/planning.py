@@ -158,7 +158,7 @@ class ConsumePlanner:
 
     def _note_start(self, plan: Plan) -> None:
         if self._drain is not None and self._drain.through < 0:
-            self._drain.through = plan.durable_through
+            self._drain.through = plan.last_position
 
     def _proved(self, start: Offset, plan: Plan) -> Position | None:
         confirm = self._options.confirm

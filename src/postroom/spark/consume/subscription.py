@@ -51,8 +51,8 @@ class Plan:
     """Messages that are assigned and not confirmed."""
     registered: str = ""
     """The checkpoint that it knows."""
-    durable_through: int = 0
-    """The ledger's last durable position."""
+    last_position: int = 0
+    """The ledger's last when it was asked."""
     oldest_waiting: int = 0
     """Place of the oldest message that waits and could be assigned; 0: none does."""
     is_filling: bool = False
