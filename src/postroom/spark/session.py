@@ -26,6 +26,9 @@ LONG_JOB: Final = "-XX:+UseParallelGC -Darrow.enable_unsafe_memory_access=true"
 """For a JVM that moves many rows: the collector with the least work beside a task's own, and no check of
 bounds at each value that comes from Python."""
 
+SOCKET_BUFFER_BYTES: Final = str(1 << 20)
+"""Between the JVM and Python."""
+
 SHORT_JOB: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For a JVM that lives for seconds: its best compiler would take longer than it saves."""
 
@@ -48,6 +51,8 @@ def local_session(name: str, cores: int, scratch: Path, is_short: bool = False) 
         .config("spark.driver.bindAddress", LOOPBACK)
         .config("spark.driver.host", LOOPBACK)
         .config("spark.driver.extraJavaOptions", java_options)
+        .config("spark.python.unix.domain.socket.enabled", "true")
+        .config("spark.buffer.size", SOCKET_BUFFER_BYTES)
         .config("spark.sql.shuffle.partitions", str(cores if is_short else 2 * cores))
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
