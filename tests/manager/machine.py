@@ -58,6 +58,8 @@ SMALL = ManagerOptions(
     max_moved_entries=6,
     max_searched_per_turn=3,
     max_message_cursors=2,
+    max_assigned_per_turn=4,
+    packed_run_entries=1,
     auto_created_idle_ms=3_600_000,
 )
 
@@ -209,13 +211,32 @@ class Machine(RuleBasedStateMachine):
         self.rank_before, self.crowded = self.reference.last_rank(), bool(waited)
         self.world.turn()
         self.reference.rest()
+        self.adopt_assigned()
         for delivery in self.world.delivered[self.seen :]:
             if not delivery.consumer.browse:
+                self.adopt_before(delivery.entry)
                 self._check_delivery(delivery)
+        self.check_assigned()
         self.seen = len(self.world.delivered)
         self.reference.rest()
         if any(waiting.message.expired(self.world.now_us) for waiting in waited):
             self.adopt_all_peaks()  # it came in and ended, before or after others came
+
+    def adopt_assigned(self) -> None:
+        """What Spark subscriptions were given is theirs in the reference, too."""
+
+    def adopt_before(self, entry: Entry) -> None:
+        """``entry`` was delivered: where order matters between those who take, what they had before it is."""
+
+    def check_assigned(self) -> None:
+        """They were given what came first."""
+
+    def start_spark_again(self) -> None:
+        """The reference has started again."""
+
+    def drop_spark(self, queue: str) -> bool:
+        """A queue is about to be deleted; whether Spark subscriptions go with it."""
+        return False
 
     def _check_delivery(self, delivery: Delivery) -> None:
         entry, consumer = delivery.entry, delivery.consumer

@@ -47,7 +47,11 @@ class Administering(Machine):
             return
         for consumer in [c for c in self.consumers if c.queue.name == name]:
             self.gone(consumer, True)
-        self.world.manager.delete_queue(name, False, False, self.world.now_us)
+        forced = self.drop_spark(name)
+        if forced:
+            with pytest.raises(QueueInUse):
+                self.world.manager.delete_queue(name, False, False, self.world.now_us)
+        self.world.manager.delete_queue(name, False, False, self.world.now_us, forced)
         self.world.manager.create_queue(definition, self.world.now_us)
         self.reference.make_again(place)
         self.rest()
@@ -97,5 +101,6 @@ class Administering(Machine):
         self.world.restart()
         self._come_up()
         self.reference.restart()
+        self.start_spark_again()
         self.rest()
         self.adopt_all_peaks()

@@ -75,6 +75,8 @@ class Message:
     uid: tuple[str, int] | None = None
     confirm: int = 0
     lock: int = 0
+    spark: bool = False
+    """A Spark subscription holds it, beyond a restart."""
     not_for: list[Consumer] = field(default_factory=list)
     """Who has called it undeliverable at his place."""
     origin: "tuple[Place, int] | None" = None

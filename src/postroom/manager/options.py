@@ -449,6 +449,8 @@ class ManagerOptions:
     """Messages that one Spark subscription may hold."""
     max_assigned_per_turn: int = 16 << 10
     """Entries given to Spark subscriptions, or taken back from one that has ended."""
+    packed_run_entries: int = 64
+    """So many packed entries in a row are assigned to one as they are; fewer are made objects first."""
     queue_defaults: QueueDefinition = field(default_factory=lambda: QueueDefinition(name="default"))
     """What an auto-created queue is like."""
 

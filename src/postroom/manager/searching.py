@@ -7,6 +7,7 @@ more than header fields, in batches, and not kept.
 """
 
 from collections.abc import Iterator
+from heapq import merge
 from itertools import islice
 from typing import Final, final
 
@@ -65,9 +66,10 @@ class Search:
         self._place: i64 = -1
         self._ordinal: i64 = 0
         self._delayed_serial: i64 = 0
-        self._held: list[Entry] | None = None
-        self._assigned: Iterator[Entry] = iter(())
-        """Copies of what Spark subscriptions hold, as it was when their turn came."""
+        self._at_end = False
+        """What is held is being gone through, or the one that is named has been found."""
+        self._holding: Iterator[Entry] = iter(())
+        """What is held, as it was when its turn came."""
         self._left: i64 = 0
         """So many more may be looked at in this turn."""
 
@@ -117,7 +119,7 @@ class Search:
         return batch or self._next_held(queue, limit)
 
     def _named(self, core: Core, request: StoreRequest) -> list[Entry]:
-        if self._held is not None:
+        if self._at_end:
             return []
         wanted = self.wanted
         if wanted.serial != NO_SERIAL:
@@ -132,7 +134,7 @@ class Search:
                 for serial, ids in zip(serials, all_ids, strict=True)
                 if (ids.message_id, ids.message_id_type) == (wanted.message_id, wanted.message_id_type)
             ]
-        self._held = []
+        self._at_end = True
         located_ones = [located(request.queue, serial) for serial in serials]
         return [entry for entry in located_ones if entry is not None]
 
@@ -148,12 +150,11 @@ class Search:
         return []
 
     def _next_held(self, queue: Queue, limit: i64) -> list[Entry]:
-        if self._held is None:
-            self._held = sorted(held(queue), key=_by_serial)
-            self._assigned = held_entries(queue)
-        batch = self._held[:limit]
-        self._held = self._held[limit:]
-        return batch or list(islice(self._assigned, limit))
+        if not self._at_end:
+            self._at_end = True
+            objects = sorted(held(queue), key=_by_serial)
+            self._holding = merge(objects, held_entries(queue), key=_by_serial)
+        return list(islice(self._holding, limit))
 
 
 def located(queue: Queue, serial: int) -> Entry | None:

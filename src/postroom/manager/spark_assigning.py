@@ -25,9 +25,6 @@ from postroom.manager.statistics import CURRENT, UNACKNOWLEDGED
 from postroom.model import numbers as n
 from postroom.model.packed import PACKED_BYTES, PACKED_FIELDS
 
-PACKED_AT_ONCE: Final = 64
-"""Fewer packed entries than these are better made objects."""
-
 _GROUP_EVENT: Final = int(RecordType.GROUP_EVENT)
 _PACKED: Final = np.dtype(PACKED_FIELDS)
 _PLACE_BYTES: Final = 16
@@ -105,7 +102,7 @@ def assign_next(core: Core, queue: Queue, spark: SparkSubscription, alone: bool)
 def _assign_packed(core: Core, queue: Queue, spark: SparkSubscription, band: Band) -> i64:
     """Give it what is packed at the front of ``band`` as it is; returns how many, 0 if there is none."""
     backlog = band.backlog
-    if backlog.count < PACKED_AT_ONCE or band.head < len(band.live):
+    if backlog.count < core.options.packed_run_entries or band.head < len(band.live):
         return 0
     chunk = backlog.front()
     if chunk.objects:
@@ -115,7 +112,7 @@ def _assign_packed(core: Core, queue: Queue, spark: SparkSubscription, band: Ban
         back = band.returned[-1]
         end = min(end, chunk.first_at(back.place, back.ordinal))
     count = _living(chunk, _unexpired(core, chunk, end)) - chunk.head
-    if count < PACKED_AT_ONCE:
+    if count < core.options.packed_run_entries:
         return 0
     rows: Any = np.frombuffer(chunk.data, _PACKED)[chunk.head : chunk.head + count]
     sizes: Any = np.cumsum(rows["body_len"], dtype=np.int64)

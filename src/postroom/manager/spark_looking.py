@@ -16,11 +16,17 @@ if TYPE_CHECKING:
 
 
 def held_entries(queue: "Queue") -> Iterator[Entry]:
-    """Copies of all that is held, subscription by subscription in order of assignment."""
-    for spark in queue.spark:
-        for chunk in spark.held.seen():
-            for index in range(chunk.head, chunk.end):
-                yield _copy(spark, chunk, index)
+    """Copies of all that is held, in order of serial."""
+    parts = [(spark, chunk) for spark in queue.spark for chunk in spark.held.seen()]
+    if not parts:
+        return
+    serials: Any = np.concatenate([chunk.rows(chunk.head, chunk.end)["serial"] for _, chunk in parts])
+    counts = [int(chunk.end - chunk.head) for _, chunk in parts]
+    part: Any = np.repeat(np.arange(len(parts)), counts)
+    index: Any = np.concatenate([np.arange(int(chunk.head), int(chunk.end)) for _, chunk in parts])
+    for at in np.argsort(serials, kind="stable").tolist():
+        spark, chunk = parts[int(part[at])]
+        yield _copy(spark, chunk, int(index[at]))
 
 
 def held_entry(queue: "Queue", serial: int) -> Entry | None:
