@@ -78,14 +78,14 @@ def read_options(options: Mapping[str, str]) -> SourceOptions:
         options.get("token", ""),
         options.get("cache", ""),
         _start(options),
-        _number(options, "fromPosition"),
-        _number(options, "toPosition"),
+        number(options, "fromPosition"),
+        number(options, "toPosition"),
         _time(options, "fromTime"),
         _time(options, "toTime"),
         _queues(options),
-        _number(options, "maxRows"),
-        _number(options, "maxBytes"),
-        _number(options, "partitionRecords"),
+        number(options, "maxRows"),
+        number(options, "maxBytes"),
+        number(options, "partitionRecords"),
         _flag(options, "carried", False),
         _flag(options, "pushdown", False),
         _flag(options, "failOnDataLoss", True),
@@ -180,7 +180,8 @@ def _choice(options: Mapping[str, str], name: str, choices: tuple[str, ...], def
     return text
 
 
-def _number(options: Mapping[str, str], name: str) -> int | None:
+def number(options: Mapping[str, str], name: str) -> int | None:
+    """An option that is a whole number from 1; None where it isn't given. Raises ``SourceOptionError``."""
     text = options.get(name.lower())
     if text is None:
         return None

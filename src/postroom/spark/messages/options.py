@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from postroom.spark.options import SourceOptionError, SourceOptions, read_options
+from postroom.spark.messages.lease import LeaseOptions
+from postroom.spark.options import SourceOptionError, SourceOptions, number, read_options
 
 TAP: Final = "tap"
 CONSUME: Final = "consume"
@@ -17,6 +18,8 @@ class TapOptions:
 
     source: SourceOptions
     check_bodies: bool
+    lease: LeaseOptions | None = None
+    """What a stream keeps; None: only what retention does."""
 
 
 def read_tap_options(options: Mapping[str, str]) -> TapOptions:
@@ -25,7 +28,28 @@ def read_tap_options(options: Mapping[str, str]) -> TapOptions:
     check = named.get("checkbodies", "true").lower()
     if check not in ("true", "false"):
         raise SourceOptionError(f'option "checkBodies" is true or false, not {check!r}')
-    return TapOptions(read_options(options), check == "true")
+    source = read_options(options)
+    return TapOptions(source, check == "true", _lease(named, source))
+
+
+def _lease(named: Mapping[str, str], source: SourceOptions) -> LeaseOptions | None:
+    name = named.get("lease", "")
+    if not name:
+        for other in ("leaseDurationS", "leaseBytes"):
+            if other.lower() in named:
+                raise SourceOptionError(f'option "{other}" is of a lease: name one with the option "lease"')
+        return None
+    broker = named.get("broker", "")
+    if not broker:
+        raise SourceOptionError(
+            'option "broker" is missing: with a lease it says whom to ask, as amqp://USER:PASSWORD@HOST:PORT'
+        )
+    if len(source.uris) > 1:
+        raise SourceOptionError("a lease is of one ledger: read several with a query each")
+    if source.queues is None:
+        raise SourceOptionError('option "queues" is missing: a lease says whose messages are kept')
+    duration_s, max_bytes = number(named, "leaseDurationS"), number(named, "leaseBytes")
+    return LeaseOptions(name, broker, tuple(sorted(source.queues)), duration_s, max_bytes)
 
 
 def mode_of(options: Mapping[str, str]) -> str:

@@ -48,7 +48,13 @@ class MessagesDataSource(DataSource):
             from postroom.spark.consume import batch_reader
 
             return batch_reader(self.options, schema)
-        return TapBatchReader(read_tap_options(self.options), schema)
+        options = read_tap_options(self.options)
+        if options.lease is not None:
+            raise SourceOptionError(
+                'option "lease" is of a stream, which moves it; for a batch read grant one before:'
+                " postroom ledger lease grant"
+            )
+        return TapBatchReader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """A reader of micro-batches."""

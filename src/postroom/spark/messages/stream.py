@@ -7,15 +7,18 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from postroom.spark.messages.decode import decode
+from postroom.spark.messages.lease import LeaseOptions, TapLease
 from postroom.spark.messages.options import TapOptions
 from postroom.spark.messages.rows import Events, Wanted, becomes_available, events_of
 from postroom.spark.messages.schema import EVENT_COLUMNS
 from postroom.spark.places import Place, Slice
+from postroom.spark.positions import from_said
 from postroom.spark.ranges import unless_dropped
-from postroom.spark.stream import LedgerStream, SlicePartition
+from postroom.spark.stream import LedgerStream, Offset, SlicePartition
 
 _OF_EVENTS: Final = frozenset(EVENT_COLUMNS)
 
@@ -57,13 +60,44 @@ class TapStream(LedgerStream):
         super().__init__(options.source)
         self._tap = options
         self._schema = schema
+        self._forget()
+
+    def _forget(self) -> None:
+        """What is the driver's alone."""
+        self._lease: TapLease | None = None
+        self._begins = self._began = 0
+        """The first positions of this batch and of the one before."""
 
     def __getstate__(self) -> Any:
         return self._tap, self._schema
 
     def __setstate__(self, state: Any) -> None:
         self._tap, self._schema = state
+        self._forget()
         super().__setstate__(self._tap.source)
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
+        """Where the batch that begins behind `start` ends.
+
+        The lease moves up to where the batch before began: Spark may lose the last entry of its checkpoint.
+        """
+        end = super().latestOffset(start, limit)
+        if self._tap.lease is not None:
+            for position in from_said(start or end).values():
+                self._keep(self._tap.lease, position.position + 1)
+        return end
+
+    def _keep(self, options: LeaseOptions, position: int) -> None:
+        if self._lease is None:
+            self._lease = TapLease(options)
+        if position != self._begins:
+            self._begins, self._began = position, self._begins or position
+        self._lease.keep(self._began)
+
+    def stop(self) -> None:
+        """The query ends; its lease lasts for its duration."""
+        if self._lease is not None:
+            self._lease.close()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a slice."""
