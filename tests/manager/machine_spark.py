@@ -77,19 +77,19 @@ class SparkRules(Machine):
     ) -> None:
         name = self.chosen(name)
         title = next(each for each in NAMES if each not in self.assigned)
-        service, now_us = self.world.manager.spark_subscriptions, self.world.now_us
-        if title in service.all:
+        spark_subscriptions, now_us = self.world.manager.spark_subscriptions, self.world.now_us
+        if title in spark_subscriptions.all:
             with pytest.raises(SubscriptionEnded):
-                service.plan(title, "", now_us)
+                spark_subscriptions.plan(title, "", now_us)
             self.delete_ended(title)
         definition = SparkSubscriptionDefinition(title, name, window, window_bytes, lease_s, TEXTS[wanted])
         place = self.reference.places[name]
         if place.takers.refuses(False):
             with pytest.raises(AccessRefused):
-                service.create(definition, now_us)
+                spark_subscriptions.create(definition, now_us)
             return
-        spark = service.create(definition, now_us)
-        assert service.create(definition, now_us) is spark
+        spark = spark_subscriptions.create(definition, now_us)
+        assert spark_subscriptions.create(definition, now_us) is spark
         assert spark.consumer is not None
         place.opened(spark.consumer)
         self.assigned[title] = []
@@ -107,22 +107,22 @@ class SparkRules(Machine):
         """All up to a position of its own, or behind it; once more changes nothing."""
         name = data.draw(st.sampled_from(sorted(self.assigned)))
         held, spark = self.assigned[name], self._the(name)
-        service, now_us = self.world.manager.spark_subscriptions, self.world.now_us
+        spark_subscriptions, now_us = self.world.manager.spark_subscriptions, self.world.now_us
         with pytest.raises(PositionRefused):
-            service.confirm(name, spark.checkpoint, spark.assigned + 1, now_us)
+            spark_subscriptions.confirm(name, spark.checkpoint, spark.assigned + 1, now_us)
         positions = sorted({position for position, _, _ in held})
         position = data.draw(st.sampled_from([*positions, int(spark.confirmed)]))
         later = [each for each in [*positions, int(spark.assigned)] if each > position]
         if behind and later:
             position = min(later) - 1
         ended = [each for each in held if each[0] <= position]
-        assert service.confirm(name, spark.checkpoint, position, now_us) == len(ended)
+        assert spark_subscriptions.confirm(name, spark.checkpoint, position, now_us) == len(ended)
         for _, _, message in ended:
             self.reference.end(self._place(spark), message, Outcome.CONSUMED)
         self.assigned[name] = [each for each in held if each[0] > position]
         self.rest()
         if again:
-            assert service.confirm(name, spark.checkpoint, position, now_us) == 0
+            assert spark_subscriptions.confirm(name, spark.checkpoint, position, now_us) == 0
 
     locals().update(again(confirm, 6))
 
@@ -130,20 +130,20 @@ class SparkRules(Machine):
     @rule(data=st.data(), checkpoint=st.sampled_from(["a", "b"]))
     def plan_and_register(self, data: st.DataObject, checkpoint: str) -> None:
         name = data.draw(st.sampled_from(sorted(self.assigned)))
-        service, now_us = self.world.manager.spark_subscriptions, self.world.now_us
+        spark_subscriptions, now_us = self.world.manager.spark_subscriptions, self.world.now_us
         registered = self._the(name).checkpoint
         if registered not in ("", checkpoint):
             with pytest.raises(CheckpointReplaced):
-                service.plan(name, checkpoint, now_us)
+                spark_subscriptions.plan(name, checkpoint, now_us)
             with pytest.raises(CheckpointReplaced):
-                service.register(name, checkpoint, False, now_us)
-        spark = service.plan(name, checkpoint, now_us, "confirmed")
+                spark_subscriptions.register(name, checkpoint, False, now_us)
+        spark = spark_subscriptions.plan(name, checkpoint, now_us, "confirmed")
         assert (spark.held.count, spark.checkpoint) == (len(self.assigned[name]), registered)
         assert spark.assigned == max(self.last_position[name], int(spark.confirmed))
-        assert not service.is_filling(spark) or spark.room() > 0
+        assert not spark_subscriptions.is_filling(spark) or spark.room() > 0
         waiting = self._place(spark).in_sight()
-        assert (service.oldest_waiting(spark) > 0) == bool(waiting)
-        assert service.register(name, checkpoint, True, now_us).checkpoint == checkpoint
+        assert (spark_subscriptions.oldest_waiting(spark) > 0) == bool(waiting)
+        assert spark_subscriptions.register(name, checkpoint, True, now_us).checkpoint == checkpoint
 
     @precondition(lambda self: self.assigned)
     @rule(data=st.data(), window=st.sampled_from([1, 2, 50]))
@@ -167,6 +167,19 @@ class SparkRules(Machine):
         with pytest.raises(SparkSubscriptionNotFound):
             self._the(name)
         self.rest()
+
+    @precondition(lambda self: self.assigned)
+    @rule(reason=st.sampled_from(["bytes", "space"]))
+    def let_history_go(self, reason: str) -> None:
+        """The one that is farthest behind ends."""
+        name = min(self.assigned, key=lambda each: (self._the(each).confirmed, self._the(each).id))
+        spark, consumer = self._the(name), self._consumer(name)
+        self.world.manager.spark_subscriptions.let_history_go(reason, self.world.now_us)
+        self._spark_over(name, spark, consumer)
+        self.rest()
+        with pytest.raises(SubscriptionEnded) as refused:
+            self.world.manager.spark_subscriptions.plan(name, "", self.world.now_us)
+        assert refused.value.info["reason"] == reason
 
     def teardown(self) -> None:
         if sys.exc_info()[0] is None and hasattr(self, "world"):

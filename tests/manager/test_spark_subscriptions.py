@@ -151,7 +151,7 @@ def test_one_checkpoint_at_a_time(world: LedgerWorld) -> None:
     ):
         with pytest.raises(CheckpointReplaced) as error:
             refused()
-        assert error.value.info == {"registered": "a", "confirmed": 0}
+        assert error.value.info == {"registered": "a", "confirmed": the(world).confirmed}
     assert service.plan("s", "b", now_us, "confirmed").checkpoint == "a"
     assert service.register("s", "b", True, now_us).checkpoint == "b"
     with pytest.raises(SparkSubscriptionExists):

@@ -104,6 +104,12 @@ def leases_from(records: Iterable[DictionaryRecord]) -> list[Lease]:
     return sorted(leases, key=lambda lease: lease.name)
 
 
+def unread_from(records: Iterable[DictionaryRecord]) -> int:
+    """From where on Spark subscriptions that are in force have to read; NEVER: there are none."""
+    found = [json.loads(record.detail) for record in records]
+    return min((1 + said.get("confirmed", 0) for said in found if not said.get("ended_us")), default=NEVER)
+
+
 class Missing(NamedTuple):
     """Positions of a lease that are not there any more, both included; 0, 0 if all are."""
 
@@ -115,12 +121,21 @@ class Leases:
     """All leases of a ledger: granted, renewed, released, broken through the ledger's builder."""
 
     def __init__(
-        self, builder: BlockBuilder, keep: Keep, options: LedgerOptions, leases: Iterable[Lease]
+        self,
+        builder: BlockBuilder,
+        keep: Keep,
+        options: LedgerOptions,
+        leases: Iterable[Lease],
+        also: int = NEVER,
     ) -> None:
+        """``also``: see `also_keep`."""
         self._builder = builder
         self._keep = keep
         self._options = options
         self._by_name = {lease.name: lease for lease in leases}
+        self._also = also
+        self.also_reason = ""
+        """Why what `also_keep` keeps must be let go of: "bytes" or "space"; "" it need not."""
         self._settled = self._wanted()
         """What the durable records keep."""
         self._unsettled: deque[tuple[int, Floors]] = deque()
@@ -252,6 +267,19 @@ class Leases:
             " grant it again from where you are"
         )
 
+    def also_keep(self, position: int) -> None:
+        """Beside all leases, keep the events at `position` and behind, until told otherwise; NEVER: none.
+
+        What may go by that goes when everything written so far is durable. Bounded as a lease is, by
+        `also_reason`: whoever asked is to let go then.
+        """
+        if position != self._also:
+            self._also = position
+            self.also_reason = ""
+            self._unsettled.append((self._builder.next_position - 1, self._wanted()))
+            self._look = True
+            self._publish()
+
     def release(self, name: str, now_us: int) -> None:
         """End it: what it kept may go. A broken one is forgotten. Raises LeaseUnknown."""
         self._forget(self.get(name), now_us)
@@ -267,6 +295,7 @@ class Leases:
             reason = self._reason(lease, now_us, space_is_short)
             if lease.in_force and reason:
                 broken.append(self._break(lease, reason, now_us))
+        self.also_reason = self._reason_also(space_is_short)
         return broken
 
     def durable(self, position: int) -> bool:
@@ -287,6 +316,13 @@ class Leases:
         if lease.expires_us <= now_us:
             return TIME_OVER
         if held_bytes > lease.max_bytes:
+            return TOO_MANY_BYTES
+        return SPACE_SHORT if space_is_short and held_bytes else ""
+
+    def _reason_also(self, space_is_short: bool) -> str:
+        held = self._keep.held_events
+        held_bytes = sum(one.size_bytes for one in held if one.last_position >= self._also)
+        if held_bytes > self._options.max_lease_bytes:
             return TOO_MANY_BYTES
         return SPACE_SHORT if space_is_short and held_bytes else ""
 
@@ -350,7 +386,8 @@ class Leases:
         self._publish()
 
     def _wanted(self) -> Floors:
-        return lowest(lease.floors() for lease in self._by_name.values())
+        also = Floors(self._also, NEVER)
+        return lowest([also, *(lease.floors() for lease in self._by_name.values())])
 
     def _publish(self) -> bool:
         """Until a record is durable, both what it says and what was before is kept."""

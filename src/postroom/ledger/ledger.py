@@ -11,7 +11,7 @@ from postroom import __version__
 from postroom.ledger.block import BlockBuilder, SealedParts
 from postroom.ledger.bodies import BodyStore, JournalBodies
 from postroom.ledger.body import Body, BodyPlace
-from postroom.ledger.dictionary import LEASES, Dictionary
+from postroom.ledger.dictionary import LEASES, SPARK_SUBSCRIPTIONS, Dictionary
 from postroom.ledger.disk import Disk, RealDisk
 from postroom.ledger.errors import LedgerFailed
 from postroom.ledger.files import Listing, journal_name
@@ -21,7 +21,7 @@ from postroom.ledger.image import EventsImage
 from postroom.ledger.journal import Job, Journal
 from postroom.ledger.keep import Keep
 from postroom.ledger.layout import Array
-from postroom.ledger.leases import Lease, Leases, leases_from
+from postroom.ledger.leases import Lease, Leases, leases_from, unread_from
 from postroom.ledger.maintenance import Maintenance
 from postroom.ledger.options import LedgerOptions
 from postroom.ledger.records import RecordType
@@ -73,7 +73,8 @@ class Ledger:
         self._ids = IdReader(disk, header.ledger_id, self._store)
         keep = Keep()
         granted = leases_from(dictionary.of_kind(LEASES).values())
-        self.leases = Leases(self.builder, keep, options, granted)
+        unread = unread_from(dictionary.of_kind(SPARK_SUBSCRIPTIONS).values())
+        self.leases = Leases(self.builder, keep, options, granted, unread)
         self._maintenance = Maintenance(disk, options, self._store, keep, header.ledger_id)
         self._learn_file()
 
@@ -157,6 +158,7 @@ class Ledger:
         """
         short = self._journal.space_short or self._maintenance.space_short
         broken = self.leases.tend(now_us, short)
+        self._maintenance.be_thrifty(short)
         if self._maintenance.written and not self.builder.empty():
             self._record_checkpoints(now_us)
         return broken

@@ -84,8 +84,8 @@ class HolderRow(NamedTuple):
 
 
 class AssignedRows(NamedTuple):
-    """What one Spark subscription holds of its queue, in the order in which it was assigned; packed, for there
-    may be a million."""
+    """What one Spark subscription holds of its queue, in the order of assignment; packed, for there may be a
+    million."""
 
     holder: int
     queue: int

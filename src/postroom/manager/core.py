@@ -71,6 +71,8 @@ class Core:
         """By name, those that have ended included."""
         self.assigning: list[SparkSubscription] = []
         """Those with a record that is still being filled."""
+        self.unread_from: i64 = NEVER_TOLD
+        """From here on the ledger's history is to stay for Spark subscriptions; NEVER_TOLD there are none."""
         self.assignments_left: i64 = options.max_assigned_per_turn
         self.patterns = Patterns()
         self.subscriptions: dict[tuple[str, str, bool], Queue] = {}
@@ -104,10 +106,6 @@ class Core:
         """Shared bodies that are being read, and who waits for each beside the one that has asked."""
         self.judgements_left: i64 = options.max_judgements_per_turn
         """Evaluations of selectors that this turn may still make."""
-        self.leased_names: frozenset[str] = frozenset()
-        """Queues, subscriptions and topics that leases in force name."""
-        self.tapped: i64 = 0
-        """How many of them all have `Queue.taps`."""
         self.leased_names: frozenset[str] = frozenset()
         """Queues, subscriptions and topics that leases in force name."""
         self.tapped: i64 = 0

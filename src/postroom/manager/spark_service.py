@@ -73,6 +73,13 @@ class SparkSubscriptionService:
         self._finished(spark_subscriptions.find(self._core, name))
         return count
 
+    def let_history_go(self, reason: str, now_us: i64) -> None:
+        """What is kept for those that have not read it is too much: end the one that is farthest behind.
+        ``reason``: "bytes" or "space"."""
+        self._core.begin(now_us)
+        spark_subscriptions.let_history_go(self._core, reason)
+        turn.finish(self._core)
+
     def is_filling(self, spark: SparkSubscription) -> bool:
         """Whether it has room, and something waits that it may be about to be given."""
         return spark_subscriptions.is_filling(spark)

@@ -94,6 +94,8 @@ class SparkSubscription:
         """The end of its lease."""
         self.ended_us: i64 = 0
         """When it ended; 0 it hasn't."""
+        self.reason = ""
+        """Why: "time", its lease; "bytes" or "space", of the history that it kept."""
         self.lost_first: i64 = 0
         """What was assigned from here on, up to `lost_last`, went back when it ended; 0 nothing did."""
         self.lost_last: i64 = 0
@@ -169,6 +171,7 @@ class SparkSubscription:
         self.ended_us = _number(told, "ended_us")
         self.lost_first = _number(told, "lost_first")
         self.lost_last = _number(told, "lost_last")
+        self.reason = str(told.get("reason", ""))
         self.deleted = told.get("deleted") is True
 
     def state(self) -> bytes:
@@ -182,6 +185,7 @@ class SparkSubscription:
             ("ended_us", int(self.ended_us)),
             ("lost_first", int(self.lost_first)),
             ("lost_last", int(self.lost_last)),
+            ("reason", self.reason),
             ("deleted", self.deleted),
         ):
             if value:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import i64
 
 from postroom.ledger.records import RecordType
-from postroom.manager import consumers, queues
+from postroom.manager import consumers, queues, tapping
 from postroom.manager.consumer import Consumer
-from postroom.manager.core import Core
+from postroom.manager.core import NEVER_TOLD, Core
 from postroom.manager.dispatch import has_room
 from postroom.manager.effects import Alarm, Sink
 from postroom.manager.errors import (
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 ON_NEW_CHECKPOINT_FAIL: Final = "fail"
 ON_NEW_CHECKPOINT_CONFIRMED: Final = "confirmed"
 ON_NEW_CHECKPOINT: Final = (ON_NEW_CHECKPOINT_FAIL, ON_NEW_CHECKPOINT_CONFIRMED)
+
+TIME_OVER: Final = "time"
+"""Why a subscription ended: its lease."""
 
 RENEWALS_WRITTEN: Final = 8
 """A renewal is written to the ledger when so many parts of a lease have passed since the last."""
@@ -90,9 +93,12 @@ def create(core: Core, definition: SparkSubscriptionDefinition, user: str) -> Sp
     _check_queue(queue)
     consumer = consumers.open_consumer(core, queue, Sink(), _consumer_options(core, definition, user))
     spark = SparkSubscription(core.new_holder_id(), definition, queue, user)
+    spark.confirmed = core.ledger.next_position
+    spark.assigned = spark.confirmed
     core.record_holder(spark.id, n.SPARK_SUBSCRIPTION, spark.opened())
     core.spark_subscriptions[definition.name] = spark
     queue.spark.append(spark)
+    tapping.begin(core, queue)
     spark.renewed_us = core.now_us
     _renewed(core, spark, core.now_us + _lease_us(spark))
     _write(core, spark)
@@ -121,6 +127,7 @@ def _take_part(core: Core, spark: SparkSubscription, consumer: Consumer) -> None
     """It is given what is available, as far as it has room."""
     consumer.spark = spark
     spark.consumer = consumer
+    _keep_history(core)
     has_room(core, consumer, spark)
     core.woken.append(spark.queue)
 
@@ -227,6 +234,7 @@ def confirm(core: Core, name: str, checkpoint: str, position: i64) -> int:
     count = consume_through(core, spark, position)
     spark.confirmed = position
     _write(core, spark)
+    _keep_history(core)
     _has_room(core, spark)
     return int(count)
 
@@ -261,9 +269,10 @@ def _check_lives(spark: SparkSubscription) -> None:
         if spark.lost_last:
             lost = f"what was assigned from position {spark.lost_first} to {spark.lost_last}"
         raise SubscriptionEnded(
-            f"Spark subscription {spark.name!r} has ended: its lease ran out, and {lost} went back to its "
-            "place. Delete it and create it anew",
+            f"Spark subscription {spark.name!r} has ended ({spark.reason}), and {lost} went back to its "
+            "place: delete it and create it anew",
             {
+                "reason": spark.reason,
                 "confirmed": int(spark.confirmed),
                 "lost_first": int(spark.lost_first),
                 "lost_last": int(spark.lost_last),
@@ -317,15 +326,40 @@ def on_time(core: Core, queue: Queue) -> None:
         if spark.until_us > core.now_us:
             core.set_alarm(queue, spark.until_us)
             continue
-        write_open(core, spark)
-        if spark.held.count > 0:
-            spark.lost_first = spark.confirmed + 1
-            spark.lost_last = spark.assigned
-        what = f"{spark.held.count} messages of queue {queue.name!r} go back"
-        if spark.held.count > 0:
-            what += f", assigned from position {spark.lost_first} to {spark.lost_last}"
-        core.effects.alarms.append(Alarm("spark-subscription-ended", spark.name, what))
-        _end(core, spark)
+        _run_out(core, spark, TIME_OVER)
+
+
+def let_history_go(core: Core, reason: str) -> None:
+    """What is kept for those that have not read it is more than there is room for: end the slowest."""
+    living = [each for each in core.spark_subscriptions.values() if each.consumer is not None]
+    if living:
+        _run_out(core, min(living, key=_by_confirmed), reason)
+
+
+def _by_confirmed(spark: SparkSubscription) -> int:
+    return int(spark.confirmed)
+
+
+def _run_out(core: Core, spark: SparkSubscription, reason: str) -> None:
+    """It ends against the will of its query, with an alarm."""
+    write_open(core, spark)
+    what = f"{spark.held.count} messages of queue {spark.queue.name!r} go back"
+    if spark.held.count > 0:
+        spark.lost_first = spark.confirmed + 1
+        spark.lost_last = spark.assigned
+        what += f", assigned from position {spark.lost_first} to {spark.lost_last}"
+    spark.reason = reason
+    core.effects.alarms.append(Alarm("spark-subscription-ended", spark.name, f"{reason}: {what}"))
+    _end(core, spark)
+
+
+def _keep_history(core: Core) -> None:
+    """What nobody has confirmed yet must stay to be read."""
+    unread: i64 = NEVER_TOLD
+    for spark in core.spark_subscriptions.values():
+        if spark.consumer is not None and spark.confirmed < unread:
+            unread = spark.confirmed + 1
+    core.unread_from = unread
 
 
 def _end(core: Core, spark: SparkSubscription) -> None:
@@ -335,6 +369,8 @@ def _end(core: Core, spark: SparkSubscription) -> None:
         spark.consumer = None
         spark.ended_us = core.now_us
         spark.queue.returning += 1
+        tapping.end(core, spark.queue)
+        _keep_history(core)
         consumers.close_consumer(core, consumer, False)
         if not (spark.deleted and spark.held.count <= core.assignments_left):
             _write(core, spark)
@@ -381,6 +417,7 @@ def restore(core: Core, recovered: "Recovered") -> None:
         by_id[id] = _restore_one(core, id, last, told)
     for rows in recovered.assigned:
         _hold(by_id[rows.holder], rows)
+    _keep_history(core)
     for spark in by_id.values():
         if spark.consumer is not None:
             has_room(core, spark.consumer, spark)
@@ -409,6 +446,7 @@ def _restore_one(core: Core, id: int, last: int, told: dict[str, object]) -> Spa
         options = _consumer_options(core, definition, spark.user)
         spark.consumer = consumers.bind(core, queue, Sink(), options)
         spark.consumer.spark = spark
+        tapping.begin(core, queue)
         grace_us = min(RESTART_GRACE_US, _lease_us(spark))
         _renewed(core, spark, max(spark.renewed_us + _lease_us(spark), core.now_us + grace_us))
     return spark

@@ -18,7 +18,9 @@ from uuid import UUID
 from postroom.ledger.block import BlockBuilder
 from postroom.ledger.body import Body
 from postroom.ledger.errors import LedgerCorrupt
+from postroom.ledger.keep import NEVER
 from postroom.ledger.leases import Lease, Leases
+from postroom.manager.core import NEVER_TOLD
 from postroom.manager.effects import Effects, Fetch, IdRead
 from postroom.manager.manager import QueueManager
 from postroom.server.binding import ConnectionBinding
@@ -136,6 +138,8 @@ class Broker:
         self._after: list[After] = []
         self._in_flight_bytes = 0
         self._transactions = 0
+        self._unread_from = -1
+        """As the ledger was told."""
 
     def connect(
         self, remote: str, anonymous: bool, monotonic_us: int, now_us: int
@@ -263,6 +267,7 @@ class Broker:
 
     def _tend(self, now_us: int) -> None:
         """What the ledger itself has to record goes with this turn; a broken lease is an alarm."""
+        self._keep_history(now_us)
         for lease in self.ledger.tend(now_us):
             log(
                 logging.ERROR,
@@ -275,6 +280,16 @@ class Broker:
                 queues=",".join(lease.queues),
             )
         self.heed_leases()
+
+    def _keep_history(self, now_us: int) -> None:
+        """What Spark subscriptions have not confirmed stays, as long as there is room for it."""
+        core, leases = self.manager.core, self.ledger.leases
+        if leases.also_reason:
+            self.manager.spark_subscriptions.let_history_go(leases.also_reason, now_us)
+        unread = core.unread_from
+        if unread != self._unread_from:
+            self._unread_from = unread
+            leases.also_keep(NEVER if unread == NEVER_TOLD else int(unread))
 
     def _commit(self) -> None:
         """Send a block off unless one is in flight: the queue manager's bounds of a turn hold for a block."""
