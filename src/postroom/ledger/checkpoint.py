@@ -25,6 +25,7 @@ from postroom.ledger.layout import (
     Array,
 )
 from postroom.ledger.records import FORMAT_VERSION
+from postroom.ledger.retained import RETAINED_DTYPE
 from postroom.ledger.state import FileSpan, FoldState
 
 BITMAP: Final = 0
@@ -85,6 +86,7 @@ def _sections(state: FoldState) -> dict[str, Bytes]:
         "carried_names": state.carried_names,
         "chunks": _raw(state.chunks),
         "duplicates": _raw(state.duplicates),
+        "retained": _raw(state.retained),
     }
 
 
@@ -175,4 +177,5 @@ def _decode_state(fields: dict[str, Any], sections: dict[str, memoryview]) -> Fo
     state.carried_names = bytes(sections["carried_names"])
     state.chunks = np.frombuffer(sections["chunks"], CHUNK_DTYPE).copy()
     state.duplicates = np.frombuffer(sections["duplicates"], DUPLICATE_DTYPE)
+    state.retained = np.frombuffer(sections["retained"], RETAINED_DTYPE)
     return state

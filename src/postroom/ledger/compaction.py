@@ -4,7 +4,7 @@ Bodies only: no event is written, and no position changes. What is live is taken
 checkpoint, so a body that dies later is merely kept a while longer.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -16,13 +16,16 @@ from postroom.ledger.block import (
     CHUNKED_OFFSET,
 )
 from postroom.ledger.bodies import BodyFile, BodyStore, JournalBodies, PackedBodies, SealedBodies, Want
+from postroom.ledger.changes import routing_sets
 from postroom.ledger.disk import Disk
 from postroom.ledger.files import PackedName
 from postroom.ledger.fold import has_body
+from postroom.ledger.image import EventsImage
 from postroom.ledger.keep import Held, Keep
 from postroom.ledger.layout import Array
 from postroom.ledger.options import LedgerOptions
 from postroom.ledger.packed import Piece, load_packed_span, write_packed
+from postroom.ledger.retained import are_retained, overlapping
 from postroom.ledger.state import CARRIED_FILE, Arrivals, FoldState, distinct
 
 MERGE_RATIO: Final = 2
@@ -39,9 +42,21 @@ class Run(NamedTuple):
 
 
 class LiveBodies:
-    """The live pieces of a fold's state, by position; computed once for a whole round of compaction."""
+    """The pieces of a fold's state that must stay, by position: of live entries, and of those whose queue has
+    its bodies stay for a while. Computed once for a whole round of compaction."""
 
-    def __init__(self, state: FoldState, source: Arrivals, store: BodyStore) -> None:
+    def __init__(
+        self,
+        state: FoldState,
+        source: Arrivals,
+        store: BodyStore,
+        history: Callable[[int, int], Iterable[EventsImage]],
+        retained: Array,
+    ) -> None:
+        """`history` gives the events files with any of the positions from one to another; `retained` what
+        stays beside the live ones (`retained`)."""
+        self._history = history
+        self._retained = retained
         self._state = state
         self._source = source
         self._store = store
@@ -70,15 +85,31 @@ class LiveBodies:
             indexes = distinct(np.concatenate(parts)) if len(parts) > 1 else parts[0]
             pieces.append(_arrival_wants(self._source(file_number), indexes))
         pieces.append(_chunk_wants(self._state))
+        pieces += self._retained_within(first, last)
         wants = np.concatenate(pieces)
         wants = wants[(wants["key"] >= first) & (wants["key"] <= last)]
         return wants[np.unique(wants["key"], return_index=True)[1]]
 
+    def _retained_within(self, first: int, last: int) -> Iterator[Array]:
+        """Of what has ended: the bodies that stay, where their arrivals are still known."""
+        rows = overlapping(self._retained, first, last)
+        if not len(rows):
+            return
+        for image in self._history(first, last):
+            arrivals = image.arrivals
+            stay = are_retained(rows, arrivals["position"], arrivals["routing_set"], routing_sets(image))
+            stay &= arrivals["body_serial"] == arrivals["position"]
+            yield _arrival_wants(arrivals, np.flatnonzero(stay))
+
     def count_within(self, first: int, last: int) -> int:
-        """How many live references there are to bodies of positions first to last; quick."""
+        """How many references there are to bodies of positions first to last that must stay; quick. Another
+        number: something has changed."""
         low, high = np.searchsorted(self._positions, [first, last + 1])
-        return int(high - low) + sum(
-            count for span, count in self._plain_counts if _overlap(span, first, last)
+        retained = len(overlapping(self._retained, first, last))
+        return (
+            int(high - low)
+            + retained
+            + sum(count for span, count in self._plain_counts if _overlap(span, first, last))
         )
 
     def resolved(self, wants: Array) -> list[Want]:

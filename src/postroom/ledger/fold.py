@@ -16,6 +16,7 @@ from postroom.ledger.duplicates import fold_duplicates, not_taken, windows_of
 from postroom.ledger.image import EventsImage
 from postroom.ledger.layout import CHUNK_DTYPE, OUTCOME_SLOTS, TOTAL_DTYPE, Array
 from postroom.ledger.records import SET_BASE, ArrivalFlag, RecordType
+from postroom.ledger.retained import ANY_QUEUE, ended_at, hold_positions, joined, retentions_of, still
 from postroom.ledger.state import (
     Arrivals,
     FileSpan,
@@ -49,13 +50,15 @@ def fold_image(state: FoldState, image: EventsImage, source: Arrivals, batch_row
     _fold_chunks(state, image)
     _add_arrivals(state, image)
     ended = []
+    retentions = retentions_of(image)
     for batch in change_batches(image, batch_rows):
-        _apply(state, batch, source)
+        _apply(state, batch, source, retentions)
         ended.append(not_taken(batch.rows))
     _fold_dictionary(state, image)
     _fold_duplicates(state, image, ended)
     state.position = image.last_position
     state.time_us = max(state.time_us, image.last_time_us)
+    state.retained = still(state.retained, state.time_us)
     state.epoch = image.epoch
     state.file_number = image.file_number
 
@@ -217,7 +220,7 @@ class _Keys:
         return np.maximum.reduceat(np.where(wanted[self.order], np.arange(len(wanted)), -1), self.starts)
 
 
-def _apply(state: FoldState, batch: Changes, source: Arrivals) -> None:
+def _apply(state: FoldState, batch: Changes, source: Arrivals, retentions: dict[int, int]) -> None:
     keys = _Keys(batch, distinct(state.explicit["queue"]))
     explicit_keys = keys.space.encode(state.explicit["serial"], state.explicit["queue"])
     in_explicit = find(explicit_keys, keys.keys)
@@ -227,6 +230,9 @@ def _apply(state: FoldState, batch: Changes, source: Arrivals) -> None:
     outcomes = batch.rows["outcome"][keys.last]
     ended = live & (keys.to_state == _DELETED)
     _count_ended(state, keys.queues[ended], outcomes[ended])
+    if retentions and ended.any():
+        times_us = batch.rows["time_us"][keys.last[ended]]
+        _retain(state, keys.serials[ended], keys.queues[ended], in_explicit[ended], times_us, retentions)
     rows = _surviving_rows(state, keys, in_explicit, in_plain, files, live & ~ended, source)
     stays = np.ones(len(state.explicit), np.bool_)
     stays[in_explicit[in_explicit >= 0]] = False
@@ -234,6 +240,23 @@ def _apply(state: FoldState, batch: Changes, source: Arrivals) -> None:
     if len(rows):
         _update(rows, keys, live & ~ended, batch)
         _settle(state, rows, source)
+
+
+def _retain(
+    state: FoldState,
+    serials: Array,
+    queues: Array,
+    in_explicit: Array,
+    times_us: Array,
+    retentions: dict[int, int],
+) -> None:
+    """Bodies of entries that have ended, and where they lie: with their arrival, or where they share one."""
+    positions, lie_on = serials.copy(), queues.copy()
+    known = in_explicit >= 0
+    positions[known] = state.explicit["body_serial"][in_explicit[known]]
+    lie_on[positions != serials] = ANY_QUEUE
+    rows = ended_at(positions, lie_on, queues, times_us, retentions)
+    state.retained = joined([state.retained, rows])
 
 
 def _take_plain(state: FoldState, keys: _Keys, files: Array, source: Arrivals) -> Array:
@@ -397,13 +420,14 @@ def _forget_totals(state: FoldState, queue: int) -> None:
 
 
 def prune_chunks(state: FoldState, source: Arrivals) -> None:
-    """Drop the chunks of messages that no live entry has."""
+    """Drop the chunks of messages that no live entry has, and of which nothing stays."""
     chunks = state.chunks
     if not len(chunks):
         return
     serials = distinct(chunks["serial"])
     live = live_bodies(state, serials, source)
-    state.chunks = chunks[(chunks["serial"] == 0) | np.isin(chunks["serial"], live)]
+    stay = (chunks["serial"] == 0) | np.isin(chunks["serial"], live)
+    state.chunks = chunks[stay | hold_positions(state.retained, chunks["serial"])]
 
 
 def live_bodies(state: FoldState, serials: Array, source: Arrivals) -> Array:

@@ -9,6 +9,8 @@ import logging
 import threading
 import time
 from collections import deque
+from collections.abc import Iterator
+from functools import partial
 from typing import Final, NamedTuple
 
 from postroom.ledger.bodies import BodyFile, BodyStore, JournalBodies, PackedBodies, SealedBodies
@@ -33,6 +35,7 @@ from postroom.ledger.image import EventsImage, build_image, encode_image, load_i
 from postroom.ledger.keep import Held, Keep, whole_since
 from postroom.ledger.options import LedgerOptions
 from postroom.ledger.recovery import Images
+from postroom.ledger.retained import NOTHING_RETAINED
 from postroom.ledger.scan import scan_journal
 from postroom.ledger.state import FileSpan, FoldState
 
@@ -106,6 +109,10 @@ class Maintenance:
         self._working = False
         """A journal is being sealed, or what follows from that is not done."""
         self._thread: threading.Thread | None = None
+        self._is_thrifty = False
+        """The disk runs short: no body stays that no live entry has."""
+        self._was_thrifty = False
+        """It was so when the last round began."""
         self.error: Exception | None = None
         """Why maintenance stopped; the broker goes on, its files pile up."""
         self.space_short = False
@@ -154,6 +161,13 @@ class Maintenance:
     def behind(self) -> bool:
         """Whether a journal waits while the one before isn't done with: writing outruns this."""
         return len(self._pending) > 1 or (len(self._pending) == 1 and self._working)
+
+    def be_thrifty(self, thrifty: bool) -> None:
+        """The disk runs short: bodies of what has ended go soon, whatever their queues say; or it does so no
+        longer."""
+        if thrifty != self._is_thrifty:
+            self._is_thrifty = thrifty
+            self._wake.set()
 
     def wake(self) -> None:
         """More may go than before."""
@@ -209,7 +223,7 @@ class Maintenance:
             self._compact(self._round)
         elif self._checkpoint_due():
             self._make_checkpoint()
-        elif self._checkpoints and was_let_go(self._looked, self._keep):
+        elif self._checkpoints and self._more_may_go():
             self._round = self._newest_round()
         elif self._pending:
             self._seal_next()
@@ -217,6 +231,10 @@ class Maintenance:
             self._working = False
             return False
         return True
+
+    def _more_may_go(self) -> bool:
+        """Whether a lease has let files go, or the disk has run short, since the last round."""
+        return was_let_go(self._looked, self._keep) or (self._is_thrifty and not self._was_thrifty)
 
     def _seal_next(self) -> None:
         pending = self._pending.pop(0)
@@ -283,13 +301,24 @@ class Maintenance:
         size_bytes, header_crc = write_checkpoint(self._disk, state, self._ledger_id)
         self._learn(state, size_bytes)
         self.written.append(Written(state.position, size_bytes, header_crc))
-        self._round = Round(state, images, LiveBodies(state, images.arrivals, self._store))
+        self._round = self._round_of(state, images)
 
     def _newest_round(self) -> Round:
         """Compaction under the newest checkpoint once more: leases have let files go since."""
         state = load_checkpoint(self._disk, self._checkpoints[-1].position, self._ledger_id)
-        images = Images(self._disk, state)
-        return Round(state, images, LiveBodies(state, images.arrivals, self._store))
+        return self._round_of(state, Images(self._disk, state))
+
+    def _round_of(self, state: FoldState, images: Images) -> Round:
+        retained = NOTHING_RETAINED if self._is_thrifty else state.retained
+        self._was_thrifty = self._is_thrifty
+        source = partial(self._images_within, images)
+        return Round(state, images, LiveBodies(state, images.arrivals, self._store, source, retained))
+
+    def _images_within(self, images: Images, first: int, last: int) -> Iterator[EventsImage]:
+        """The events files, as far as they are still there, with any of the positions first to last."""
+        for one in sorted(self._history):
+            if one.span.first_position <= last and first <= one.span.last_position:
+                yield images.image(one.span.number)
 
     def _retire(self, state: FoldState, images: Images) -> None:
         """Take over the live arrivals of sparse files that the bound on history wants gone."""

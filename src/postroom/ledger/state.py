@@ -22,6 +22,7 @@ from postroom.ledger.layout import (
     are_children,
 )
 from postroom.ledger.records import SET_BASE, ArrivalFlag
+from postroom.ledger.retained import NOTHING_RETAINED
 from postroom.model.codes import State
 
 CARRIED_FILE: Final = 0
@@ -63,6 +64,8 @@ class FoldState:
         """By queue."""
         self.chunks: Array = np.empty(0, CHUNK_DTYPE)
         """By position."""
+        self.retained: Array = NOTHING_RETAINED
+        """Bodies that stay though their entries have ended, until a time."""
         self.duplicates: Array = np.empty(0, DUPLICATE_DTYPE)
         """Message ids that destinations remember."""
 

@@ -89,6 +89,9 @@ class QueueDefinition:
     duplicate_window: int = 0
     """So many message ids that it (a queue or topic) has taken last are remembered; a message that comes
     again with one of them is accepted and dropped. 0 none."""
+    body_retention_s: int = 0
+    """Bodies of entries that have ended stay so long for readers of the ledger, as long as their events do;
+    0 not at all."""
     max_ttl_ms: int = NO_LIMIT
     """A message expires at the latest so long after its arrival, whatever its own time to live."""
     respect_ttl: bool = True
@@ -161,6 +164,7 @@ class QueueDefinition:
             "max_consumers": 1,
             "group_buckets": 0,
             "duplicate_window": 0,
+            "body_retention_s": 0,
             "redelivery_delay_multiplier_percent": 100,
         }
         for each in fields(self):

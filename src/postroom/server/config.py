@@ -218,6 +218,8 @@ class QueueConfig(Struct, frozen=True, forbid_unknown_fields=True):
     max_message_bytes: Limit = -1
     duplicate_window: Annotated[int, Meta(ge=0, le=MAX_DUPLICATE_WINDOW)] = 0
     """So many message ids taken last are remembered; what comes again is accepted and dropped. 0 none."""
+    body_retention_s: NotNegative = 0
+    """Bodies of messages that have ended stay so long for readers of the ledger; 0 not at all."""
     max_ttl_ms: Limit = -1
     """A message expires at the latest so long after its arrival."""
     respect_ttl: bool = True
