@@ -73,9 +73,9 @@ class _Run:
             while await self._next_part(clients, batches):
                 pass
 
-    async def _next_part(self, clients: list[ManagementClient], batches: Iterator[pa.RecordBatch]) -> bool:
+    async def _next_part(self, clients: list[ManagementClient], batches: Iterator[pa.Table]) -> bool:
         """Carry out as many actions as one file of results has; whether there were any."""
-        done: list[pa.RecordBatch] = []
+        done: list[pa.Table] = []
         rows = 0
         while rows < NOTED_ROWS and (window := list(islice(batches, len(clients)))):
             asked = [self._act(client, batch) for client, batch in zip(clients, window, strict=False)]
@@ -85,7 +85,7 @@ class _Run:
             if self._progress is not None:
                 self._progress(self._results.rows + rows, self._manifest.rows())
         if done:
-            self._note(pa.Table.from_batches(done, RESULTS_SCHEMA))
+            self._note(pa.concat_tables(done))
         return bool(done)
 
     def _note(self, rows: pa.Table) -> None:
@@ -93,7 +93,7 @@ class _Run:
         self._plan.write(file_name(RESULTS_FILE, self._results.parts), RESULTS_SCHEMA, rows.to_batches())
         self._results.add(rows)
 
-    async def _act(self, client: ManagementClient, batch: pa.RecordBatch) -> Answers:
+    async def _act(self, client: ManagementClient, batch: pa.Table) -> Answers:
         """One batch, in smaller ones where it is too much for one request."""
         rows: list[dict[str, Any]] = batch.to_pylist()
         try:
@@ -144,10 +144,7 @@ def answers_of(told: dict[str, Any], order: list[int]) -> Answers:
     return found
 
 
-def _noted(batch: pa.RecordBatch, answers: Answers) -> pa.RecordBatch:
-    columns = {name: batch[name] for name in RESULTS_SCHEMA.names if name in batch.schema.names}
-    columns["answer"] = pa.array([answer for answer, _ in answers], pa.string())
-    columns["why"] = pa.array([why for _, why in answers], pa.string())
-    return pa.RecordBatch.from_arrays(
-        [columns[field.name] for field in RESULTS_SCHEMA], schema=RESULTS_SCHEMA
-    )
+def _noted(batch: pa.Table, answers: Answers) -> pa.Table:
+    noted = batch.append_column("answer", pa.array([answer for answer, _ in answers], pa.string()))
+    noted = noted.append_column("why", pa.array([why for _, why in answers], pa.string()))
+    return noted.select(RESULTS_SCHEMA.names)

@@ -167,8 +167,22 @@ class Plan:
         with self.objects.open(name) as file:
             return pq.read_table(file)
 
-    def batches(self, files: Iterable[PlanFile], skip: int, rows: int) -> Iterator[pa.RecordBatch]:
-        """The rows of files one after the other, `rows` at a time at most, without the first `skip`."""
+    def batches(self, files: Iterable[PlanFile], skip: int, rows: int) -> Iterator[pa.Table]:
+        """The rows of files one after the other, so many at a time, without the first `skip`."""
+        waiting: list[pa.RecordBatch] = []
+        count = 0
+        for batch in self._pieces(files, skip, rows):
+            while count + batch.num_rows >= rows:
+                first = batch.slice(0, rows - count)
+                yield pa.Table.from_batches([*waiting, first])
+                waiting, count, batch = [], 0, batch.slice(first.num_rows)
+            if batch.num_rows:
+                waiting.append(batch)
+                count += batch.num_rows
+        if waiting:
+            yield pa.Table.from_batches(waiting)
+
+    def _pieces(self, files: Iterable[PlanFile], skip: int, rows: int) -> Iterator[pa.RecordBatch]:
         for each in files:
             if skip >= each.rows:
                 skip -= each.rows
@@ -177,8 +191,7 @@ class Plan:
                 for batch in pq.ParquetFile(file).iter_batches(rows):
                     kept = batch.slice(min(skip, batch.num_rows))
                     skip -= batch.num_rows - kept.num_rows
-                    if kept.num_rows:
-                        yield kept
+                    yield kept
 
     def results(self) -> "Results":
         """What became of its actions so far."""

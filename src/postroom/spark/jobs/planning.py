@@ -204,10 +204,12 @@ class _Task:
 
 
 def _cannot_be_kept(batch: pa.RecordBatch) -> pa.Array:
-    """Which messages have no body at hand; none, where bodies aren't read because nothing is discarded."""
-    if "body_state" not in batch.schema.names:
+    """Which messages have no body at hand, or a damaged one; none, where bodies aren't read because nothing
+    is discarded."""
+    if not {"body_state", "_corrupt", "body"} <= set(batch.schema.names):
         return pa.repeat(pa.scalar(False), batch.num_rows)
-    return pc.not_equal(batch["body_state"], PRESENT).fill_null(True)
+    absent = pc.not_equal(batch["body_state"], PRESENT).fill_null(True)
+    return pc.or_(absent, pc.and_(batch["_corrupt"].is_valid(), batch["body"].is_null()))
 
 
 def _is_one(rules: pa.Array, wanted: list[int]) -> pa.Array:

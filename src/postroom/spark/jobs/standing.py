@@ -9,6 +9,7 @@ from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
+from pyspark.sql.types import StructField, StructType
 
 from postroom.spark.jobs.errors import CannotBeDone
 from postroom.spark.places import Place, place_of
@@ -63,6 +64,13 @@ class Looked:
     def place(self) -> Place:
         """Where it lies."""
         return place_of(self.uri, self.token)
+
+
+def fields_of(columns: Mapping[str, str]) -> list[StructField]:
+    """Columns by name and type, as Spark's."""
+    struct = StructType.fromDDL(", ".join(f"{name} {kind}" for name, kind in columns.items()))
+    assert isinstance(struct, StructType)
+    return struct.fields
 
 
 def look(uri: str, token: str) -> Looked:

@@ -12,7 +12,7 @@ from postroom.manager.acting import DISCARD
 from postroom.spark.jobs.contents import CONTENT_COLUMNS, with_contents
 from postroom.spark.jobs.planning import KEPT_COLUMNS, RULE_COLUMN, Decision
 from postroom.spark.jobs.rules import Rule, Rules
-from postroom.spark.jobs.standing import REASON_COLUMNS, STATE_COLUMNS, Looked, standing
+from postroom.spark.jobs.standing import REASON_COLUMNS, STATE_COLUMNS, Looked, fields_of, standing
 from postroom.spark.messages.schema import EVENT_COLUMNS, FULL_SCHEMA, messages_struct
 
 NAMED: Final = ("ledger_id", "queue")
@@ -24,9 +24,8 @@ _SQL_STATE: Final = re.compile(r"\s*SQLSTATE: \w+.*$", re.DOTALL)
 def columns_of_rules() -> StructType:
     """What rules can speak of: the columns of messages, and how and why a message is there."""
     told = {**STATE_COLUMNS, **REASON_COLUMNS}
-    more = StructType.fromDDL(", ".join(f"{name} {kind}" for name, kind in told.items()))
     own = [field for field in messages_struct(FULL_SCHEMA).fields if field.name not in told]
-    return StructType([*own, *more.fields])
+    return StructType([*own, *fields_of(told)])
 
 
 def check_rules(spark: SparkSession, rules: Rules) -> None:
