@@ -1,5 +1,6 @@
 """Which rows a ledger has: an event for each entry that became available, whatever way the ledger is cut."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -164,3 +165,12 @@ def test_a_file_that_was_dropped_meanwhile_stops_the_read_unless_that_is_accepte
         list(rows_of(first, MESSAGES_SCHEMA, options(tmp_path / "ledger")))
     accepted = options(tmp_path / "ledger", failOnDataLoss="false")
     assert list(rows_of(first, MESSAGES_SCHEMA, accepted)) == []
+
+
+def test_every_column_is_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "spark-messages.md").read_text(
+        encoding="utf-8"
+    )
+    table = page.split("## Columns", 1)[1].split("###", 1)[0]
+    cells = [row.split("|")[1] for row in table.splitlines() if row.startswith("| `")]
+    assert sorted(re.findall(r"`(\w+)`", " ".join(cells))) == sorted(FULL_SCHEMA.names)
