@@ -120,7 +120,7 @@ class SparkSubscription:
         if self.held.size_bytes >= self.definition.window_bytes:
             return 0
         window: i64 = self.definition.window
-        return window - self.held.count
+        return max(window - self.held.count, 0)
 
     def takes_next(self, serial: i64) -> bool:
         """Whether the open record can assign this entry, too: they are told in order of serial."""
