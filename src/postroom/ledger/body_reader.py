@@ -17,7 +17,12 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-from postroom.ledger.block import CHUNK_LIST_HEADER_BYTES, CHUNK_REFERENCE_BYTES, CHUNKED_OFFSET
+from postroom.ledger.block import (
+    BODY_TRAILER_BYTES,
+    CHUNK_LIST_HEADER_BYTES,
+    CHUNK_REFERENCE_BYTES,
+    CHUNKED_OFFSET,
+)
 from postroom.ledger.bodies import MAX_LOOKUPS
 from postroom.ledger.body_files import RUN_BYTES, BodyFiles, Piece
 from postroom.ledger.carried import newest_checkpoint
@@ -100,10 +105,17 @@ def check_bodies(found: FoundMessages) -> FoundMessages:
     view, errors = memoryview(found.bodies), dict(found.errors)
     ends = found.offsets.tolist()
     crcs = [crc32(view[first:last]) for first, last in pairwise(ends)]
-    wrong = (np.array(crcs, np.uint32) != found.arrivals["body_crc"]) & (found.states == BodyState.PRESENT)
+    wrong = _are_wrong(found.arrivals, np.array(crcs, np.uint32)) & (found.states == BodyState.PRESENT)
     for row in np.flatnonzero(wrong).tolist():
         errors.setdefault(row, damaged(found.arrivals[row], "its CRC is wrong"))
     return replace(found, errors=errors)
+
+
+def _are_wrong(arrivals: Array, crcs: npt.NDArray[np.uint32]) -> Bools:
+    """Which CRCs aren't those of the arrivals; an arrival that shares another's body doesn't know its CRC."""
+    is_own = arrivals["body_serial"] == arrivals["position"]
+    wrong: Bools = is_own & (crcs != arrivals["body_crc"])
+    return wrong
 
 
 def damaged(arrival: Array, what: str) -> str:
@@ -152,7 +164,10 @@ class BodyReader:
         states = _states(arrivals, stored, with_bodies)
         read = _Bodies(arrivals, states, check)
         for rows in read.batches(order):
-            read.take(rows, *self._bodies(arrivals[rows]))
+            some = arrivals[rows]
+            pieces, there = self._bodies(some)
+            arrivals["body_crc"][rows] = some["body_crc"]
+            read.take(rows, pieces, there)
         return read.answer(names, order)
 
     # --- arrivals -----------------------------------------------------------------------------------
@@ -217,18 +232,30 @@ class BodyReader:
     # --- bodies -------------------------------------------------------------------------------------
 
     def _bodies(self, arrivals: Array) -> tuple[list[Piece], Bools]:
-        """The bodies of these, unchecked, and which of them are there."""
-        offsets = arrivals["body_offset"]
-        chunked = (offsets & CHUNKED_OFFSET) != 0
+        """The bodies of these, unchecked, and which of them are there. The arrival of one that shares its
+        body has no CRC: it gets that of the body."""
+        chunked = (arrivals["body_offset"] & CHUNKED_OFFSET) != 0
         if not chunked.any():
-            return self._files.read(arrivals["body_serial"], offsets, arrivals["body_len"])
+            return self._plain(arrivals)
         found: list[Piece] = [b""] * len(arrivals)
         there = np.zeros(len(arrivals), np.bool_)
-        for rows, read in ((~chunked).nonzero()[0], self._bodies), (chunked.nonzero()[0], self._chunked):
-            pieces, there[rows] = read(arrivals[rows])
+        for rows, read in ((~chunked).nonzero()[0], self._plain), (chunked.nonzero()[0], self._chunked):
+            some = arrivals[rows]
+            pieces, there[rows] = read(some)
+            arrivals["body_crc"][rows] = some["body_crc"]
             for row, piece in zip(rows.tolist(), pieces, strict=True):
                 found[row] = piece
         return found, there
+
+    def _plain(self, arrivals: Array) -> tuple[list[Piece], Bools]:
+        """Bodies in one piece; of shared ones with their trailer."""
+        shared = arrivals["body_serial"] != arrivals["position"]
+        sizes = arrivals["body_len"] + BODY_TRAILER_BYTES * shared
+        pieces, there = self._files.read(arrivals["body_serial"], arrivals["body_offset"], sizes)
+        for row in np.flatnonzero(shared & there).tolist():
+            pieces[row], crc = _without_trailer(pieces[row])
+            arrivals["body_crc"][row] = crc
+        return pieces, there
 
     def _chunked(self, arrivals: Array) -> tuple[list[Piece], Bools]:
         """Bodies in chunks: of each its list, then all their chunks at once."""
@@ -238,11 +265,19 @@ class BodyReader:
         sizes = CHUNK_LIST_HEADER_BYTES + CHUNK_REFERENCE_BYTES * counts
         lists = [_chunk_list(one) for one in self._files.read(keys, offsets, sizes)[0]]
         every = np.concatenate(lists)
-        chunks, chunk_there = self._files.read(every["key"], every["offset"], every["size"])
+        sizes = every["size"] + BODY_TRAILER_BYTES
+        chunks, chunk_there = self._files.read(every["key"], every["offset"], sizes)
         ends = np.cumsum([len(one) for one in lists]).tolist()
-        spans = [slice(end - len(one), end) for one, end in zip(lists, ends, strict=True)]
-        whole = np.array([bool(chunk_there[span].all()) for span in spans])
-        return [b"".join(chunks[span]) for span in spans], there & whole
+        bodies: list[Piece] = []
+        for row, (one, end) in enumerate(zip(lists, ends, strict=True)):
+            span = slice(end - len(one), end)
+            there[row] &= bool(chunk_there[span].all())
+            told = [_without_trailer(chunk) for chunk in chunks[span]]
+            bodies.append(b"".join([chunk for chunk, _ in told]))
+            shared = keys[row] != arrivals["position"][row]
+            if shared and all(crc32(chunk) == crc for chunk, crc in told):
+                arrivals["body_crc"][row] = crc32(bodies[-1])
+        return bodies, there
 
 
 class _Bodies:
@@ -275,7 +310,7 @@ class _Bodies:
         wrong = there & (lengths != self._arrivals["body_len"][rows])
         if self._check:
             crcs = np.fromiter(map(crc32, pieces), np.uint32, len(pieces))
-            wrong |= there & (crcs != self._arrivals["body_crc"][rows])
+            wrong |= there & _are_wrong(self._arrivals[rows], crcs)
         for at in np.flatnonzero(wrong).tolist():
             self._errors[int(rows[at])] = self._wrong(int(rows[at]), pieces[at])
             pieces[at], lengths[at] = b"", 0
@@ -403,6 +438,12 @@ def _states(arrivals: Array, stored: Array, with_bodies: bool) -> Bytes8:
         stored[found], BodyState.PRESENT if with_bodies else BodyState.WITHHELD, BodyState.NOT_STORED
     )
     return states
+
+
+def _without_trailer(piece: Piece) -> tuple[Piece, int]:
+    """A piece of a bodies heap, and the CRC that follows it; 0 where the file ends before."""
+    body, trailer = piece[:-BODY_TRAILER_BYTES], piece[-BODY_TRAILER_BYTES:]
+    return body, int.from_bytes(trailer, "little")
 
 
 def _count_of(head: Piece) -> int:
