@@ -2,6 +2,7 @@
 
 from tests.simulation.channels.mutations import CHANNEL_MUTATIONS
 from tests.simulation.mutation import Mutation
+from tests.simulation.sink_mutations import SINK_MUTATIONS
 
 MUTATIONS: dict[str, Mutation] = {
     "answer-before-the-sync": Mutation(
@@ -242,4 +243,5 @@ MUTATIONS: dict[str, Mutation] = {
         "    transactions.decide_for(core, branch.transaction)\n    _finish(core, branch)",
     ),
     **CHANNEL_MUTATIONS,
+    **SINK_MUTATIONS,
 }

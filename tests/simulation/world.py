@@ -445,6 +445,7 @@ class World:
             [(queue, bytes(packed)) for queue, packed in found.unborn],
             sorted(repr(vars(row)) if hasattr(row, "__dict__") else repr(row) for row in found.explicit),
             [(queue, int(state), list(map(int, serials))) for queue, state, serials in found.lost],
+            found.sinks,
         ]
 
     def read_all(self, queue: str) -> list[int]:

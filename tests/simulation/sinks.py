@@ -1,0 +1,337 @@
+"""A Spark job that writes, beside all other clients: ``python -m tests.simulation.sinks --seeds 300``; one
+again: ``… --seed 17``.
+
+Its tasks send in branches; its driver commits what it chooses of them, asks again where it hears no answer,
+and sometimes begins a new run. What the job remembers outlives connections and crashes, as Spark's checkpoint
+does. What it asks of the broker is what `postroom.manager.sinks` promises: a batch is there once, whole, and
+nothing of it before it is committed; nothing else of the job ever is.
+"""
+
+import argparse
+import logging
+import sys
+import traceback
+from dataclasses import dataclass, field
+from typing import Final
+
+from postroom.amqp.outcomes import DeliveryState, Rejected, TransactionalState
+from postroom.amqp.performatives import Source, Target
+from postroom.amqp.sections import Message
+from postroom.amqp.sender import SenderLink
+from postroom.server.binding import ConnectionBinding
+from tests.simulation.actors import Surroundings, new_message
+from tests.simulation.managers import OK, Manager, number, said
+from tests.simulation.oracle import Answer, Broken, Fate, Unit
+from tests.simulation.world import DRAIN_ROUNDS, World
+
+SINK_TYPE: Final = "postroom.sink"
+MANY: Final = 2
+APP: Final = "app"
+UNKNOWN: Final = "postroom:sink-branch-unknown"
+STEPS: Final = 1600
+MOST_ATTEMPTS: Final = 4
+"""Of one batch."""
+WORKERS: Final = 6
+"""Among the kinds of clients."""
+
+
+@dataclass(eq=False)
+class Attempt:
+    """Of one task: what it has sent in its branch."""
+
+    run: int
+    unit: Unit = field(default_factory=lambda: Unit("prepared"))
+    branch: str = ""
+    sent: int = 0
+    refused: int = 0
+    is_sealed: bool = False
+    is_left: bool = False
+    """Its connection is gone."""
+
+
+class Job:
+    """What the job remembers: of the batch that it is in, and of those before nothing but their number."""
+
+    def __init__(self) -> None:
+        self.run = 0
+        self.fenced_through = -1
+        """Runs of which the broker has said that another has taken their place."""
+        self.let_in: set[int] = set()
+        """Runs that the broker has answered."""
+        self.batch_id = 0
+        self.attempts: list[Attempt] = []
+        self.asked: list[Attempt] | None = None
+        """The winners that a commit has named which was not answered yet."""
+        self.asks = 0
+        """How often it was asked to commit this batch."""
+        self.commits = 0
+
+
+class SparkWorld(World):
+    """A world with such a job."""
+
+    def __init__(self, seed: int) -> None:
+        self.job = Job()
+        super().__init__(seed)
+        self.kinds += [Worker] * WORKERS
+
+    def step(self) -> None:
+        super().step()
+        for app in self.manager.core.sinks.apps.values():
+            for branch in app.branches.values():
+                if branch.batch_id <= app.last_batch() or branch.run_id != app.run_id:
+                    what = f"{branch.name} of {branch.run_id} is left in {app.run_id}"
+                    raise Broken(f"branch {what}, after batch {app.last_batch()}")
+
+    def decide_branches(self) -> None:
+        """A last run finds out what has become of the last commit, and takes back what is left."""
+        super().decide_branches()
+        self.job.run += 1
+        worker = self.enter(Worker)
+        worker.finishes = True
+        for _ in range(DRAIN_ROUNDS):
+            self.attend(worker)
+            if worker.is_over:
+                break
+        else:
+            raise Broken("the last run of the job doesn't come to its end")
+        worker.binding.lost(self.now_us)
+        if self.manager.core.sinks.branches:
+            raise Broken(f"branches are left: {list(self.manager.core.sinks.branches)}")
+
+
+class Worker(Manager):
+    """Task and driver of the job, one thing after another."""
+
+    def __init__(self, world: Surroundings, name: str, binding: ConnectionBinding) -> None:
+        super().__init__(world, name, binding)
+        assert isinstance(world, SparkWorld)
+        self.job = world.job
+        self.target = world.random.choice(world.swarm.queues)
+        self.out: SenderLink = self.session.attach_sender(
+            f"{name}-out", Source(), Target(address=self.target)
+        )
+        self.attempt: Attempt | None = None
+        self.txn_id = b""
+        self.verb = ""
+        self.run = 0
+        """For which it has asked last; likewise the next three."""
+        self.batch_id = 0
+        self.refusal = ""
+        """What it must be answered with: it has asked for something that may not be."""
+        self.taking_back: Attempt | None = None
+        self.tags = 0
+        self.finishes = False
+        self.is_over = False
+
+    # What is asked.
+
+    def go_on(self) -> None:
+        job, random = self.job, self.world.random
+        mine = self.attempt if self.attempt in job.attempts else None
+        if self.finishes:
+            self.finish()
+        elif random.random() < 0.02:
+            job.run += 1
+        elif job.fenced_through < job.run - 1:
+            self.begin()  # the first of a run finds out how far the one before has come
+        elif job.asked is not None:
+            self.commit(job.asked)
+        elif mine is not None and not mine.is_sealed:
+            if random.random() < 0.75:
+                self.send(mine)
+            else:
+                self.say("SEAL", {"branch": mine.branch})
+        elif random.random() < 0.15:
+            self.try_in_vain()
+        elif random.random() < 0.5 and len(job.attempts) < MOST_ATTEMPTS:
+            self.begin()
+        else:
+            self.decide()
+
+    def decide(self) -> None:
+        """Take back what a lost connection has left, or commit some of what is sealed."""
+        job, random = self.job, self.world.random
+        left = [each for each in job.attempts if each.is_left and not each.is_sealed and each.branch]
+        sealed = [each for each in job.attempts if each.is_sealed]
+        if left and random.random() < 0.3:
+            self.taking_back = left[0]
+            self.say("ROLLBACK", {"branch": left[0].branch})
+        elif sealed:
+            winners = random.sample(sealed, random.randrange(1, len(sealed) + 1))
+            for attempt in winners:
+                attempt.unit.decision = "deciding"
+            job.asked = winners
+            self.commit(winners)
+
+    def finish(self) -> None:
+        if self.job.fenced_through < self.job.run - 1:
+            self.begin()
+        else:
+            self.say("ROLLBACK", {})
+
+    def begin(self) -> None:
+        self.attempt = None
+        self.say("BEGIN", {"partition": len(self.job.attempts), "attempt": 0})
+
+    def commit(self, winners: list[Attempt]) -> None:
+        self.job.asks += 1
+        names = [attempt.branch for attempt in winners]
+        self.say("COMMIT", {"digest": f"d{self.job.batch_id}", "branches": names})
+
+    def try_in_vain(self) -> None:
+        """What must be refused: an earlier run, or a batch that is another one than was decided."""
+        job = self.job
+        if job.run - 1 in job.let_in and self.world.random.random() < 0.5:
+            self.say("BEGIN", {}, run=job.run - 1)
+            self.refusal = "postroom:sink-fenced"
+        elif job.batch_id > 0:
+            self.say("COMMIT", {"digest": "other", "branches": []}, batch_id=job.batch_id - 1)
+            self.refusal = "postroom:sink-batch-replaced"
+
+    def say(self, verb: str, body: dict[str, object], run: int = -1, batch_id: int = -1) -> None:
+        self.verb, self.refusal = verb, ""
+        self.run = self.job.run if run < 0 else run
+        self.batch_id = self.job.batch_id if batch_id < 0 else batch_id
+        who = {"query_id": "q", "run_id": f"run {self.run}", "batch_id": self.batch_id}
+        self.ask(verb, SINK_TYPE, {"name": APP}, {**who, **body})
+
+    def send(self, attempt: Attempt) -> None:
+        if self.out.attached and self.out.credit > 0:
+            padding = self.world.random.choice(self.world.swarm.paddings)
+            fate, payload = new_message(self.world, self.target, self.name, attempt.unit, padding)
+            for one in (fate, *fate.copies):
+                one.durable = True  # whatever its mode, it is stored
+            attempt.sent += 1
+            self.tags += 1
+            state = TransactionalState(self.txn_id)
+            self.out.send(payload, self.tags.to_bytes(4, "big"), False, state=state, context=fate)
+
+    # What is answered.
+
+    def answered(self, context: object, state: DeliveryState | None) -> None:
+        outcome = state.outcome if isinstance(state, TransactionalState) else state
+        if isinstance(context, Fate) and isinstance(outcome, Rejected) and self.attempt is not None:
+            self.world.oracle.answered(context, Answer.REFUSED)
+            self.attempt.refused += 1
+
+    def told(self, reply: Message) -> None:
+        status, condition, body = said(reply)
+        if self.refusal and condition != self.refusal:
+            raise Broken(
+                f"{self.verb} of run {self.run}, batch {self.batch_id} is answered {status} {condition}"
+            )
+        if self.refusal or self.run < self.job.run or self.batch_id < self.job.batch_id:
+            return  # nothing new
+        if self.verb == "SEAL" and condition == UNKNOWN and self.job.asked is not None:
+            return  # it has lost, and the answer to the commit is under way
+        if status != OK:
+            raise Broken(f"{self.verb} was answered with {status} {condition}")
+        if self.verb == "BEGIN":
+            self.told_begun(body)
+        elif self.verb == "SEAL":
+            self.told_sealed(number(body["sent"]))
+        elif self.verb == "COMMIT":
+            self.told_committed(str(body["status"]))
+        elif self.verb == "ROLLBACK":
+            self.told_rolled_back()
+
+    def told_begun(self, body: dict[str, object]) -> None:
+        job, is_decided = self.job, body["decided"] is True
+        if is_decided:
+            if job.asked is None:
+                raise Broken(f"batch {job.batch_id} is decided and nobody has committed it")
+            self.done(job.asked)
+        elif job.fenced_through < job.run - 1:
+            self.all_lost([each for each in job.attempts if each.run < job.run])
+            job.asked = None
+        job.fenced_through = job.run - 1
+        job.let_in.add(job.run)
+        if not is_decided:
+            self.attempt = Attempt(job.run, branch=str(body["branch"]))
+            txn_id = body["txn_id"]
+            assert isinstance(txn_id, bytes)
+            self.txn_id = txn_id
+            job.attempts.append(self.attempt)
+
+    def told_sealed(self, sent: int) -> None:
+        attempt = self.attempt
+        if attempt is None or attempt not in self.job.attempts:
+            return
+        if sent != attempt.sent - attempt.refused:
+            raise Broken(
+                f"{attempt.branch} has {sent} messages: sent {attempt.sent}, {attempt.refused} refused"
+            )
+        attempt.is_sealed = True
+
+    def told_committed(self, status: str) -> None:
+        if status == "already" and self.job.asks < MANY:
+            raise Broken(f"batch {self.batch_id} was committed before, by nobody")
+        if self.job.asked is not None:
+            self.done(self.job.asked)
+
+    def done(self, winners: list[Attempt]) -> None:
+        """The batch is committed: these are there, and nothing else of it."""
+        for attempt in winners:
+            self.world.oracle.decided(attempt.unit, True)
+        self.all_lost([each for each in self.job.attempts if each not in winners])
+        self.job.attempts, self.job.asked = [], None
+        self.job.asks = 0
+        self.job.batch_id += 1
+        self.job.commits += 1
+
+    def all_lost(self, attempts: list[Attempt]) -> None:
+        for attempt in attempts:
+            self.world.oracle.decided(attempt.unit, False)
+            self.job.attempts.remove(attempt)
+
+    def told_rolled_back(self) -> None:
+        if self.finishes:
+            self.all_lost(list(self.job.attempts))
+            self.is_over = True
+        elif self.taking_back is not None and self.taking_back in self.job.attempts:
+            self.all_lost([self.taking_back])
+
+    def gone(self) -> None:
+        if self.attempt is not None:
+            self.attempt.is_left = True
+
+
+def run_seed(seed: int, steps: int = STEPS) -> SparkWorld:
+    """Run one seed to its end; raises whatever broke."""
+    logging.disable(logging.CRITICAL)
+    try:
+        world = SparkWorld(seed)
+        world.run(steps)
+    finally:
+        logging.disable(logging.NOTSET)
+    return world
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.sinks", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=300, help="how many, from --first")
+    parser.add_argument("--first", type=int, default=1)
+    parser.add_argument("--seed", type=int, help="run only this one")
+    parser.add_argument("--stop", action="store_true", help="at the first seed that fails")
+    arguments = parser.parse_args()
+    first, count = (arguments.seed, 1) if arguments.seed is not None else (arguments.first, arguments.seeds)
+    done = failures = commits = crashes = 0
+    for seed in range(first, first + count):
+        done += 1
+        try:
+            world = run_seed(seed)
+            commits, crashes = commits + world.job.commits, crashes + world.crashes
+        except Exception:
+            failures += 1
+            traceback.print_exc()
+            print(f"seed {seed} failed; replay it with: python -m tests.simulation.sinks --seed {seed}")
+            if arguments.stop:
+                break
+    print(f"{done - failures} passed, {failures} failed")
+    print(f"{commits} batches committed, {crashes} crashes")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,23 @@
+"""Seeds with a Spark job that writes beside all other clients."""
+
+import pytest
+
+from tests.simulation.sinks import run_seed
+
+SEEDS_PER_TEST = 20
+BATCHES = 3
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_batches_are_there_once_and_whole(batch: int) -> None:
+    crashes = commits = 0
+    for seed in range(1 + batch * SEEDS_PER_TEST, 1 + (batch + 1) * SEEDS_PER_TEST):
+        try:
+            world = run_seed(seed)
+        except Exception as broken:
+            again = f"python -m tests.simulation.sinks --seed {seed}"
+            raise AssertionError(f"seed {seed} failed; replay it with: {again}") from broken
+        crashes += world.crashes
+        commits += world.job.commits
+    assert crashes > SEEDS_PER_TEST, "too few crashes for the run to mean anything"
+    assert commits > SEEDS_PER_TEST, "too few batches for the run to mean anything"
