@@ -24,7 +24,13 @@ class Query:
     def __init__(
         self, url: str, app: str, folder: Path, run: str = "run-1", query: str = "query", **options: str
     ) -> None:
-        said = {"broker": url, "queue": app, "app": app, "checkpointLocation": str(folder), "patienceS": "20"}
+        said = {
+            "broker": url,
+            "queue": app,
+            "app": app,
+            "checkpointLocation": str(folder),
+            "brokerTimeoutS": "20",
+        }
         self.options: SinkOptions = read_stream_options(said | options)
         self._app = app
         self._folder = folder

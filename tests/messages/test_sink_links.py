@@ -74,7 +74,7 @@ def test_a_broker_that_stays_away_fails_the_attempt(tmp_path: Path) -> None:
             cut = CutPoint(BROKER, "attach", 2, True)
             async with asyncio.timeout(60), FaultyProxy("127.0.0.1", broker.port, cut) as proxy:
                 proxy.on_cut = lambda _: setattr(proxy, "_port", 1)
-                query = Query(proxy.url, "app", tmp_path, patienceS="1")
+                query = Query(proxy.url, "app", tmp_path, brokerTimeoutS="1")
                 with pytest.raises(SinkError, match="can't be reached for 1 s"):
                     await asyncio.to_thread(query.task, 0, ROWS)
 

@@ -5,8 +5,8 @@ from pyspark.sql.types import StructType
 
 from postroom.spark.sink.errors import SinkOptionError
 from postroom.spark.sink.options import (
+    BROKER_TIMEOUT_S,
     MAX_BRANCH_MESSAGES,
-    PATIENCE_S,
     read_batch_options,
     read_broker,
     read_stream_options,
@@ -26,7 +26,7 @@ def test_what_is_said_and_what_is_not() -> None:
     assert read.checkpoint == "s3://b/c"
     assert read.broker.tls is not None
     assert read.broker.tls.ca_file == "/ca.pem"
-    assert (read.max_branch_messages, read.patience_s) == (MAX_BRANCH_MESSAGES, PATIENCE_S)
+    assert (read.max_branch_messages, read.broker_timeout_s) == (MAX_BRANCH_MESSAGES, BROKER_TIMEOUT_S)
     batch = read_batch_options(BATCH | {"txnApp": "nightly", "txnVersion": "0", "queueColumn": "where"})
     assert (batch.app, batch.version, batch.queue_column, batch.broker.tls) == ("nightly", 0, "where", None)
     assert read_batch_options(BATCH).app == ""
@@ -44,7 +44,7 @@ def test_what_is_said_and_what_is_not() -> None:
         ({"acceptDuplicates": "yes"}, 'option "acceptDuplicates" is true or false'),
         ({"acceptDuplicates": "true", "abovePosition": "position"}, "exclude each other"),
         ({"maxMessagesPerBranch": "0"}, 'option "maxMessagesPerBranch" is a whole number from 1'),
-        ({"patienceS": "soon"}, 'option "patienceS"'),
+        ({"brokerTimeoutS": "soon"}, 'option "brokerTimeoutS"'),
         ({"txnApp": "x"}, 'option "txnApp" is for batch writes'),
     ],
 )
@@ -61,7 +61,8 @@ def test_a_stream_without_meaning(change: dict[str, str], text: str) -> None:
         ({"txnVersion": "1"}, "belong together"),
         ({"txnApp": "x", "txnVersion": "-1"}, 'option "txnVersion" is a whole number from 0'),
         ({"app": "x"}, 'option "app" is for streams'),
-        ({"abovePosition": "x"}, 'option "abovePosition" is for streams'),
+        ({"abovePosition": "x"}, 'option "abovePosition" is for batch writes with txnApp'),
+        ({"checkpoint": "/c"}, 'option "checkpoint" is for batch writes with txnApp'),
     ],
 )
 def test_a_batch_write_without_meaning(change: dict[str, str], text: str) -> None:

@@ -72,7 +72,7 @@ class Stream:
         reader = self._spark.readStream.schema("position long, text string")
         frame = reader.option("maxFilesPerTrigger", files_a_batch).json(str(self.files))
         writer = frame.writeStream.format(SOURCE).option("checkpointLocation", str(self.checkpoint))
-        said = {"broker": self._broker.url, "queue": self._app, "app": self._app, "patienceS": "20"}
+        said = {"broker": self._broker.url, "queue": self._app, "app": self._app, "brokerTimeoutS": "20"}
         return writer.options(**said | options).trigger(availableNow=True).start()
 
     def run(self, files_a_batch: int = 1, **options: str) -> None:
@@ -214,25 +214,50 @@ def test_a_task_that_fails_fails_the_batch_and_the_next_start_writes_it(
     assert received(broker, app) == texts(1, 10)
 
 
+class ForeachBatch(Stream):
+    """The same by a batch write in foreachBatch, each batch sorted."""
+
+    def run(self, files_a_batch: int = 1, **options: str) -> None:
+        def write(frame: DataFrame, batch_id: int) -> None:
+            ordered = frame.repartition(1).sortWithinPartitions("position")
+            said = {"txnApp": self._app, "txnVersion": str(batch_id)} | options
+            save(ordered, self._broker, self._app, **said)
+
+        frame = self._spark.readStream.schema("position long, text string").json(str(self.files))
+        writer = frame.writeStream.foreachBatch(write).trigger(availableNow=True)
+        writer.option("checkpointLocation", str(self.checkpoint)).start().awaitTermination()
+
+
 def test_a_write_in_foreach_batch_knows_its_query(
-    stream: Stream, spark: SparkSession, broker: BrokerThread, app: str
+    spark: SparkSession, broker: BrokerThread, app: str, tmp_path: Path
 ) -> None:
     """With the checkpoint lost, batch ids begin anew: it is refused, not passed over as done."""
-
-    def run() -> None:
-        def write(frame: DataFrame, batch_id: int) -> None:
-            save(frame, broker, app, txnApp=app, txnVersion=str(batch_id))
-
-        frame = spark.readStream.schema("position long, text string").json(str(stream.files))
-        writer = frame.writeStream.foreachBatch(write).trigger(availableNow=True)
-        writer.option("checkpointLocation", str(stream.checkpoint)).start().awaitTermination()
-
+    stream = ForeachBatch(spark, broker, app, tmp_path)
     stream.file(1, 5)
-    run()
+    stream.run()
     stream.lose("commits", batch=0)
-    run()
+    stream.run()
     shutil.rmtree(stream.checkpoint)
     stream.file(6, 9)
     with pytest.raises(Exception, match="QueryReplaced"):
-        run()
+        stream.run()
     assert received(broker, app) == texts(1, 5)
+
+
+def test_a_write_in_foreach_batch_has_what_streams_have(
+    spark: SparkSession, broker: BrokerThread, app: str, tmp_path: Path
+) -> None:
+    stream = ForeachBatch(spark, broker, app, tmp_path)
+    above = {"checkpoint": str(stream.checkpoint), "abovePosition": "position"}
+    stream.file(1, 5)
+    stream.run(**above)
+    stream.lose("commits", "offsets", "sources/0", batch=0)
+    stream.file(6, 9)
+    with pytest.raises(Exception, match="BatchReplaced"):
+        stream.run(checkpoint=str(stream.checkpoint))
+    stream.lose("offsets", "sources/0", batch=0)
+    stream.run(**above)
+    shutil.rmtree(stream.checkpoint)
+    stream.file(10, 12)
+    stream.run(**above)
+    assert received(broker, app) == texts(1, 12)

@@ -254,7 +254,7 @@ def test_a_position_that_is_missing_is_refused(broker: BrokerThread, app: str, t
 
 
 def test_a_commit_without_an_answer_says_so(app: str, tmp_path: Path) -> None:
-    query = Query("amqp://127.0.0.1:1", app, tmp_path, patienceS="1")
+    query = Query("amqp://127.0.0.1:1", app, tmp_path, brokerTimeoutS="1")
     query.plan(0, "0")
     with pytest.raises(CommitUnanswered, match="the query again, it asks, and sends nothing"):
         query.commit(0, query.task(0, []))

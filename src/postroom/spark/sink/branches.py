@@ -33,7 +33,7 @@ class Branches:
         self._options: Final = options
         self._app: Final = app
         self._asked: Final = asked
-        self._patience: Final = Patience(options.patience_s)
+        self._patience: Final = Patience(options.broker_timeout_s)
         self._link: SinkLink | None = None
         self._begun: Begun | None = None
         self._given_up: list[str] = []

@@ -37,15 +37,15 @@ def commit(
         return str((await link.commit(body)).get("status"))
 
     try:
-        status = asyncio.run(until_answered(options.broker, app, options.patience_s, ask))
+        status = asyncio.run(until_answered(options.broker, app, options.broker_timeout_s, ask))
     except LOST as failure:
         raise CommitUnanswered(
-            f"the commit of batch {batch_id} for app {app!r} had no answer in {options.patience_s} s:"
+            f"the commit of batch {batch_id} for app {app!r} had no answer in {options.broker_timeout_s} s:"
             f" {failure}. Whether it is decided the broker knows: start the query again, it asks, and sends"
             " nothing that is there"
         ) from failure
     except JMSException as failure:
-        raise unreachable(failure, options.patience_s, app) from failure
+        raise unreachable(failure, options.broker_timeout_s, app) from failure
     if options.above and status == ALREADY and asked == 1 and body["branches"]:
         raise SinkError(
             f"batch {batch_id} for app {app!r} was decided before, and the same offsets had other rows then:"

@@ -60,14 +60,13 @@ def refused(condition: str | None, description: str, info: Mapping[str, object],
     if condition == QUERY_REPLACED:
         return QueryReplaced(
             f"app {app!r} was written by query {told['query_id']} up to batch {told['batch_id']}, offsets"
-            f" {told['offsets']}, and this is another query: it has another checkpoint. {description}."
-            f" {choices}"
+            f" {told['offsets']}, and this is another query: it has another checkpoint. {choices}"
         )
     if condition == BATCH_REPLACED:
         return BatchReplaced(
             f"batch {told['batch_id']} of query {told['query_id']} for app {app!r} is decided with digest"
             f" {told['digest']}, offsets {told['offsets']}, and this is another batch of that id: the"
-            f" checkpoint has lost its last entries. {description}. {choices}"
+            f" checkpoint has lost its last entries. {choices}"
         )
     if condition == BRANCH_UNKNOWN:
         return BranchUnknown(

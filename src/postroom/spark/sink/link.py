@@ -133,8 +133,8 @@ class SinkLink:
 class Patience:
     """How long a lost broker is waited for, anew after each thing that was done."""
 
-    def __init__(self, patience_s: float) -> None:
-        self._patience_s: Final = patience_s
+    def __init__(self, broker_timeout_s: float) -> None:
+        self._broker_timeout_s: Final = broker_timeout_s
         self._since_s: float | None = None
         self._pause_s = FIRST_PAUSE_S
 
@@ -148,20 +148,20 @@ class Patience:
         now_s = time.monotonic()
         if self._since_s is None:
             self._since_s = now_s
-        if now_s - self._since_s >= self._patience_s:
+        if now_s - self._since_s >= self._broker_timeout_s:
             raise failure
         await asyncio.sleep(self._pause_s)
         self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
 
 
 async def until_answered(
-    broker: Broker, app: str, patience_s: float, ask: Callable[[SinkLink], Awaitable[T]]
+    broker: Broker, app: str, broker_timeout_s: float, ask: Callable[[SinkLink], Awaitable[T]]
 ) -> T:
     """Ask on a connection of its own, again and again until there is an answer: for what may be asked twice.
 
-    Raises ``JMSException`` after ``patience_s``, ``SinkError``.
+    Raises ``JMSException`` after ``broker_timeout_s``, ``SinkError``.
     """
-    patience = Patience(patience_s)
+    patience = Patience(broker_timeout_s)
     while True:
         link = None
         try:
@@ -174,10 +174,11 @@ async def until_answered(
                 await link.close()
 
 
-def unreachable(failure: JMSException, patience_s: int, app: str) -> SinkError:
+def unreachable(failure: JMSException, broker_timeout_s: int, app: str) -> SinkError:
     """Why a task failed that has no answer of the sink's verbs."""
     if isinstance(failure, LOST):
         return SinkError(
-            f"the broker of app {app!r} can't be reached for {patience_s} s (option patienceS): {failure}"
+            f"the broker of app {app!r} can't be reached for {broker_timeout_s} s (option brokerTimeoutS):"
+            f" {failure}"
         )
     return SinkError(f"the broker refused what app {app!r} sends: {failure}")

@@ -11,9 +11,9 @@ from postroom.spark.sink.errors import SinkOptionError
 
 MAX_BRANCH_MESSAGES: Final = 50_000
 """Unless `maxMessagesPerBranch` says otherwise. The broker's own bound is `max_sink_branch_messages`."""
-PATIENCE_S: Final = 120
-"""Unless `patienceS` says otherwise."""
-MOST_PATIENCE_S: Final = 86_400
+BROKER_TIMEOUT_S: Final = 60
+"""Unless `brokerTimeoutS` says otherwise."""
+MOST_BROKER_TIMEOUT_S: Final = 86_400
 _APP: Final = re.compile(r"[\w.:/@+-]{1,200}")
 
 
@@ -39,9 +39,9 @@ class SinkOptions:
     """The column of positions."""
     accept_duplicates: bool
     checkpoint: str
-    """Its URI or folder."""
+    """Its URI or folder; "" of a batch write outside of a query."""
     max_branch_messages: int
-    patience_s: int
+    broker_timeout_s: int
     """How long a broker that can't be reached is waited for."""
 
 
@@ -66,16 +66,16 @@ def read_stream_options(options: Mapping[str, str]) -> SinkOptions:
 def read_batch_options(options: Mapping[str, str]) -> SinkOptions:
     """Of write. Raises ``SinkOptionError``."""
     said = _Said(options)
-    said.refuse(
-        ("app", "abovePosition", "acceptDuplicates"), "for streams; a batch write has txnApp and txnVersion"
-    )
+    said.refuse(("app",), "for streams; a batch write has txnApp and txnVersion")
     app, version = said.text("txnApp"), said.number("txnVersion", 0, (1 << 63) - 1, None)
     if bool(app) != (version is not None):
         raise SinkOptionError(
             'options "txnApp" and "txnVersion" belong together: a write of that version that is done is not'
             " done again; without both each write is done"
         )
-    return _read(said, app, version, "")
+    if not app:
+        said.refuse(("checkpoint", "abovePosition", "acceptDuplicates"), "for batch writes with txnApp")
+    return _read(said, app, version, said.text("checkpoint"))
 
 
 def _read(said: "_Said", app: str, version: int | None, checkpoint: str) -> SinkOptions:
@@ -91,7 +91,7 @@ def _read(said: "_Said", app: str, version: int | None, checkpoint: str) -> Sink
         said.flag("acceptDuplicates"),
         checkpoint,
         said.number("maxMessagesPerBranch", 1, 1_000_000, MAX_BRANCH_MESSAGES) or MAX_BRANCH_MESSAGES,
-        said.number("patienceS", 1, MOST_PATIENCE_S, PATIENCE_S) or PATIENCE_S,
+        said.number("brokerTimeoutS", 1, MOST_BROKER_TIMEOUT_S, BROKER_TIMEOUT_S) or BROKER_TIMEOUT_S,
     )
     if not read.queue and not read.queue_column:
         raise SinkOptionError(

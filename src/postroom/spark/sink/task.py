@@ -55,7 +55,7 @@ def write(options: SinkOptions, who: Writing, batches: Iterator[pa.RecordBatch])
     try:
         return asyncio.run(_Task(options, who).write(chain([first], rows)))
     except JMSException as failure:
-        raise unreachable(failure, options.patience_s, who.app) from failure
+        raise unreachable(failure, options.broker_timeout_s, who.app) from failure
 
 
 class _Task:

@@ -90,7 +90,10 @@ class BatchSink(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Decide the write."""
         version = self._options.version or 0
-        commit.commit(self._options, self._app, version, Offsets("", f"version {version}"), told(messages))
+        offsets = Offsets("", f"version {version}")
+        if self._options.checkpoint:
+            offsets = offsets_of(self._options.checkpoint, version)
+        commit.commit(self._options, self._app, version, offsets, told(messages))
         if not self._options.app:
             commit.forget(self._options, self._app)
 
