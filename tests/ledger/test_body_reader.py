@@ -54,13 +54,13 @@ def put_in_chunks(ledger: Ledger, body: bytes, size: int = 1000) -> int:
     )
 
 
-def share(ledger: Ledger, parent: int, offset: int, size: int, crc: int) -> int:
-    """A child that has its parent's body."""
+def share(ledger: Ledger, parent: int, offset: int, size: int) -> int:
+    """A child that has its parent's body; as the manager writes it, without the CRC."""
     flags = int(ArrivalFlag.DURABLE | ArrivalFlag.BODY_STORED | ArrivalFlag.BODY_SHARED)
     head = (2, State.AVAILABLE, Event.MOVE, 0, 0, 0, 4, flags, 0, 0, 0, 0, 0)
     names = (b"", 0, b"", 0, b"", 0)
     return ledger.builder.arrival(
-        *head, None, crc, *names,
+        *head, None, 0, *names,
         body_serial=parent, body_len=size, parent_serial=parent, parent_queue=1, body_offset=offset,
     )  # fmt: skip
 
@@ -218,8 +218,8 @@ def test_shared_and_chunked_bodies(tmp_path: Path, kind: str) -> None:
     chunked = put_in_chunks(ledger, large)
     chunked_offset = ledger.builder.last_body_offset
     children = [
-        share(ledger, plain, offset, 5, crc32(b"plain")),
-        share(ledger, chunked, chunked_offset, len(large), crc32(large)),
+        share(ledger, plain, offset, 5),
+        share(ledger, chunked, chunked_offset, len(large)),
     ]
     dead = put(ledger, bytes(60 << 10))
     if kind != "journal":
@@ -235,7 +235,7 @@ def test_shared_and_chunked_bodies(tmp_path: Path, kind: str) -> None:
     assert kind == "bodies" or f".{kind}" in kinds
     found = BodyReader(tmp_path).read(serials(chunked, *children, plain))
     assert bodies_of(found) == [large, b"plain", large, b"plain"]
-    assert not found.errors
+    assert not found.errors and not check_bodies(found).errors
     ledger.close()
 
 
@@ -266,6 +266,23 @@ def test_a_damaged_body_is_told_and_the_others_are_there(tmp_path: Path) -> None
     unchecked = BodyReader(tmp_path).read(serials(third, second), check=False)
     assert bodies_of(unchecked) == [b"third body", b"sEcond body"]
     assert set(check_bodies(unchecked).errors) == {1}
+
+
+def test_damage_in_a_shared_body_and_in_a_chunk_is_told(tmp_path: Path) -> None:
+    ledger = opened(tmp_path)
+    plain = put(ledger, b"first body")
+    of_plain = share(ledger, plain, ledger.builder.last_body_offset, 10)
+    chunked = put_in_chunks(ledger, b"a" * 1500 + b"middle" + b"b" * 1500)
+    of_chunked = share(ledger, chunked, ledger.builder.last_body_offset, 3006)
+    settle(ledger)
+    ledger.close()
+    damage(tmp_path, b"first body", b"fIrst body")
+    damage(tmp_path, b"middle", b"mIddle")
+    for wanted in ((of_plain, of_chunked), (plain, chunked)):
+        found = BodyReader(tmp_path).read(serials(*wanted))
+        assert set(found.errors) == {0, 1} and bodies_of(found) == [b"", b""]
+        unchecked = BodyReader(tmp_path).read(serials(*wanted), check=False)
+        assert set(check_bodies(unchecked).errors) == {0, 1}
 
 
 def test_a_body_that_is_cut_short_is_told(tmp_path: Path) -> None:

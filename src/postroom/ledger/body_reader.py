@@ -105,17 +105,10 @@ def check_bodies(found: FoundMessages) -> FoundMessages:
     view, errors = memoryview(found.bodies), dict(found.errors)
     ends = found.offsets.tolist()
     crcs = [crc32(view[first:last]) for first, last in pairwise(ends)]
-    wrong = _are_wrong(found.arrivals, np.array(crcs, np.uint32)) & (found.states == BodyState.PRESENT)
+    wrong = (np.array(crcs, np.uint32) != found.arrivals["body_crc"]) & (found.states == BodyState.PRESENT)
     for row in np.flatnonzero(wrong).tolist():
         errors.setdefault(row, damaged(found.arrivals[row], "its CRC is wrong"))
     return replace(found, errors=errors)
-
-
-def _are_wrong(arrivals: Array, crcs: npt.NDArray[np.uint32]) -> Bools:
-    """Which CRCs aren't those of the arrivals; an arrival that shares another's body doesn't know its CRC."""
-    is_own = arrivals["body_serial"] == arrivals["position"]
-    wrong: Bools = is_own & (crcs != arrivals["body_crc"])
-    return wrong
 
 
 def damaged(arrival: Array, what: str) -> str:
@@ -310,7 +303,7 @@ class _Bodies:
         wrong = there & (lengths != self._arrivals["body_len"][rows])
         if self._check:
             crcs = np.fromiter(map(crc32, pieces), np.uint32, len(pieces))
-            wrong |= there & _are_wrong(self._arrivals[rows], crcs)
+            wrong |= there & (crcs != self._arrivals["body_crc"][rows])
         for at in np.flatnonzero(wrong).tolist():
             self._errors[int(rows[at])] = self._wrong(int(rows[at]), pieces[at])
             pieces[at], lengths[at] = b"", 0
