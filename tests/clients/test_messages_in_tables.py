@@ -62,7 +62,7 @@ def expected(case: dict[str, Any]) -> tuple[str, str]:
     return kind, chr(int(given)) if kind == "char" else given
 
 
-FLOATS = {"bfc00000": "-1.5", "7f800000": "Infinity", "3fb999999999999a": "0.1", "8000000000000000": "-0.0"}
+FLOATS = {"bfc00000": "-1.5", "7f800000": "Infinity", "3fb999999999999a": "0.1", "8000000000000000": "-0"}
 TIMES = {"1700000000123": "2023-11-14T22:13:20.123Z", "-1": "1969-12-31T23:59:59.999Z"}
 
 

@@ -12,7 +12,7 @@ from postroom.amqp import constructors as c
 from postroom.amqp.errors import DecodeError
 from postroom.amqp.reader import Reader
 from postroom.spark.messages.heap import Heap, Values
-from postroom.spark.messages.values import FIRST_MS, LAST_MS, float_text, typed
+from postroom.spark.messages.values import FIRST_MS, LAST_MS, float_texts, typed
 
 Array = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
@@ -28,7 +28,12 @@ _SIZES: Final = {
 }  # fmt: skip
 """Integers: how many bytes, and whether signed."""
 
-_STRING, _SYMBOL, _INTEGER, _TRUTH, _NULL, _TIME, _UUID, _DOUBLE, _BINARY, _OTHER = range(10)
+_STRING, _SYMBOL, _INTEGER, _TRUTH, _NULL, _TIME, _UUID, _DOUBLE, _FLOAT, _BINARY, _OTHER = range(11)
+
+
+_OF_CODE: Final = {
+    c.NULL: _NULL, c.TIMESTAMP: _TIME, c.UUID: _UUID, c.DOUBLE: _DOUBLE, c.FLOAT: _FLOAT
+}  # fmt: skip
 
 
 def _class_of(code: int) -> int:
@@ -42,7 +47,7 @@ def _class_of(code: int) -> int:
         return _BINARY
     if code in _SIZES:
         return _INTEGER
-    return {c.NULL: _NULL, c.TIMESTAMP: _TIME, c.UUID: _UUID, c.DOUBLE: _DOUBLE}.get(code, _OTHER)
+    return _OF_CODE.get(code, _OTHER)
 
 
 _CLASSES: Final = np.array([_class_of(code) for code in range(256)], np.uint8)
@@ -91,8 +96,9 @@ def _of_class(one: int, heap: Heap, values: Values, bad: Mask) -> pa.Array:
     if one == _UUID:
         return _uuids(heap, values)
     if one == _DOUBLE:
-        doubles = heap.number(values.at, 8).view(np.float64)
-        return pa.array([float_text(value) for value in doubles.tolist()], pa.string())
+        return float_texts(heap.number(values.at, 8).view(np.float64))
+    if one == _FLOAT:
+        return float_texts(heap.number(values.at, 4).astype(np.uint32).view(np.float32))
     if one == _BINARY:
         raw = heap.strings(values.at, values.length).to_pylist()
         return pa.array([b64encode(value).decode() for value in raw], pa.string())

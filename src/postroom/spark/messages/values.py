@@ -17,6 +17,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from postroom.amqp.codec import decode_all, encode
 from postroom.amqp.errors import DecodeError
 from postroom.amqp.types import (
@@ -98,18 +103,19 @@ def timestamp_text(time_ms: int) -> str:
     return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def float_text(value: float) -> str:
-    """The shortest decimal number that is this float."""
-    if math.isfinite(value):
-        return _shortest(value) if isinstance(value, Float32) else repr(value)
-    return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+def float_texts(numbers: npt.NDArray[Any]) -> pa.Array:
+    """The shortest decimal numbers that are these floats, of 32 or 64 bits."""
+    texts = pa.array(numbers).cast(pa.string())
+    finite = np.isfinite(numbers)
+    if finite.all():
+        return texts
+    others = np.select([numbers > 0, numbers < 0], ["Infinity", "-Infinity"], "NaN")
+    return pc.if_else(pa.array(finite), texts, pa.array(others.tolist(), pa.string()))
 
 
-def _shortest(value: float) -> str:
-    """The shortest decimal number that is this 32-bit float."""
-    import numpy as np
-
-    return str(np.float32(value))
+def _float_text(value: float) -> str:
+    kind = np.float32 if isinstance(value, Float32) else np.float64
+    return str(float_texts(np.array([value], kind))[0].as_py())
 
 
 def _base64(value: Any) -> str:
@@ -147,8 +153,8 @@ def _exact_map(value: dict[object, object] | PairMap) -> object:
 _TEXTS: Final[dict[str, Callable[[Any], str | None]]] = {
     "null": lambda value: None,
     "boolean": lambda value: "true" if value else "false",
-    "float": float_text,
-    "double": float_text,
+    "float": _float_text,
+    "double": _float_text,
     "decimal32": _base64,
     "decimal64": _base64,
     "decimal128": _base64,
@@ -337,7 +343,7 @@ def _plain(value: Any) -> object:
     if value is None or isinstance(value, bool | int | str):
         return timestamp_text(value) if isinstance(value, Timestamp) else value
     if isinstance(value, float):
-        return value if math.isfinite(value) else float_text(value)
+        return value if math.isfinite(value) else _float_text(value)
     if isinstance(value, list):
         return [_plain(item) for item in value]
     if isinstance(value, Array):
