@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
     from pyspark.sql.types import StructType
 
+    from postroom.client import TlsOptions
+
 __all__ = ["Appended", "append_once", "batch_reader", "confirm", "stream_reader"]
 
 
@@ -54,18 +56,26 @@ def batch_reader(options: Mapping[str, str], schema: "StructType") -> "DataSourc
 
 
 def confirm(
-    batch: "DataFrame", batch_id: int, *, broker: str, subscription: str, checkpoint: str = ""
+    batch: "DataFrame",
+    batch_id: int,
+    *,
+    broker: str,
+    subscription: str,
+    checkpoint: str = "",
+    tls: "TlsOptions | None" = None,
 ) -> int:
     """Take the messages of a batch from the queue: call it in foreachBatch, after its rows are safe.
 
-    What is confirmed is the end of the batch's range in the checkpoint's offsets. `broker` is an AMQP URL.
+    What is confirmed is the end of the batch's range in the checkpoint's offsets. `broker` is an AMQP URL,
+    `tls` says whom to trust there, if not whom the system trusts.
     `checkpoint` is the query's checkpointLocation, needed where Spark doesn't tell it (Spark Connect). Asking
     again changes nothing. Returns how many messages this ended. Raises ``CheckpointReplaced``,
     ``SubscriptionEnded``, ``BrokerUnreachable``, ``OffsetsUnreadable``.
     """
     from postroom.spark.consume.confirming import confirm_batch
+    from postroom.spark.sink.options import Broker
 
-    return confirm_batch(batch, batch_id, broker, subscription, checkpoint)
+    return confirm_batch(batch, batch_id, Broker(broker, tls), subscription, checkpoint)
 
 
 def append_once(

@@ -7,9 +7,10 @@ from postroom.spark.consume.errors import OffsetsUnreadable
 from postroom.spark.consume.offsets import Offset, offset_of, offsets_of
 from postroom.spark.consume.options import BROKER_TIMEOUT_S
 from postroom.spark.consume.subscription import BrokerSubscription
+from postroom.spark.sink.options import Broker
 
 
-def confirm_batch(batch: DataFrame, batch_id: int, broker: str, subscription: str, checkpoint: str) -> int:
+def confirm_batch(batch: DataFrame, batch_id: int, broker: Broker, subscription: str, checkpoint: str) -> int:
     """See `postroom.spark.consume.confirm`."""
     end = batch_end(checkpoint_of(batch, checkpoint), batch_id, subscription)
     with BrokerSubscription(broker, subscription, BROKER_TIMEOUT_S) as asked:

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from postroom.client.url import parse_url
 from postroom.spark.messages.options import TapOptions, read_tap_options
 from postroom.spark.options import SourceOptionError
+from postroom.spark.sink.errors import SinkOptionError
+from postroom.spark.sink.options import Broker, read_broker
 
 FAIL: Final = "fail"
 CONFIRMED: Final = "confirmed"
@@ -51,7 +52,7 @@ class ConsumeOptions:
 
     tap: TapOptions
     """Where the ledger is read, and how."""
-    broker: str
+    broker: Broker
     subscription: str
     confirm: Confirm | None
     """None: only of a batch read, which confirms nothing."""
@@ -88,13 +89,11 @@ def _required(named: Mapping[str, str], name: str, what: str) -> str:
     return text
 
 
-def _broker(named: Mapping[str, str]) -> str:
-    url = _required(named, "broker", "the broker, as amqp[s]://user:password@host:port")
+def _broker(named: Mapping[str, str]) -> Broker:
     try:
-        parse_url(url)
-    except ValueError as error:
-        raise SourceOptionError(f'option "broker": {error}') from error
-    return url
+        return read_broker(named)
+    except SinkOptionError as error:
+        raise SourceOptionError(str(error)) from None
 
 
 def _confirm(named: Mapping[str, str]) -> Confirm:

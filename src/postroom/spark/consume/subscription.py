@@ -26,6 +26,7 @@ from postroom.spark.consume.errors import (
     SubscriptionEnded,
 )
 from postroom.spark.positions import Position
+from postroom.spark.sink.options import Broker
 
 NOUN: Final = "postroom.spark-subscription"
 CHECKPOINT_REPLACED: Final = "postroom:checkpoint-replaced"
@@ -82,11 +83,11 @@ class BrokerSubscription:
     """A subscription of a broker, over a connection that is made when it is needed, and made anew. For one
     thread."""
 
-    def __init__(self, url: str, name: str, timeout_s: float) -> None:
+    def __init__(self, broker: Broker, name: str, timeout_s: float) -> None:
         self._name: Final = name
         self._timeout_s: Final = timeout_s
         self._factory: Final = ConnectionFactory(
-            url, connect_timeout_s=timeout_s, request_timeout_s=timeout_s
+            broker.url, connect_timeout_s=timeout_s, request_timeout_s=timeout_s, tls=broker.tls
         )
         self._connection: Connection | None = None
         self._management: ManagementClient | None = None
