@@ -26,7 +26,7 @@ from postroom.ledger.headers import (
     encode_block,
 )
 from postroom.ledger.layout import ARRIVAL_DTYPE, GROUP_DTYPE, RANGE_DTYPE, TRANSITION_DTYPE
-from postroom.ledger.records import ArrivalFlag, RecordType
+from postroom.ledger.records import LATER_DEFINING_TYPES, ArrivalFlag, RecordType
 
 u8, u16 = st.integers(0, 2**8 - 1), st.integers(0, 2**16 - 1)
 u32, i63 = st.integers(0, 2**32 - 1), st.integers(0, 2**63 - 1)
@@ -128,7 +128,7 @@ def test_record_fields_survive(
     assert tuple(int(row[name]) for name in fields) == (type, serial, queue, holder, kind, event)
     assert name_of(row, parts, "detail") == detail
     defines = RecordType.QUEUE_DEFINED <= type <= RecordType.LEASE_RELEASED
-    defines |= RecordType.CHANNEL_DEFINED <= type <= RecordType.ANNOTATIONS_DROPPED
+    defines |= LATER_DEFINING_TYPES[0] <= type <= LATER_DEFINING_TYPES[1]
     assert [(d.record, d.detail) for d in parts.dictionary] == [(parts.transitions, detail)] * defines
 
 

@@ -3,6 +3,7 @@
 from tests.simulation.channels.mutations import CHANNEL_MUTATIONS
 from tests.simulation.mutation import Mutation
 from tests.simulation.sink_mutations import SINK_MUTATIONS
+from tests.simulation.spark_mutations import SPARK_MUTATIONS
 
 MUTATIONS: dict[str, Mutation] = {
     "answer-before-the-sync": Mutation(
@@ -244,4 +245,5 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     **CHANNEL_MUTATIONS,
     **SINK_MUTATIONS,
+    **SPARK_MUTATIONS,
 }

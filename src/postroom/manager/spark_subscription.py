@@ -115,6 +115,11 @@ class SparkSubscription:
     def name(self) -> str:
         return self.definition.name
 
+    @property
+    def over(self) -> bool:
+        """Whether it has ended."""
+        return self.consumer is None
+
     def room(self) -> i64:
         """So many entries more it may be given now."""
         if self.held.size_bytes >= self.definition.window_bytes:

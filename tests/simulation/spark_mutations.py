@@ -1,0 +1,51 @@
+"""Planted bugs of Spark subscriptions, which the worlds with a query must find: see
+`tests.simulation.mutants`.
+"""
+
+from tests.simulation.mutation import Mutation
+
+MODULE = "tests.simulation.spark_queries"
+SEEDS = 150
+
+
+def _mutation(path: str, old: str, new: str) -> Mutation:
+    return Mutation(path, old, new, SEEDS, MODULE)
+
+
+SPARK_MUTATIONS: dict[str, Mutation] = {
+    "more-confirmed-than-the-position": _mutation(
+        "manager/spark_held.py",
+        "            if read_i64_le(self.marks, middle * MARK_BYTES) <= position:\n",
+        "            if read_i64_le(self.marks, middle * MARK_BYTES) <= position + 40:\n",
+    ),
+    "position-of-assignment-not-in-the-checkpoint": _mutation(
+        "ledger/fold.py",
+        '    rows["acquired_position"] = np.where(own, np.where(',
+        '    rows["acquired_position"] = 0 * np.where(own, np.where(',
+    ),
+    "held-by-spark-lost-at-the-restart": _mutation(
+        "manager/spark_subscriptions.py",
+        "    for rows in recovered.assigned:\n",
+        "    for rows in recovered.assigned[:0]:\n",
+    ),
+    "assignment-not-recorded": _mutation(
+        "manager/turn.py",
+        "        spark_assigning.write_all(core)\n",
+        "        pass\n",
+    ),
+    "return-not-recorded": _mutation(
+        "manager/spark_ending.py",
+        "    group = Group(int(queue.id), n.GET_UNCONFIRMED, to, 0, causes, 0, 0, runs(serials))\n",
+        "    group = Group(int(queue.id), n.GET_UNCONFIRMED, to, 0, causes, 0, 0, runs(serials[1:]))\n",
+    ),
+    "unread-history-removed": _mutation(
+        "ledger/leases.py",
+        "        also = Floors(self._also, NEVER)\n",
+        "        also = Floors(NEVER, NEVER)\n",
+    ),
+    "assigned-and-left-on-the-queue": _mutation(
+        "manager/spark_assigning.py",
+        "        take_out(queue, entry)\n        queue.ahead = 0\n",
+        "        queue.ahead = 0\n",
+    ),
+}

@@ -1,0 +1,24 @@
+"""Seeds with a Spark query that consumes beside all other clients."""
+
+import pytest
+
+from tests.simulation.spark_queries import run_seed
+
+SEEDS_PER_TEST = 20
+BATCHES = 3
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_what_is_assigned_is_read_once_and_by_nobody_else(batch: int) -> None:
+    crashes = taken = 0
+    for seed in range(1 + batch * SEEDS_PER_TEST, 1 + (batch + 1) * SEEDS_PER_TEST):
+        try:
+            world = run_seed(seed)
+        except Exception as broken:
+            again = f"python -m tests.simulation.spark_queries --seed {seed}"
+            raise AssertionError(f"seed {seed} failed; replay it with: {again}") from broken
+        crashes += world.crashes
+        assert world.table is not None
+        taken += len(world.table.rows)
+    assert crashes > SEEDS_PER_TEST, "too few crashes for the run to mean anything"
+    assert taken > SEEDS_PER_TEST, "too few messages taken for the run to mean anything"
