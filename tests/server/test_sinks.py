@@ -3,9 +3,15 @@
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from postroom.amqp.outcomes import Accepted, TransactionalState
 from postroom.amqp.sections import Message
+from postroom.server.broker import Broker
+from postroom.server.management import Request, Response
+from postroom.server.management.request import INTERNAL
+from postroom.server.sink_context import SinkContext
 from tests.server.harness import BrokerThread
 from tests.server.peers import EnginePeer
 from tests.server.transacting import Controller, attributes, refused_with
@@ -187,3 +193,38 @@ def test_a_bad_request_is_told_what_is_wrong(
     reply = controller.request(operation, SINK, body, name=queue)
     assert reply.application_properties["statusCode"] == 400
     assert what in str(reply.application_properties["statusDescription"])
+
+
+VALUES = st.one_of(
+    *(st.none(), st.booleans(), st.integers(-(1 << 63), (1 << 63) - 1), st.floats(), st.text(max_size=300)),
+    *(st.binary(max_size=9), st.lists(st.text(max_size=9), max_size=3), st.just("r1"), st.just("q")),
+)
+KEYS = ("query_id", "run_id", "batch_id", "partition", "attempt", "digest", "above", "accept_duplicates")
+BODIES = st.one_of(
+    VALUES, st.dictionaries(st.sampled_from([*KEYS, "branch", "branches", "position"]), VALUES)
+)
+
+
+@pytest.mark.hypothesis
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["BEGIN", "SEAL", "COMMIT", "ROLLBACK", "DELETE"]), BODIES), max_size=8
+    )
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50, deadline=None)
+def test_no_request_is_a_defect(broker: BrokerThread, said: list[tuple[str, object]]) -> None:
+    """Whatever it says, in whatever order: it is done, or refused with a reason."""
+
+    def perform(of: Broker) -> list[int]:
+        binding = of.connect("test", True, 0, 0)
+        assert binding is not None
+        found = []
+        for operation, body in said:
+            properties = {"operation": operation, "type": SINK, "name": "mangled"}
+            reply = of.management.perform(Request(properties, body, sink=SinkContext(binding)), 0)
+            assert isinstance(reply, Response)
+            found.append(reply.status)
+        binding.lost(0)
+        return found
+
+    assert all(status < INTERNAL for status in broker.call(perform))

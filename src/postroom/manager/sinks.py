@@ -293,8 +293,7 @@ def _take_over(core: Core, app: SinkApp, contact: SinkContact) -> None:
     for branch in list(app.branches.values()):
         _roll_back(core, branch, f"another run of sink {app.name!r} has begun: {contact.run_id!r}")
     if contact.run_id != app.run_id:
-        app.past_runs.append(app.run_id)
-        del app.past_runs[:-MAX_REMEMBERED_RUNS]
+        app.past_runs = [*app.past_runs, app.run_id][-MAX_REMEMBERED_RUNS:]
         app.run_id = contact.run_id
     if contact.query_id != app.query_id:
         app.query_id = contact.query_id
