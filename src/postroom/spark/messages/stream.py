@@ -22,8 +22,8 @@ from postroom.spark.stream import LedgerStream, Offset, SlicePartition
 
 _OF_EVENTS: Final = frozenset(EVENT_COLUMNS)
 
-BLOCK_ROWS: Final = 32_768
-BLOCK_BYTES: Final = 64 << 20
+BLOCK_ROWS: Final = 16_384
+BLOCK_BYTES: Final = 32 << 20
 """At most so many messages, and of their bodies so much, are fetched at once."""
 
 
