@@ -110,6 +110,8 @@ def _restore_windows(core: Core, recovered: "Recovered") -> None:
 
 def _restore_sink_ids(core: Core, recovered: "Recovered") -> None:
     """What undecided sink branches hold is in no window yet: the branches know it."""
+    if not recovered.sink_ids:
+        return
     taken = {(queue_id, serial): key for queue_id, ids in recovered.sink_ids for serial, key in ids}
     windows = {queue_id: core.queues_by_id[queue_id].duplicates for queue_id, _ in recovered.sink_ids}
     for branch in core.sinks.branches.values():
