@@ -21,7 +21,7 @@ TRIAGE: Final = "triage"
 DEDUPLICATE: Final = "deduplicate"
 BACKFILL: Final = "backfill"
 
-_JOB: Final = re.compile(r"[\w.:+@-]{1,120}")
+_JOB: Final = re.compile(r"\w[\w.:+@-]{0,119}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,9 @@ def new_job_id() -> str:
 def check_job_id(job: str) -> str:
     """Raises ``OptionInvalid``."""
     if not _JOB.fullmatch(job):
-        raise OptionInvalid(f"a job's id has up to 120 letters, digits and characters of _.:+@-, not {job!r}")
+        raise OptionInvalid(
+            f"a job's id begins with a letter or digit and has up to 120 of them and of _.:+@-, not {job!r}"
+        )
     return job
 
 
