@@ -1,5 +1,6 @@
 """The sink's promises, without Spark: what tasks send and drivers decide is there once, or not at all."""
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,8 +18,9 @@ from postroom.spark.sink.errors import (
     SinkError,
     SinkFenced,
 )
-from postroom.spark.sink.task import Writing, write
-from tests.messages.sinking import Query, batches_of, bodies, numbered, received, shown
+from postroom.spark.sink.link import SinkLink
+from postroom.spark.sink.task import TaskWrote, Writing, write
+from tests.messages.sinking import Query, Rows, batches_of, bodies, numbered, received, shown
 from tests.server.harness import BrokerThread, make_config
 
 pytestmark = pytest.mark.sockets
@@ -266,6 +268,70 @@ def test_large_messages_go_in_many_frames(broker: BrokerThread, app: str, tmp_pa
     query = Query(broker.url, app, tmp_path)
     query.batch(0, large)
     assert received(broker, app) == bodies(large)
+
+
+@pytest.mark.parametrize("dies", ["driver", "executor", "broker"])
+@pytest.mark.parametrize(
+    "point",
+    [
+        "before-branch-durable",
+        "after-branch-durable",
+        "before-decision",
+        "after-decision",
+        "before-spark-commit-log",
+    ],
+)
+def test_kill_points(app: str, tmp_path: Path, point: str, dies: str) -> None:
+    """Whoever dies there: the batch is there once, when it has been run again as Spark runs it.
+
+    An executor that dies has its task run again in the same run; a driver that dies is another run; the
+    broker finds in its ledger what it had.
+    """
+    folder = tmp_path / "ledger"
+    folder.mkdir()
+    rows, others = numbered(1, 6), numbered(7, 9)
+    with BrokerThread(folder=folder) as broker:
+        query = Query(broker.url, app, tmp_path)
+        query.plan(0, "0")
+        done = [query.task(0, others, 1, 1)]
+        if point == "before-branch-durable":
+            unsealed(broker, query, app)
+        else:
+            done.insert(0, query.task(0, rows))
+        if point in ("after-decision", "before-spark-commit-log"):
+            assert query.commit(0, *done) == "committed"
+        if dies != "broker":
+            again = Query(broker.url, app, tmp_path, run="run-2" if dies == "driver" else "run-1")
+            run_again(again, point, dies, rows, others, done)
+            assert received(broker, app) == bodies(rows + others)
+    if dies == "broker":
+        with BrokerThread(folder=folder) as broker:
+            run_again(Query(broker.url, app, tmp_path), point, dies, rows, others, done)
+            assert received(broker, app) == bodies(rows + others)
+
+
+def unsealed(broker: BrokerThread, query: Query, app: str) -> None:
+    """An attempt that dies when it has sent something and sealed nothing."""
+
+    async def attempt() -> None:
+        link = await SinkLink.open(query.options.broker, app)
+        told = {"query_id": "query", "run_id": "run-1", "batch_id": 0, "partition": 0, "attempt": 0}
+        begun = await link.begin(told | {"digest": "", "above": False, "accept_duplicates": False})
+        await link.send_all(app, [b"\x00Sw\xa1\x04lost"], begun.txn_id)
+        await link.close()
+
+    asyncio.run(attempt())
+    assert shown(broker, app)["branches"] == 2
+
+
+def run_again(query: Query, point: str, dies: str, rows: Rows, others: Rows, done: list[TaskWrote]) -> None:
+    """What Spark does after the death: all tasks for another run, else the task that has no answer."""
+    if dies == "driver" or point == "before-spark-commit-log":
+        done = [query.task(0, rows, 0, 2), query.task(0, others, 1, 3)]
+    elif point == "before-branch-durable" or (dies == "executor" and point == "after-branch-durable"):
+        done = [query.task(0, rows, 0, 2), done[-1]]
+    expected = "already" if point in ("after-decision", "before-spark-commit-log") else "committed"
+    assert query.commit(0, *done) == expected
 
 
 def test_a_branch_outlives_a_restart_of_the_broker(app: str, tmp_path: Path) -> None:
