@@ -46,6 +46,7 @@ SECTIONS = (
     "senders",
     "readers",
     "spark",
+    "spark-messages",
     "spark-long",
 )
 WITHOUT_LOAD_CLIENT = {"recovery", "decode", "selectors", "spark", "spark-long"}
@@ -82,6 +83,7 @@ class Run:
     senders: dict[str, str] = field(default_factory=dict)
     readers: dict[str, str] = field(default_factory=dict)
     spark: dict[str, float] = field(default_factory=dict)
+    spark_messages: dict[str, float] = field(default_factory=dict)
     spark_long: dict[str, float] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
 
@@ -129,6 +131,8 @@ class Run:
         parts = []
         if self.spark:
             parts.append(f"### Spark\n\n{spark_tables.figures(self.spark)}")
+        if self.spark_messages:
+            parts.append(f"### Spark, messages\n\n{spark_tables.messages(self.spark_messages)}")
         if self.spark_long:
             parts.append(f"### Spark, long runs\n\n{spark_tables.long_runs(self.spark_long)}")
         if plan := spark_tables.plan(self.spark):
@@ -271,10 +275,14 @@ def _spark_steps(
     def short() -> None:
         run.spark = kept(scale.spark(options))
 
+    def messages() -> None:
+        run.spark_messages = kept(scale.spark_messages(options))
+
     def long() -> None:
         run.spark_long = kept(scale.spark_long(options))
 
-    return [("spark" in sections, "spark", short), ("spark-long" in sections, "spark-long", long)]
+    steps = {"spark": short, "spark-messages": messages, "spark-long": long}
+    return [(name in sections, name, step) for name, step in steps.items()]
 
 
 def _guarded(name: str, step: Any, run: Run) -> None:
@@ -305,6 +313,7 @@ def last_run() -> Run:
     kept = {name: said.get(name, {}) for name in FACTS}
     run = Run(said["machine"], said["client"], **kept)
     run.spark, run.spark_long = said.get("spark", {}), said.get("spark_long", {})
+    run.spark_messages = said.get("spark_messages", {})
     run.traffic = _rows(said["traffic"])
     run.transactions = _rows(said.get("transactions", {}))
     run.channels = _rows(said.get("channels", {}))

@@ -80,6 +80,14 @@ def spark(options: argparse.Namespace) -> dict[str, float]:
     return _figures("spark", ["-m", "bench.spark", *_given(events=events, rounds=rounds)], None)
 
 
+def spark_messages(options: argparse.Namespace) -> dict[str, float]:
+    """Queues as Spark's source and sink."""
+    messages = options.messages or (60_000 if options.quick else None)
+    rounds = options.rounds or (1 if options.quick else None)
+    given = _given(messages=messages, rounds=rounds)
+    return _figures("spark_messages", ["-m", "bench.spark_messages", *given], None)
+
+
 def spark_long(options: argparse.Namespace) -> dict[str, float]:
     """The pipeline for long, and how fresh its tables are."""
     quick = {"full_s": 60, "fresh_s": 20, "commits": 200} if options.quick else {}

@@ -50,6 +50,31 @@ def figures(seen: Figures) -> str:
     return markdown_table([head, "events a second", "goal"], shown)
 
 
+def messages(seen: Figures) -> str:
+    """Queues as source and sink, beside what they are measured by."""
+    rows = [
+        ["sink, a stream of micro-batches", _thousands(seen, "sink_messages_per_s"), ""],
+        [
+            "two processes of our client, transactions as large",
+            _thousands(seen, "client_messages_per_s"),
+            "",
+        ],
+        ["sink / our client", _share(seen, "sink_of_client"), "≥ 80 %"],
+        ["two processes of the C client, likewise", _thousands(seen, "c_client_messages_per_s"), ""],
+        ["sink / C client", _share(seen, "sink_of_c_client"), ""],
+    ]
+    for name in ("tap", "consume"):
+        rows += [
+            [f"{name}, rows", _thousands(seen, f"{name}_rows_per_s"), ""],
+            [f"{name}, positions", _thousands(seen, f"{name}_positions_per_s"), ""],
+            [f"{name}, MB of bodies", _plain(seen, f"{name}_mb_per_s", 0), ""],
+            ["ledger source, the same positions", _thousands(seen, f"{name}_yardstick_rows_per_s"), ""],
+            [f"{name} / ledger source", _share(seen, f"{name}_of_yardstick"), "≥ 50 %"],
+        ]
+    head = f"{seen['messages']:,.0f} messages of 1 KB, local[{seen['cores']:.0f}]"
+    return markdown_table([head, "a second", "goal"], [row for row in rows if row[1]])
+
+
 def long_runs(seen: Figures) -> str:
     """Speed over time, and freshness."""
     rows = [
