@@ -26,6 +26,9 @@ OFFSETS: Final = "offsets"
 _HEAD_LINES: Final = 2
 """Of a file of Spark's offset log: the version of its format, and what the batch was run with."""
 _NO_OFFSET: Final = "-"
+_WITH_NAMES: Final = "v2"
+"""Of a query whose sources have names: each offset has its source's before it."""
+_NAME_MARK: Final = ":"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +93,8 @@ def offset_lines(checkpoint: str, batch_id: int) -> list[str] | None:
         lines = stream.read().decode().splitlines()
     if len(lines) <= _HEAD_LINES:
         raise OffsetsUnreadable(f"{path} is cut off: restore the checkpoint, or begin with a new one")
-    return list(lines[_HEAD_LINES:])
+    found = lines[_HEAD_LINES:]
+    return [line.partition(_NAME_MARK)[2] for line in found] if lines[0] == _WITH_NAMES else list(found)
 
 
 @dataclass(frozen=True, slots=True)
