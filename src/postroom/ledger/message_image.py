@@ -58,9 +58,12 @@ def decode_messages(data: bytes, where: str) -> FoundMessages:
     for width in widths:
         parts.append(view[at : at + width])
         at += width
-    if at != len(view):
+    if at != len(view) or widths[-1] < BODIES_END:
         raise LedgerCorrupt(where, at, f"the answer has {len(view)} bytes instead of {at}")
-    found = _decoded(parts)
+    try:
+        found = _decoded(parts)
+    except (ValueError, AttributeError) as error:
+        raise LedgerCorrupt(where, 0, f"the answer's errors are no JSON of texts by row: {error}") from error
     if not _is_sound(found):
         raise LedgerCorrupt(where, 0, "offsets or states of the answer are out of bounds")
     return found
