@@ -56,6 +56,12 @@ class Administering(Machine):
         self.reference.make_again(place)
         self.rest()
 
+    @rule(names=st.sets(st.sampled_from([*QUEUES, *TOPICS]), max_size=4))
+    def name_in_leases(self, names: set[str]) -> None:
+        """Bodies of non-persistent messages are stored, too, which nobody sees who isn't a reader of the
+        ledger."""
+        self.world.manager.set_leased(frozenset(names))
+
     @rule(maximum=st.integers(2, 5))
     def change_quota(self, maximum: int) -> None:
         definition = self.queue("small").definition

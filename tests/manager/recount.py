@@ -3,8 +3,14 @@ from the events in the ledger."""
 
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from postroom.ledger.records import SET_BASE
+import numpy as np
+
+from postroom.ledger.body_reader import BodyReader, BodyState
+from postroom.ledger.reader import LedgerReader
+from postroom.ledger.records import SET_BASE, ArrivalFlag
 from postroom.manager.core import Core
 from postroom.manager.entry import ENTRY_OVERHEAD_BYTES, Entry
 from postroom.manager.finding import spots
@@ -15,6 +21,8 @@ from postroom.manager.statistics import SLOT_NAMES, slot_of
 from postroom.model.codes import Outcome, State
 from postroom.model.tables import relation
 from tests.manager.over_ledger import LedgerWorld
+
+TAPPED = int(ArrivalFlag.TAPPED)
 
 
 def entries_of(queue: Queue) -> Iterator[Entry]:
@@ -49,6 +57,12 @@ def check_counters(core: Core) -> None:
     branches = core.sinks.branches.values()
     puts = [entry for branch in branches for entry in branch.transaction.puts]
     assert (core.sinks.messages, core.sinks.bytes) == (len(puts), sum(entry.body_len for entry in puts))
+    nodes = core.queues_by_id.values()
+    assert core.tapped == sum(node.taps > 0 for node in nodes)
+    for node in nodes:
+        assert node.taps == (node.name in core.leased_names) + sum(
+            spark.consumer is not None for spark in node.spark
+        )
     assert core.blocked_sends == sum(queue.statistics.blocked for queue in core.queues_by_id.values())
 
 
@@ -101,6 +115,21 @@ def check_history(world: LedgerWorld) -> None:
         assert live[id] == (node.statistics.depth if node.topic is None else 0), node.name
     assert set(+live) <= set(queues)
     _check_totals(world, arrived, ended)
+    _check_tapped(world)
+
+
+def _check_tapped(world: LedgerWorld) -> None:
+    """What is stored for readers only is not persistent, and they can read it."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        world.write_out(folder)
+        chunks = LedgerReader(folder).chunks()
+        arrivals = [chunk.arrivals[(chunk.arrivals["flags"] & TAPPED) != 0] for _, _, chunk in chunks]
+        tapped = np.concatenate(arrivals)
+        assert not (tapped["flags"] & int(ArrivalFlag.DURABLE)).any()
+        found = BodyReader(folder).read(tapped["position"])
+    assert not found.errors
+    assert set(found.states.tolist()) <= {BodyState.PRESENT, BodyState.DROPPED}
 
 
 def _check_totals(world: LedgerWorld, arrived: Counter[int], ended: Counter[tuple[int, int]]) -> None:
