@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 
 from postroom.amqp.sections import Data, Header, Message, Properties, Value, decode_message
 from postroom.amqp.types import Array, Described, Int, Symbol, ULong
+from postroom.spark.messages.decode import decode
 from postroom.spark.messages.encode import ColumnInvalid, RowInvalid, check_columns, encode
 from postroom.spark.messages.schema import EVENT_COLUMNS, FULL_SCHEMA, HEADER_COLUMNS, TYPED_MAP
 from postroom.spark.messages.whole import clamped, read_whole
 from tests.amqp.strategies import fields_of, messages, same
+from tests.messages.stored import events, stored
 
 TOLD = [name for name in FULL_SCHEMA.names if name not in (*EVENT_COLUMNS, *HEADER_COLUMNS, "body_state")]
 
@@ -78,6 +80,16 @@ def test_every_message_comes_back_with_every_property_and_type(sent: list[Messag
     batch = batch_of([row_of(message) for message in sent]).slice(start)
     for message, data in zip(sent[start:], encode(batch), strict=True):
         assert_same(message, decode_message(data))
+
+
+@given(st.lists(messages, min_size=1, max_size=4))
+def test_every_message_of_a_ledger_comes_back(sent: list[Message]) -> None:
+    """By way of the columns that the source makes; headers are the arrival's there."""
+    batch = decode(stored([message.encode() for message in sent]), events(len(sent)), FULL_SCHEMA)
+    for message, data in zip(sent, encode(batch), strict=True):
+        found = decode_message(data)
+        message.header, found.header = None, None
+        assert_same(message, found)
 
 
 def test_large_values_get_wide_sizes() -> None:
