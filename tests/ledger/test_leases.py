@@ -229,6 +229,35 @@ def test_a_broken_lease_says_what_is_missing_and_can_be_granted_again(table: Tab
     assert again.in_force and again.id == broken.id
 
 
+def test_what_is_kept_beside_all_leases_goes_when_that_is_durable(table: Table) -> None:
+    table.leases.also_keep(20)
+    assert not table.keep.may_drop_events(20)
+    assert table.keep.may_drop_bodies(20)
+    table.builder.record(RecordType.EPOCH_OPENED, 0, 0, 0, 0, 0, b"")
+    table.leases.also_keep(30)
+    assert not table.keep.may_drop_events(25), "the record that lets it go isn't durable"
+    assert table.commit()
+    assert table.keep.may_drop_events(29)
+    assert not table.keep.may_drop_events(30)
+    table.leases.also_keep(NEVER)
+    table.commit()
+    assert table.keep.may_drop_events(40)
+
+
+def test_what_is_kept_beside_all_leases_is_bounded_as_they_are(table: Table) -> None:
+    table.leases.also_keep(20)
+    table.keep.count_events([Held(19, 5000), Held(30, 1000)])
+    table.leases.tend(START_US, False)
+    assert table.leases.also_reason == ""
+    table.leases.tend(START_US, True)
+    assert table.leases.also_reason == "space"
+    table.keep.count_events([Held(30, 1001)])
+    table.leases.tend(START_US, False)
+    assert table.leases.also_reason == "bytes"
+    table.leases.also_keep(31)
+    assert table.leases.also_reason == ""
+
+
 def test_it_keeps_too_much(table: Table) -> None:
     table.leases.grant("small", "", START_US, 20, max_bytes=100)
     table.leases.grant("large", "", START_US, 20, max_bytes=101)

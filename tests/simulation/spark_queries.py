@@ -72,6 +72,7 @@ class QueryWorld(World):
 
     def __init__(self, seed: int) -> None:
         self.table: Table | None = None
+        self.is_over = False
         super().__init__(seed)
         # What they bring from another queue may have no body in the ledger.
         self.kinds = [kind for kind in self.kinds if kind not in (Mover, Replayer)]
@@ -85,7 +86,7 @@ class QueryWorld(World):
             if not alone:
                 self.swarm.traits["q0"] = "plain"
         service = self.manager.spark_subscriptions
-        if NAME not in service.all:
+        if NAME not in service.all and not self.is_over:
             window = self.random.choice((2, 5, 20, 1000))
             service.create(SparkSubscriptionDefinition(NAME, self.table.queue, window), self.now_us)
 
@@ -105,7 +106,10 @@ class QueryWorld(World):
             service.confirm(NAME, CHECKPOINT, position, self.now_us)
             self.table.confirm(position, self.oracle)
         service.delete(NAME, self.now_us)
+        self.is_over = True
         self.settle()
+        if self.random.random() < 0.5:
+            self.crash()
         for fate in self.table.rows.values():
             fate.holder = ""
 

@@ -283,6 +283,23 @@ def _winners_apart(maker: LedgerMaker, queue: int) -> None:
     _decided(maker, queue, 75, second)
 
 
+def _passed_over(maker: LedgerMaker, queue: int) -> None:
+    """A position is confirmed; what was assigned before it stays."""
+    maker.holder(76, H.SPARK_SUBSCRIPTION, name="query")
+    first, second = maker.put(queue), maker.put(queue)
+    for serial in (first, second):
+        _spark_moves(maker, queue, E.ACQUIRE, S.AVAILABLE, S.GET_UNCONFIRMED, O.NONE, serial)
+    _spark_moves(maker, queue, E.CONFIRM, S.GET_UNCONFIRMED, S.DELETED, O.CONSUMED, second)
+    _spark_moves(maker, queue, E.RELEASE, S.GET_UNCONFIRMED, S.AVAILABLE, O.NONE, first)
+
+
+def _spark_moves(
+    maker: LedgerMaker, queue: int, event: int, before: int, after: int, outcome: int, serial: int
+) -> None:
+    group = Group(queue, before, after, outcome, 0, 0, 0, [(serial, serial)])
+    maker.group(event, [group], holder_kind=H.SPARK_SUBSCRIPTION, holder=76)
+
+
 def _decided_backwards(maker: LedgerMaker, queue: int) -> None:
     first, second = held(maker, queue, 56, producer=LINK), held(maker, queue, 56, producer=LINK)
     decide(maker, queue, 56, second, first)
@@ -336,6 +353,7 @@ FAULTS: Final[dict[str, tuple[Plant, set[str]]]] = {
     "loser left": (_loser_left, {"left out of its batch"}),
     "loser held": (_loser_held, {"left out of its batch"}),
     "winners apart": (_winners_apart, {"left out of its batch"}),
+    "passed over": (_passed_over, {"passed over"}),
     "decided backwards": (_decided_backwards, {"out of order"}),
     "born backwards": (_born_backwards, {"out of order"}),
     "resumed backwards": (_resumed_backwards, {"out of order"}),

@@ -6,11 +6,13 @@ from typing import Final
 from uuid import UUID
 
 from postroom.manager.options import ManagerOptions, QueueDefinition
+from postroom.manager.spark_subscription import SparkSubscriptionDefinition
 from postroom.model.xa import Xid
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.sink_world import Job
 from tests.manager.test_topics_over_ledger import SUBSCRIPTIONS, TopicWorld
 from tests.manager.xa_world import Xa
+from tests.simulation import spark_queries
 from tests.simulation.__main__ import run_seed
 from tests.simulation.channels.runs import FAULTS, PAIRS, run_with_fault
 from tests.simulation.disk import SimDisk
@@ -22,6 +24,7 @@ FAULTY: Final = UUID("0195f2a0-0000-7000-8000-0000000000fa")
 CONSUMING: Final = 5
 SEEDS: Final = (11, 17, 33, 58)
 """Of the simulation: clients of every kind, crashes, moves, replays, browsers, branches, maintenance."""
+QUERY_SEED: Final = 41
 FAULT_STEP: Final = 60
 
 COMMITTED, ROLLED_BACK, IN_DOUBT, LOST, HEURISTIC = (Xid(1, b"%d" % number, b"b") for number in range(5))
@@ -105,10 +108,45 @@ def _batches() -> LedgerWorld:
     return world
 
 
+def _assignments() -> LedgerWorld:
+    """Of Spark subscriptions: runs and single messages, priorities, non-persistent ones, positions that are
+    confirmed, a checkpoint and a restart, the end of a lease, a deletion."""
+    world = LedgerWorld(ManagerOptions(live_head=8, min_live_head=2, packed_run_entries=4))
+    queue, service = world.queue("source"), world.manager.spark_subscriptions
+    for number in range(40):
+        world.put(queue, b"n", priority=9 if number % 7 == 0 else 4, durable=number % 5 != 0)
+    world.turn()
+    for name, window, lease_s in (("slow", 15, 60), ("quick", 10, 86_400)):
+        service.create(SparkSubscriptionDefinition(name, "source", window, lease_s=lease_s), world.now_us)
+        world.turn()
+    for _ in range(3):
+        quick = service.find("quick")
+        service.confirm("quick", "", min(quick.confirmed + 3, quick.assigned), world.now_us)
+        world.turn(ms=5)
+    service.confirm("quick", "", service.find("quick").assigned, world.now_us)
+    world.maintain()
+    world.restart()
+    world.turn()
+    consumer = world.consumer(world.manager.queue("source"), credit=2)
+    for _ in range(5):
+        world.put(world.manager.queue("source"), b"later")
+        world.turn()
+    for entry in list(consumer.held):
+        world.accept(consumer, entry)
+    world.turn(ms=4_000_000)
+    service = world.manager.spark_subscriptions
+    service.confirm("quick", "", service.find("quick").assigned, world.now_us)
+    world.turn()
+    service.delete("quick", world.now_us)
+    world.turn()
+    return world
+
+
 BROKERS: Final[dict[str, Callable[[], LedgerWorld]]] = {
     "branches": _branches,
     "publishes": _publishes,
     "batches": _batches,
+    "assignments": _assignments,
 }
 
 
@@ -120,6 +158,7 @@ def brokers(folder: Path) -> Iterator[Path]:
         yield folder / name
     for seed in SEEDS:
         yield _written(run_seed(seed).disk, folder / f"seed {seed}")
+    yield _written(spark_queries.run_seed(QUERY_SEED).disk, folder / f"query seed {QUERY_SEED}")
     pair = run_with_fault(PAIRS["batches of three"](), 1, FAULT_STEP, FAULTS["crash of both"])
     for name, node in pair.nodes.items():
         yield _written(node.disk, folder / name)

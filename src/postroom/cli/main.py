@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "connection": ("postroom.cli.broker", "connection"),
     "transaction": ("postroom.cli.transaction", "transaction"),
     "sink": ("postroom.cli.sink", "sink"),
+    "spark-subscription": ("postroom.cli.spark_subscription", "spark_subscription"),
     "store": ("postroom.cli.store", "store"),
     "put": ("postroom.cli.put", "put"),
     "get": ("postroom.cli.get", "get"),

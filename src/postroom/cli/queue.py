@@ -59,12 +59,13 @@ def create_queue(name: str, settings: tuple[str, ...], url: str, as_json: bool) 
 @click.argument("name")
 @click.option("--if-empty", is_flag=True, help="Only if no message is on it.")
 @click.option("--if-unused", is_flag=True, help="Only if nobody consumes from it.")
+@click.option("--force", is_flag=True, help="Also if Spark subscriptions to it exist: they are deleted, too.")
 @url_option
-def delete_queue(name: str, if_empty: bool, if_unused: bool, url: str) -> None:
+def delete_queue(name: str, if_empty: bool, if_unused: bool, force: bool, url: str) -> None:
     """Delete the queue NAME and the messages on it."""
     with connected(url) as connection:
         management = connection.create_management()
-        management.delete(QUEUE_TYPE, name, {"if-empty": if_empty, "if-unused": if_unused})
+        management.delete(QUEUE_TYPE, name, {"if-empty": if_empty, "if-unused": if_unused, "force": force})
     click.echo(f"deleted {name}")
 
 

@@ -71,6 +71,8 @@ class Core:
         """By name, those that have ended included."""
         self.assigning: list[SparkSubscription] = []
         """Those with a record that is still being filled."""
+        self.spark_leases_ended: i64 = 0
+        """Spark subscriptions that have ended against the will of their queries."""
         self.unread_from: i64 = NEVER_TOLD
         """From here on the ledger's history is to stay for Spark subscriptions; NEVER_TOLD there are none."""
         self.assignments_left: i64 = options.max_assigned_per_turn

@@ -101,8 +101,6 @@ class Queue:
 
         self.taps: i64 = 0
         """Reasons to store the bodies of non-persistent messages, too: see `tapping`."""
-        self.taps: i64 = 0
-        """Reasons to store the bodies of non-persistent messages, too: see `tapping`."""
         self.annotated: dict[int, Annotation] | None = None
         """Of its entries that have annotations beside their bodies in the ledger, by serial; None: none."""
         self.exclusions: i64 = 0

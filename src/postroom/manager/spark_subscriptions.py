@@ -349,6 +349,7 @@ def _run_out(core: Core, spark: SparkSubscription, reason: str) -> None:
         spark.lost_last = spark.assigned
         what += f", assigned from position {spark.lost_first} to {spark.lost_last}"
     spark.reason = reason
+    core.spark_leases_ended += 1
     core.effects.alarms.append(Alarm("spark-subscription-ended", spark.name, f"{reason}: {what}"))
     _end(core, spark)
 

@@ -64,6 +64,7 @@ class BrokerCollector(Collector):
         yield from self._connections()
         yield from self._ledger_families()
         yield from self._sink_families()
+        yield from self._spark_subscription_families()
         yield from _queue_families(self._broker.manager.queues.copy().values())
 
     def _info(self) -> Metric:
@@ -108,6 +109,19 @@ class BrokerCollector(Collector):
             yield GaugeMetricFamily(f"postroom_sink_{name}", what, value=int(value))
         what = "Branches rolled back because nobody had decided them within their lease"
         yield CounterMetricFamily("postroom_sink_leases_ended", what, value=int(sinks.leases_ended))
+
+
+    def _spark_subscription_families(self) -> Iterator[Metric]:
+        core = self._broker.manager.core
+        known = list(core.spark_subscriptions.values())
+        for name, what, value in (
+            ("subscriptions", "Spark subscriptions in force", sum(not one.over for one in known)),
+            ("messages", "Messages that they hold", sum(int(one.held.count) for one in known)),
+            ("bytes", "Bytes of these", sum(int(one.held.size_bytes) for one in known)),
+        ):
+            yield GaugeMetricFamily(f"postroom_spark_{name}", what, value=value)
+        what = "Spark subscriptions ended because nothing was heard of them, or for want of room"
+        yield CounterMetricFamily("postroom_spark_leases_ended", what, value=int(core.spark_leases_ended))
 
 
 _COUNTED: Final = {

@@ -30,8 +30,9 @@ TRANSACTION_RULES: Final[Mapping[str, str]] = {
     "left out of the decision": "a transaction or batch is decided, and an entry is still its own",
     "used after its decision": "a transaction or batch took an entry after it was committed",
     "left out of its batch": "a batch of a Spark sink was committed, and a branch of it outlived that",
+    "passed over": "a Spark subscription confirmed a position, and kept an entry assigned before it",
 }
-"""About all that one transaction, XA branch, sink branch or channel batch puts and gets."""
+"""About all that one transaction, branch, channel batch or Spark subscription puts and gets."""
 
 ORDER_RULES: Final[Mapping[str, str]] = {
     "out of order": "a message was available after a later one of its producer, destination and priority",

@@ -14,7 +14,17 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from postroom.spark.audit import counts, crossings, duplicates, families, order, sequences, sums, transactions
+from postroom.spark.audit import (
+    assignments,
+    counts,
+    crossings,
+    duplicates,
+    families,
+    order,
+    sequences,
+    sums,
+    transactions,
+)
 from postroom.spark.audit import steps as stepping
 from postroom.spark.audit.looks import Looked
 from postroom.spark.audit.result import MAX_SHOWN, AuditResult, CrossingSums, Unproven, Violation
@@ -137,6 +147,7 @@ def _of_entries(spark: SparkSession, read: _Read) -> list[DataFrame]:
         families.family_violations(read.entries),
         transactions.transaction_violations(of_transactions, last_time),
         transactions.batch_violations(of_transactions, last_time),
+        assignments.assignment_violations(of_transactions),
         order.order_violations(stepped),
     ]
 

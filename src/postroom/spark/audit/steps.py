@@ -51,7 +51,10 @@ EVENT_COLUMNS: Final = (
 )
 """The columns of the events table that the audit reads."""
 
-_BEFORE: Final = ("epoch", "position", "ordinal", "time", "to_state", "causes", "holder_kind", "holder_id")
+_BEFORE: Final = (
+    *("epoch", "position", "ordinal", "time", "event"),
+    *("to_state", "causes", "holder_kind", "holder_id"),
+)
 
 
 def steps(events: DataFrame) -> DataFrame:

@@ -22,7 +22,6 @@ TRANSACTION_KINDS: Final = (
     "xa_prepared",
     "confirm_id",
     "channel_batch",
-    "spark_subscription",
     "spark_branch",
 )
 """Holders that stand for a unit of work."""

@@ -1,0 +1,60 @@
+"""`postroom spark-subscription` against a running broker."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from click.testing import CliRunner, Result
+
+from postroom.cli import main
+from tests.server.harness import BrokerThread
+
+pytestmark = pytest.mark.sockets
+
+
+@pytest.fixture
+def shell() -> Iterator["Shell"]:
+    with BrokerThread() as broker:
+        made = Shell(broker.url)
+        made.ok("queue", "create", "orders")
+        made.spark("create", "lake", "--queue", "orders", "--window", "5")
+        yield made
+
+
+class Shell:
+    """Runs commands with the broker's URL in the environment."""
+
+    def __init__(self, url: str) -> None:
+        self.runner = CliRunner(env={"POSTROOM_URL": url, "COLUMNS": "300"})
+
+    def run(self, *arguments: str) -> Result:
+        return self.runner.invoke(main, arguments)
+
+    def ok(self, *arguments: str) -> str:
+        result = self.run(*arguments)
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    def spark(self, *arguments: str) -> str:
+        return self.ok("spark-subscription", *arguments)
+
+
+def test_they_are_listed_and_shown(shell: Shell) -> None:
+    (row,) = [line for line in shell.spark("list").splitlines() if "lake" in line]
+    assert [cell.strip() for cell in row.strip("│┃ ").split("│")][:4] == ["lake", "orders", "0", "5"]
+    (said,) = (json.loads(line) for line in shell.spark("list", "--json").splitlines())
+    assert (said["state"], said["held"], said["window"]) == ("active", 0, 5)
+    lines = shell.spark("show", "lake").splitlines()
+    assert "queue: orders" in lines and "ended_us: never" in lines
+    assert json.loads(shell.spark("show", "lake", "--json"))["lease_s"] == 604_800
+
+
+def test_one_is_changed_and_deleted(shell: Shell) -> None:
+    assert json.loads(shell.spark("set", "lake", "--window", "7", "--json"))["window"] == 7
+    assert shell.run("queue", "delete", "orders").exit_code != 0
+    shell.ok("queue", "delete", "orders", "--force")
+    assert shell.run("spark-subscription", "show", "lake").exit_code != 0
+    shell.ok("queue", "create", "orders")
+    shell.spark("create", "lake", "--queue", "orders")
+    assert shell.spark("delete", "lake") == "deleted lake\n"
+    assert shell.spark("list", "--json") == ""
