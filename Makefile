@@ -96,6 +96,7 @@ soak: compiled ## many simulation seeds and many kills
 	$(COMPILED) $(PY) -m tests.faults --twice 20
 	$(COMPILED) $(PY) -m tests.simulation.channels --seeds 5000
 	$(COMPILED) $(PY) -m tests.channels
+	$(COMPILED) $(PY) -m tests.sparkkills
 
 fuzz: setup ## fuzz the decoder for ten minutes
 	PYTHONPATH=src $(PY) tests/amqp/fuzz_codec.py --seconds 600
