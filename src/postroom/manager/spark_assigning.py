@@ -85,7 +85,7 @@ def assign_next(core: Core, queue: Queue, spark: SparkSubscription, alone: bool)
             return False
         if alone and _assign_packed(core, queue, spark, band) > 0:
             return True
-        if band.backlog.count > 0:
+        if band.head == len(band.live) and band.backlog.count > 0:
             refill(core, queue, band)
         entry = band.first()
         if entry is None:
