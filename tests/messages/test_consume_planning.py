@@ -113,6 +113,31 @@ def test_a_batch_is_the_same_within_a_process_and_never_has_what_is_confirmed_in
     assert query.restart().rows(end) == []
 
 
+def test_a_batch_that_the_table_has_is_the_same_within_a_process_and_empty_after_a_crash(
+    played: Played, tmp_path: Path
+) -> None:
+    table = str(tmp_path / "table")
+    query = Query(played, f"table:{table}#lake")
+    query.batch()
+    end = query.next()
+    asked = len(played.asked)
+    assert len(query.rows(end)) == 6
+    record_position(table, "lake", at(5))
+    assert len(query.rows(end)) == 6, "the batch is still being worked on"
+    assert len(played.asked) == asked, "the plan is known"
+    assert query.restart().rows(end) == [6, 7], "a crash between the table's commit and Spark's commit log"
+
+
+def test_a_first_batch_that_another_query_overtook_is_refused(played: Played) -> None:
+    query, other = Query(played), Query(played)
+    begin = query.next()
+    other.batch()
+    registered = played.registered
+    with pytest.raises(CheckpointReplaced):
+        query.rows(begin)
+    assert played.registered == registered
+
+
 # --- what is confirmed -----------------------------------------------------------------------------
 
 
