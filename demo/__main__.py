@@ -20,6 +20,7 @@ from rich.table import Table
 
 import postroom
 from demo import lives
+from demo.enriching import Enriching
 from demo.line import Line
 from demo.partners import Partners, two
 from demo.pipeline import ENVIRONMENT, Pipeline
@@ -125,6 +126,8 @@ def main() -> int:
         pipeline.say_how_far()
         partners = Partners(london, paris, line, story.tally, console)
         partners.play()
+        pipeline.say_how_far()
+        Enriching(london, OUT, story.tally, console).play()
         pipeline.say_how_far()
         console.print()
         console.rule("[bold]The pipeline catches up with the running brokers", align="left")
