@@ -23,7 +23,7 @@ from postroom.client.exceptions import JMSException
 READINGS = 600
 WINDOW = 100
 QUEUE = "readings"
-POLL_S = 0.02
+POLL_S = 0.05
 
 
 class Enriching(Teller):
