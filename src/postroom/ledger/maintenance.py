@@ -111,8 +111,8 @@ class Maintenance:
         self._thread: threading.Thread | None = None
         self._is_thrifty = False
         """The disk runs short: no body stays that no live entry has."""
-        self._was_thrifty = False
-        """It was so when the last round began."""
+        self._retains = False
+        """By the last round bodies stay that no live entry has."""
         self.error: Exception | None = None
         """Why maintenance stopped; the broker goes on, its files pile up."""
         self.space_short = False
@@ -136,6 +136,7 @@ class Maintenance:
             except LedgerCorrupt:
                 continue
             self._learn(state, self._disk.open(checkpoint_name(position)).size_bytes())
+            self._retains = len(state.retained) > 0
         self._keep.reaches(self._events_gone(history_end), self._bodies_gone(history_end))
 
     def _events_gone(self, history_end: int) -> int:
@@ -234,7 +235,7 @@ class Maintenance:
 
     def _more_may_go(self) -> bool:
         """Whether a lease has let files go, or the disk has run short, since the last round."""
-        return was_let_go(self._looked, self._keep) or (self._is_thrifty and not self._was_thrifty)
+        return was_let_go(self._looked, self._keep) or (self._is_thrifty and self._retains)
 
     def _seal_next(self) -> None:
         pending = self._pending.pop(0)
@@ -310,7 +311,7 @@ class Maintenance:
 
     def _round_of(self, state: FoldState, images: Images) -> Round:
         retained = NOTHING_RETAINED if self._is_thrifty else state.retained
-        self._was_thrifty = self._is_thrifty
+        self._retains = len(retained) > 0
         source = partial(self._images_within, images)
         return Round(state, images, LiveBodies(state, images.arrivals, self._store, source, retained))
 
