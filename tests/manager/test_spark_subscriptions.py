@@ -168,3 +168,59 @@ def test_a_queue_goes_with_its_subscriptions_only_if_forced(world: LedgerWorld) 
     world.turn()
     world.restart()
     assert not world.manager.spark_subscriptions.all
+
+
+def test_a_restart_leaves_a_lease_an_hour(world: LedgerWorld) -> None:
+    """Its query couldn't speak while the broker was away."""
+    queue = world.queue()
+    fill(world, queue, 5)
+    subscribe(world, lease_s=7200)
+    world.now_us += 8_000_000_000
+    world.restart()
+    world.turn()
+    assert the(world).held.count == 5
+    world.turn(3_599_000)
+    assert the(world).ended_us == 0
+    world.turn(2_000)
+    assert (the(world).reason, the(world).held.count) == ("time", 0)
+    world.restart()
+    world.turn()
+    assert the(world).reason == "time"
+    assert world.manager.queue("q").statistics.current == 5
+
+
+def test_a_subscription_that_was_going_back_goes_on_after_a_crash(world: LedgerWorld) -> None:
+    queue = world.queue()
+    fill(world, queue, 250)
+    subscribe(world)
+    world.turn()
+    world.manager.spark_subscriptions.delete("s", world.now_us)  # a turn's part of it
+    world.manager.take_effects()
+    assert 0 < queue.statistics.unacknowledged < 250
+    world.restart()
+    world.turn()
+    assert world.manager.queue("q").statistics.current == 250
+    assert not world.manager.queue("q").spark
+    world.restart()
+    assert not world.manager.queue("q").spark
+
+
+def test_non_persistent_messages_are_lost_and_their_positions_still_count(world: LedgerWorld) -> None:
+    queue = world.queue()
+    fill(world, queue, 3, durable=False)
+    spark = subscribe(world)
+    last = int(spark.assigned)
+    world.restart()
+    world.turn()
+    world.restart()
+    world.turn()
+    assert (the(world).held.count, the(world).assigned) == (0, last)
+    assert confirm(world, last) == 0
+
+
+def test_it_takes_its_turn_beside_others(world: LedgerWorld) -> None:
+    queue = world.queue()
+    consumer = world.consumer(queue, credit=100)
+    spark = subscribe(world)
+    fill(world, queue, 40)
+    assert (len(consumer.held), spark.held.count) == (20, 20)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.simulation.spark_queries import run_seed
+from tests.simulation.spark_queries import QueryWorld, run_seed
 
 SEEDS_PER_TEST = 20
 BATCHES = 3
@@ -22,3 +22,13 @@ def test_what_is_assigned_is_read_once_and_by_nobody_else(batch: int) -> None:
         taken += len(world.table.rows)
     assert crashes > SEEDS_PER_TEST, "too few crashes for the run to mean anything"
     assert taken > SEEDS_PER_TEST, "too few messages taken for the run to mean anything"
+
+
+def test_the_slowest_ends_when_there_is_no_room_for_its_history() -> None:
+    world = QueryWorld(1)
+    (spark,) = world.manager.spark_subscriptions.all.values()
+    world.ledger.leases.also_reason = "bytes"
+    world.broker.end_turn(world.now_us)
+    assert (spark.over, spark.reason) == (True, "bytes")
+    world.broker.end_turn(world.now_us)
+    assert world.ledger.leases.also_reason == ""
