@@ -129,13 +129,13 @@ def at_once(sections: list[bytes], columns: list[str], padding: int = 0) -> list
     return pa.RecordBatch.from_arrays(plain, names=schema.names).to_pylist()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.lists(whole | broken(), max_size=6), st.sampled_from([0, 16]))
 def test_many_at_once_are_read_as_one_by_one(sections: list[bytes], padding: int) -> None:
     assert at_once(sections, TOLD, padding) == [one_by_one(data, TOLD) for data in sections]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     st.lists(whole | broken(), min_size=1, max_size=3), st.sets(st.sampled_from(TOLD), min_size=1, max_size=3)
 )
@@ -144,7 +144,7 @@ def test_columns_that_are_not_asked_for_do_not_count(sections: list[bytes], chos
     assert at_once(sections, columns) == [one_by_one(data, columns) for data in sections]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(whole | broken(), min_size=2, max_size=6))
 def test_a_row_does_not_depend_on_its_neighbours(sections: list[bytes]) -> None:
     alone = [row for data in sections for row in at_once([data], TOLD)]

@@ -85,7 +85,7 @@ def _kinds(folder: Path) -> Iterator[str]:
                     yield row["event"]
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_rows_are_the_same_whatever_way_the_ledger_is_cut(ledgers: list[Path], data: st.DataObject) -> None:
     folder = data.draw(st.sampled_from(ledgers))
