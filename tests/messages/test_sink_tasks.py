@@ -255,8 +255,9 @@ def test_a_position_that_is_missing_is_refused(broker: BrokerThread, app: str, t
         write(query.options, Writing(app, "query", "run-1", 0, 0, 0), iter([batch]))
 
 
-def test_a_commit_without_an_answer_says_so(app: str, tmp_path: Path) -> None:
-    query = Query("amqp://127.0.0.1:1", app, tmp_path, brokerTimeoutS="1")
+@pytest.mark.parametrize("url", ["amqp://127.0.0.1:1", "failover:(amqp://127.0.0.1:1)"])
+def test_a_commit_without_an_answer_says_so(tmp_path: Path, url: str) -> None:
+    query = Query(url, "app", tmp_path, brokerTimeoutS="1")
     query.plan(0, "0")
     with pytest.raises(CommitUnanswered, match="the query again, it asks, and sends nothing"):
         query.commit(0, query.task(0, []))
@@ -314,7 +315,7 @@ def unsealed(broker: BrokerThread, query: Query, app: str) -> None:
     """An attempt that dies when it has sent something and sealed nothing."""
 
     async def attempt() -> None:
-        link = await SinkLink.open(query.options.broker, app)
+        link = await SinkLink.open(query.options.broker, app, 20)
         told = {"query_id": "query", "run_id": "run-1", "batch_id": 0, "partition": 0, "attempt": 0}
         begun = await link.begin(told | {"digest": "", "above": False, "accept_duplicates": False})
         await link.send_all(app, [b"\x00Sw\xa1\x04lost"], begun.txn_id)

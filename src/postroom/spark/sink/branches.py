@@ -148,7 +148,8 @@ class Branches:
     async def _open_branch(self) -> Begun:
         """The open branch; a new one where there is none."""
         if self._link is None:
-            self._link = await SinkLink.open(self._options.broker, self._app)
+            options = self._options
+            self._link = await SinkLink.open(options.broker, self._app, options.broker_timeout_s)
         if self._begun is None:
             self._begun = await self._link.begin(self._asked)
             for name in self._given_up:

@@ -15,6 +15,7 @@ from postroom.client.exceptions import (
     ManagementException,
     ResourceAllocationException,
 )
+from postroom.client.transport import within
 from postroom.spark.sink.errors import SinkError, refused
 from postroom.spark.sink.options import Broker
 
@@ -50,9 +51,10 @@ class SinkLink:
         self._session: Final = session
 
     @classmethod
-    async def open(cls, broker: Broker, app: str) -> "SinkLink":
-        """Raises ``JMSException``."""
-        connection = await ConnectionFactory(broker.url, tls=broker.tls).create_connection()
+    async def open(cls, broker: Broker, app: str, timeout_s: float) -> "SinkLink":
+        """Raises ``JMSException``; a URL with fail-over, too, has no more than that time."""
+        factory = ConnectionFactory(broker.url, tls=broker.tls)
+        connection = await within(factory.create_connection(), timeout_s, f"connect for app {app!r}")
         try:
             return cls(app, connection, await open_bulk_session(connection))
         except BaseException:
@@ -165,7 +167,7 @@ async def until_answered(
     while True:
         link = None
         try:
-            link = await SinkLink.open(broker, app)
+            link = await SinkLink.open(broker, app, broker_timeout_s)
             return await ask(link)
         except LOST as failure:
             await patience.lost(failure)
