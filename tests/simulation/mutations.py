@@ -202,8 +202,8 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "moved-message-stays": Mutation(
         "manager/moving.py",
-        "            step(core, entry, n.EVENT_MOVE, 0, 0, None, 0)\n            ended(core, entry)\n",
-        "            self.queue.bands[entry.priority].give_back(entry)\n",
+        "    step(core, entry, n.EVENT_MOVE, 0, 0, None, 0, detail)\n    ended(core, entry)\n",
+        "    entry.queue.bands[entry.priority].give_back(entry)\n",
     ),
     "members-of-a-unit-do-not-wait": Mutation(
         "manager/units.py",

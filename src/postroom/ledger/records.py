@@ -81,8 +81,8 @@ class RecordType(IntEnum):
     ANNOTATIONS_DROPPED = 22
     """holder is such an id: the entry has ended."""
     SINK_STATE = 23
-    """What must survive of a Spark sink (app): holder is its id, detail JSON (query, runs, the batches decided
-    last). In the block of the decisions that it tells of."""
+    """What must survive of a Spark sink (app): holder is its id, detail JSON (query, runs, the batches that
+    were decided last). In the block of the decisions that it tells of."""
     SPARK_SUBSCRIPTION_STATE = 24
     """What must survive of a Spark subscription: holder is its id, queue its queue, detail JSON (definition,
     registered checkpoint, positions); its HOLDER_CLOSED ends it."""

@@ -1,4 +1,6 @@
-"""A transaction, local or a branch's, XA or of a Spark sink: what was put and what was taken in it, until it is decided."""
+"""A transaction, local or a branch's, XA or of a Spark sink: what was put and taken in it, until it is
+decided.
+"""
 
 from typing import TYPE_CHECKING, final
 

@@ -110,7 +110,6 @@ class BrokerCollector(Collector):
         what = "Branches rolled back because nobody had decided them within their lease"
         yield CounterMetricFamily("postroom_sink_leases_ended", what, value=int(sinks.leases_ended))
 
-
     def _spark_subscription_families(self) -> Iterator[Metric]:
         core = self._broker.manager.core
         known = list(core.spark_subscriptions.values())
