@@ -10,9 +10,12 @@ from pyspark.sql import SparkSession
 from postroom.client import Message
 from postroom.server.management import QUEUE_TYPE
 from postroom.spark.jobs import acting, jobs
+from postroom.spark.jobs.contents import with_contents
 from postroom.spark.jobs.deduplicate import check_columns
 from postroom.spark.jobs.errors import CannotBeDone, Exit, JobError, OptionInvalid, RulesInvalid
 from postroom.spark.jobs.plan import ACTIONS_SCHEMA, MANIFEST
+from postroom.spark.jobs.standing import look, standing
+from tests.ledger.test_reader_carried import _with_dropped_history as with_dropped_history
 from tests.messages.jobs import Scene, counted, rule, rules, scene
 
 pytestmark = [pytest.mark.spark, pytest.mark.sockets]
@@ -148,6 +151,26 @@ def test_the_ledger_tells_which_job_and_rule_it_was(spark: SparkSession, at: Sce
     told = {row["outcome"]: row["reason"] for row in events.where("reason IS NOT NULL").collect()}
     assert "job job-1, rule no a" in told["discarded"] and "postroom:job" in told["discarded"]
     assert "job job-1, rule rest" in told["moved"]
+
+
+def test_what_is_older_than_the_history_stands_there_without_its_place(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    alive = with_dropped_history(tmp_path)
+    ledger = look(str(tmp_path), "")
+    assert alive[1] < ledger.first_position
+    rows = standing(spark, ledger, "orders", True)
+    read = with_contents(rows, ledger.place(), ledger.ledger_id, ["body_state"])
+    found = {row["serial"]: row for row in read.collect()}
+    assert sorted(found) == alive
+    assert {serial: found[serial]["position"] for serial in alive} == {
+        serial: serial if serial >= ledger.first_position else 0 for serial in alive
+    }
+    counts = {serial: (row["delivery_count"], row["failure_count"]) for serial, row in found.items()}
+    assert counts == dict.fromkeys(alive, (0, 0)) | {alive[0]: (1, 1)}
+    assert all(row["is_free"] and row["state"] == "available" for row in found.values())
+    assert {row["body_state"] for row in found.values()} == {"present"}
+    assert standing(spark, ledger, "nowhere", False).count() == 0
 
 
 # --- carrying on
