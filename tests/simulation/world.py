@@ -446,6 +446,8 @@ class World:
             sorted(repr(vars(row)) if hasattr(row, "__dict__") else repr(row) for row in found.explicit),
             [(queue, int(state), list(map(int, serials))) for queue, state, serials in found.lost],
             found.sinks,
+            found.assigned,
+            found.spark_subscriptions,
         ]
 
     def read_all(self, queue: str) -> list[int]:
