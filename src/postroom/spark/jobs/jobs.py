@@ -72,11 +72,6 @@ def made_before(where: Where, kind: str, digest: str) -> Manifest | None:
     return manifest
 
 
-def triage_digest(rules: Rules) -> str:
-    """What makes a triage the same."""
-    return rules.digest
-
-
 def plan_triage(spark: SparkSession, where: Where, rules: Rules) -> Manifest:
     """What is to be done with the messages of a queue by rules. Raises ``JobError``, ``LedgerError``,
     ``PySparkException``, OSError."""
