@@ -1,11 +1,17 @@
-"""An object store over the wire: moto's S3 server on a free port of this machine, and one bucket in it."""
+"""An object store over the wire: moto's S3 server on a free port of this machine, and one bucket in it.
+
+A real store decides conditional puts one after the other; moto looks first, and puts then. So here it works
+off one request at a time.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from threading import Lock
+from typing import Any, Final
 from unittest import mock
 from urllib.request import Request, urlopen
 
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication
 from moto.server import ThreadedMotoServer
 
 from postroom.spark import creating
@@ -22,6 +28,15 @@ SETTINGS: Final = {
 }
 
 
+_one_at_a_time: Final = Lock()
+_answer: Final = DomainDispatcherApplication.__call__
+
+
+def _answer_alone(application: DomainDispatcherApplication, *request: Any) -> Any:
+    with _one_at_a_time:
+        return _answer(application, *request)
+
+
 @contextmanager
 def object_store() -> Iterator[str]:
     """Its URI ``s3://BUCKET``, with the environment that leads there."""
@@ -31,7 +46,8 @@ def object_store() -> Iterator[str]:
     endpoint = f"http://{host}:{port}"
     try:
         urlopen(Request(f"{endpoint}/{BUCKET}", method="PUT")).close()
-        with mock.patch.dict("os.environ", SETTINGS | {"AWS_ENDPOINT_URL": endpoint}):
+        alone = mock.patch.object(DomainDispatcherApplication, "__call__", _answer_alone)
+        with alone, mock.patch.dict("os.environ", SETTINGS | {"AWS_ENDPOINT_URL": endpoint}):
             yield f"s3://{BUCKET}"
     finally:
         creating._store.cache_clear()

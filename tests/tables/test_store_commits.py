@@ -133,6 +133,32 @@ def test_the_second_of_two_writers_is_refused(store: TableStore) -> None:
     assert serials(slow) == list(range(1, 11))
 
 
+def test_who_is_overtaken_right_after_looking_is_refused(
+    store: TableStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other commits as soon as the version was looked at: nothing is committed upon its version."""
+    append(store, 1, 5)
+    slow = _again(store)
+    state = slow.state()
+    stray = slow.write(rows(6, 5), DONE, DAY, LEDGER)
+    newest = type(slow)._newest  # type: ignore[attr-defined]
+    looks = 0
+
+    def look(self: TableStore) -> object:
+        nonlocal looks
+        found = newest(self)
+        if self is slow:
+            looks += 1
+            if looks == 1:
+                append(store, 6, 5)
+        return found
+
+    monkeypatch.setattr(type(slow), "_newest", look)
+    with pytest.raises(TableConflict):
+        slow.commit([stray], [], at(10, state), "batch")
+    assert serials(_again(store)) == list(range(1, 11))
+
+
 def test_the_second_of_two_that_make_a_table_is_refused(store: TableStore) -> None:
     other = _again(store)
     state = other.state()

@@ -17,6 +17,7 @@ from postroom.spark.store.files import DataFiles, open_root
 from postroom.spark.store.protocol import (
     CHECKPOINT_COMMITS,
     DONE,
+    NO_VERSION,
     DataFile,
     Part,
     Snapshot,
@@ -144,9 +145,10 @@ class BaseStore(ABC):
     ) -> int:
         """Make the version after ``state.version``; `is_new`: the rows added are new ones. Raises
         ``TableConflict``, ``SchemaConflict``."""
-        if self.state().version != state.version:
+        newest = self._newest()  # once: what another commits from here on is found by the put
+        if (NO_VERSION if newest is None else newest.state.version) != state.version:
             raise self._conflict(state.version)
-        before = self._prepared(self._newest())
+        before = self._prepared(newest)
         version = before.state.version + 1
         told = replace(
             state,
