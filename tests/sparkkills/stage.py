@@ -194,7 +194,7 @@ def _environment(**more: str) -> dict[str, str]:
 
 def in_table(job: Job) -> list[str]:
     """The texts in a job's Delta table, in the order of their positions."""
-    rows = DeltaTable(job.table).to_pyarrow_table(["position", "ordinal", "text"])
+    rows = DeltaTable(job.table).to_pyarrow_table(columns=["position", "ordinal", "text"])
     return _in_order(rows.to_pylist())
 
 
