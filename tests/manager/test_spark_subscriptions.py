@@ -205,6 +205,25 @@ def test_a_subscription_that_was_going_back_goes_on_after_a_crash(world: LedgerW
     assert not world.manager.queue("q").spark
 
 
+def test_one_that_is_deleted_while_it_still_gives_back_does_not_come_again_after_a_crash(
+    world: LedgerWorld,
+) -> None:
+    queue = world.queue()
+    fill(world, queue, 250)
+    subscribe(world)
+    world.turn()
+    world.manager.spark_subscriptions.let_history_go("space", world.now_us)  # a turn's part of it
+    assert 0 < the(world).held.count < 250
+    world.manager.spark_subscriptions.delete("s", world.now_us)
+    world.manager.take_effects()
+    assert queue.statistics.unacknowledged > 0
+    world.restart()
+    assert not world.manager.spark_subscriptions.all
+    world.turn()
+    assert world.manager.queue("q").statistics.current == 250
+    assert not world.manager.queue("q").spark
+
+
 def test_non_persistent_messages_are_lost_and_their_positions_still_count(world: LedgerWorld) -> None:
     queue = world.queue()
     fill(world, queue, 3, durable=False)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from postroom.amqp.sections import Message
+from postroom.amqp.types import ULong
 from tests.server.harness import BrokerThread
 from tests.server.peers import EnginePeer
 from tests.server.transacting import Controller, attributes
@@ -79,6 +80,8 @@ def test_what_is_refused_says_what_is_known(controller: Controller, queue: str) 
     for verb, body in (
         ("PLAN", {"on_new_checkpoint": "?"}),
         ("CONFIRM", {"position": "1"}),
+        ("CONFIRM", {"position": -1}),
+        ("CONFIRM", {"position": ULong((1 << 64) - 1)}),
         ("PLAN", {"x": 1}),
     ):
         assert refused(say(controller, verb, checkpoint="c1", **body))[0] == 400

@@ -373,11 +373,12 @@ def _end(core: Core, spark: SparkSubscription) -> None:
         tapping.end(core, spark.queue)
         _keep_history(core)
         consumers.close_consumer(core, consumer, False)
-        if not (spark.deleted and spark.held.count <= core.assignments_left):
-            _write(core, spark)
+        _write(core, spark)
         give_back(core, spark.queue)
-    elif spark.deleted and spark.held.count == 0:
+    elif spark.returned:
         _forget(core, spark)
+    else:
+        _write(core, spark)
 
 
 def give_back(core: Core, queue: Queue) -> None:

@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING, Final
 from postroom.manager.errors import PositionRefused
 from postroom.manager.spark_subscription import SparkSubscription, SparkSubscriptionDefinition
 from postroom.manager.spark_subscriptions import ON_NEW_CHECKPOINT_FAIL, redefined
+from postroom.server.management.arguments import MAX_NUMBER
 from postroom.server.management.noun import ListedNoun, Operation
 from postroom.server.management.request import (
+    BAD_REQUEST,
     CREATED,
     NO_CONTENT,
     OK,
     Attributes,
     Request,
+    RequestError,
     Response,
 )
 
@@ -150,8 +153,10 @@ class SparkSubscriptions(ListedNoun[SparkSubscription]):
     def _confirm(self, request: Request, now_us: int) -> Response:
         said = request.settings("confirmation", _CONFIRMED)
         self._check_ledger(said)
-        name = request.required_name()
-        ended = self._service.confirm(name, said.get("checkpoint", ""), said.get("position", 0), now_us)
+        name, position = request.required_name(), said.get("position", 0)
+        if not 0 <= position <= MAX_NUMBER:
+            raise RequestError(BAD_REQUEST, f"position is {position}, must be 0 to {MAX_NUMBER}")
+        ended = self._service.confirm(name, said.get("checkpoint", ""), position, now_us)
         spark = self._service.find(name)
         return Response(OK, "confirmed", {"ended": ended, **self._planned(spark)})
 
