@@ -23,6 +23,7 @@ from postroom.manager import (
     restore,
     sending,
     settling,
+    tapping,
     topics,
     transactions,
     turn,
@@ -42,7 +43,7 @@ from postroom.manager.resource_manager import ResourceManager
 from postroom.manager.sink_service import SinkService
 from postroom.manager.spark_service import SparkSubscriptionService
 from postroom.manager.topics import Subscribing
-from postroom.manager.transaction import Transaction, fail
+from postroom.manager.transaction import Transaction
 from postroom.manager.upload import Upload, abort, add_chunk
 from postroom.model import numbers as n
 from postroom.model.message import MessageHead
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 
 @final
 class QueueManager(ResourceManager):
-    """One queue manager over one ledger. As XA sees it, it is a `ResourceManager`."""
+    """One queue manager over one ledger. To transactions it is a `ResourceManager`."""
 
     def __init__(self, options: ManagerOptions, ledger: BlockBuilder) -> None:
         super().__init__(Core(options, ledger))
@@ -413,39 +414,6 @@ class QueueManager(ResourceManager):
         self.core.begin(now_us)
         return consumers.resume_consumer(self.core, consumer, sink)
 
-    # -- transactions
-
-    def begin(self, now_us: i64) -> Transaction:
-        """Open a local transaction; raises LimitExceeded."""
-        self.core.begin(now_us)
-        return transactions.begin(self.core)
-
-    def commit(self, transaction: Transaction, now_us: i64) -> None:
-        """Decide for it, atomically. Raises TransactionRolledBack, TransactionTimedOut (it has been rolled
-        back), TransactionUnknown."""
-        self.core.begin(now_us)
-        try:
-            transactions.commit(self.core, transaction)
-        finally:
-            turn.finish(self.core)
-
-    def rollback(self, transaction: Transaction, now_us: i64, lost: bool = False) -> None:
-        """Decide against it; no effect if it has been decided. ``lost``: its connection is.
-
-        Deliveries that their receivers have settled return to their places; others stay with the receiver
-        until disposed of, detached or lost.
-        """
-        self.core.begin(now_us)
-        transactions.rollback(self.core, transaction, lost)
-        turn.finish(self.core)
-
-    def spoil(self, transaction: Transaction, why: str, now_us: i64, condition: str = "") -> None:
-        """Something of it was refused before it came here, and its client isn't told: it can only be rolled
-        back."""
-        self.core.begin(now_us)
-        fail(self.core, transaction, why, condition)
-        turn.finish(self.core)
-
     # -- the message store
 
     def ask_store(self, request: StoreRequest, now_us: i64) -> None:
@@ -498,6 +466,11 @@ class QueueManager(ResourceManager):
     def take_effects(self) -> Effects:
         """What is to be done when everything written so far is durable; a new turn begins."""
         return turn.end(self.core)
+
+    def set_leased(self, names: frozenset[str]) -> None:
+        """Leases in force name these queues, subscriptions and topics: the bodies of non-persistent messages
+        that come to them are stored from now on, for readers of the ledger."""
+        tapping.set_leased(self.core, names)
 
     def _settled(self, consumer: Consumer, token: i64) -> None:
         if token >= 0:

@@ -1,29 +1,60 @@
-"""The queue manager as a resource manager of X/Open XA: the verbs of transaction managers and, for branches
-that are in doubt, of administrators.
+"""The queue manager as a resource manager: local transactions, and the verbs of X/Open XA that transaction
+managers and, for branches that are in doubt, administrators say.
 
 What each verb may be said to and is answered, `model.xa` says; they raise XaError.
 """
 
 from mypy_extensions import i64
 
-from postroom.manager import branches, tapping, turn
+from postroom.manager import branches, transactions, turn
 from postroom.manager.branch import Branch, BranchRow, XaSession, row_of
 from postroom.manager.consumer import Consumer
 from postroom.manager.core import Core
 from postroom.manager.entry import Entry
+from postroom.manager.transaction import Transaction, fail
 from postroom.model.xa import XaCode, XaVerb, Xid
 
 
 class ResourceManager:
-    """Branches, by session and Xid."""
+    """Transactions; branches, by session and Xid."""
 
     def __init__(self, core: Core) -> None:
         self.core = core
 
-    def set_leased(self, names: frozenset[str]) -> None:
-        """Leases in force name these queues, subscriptions and topics: the bodies of non-persistent messages
-        that come to them are stored from now on, for readers of the ledger."""
-        tapping.set_leased(self.core, names)
+    # -- transactions
+
+    def begin(self, now_us: i64) -> Transaction:
+        """Open a local transaction; raises LimitExceeded."""
+        self.core.begin(now_us)
+        return transactions.begin(self.core)
+
+    def commit(self, transaction: Transaction, now_us: i64) -> None:
+        """Decide for it, atomically. Raises TransactionRolledBack, TransactionTimedOut (it has been rolled
+        back), TransactionUnknown."""
+        self.core.begin(now_us)
+        try:
+            transactions.commit(self.core, transaction)
+        finally:
+            turn.finish(self.core)
+
+    def rollback(self, transaction: Transaction, now_us: i64, lost: bool = False) -> None:
+        """Decide against it; no effect if it has been decided. ``lost``: its connection is.
+
+        Deliveries that their receivers have settled return to their places; others stay with the receiver
+        until disposed of, detached or lost.
+        """
+        self.core.begin(now_us)
+        transactions.rollback(self.core, transaction, lost)
+        turn.finish(self.core)
+
+    def spoil(self, transaction: Transaction, why: str, now_us: i64, condition: str = "") -> None:
+        """Something of it was refused before it came here, and its client isn't told: it can only be rolled
+        back."""
+        self.core.begin(now_us)
+        fail(self.core, transaction, why, condition)
+        turn.finish(self.core)
+
+    # -- branches
 
     def open_xa_session(self, container: str = "", user: str = "") -> XaSession:
         """Someone who will work on branches."""
