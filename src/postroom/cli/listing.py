@@ -1,13 +1,14 @@
 """What the commands that list and create things of a running broker share."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import click
 from rich.table import Table
 
 from postroom.cli.talk import connected, output, setting, shown
+from postroom.cli.times import moment
 
 Rows = Iterable[Mapping[str, Any]]
 
@@ -34,6 +35,13 @@ def show_list(rows: Rows, listed: Sequence[tuple[str, str]], as_json: bool) -> N
     for each in rows:
         table.add_row(*(shown(each.get(attribute)) for attribute, _ in listed))
     output.print(table)
+
+
+def show_one(row: Mapping[str, Any], hidden: Container[str]) -> None:
+    """Its attributes but for ``hidden``, one a line."""
+    for key, value in row.items():
+        if key not in hidden:
+            click.echo(f"{key}: {moment(int(value)) if key.endswith('_us') else shown(value)}")
 
 
 def create(kind: str, name: str, settings: Iterable[str], url: str, as_json: bool) -> None:

@@ -1,17 +1,16 @@
 """`postroom sink`: the Spark jobs that write to a running broker, and what they have not decided."""
 
 import json
-import time
 from typing import Any, Final
 
 import click
 from rich.table import Table
 
-from postroom.cli.listing import by_name, show_json
+from postroom.cli.listing import by_name, show_json, show_one
 from postroom.cli.talk import EXIT_BROKER, connected, json_option, notes, output, shown, url_option
+from postroom.cli.times import age_s, moment
 from postroom.server.management import SINK_TYPE
 
-_US_A_S: Final = 1_000_000
 _HIDDEN: Final = ("identity", "type", "open_branches")
 _NUMBERS: Final = ("partition", "attempt", "messages", "bytes")
 
@@ -33,7 +32,7 @@ def list_sinks(url: str, as_json: bool) -> None:
         return
     table = Table("sink", "query", "batch", "position", "decided", "branches", "messages", "bytes")
     for row in found:
-        decided = f"{_age_s(row['decided_us']):,} s ago" if row["decided_us"] else "never"
+        decided = f"{age_s(row['decided_us']):,} s ago" if row["decided_us"] else "never"
         table.add_row(
             *(row["name"], row["query_id"], shown(row["batch_id"]), shown(row["position"]), decided),
             *(shown(row[name]) for name in ("branches", "messages", "bytes")),
@@ -52,9 +51,7 @@ def show_sink(name: str, url: str, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(row))
         return
-    for key, value in row.items():
-        if key not in _HIDDEN:
-            click.echo(f"{key}: {_time(int(value)) if key.endswith('_us') else shown(value)}")
+    show_one(row, _HIDDEN)
     if row["open_branches"]:
         _show_branches(row["open_branches"])
 
@@ -64,8 +61,8 @@ def _show_branches(branches: list[dict[str, Any]]) -> None:
     for each in branches:
         table.add_row(
             *(each["name"], shown(each["batch_id"]), *(shown(each[name]) for name in _NUMBERS)),
-            *("sealed" if each["sealed"] else "open", f"{_age_s(each['since_us']):,} s"),
-            *(_time(each["until_us"]), each["user"]),
+            *("sealed" if each["sealed"] else "open", f"{age_s(each['since_us']):,} s"),
+            *(moment(each["until_us"]), each["user"]),
         )
     output.print(table)
 
@@ -105,14 +102,3 @@ def forget(name: str, url: str, as_json: bool) -> None:
     with connected(url) as connection:
         connection.create_management().delete(SINK_TYPE, name)
     click.echo(json.dumps({"forgotten": name}) if as_json else f"forgot {name}")
-
-
-def _age_s(time_us: int) -> int:
-    return max(0, round(time.time() - time_us / _US_A_S))
-
-
-def _time(time_us: int) -> str:
-    if time_us == 0:
-        return "never"
-    whole = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time_us // _US_A_S))
-    return f"{whole} ({time_us})"

@@ -1,17 +1,16 @@
 """`postroom spark-subscription`: the queries that consume queues of a running broker through Spark."""
 
 import json
-import time
 from typing import Any, Final
 
 import click
 from rich.table import Table
 
-from postroom.cli.listing import by_name, show_json
+from postroom.cli.listing import by_name, show_json, show_one
 from postroom.cli.talk import connected, json_option, output, shown, url_option
+from postroom.cli.times import age_s
 from postroom.server.management import SPARK_SUBSCRIPTION_TYPE
 
-_US_A_S: Final = 1_000_000
 _HIDDEN: Final = ("identity", "type")
 
 window_option = click.option(
@@ -45,7 +44,7 @@ def list_subscriptions(url: str, as_json: bool) -> None:
         numbers = (row[name] for name in ("held", "window", "confirmed", "assigned_through"))
         table.add_row(
             *(row["name"], row["queue"], *(shown(number) for number in numbers)),
-            *(f"{_age_s(row['renewed_us']):,} s ago", row["state"]),
+            *(f"{age_s(row['renewed_us']):,} s ago", row["state"]),
         )
     output.print(table)
 
@@ -61,9 +60,7 @@ def show_subscription(name: str, url: str, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(row))
         return
-    for key, value in row.items():
-        if key not in _HIDDEN:
-            click.echo(f"{key}: {_time(int(value)) if key.endswith('_us') else shown(value)}")
+    show_one(row, _HIDDEN)
 
 
 @spark_subscription.command("create")
@@ -127,14 +124,3 @@ def delete_subscription(name: str, url: str, as_json: bool) -> None:
 
 def _given(said: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in said.items() if value is not None}
-
-
-def _age_s(time_us: int) -> int:
-    return max(0, round(time.time() - time_us / _US_A_S))
-
-
-def _time(time_us: int) -> str:
-    if time_us == 0:
-        return "never"
-    whole = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time_us // _US_A_S))
-    return f"{whole} ({time_us})"

@@ -3,19 +3,19 @@ decides about branches.
 """
 
 import json
-import time
 from typing import Any, Final
 
 import click
 from rich.table import Table
 
-from postroom.cli.listing import show_json
+from postroom.cli.listing import show_json, show_one
 from postroom.cli.talk import EXIT_BROKER, connected, json_option, notes, output, shown, url_option
+from postroom.cli.times import age_s
 from postroom.server.management import BRANCH_TYPE, TRANSACTION_TYPE
 
 LOCAL: Final = "local"
 XA: Final = "xa"
-_US_A_S: Final = 1_000_000
+_HIDDEN: Final = ("identity", "type")
 
 
 @click.group()
@@ -57,9 +57,7 @@ def show_transaction(name: str, url: str, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(row))
         return
-    for key, value in row.items():
-        if key not in ("identity", "type"):
-            click.echo(f"{key}: {_time(int(str(value))) if key.endswith('_us') else value}")
+    show_one(row, _HIDDEN)
 
 
 def _decision(verb: str, operation: str, done: str, text: str) -> click.Command:
@@ -116,18 +114,11 @@ def _tell(answer: dict[str, Any], xid: str, done: str, as_json: bool) -> None:
 
 
 def _rows(kind: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    named = ("identity", "type")
-    return [{"kind": kind, **{key: row[key] for key in row if key not in named}} for row in rows]
+    return [{"kind": kind, **{key: row[key] for key in row if key not in _HIDDEN}} for row in rows]
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
-    age_s = max(0, round(time.time() - row["since_us"] / _US_A_S))
     return [
-        *(row["name"], row["kind"], row["state"], f"{age_s:,} s"),
+        *(row["name"], row["kind"], row["state"], f"{age_s(row['since_us']):,} s"),
         *(shown(row["puts"]), shown(row["receipts"]), row["container_id"], row["user"]),
     ]
-
-
-def _time(time_us: int) -> str:
-    whole = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time_us // _US_A_S))
-    return f"{whole} ({time_us})"
