@@ -14,7 +14,7 @@ from postroom.spark.consume.errors import (
     TableBehind,
     WindowFull,
 )
-from postroom.spark.consume.offsets import offset_lines, offset_of
+from postroom.spark.consume.offsets import offset_of
 from postroom.spark.consume.options import read_consume_options
 from postroom.spark.consume.table import epoch_mark
 from postroom.spark.options import SourceOptionError
@@ -63,15 +63,6 @@ def test_offsets_are_what_spark_keeps_of_them(played: Played) -> None:
 def test_offsets_of_another_query_are_refused(said: dict[str, object]) -> None:
     with pytest.raises(OffsetsUnreadable):
         offset_of(said)
-
-
-def test_offsets_of_sources_with_names_have_these_before_them(tmp_path: Path) -> None:
-    (tmp_path / "offsets").mkdir()
-    (tmp_path / "offsets" / "3").write_text('v2\n{}\norders:{"a":1}\nother:-')
-    assert offset_lines(str(tmp_path), 3) == ['{"a":1}', "-"]
-    (tmp_path / "offsets" / "4").write_text('v1\n{}\n{"a":1}\n-')
-    assert offset_lines(f"file://{tmp_path}", 4) == ['{"a":1}', "-"]
-    assert offset_lines(str(tmp_path), 5) is None
 
 
 def test_a_crash_before_the_registration_needs_nobody(played: Played) -> None:

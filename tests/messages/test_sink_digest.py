@@ -8,13 +8,13 @@ from postroom.spark.sink.digest import CUT, MAX_OFFSETS_BYTES, offsets_of
 from postroom.spark.sink.errors import SinkError
 
 
-def log(folder: Path, batch_id: int, *offsets: str, at_ms: int = 1) -> None:
+def log(folder: Path, batch_id: int, *offsets: str, at_ms: int = 1, version: str = "v1") -> None:
     path = folder / "offsets" / str(batch_id)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(["v1", f'{{"batchTimestampMs":{at_ms}}}', *offsets]))
+    path.write_text("\n".join([version, f'{{"batchTimestampMs":{at_ms}}}', *offsets]))
 
 
-def files(folder: Path, entry: int, *names: str, ending: str = "", source: int = 0) -> None:
+def files(folder: Path, entry: int, *names: str, ending: str = "", source: str = "0") -> None:
     path = folder / "sources" / str(source) / f"{entry}{ending}"
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = [f'{{"path":"{name}","timestamp":1,"batchId":{batch}}}' for batch, name in enumerate(names)]
@@ -62,21 +62,31 @@ def test_a_batch_may_have_several_entries_of_files(tmp_path: Path) -> None:
     log(tmp_path, 0, "-", '{"logOffset":0}')
     log(tmp_path, 1, "-", '{"logOffset":2}')
     for entry in range(3):
-        files(tmp_path, entry, f"f{entry}", source=1)
+        files(tmp_path, entry, f"f{entry}", source="1")
     first = offsets_of(str(tmp_path), 1)
-    files(tmp_path, 1, "other", source=1)
+    files(tmp_path, 1, "other", source="1")
     assert offsets_of(str(tmp_path), 1).digest != first.digest
-    files(tmp_path, 1, "f1", source=1)
-    files(tmp_path, 0, "other", source=1)
+    files(tmp_path, 1, "f1", source="1")
+    files(tmp_path, 0, "other", source="1")
     assert offsets_of(str(tmp_path), 1) == first, "that of the batch before doesn't count"
+
+
+def test_of_a_source_with_a_name_the_files_count(tmp_path: Path) -> None:
+    """Its folder has that name; `2` is no index."""
+    log(tmp_path, 0, 'other:{"x":1}', '2:{"logOffset":0}', version="v2")
+    files(tmp_path, 0, "a", source="2")
+    first = offsets_of(str(tmp_path), 0)
+    assert first.text == '{"x":1}\n{"logOffset":0}'
+    files(tmp_path, 0, "b", source="2")
+    assert offsets_of(str(tmp_path), 0).digest != first.digest
 
 
 @pytest.mark.parametrize(
     ("checkpoint", "text"),
     [
-        ("{folder}/nowhere", 'offsets/0 can\'t be read in .*nowhere.*option "checkpoint"'),
-        ("nothing://x", 'the checkpoint\'s .*nothing://x.*option "checkpoint"'),
-        ("{folder}/empty", "offsets/0 in .* is damaged: it has no offsets"),
+        ("{folder}/nowhere", 'checkpoint .*nowhere has no offsets of batch 0.*option "checkpoint"'),
+        ("nothing://x", 'checkpoint nothing://x can\'t be read.*option "checkpoint"'),
+        ("{folder}/empty", "offsets/0 of checkpoint .* is cut off"),
     ],
 )
 def test_a_checkpoint_that_can_not_be_read(tmp_path: Path, checkpoint: str, text: str) -> None:

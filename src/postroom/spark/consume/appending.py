@@ -136,8 +136,8 @@ def _began_at(target: _Target, ledger_id: str) -> int | None:
         first = offsets_of(target.checkpoint, 0)
     except LedgerError:
         return None
-    for said in first:
-        position = positions_in(said or {}).get(ledger_id)
+    for said in first.values():
+        position = positions_in(said).get(ledger_id)
         if position is not None:
             return position.position
     return None

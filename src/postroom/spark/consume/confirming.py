@@ -19,8 +19,8 @@ def confirm_batch(batch: DataFrame, batch_id: int, broker: Broker, subscription:
 
 def batch_end(checkpoint: str, batch_id: int, subscription: str) -> Offset:
     """Where a batch ends of what the subscription was assigned. Raises ``OffsetsUnreadable``."""
-    for said in offsets_of(checkpoint, batch_id):
-        if said is not None and said.get("subscription") == subscription:
+    for said in offsets_of(checkpoint, batch_id).values():
+        if said.get("subscription") == subscription:
             return offset_of(said)
     raise OffsetsUnreadable(
         f"batch {batch_id} of checkpoint {checkpoint} has nothing of subscription {subscription}: is it the"

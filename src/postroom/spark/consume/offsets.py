@@ -5,30 +5,22 @@ An offset is ``{"<ledger id>": {"epoch": …, "epoch_id": …, "position": …},
 The first batch, which has no rows and only writes down where it begins, has ``"begins": true``, too.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
-import pyarrow.fs as pafs
 
 from postroom.spark.consume.errors import OffsetsUnreadable
+from postroom.spark.offset_log import Checkpoint, CheckpointUnreadable
 from postroom.spark.positions import BEGINNING, Position, PositionsInvalid, from_said, told
-from postroom.spark.store.files import open_root
-from postroom.spark.store.protocol import TableError
 
 CHECKPOINT: Final = "checkpoint"
 SUBSCRIPTION: Final = "subscription"
 BEGINS: Final = "begins"
 _OWN: Final = frozenset([CHECKPOINT, SUBSCRIPTION, BEGINS])
 
-OFFSETS: Final = "offsets"
-_HEAD_LINES: Final = 2
-"""Of a file of Spark's offset log: the version of its format, and what the batch was run with."""
 _NO_OFFSET: Final = "-"
-_WITH_NAMES: Final = "v2"
-"""Of a query whose sources have names: each offset has its source's before it."""
-_NAME_MARK: Final = ":"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,24 +71,6 @@ def positions_in(said: Mapping[str, Any]) -> dict[str, Position]:
 # --- Spark's checkpoint ----------------------------------------------------------------------------
 
 
-def offset_lines(checkpoint: str, batch_id: int) -> list[str] | None:
-    """What the checkpoint at a folder or URI says where a batch ends: a line for each source, in their order
-    in the query. None if it has no such batch. Raises ``OffsetsUnreadable``."""
-    try:
-        filesystem, root = open_root(checkpoint)
-    except TableError as error:
-        raise OffsetsUnreadable(f"checkpoint {checkpoint}: {error}") from error
-    path = f"{root.rstrip('/')}/{OFFSETS}/{batch_id}"
-    if filesystem.get_file_info(path).type == pafs.FileType.NotFound:
-        return None
-    with filesystem.open_input_stream(path) as stream:
-        lines = stream.read().decode().splitlines()
-    if len(lines) <= _HEAD_LINES:
-        raise OffsetsUnreadable(f"{path} is cut off: restore the checkpoint, or begin with a new one")
-    found = lines[_HEAD_LINES:]
-    return [line.partition(_NAME_MARK)[2] for line in found] if lines[0] == _WITH_NAMES else list(found)
-
-
 @dataclass(frozen=True, slots=True)
 class Range:
     """What a batch has of one ledger: the positions behind `after`, up to `end`."""
@@ -111,14 +85,11 @@ def ranges_of(checkpoint: str, batch_id: int) -> dict[str, Range]:
 
     Raises ``OffsetsUnreadable``; also where two sources read one ledger: their positions would be mixed up.
     """
-    starts: Sequence[Mapping[str, Any] | None] = []
-    if batch_id > 0:
-        starts = offsets_of(checkpoint, batch_id - 1)
+    starts = offsets_of(checkpoint, batch_id - 1) if batch_id > 0 else {}
     found: dict[str, Range] = {}
-    for index, said in enumerate(offsets_of(checkpoint, batch_id)):
-        before = starts[index] if index < len(starts) else None
-        after = positions_in(before or {})
-        for ledger_id, end in positions_in(said or {}).items():
+    for source, said in offsets_of(checkpoint, batch_id).items():
+        after = positions_in(starts.get(source, {}))
+        for ledger_id, end in positions_in(said).items():
             if ledger_id in found:
                 raise OffsetsUnreadable(
                     f"two sources of this query read ledger {ledger_id}: write each into the table by a query"
@@ -128,18 +99,22 @@ def ranges_of(checkpoint: str, batch_id: int) -> dict[str, Range]:
     return found
 
 
-def offsets_of(checkpoint: str, batch_id: int) -> list[Mapping[str, Any] | None]:
-    """Where a batch ends, for each source; None for those that read no ledger.
+def offsets_of(checkpoint: str, batch_id: int) -> dict[str, Mapping[str, Any]]:
+    """Where a batch ends, for each source that reads ledgers.
 
     Raises ``OffsetsUnreadable``.
     """
-    lines = offset_lines(checkpoint, batch_id)
-    if lines is None:
+    try:
+        ends = Checkpoint(checkpoint).offsets(batch_id)
+    except CheckpointUnreadable as error:
+        raise OffsetsUnreadable(str(error)) from error
+    if ends is None:
         raise OffsetsUnreadable(
             f"checkpoint {checkpoint} has no offsets of batch {batch_id}: is it this query's, and was this"
             " called in foreachBatch?"
         )
-    return [_ledger_offset(line) for line in lines]
+    told = {end.source: _ledger_offset(end.offset) for end in ends}
+    return {source: said for source, said in told.items() if said is not None}
 
 
 def _ledger_offset(line: str) -> Mapping[str, Any] | None:
