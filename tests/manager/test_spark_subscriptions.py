@@ -170,6 +170,26 @@ def test_a_queue_goes_with_its_subscriptions_only_if_forced(world: LedgerWorld) 
     assert not world.manager.spark_subscriptions.all
 
 
+def test_a_queue_that_a_client_made_stays_while_one_that_has_ended_is_known() -> None:
+    options = ManagerOptions(auto_created_idle_ms=1000)
+    world = LedgerWorld(options)
+    queue = world.manager.queue_for_attach("q", world.now_us)
+    assert queue.definition.auto_created
+    subscribe(world, lease_s=60)
+    world.turn(61_000)
+    world.turn(61_000)
+    assert not queue.consumers
+    assert not queue.deleted
+    world.restart()
+    world.turn()
+    assert the(world).reason == "time"
+    world.manager.spark_subscriptions.delete("s", world.now_us)
+    world.turn()
+    for _ in range(2):
+        world.turn(61_000)
+    assert not world.manager.queues
+
+
 def test_a_restart_leaves_a_lease_an_hour(world: LedgerWorld) -> None:
     """Its query couldn't speak while the broker was away."""
     queue = world.queue()

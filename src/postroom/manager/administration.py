@@ -72,7 +72,7 @@ def remove_if_idle(core: Core, queue: Queue) -> None:
         return
     due_us = queue.active_us + core.options.auto_created_idle_ms * 1000
     used = queue.consumers or queue.browsers or not queue.empty() or queue.statistics.blocked > 0
-    used = used or queue.watched
+    used = used or queue.watched or bool(queue.spark)
     if queue.topic is not None:
         used = queue.statistics.blocked > 0 or bool(core.patterns.exactly(queue.name))
     if not used and due_us <= core.now_us:
