@@ -307,9 +307,15 @@ class Backlog:
 
     def front(self) -> Chunk:
         """The chunk in which the next entry waits; the backlog isn't empty."""
+        self._open_front()
+        return self.chunks[0]
+
+    def _open_front(self) -> None:
+        """Have the next entry wait in the first chunk; the tail grows on as long as there are others."""
         while self.chunks and self.chunks[0].left() == 0:
             del self.chunks[0]  # all of it has ended where it stood
-        return self.sealed()[0]
+        if not self.chunks:
+            self.sealed()
 
     def passed(self, chunk: Chunk, count: i64) -> None:
         """The next ``count`` of the first chunk, none of which has ended, are taken as they are."""
@@ -320,10 +326,7 @@ class Backlog:
 
     def take(self, limit: i64) -> list[Entry]:
         """Remove up to ``limit`` entries from the front and return them as objects, in order."""
-        while self.chunks and self.chunks[0].left() == 0:
-            del self.chunks[0]  # all of it has ended where it stood
-        if not self.chunks:
-            self.sealed()
+        self._open_front()
         taken: list[Entry] = []
         while self.chunks and len(taken) < limit:
             chunk = self.chunks[0]
