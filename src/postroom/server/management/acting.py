@@ -26,13 +26,13 @@ def make_act(ledger_id: str, queue: Queue, ticket: "Ticket", said: Arguments) ->
     if meant != ledger_id:
         raise RequestError(
             CONFLICT,
-            f"the serials are of ledger {meant!r}, and this broker's is {ledger_id}: nothing was done",
+            f"the serials are of ledger {meant!r:.100}, and this broker's is {ledger_id}: nothing was done",
         )
     actions: list[Action] = []
     for number, each in enumerate(said.value("actions", list, [])):
         where = f"actions[{number}]"
         if not isinstance(each, dict):
-            raise RequestError(BAD_REQUEST, f"{where} is {each!r}, must be a map")
+            raise RequestError(BAD_REQUEST, f"{where} is {each!r:.100}, must be a map")
         action, to = _text(each, "action", where), _text(each, "to", where)
         detail = detail_of(_text(each, "reason", where), said.user)
         columns = _columns(each, where)
@@ -48,7 +48,7 @@ def make_act(ledger_id: str, queue: Queue, ticket: "Ticket", said: Arguments) ->
 def _text(said: dict[object, object], name: str, where: str) -> str:
     value = said.get(name, "")
     if not isinstance(value, str):
-        raise RequestError(BAD_REQUEST, f"{where}.{name} is {value!r}, must be a string")
+        raise RequestError(BAD_REQUEST, f"{where}.{name} is {value!r:.100}, must be a string")
     return value
 
 
