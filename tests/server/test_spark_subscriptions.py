@@ -48,7 +48,7 @@ def test_from_creation_to_the_last_confirmation(controller: Controller, queue: s
         controller.send(text)
     made = done(say(controller, "CREATE", queue=queue, window=2), 201)
     begun = number(made["confirmed"])
-    assert (made["state"], made["window"], made["registered"]) == ("active", 2, "")
+    assert (made["state"], made["reason"], made["window"], made["registered"]) == ("active", "", 2, "")
     planned = done(say(controller, "PLAN", checkpoint="c1"))
     assert (planned["held"], planned["available"], planned["is_full"]) == (2, 1, True)
     assert begun < number(planned["assigned_through"]) <= number(planned["last_position"])

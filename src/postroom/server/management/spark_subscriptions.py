@@ -38,7 +38,7 @@ _CONFIRMED: Final[Mapping[str, type]] = {
 _ATTRIBUTES: Final = (
     *("name", "identity", "type", *_SETTABLE, "user", "state", "registered", "confirmed"),
     *("assigned_through", "held", "held_bytes", "renewed_us", "until_us", "ended_us"),
-    *("lost_first", "lost_last"),
+    *("reason", "lost_first", "lost_last"),
     *("ledger_id", "epoch", "epoch_id", "last_position", "oldest_waiting", "is_filling", "is_full"),
 )
 
@@ -78,7 +78,7 @@ class SparkSubscriptions(ListedNoun[SparkSubscription]):
             *(spark.user, "ended" if spark.ended_us else "active", spark.checkpoint, int(spark.confirmed)),
             *(int(spark.assigned), int(spark.held.count), int(spark.held.size_bytes)),
             *(int(spark.renewed_us), int(spark.until_us), int(spark.ended_us)),
-            *(int(spark.lost_first), int(spark.lost_last)),
+            *(spark.reason, int(spark.lost_first), int(spark.lost_last)),
             *self._here().values(),
             *self._waiting(spark).values(),
         )
