@@ -13,8 +13,14 @@ from typing import TYPE_CHECKING, Final, final
 from librt.strings import BytesWriter, read_i64_le, write_i64_le
 from mypy_extensions import i64
 
-from postroom.manager.entry import Entry, unpacked
-from postroom.model.packed import CHUNK_ENTRIES, PACKED_BYTES, PackedEntry, write_packed
+from postroom.manager.entry import Entry, unpacked, write_entry
+from postroom.model.packed import (
+    CHUNK_ENTRIES,
+    PACKED_BYTES,
+    PackedEntry,
+    write_packed,
+    write_plain_places,
+)
 
 if TYPE_CHECKING:
     from postroom.manager.queue import Queue
@@ -190,12 +196,7 @@ class _Tail:
     def _start_places(self, place: i64, ordinal: i64) -> None:
         """From here on places are not the serials: write down those so far."""
         places = BytesWriter()
-        data = self.data.getvalue()
-        index: i64 = 0
-        while index < self.count:
-            write_i64_le(places, read_i64_le(data, index * PACKED_BYTES))
-            write_i64_le(places, 0)
-            index += 1
+        write_plain_places(places, self.data.getvalue(), self.count)
         write_i64_le(places, place)
         write_i64_le(places, ordinal)
         self.places = places
@@ -247,18 +248,7 @@ class Backlog:
         tail = self._open_tail()
         if keep:
             tail.objects[tail.count] = entry
-        write_packed(
-            tail.data,
-            entry.serial,
-            entry.body_serial,
-            entry.expiry_us,
-            entry.body_offset,
-            entry.body_len,
-            entry.delivery_count,
-            entry.failure_count,
-            entry.priority,
-            entry.flags,
-        )
+        write_entry(tail.data, entry)
         self._grow(tail, entry.place, entry.ordinal, entry.serial, entry.expiry_us)
 
     def _grow(self, tail: _Tail, place: i64, ordinal: i64, serial: i64, expiry_us: i64) -> None:

@@ -3,13 +3,14 @@ returned."""
 
 from typing import TYPE_CHECKING, Final, final
 
+from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 if TYPE_CHECKING:
     from postroom.manager.queue import Queue
 
 from postroom.model.numbers import AVAILABLE, NO_HOLDER, START
-from postroom.model.packed import PackedEntry
+from postroom.model.packed import PackedEntry, write_packed
 
 ENTRY_OVERHEAD_BYTES: Final = 320
 """What a live entry costs beside its body; charged where memory is bounded."""
@@ -136,6 +137,22 @@ class Entry:
 def by_place(entry: Entry) -> tuple[int, int]:
     """Sort key for entries of one priority."""
     return (entry.place, entry.ordinal)
+
+
+def write_entry(w: BytesWriter, entry: Entry) -> None:
+    """Append the entry as a packed one; its place isn't in it."""
+    write_packed(
+        w,
+        entry.serial,
+        entry.body_serial,
+        entry.expiry_us,
+        entry.body_offset,
+        entry.body_len,
+        entry.delivery_count,
+        entry.failure_count,
+        entry.priority,
+        entry.flags,
+    )
 
 
 def unpacked(queue: "Queue", packed: PackedEntry) -> Entry:

@@ -12,8 +12,8 @@ import numpy as np
 from librt.strings import BytesWriter, read_i64_le, write_i64_le
 from mypy_extensions import i64
 
-from postroom.manager.entry import Entry, unpacked
-from postroom.model.packed import CHUNK_ENTRIES, PACKED_BYTES, PACKED_FIELDS, PackedEntry, write_packed
+from postroom.manager.entry import Entry, unpacked, write_entry
+from postroom.model.packed import CHUNK_ENTRIES, PACKED_FIELDS, PackedEntry, write_plain_places
 
 if TYPE_CHECKING:
     from postroom.manager.queue import Queue
@@ -102,12 +102,7 @@ class _Tail:
         places = self.places
         if places is None:
             places = BytesWriter()
-            data = self.data.getvalue()
-            index: i64 = 0
-            while index < self.count:
-                write_i64_le(places, read_i64_le(data, index * PACKED_BYTES))
-                write_i64_le(places, 0)
-                index += 1
+            write_plain_places(places, self.data.getvalue(), self.count)
             self.places = places
         return places
 
@@ -143,18 +138,7 @@ class Held:
             places = tail.start_places()
             write_i64_le(places, entry.place)
             write_i64_le(places, entry.ordinal)
-        write_packed(
-            tail.data,
-            entry.serial,
-            entry.body_serial,
-            entry.expiry_us,
-            entry.body_offset,
-            entry.body_len,
-            entry.delivery_count,
-            entry.failure_count,
-            entry.priority,
-            entry.flags,
-        )
+        write_entry(tail.data, entry)
         tail.count += 1
         self.count += 1
         self.size_bytes += entry.body_len
@@ -168,11 +152,7 @@ class Held:
             if places:
                 own.write(places)
             else:
-                index: i64 = 0
-                while index < count:
-                    write_i64_le(own, read_i64_le(data, index * PACKED_BYTES))
-                    write_i64_le(own, 0)
-                    index += 1
+                write_plain_places(own, data, count)
         tail.data.write(data)
         tail.count += count
         self.count += count

@@ -111,3 +111,12 @@ def write_packed(
     if failure_count > _MASK_16:
         failure_count = _MASK_16
     write_i64_le(w, delivery_count | failure_count << 16 | priority << 32 | flags << 40)
+
+
+def write_plain_places(w: BytesWriter, data: bytes, count: i64) -> None:
+    """Append the places, (place, ordinal) of each, of packed entries whose places are their serials."""
+    index: i64 = 0
+    while index < count:
+        write_i64_le(w, read_i64_le(data, index * PACKED_BYTES))
+        write_i64_le(w, 0)
+        index += 1
