@@ -79,7 +79,7 @@ class ConnectionBinding:
         self.begin_counting()
         self.transactions: Final[dict[bytes, Transaction]] = {}
         self.branches: Final[dict[bytes, Transaction]] = {}
-        """XA branches that sessions of this connection work on, by the ids that they have here."""
+        """XA branches that its sessions work on, and sink branches that began on it, by their ids here."""
         self._xa: Final[dict[Session, XaContext]] = {}
         self.retired: Final[dict[Transaction, dict[OutgoingLink, list[int]]]] = {}
         """Unsettled outcomes that wait for the end of their transaction: delivery ids by link."""
