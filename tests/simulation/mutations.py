@@ -38,9 +38,9 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "returns-to-the-end-of-the-queue": Mutation(
         "manager/returning.py",
-        "        add_again(core, entry.queue, entry)\n        core.woken.append(entry.queue)",
+        "        add_again(core, entry.queue, entry)\n        return True",
         "        entry.place = core.ledger.next_position\n        add_again(core, entry.queue, entry)\n"
-        "        core.woken.append(entry.queue)",
+        "        return True",
     ),
     "commit-record-without-the-last-put": Mutation(
         "manager/transactions.py",

@@ -54,11 +54,13 @@ def come_back(core: Core, entry: Entry, event: int, delay_us: i64) -> None:
     else:
         causes = why_held_back(entry)
     step(core, entry, event, 0, 0, None, causes)
-    settle_down(core, entry)
+    if settle_down(core, entry):
+        core.woken.append(entry.queue)
 
 
-def settle_down(core: Core, entry: Entry) -> None:
-    """Put an entry that nobody holds any more where it belongs: to its place, among the delayed, or out."""
+def settle_down(core: Core, entry: Entry) -> bool:
+    """Put an entry that nobody holds any more where it belongs: to its place, among the delayed, or out.
+    Whether it is at its place."""
     if entry.state == n.DELAYED:
         delay(core, entry)
     elif over_limit(entry):
@@ -67,7 +69,8 @@ def settle_down(core: Core, entry: Entry) -> None:
         expire(core, entry)
     else:
         add_again(core, entry.queue, entry)
-        core.woken.append(entry.queue)
+        return True
+    return False
 
 
 def end_delays(core: Core, queue: Queue) -> None:

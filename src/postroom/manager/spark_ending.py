@@ -8,12 +8,11 @@ from postroom.ledger.block import Group, encode_groups
 from postroom.ledger.records import RecordType
 from postroom.manager import annotating
 from postroom.manager.core import Core
-from postroom.manager.deadletter import dead_letter_over_limit, over_limit
 from postroom.manager.entry import Entry
-from postroom.manager.expiry import expire, expired
-from postroom.manager.placing import add_again, delay, ended
+from postroom.manager.placing import ended
 from postroom.manager.queue import Queue
 from postroom.manager.ranges import group_of_many, runs
+from postroom.manager.returning import settle_down
 from postroom.manager.spark_assigning import write_open
 from postroom.manager.spark_held import HeldChunk
 from postroom.manager.spark_subscription import SparkSubscription
@@ -90,7 +89,7 @@ def give_back_some(core: Core, spark: SparkSubscription, limit: i64) -> i64:
     _release(core, spark, entries, rows["serial"].tolist(), size)
     spark.held.drop(chunk, first, chunk.end, size)
     for entry in reversed(entries):
-        _settle_down(core, spark.queue, entry)
+        settle_down(core, entry)
     core.ledger.boundary()
     return len(entries)
 
@@ -122,15 +121,3 @@ def _release(
         entry.holder_kind = 0
         entry.holder = 0
         entry.owner = None
-
-
-def _settle_down(core: Core, queue: Queue, entry: Entry) -> None:
-    """Where an entry that has gone back belongs."""
-    if entry.state == n.DELAYED:
-        delay(core, entry)
-    elif over_limit(entry):
-        dead_letter_over_limit(core, entry)
-    elif expired(core, entry):
-        expire(core, entry)
-    else:
-        add_again(core, queue, entry)
