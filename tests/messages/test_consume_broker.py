@@ -98,7 +98,7 @@ def test_a_broker_that_stays_away_fails_the_query_in_time(
     def refuse() -> None:
         raise ConnectionLostException("nobody listens")
 
-    monkeypatch.setattr(there, "_node", refuse)
+    monkeypatch.setattr(there._link, "management", refuse)
     with pytest.raises(BrokerUnreachable, match=r"no answer for 5 s \(nobody listens\); brokerTimeoutS"):
         there.plan("mine")
     assert pauses[:5] == [0.05, 0.1, 0.2, 0.4, 0.8] and max(pauses) == 1.0 and sum(pauses) < 5

@@ -14,6 +14,7 @@ from postroom.spark.messages.schema import messages_struct
 from postroom.spark.messages.stream import TapStream
 from postroom.spark.options import SourceOptionError
 from postroom.spark.positions import from_said
+from postroom.spark.sink.options import Broker
 from tests.server.harness import BrokerThread, make_config
 
 DAY_S = 86_400
@@ -40,7 +41,7 @@ def node(broker: BrokerThread) -> Iterator[ManagementClient]:
 
 
 def options(broker: BrokerThread) -> LeaseOptions:
-    return LeaseOptions("lake", broker.url, ("orders",), DAY_S, 1 << 30)
+    return LeaseOptions("lake", Broker(broker.url, None), ("orders",), DAY_S, 1 << 30)
 
 
 def put(broker: BrokerThread, count: int) -> None:
@@ -141,12 +142,20 @@ def test_a_stream_keeps_what_it_reads_and_the_batch_before(
     stream.stop()
 
 
+def test_a_lease_is_asked_for_as_the_sink_asks() -> None:
+    said = {"path": "x", "lease": "a", "queues": "q", "broker": "amqps://b", "tlsCaFile": "/ca.pem"}
+    lease = read_tap_options(said).lease
+    assert lease is not None and lease.broker.tls is not None
+    assert (lease.broker.url, lease.broker.tls.ca_file) == ("amqps://b", "/ca.pem")
+
+
 @pytest.mark.parametrize(
     ("said", "error"),
     [
         ({"lease": "a", "queues": "q"}, 'option "broker" is missing'),
         ({"lease": "a", "broker": "amqp://b"}, 'option "queues" is missing'),
         ({"lease": "a", "broker": "amqp://b", "queues": "q", "path": '["x", "y"]'}, "of one ledger"),
+        ({"lease": "a", "broker": "http://u:secret@b", "queues": "q"}, 'option "broker": scheme .http. of'),
         ({"leaseBytes": "5"}, 'name one with the option "lease"'),
         ({"lease": "a", "broker": "amqp://b", "queues": "q", "leaseDurationS": "x"}, "leaseDurationS"),
         ({"checkBodies": "perhaps"}, "checkBodies"),

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from postroom.spark.messages.options import TapOptions, read_tap_options
+from postroom.spark.messages.options import TapOptions, broker_of, read_tap_options
 from postroom.spark.options import SourceOptionError
-from postroom.spark.sink.errors import SinkOptionError
-from postroom.spark.sink.options import Broker, read_broker
+from postroom.spark.sink.options import Broker
 
 FAIL: Final = "fail"
 CONFIRMED: Final = "confirmed"
@@ -73,7 +72,7 @@ def read_consume_options(options: Mapping[str, str], is_stream: bool = True) -> 
             )
     return ConsumeOptions(
         read_tap_options(options),
-        _broker(named),
+        broker_of(named),
         _required(named, "subscription", "the Spark subscription: postroom spark-subscription create"),
         _confirm(named) if is_stream or "confirm" in named else None,
         _takes_over(named),
@@ -87,13 +86,6 @@ def _required(named: Mapping[str, str], name: str, what: str) -> str:
     if not text:
         raise SourceOptionError(f'option "{name}" is missing: it names {what}')
     return text
-
-
-def _broker(named: Mapping[str, str]) -> Broker:
-    try:
-        return read_broker(named)
-    except SinkOptionError as error:
-        raise SourceOptionError(str(error)) from None
 
 
 def _confirm(named: Mapping[str, str]) -> Confirm:

@@ -62,6 +62,7 @@ class ConsumeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ConsumeOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
+        self._asked: BrokerSubscription | None = None
         self._made: ConsumePlanner | None = None
 
     def __getstate__(self) -> Any:
@@ -69,16 +70,21 @@ class ConsumeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __setstate__(self, state: Any) -> None:
         self._options, self._schema = state
-        self._made = None
+        self._asked = self._made = None
 
     @property
     def _planner(self) -> ConsumePlanner:
         """Made where it is used: its connection stays on the driver."""
         if self._made is None:
             options = self._options
-            asked = BrokerSubscription(options.broker, options.subscription, options.broker_timeout_s)
-            self._made = ConsumePlanner(options, asked)
+            self._asked = BrokerSubscription(options.broker, options.subscription, options.broker_timeout_s)
+            self._made = ConsumePlanner(options, self._asked)
         return self._made
+
+    def stop(self) -> None:
+        """The query ends; what is assigned stays so."""
+        if self._asked is not None:
+            self._asked.close()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """A new checkpoint's id."""

@@ -6,19 +6,17 @@ be away has a bound.
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, fields
 from types import TracebackType
 from typing import Any, Final, Protocol, TypeVar
 
-from postroom.client import Connection, ConnectionFactory, ManagementClient
 from postroom.client.exceptions import (
     ConnectionLostException,
     InvalidDestinationException,
-    JMSException,
     JMSTimeoutException,
     ManagementException,
 )
+from postroom.spark.broker_link import BrokerLink
 from postroom.spark.consume.errors import (
     BrokerUnreachable,
     CheckpointReplaced,
@@ -86,11 +84,7 @@ class BrokerSubscription:
     def __init__(self, broker: Broker, name: str, timeout_s: float) -> None:
         self._name: Final = name
         self._timeout_s: Final = timeout_s
-        self._factory: Final = ConnectionFactory(
-            broker.url, connect_timeout_s=timeout_s, request_timeout_s=timeout_s, tls=broker.tls
-        )
-        self._connection: Connection | None = None
-        self._management: ManagementClient | None = None
+        self._link: Final = BrokerLink(broker, timeout_s)
 
     def __enter__(self) -> "BrokerSubscription":
         return self
@@ -126,17 +120,14 @@ class BrokerSubscription:
 
     def close(self) -> None:
         """Close the connection; the next request makes another."""
-        connection, self._connection, self._management = self._connection, None, None
-        if connection is not None:
-            with suppress(JMSException):  # it may be broken
-                connection.close()
+        self._link.close()
 
     def _ask(self, operation: str, **body: object) -> dict[str, Any]:
         return self._patiently(lambda: self._request(operation, body))
 
     def _request(self, operation: str, body: dict[str, object]) -> dict[str, Any]:
         try:
-            reply = self._node().request(operation, kind=NOUN, name=self._name, body=body)
+            reply = self._link.management().request(operation, kind=NOUN, name=self._name, body=body)
         except ManagementException as error:
             raise self._refused(error) from error
         except InvalidDestinationException as error:
@@ -145,12 +136,6 @@ class BrokerSubscription:
                 f" postroom spark-subscription create {self._name} --queue QUEUE"
             ) from error
         return reply.attributes()
-
-    def _node(self) -> ManagementClient:
-        if self._management is None:
-            self._connection = self._factory.create_connection()
-            self._management = self._connection.create_management()
-        return self._management
 
     def _refused(self, error: ManagementException) -> Exception:
         info = error.info

@@ -3,19 +3,18 @@ non-persistent messages to its queues. On the driver; it moves with the stream."
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from postroom.client import Connection, ConnectionFactory
 from postroom.client.exceptions import (
     ConnectionLostException,
     InvalidDestinationException,
-    JMSException,
     JMSTimeoutException,
     ManagementException,
 )
 from postroom.ledger.errors import LedgerError
+from postroom.spark.broker_link import BrokerLink
+from postroom.spark.sink.options import Broker
 
 LEASE: Final = "postroom.lease"
 
@@ -24,6 +23,9 @@ RENEWALS_A_DURATION: Final = 4
 
 MOVE_INTERVAL_S: Final = 1.0
 """At most so often it is moved on."""
+
+ANSWER_S: Final = 15.0
+"""So long the broker may take for an answer; a lease goes on meanwhile."""
 
 _UNREACHABLE: Final = (ConnectionLostException, JMSTimeoutException, OSError)
 _MISSING: Final = ("missing_first", "missing_last")
@@ -34,8 +36,7 @@ class LeaseOptions:
     """Which lease a stream keeps, and where; None: as the broker has it."""
 
     name: str
-    broker: str
-    """An AMQP URL."""
+    broker: Broker
     queues: tuple[str, ...]
     duration_s: int | None
     max_bytes: int | None
@@ -63,7 +64,7 @@ class TapLease:
     def __init__(self, options: LeaseOptions, clock: Callable[[], float] = time.monotonic) -> None:
         self._options: Final = options
         self._clock: Final = clock
-        self._connection: Connection | None = None
+        self._link: Final = BrokerLink(options.broker, ANSWER_S)
         self._position = 0
         self._renewed_s: float | None = None
         """When it was granted or renewed last; None: not yet by this stream."""
@@ -92,10 +93,7 @@ class TapLease:
 
     def close(self) -> None:
         """Close the connection. The lease goes on for its duration."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            with suppress(JMSException):  # it may be broken
-                connection.close()
+        self._link.close()
 
     def _is_due(self, position: int, since_s: float) -> bool:
         moved = position > self._position and since_s >= MOVE_INTERVAL_S
@@ -116,7 +114,9 @@ class TapLease:
 
     def _renew(self, position: int) -> None:
         try:
-            self._node().update(LEASE, self._options.name, {"position": position, **self._bounds()})
+            self._link.management().update(
+                LEASE, self._options.name, {"position": position, **self._bounds()}
+            )
         except ManagementException as error:
             self._require_whole(self._read() or {"reason": "it is gone"})
             raise error
@@ -130,19 +130,14 @@ class TapLease:
 
     def _read(self) -> dict[str, Any] | None:
         try:
-            return dict(self._node().read(LEASE, self._options.name))
+            return dict(self._link.management().read(LEASE, self._options.name))
         except InvalidDestinationException:
             return None
 
     def _create(self, position: int) -> dict[str, Any]:
         said = {"position": position, "bodies": True, "queues": list(self._options.queues), **self._bounds()}
-        return dict(self._node().create(LEASE, self._options.name, said))
+        return dict(self._link.management().create(LEASE, self._options.name, said))
 
     def _bounds(self) -> dict[str, object]:
         bounds = {"duration_s": self._options.duration_s, "max_bytes": self._options.max_bytes}
         return {name: value for name, value in bounds.items() if value is not None}
-
-    def _node(self) -> Any:
-        if self._connection is None:
-            self._connection = ConnectionFactory(self._options.broker).create_connection()
-        return self._connection.create_management()

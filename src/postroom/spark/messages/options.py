@@ -6,6 +6,8 @@ from typing import Final
 
 from postroom.spark.messages.lease import LeaseOptions
 from postroom.spark.options import SourceOptionError, SourceOptions, number, read_options
+from postroom.spark.sink.errors import SinkOptionError
+from postroom.spark.sink.options import Broker, read_broker
 
 TAP: Final = "tap"
 CONSUME: Final = "consume"
@@ -39,17 +41,21 @@ def _lease(named: Mapping[str, str], source: SourceOptions) -> LeaseOptions | No
             if other.lower() in named:
                 raise SourceOptionError(f'option "{other}" is of a lease: name one with the option "lease"')
         return None
-    broker = named.get("broker", "")
-    if not broker:
-        raise SourceOptionError(
-            'option "broker" is missing: with a lease it says whom to ask, as amqp://USER:PASSWORD@HOST:PORT'
-        )
+    broker = broker_of(named)
     if len(source.uris) > 1:
         raise SourceOptionError("a lease is of one ledger: read several with a query each")
     if source.queues is None:
         raise SourceOptionError('option "queues" is missing: a lease says whose messages are kept')
     duration_s, max_bytes = number(named, "leaseDurationS"), number(named, "leaseBytes")
     return LeaseOptions(name, broker, tuple(sorted(source.queues)), duration_s, max_bytes)
+
+
+def broker_of(options: Mapping[str, str]) -> Broker:
+    """Whom a source asks. Raises ``SourceOptionError``; passwords are in no error."""
+    try:
+        return read_broker(options)
+    except SinkOptionError as error:
+        raise SourceOptionError(str(error)) from None
 
 
 def mode_of(options: Mapping[str, str]) -> str:
