@@ -3,13 +3,15 @@
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 
+from postroom.client.exceptions import ConnectionLostException
 from postroom.server.config import QueueConfig
 from postroom.spark.messages.encode import RowInvalid
-from postroom.spark.sink import branches
+from postroom.spark.sink import branches, link
 from postroom.spark.sink.errors import (
     BatchReplaced,
     BranchUnknown,
@@ -18,7 +20,7 @@ from postroom.spark.sink.errors import (
     SinkError,
     SinkFenced,
 )
-from postroom.spark.sink.link import SinkLink
+from postroom.spark.sink.link import Begun, SinkLink
 from postroom.spark.sink.task import TaskWrote, Writing, write
 from tests.messages.sinking import Query, Rows, batches_of, bodies, numbered, received, shown
 from tests.server.harness import BrokerThread, make_config
@@ -333,6 +335,53 @@ def run_again(query: Query, point: str, dies: str, rows: Rows, others: Rows, don
         done = [query.task(0, rows, 0, 2), done[-1]]
     expected = "already" if point in ("after-decision", "before-spark-commit-log") else "committed"
     assert query.commit(0, *done) == expected
+
+
+class Flaky:
+    """Stands for a connection: its first send breaks."""
+
+    broken = False
+
+    async def begin(self, _: object) -> Begun:
+        return Begun(False, "branch", b"x", None, 100)
+
+    async def send_all(self, *_: object) -> None:
+        if not Flaky.broken:
+            Flaky.broken = True
+            raise ConnectionLostException("gone")
+
+    async def seal(self, _: str) -> int:
+        return 1
+
+    async def roll_back(self, _: str) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+def test_a_break_is_waited_for_from_the_last_thing_that_worked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The task couldn't connect at first; that the rows then came slowly is no fault of the broker's."""
+    now_s = [0.0]
+    refusals = [ConnectionLostException("nobody listens")]
+
+    async def connected(*_: object) -> Flaky:
+        if refusals:
+            raise refusals.pop()
+        return Flaky()
+
+    monkeypatch.setattr(link, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    monkeypatch.setattr(SinkLink, "open", connected)
+    options = Query("amqp://127.0.0.1:1", "app", tmp_path, brokerTimeoutS="60").options
+
+    async def attempt() -> list[str]:
+        sent = branches.Branches(options, "app", {})
+        await sent.begin()
+        now_s[0] = 3600.0
+        await sent.write(branches.Share("app", [b"m"]))
+        return await sent.finish()
+
+    assert asyncio.run(attempt()) == ["branch"] and Flaky.broken
 
 
 def test_a_branch_outlives_a_restart_of_the_broker(app: str, tmp_path: Path) -> None:

@@ -53,10 +53,13 @@ class Branches:
         """Ask first: what the broker says of the batch."""
         while True:
             try:
-                return await self._open_branch()
+                begun = await self._open_branch()
             except LOST as failure:
                 await self._lose()
                 await self._patience.lost(failure)
+            else:
+                self._patience.done()
+                return begun
 
     async def write(self, share: Share) -> None:
         """Send, sealing branches that are full on the way."""
