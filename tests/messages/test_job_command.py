@@ -133,6 +133,8 @@ def test_wrong_rules_and_columns_are_2(at: Scene) -> None:
     for text, said in (("[[rule]]", "has no `when`"), (rule("nosuch", "leave"), "line 1: rule 'rule 1'")):
         ended = triage(at, text)
         assert ended.exit_code == Exit.USAGE and said in ended.stderr
+    both = triage(at, rule("nosuch", "leave", name="one") + rule("1", "leave", name="two"))
+    assert [line.split(": rule ")[1][:5] for line in both.stderr.splitlines()] == ["'one'", "'two'"]
     assert run("deduplicate", "--queue", "dead", "--data", "x", "--by", "nosuch").exit_code == Exit.USAGE
     assert run("act", "x", "--broker", "http://y").exit_code in (Exit.USAGE, Exit.CANNOT)
 

@@ -292,6 +292,14 @@ def test_a_rule_that_makes_no_sense_is_told_with_its_line(
     assert told.value.exit_code == Exit.USAGE
 
 
+def test_all_rules_that_make_no_sense_are_told(spark: SparkSession, at: Scene) -> None:
+    at.put("dead", ["a"])
+    text = rule("nosuch", "leave", name="one") + rule("true", "leave") + rule("1", "leave", name="two")
+    with pytest.raises(RulesInvalid) as told:
+        at.triage(spark, text)
+    assert [line.split(": ")[1] for line in str(told.value).splitlines()] == ["rule 'one'", "rule 'two'"]
+
+
 # --- duplicates
 
 

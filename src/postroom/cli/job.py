@@ -19,7 +19,7 @@ from rich.table import Table
 
 from postroom.cli.options import Command, json_option, spark_extra, token_option
 from postroom.cli.progress import progress_bar
-from postroom.cli.spark import absolute, cores_option, spark_errors, spark_session
+from postroom.cli.spark import absolute, cores_option, in_one_line, spark_errors, spark_session
 from postroom.cli.talk import URL_VARIABLE
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def _of_a_queue(command: Command) -> Command:
 @_of_a_queue
 def triage(file: Path, **said: Any) -> None:
     """Decide the messages of a queue by rules: replay, forward, discard or leave them."""
-    with _one_line_errors():
+    with _told_errors():
         from postroom.spark.jobs import jobs
         from postroom.spark.jobs.rules import read_rules
 
@@ -113,7 +113,7 @@ def triage(file: Path, **said: Any) -> None:
 @_of_a_queue
 def deduplicate(by: str, **said: Any) -> None:
     """Discard duplicates on a queue; the first of each stays."""
-    with _one_line_errors():
+    with _told_errors():
         from postroom.spark.jobs import jobs
         from postroom.spark.jobs.deduplicate import check_columns
 
@@ -153,7 +153,7 @@ def backfill(
     **said: Any,
 ) -> None:
     """Send the rows of a table to a queue, in transactions, each exactly once."""
-    with _one_line_errors():
+    with _told_errors():
         from postroom.spark.jobs import jobs
         from postroom.spark.jobs.backfill import DEFAULT_ROWS
         from postroom.spark.jobs.backfill import Table as Source
@@ -174,7 +174,7 @@ def backfill(
 @cores_option
 def act(plan: str, **said: Any) -> None:
     """Carry out the plan in the folder PLAN, which a job has written with --out; or what is left of it."""
-    with _one_line_errors():
+    with _told_errors():
         from postroom.spark.jobs.errors import CannotBeDone, OptionInvalid
         from postroom.spark.jobs.plan import Plan
 
@@ -194,9 +194,9 @@ def act(plan: str, **said: Any) -> None:
 
 
 @contextmanager
-def _one_line_errors() -> Iterator[None]:
-    """What a job refuses, as one line with its exit code."""
-    with spark_errors(_exit_code_of), spark_extra():
+def _told_errors() -> Iterator[None]:
+    """What a job refuses, as one line with its exit code; of rules a line for each that is wrong."""
+    with spark_errors(_exit_code_of, _text_of), spark_extra():
         yield
 
 
@@ -204,6 +204,12 @@ def _exit_code_of(error: Exception) -> int:
     from postroom.spark.jobs.errors import JobError
 
     return int(error.exit_code) if isinstance(error, JobError) else FAILED
+
+
+def _text_of(error: Exception) -> str:
+    from postroom.spark.jobs.errors import RulesInvalid
+
+    return str(error) if isinstance(error, RulesInvalid) else in_one_line(error)
 
 
 def _where(said: dict[str, Any]) -> "Where":

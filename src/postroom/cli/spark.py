@@ -67,8 +67,8 @@ class _Failed(click.ClickException):
 
     exit_code: int  # type: ignore[misc]
 
-    def __init__(self, error: Exception, code: int) -> None:
-        super().__init__(cause_of(str(error)) or type(error).__name__)
+    def __init__(self, error: Exception, said: str, code: int) -> None:
+        super().__init__(said or type(error).__name__)
         self.exit_code = code
 
 
@@ -76,15 +76,22 @@ def _one(error: Exception) -> int:
     return 1
 
 
+def in_one_line(error: Exception) -> str:
+    """What an error says, in one line."""
+    return cause_of(str(error))
+
+
 @contextmanager
-def spark_errors(exit_code_of: Callable[[Exception], int] = _one) -> Iterator[None]:
-    """What a ledger, a table or Spark refuses, as one line with its exit code."""
+def spark_errors(
+    exit_code_of: Callable[[Exception], int] = _one, text_of: Callable[[Exception], str] = in_one_line
+) -> Iterator[None]:
+    """What a ledger, a table or Spark refuses, as a text with its exit code."""
     with spark_extra():
         from pyspark.errors import PySparkException
     try:
         yield
     except (LedgerError, OSError, PySparkException) as error:
-        raise _Failed(error, exit_code_of(error)) from error
+        raise _Failed(error, text_of(error), exit_code_of(error)) from error
 
 
 _RAISED: Final = re.compile(r"^(?:postroom\.[\w.]+|\w*(?:Error|Exception)): (.+)$", re.MULTILINE)

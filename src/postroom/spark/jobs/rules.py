@@ -47,9 +47,9 @@ class Rules:
         """What they do."""
         return frozenset(rule.action for rule in self.rules)
 
-    def refused(self, rule: Rule, why: str) -> RulesInvalid:
-        """An error about one of them."""
-        return RulesInvalid(f"{self.source}, line {rule.line}: rule {rule.name!r}: {why}")
+    def line(self, rule: Rule, why: str) -> str:
+        """What is wrong with one of them."""
+        return f"{self.source}, line {rule.line}: rule {rule.name!r}: {why}"
 
 
 def read_rules(file: Path) -> Rules:

@@ -10,6 +10,7 @@ from pyspark.sql.types import BooleanType, StructType
 
 from postroom.manager.acting import DISCARD
 from postroom.spark.jobs.contents import CONTENT_COLUMNS, with_contents
+from postroom.spark.jobs.errors import RulesInvalid
 from postroom.spark.jobs.planning import KEPT_COLUMNS, RULE_COLUMN, Decision
 from postroom.spark.jobs.rules import Rule, Rules
 from postroom.spark.jobs.standing import REASON_COLUMNS, STATE_COLUMNS, Looked, fields_of, standing
@@ -29,16 +30,25 @@ def columns_of_rules() -> StructType:
 
 
 def check_rules(spark: SparkSession, rules: Rules) -> None:
-    """Whether Spark can make sense of every rule. Raises ``RulesInvalid`` for the first that it can't."""
+    """Whether Spark can make sense of every rule. Raises ``RulesInvalid``, with a line for each that it
+    can't.
+    """
     empty = spark.createDataFrame([], columns_of_rules())
-    for rule in rules.rules:
-        try:
-            kind = empty.select(F.expr(rule.when)).schema.fields[0].dataType
-            if not isinstance(kind, BooleanType):
-                raise rules.refused(rule, f"`when` is {kind.simpleString()}, must be boolean: {rule.when}")
-            _ = empty.where(F.expr(rule.when)).schema
-        except (AnalysisException, ParseException) as error:
-            raise rules.refused(rule, _in_one_line(error)) from None
+    wrong = [rules.line(rule, why) for rule in rules.rules if (why := _why_not(empty, rule))]
+    if wrong:
+        raise RulesInvalid("\n".join(wrong))
+
+
+def _why_not(empty: DataFrame, rule: Rule) -> str:
+    """Why Spark can make no sense of a rule; "" if it can."""
+    try:
+        kind = empty.select(F.expr(rule.when)).schema.fields[0].dataType
+        if not isinstance(kind, BooleanType):
+            return f"`when` is {kind.simpleString()}, must be boolean: {rule.when}"
+        _ = empty.where(F.expr(rule.when)).schema
+    except (AnalysisException, ParseException) as error:
+        return _in_one_line(error)
+    return ""
 
 
 def _in_one_line(error: Exception) -> str:
