@@ -1,5 +1,6 @@
 """Backfill: rows of a table become messages, each exactly once, whatever happens on the way."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,47 @@ def test_a_delta_table_is_read_without_jars(spark: SparkSession, at: Scene) -> N
     assert manifest.rows() == 1, "what the log says has gone is gone"
     send(spark, at, manifest)
     assert at.texts("orders") == ["0"]
+
+
+def test_a_delta_tables_columns_are_those_of_its_log(spark: SparkSession, at: Scene) -> None:
+    """What a path says is text where the table says so; older files may lack a column."""
+    uri = str(at.folder.parent / "delta")
+    write_deltalake(uri, pa.table({"id": ["a"], "customer": ["007"]}), partition_by=["customer"])
+    more = pa.table({"id": ["b"], "customer": ["008"], "note": ["x"]})
+    write_deltalake(uri, more, mode="append", schema_mode="merge", partition_by=["customer"])
+    columns = ("customer AS subject", "concat(id, coalesce(note, '-')) AS text")
+    send(spark, at, plan(spark, at, Table(uri, "", columns, "", ("id",), 4)))
+    assert at.texts("orders") == ["a-", "bx"]
+    assert [row["subject"] for row in at.rows("orders")] == ["007", "008"]
+
+
+def test_an_empty_delta_table_is_nothing_to_do(spark: SparkSession, at: Scene) -> None:
+    uri = str(at.folder.parent / "delta")
+    write_deltalake(uri, ORDERS)
+    write_deltalake(uri, ORDERS.slice(0, 0), mode="overwrite")
+    manifest = plan(spark, at, Table(uri, "", COLUMNS, "", (), 4))
+    assert (manifest.rows(), manifest.files) == (0, ())
+    assert not send(spark, at, manifest).counts
+
+
+def test_a_delta_table_whose_files_do_not_say_all_is_refused(spark: SparkSession, at: Scene) -> None:
+    """Deletion vectors: rows that are in the files, and not in the table."""
+    uri = at.folder.parent / "delta"
+    write_deltalake(str(uri), ORDERS)
+    log = uri / "_delta_log" / f"{0:020d}.json"
+    kept = [line for line in log.read_text().splitlines() if '"protocol"' not in line]
+    features = {"readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]}
+    protocol = {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}}
+    log.write_text("\n".join([json.dumps(protocol), *kept]))
+    with pytest.raises(OptionInvalid, match=r"not those of its files \(deletionVectors\)"):
+        plan(spark, at, Table(str(uri), "", COLUMNS, "", (), 4))
+
+
+def test_a_table_that_is_not_there(spark: SparkSession, at: Scene) -> None:
+    nowhere = str(at.folder.parent / "nowhere")
+    for kind, said in (("", "nowhere"), ("delta", "there is no Delta table")):
+        with pytest.raises(OptionInvalid, match=said):
+            plan(spark, at, Table(nowhere, kind, COLUMNS, "", (), 4))
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ has in it is settled once and for all, whatever becomes of the table. Each file 
 number as version; the broker remembers the last one that is decided.
 """
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -15,7 +16,9 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
+from postroom.spark.consume.table import open_table
 from postroom.spark.jobs.acting import Progress
 from postroom.spark.jobs.errors import OptionInvalid
 from postroom.spark.jobs.plan import (
@@ -37,6 +40,10 @@ from postroom.spark.sink.options import read_batch_options
 PARQUET: Final = "parquet"
 DELTA: Final = "delta"
 DELTA_LOG: Final = "_delta_log"
+
+_MAPPING: Final = "delta.columnMapping.mode"
+_NOT_AS_FILES: Final = frozenset(["deletionVectors", "columnMapping"])
+"""What a Delta table may have that takes more than reading its files."""
 
 DEFAULT_ROWS: Final = 50_000
 """Of one transaction, unless asked for otherwise."""
@@ -68,8 +75,8 @@ class Table:
 
 def rows_of(spark: SparkSession, table: Table) -> DataFrame:
     """The table's rows as columns of messages. Raises ``OptionInvalid`` where they can't be that."""
-    found = _read(spark, table)
     try:
+        found = _read(spark, table)
         if table.where:
             found = found.where(F.expr(table.where))
         if table.order_by:
@@ -86,14 +93,26 @@ def rows_of(spark: SparkSession, table: Table) -> DataFrame:
 
 def _read(spark: SparkSession, table: Table) -> DataFrame:
     kind = table.format or (DELTA if DELTA_LOG in Objects(table.uri).folders("") else PARQUET)
-    if kind != DELTA:
-        return spark.read.format(kind).load(table.uri)
-    from deltalake import DeltaTable
+    return _read_delta(spark, table.uri) if kind == DELTA else spark.read.format(kind).load(table.uri)
 
-    files = DeltaTable(table.uri).file_uris()
+
+def _read_delta(spark: SparkSession, uri: str) -> DataFrame:
+    """The files that the table's log names, in the columns that it tells: neither is what the files say of
+    themselves."""
+    delta = open_table(uri)
+    if delta is None:
+        raise OptionInvalid(f"{uri}: there is no Delta table")
+    other = sorted(_NOT_AS_FILES & set(delta.protocol().reader_features or ()))
+    if other or delta.metadata().configuration.get(_MAPPING, "none") != "none":
+        raise OptionInvalid(
+            f"{uri}: the table's rows are not those of its files ({', '.join(other) or _MAPPING}): copy it"
+            " to one without that, and send from there"
+        )
+    schema = StructType.fromJson(json.loads(delta.schema().to_json()))
+    files = delta.file_uris()
     if not files:
-        raise OptionInvalid(f"{table.uri}: the table is empty")
-    return spark.read.option("basePath", table.uri).parquet(*files)
+        return spark.createDataFrame([], schema)
+    return spark.read.schema(schema).option("basePath", uri).parquet(*files)
 
 
 def plan_backfill(rows: DataFrame, chunk_rows: int, empty: Manifest, plan: Plan | None) -> Manifest:
