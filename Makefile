@@ -4,6 +4,8 @@ PY := .venv/bin/python
 COMPILED := PYTHONPATH=build/compiled
 PURE_TESTS := tests/model tests/manager tests/channel tests/amqp tests/ledger tests/simulation tests/tables
 SOCKET_TESTS := tests/server tests/cli tests/client tests/clients tests/crash tests/faults tests/twophase tests/channels tests/foreign
+SPARK_TESTS := tests/spark tests/messages
+SPARK42_TESTS := tests/spark $(addprefix tests/messages/,test_tap_spark.py test_consume_spark.py test_sink_spark.py)
 HYPOTHESIS_TESTS := $(PURE_TESTS) tests/server tests/client tests/faults tests/twophase
 ROUNDS := 10
 # The pure tests share nothing, and wait for nothing; those with brokers and Spark have the machine for themselves.
@@ -41,7 +43,7 @@ build/compiled/.ready: $(HOT_SOURCES) | setup
 test: packages-of-test compiled java peers ## all tests: pure (interpreted and compiled), sockets (compiled), Spark
 	PYTHONPATH=src $(PY) -m pytest $(EVERY_CORE) $(PURE_TESTS) tests/docs
 	$(COMPILED) $(PY) -m pytest $(EVERY_CORE) $(PURE_TESTS)
-	$(COMPILED) $(PY) -m pytest $(SOCKET_TESTS) tests/spark
+	$(COMPILED) $(PY) -m pytest $(SOCKET_TESTS) $(SPARK_TESTS)
 
 test-pure: setup ## the fast tests, interpreted
 	PYTHONPATH=src $(PY) -m pytest $(EVERY_CORE) $(PURE_TESTS)
@@ -50,10 +52,10 @@ test-sockets: compiled peers ## real clients over real sockets
 	$(COMPILED) $(PY) -m pytest $(SOCKET_TESTS)
 
 test-spark: compiled java ## Spark tests on local[2]
-	$(COMPILED) $(PY) -m pytest tests/spark
+	$(COMPILED) $(PY) -m pytest $(SPARK_TESTS)
 
 test-spark42: setup java .venv-spark42/.ready compiled ## the same on PySpark 4.2
-	$(COMPILED) .venv-spark42/bin/python -m pytest tests/spark
+	$(COMPILED) .venv-spark42/bin/python -m pytest $(SPARK42_TESTS)
 
 .venv-spark42/.ready: tools/setup.sh tools/spark42.lock | setup
 	tools/setup.sh spark42
