@@ -7,7 +7,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
@@ -19,8 +18,7 @@ from postroom.spark.consume.options import ConsumeOptions
 from postroom.spark.consume.planning import ConsumePlanner
 from postroom.spark.consume.subscription import BrokerSubscription
 from postroom.spark.messages.rows import Wanted
-from postroom.spark.messages.stream import rows_of
-from postroom.spark.places import Slice
+from postroom.spark.messages.stream import SlicesPartition, read_slices
 
 
 def assigned_to(subscription: str) -> Wanted:
@@ -40,20 +38,8 @@ def assigned_to(subscription: str) -> Wanted:
     return wanted
 
 
-class AssignedPartition(InputPartition):
-    """What one task reads, one after the other."""
-
-    def __init__(self, slices: list[Slice]) -> None:
-        super().__init__(slices)
-        self.slices = slices
-
-
 def _read(partition: InputPartition, schema: StructType, options: ConsumeOptions) -> Iterator[pa.RecordBatch]:
-    assert isinstance(partition, AssignedPartition)
-    arrow = to_arrow_schema(schema, timezone="UTC")
-    wanted = assigned_to(options.subscription)
-    for piece in partition.slices:
-        yield from rows_of(piece, arrow, options.tap, wanted)
+    yield from read_slices(partition, schema, options.tap, assigned_to(options.subscription))
 
 
 class ConsumeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -105,7 +91,7 @@ class ConsumeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """One for each slice."""
         slices = self._planner.slices(offset_of(start), offset_of(end))
-        return [AssignedPartition([piece]) for piece in slices]
+        return [SlicesPartition([piece]) for piece in slices]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a slice."""
@@ -124,7 +110,7 @@ class ConsumeLook(DataSourceReader):
         options = self._options
         with BrokerSubscription(options.broker, options.subscription, options.broker_timeout_s) as asked:
             slices = ConsumePlanner(options, asked).unconfirmed()
-        return [AssignedPartition(slices)]
+        return [SlicesPartition(slices)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows."""

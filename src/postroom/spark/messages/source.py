@@ -16,14 +16,12 @@ from pyspark.sql.datasource import (
     DataSourceWriter,
     InputPartition,
 )
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from postroom.spark.messages.options import CONSUME, TapOptions, mode_of, read_tap_options
 from postroom.spark.messages.schema import FULL_SCHEMA, MESSAGES_SCHEMA, messages_struct
-from postroom.spark.messages.stream import TapStream, rows_of
+from postroom.spark.messages.stream import SlicesPartition, TapStream, read_slices
 from postroom.spark.options import SourceOptionError
-from postroom.spark.places import Slice
 from postroom.spark.ranges import Planner
 
 
@@ -95,14 +93,6 @@ def check_columns(schema: StructType) -> None:
             raise SourceOptionError(f"column {field.name} is {own}, not {told}: cast it after reading")
 
 
-class SlicesPartition(InputPartition):
-    """What one task reads, one after the other."""
-
-    def __init__(self, slices: list[Slice]) -> None:
-        super().__init__(slices)
-        self.slices = slices
-
-
 class TapBatchReader(DataSourceReader):
     """Plans slices of the files on the driver, reads them in the tasks."""
 
@@ -119,7 +109,4 @@ class TapBatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a partition's slices."""
-        assert isinstance(partition, SlicesPartition)
-        schema = to_arrow_schema(self._schema, timezone="UTC")
-        for piece in partition.slices:
-            yield from rows_of(piece, schema, self._options)
+        yield from read_slices(partition, self._schema, self._options)

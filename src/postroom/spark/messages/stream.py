@@ -53,6 +53,24 @@ def _joined(place: Place, events: Events, schema: pa.Schema, check: bool) -> Ite
         start += len(part)
 
 
+class SlicesPartition(InputPartition):
+    """What one task reads, one after the other."""
+
+    def __init__(self, slices: list[Slice]) -> None:
+        super().__init__(slices)
+        self.slices = slices
+
+
+def read_slices(
+    partition: InputPartition, schema: StructType, options: TapOptions, wanted: Wanted = becomes_available
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a partition's slices, as `rows_of`."""
+    assert isinstance(partition, SlicesPartition)
+    arrow = to_arrow_schema(schema, timezone="UTC")
+    for piece in partition.slices:
+        yield from rows_of(piece, arrow, options, wanted)
+
+
 class TapStream(LedgerStream):
     """Rows of messages, as they become available."""
 
