@@ -12,6 +12,8 @@ from postroom.client.exceptions import ConnectionLostException
 from postroom.server.config import QueueConfig
 from postroom.spark.messages.encode import RowInvalid
 from postroom.spark.sink import branches, link
+from postroom.spark.sink import commit as driver
+from postroom.spark.sink.digest import Offsets
 from postroom.spark.sink.errors import (
     BatchReplaced,
     BranchUnknown,
@@ -21,6 +23,7 @@ from postroom.spark.sink.errors import (
     SinkFenced,
 )
 from postroom.spark.sink.link import Begun, SinkLink
+from postroom.spark.sink.options import read_batch_options
 from postroom.spark.sink.task import TaskWrote, Writing, write
 from tests.messages.sinking import Query, Rows, batches_of, bodies, numbered, received, shown
 from tests.server.harness import BrokerThread, make_config
@@ -335,6 +338,21 @@ def run_again(query: Query, point: str, dies: str, rows: Rows, others: Rows, don
         done = [query.task(0, rows, 0, 2), done[-1]]
     expected = "already" if point in ("after-decision", "before-spark-commit-log") else "committed"
     assert query.commit(0, *done) == expected
+
+
+def test_a_version_below_the_last_is_not_written(broker: BrokerThread, app: str, tmp_path: Path) -> None:
+    """Known by its number alone: nothing says that it is another one. With a digest it is refused."""
+    said = {"broker": broker.url, "queue": app, "txnApp": app, "txnVersion": "0"}
+    options = read_batch_options(said)
+
+    def save(version: int, digest: str = "") -> str:
+        wrote = write(options, Writing(app, "", f"run-{version}", version, 0, 0), batches_of(numbered(1, 2)))
+        return driver.commit(options, app, version, Offsets(digest, ""), [wrote])
+
+    assert [save(7), save(5)] == ["committed", "already"]
+    with pytest.raises(BatchReplaced):
+        save(6, "digest")
+    assert received(broker, app) == bodies(numbered(1, 2))
 
 
 class Flaky:

@@ -9,7 +9,7 @@ from typing import Final
 
 from postroom.client.exceptions import JMSException
 from postroom.spark.sink.digest import Offsets
-from postroom.spark.sink.errors import CommitUnanswered, SinkError
+from postroom.spark.sink.errors import BatchReplaced, CommitUnanswered, SinkError
 from postroom.spark.sink.link import LOST, SinkLink, unreachable, until_answered
 from postroom.spark.sink.options import SinkOptions
 from postroom.spark.sink.task import TaskWrote
@@ -46,6 +46,11 @@ def commit(
         ) from failure
     except JMSException as failure:
         raise unreachable(failure, options.broker_timeout_s, app) from failure
+    except BatchReplaced:
+        if offsets.digest or body["branches"]:
+            raise
+        LOG.warning("version %d of app %r is below the last that was written: nothing is sent", batch_id, app)
+        return ALREADY  # known by its number alone, as the tasks were told when they asked
     if options.above and status == ALREADY and asked == 1 and body["branches"]:
         raise SinkError(
             f"batch {batch_id} for app {app!r} was decided before, and the same offsets had other rows then:"
