@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 PIPED_WIDTH: Final = 150
 SHOWN_REASONS: Final = 10
+MAX_IN_FLIGHT: Final = 16
+MAX_CHUNK_ROWS: Final = 1_000_000
 FAILED: Final = 1
 
 queue_option = click.option("--queue", required=True, metavar="QUEUE", help="The queue or subscription.")
@@ -47,7 +49,7 @@ apply_option = click.option(
 )
 in_flight_option = click.option(
     "--in-flight",
-    type=click.IntRange(1, 16),
+    type=click.IntRange(1, MAX_IN_FLIGHT),
     default=1,
     show_default=True,
     help="Requests at a time; with more than 1 messages may go on out of order.",
@@ -135,7 +137,9 @@ def deduplicate(by: str, **said: Any) -> None:
 )
 @click.option("--where", "condition", default="", metavar="SQL", help="Only these rows.")
 @click.option("--order-by", default="", metavar="COLUMN,…", help="Send them in this order.")
-@click.option("--chunk-rows", type=click.IntRange(1, 1_000_000), help="Messages of one transaction at most.")
+@click.option(
+    "--chunk-rows", type=click.IntRange(1, MAX_CHUNK_ROWS), help="Messages of one transaction at most."
+)
 @click.option("--queue", required=True, metavar="QUEUE", help="Where the messages go.")
 @broker_option
 @apply_option

@@ -22,7 +22,6 @@ from postroom.spark.jobs.plan import RESULTS_FILE, RESULTS_SCHEMA, Manifest, Pla
 
 NOTED_ROWS: Final = 50_000
 """Actions of one file of results: so many may be told of as gone after an interruption."""
-MAX_IN_FLIGHT: Final = 16
 _CANNOT: Final = (amqp.NOT_FOUND, amqp.PRECONDITION_FAILED, amqp.NOT_IMPLEMENTED, amqp.INVALID_FIELD)
 
 Progress = Callable[[int, int], None]

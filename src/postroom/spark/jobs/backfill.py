@@ -47,7 +47,6 @@ _NOT_AS_FILES: Final = frozenset(["deletionVectors", "columnMapping"])
 
 DEFAULT_ROWS: Final = 50_000
 """Of one transaction, unless asked for otherwise."""
-MAX_ROWS: Final = 1_000_000
 CHUNK_BYTES: Final = 32 << 20
 """Of one transaction, as Arrow has them."""
 

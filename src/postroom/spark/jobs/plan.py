@@ -27,7 +27,6 @@ DISCARDED_FILE: Final = "discarded"
 ROWS_FILE: Final = "rows"
 RESULTS_FILE: Final = "results"
 SUFFIX: Final = ".parquet"
-MAX_MANIFEST_BYTES: Final = 64 << 20
 
 ACTIONS_SCHEMA: Final = pa.schema(
     [

@@ -16,9 +16,6 @@ from postroom.spark.jobs.rules import Rule, Rules
 from postroom.spark.jobs.standing import REASON_COLUMNS, STATE_COLUMNS, Looked, fields_of, standing
 from postroom.spark.messages.schema import EVENT_COLUMNS, FULL_SCHEMA, messages_struct
 
-NAMED: Final = ("ledger_id", "queue")
-"""The same for all messages of a job."""
-
 _SQL_STATE: Final = re.compile(r"\s*SQLSTATE: \w+.*$", re.DOTALL)
 
 

@@ -27,7 +27,6 @@ SYMBOL: Final = c.SYMBOL_8
 BINARY: Final = c.BINARY_8
 WIDE: Final = 0x10
 """From a constructor with a size of one byte to that with four."""
-_MAX_ASCII: Final = 0x7F
 
 
 class Values:
