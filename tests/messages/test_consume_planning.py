@@ -430,6 +430,7 @@ GOOD = {"path": "/l", "broker": "amqp://h", "subscription": "s", "confirm": "cal
         ({"pollMs": "0"}, '"pollMs" must be a whole number from 1'),
         ({"queues": "a"}, '"queues" has no meaning with mode=consume'),
         ({"maxRows": "5"}, '"maxRows" has no meaning with mode=consume'),
+        ({"failOnDataLoss": "false"}, '"failOnDataLoss" has no meaning with mode=consume'),
         ({"path": ""}, '"path" is missing'),
     ],
 )

@@ -23,9 +23,10 @@ _APP_MARK: Final = "#"
 
 NOT_WITH_CONSUME: Final = (
     *("queues", "startingPosition", "fromPosition", "toPosition", "fromTime", "toTime"),
-    *("maxRows", "maxBytes", "carried", "pushdown", "onMissingLedger", "lease"),
+    *("maxRows", "maxBytes", "carried", "pushdown", "failOnDataLoss", "onMissingLedger", "lease"),
 )
-"""What is read is the subscription's: its queue, its window, its position."""
+"""What is read is the subscription's: its queue, its window, its position. What is missing may not be passed
+over: it would be confirmed."""
 
 
 class Proof(Enum):
