@@ -131,14 +131,6 @@ class Stage:
             raise PlayFailed(f"never came about: {', '.join(map(str, plan.left()))}")
         return starts
 
-    def fails(self, job: Job) -> str:
-        """Run a job that ends with an error; what it said."""
-        try:
-            self.play(job)
-        except PlayFailed as failed:
-            return str(failed)
-        raise PlayFailed(f"{job.kind} on {job.queue} ended well")
-
     def _run(self, plan: Plan, file: Path) -> int:
         self._note_broker(plan)
         with (plan.folder / "log").open("ab") as log:
