@@ -8,9 +8,8 @@ extra ``postroom[spark]``.
   `ranges`, `options`: the data source ``postroom`` (found by Spark through the package ``pyspark_postroom``);
   `columns`: its columns
 - `messages`: what is in queues as rows, and the data source ``postroom.messages`` (found through
-  ``pyspark_postroom_messages``); `consume`: queues consumed exactly once; `sink`: rows into queues exactly once;
-  `jobs`: triage, removal of duplicates, backfill. `offset_log`: what a checkpoint says; `broker_link`: a
-  driver's connection
+  ``pyspark_postroom_messages``); `consume`: queues consumed; `sink`: rows into queues; `jobs`: triage,
+  removal of duplicates, backfill. `offset_log`: what a checkpoint says; `broker_link`: a driver's connection
 - `tables`: what each table is and how its rows merge; `store`: tables as files (Delta, Parquet, Iceberg);
   `pipeline`: from ledgers to tables, batch by batch
 - `audit`: that no message was lost or made twice; `relation`: the life cycle to hold their events against
