@@ -148,7 +148,7 @@ def test_a_body_in_chunks_stays_whole(broker: Broker) -> None:
     broker.get(gone, PLAIN)
     broker.work()
     found = BodyReader(broker.folder).read(np.array([kept, gone], np.uint64), broker.ledger.durable_through)
-    assert bytes(found.bodies[: found.offsets[1]]) == body
+    assert bytes(found.bodies[found.starts[0] : found.ends[0]]) == body
     broker.now_us += 2 * RETENTION_S * SECOND_US
     broker.work()
     assert {broker.state(kept), broker.state(gone)} == {"DROPPED"}

@@ -48,7 +48,7 @@ def read(world: LedgerWorld, folder: Path) -> list[tuple[str, BodyState, bytes]]
 
 
 def bodies_of(found: FoundMessages) -> list[bytes]:
-    return [bytes(found.bodies[a:b]) for a, b in zip(found.offsets, found.offsets[1:], strict=False)]
+    return [bytes(found.bodies[a:b]) for a, b in zip(found.starts, found.ends, strict=True)]
 
 
 def test_only_what_comes_to_a_leased_queue_while_it_is(world: LedgerWorld, tmp_path: Path) -> None:

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 import numpy as np
-import pyarrow as pa
 
+from postroom.ledger.body_reader import BODIES_END
 from postroom.ledger.layout import ARRIVAL_DTYPE
 from postroom.spark.messages.rows import Events
 from postroom.spark.names import Names
@@ -15,18 +15,19 @@ FIRST_POSITION = 100
 TIME_US = 1_790_000_000_000_000
 
 
-def stored(sections: Sequence[bytes], padding: int = 0) -> Messages:
-    """Present, found, of priority 4; with so many bytes of `padding` behind the last."""
+def stored(sections: Sequence[bytes], gap_bytes: int = 0) -> Messages:
+    """Present, found, of priority 4; in the heap the last is the first, with so many bytes between them."""
     count = len(sections)
     arrivals = np.zeros(count, ARRIVAL_DTYPE)
     arrivals["position"] = np.arange(FIRST_POSITION, FIRST_POSITION + count)
     arrivals["time_us"] = TIME_US
     arrivals["priority"] = 4
-    ends = np.cumsum([0, *map(len, sections)], dtype=np.int64)
-    buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join([*sections, bytes(padding)]))]
-    array = pa.Array.from_buffers(pa.large_binary(), count, buffers)
+    lengths = np.array([len(data) for data in sections], np.int64)
+    ends = (np.cumsum(lengths[::-1] + gap_bytes) - gap_bytes)[::-1]
+    heap = b"".join([(b"\xa1" * gap_bytes).join(sections[::-1]), bytes(BODIES_END)])
+    bodies = np.frombuffer(heap, np.uint8), ends - lengths, ends
     nothing = np.zeros(count, np.uint8)
-    return Messages(np.ones(count, bool), arrivals, nothing[:0], array, nothing, {})
+    return Messages(np.ones(count, bool), arrivals, nothing[:0], *bodies, nothing, {})
 
 
 def events(count: int, queue: str = "Q") -> Events:

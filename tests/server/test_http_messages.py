@@ -110,7 +110,7 @@ def test_an_answer_is_bounded_and_one_message_always_comes(served: Served, reade
     every = serials(served)
     found = decode_messages(ask(served, np.tile(every, 100), reader).body, "answer")
     assert 0 < len(found.found) < 100 * len(every)
-    assert found.offsets[-1] <= SMALLEST
+    assert found.ends[-1] <= SMALLEST
 
 
 def test_damage_in_the_broker_s_file_is_seen_by_who_reads(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ import argparse
 import logging
 import sys
 import traceback
-from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -193,8 +192,8 @@ class Query(Manager):
             reader = LedgerReader(folder)
             places = [place for place in _assigned(reader) if place[0] > table.confirmed]
             bodies = BodyReader(folder).read(np.array([serial for _, serial in places], np.uint64))
-        ends = bodies.offsets.tolist()
-        texts = [bytes(bodies.bodies[first:last]) for first, last in pairwise(ends)]
+        spans = zip(bodies.starts.tolist(), bodies.ends.tolist(), strict=True)
+        texts = [bytes(bodies.bodies[first:last]) for first, last in spans]
         ids = {
             place: _id_in(text) if text else table.known.get(place, LOST)
             for place, text in zip(places, texts, strict=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
+from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
@@ -29,9 +30,57 @@ READ_GAP_BYTES: Final = 64 << 10
 RUN_BYTES: Final = 4 << 20
 """Stretches that begin in the same part of this size are read at once."""
 
+MOST_WASTE: Final = 4
+"""What lies between stretches stays where it is at most this part of them: else they are copied together."""
+
 Piece = bytes | memoryview
 """The bytes of one stretch."""
 Bools = npt.NDArray[np.bool_]
+
+
+class Stretches:
+    """What was read, by row: in which of the `runs`, and where in it. One is short where its file ends, empty
+    where it isn't `there`. Runs may have bytes of no stretch, too: those that lay between."""
+
+    def __init__(self, count: int) -> None:
+        self.runs: Final[list[bytes]] = [b""]
+        self.run: Final[Array] = np.zeros(count, np.int64)
+        self.start: Final[Array] = np.zeros(count, np.int64)
+        self.length: Final[Array] = np.zeros(count, np.int64)
+        self.there: Final[Bools] = np.zeros(count, np.bool_)
+
+    def add(self, run: bytes, rows: Array, start: Array | int, length: Array | int) -> None:
+        """A run, and where the stretches of some rows lie in it."""
+        self.run[rows], self.start[rows], self.length[rows] = len(self.runs), start, length
+        self.runs.append(run)
+
+    def take(self, rows: Array, others: "Stretches") -> None:
+        """What was read of these rows."""
+        self.run[rows] = np.where(others.run > 0, others.run + len(self.runs) - 1, 0)
+        self.start[rows], self.length[rows], self.there[rows] = others.start, others.length, others.there
+        self.runs.extend(others.runs[1:])
+
+    def piece(self, row: int) -> memoryview:
+        """The bytes of one."""
+        start = int(self.start[row])
+        return memoryview(self.runs[self.run[row]])[start : start + int(self.length[row])]
+
+    def pieces(self) -> list[memoryview]:
+        """The bytes of all."""
+        return [self.piece(row) for row in range(len(self.run))]
+
+    def crcs(self) -> npt.NDArray[np.uint32]:
+        """Of all of them; soon after they were read, as long as they are in the processor's cache."""
+        order = np.argsort(self.run, kind="stable")
+        starts, ends = self.start[order].tolist(), (self.start + self.length)[order].tolist()
+        edges = np.searchsorted(self.run[order], np.arange(len(self.runs) + 1)).tolist()
+        told: list[int] = []
+        for run, (low, high) in zip(self.runs, pairwise(edges), strict=True):
+            view, spans = memoryview(run), zip(starts[low:high], ends[low:high], strict=True)
+            told += [crc32(view[first:last]) for first, last in spans]
+        found = np.zeros(len(told), np.uint32)
+        found[order] = told
+        return found
 
 
 @dataclass(frozen=True)
@@ -56,16 +105,15 @@ class BodyFiles:
         self._files: list[BodiesFile] = []
         self._seen: tuple[int, int] | None = None
 
-    def read(self, keys: Array, offsets: Array, sizes: Array) -> tuple[list[Piece], Bools]:
-        """Stretches of bodies heaps: of the block that holds a key, from an offset on, so many bytes; and
-        which of them some file still has. Unchecked; one is short where its file ends."""
-        found: list[Piece] = [b""] * len(keys)
-        there = np.zeros(len(keys), np.bool_)
+    def read(self, keys: Array, offsets: Array, sizes: Array) -> Stretches:
+        """Stretches of bodies heaps: of the block that holds a key, from an offset on, so many bytes.
+        Unchecked; `there` tells which of them some file still has."""
+        found = Stretches(len(keys))
         rows = np.arange(len(keys))
         for attempt in range(MAX_LOOKUPS):
             if len(rows):
-                rows = self._read(keys, offsets, sizes, rows, found, there, attempt > 0)
-        return found, there
+                rows = self._read(keys, offsets, sizes, rows, found, attempt > 0)
+        return found
 
     def _read(
         self,
@@ -73,8 +121,7 @@ class BodyFiles:
         offsets: Array,
         sizes: Array,
         rows: Array,
-        found: list[Piece],
-        there: Bools,
+        found: Stretches,
         anew: bool,
     ) -> Array:
         """Read from the files as they are now; returns the rows that have to be looked up again."""
@@ -96,7 +143,7 @@ class BodyFiles:
                 again.append(own[~inside])
                 own = own[inside]
                 try:
-                    there[own] = _read_file(disk, file, keys[own], offsets[own], sizes[own], own, found)
+                    _read_file(disk, file, keys[own], offsets[own], sizes[own], own, found)
                 except FileNotFoundError:
                     again.append(own)
         return np.concatenate([np.zeros(0, rows.dtype), *again])
@@ -186,9 +233,9 @@ def _read_file(
     offsets: Array,
     sizes: Array,
     rows: Array,
-    found: list[Piece],
-) -> Bools:
-    """Stretches of one file into `found` at `rows`; returns which of them it holds."""
+    found: Stretches,
+) -> None:
+    """What one file holds of these stretches, into `found` at `rows`."""
     starts = file.starts(keys, offsets)
     there = starts >= 0
     starts, sizes, rows = starts[there], sizes[there].astype(np.int64), rows[there]
@@ -197,7 +244,7 @@ def _read_file(
     for run in _runs(starts[order], sizes[order]):
         own = order[run]
         _read_run(opened, starts[own], sizes[own], rows[own], found)
-    return there
+    found.there[rows] = True
 
 
 def _runs(starts: Array, sizes: Array) -> Iterator[slice]:
@@ -211,9 +258,16 @@ def _runs(starts: Array, sizes: Array) -> Iterator[slice]:
             yield slice(first, last)
 
 
-def _read_run(opened: DiskFile, starts: Array, sizes: Array, rows: Array, found: list[Piece]) -> None:
-    """One read, cut into its stretches; short where the file ends within one."""
+def _read_run(opened: DiskFile, starts: Array, sizes: Array, rows: Array, found: Stretches) -> None:
+    """One read; its stretches are short where the file ends within them."""
     base, ends = int(starts[0]), starts + sizes
-    data = memoryview(opened.read_at(base, int(ends.max()) - base))
-    for row, start, end in zip(rows.tolist(), (starts - base).tolist(), (ends - base).tolist(), strict=True):
-        found[row] = data[start:end]
+    data = opened.read_at(base, int(ends.max()) - base)
+    ends = np.minimum(ends - base, len(data))
+    starts = np.minimum(starts - base, ends)
+    lengths = ends - starts
+    wanted = int(lengths.sum())
+    if len(data) > wanted + wanted // MOST_WASTE:
+        view, spans = memoryview(data), zip(starts.tolist(), ends.tolist(), strict=True)
+        data = b"".join([view[first:last] for first, last in spans])
+        starts = np.cumsum(lengths) - lengths
+    found.add(data, rows, starts, lengths)

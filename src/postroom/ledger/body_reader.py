@@ -24,7 +24,7 @@ from postroom.ledger.block import (
     CHUNKED_OFFSET,
 )
 from postroom.ledger.bodies import MAX_LOOKUPS
-from postroom.ledger.body_files import RUN_BYTES, BodyFiles, Piece
+from postroom.ledger.body_files import RUN_BYTES, BodyFiles, Piece, Stretches
 from postroom.ledger.carried import newest_checkpoint
 from postroom.ledger.disk import Disk
 from postroom.ledger.files import Listing
@@ -42,7 +42,7 @@ DENSE: Final = 2
 """Names are copied with what lies between them where that is no more than they are."""
 
 BODIES_END: Final = 16
-"""So many zeros follow the last body: who decodes them may read whole words."""
+"""So many zeros follow the bodies: who decodes them may read whole words."""
 
 _OFFSET_MASK: Final = CHUNKED_OFFSET - 1
 _CHUNK_HEAD: Final = struct.Struct("<II")
@@ -74,9 +74,10 @@ class FoundMessages:
     """Messages in the order in which their serials were asked for.
 
     `arrivals` are zero where `found` doesn't hold: history has been dropped, or there is no such arrival. The
-    offsets of names in them point into `names`. The body of row i is `bodies[offsets[i]:offsets[i + 1]]`:
-    empty unless its state is PRESENT, and where it is damaged: then `errors` says how, by row. Behind the
-    last come `BODIES_END` zeros.
+    offsets of names in them point into `names`. The body of row i is `bodies[starts[i]:ends[i]]`: empty
+    unless its state is PRESENT, and where it is damaged: then `errors` says how, by row. They lie in any
+    order, several may lie in one place, and a little that is no body between them. `BODIES_END` zeros are
+    behind all.
     """
 
     found: npt.NDArray[np.bool_]
@@ -84,7 +85,8 @@ class FoundMessages:
     names: Bytes8
     states: Bytes8
     bodies: Piece
-    offsets: npt.NDArray[np.int64]
+    starts: npt.NDArray[np.int64]
+    ends: npt.NDArray[np.int64]
     errors: dict[int, str]
 
 
@@ -94,17 +96,29 @@ NOTHING: Final = FoundMessages(
     np.zeros(0, np.uint8),
     np.zeros(0, np.uint8),
     bytes(BODIES_END),
-    np.zeros(1, np.int64),
+    np.zeros(0, np.int64),
+    np.zeros(0, np.int64),
     {},
 )
 """What is found of no messages."""
 
 
+def packed_bodies(bodies: Piece, starts: Array, ends: Array) -> tuple[Piece, npt.NDArray[np.int64]]:
+    """Bodies behind one another and nothing between them, `BODIES_END` zeros behind the last; and their
+    offsets, one more than bodies."""
+    offsets = np.zeros(len(starts) + 1, np.int64)
+    np.cumsum(ends - starts, out=offsets[1:])
+    if (starts == offsets[:-1]).all() and offsets[-1] == len(bodies) - BODIES_END:
+        return bodies, offsets
+    view, spans = memoryview(bodies), zip(starts.tolist(), ends.tolist(), strict=True)
+    return b"".join([*[view[first:last] for first, last in spans], bytes(BODIES_END)]), offsets
+
+
 def check_bodies(found: FoundMessages) -> FoundMessages:
     """The same, and `errors` tells of those whose CRC is wrong, too; their bytes stay."""
     view, errors = memoryview(found.bodies), dict(found.errors)
-    ends = found.offsets.tolist()
-    crcs = [crc32(view[first:last]) for first, last in pairwise(ends)]
+    spans = zip(found.starts.tolist(), found.ends.tolist(), strict=True)
+    crcs = [crc32(view[first:last]) for first, last in spans]
     wrong = (np.array(crcs, np.uint32) != found.arrivals["body_crc"]) & (found.states == BodyState.PRESENT)
     for row in np.flatnonzero(wrong).tolist():
         errors.setdefault(row, damaged(found.arrivals[row], "its CRC is wrong"))
@@ -157,10 +171,10 @@ class BodyReader:
         states = _states(arrivals, stored, with_bodies)
         read = _Bodies(arrivals, states, check)
         for rows in read.batches(order):
-            some = arrivals[rows]
-            pieces, there = self._bodies(some)
+            some = arrivals[_span(rows)]
+            found = self._bodies(some)
             arrivals["body_crc"][rows] = some["body_crc"]
-            read.take(rows, pieces, there)
+            read.take(rows, found)
         return read.answer(names, order)
 
     # --- arrivals -----------------------------------------------------------------------------------
@@ -224,53 +238,52 @@ class BodyReader:
 
     # --- bodies -------------------------------------------------------------------------------------
 
-    def _bodies(self, arrivals: Array) -> tuple[list[Piece], Bools]:
-        """The bodies of these, unchecked, and which of them are there. The arrival of one that shares its
-        body has no CRC: it gets that of the body."""
+    def _bodies(self, arrivals: Array) -> Stretches:
+        """The bodies of these, unchecked. The arrival of one that shares its body has no CRC: it gets that of
+        the body."""
         chunked = (arrivals["body_offset"] & CHUNKED_OFFSET) != 0
         if not chunked.any():
             return self._plain(arrivals)
-        found: list[Piece] = [b""] * len(arrivals)
-        there = np.zeros(len(arrivals), np.bool_)
+        found = Stretches(len(arrivals))
         for rows, read in ((~chunked).nonzero()[0], self._plain), (chunked.nonzero()[0], self._chunked):
             some = arrivals[rows]
-            pieces, there[rows] = read(some)
+            found.take(rows, read(some))
             arrivals["body_crc"][rows] = some["body_crc"]
-            for row, piece in zip(rows.tolist(), pieces, strict=True):
-                found[row] = piece
-        return found, there
+        return found
 
-    def _plain(self, arrivals: Array) -> tuple[list[Piece], Bools]:
-        """Bodies in one piece; of shared ones with their trailer."""
+    def _plain(self, arrivals: Array) -> Stretches:
+        """Bodies in one piece; shared ones are read with their trailer."""
         shared = arrivals["body_serial"] != arrivals["position"]
         sizes = arrivals["body_len"] + BODY_TRAILER_BYTES * shared
-        pieces, there = self._files.read(arrivals["body_serial"], arrivals["body_offset"], sizes)
-        for row in np.flatnonzero(shared & there).tolist():
-            pieces[row], crc = _without_trailer(pieces[row])
+        found = self._files.read(arrivals["body_serial"], arrivals["body_offset"], sizes)
+        for row in np.flatnonzero(shared & found.there).tolist():
+            body, crc = _without_trailer(found.piece(row))
+            found.length[row] = len(body)
             arrivals["body_crc"][row] = crc
-        return pieces, there
+        return found
 
-    def _chunked(self, arrivals: Array) -> tuple[list[Piece], Bools]:
+    def _chunked(self, arrivals: Array) -> Stretches:
         """Bodies in chunks: of each its list, then all their chunks at once."""
         keys, offsets = arrivals["body_serial"], arrivals["body_offset"] & np.uint32(_OFFSET_MASK)
-        heads, there = self._files.read(keys, offsets, np.full(len(keys), CHUNK_LIST_HEADER_BYTES))
-        counts = np.array([_count_of(head) for head in heads], np.int64)
+        heads = self._files.read(keys, offsets, np.full(len(keys), CHUNK_LIST_HEADER_BYTES))
+        counts = np.array([_count_of(head) for head in heads.pieces()], np.int64)
         sizes = CHUNK_LIST_HEADER_BYTES + CHUNK_REFERENCE_BYTES * counts
-        lists = [_chunk_list(one) for one in self._files.read(keys, offsets, sizes)[0]]
+        lists = [_chunk_list(one) for one in self._files.read(keys, offsets, sizes).pieces()]
         every = np.concatenate(lists)
         sizes = every["size"] + BODY_TRAILER_BYTES
-        chunks, chunk_there = self._files.read(every["key"], every["offset"], sizes)
-        ends = np.cumsum([len(one) for one in lists]).tolist()
-        bodies: list[Piece] = []
+        chunks = self._files.read(every["key"], every["offset"], sizes)
+        pieces, ends = chunks.pieces(), np.cumsum([len(one) for one in lists]).tolist()
+        found = Stretches(len(keys))
         for row, (one, end) in enumerate(zip(lists, ends, strict=True)):
             span = slice(end - len(one), end)
-            there[row] &= bool(chunk_there[span].all())
-            told = [_without_trailer(chunk) for chunk in chunks[span]]
-            bodies.append(b"".join([chunk for chunk, _ in told]))
+            found.there[row] = heads.there[row] and chunks.there[span].all()
+            told = [_without_trailer(chunk) for chunk in pieces[span]]
+            body = b"".join([chunk for chunk, _ in told])
+            found.add(body, np.array([row]), 0, len(body))
             shared = keys[row] != arrivals["position"][row]
             if shared and all(crc32(chunk) == crc for chunk, crc in told):
-                arrivals["body_crc"][row] = crc32(bodies[-1])
-        return bodies, there
+                arrivals["body_crc"][row] = crc32(body)
+        return found
 
 
 class _Bodies:
@@ -280,8 +293,10 @@ class _Bodies:
         self._arrivals: Final = arrivals
         self._states: Final = states
         self._check: Final = check
-        self._lengths: Final = np.zeros(len(arrivals), np.int64)
-        self._blocks: Final[list[bytes]] = []
+        self._starts: Final = np.zeros(len(arrivals), np.int64)
+        self._ends: Final = np.zeros(len(arrivals), np.int64)
+        self._runs: Final[list[bytes]] = []
+        self._size_bytes: int = 0
         self._errors: Final[dict[int, str]] = {}
 
     def batches(self, order: Array | None) -> Iterator[Array]:
@@ -296,44 +311,41 @@ class _Bodies:
             if last > first:
                 yield rows[first:last]
 
-    def take(self, rows: Array, pieces: list[Piece], there: Bools) -> None:
+    def take(self, rows: Array, found: Stretches) -> None:
         """What was read of these rows; what has gone, and what is damaged, is left out."""
-        lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
-        self._states[rows[~there]] = BodyState.DROPPED
-        wrong = there & (lengths != self._arrivals["body_len"][rows])
+        self._states[rows[~found.there]] = BodyState.DROPPED
+        wrong = found.length != self._arrivals["body_len"][rows]
         if self._check:
-            crcs = np.fromiter(map(crc32, pieces), np.uint32, len(pieces))
-            wrong |= there & (crcs != self._arrivals["body_crc"][rows])
-        for at in np.flatnonzero(wrong).tolist():
-            self._errors[int(rows[at])] = self._wrong(int(rows[at]), pieces[at])
-            pieces[at], lengths[at] = b"", 0
-        self._lengths[rows] = lengths
-        self._blocks.append(b"".join(pieces))
+            wrong |= found.crcs() != self._arrivals["body_crc"][rows]
+        for at in np.flatnonzero(wrong & found.there).tolist():
+            self._errors[int(rows[at])] = self._wrong(int(rows[at]), int(found.length[at]))
+        bases = np.cumsum([self._size_bytes, *map(len, found.runs)])
+        starts = bases[found.run] + found.start
+        self._starts[rows] = starts
+        self._ends[rows] = starts + np.where(wrong, 0, found.length)
+        self._runs.extend(found.runs)
+        self._size_bytes = int(bases[-1])
 
-    def _wrong(self, row: int, piece: Piece) -> str:
+    def _wrong(self, row: int, size_bytes: int) -> str:
         arrival = self._arrivals[row]
-        if len(piece) != arrival["body_len"]:
-            what = f"{len(piece)} bytes instead of {arrival['body_len']} are there"
+        if size_bytes != arrival["body_len"]:
+            what = f"{size_bytes} bytes instead of {arrival['body_len']} are there"
         else:
             what = "its CRC is wrong"
         return damaged(arrival, what)
 
     def answer(self, names: Bytes8, order: Array | None) -> FoundMessages:
         """All rows; in another order than that of their serials, or some several times, if that is asked."""
-        offsets = np.zeros(len(self._lengths) + 1, np.int64)
-        np.cumsum(self._lengths, out=offsets[1:])
-        found, bodies = self._arrivals["position"] != 0, b"".join([*self._blocks, bytes(BODIES_END)])
+        found, bodies = self._arrivals["position"] != 0, b"".join([*self._runs, bytes(BODIES_END)])
+        starts, ends = self._starts, self._ends
         if order is None:
-            return FoundMessages(found, self._arrivals, names, self._states, bodies, offsets, self._errors)
-        data, lengths = memoryview(bodies), self._lengths[order]
-        spans = zip(offsets[order].tolist(), offsets[order + 1].tolist(), strict=True)
-        bodies = b"".join([*(data[first:last] for first, last in spans), bytes(BODIES_END)])
-        offsets = np.zeros(len(order) + 1, np.int64)
-        np.cumsum(lengths, out=offsets[1:])
+            return FoundMessages(
+                found, self._arrivals, names, self._states, bodies, starts, ends, self._errors
+            )
         rows = enumerate(order.tolist()) if self._errors else ()
         errors = {at: self._errors[row] for at, row in rows if row in self._errors}
-        own = self._arrivals[order]
-        return FoundMessages(found[order], own, names, self._states[order], bodies, offsets, errors)
+        own, states = self._arrivals[order], self._states[order]
+        return FoundMessages(found[order], own, names, states, bodies, starts[order], ends[order], errors)
 
 
 class FoundArrivals:
@@ -376,9 +388,9 @@ class FoundArrivals:
     def without_bodies(self, order: Array) -> FoundMessages:
         """All of them in that order, as of a place that has no bodies."""
         own = self.arrivals[order]
-        found, offsets = own["position"] != 0, np.zeros(len(own) + 1, np.int64)
+        found, at = own["position"] != 0, np.zeros(len(own), np.int64)
         states = np.where(found, BodyState.NOT_STORED, BodyState.DROPPED).astype(np.uint8)
-        return FoundMessages(found, own, self.heap(), states, bytes(BODIES_END), offsets, {})
+        return FoundMessages(found, own, self.heap(), states, bytes(BODIES_END), at, at, {})
 
     def heap(self) -> Bytes8:
         """All names."""
@@ -421,6 +433,12 @@ def _search(positions: Array, wanted: Array) -> Array:
 def _fitting(lengths: Array, max_bytes: int) -> int:
     """How many rows, from the first on, have so many bytes; one at least."""
     return max(1, int(np.searchsorted(np.cumsum(lengths), max_bytes, "right")))
+
+
+def _span(rows: Array) -> Array | slice:
+    """The same ascending rows; as a slice where they are neighbours: nothing is copied then."""
+    first, last = int(rows[0]), int(rows[-1])
+    return slice(first, last + 1) if last - first == len(rows) - 1 else rows
 
 
 def _states(arrivals: Array, stored: Array, with_bodies: bool) -> Bytes8:

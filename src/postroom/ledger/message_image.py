@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from postroom.ledger.body_reader import BODIES_END, BodyState, FoundMessages
+from postroom.ledger.body_reader import BODIES_END, BodyState, FoundMessages, packed_bodies
 from postroom.ledger.disk import Bytes
 from postroom.ledger.errors import LedgerCorrupt
 from postroom.ledger.layout import ARRIVAL_DTYPE
@@ -35,15 +35,16 @@ HEADER: Final = Layout(
 def encode_messages(found: FoundMessages) -> list[Bytes]:
     """The bytes of an answer."""
     errors = json.dumps({str(row): text for row, text in found.errors.items()}).encode()
-    sizes = (len(found.found), len(found.names), len(errors), len(found.bodies))
+    bodies, offsets = packed_bodies(found.bodies, found.starts, found.ends)
+    sizes = (len(found.found), len(found.names), len(errors), len(bodies))
     return [
         HEADER.struct.pack(MESSAGES_MAGIC, *sizes),
         np.ascontiguousarray(found.arrivals).view(np.uint8).data,
-        found.offsets.astype("<u8").view(np.uint8).data,
+        offsets.astype("<u8").view(np.uint8).data,
         found.states.data,
         np.ascontiguousarray(found.names).data,
         errors,
-        found.bodies,
+        bodies,
     ]
 
 
@@ -72,20 +73,22 @@ def decode_messages(data: bytes, where: str) -> FoundMessages:
 def _decoded(parts: list[memoryview]) -> FoundMessages:
     arrivals = np.frombuffer(parts[0], ARRIVAL_DTYPE)
     errors = {int(row): str(text) for row, text in json.loads(bytes(parts[4])).items()}
+    offsets = np.frombuffer(parts[1], "<u8").astype(np.int64)
     return FoundMessages(
         arrivals["position"] != 0,
         arrivals,
         np.frombuffer(parts[3], np.uint8),
         np.frombuffer(parts[2], np.uint8).copy(),
         parts[5],
-        np.frombuffer(parts[1], "<u8").astype(np.int64),
+        offsets[:-1],
+        offsets[1:],
         errors,
     )
 
 
 def _is_sound(found: FoundMessages) -> bool:
-    offsets = found.offsets
-    within = offsets[0] == 0 and offsets[-1] == len(found.bodies) - BODIES_END
-    ascends = bool((np.diff(offsets) >= 0).all())
+    first, last = (int(found.starts[0]), int(found.ends[-1])) if len(found.found) else (0, 0)
+    within = first == 0 and last == len(found.bodies) - BODIES_END
+    ascends = bool((found.ends >= found.starts).all())
     known = not len(found.states) or int(found.states.max()) <= max(BodyState)
     return bool(within and ascends and known and all(0 <= row < len(found.found) for row in found.errors))

@@ -30,7 +30,7 @@ from postroom.spark.places import plan as cut
 from postroom.spark.positions import Position, check, position_in
 from postroom.spark.ranges import Planner, Seen, require_readable
 
-MESSAGES_A_TASK: Final = 25_000
+MESSAGES_A_TASK: Final = 100_000
 """About so many messages are given to a task, unless ``partitionRecords`` says how many positions."""
 
 SHOWN_WITHIN_S: Final = 30.0

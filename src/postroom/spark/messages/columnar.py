@@ -44,9 +44,9 @@ class Columnar:
     """The columns of some messages. What a column tells of rows in `hard` means nothing, and more rows may
     turn out to be hard with each column: ask for it last."""
 
-    def __init__(self, sections: pa.LargeBinaryArray) -> None:
-        """`sections`: the encoded messages; null rows are as empty ones."""
-        self._heap: Final = Heap(sections)
+    def __init__(self, heap: Heap) -> None:
+        """`heap`: the encoded messages."""
+        self._heap: Final = heap
         self._sections: Final = Sections(self._heap)
         self._ids: Final[dict[str, tuple[pa.Array, pa.Array]]] = {}
 

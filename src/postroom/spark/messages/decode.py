@@ -7,9 +7,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from postroom.amqp.errors import DecodeError
-from postroom.ledger.body_reader import BODY_STATE_NAMES, BodyState
+from postroom.ledger.body_reader import BODY_STATE_NAMES
 from postroom.ledger.records import ArrivalFlag
 from postroom.spark.messages.columnar import Columnar
+from postroom.spark.messages.heap import Heap
 from postroom.spark.messages.rows import Events
 from postroom.spark.messages.schema import EVENT_COLUMNS, HEADER_COLUMNS, SECTIONS
 from postroom.spark.messages.whole import read_whole
@@ -72,10 +73,9 @@ class _Told:
     """What sections tell, of all rows."""
 
     def __init__(self, messages: Messages, columns: list[str]) -> None:
-        self._columnar: Final = Columnar(messages.sections)
+        self._columnar: Final = Columnar(Heap(messages.heap, messages.starts, messages.ends))
         self._decoded: Final = {name: self._columnar.column(name) for name in columns}
-        missing = messages.states != BodyState.PRESENT
-        missing[list(messages.errors)] = True
+        missing = messages.missing
         self._rows: Final = np.flatnonzero(missing | self._columnar.hard).tolist()
         self._values: Final[list[dict[str, Any]]] = []
         for row in self._rows:

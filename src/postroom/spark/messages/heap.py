@@ -1,4 +1,4 @@
-"""Bytes of many messages behind one another, read at many places at once: one numpy step for all rows."""
+"""Bytes of many messages in one heap, read at many places at once: one numpy step for all rows."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -12,8 +12,6 @@ from postroom.amqp import constructors as c
 Array = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
 
-PADDING_BYTES: Final = 16
-"""So many bytes behind the last message can be read, too; they mean nothing."""
 _INLINE_BYTES: Final = 12
 """Arrow keeps shorter strings of a view in the view itself."""
 _TOO_LONG: Final = 1 << 40
@@ -54,15 +52,13 @@ class Values:
 
 
 class Heap:
-    """Messages behind one another."""
+    """Messages, each from a start up to an end."""
 
-    def __init__(self, sections: pa.LargeBinaryArray) -> None:
-        """The bytes are not copied if there is padding behind them."""
-        _, offsets, data = sections.buffers()
-        ends = np.frombuffer(offsets, np.int64)[sections.offset : sections.offset + len(sections) + 1]
-        self.start: Final[Array] = ends[:-1]
-        self.end: Final[Array] = ends[1:]
-        self.data: Final = _padded(data, int(ends[-1]) if len(ends) else 0)
+    def __init__(self, data: npt.NDArray[np.uint8], start: Array, end: Array) -> None:
+        """At the end of the data are `BODIES_END` bytes of no message: they can be read, and mean nothing."""
+        self.start: Final = start
+        self.end: Final = end
+        self.data: Final = data
         self._u32: Final = np.ndarray((len(self.data) - 3,), "<u4", self.data, strides=(1,))
         self._u64: Final = np.ndarray((len(self.data) - 7,), "<u8", self.data, strides=(1,))
 
@@ -130,10 +126,3 @@ class Heap:
     def stretch(self, at: int, end: int) -> bytes:
         """A copy of the bytes from one place up to another."""
         return self.data[at:end].tobytes()
-
-
-def _padded(data: pa.Buffer | None, end: int) -> npt.NDArray[np.uint8]:
-    heap = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(0, np.uint8)
-    if len(heap) >= end + PADDING_BYTES:
-        return heap
-    return np.concatenate([heap[:end], np.zeros(PADDING_BYTES, np.uint8)])

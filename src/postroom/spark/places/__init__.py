@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from postroom.ledger.body_reader import BodyState, packed_bodies
 from postroom.ledger.carried import Carried
 from postroom.ledger.definitions import Definitions
 from postroom.ledger.errors import LedgerError
@@ -102,21 +103,40 @@ class Messages:
     """Messages, in the order in which their serials were asked for.
 
     Where `found` doesn't hold, nothing is known of one: history has been dropped, or there is no such
-    arrival; its arrival is zero. `sections` is the message as it is stored: null where its state isn't
-    PRESENT, and where it is damaged: `errors` then says how, by row.
+    arrival; its arrival is zero. The message of row i as it is stored is `heap[starts[i]:ends[i]]`; it means
+    nothing where its state isn't PRESENT, and where it is damaged: `errors` then says how, by row.
+    `BODIES_END` zeros are at the heap's end.
     """
 
     found: npt.NDArray[np.bool_]
     arrivals: Array
     """ARRIVAL records; the offsets of names in them point into `names`."""
     names: npt.NDArray[np.uint8]
-    sections: pa.LargeBinaryArray
+    heap: npt.NDArray[np.uint8]
+    starts: npt.NDArray[np.int64]
+    ends: npt.NDArray[np.int64]
     states: npt.NDArray[np.uint8]
     """`ledger.body_reader.BodyState`."""
     errors: dict[int, str]
 
     def __len__(self) -> int:
         return len(self.found)
+
+    @property
+    def missing(self) -> npt.NDArray[np.bool_]:
+        """Where there is no message to be read: it isn't PRESENT, or it is damaged."""
+        missing: npt.NDArray[np.bool_] = self.states != BodyState.PRESENT
+        missing[list(self.errors)] = True
+        return missing
+
+    @property
+    def sections(self) -> pa.LargeBinaryArray:
+        """The messages as they are stored, copied together; null where one is missing."""
+        missing = self.missing
+        bodies, offsets = packed_bodies(self.heap.data, self.starts, self.ends)
+        validity = pa.py_buffer(np.packbits(~missing, bitorder="little")) if missing.any() else None
+        buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(bodies)]
+        return pa.Array.from_buffers(pa.large_binary(), len(missing), buffers)
 
 
 class Place(Protocol):

@@ -1,17 +1,13 @@
-"""Messages that a reader of bodies has found, as Arrow arrays."""
+"""Messages that a reader of bodies has found, as Spark's side takes them."""
 
 import numpy as np
-import pyarrow as pa
 
-from postroom.ledger.body_reader import BodyState, FoundMessages
+from postroom.ledger.body_reader import FoundMessages
 from postroom.spark.places import Messages
 
 
 def messages_of(found: FoundMessages) -> Messages:
     """Nothing is copied."""
-    missing = found.states != BodyState.PRESENT
-    missing[list(found.errors)] = True
-    validity = pa.py_buffer(np.packbits(~missing, bitorder="little")) if missing.any() else None
-    buffers = [validity, pa.py_buffer(found.offsets), pa.py_buffer(found.bodies)]
-    sections = pa.Array.from_buffers(pa.large_binary(), len(missing), buffers)
-    return Messages(found.found, found.arrivals, found.names, sections, found.states, found.errors)
+    heap = np.frombuffer(found.bodies, np.uint8)
+    own = found.found, found.arrivals, found.names, heap, found.starts, found.ends
+    return Messages(*own, found.states, found.errors)
