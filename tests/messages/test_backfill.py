@@ -104,10 +104,10 @@ def test_a_delta_tables_columns_are_those_of_its_log(spark: SparkSession, at: Sc
     write_deltalake(uri, pa.table({"id": ["a"], "customer": ["007"]}), partition_by=["customer"])
     more = pa.table({"id": ["b"], "customer": ["008"], "note": ["x"]})
     write_deltalake(uri, more, mode="append", schema_mode="merge", partition_by=["customer"])
-    columns = ("customer AS subject", "concat(id, coalesce(note, '-')) AS text")
+    columns = ("customer AS message_id", "concat(id, coalesce(note, '-')) AS text")
     send(spark, at, plan(spark, at, Table(uri, "", columns, "", ("id",), 4)))
     assert at.texts("orders") == ["a-", "bx"]
-    assert [row["subject"] for row in at.rows("orders")] == ["007", "008"]
+    assert [row["message_id"] for row in at.rows("orders")] == ["007", "008"]
 
 
 def test_an_empty_delta_table_is_nothing_to_do(spark: SparkSession, at: Scene) -> None:
