@@ -15,7 +15,6 @@ from postroom.manager.errors import (
     SubscriptionInUse,
 )
 from postroom.manager.options import ManagerOptions, QueueDefinition
-from postroom.manager.quota import QuotaDefinition
 from postroom.manager.routing import slows_down
 from postroom.model.codes import Outcome
 from tests.manager.store_face import StoreFace
@@ -309,61 +308,6 @@ def test_unborn_messages_are_born_on_every_subscription(world: TopicWorld) -> No
     world.put(topic, b"later", delay_ms=500)
     assert world.turn() == []
     assert world.turn(500) == [b"later", b"later"]
-
-
-def test_a_publish_waits_for_room_in_every_subscription(world: TopicWorld) -> None:
-    topic = world.topic(max_messages=1)
-    first = world.subscribe(name="a", durable=True)
-    world.put(topic, b"1")
-    second = world.subscribe(name="b", durable=True)
-    producer = world.manager.open_producer("p", "c", "", 1000)
-    sink = TestSink()
-    token = world.put(topic, b"2", sink, producer=producer)
-    world.turn()
-    assert sink.accepted == sink.rejected == []
-    assert (first.statistics.depth, second.statistics.depth) == (1, 0)
-    consumer = world.consumer(first, 1)
-    world.turn()
-    world.accept(consumer, world.held(consumer)[0])
-    world.turn()
-    assert sink.accepted == [token]
-    assert (first.statistics.depth, second.statistics.depth) == (1, 1)
-    refused = TestSink()
-    token = world.put(topic, b"3", refused, producer=producer)
-    world.turn(2000)
-    assert [condition for _, condition, _ in refused.rejected] == ["amqp:resource-limit-exceeded"]
-    assert topic.statistics.received == 2
-
-
-def test_a_publish_waits_no_longer_for_a_subscription_that_is_ending(world: TopicWorld) -> None:
-    topic = world.topic(max_messages=1)
-    consumer = world.subscriber()
-    world.put(topic, b"1")
-    world.turn()
-    world.accept(consumer, world.held(consumer)[0], world.manager.begin(world.now_us))
-    sink = TestSink()
-    token = world.put(topic, b"2", sink, producer=world.manager.open_producer("p", "c", "", 1000))
-    world.turn()
-    assert sink.accepted == []
-    world.close(consumer)
-    world.turn()
-    assert sink.accepted == [token] and not consumer.queue.deleted
-
-
-def test_entries_of_one_publish_may_be_more_than_a_shared_quota_holds(world: TopicWorld) -> None:
-    quota = QuotaDefinition(name="small", messages_maximum=2)
-    world.manager.create_quota(quota, world.now_us)
-    topic = world.topic(quota="small")
-    queues = [world.subscribe(name=f"s{number}", durable=True) for number in range(3)]
-    sink = TestSink()
-    world.put(topic, sink=sink)
-    world.turn()
-    assert "3 entries" in sink.rejected[0][2]
-    world.manager.unsubscribe(queues[0], world.now_us)
-    world.put(topic, sink=sink)
-    world.turn()
-    assert len(sink.accepted) == 1
-    assert [queue.statistics.depth for queue in queues] == [0, 1, 1]
 
 
 @pytest.mark.parametrize("chunked", [False, True])

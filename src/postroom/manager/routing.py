@@ -21,6 +21,8 @@ def enrol(core: Core, queue: Queue) -> None:
     if subscription.name:
         core.subscriptions[subscription.key()] = queue
     forget_routes(core, subscription.topic)
+    if queue.pool is not None:
+        queue.pool.mark()  # one that waits there may need more than will ever fit
 
 
 def dismiss(core: Core, queue: Queue) -> None:
@@ -35,6 +37,8 @@ def dismiss(core: Core, queue: Queue) -> None:
     forget_routes(core, subscription.topic)
     if queue.pool is not None and queue.has_own_pool:
         waiting.free_line(core, queue.pool)
+    elif queue.pool is not None:
+        queue.pool.mark()  # those that wait there need less of it
 
 
 def forget_routes(core: Core, pattern: str) -> None:
