@@ -69,6 +69,14 @@ async def test_each_verb_says_what_it_wants() -> None:
 
 
 @asynchronous
+async def test_one_that_is_closed_gives_its_session_back() -> None:
+    async with FakeBroker() as broker:
+        connection = await broker.connect()
+        for _ in range(broker.max_sessions + 1):
+            await (await connection.create_management()).close()
+
+
+@asynchronous
 async def test_a_query_gives_rows_by_name() -> None:
     async with FakeBroker() as broker:
         Node(broker, (200, {"attributeNames": ["name", "depth"], "results": [["a", 1], ["b", 2]]}, {}))

@@ -205,12 +205,13 @@ class Connection:
         return session
 
     async def create_management(self) -> ManagementClient:
-        """A client of the broker's management node."""
+        """A client of the broker's management node, in a session of its own until it is closed."""
         session = await self.create_session()
         return ManagementClient(
             await session.create_producer(MANAGEMENT_NODE),
             await session.create_reply_consumer(),
             self._request_timeout_s,
+            session,
         )
 
     async def create_message_store(self, queue: str) -> MessageStore:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from postroom.client.aio.consuming import MessageConsumer
 from postroom.client.aio.producing import MessageProducer
@@ -24,6 +24,9 @@ from postroom.client.management import (
 )
 from postroom.client.message import Message
 from postroom.client.transport import within
+
+if TYPE_CHECKING:
+    from postroom.client.aio.messaging import Session
 
 __all__ = ["ManagementClient"]
 
@@ -39,8 +42,14 @@ class ManagementClient:
     """
 
     def __init__(
-        self, producer: MessageProducer, replies: MessageConsumer, request_timeout_s: float | None
+        self,
+        producer: MessageProducer,
+        replies: MessageConsumer,
+        request_timeout_s: float | None,
+        session: Session | None = None,
     ) -> None:
+        """``session``: what ends with it; None where the session is somebody else's."""
+        self._session = session
         self._producer = producer
         self._replies = replies
         self._request_timeout_s = request_timeout_s
@@ -126,6 +135,10 @@ class ManagementClient:
                 return found
 
     async def close(self) -> None:
-        """Close the links to the management node."""
+        """Close the links to the management node, and the session that was begun for them: a connection has
+        only so many.
+        """
         await self._producer.close()
         await self._replies.close()
+        if self._session is not None:
+            await self._session.close()

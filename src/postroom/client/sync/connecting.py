@@ -149,7 +149,7 @@ class Connection:
         return XASession(self._portal, self._portal.call(self._inner.create_xa_session()))
 
     def create_management(self) -> ManagementClient:
-        """A client of the broker's management node."""
+        """A client of the broker's management node, in a session of its own until it is closed."""
         return ManagementClient(self._portal, self._portal.call(self._inner.create_management()))
 
     def create_message_store(self, queue: str) -> MessageStore:

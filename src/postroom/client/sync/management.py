@@ -70,6 +70,8 @@ class ManagementClient:
         return self._portal.call(self._inner.query(kind, attribute_names))
 
     def close(self) -> None:
-        """Close the links to the management node."""
+        """Close the links to the management node, and the session that was begun for them: a connection has
+        only so many.
+        """
         if self._portal.is_running:
             self._portal.call(self._inner.close())
