@@ -14,6 +14,7 @@ from postroom.client import (
     ClientOptions,
     Connection,
     ConnectionFactory,
+    ManagementClient,
     Message,
     MessageConsumer,
     PrefetchPolicy,
@@ -43,6 +44,7 @@ class Scene:
 
     broker: BrokerThread
     connection: Connection
+    management: ManagementClient
     folder: Path
     out: Path
 
@@ -62,6 +64,11 @@ class Scene:
             assert message is not None
             consumer.reject(message, condition, f"because of {condition}")
         session.close()
+        self.heard()
+
+    def heard(self) -> None:
+        """The broker has heard all that was said on the connection: outcomes have no answer of their own."""
+        self.depth("dead")
 
     def consumer(self, queue: str) -> MessageConsumer:
         """One whose messages are held until they are disposed of."""
@@ -76,12 +83,11 @@ class Scene:
         return found
 
     def depth(self, queue: str) -> int:
-        client = self.connection.create_management()
-        return int(str(client.read(QUEUE_TYPE, queue)["messages_current"]))
+        return int(str(self.management.read(QUEUE_TYPE, queue)["messages_current"]))
 
     def rows(self, queue: str) -> list[dict[str, Any]]:
         """What message management tells of a queue."""
-        client = self.connection.create_management()
+        client = self.management
         opened = client.request("OPEN-CURSOR", kind=MESSAGE_TYPE, name=queue, body={}).attributes()
         page = {"cursor": opened["cursor"], "offset": 0, "count": 1000}
         told = client.request("READ-CURSOR", kind=MESSAGE_TYPE, name=queue, body=page).attributes()
@@ -136,4 +142,4 @@ def scene(tmp_path: Path, **changes: Any) -> Iterator[Scene]:
         BrokerThread(config, folder=folder) as broker,
         ConnectionFactory(broker.url, options=ONE_BY_ONE).create_connection() as connection,
     ):
-        yield Scene(broker, connection, folder, tmp_path / "out")
+        yield Scene(broker, connection, connection.create_management(), folder, tmp_path / "out")

@@ -1,5 +1,6 @@
 """Jobs that act, on a running broker: triage by rules, removal of duplicates, and carrying plans out."""
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -8,13 +9,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from postroom.client import Message
+from postroom.server import service
 from postroom.server.management import QUEUE_TYPE
 from postroom.spark.jobs import acting, jobs
 from postroom.spark.jobs.contents import with_contents
 from postroom.spark.jobs.deduplicate import check_columns
 from postroom.spark.jobs.errors import CannotBeDone, Exit, JobError, OptionInvalid, RulesInvalid
 from postroom.spark.jobs.plan import ACTIONS_SCHEMA, MANIFEST
-from postroom.spark.jobs.standing import look, standing
+from postroom.spark.jobs.standing import DURABLE_WITHIN_S, look, standing
+from tests.ledger.making import LedgerMaker
 from tests.ledger.test_reader_carried import _with_dropped_history as with_dropped_history
 from tests.messages.jobs import Scene, counted, rule, rules, scene
 
@@ -127,6 +130,7 @@ def test_what_has_changed_since_is_left_alone_and_listed(spark: SparkSession, at
     assert gone is not None and held is not None and failed is not None
     consumer.accept(gone)
     consumer.modify(failed, failed=True, undeliverable_here=True)
+    at.heard()
     results = at.act()
     assert dict(results.counts) == {"gone": 1, "refused": 1, "changed": 1, "done": 2}
     assert results.not_done() == 2
@@ -141,6 +145,33 @@ def test_what_is_held_is_no_part_of_a_plan(spark: SparkSession, at: Scene) -> No
     consumer = at.consumer("dead")
     assert consumer.receive(10) is not None
     assert counted(at.triage(spark, rule("true", "discard", name="all"))) == {"all": 1}
+
+
+def test_what_was_done_a_moment_ago_is_part_of_a_plan(at: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that falls idle tells readers later what is durable: a job waits for that."""
+    monkeypatch.setattr(service, "IDLE_S", 1.0)
+    for _ in range(2):
+        at.put("dead", ["a"])
+        assert look(str(at.folder), "").through >= at.broker.call(lambda broker: broker.durable_through)
+
+
+def test_what_nobody_says_is_durable_is_no_part_of_a_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a broker that was killed, for instance: the wait has an end."""
+    now_s = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
+    monkeypatch.setattr(time, "sleep", lambda pause_s: now_s.append(now_s.pop() + pause_s))
+    maker = LedgerMaker(tmp_path / "data")
+    queue = maker.queue("orders")
+    maker.commit()
+    maker.marker()
+    told = look(str(maker.folder), "").through
+    maker.put(queue)
+    maker.commit()
+    assert look(str(maker.folder), "").through == told and now_s[0] >= DURABLE_WITHIN_S
+    maker.marker()
+    assert look(str(maker.folder), "").through == told + 1
 
 
 def test_the_ledger_tells_which_job_and_rule_it_was(spark: SparkSession, at: Scene) -> None:
@@ -220,8 +251,7 @@ def test_several_requests_at_a_time_do_the_same(
 
 def test_too_much_for_one_request_goes_in_smaller_ones(spark: SparkSession, at: Scene) -> None:
     """What goes to another queue manager goes with its body, of which a request takes so much."""
-    management = at.connection.create_management()
-    management.create(QUEUE_TYPE, "QM2", {"usage": "transmission"})
+    at.management.create(QUEUE_TYPE, "QM2", {"usage": "transmission"})
     at.put("dead", ["x" * 300_000] * 5)
     at.triage(spark, rule("true", "forward", "IN@QM2", "away"))
     assert dict(at.act().counts) == {"done": 5}

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import StructField, StructType
 
 from postroom.spark.jobs.errors import CannotBeDone
-from postroom.spark.places import Place, place_of
+from postroom.spark.places import Look, Place, place_of
 
 EVENT_SCHEMA: Final = (
     "position bigint, ordinal int, serial bigint, queue_id bigint, time timestamp, event string,"
@@ -44,6 +44,10 @@ _FREE_STATES: Final = ("available", "delayed")
 _NOT_FREE_CAUSES: Final = ("unborn", "paused")
 _US_A_S: Final = 1_000_000
 
+DURABLE_WITHIN_S: Final = 5.0
+"""So long a broker may take to tell that what it has written is durable; one that was killed never does."""
+_DURABLE_PAUSE_S: Final = 0.01
+
 
 @dataclass(frozen=True, slots=True)
 class Looked:
@@ -74,12 +78,22 @@ def fields_of(columns: Mapping[str, str]) -> list[StructField]:
 
 
 def look(uri: str, token: str) -> Looked:
-    """Look at a ledger. Raises ``LedgerError``, OSError."""
-    seen = place_of(uri, token).look()
+    """Look at a ledger: what was done before is in it. Raises ``LedgerError``, OSError."""
+    seen = _durable(place_of(uri, token))
     if seen.durable_through < 1:
         raise CannotBeDone(f"{uri}: nothing was ever put there")
     now_us = max(seen.last_time_us, time.time_ns() // 1000)
     return Looked(uri, token, seen.ledger_id, seen.durable_through, seen.first_position, now_us)
+
+
+def _durable(place: Place) -> Look:
+    """A look that has everything that is written by now."""
+    seen = place.look()
+    written_through, give_up_s = seen.written_through, time.monotonic() + DURABLE_WITHIN_S
+    while seen.durable_through < written_through and time.monotonic() < give_up_s:
+        time.sleep(_DURABLE_PAUSE_S)
+        seen = place.look()
+    return seen
 
 
 def standing(spark: SparkSession, ledger: Looked, queue: str, with_reasons: bool) -> DataFrame:

@@ -51,6 +51,8 @@ class Look:
     """The last position that may be read."""
     last_time_us: int
     """Time of the newest block that may be read, µs since 1970."""
+    written_through: int
+    """The last position that is there. A broker that falls idle tells a moment later that it is durable."""
 
     @cached_property
     def epochs(self) -> tuple[Epoch, ...]:
@@ -64,7 +66,7 @@ class Look:
         return tuple(found)
 
 
-def look_of(segments: list[Segment], durable_through: int) -> Look:
+def look_of(segments: list[Segment], durable_through: int, written_through: int = 0) -> Look:
     """A look at these files, oldest first, cut at `durable_through`."""
     return Look(
         str(UUID(bytes=segments[-1].ledger_id)),
@@ -72,6 +74,7 @@ def look_of(segments: list[Segment], durable_through: int) -> Look:
         segments[0].first_position,
         durable_through,
         segments[-1].last_time_us,
+        max(durable_through, written_through),
     )
 
 

@@ -47,7 +47,7 @@ class FolderPlace:
     def look(self) -> Look:
         """See `Place.look`."""
         found = self._watch.look()
-        return look_of(found.segments, found.durable_through())
+        return look_of(found.segments, found.durable_through(), found.durable_through(beyond_durable=True))
 
     def hint(self, segment: Segment, first: int, last: int) -> bytes:
         """See `Place.hint`: of a journal where its blocks lie, a `JournalHint`."""
