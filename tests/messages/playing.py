@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
 
-from postroom.client import Connection, ConnectionFactory, Message
+from postroom.client import Connection, ConnectionFactory, ManagementClient, Message
 from postroom.server.config import ListenConfig
 from postroom.spark.consume import append_once, confirm
 from postroom.spark.messages.schema import MESSAGES_SCHEMA, messages_struct
@@ -42,6 +42,7 @@ class Station:
         self.sent: list[str] = []
         self._thread: BrokerThread | None = None
         self._connection: Connection | None = None
+        self._management: ManagementClient | None = None
         self._port = 0
 
     def __enter__(self) -> "Station":
@@ -65,7 +66,7 @@ class Station:
             self._connection.close()
         if self._thread is not None:
             self._thread.__exit__(None, None, None)
-        self._connection = self._thread = None
+        self._connection = self._management = self._thread = None
 
     @property
     def url(self) -> str:
@@ -77,6 +78,13 @@ class Station:
         assert self._connection is not None
         return self._connection
 
+    @property
+    def management(self) -> ManagementClient:
+        """One for every question: each has a session of its own."""
+        if self._management is None:
+            self._management = self.connection.create_management()
+        return self._management
+
     def restart(self) -> None:
         """The broker goes down and comes back."""
         self.stop()
@@ -84,7 +92,7 @@ class Station:
 
     def create(self, name: str = SUBSCRIPTION, **more: object) -> None:
         said = {"queue": QUEUE, "window": self.window} | more
-        self.connection.create_management().create(NOUN, name, said)
+        self.management.create(NOUN, name, said)
 
     def send(self, count: int, priority: int = 4, durable: bool = True) -> list[str]:
         """So many messages more; their texts."""
@@ -98,11 +106,16 @@ class Station:
 
     def state(self, name: str = SUBSCRIPTION) -> dict[str, Any]:
         """What the broker says of the subscription."""
-        return self.connection.create_management().read(NOUN, name)
+        return self.management.read(NOUN, name)
+
+    def sessions(self) -> list[int]:
+        """How many each connection has."""
+        assert self._thread is not None
+        return self._thread.call(lambda broker: [len(each.engine.sessions()) for each in broker.connections])
 
     def on_queue(self) -> int:
         """Messages on the queue, those held included."""
-        told = self.connection.create_management().read("postroom.queue", QUEUE)
+        told = self.management.read("postroom.queue", QUEUE)
         return int(told["messages_current"]) + int(told["messages_pending"])  # type: ignore[call-overload]
 
 

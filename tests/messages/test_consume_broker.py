@@ -75,6 +75,15 @@ def test_a_subscription_whose_lease_is_over(one: Station) -> None:
             there.plan("mine")
 
 
+def test_a_query_that_asks_for_hours_has_one_session(one: Station) -> None:
+    with asked(one) as there:
+        there.register("mine", False)
+        before = one.sessions()
+        for _ in range(300):  # more than a connection has
+            there.plan("mine")
+        assert one.sessions() == before and 1 in before
+
+
 def test_a_broker_that_comes_back_is_asked_again(one: Station) -> None:
     with asked(one) as there:
         there.register("mine", False)
