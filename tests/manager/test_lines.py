@@ -121,5 +121,8 @@ def check(line: Line, expected: list[BlockedSend]) -> None:
     assert not line.has_before(first.order if first is not None else SENDS)
     assert line.has_before(SENDS + 1) == bool(expected)
     for room_bytes in range(MAX_SIZE + 1):
-        fitting = next((send for send in expected if send.size <= room_bytes), None)
-        assert line.first_that_fits(room_bytes) is fitting
+        passed = 0
+        for fitting in [send for send in expected if send.size <= room_bytes]:
+            assert line.first_that_fits(room_bytes, passed) is fitting
+            passed = fitting.order
+        assert line.first_that_fits(room_bytes, passed) is None

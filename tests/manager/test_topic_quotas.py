@@ -95,3 +95,31 @@ def test_entries_of_one_publish_may_be_more_than_a_shared_quota_holds(world: Top
     world.turn()
     assert len(sink.accepted) == 1
     assert [queue.statistics.depth for queue in queues] == [0, 1, 1]
+
+
+@pytest.mark.parametrize("policy", ["fifo", "preemptive"])
+def test_a_publish_that_needs_more_room_than_there_is_holds_up_others_under_fifo_alone(
+    world: TopicWorld, policy: str
+) -> None:
+    world.manager.create_quota(QuotaDefinition(name="room", messages_maximum=2, policy=policy), world.now_us)
+    topic, box = world.topic(quota="room"), world.queue("box", quota="room")
+    for name in "ab":
+        world.subscribe(name=name, durable=True)
+    sink = TestSink()
+    consumer = world.consumer(box, 2)
+    world.put(box, b"1")
+    world.put(box, b"2")
+    publisher, sender = (world.manager.open_producer(name, "c", "", 1000) for name in ("p", "s"))
+    larger = world.put(topic, b"3", sink, producer=publisher)
+    smaller = world.put(box, b"4", sink, producer=sender)
+    world.turn()
+    first, second = world.held(consumer)
+    world.accept(consumer, first)
+    world.turn()
+    assert sink.accepted == ([smaller] if policy == "preemptive" else [])
+    world.accept(consumer, second)
+    world.turn()
+    assert sink.accepted == [smaller if policy == "preemptive" else larger]
+    world.manager.purge_queue("box", world.now_us)
+    world.turn()
+    assert set(sink.accepted) >= {larger}

@@ -114,11 +114,12 @@ class Line:
         head = self.first()
         return head is not None and head.order < order
 
-    def first_that_fits(self, room_bytes: i64) -> "BlockedSend | None":
-        """In order, the first not larger than that whose turn it is on its own link."""
+    def first_that_fits(self, room_bytes: i64, passed: i64) -> "BlockedSend | None":
+        """In order, the first not larger than that whose turn it is on its own link, of those that came after
+        ``passed``, as `BlockedSend.order`."""
         for stretch in self._stretches:
-            if stretch.count > 0 and stretch.min_bytes <= room_bytes:
-                found = _search(stretch, room_bytes)
+            if stretch.count > 0 and stretch.min_bytes <= room_bytes and stretch.sends[-1].order > passed:
+                found = _search(stretch, room_bytes, passed)
                 if found is not None:
                     return found
         return None
@@ -128,7 +129,7 @@ class Line:
         return [send for stretch in self._stretches for send in stretch.sends if send.stretch is stretch]
 
 
-def _search(stretch: _Stretch, room_bytes: i64) -> "BlockedSend | None":
+def _search(stretch: _Stretch, room_bytes: i64, passed: i64) -> "BlockedSend | None":
     """Also finds the smallest size anew."""
     smallest: i64 = -1
     stretch.pass_over()
@@ -138,7 +139,7 @@ def _search(stretch: _Stretch, room_bytes: i64) -> "BlockedSend | None":
         at += 1
         if send.stretch is not stretch:
             continue
-        if send.size <= room_bytes and send.is_next():
+        if send.size <= room_bytes and send.order > passed and send.is_next():
             return send
         if smallest < 0 or send.size < smallest:
             smallest = send.size
@@ -199,15 +200,21 @@ class Pool:
         """Whether a send that comes now may go in: there is room, and nobody whom it would overtake."""
         return self.fits(size) and (self.preemptive or self.line.count == 0)
 
-    def next_send(self) -> "BlockedSend | None":
-        """Who may go in now; None while there is no room for whoever's turn it is."""
+    def next_send(self, passed: i64) -> "BlockedSend | None":
+        """Who may go in now; None while there is no room for whoever's turn it is.
+
+        ``passed``: up to there, as `BlockedSend.order`, they were looked at and need more room than there is;
+        0 for nobody.
+        """
         if self.line.count == 0 or (self.max_messages >= 0 and self.messages >= self.max_messages):
             return None
         if self.preemptive:
             room: i64 = self.max_bytes - self.bytes if self.max_bytes >= 0 else _UNBOUNDED
-            return self.line.first_that_fits(room)
+            return self.line.first_that_fits(room, passed)
         head = self.line.first()
-        return head if head is not None and head.is_next() and self.fits(head.size) else None
+        if head is None or head.order <= passed:
+            return None
+        return head if head.is_next() and self.fits(head.size) else None
 
     def charge(self, count: i64, size: i64) -> None:
         self.messages += count

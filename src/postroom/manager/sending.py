@@ -208,10 +208,20 @@ def let_in(core: Core) -> None:
         if core.changed_pools:
             pool = core.changed_pools.pop()
             pool.marked = False
-            blocked = pool.next_send()
-            while blocked is not None and _let_in(core, blocked):
-                _let_in_unlimited(core)  # who waits behind one of those for this pool came before its others
-                blocked = pool.next_send()
+            _let_in_line(core, pool)
+
+
+def _let_in_line(core: Core, pool: Pool) -> None:
+    """A publish for which there is too little room, for it makes several entries, holds up those behind it
+    only where that is the policy."""
+    passed: i64 = 0
+    blocked = pool.next_send(passed)
+    while blocked is not None:
+        if _let_in(core, blocked):
+            _let_in_unlimited(core)  # who waits behind one of those for this pool came before its others
+        else:
+            passed = blocked.order
+        blocked = pool.next_send(passed)
 
 
 def _let_in_unlimited(core: Core) -> None:
