@@ -1,5 +1,6 @@
 """What the random test begins with: bodies, and queues and topics for the queue manager and its reference."""
 
+from dataclasses import replace
 from typing import Any
 
 from postroom.amqp.sections import Data, Properties
@@ -48,15 +49,16 @@ def define(world: LedgerWorld, delay_ms: int, preemptive: bool) -> Reference:
     world.queue("groups", group_buckets=2, redelivery_limit=2, dead_letter_queue="dead")
     world.queue("single", access="exclusive", max_consumers=3)
     quota: dict[str, Any] = {"max_messages": 3, "messages_threshold_high": 2, "messages_threshold_low": 1}
-    world.queue("small", quota_policy="preemptive" if preemptive else "fifo", **quota)
+    policy = "preemptive" if preemptive else "fifo"
+    world.queue("small", quota_policy=policy, **quota)
     world.queue("dead")
     world.queue("spent")
-    world.manager.create_quota(ROOM, world.now_us)
+    world.manager.create_quota(replace(ROOM, policy=policy), world.now_us)
     world.queue("roomy", quota="room")
     for name, settings in TOPIC_SETTINGS.items():
         world.queue(name, kind="topic", **settings)
     delay_us = delay_ms * MS if delay_ms >= 0 else -1
-    small, room = Pool(3, preemptive), Pool(ROOM.messages_maximum)
+    small, room = Pool(3, preemptive), Pool(ROOM.messages_maximum, preemptive)
     places = [
         Place("plain"),
         Place("strict", limit=1, delay_us=delay_us, dead_letters="dead", lost_link_counts=True),
