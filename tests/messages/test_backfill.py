@@ -18,7 +18,7 @@ from postroom.spark.jobs.errors import OptionInvalid
 from postroom.spark.jobs.plan import Manifest, Results
 from tests.messages.jobs import Scene, scene
 
-pytestmark = [pytest.mark.spark, pytest.mark.sockets]
+pytestmark = [pytest.mark.spark, pytest.mark.sockets, pytest.mark.timeout(600)]
 
 
 @pytest.fixture

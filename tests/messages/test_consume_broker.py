@@ -21,7 +21,7 @@ from postroom.spark.sink.options import Broker
 from tests.messages.playing import NOUN, SUBSCRIPTION, Appending, Played, Station, station
 from tests.server.harness import BrokerThread, make_config
 
-pytestmark = [pytest.mark.sockets, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.sockets, pytest.mark.timeout(600)]
 
 
 @pytest.fixture

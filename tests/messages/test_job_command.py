@@ -18,7 +18,7 @@ from postroom.server.config import QueueConfig
 from postroom.spark.jobs.errors import Exit
 from tests.messages.jobs import Scene, rule, scene
 
-pytestmark = [pytest.mark.spark, pytest.mark.sockets]
+pytestmark = [pytest.mark.spark, pytest.mark.sockets, pytest.mark.timeout(600)]
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 OFFERS = [

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from pyspark.sql import SparkSession
@@ -21,7 +22,7 @@ from tests.ledger.making import LedgerMaker
 from tests.ledger.test_reader_carried import _with_dropped_history as with_dropped_history
 from tests.messages.jobs import Scene, counted, rule, rules, scene
 
-pytestmark = [pytest.mark.spark, pytest.mark.sockets]
+pytestmark = [pytest.mark.spark, pytest.mark.sockets, pytest.mark.timeout(600)]
 
 
 @pytest.fixture
@@ -160,8 +161,12 @@ def test_what_nobody_says_is_durable_is_no_part_of_a_plan(
 ) -> None:
     """Of a broker that was killed, for instance: the wait has an end."""
     now_s = [0.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
-    monkeypatch.setattr(time, "sleep", lambda pause_s: now_s.append(now_s.pop() + pause_s))
+
+    def sleep(pause_s: float) -> None:
+        now_s[0] += pause_s
+
+    played = SimpleNamespace(monotonic=lambda: now_s[0], sleep=sleep, time_ns=time.time_ns)
+    monkeypatch.setattr("postroom.spark.jobs.standing.time", played)  # of no other thread
     maker = LedgerMaker(tmp_path / "data")
     queue = maker.queue("orders")
     maker.commit()
