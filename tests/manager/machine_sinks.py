@@ -122,12 +122,12 @@ class SinkRules(Machine):
         assert self.job.commit(*winners, batch_id=self.batch_id) == (True, count)
         for name in winners:
             self.reference.commit(name)
-        self._all_lost(set(self.sealed) - set(winners))
+        self._all_lost([name for name in self.sealed if name not in winners])
         assert self.job.commit(batch_id=self.batch_id) == (False, 0)
         assert self.job.begin(self.batch_id) is None
         self.batch_id += 1
 
-    def _all_lost(self, names: set[str]) -> None:
+    def _all_lost(self, names: list[str]) -> None:
         for name in names:
             self.reference.rollback(name)
         self.sealed.clear()
@@ -139,7 +139,7 @@ class SinkRules(Machine):
     @precondition(lambda self: self.sealed)
     @rule()
     def next_run(self) -> None:
-        before, names = self.job, set(self.sealed)
+        before, names = self.job, list(self.sealed)
         self.job = before.next_run(before.run_id + "'")
         name = self.job.opened(self.batch_id).name
         self._all_lost(names)
@@ -160,7 +160,7 @@ class SinkRules(Machine):
     @rule()
     def forget_sink(self) -> None:
         """What it has decided is known no more."""
-        names = set(self.sealed)
+        names = list(self.sealed)
         assert self.world.manager.sinks.forget("app", self.world.now_us) == len(names)
         self._all_lost(names)
         self.batch_id = 0
