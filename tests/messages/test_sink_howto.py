@@ -17,7 +17,7 @@ from postroom.server.config import ListenConfig
 from tests.messages.sinking import shown
 from tests.server.harness import BrokerThread, make_config
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 HOWTO = Path(__file__).resolve().parents[2] / "docs" / "howto"
 PROGRAM = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)

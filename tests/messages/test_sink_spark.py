@@ -15,7 +15,7 @@ from postroom.server.config import QueueConfig
 from tests.messages.sinking import received, shown
 from tests.server.harness import BrokerThread, make_config
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 SOURCE = "postroom.messages"
 SMALL = "small"
