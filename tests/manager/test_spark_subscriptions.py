@@ -17,6 +17,7 @@ from postroom.manager.queue import Queue
 from postroom.manager.spark_subscription import SparkSubscription, SparkSubscriptionDefinition
 from postroom.model.codes import Event, HolderKind, State
 from tests.manager.over_ledger import LedgerWorld
+from tests.manager.test_unit_of_order import member
 
 ACQUIRED = (Event.ACQUIRE, HolderKind.SPARK_SUBSCRIPTION, State.GET_UNCONFIRMED)
 
@@ -263,3 +264,19 @@ def test_it_takes_its_turn_beside_others(world: LedgerWorld) -> None:
     spark = subscribe(world)
     fill(world, queue, 40)
     assert (len(consumer.held), spark.held.count) == (20, 20)
+
+
+def test_what_is_behind_another_of_its_unit_waits_and_is_assigned_when_that_is_confirmed() -> None:
+    world = LedgerWorld(ManagerOptions())
+    queue, spark_subscriptions = world.queue(unit_of_order=True), world.manager.spark_subscriptions
+    spark = subscribe(world)
+    for text in "first", "second":
+        member(world, queue, text)
+        world.turn()
+    assert spark.held.count == 1
+    assert spark_subscriptions.oldest_waiting(spark) > spark.confirmed
+    spark_subscriptions.register("s", "a", False, world.now_us)
+    confirm(world, int(spark.assigned))
+    world.turn()
+    assert spark.held.count == 1
+    assert spark_subscriptions.oldest_waiting(spark) == 0

@@ -251,8 +251,10 @@ def is_filling(spark: SparkSubscription) -> bool:
 
 def oldest_waiting(queue: Queue) -> int:
     """The place of what has been available the longest: the position of the event that made it so; 0 nothing
-    is."""
+    is. What is behind another of its unit of order counts: it can be assigned when that is confirmed."""
     places: list[int] = []
+    if queue.units is not None and queue.units.waiting_count > 0:
+        places.append(int(queue.units.oldest_held_back()))
     for band in queue.bands:
         front = band.first()
         if front is not None:

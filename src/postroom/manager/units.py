@@ -108,6 +108,17 @@ class Units:
         unit.waiting[int(entry.serial)] = entry
         self.waiting_count += 1
 
+    def oldest_held_back(self) -> i64:
+        """The lowest place of those that are held back; 0 none is."""
+        oldest: i64 = 0
+        if self.waiting_count == 0:
+            return oldest
+        for unit in self._by_name.values():
+            for entry in unit.waiting.values():
+                if oldest == 0 or entry.place < oldest:
+                    oldest = entry.place
+        return oldest
+
     def take_waiting(self, unit: Unit) -> Entry | None:
         """The first member, if it waits: it does no longer."""
         entry = unit.waiting.pop(self.first_of(unit), None)
