@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.amqp.sections import Data, Header, Message, Properties, Value, decode_message
-from postroom.amqp.types import Array, Described, Int, Symbol, ULong
+from postroom.amqp.types import AmqpType, Array, Described, Int, Symbol, ULong
 from postroom.spark.messages.decode import decode
 from postroom.spark.messages.encode import ColumnInvalid, RowInvalid, check_columns, encode
 from postroom.spark.messages.schema import EVENT_COLUMNS, FULL_SCHEMA, HEADER_COLUMNS, TYPED_MAP
@@ -254,7 +254,7 @@ def test_columns_are_checked_before_any_row() -> None:
 
 
 def test_values_that_hold_others_come_back() -> None:
-    described = Described(Symbol("d"), [1, Array(1, [True])])  # type: ignore[arg-type]
+    described = Described(Symbol("d"), [1, Array(AmqpType.BOOLEAN, [True])])
     sent = Message(body=Value(described), footer={Symbol("f"): {"a": 1}})
     [data] = encode(batch_of([row_of(sent)]))
     assert_same(sent, decode_message(data))

@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from urllib.parse import urlsplit
@@ -134,7 +135,7 @@ def test_nothing_behind_the_end_of_a_look_is_given(served: Served, reader: str) 
     every = serials(served)
     for place in (FolderPlace(served.folder), BrokerPlace(served.url, reader)):
         look = place.look()
-        cut = type(look)(look.ledger_id, look.segments, look.first_position, int(every[4]), look.last_time_us)
+        cut = replace(look, durable_through=int(every[4]))
         found = place.messages(cut, every[:10]).found.tolist()
         assert found == [True] * 5 + [False] * 5
 
