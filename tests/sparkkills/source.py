@@ -1,9 +1,10 @@
 """The format ``postroom.killed``: `postroom.messages` with points at which a play ends somebody.
 
 Readers and writers are subclasses, so that every process which unpickles one imports this module, and with it
-the points around the requests to the broker.
+the points around the requests to the broker. They are for good: no other process may import it.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
@@ -23,7 +24,10 @@ from postroom.spark.messages.source import MessagesDataSource
 from postroom.spark.messages.stream import TapStream
 from postroom.spark.sink.link import SinkLink
 from postroom.spark.sink.writers import StreamSink
-from tests.sparkkills.points import Point, around, around_async, reached
+from tests.sparkkills.points import FOLDER, Point, around, around_async, reached
+
+if FOLDER not in os.environ:
+    raise ImportError(f"{__name__} is for the processes of a play, which have {FOLDER}")
 
 around(BrokerSubscription, "register", Point.BEFORE_REGISTER, None)
 around(BrokerSubscription, "confirm", Point.BEFORE_CONFIRM, Point.AFTER_CONFIRM)

@@ -135,7 +135,7 @@ class Stage:
         self._note_broker(plan)
         with (plan.folder / "log").open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "tests.sparkkills.job", str(file)],
+                [sys.executable, "-m", "tests.sparkkills.worker", str(file)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
