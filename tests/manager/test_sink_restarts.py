@@ -14,23 +14,21 @@ from postroom.manager.sinks import LEASE_ENDED
 from postroom.manager.topics import Subscribing
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.recount import check_counters, check_history
+from tests.manager.restarting import HOW, WITHOUT_HISTORY, fill, restart, world_of
 from tests.manager.sink_world import Job, refused
 from tests.manager.test_sinks import received
 from tests.manager.world import TestSink, a_head
 from tests.simulation.disk import PowerLost
 
-HOW = ("journal", "maintained", "without history")
-
 
 @pytest.fixture(params=HOW)
 def how(request: pytest.FixtureRequest) -> str:
-    """Where recovery finds it: in the journal, in a checkpoint, or in one whose files have gone."""
     return str(request.param)
 
 
 @pytest.fixture
 def world(how: str) -> LedgerWorld:
-    return LedgerWorld(retention_bytes=0 if how == "without history" else 16 << 30)
+    return world_of(how)
 
 
 @pytest.fixture
@@ -38,30 +36,9 @@ def job(world: LedgerWorld) -> Job:
     return Job(world)
 
 
-def restart(world: LedgerWorld, how: str) -> None:
-    """Start again, and once more, since a restart must find what a restart has left."""
-    world.turn()
-    for _ in range(3 if how == "without history" else 2):
-        if how != "journal":
-            _fill(world)
-            world.maintain()
-        world.restart()
-        check_counters(world.manager.core)
-
-
-def _fill(world: LedgerWorld) -> None:
-    """Enough to begin another file."""
-    queue = world.queue("filler")
-    for _ in range(60):
-        world.put(queue, bytes(1000))
-        world.turn()
-    world.manager.purge_queue("filler", world.now_us)
-    world.turn()
-
-
 def sent(world: LedgerWorld, job: Job) -> str:
     """A sealed branch with puts of every sort, in a file that has more dead than living."""
-    _fill(world)
+    fill(world)
     queue, topic = world.queue(), world.queue("news", kind="topic")
     for name in ("one", "two"):
         world.manager.subscribe(Subscribing("news", "c", name, durable=True), world.now_us)
@@ -92,7 +69,7 @@ def test_a_sealed_branch_is_committed_after_a_restart(world: LedgerWorld, job: J
     world.turn(ms=60_000)
     assert received(world) == [b"unborn"]
     check_counters(world.manager.core)
-    if how != "without history":
+    if how != WITHOUT_HISTORY:
         check_history(world)
 
 
@@ -115,7 +92,7 @@ def test_a_branch_is_rolled_back_after_a_restart(world: LedgerWorld, job: Job, h
     assert world.manager.queue("q").statistics.depth == 0
     restart(world, how)
     assert not world.manager.core.sinks.branches
-    if how != "without history":
+    if how != WITHOUT_HISTORY:
         check_history(world)
 
 
@@ -191,7 +168,7 @@ def test_a_twin_that_came_after_a_restart(world: LedgerWorld, job: Job, how: str
 
 def test_the_lease_goes_on(how: str) -> None:
     options = ManagerOptions(sink_branch_lease_ms=10_000)
-    world = LedgerWorld(options, retention_bytes=0 if how == "without history" else 16 << 30)
+    world = LedgerWorld(options, retention_bytes=0 if how == WITHOUT_HISTORY else 16 << 30)
     job, queue = Job(world), world.queue()
     name = job.sent(queue, b"a")
     world.now_us += 9_000_000

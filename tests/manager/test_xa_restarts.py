@@ -15,54 +15,24 @@ from postroom.model.codes import Outcome
 from postroom.model.xa import BranchState, XaCode, XaVerb, cell
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.recount import check_counters, check_history
+from tests.manager.restarting import HOW, WITHOUT_HISTORY, fill, restart, world_of
 from tests.manager.world import TestSink, a_head
 from tests.manager.xa_world import JOIN, OTHER, XID, Xa, bring, code_of
-
-HOW = ("journal", "maintained", "without history")
 
 
 @pytest.fixture(params=HOW)
 def how(request: pytest.FixtureRequest) -> str:
-    """Where recovery finds it: in the journal, in a checkpoint, or in one whose files have gone."""
     return str(request.param)
 
 
 @pytest.fixture
 def world(how: str) -> LedgerWorld:
-    return LedgerWorld(retention_bytes=0 if how == "without history" else 16 << 30)
+    return world_of(how)
 
 
 @pytest.fixture
 def xa(world: LedgerWorld) -> Xa:
     return Xa(world)
-
-
-def restart(world: LedgerWorld, how: str) -> Xa:
-    """Start again, and once more, since a restart must find what a restart has left; history goes when the
-    checkpoint after the one that covers it is there."""
-    world.turn()
-    for _ in range(3 if how == "without history" else 2):
-        if how != "journal":
-            _fill(world)
-            world.maintain()
-        world.restart()
-        check_counters(world.manager.core)
-    names = world.disk.names()
-    assert any(name.endswith(".checkpoint") for name in names) == (how != "journal")
-    assert any(name.startswith("00000001.") for name in names if not name.endswith("bodies")) == (
-        how != "without history"
-    )
-    return Xa(world)
-
-
-def _fill(world: LedgerWorld) -> None:
-    """Enough to begin another file."""
-    queue = world.queue("filler")
-    for _ in range(60):
-        world.put(queue, bytes(1000))
-        world.turn()
-    world.manager.purge_queue("filler", world.now_us)
-    world.turn()
 
 
 @pytest.mark.parametrize("state", BranchState, ids=lambda state: state.name)
@@ -76,7 +46,7 @@ def test_a_restart(xa: Xa, world: LedgerWorld, how: str, state: BranchState) -> 
 
 def prepared(xa: Xa, world: LedgerWorld) -> BranchRow:
     """Puts and receipts of every sort, in a file that has more dead than living."""
-    _fill(world)
+    fill(world)
     source, target = world.queue("source"), world.queue("target")
     topic = world.queue("news", kind="topic")
     world.manager.subscribe(Subscribing("news", "c", "durable", durable=True), world.now_us)
@@ -101,7 +71,8 @@ def prepared(xa: Xa, world: LedgerWorld) -> BranchRow:
 
 def test_a_prepared_branch_is_committed_after_a_restart(xa: Xa, world: LedgerWorld, how: str) -> None:
     before = prepared(xa, world)
-    xa = restart(world, how)
+    restart(world, how)
+    xa = Xa(world)
     assert xa.recover() == [XID]
     (row,) = world.manager.branches()
     assert (row.puts, row.receipts) == (before.puts, before.receipts) == (5, 3)
@@ -115,14 +86,15 @@ def test_a_prepared_branch_is_committed_after_a_restart(xa: Xa, world: LedgerWor
     ]
     assert world.turn(ms=60_000) == [b"unborn"]
     assert world.manager.queue("source").statistics.consumed == 3
-    if how != "without history":
+    if how != WITHOUT_HISTORY:
         check_history(world)
 
 
 def test_a_prepared_branch_is_rolled_back_after_a_restart(xa: Xa, world: LedgerWorld, how: str) -> None:
     """What was not stored and received in it is lost: nothing but its name has survived."""
     prepared(xa, world)
-    xa = restart(world, how)
+    restart(world, how)
+    xa = Xa(world)
     xa.rollback()
     source, target = world.manager.queue("source"), world.manager.queue("target")
     consumer = world.consumer(source, credit=10)
@@ -132,7 +104,7 @@ def test_a_prepared_branch_is_rolled_back_after_a_restart(xa: Xa, world: LedgerW
     assert source.statistics.ended[Outcome.LOST] == 1
     assert (target.statistics.depth, target.statistics.ended[Outcome.ROLLED_BACK]) == (0, 4)
     check_counters(world.manager.core)
-    if how != "without history":
+    if how != WITHOUT_HISTORY:
         check_history(world)
 
 
@@ -145,22 +117,26 @@ def test_a_heuristic_outcome_survives_until_forgotten(
         xa.heuristic_commit()
     else:
         xa.heuristic_rollback()
-    xa = restart(world, how)
+    restart(world, how)
+    xa = Xa(world)
     assert xa.recover() == [XID]
     assert code_of(xa.commit) == (XaCode.XA_HEURCOM if committed else XaCode.XA_HEURRB)
     (row,) = world.manager.branches()
     assert (row.puts, row.receipts) == (0, 0)
     xa.forget()
-    xa = restart(world, how)
+    restart(world, how)
+    xa = Xa(world)
     assert world.manager.branches() == []
-    if how != "without history":
+    if how != WITHOUT_HISTORY:
         check_history(world)
 
 
 def test_a_decision_is_for_ever(xa: Xa, world: LedgerWorld, how: str) -> None:
     prepared(xa, world)
-    restart(world, how).commit()
-    xa = restart(world, how)
+    restart(world, how)
+    Xa(world).commit()
+    restart(world, how)
+    xa = Xa(world)
     assert world.manager.branches() == []
     assert code_of(xa.commit) == XaCode.XAER_NOTA
     assert world.manager.queue("target").statistics.depth == 4
@@ -175,7 +151,8 @@ def test_no_time_out_after_a_restart_either(xa: Xa, world: LedgerWorld, how: str
 
 def test_a_prepared_branch_takes_nothing_more_after_a_restart(xa: Xa, world: LedgerWorld, how: str) -> None:
     bring(xa, BranchState.PREPARED)
-    xa = restart(world, how)
+    restart(world, how)
+    xa = Xa(world)
     assert code_of(lambda: xa.start(flags=JOIN)) == XaCode.XAER_PROTO
     assert code_of(xa.start) == XaCode.XAER_DUPID
     xa.start(OTHER)
@@ -183,7 +160,8 @@ def test_a_prepared_branch_takes_nothing_more_after_a_restart(xa: Xa, world: Led
 
 def test_the_ledger_is_whole_and_tells_of_it(xa: Xa, world: LedgerWorld, how: str, tmp_path: Path) -> None:
     prepared(xa, world)
-    restart(world, how).commit()
+    restart(world, how)
+    Xa(world).commit()
     world.turn()
     world.check_whole(tmp_path)
     lines = list(dump(tmp_path, Filter()))
@@ -191,7 +169,7 @@ def test_the_ledger_is_whole_and_tells_of_it(xa: Xa, world: LedgerWorld, how: st
     assert {line["holder_name"] for line in decided} == {f"container/{XID}"}
     events = [line["event"] for line in decided]
     assert events.count("confirm") == 8
-    if how != "without history":
+    if how != WITHOUT_HISTORY:
         assert events.count("prepare") == 8
         (opened,) = (line for line in lines if line.get("holder_kind") == "xa_branch" and "detail" in line)
         assert opened["detail"] == {"name": str(XID), "container": "container", "user": "user"}
@@ -235,7 +213,8 @@ def test_temporary_places_stay_until_the_branch_is_decided(xa: Xa, world: Ledger
     world.put(world.manager.topic("news"), transaction=transaction)
     xa.end()
     xa.prepare()
-    xa = restart(world, how)
+    restart(world, how)
+    xa = Xa(world)
     assert {"temporary", subscription.name} <= set(world.manager.queues)
     assert "unused" not in world.manager.queues
     xa.commit()
@@ -252,7 +231,8 @@ def test_units_of_order_with_what_a_branch_holds(xa: Xa, world: LedgerWorld, how
     world.turn()
     xa.end(consumer=consumer)
     xa.prepare()
-    xa = restart(world, how)
+    restart(world, how)
+    xa = Xa(world)
     xa.rollback()
     world.consumer(world.manager.queue("units"), credit=2)
     assert world.turn() == [b"stored"]
@@ -260,15 +240,16 @@ def test_units_of_order_with_what_a_branch_holds(xa: Xa, world: LedgerWorld, how
 
 def test_the_limit_does_not_touch_what_is_prepared(how: str) -> None:
     options = ManagerOptions(max_branch_messages=2)
-    world = LedgerWorld(options, retention_bytes=0 if how == "without history" else 16 << 30)
+    world = LedgerWorld(options, retention_bytes=0 if how == WITHOUT_HISTORY else 16 << 30)
     xa, queue = Xa(world), world.queue()
-    _fill(world)
+    fill(world)
     transaction = xa.start().transaction
     for _ in range(2):
         world.put(queue, transaction=transaction)
     xa.end()
     xa.prepare()
     world.options = ManagerOptions(max_branch_messages=1)
-    xa = restart(world, how)
+    restart(world, how)
+    xa = Xa(world)
     xa.commit()
     assert world.manager.queue("q").statistics.current == 2
