@@ -7,10 +7,7 @@ does. What it asks of the broker is what `postroom.manager.sinks` promises: a ba
 nothing of it before it is committed; nothing else of the job ever is.
 """
 
-import argparse
-import logging
 import sys
-import traceback
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -22,13 +19,13 @@ from postroom.server.binding import ConnectionBinding
 from tests.simulation.actors import Surroundings, new_message
 from tests.simulation.managers import OK, Manager, number, said
 from tests.simulation.oracle import Answer, Broken, Fate, Unit
+from tests.simulation.seeds import command
 from tests.simulation.world import DRAIN_ROUNDS, World
 
 SINK_TYPE: Final = "postroom.sink"
 MANY: Final = 2
 APP: Final = "app"
 UNKNOWN: Final = "postroom:sink-branch-unknown"
-STEPS: Final = 1600
 MOST_ATTEMPTS: Final = 4
 """Of one batch."""
 WORKERS: Final = 6
@@ -297,41 +294,10 @@ class Worker(Manager):
             self.attempt.is_left = True
 
 
-def run_seed(seed: int, steps: int = STEPS) -> SparkWorld:
-    """Run one seed to its end; raises whatever broke."""
-    logging.disable(logging.CRITICAL)
-    try:
-        world = SparkWorld(seed)
-        world.run(steps)
-    finally:
-        logging.disable(logging.NOTSET)
-    return world
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.simulation.sinks", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=300, help="how many, from --first")
-    parser.add_argument("--first", type=int, default=1)
-    parser.add_argument("--seed", type=int, help="run only this one")
-    parser.add_argument("--stop", action="store_true", help="at the first seed that fails")
-    arguments = parser.parse_args()
-    first, count = (arguments.seed, 1) if arguments.seed is not None else (arguments.first, arguments.seeds)
-    done = failures = commits = crashes = 0
-    for seed in range(first, first + count):
-        done += 1
-        try:
-            world = run_seed(seed)
-            commits, crashes = commits + world.job.commits, crashes + world.crashes
-        except Exception:
-            failures += 1
-            traceback.print_exc()
-            print(f"seed {seed} failed; replay it with: python -m tests.simulation.sinks --seed {seed}")
-            if arguments.stop:
-                break
-    print(f"{done - failures} passed, {failures} failed")
-    print(f"{commits} batches committed, {crashes} crashes")
-    return 1 if failures else 0
+def counts(world: SparkWorld) -> dict[str, int]:
+    """What is told of all worlds together."""
+    return {"batches committed": world.job.commits, "crashes": world.crashes}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command("python -m tests.simulation.sinks", __doc__, SparkWorld, counts))

@@ -7,10 +7,7 @@ no more of the broker than `postroom.manager.spark_subscriptions` promises: ever
 there once, whenever it is read, nobody else gets it, and what a position confirms is what lies before it.
 """
 
-import argparse
-import logging
 import sys
-import traceback
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -26,12 +23,12 @@ from postroom.server.binding import ConnectionBinding
 from tests.simulation.actors import Surroundings
 from tests.simulation.managers import OK, Manager, Mover, Replayer, number, said
 from tests.simulation.oracle import Broken, Fate, Oracle
+from tests.simulation.seeds import command
 from tests.simulation.world import World
 
 TYPE: Final = "postroom.spark-subscription"
 NAME: Final = "query"
 CHECKPOINT: Final = "checkpoint"
-STEPS: Final = 1600
 QUERIES: Final = 3
 """Among the kinds of clients."""
 
@@ -221,44 +218,11 @@ def _id_in(sections: bytes) -> int:
     return int(body.joined().split(b";", 1)[0])
 
 
-def run_seed(seed: int, steps: int = STEPS) -> QueryWorld:
-    """Run one seed to its end; raises whatever broke."""
-    logging.disable(logging.CRITICAL)
-    try:
-        world = QueryWorld(seed)
-        world.run(steps)
-    finally:
-        logging.disable(logging.NOTSET)
-    return world
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.simulation.spark_queries", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=300, help="how many, from --first")
-    parser.add_argument("--first", type=int, default=1)
-    parser.add_argument("--seed", type=int, help="run only this one")
-    parser.add_argument("--stop", action="store_true", help="at the first seed that fails")
-    arguments = parser.parse_args()
-    first, count = (arguments.seed, 1) if arguments.seed is not None else (arguments.first, arguments.seeds)
-    done = failures = taken = crashes = 0
-    for seed in range(first, first + count):
-        done += 1
-        try:
-            world = run_seed(seed)
-            assert world.table is not None
-            taken, crashes = taken + len(world.table.rows), crashes + world.crashes
-        except Exception:
-            failures += 1
-            traceback.print_exc()
-            print(
-                f"seed {seed} failed; replay it with: python -m tests.simulation.spark_queries --seed {seed}"
-            )
-            if arguments.stop:
-                break
-    print(f"{done - failures} passed, {failures} failed")
-    print(f"{taken} messages taken, {crashes} crashes")
-    return 1 if failures else 0
+def counts(world: QueryWorld) -> dict[str, int]:
+    """What is told of all worlds together."""
+    assert world.table is not None
+    return {"messages taken": len(world.table.rows), "crashes": world.crashes}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command("python -m tests.simulation.spark_queries", __doc__, QueryWorld, counts))

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.__main__ import STEPS, run_seed
 from tests.simulation.mutants import plant
 from tests.simulation.mutations import MUTATIONS
+from tests.simulation.seeds import STEPS, played
+from tests.simulation.world import World
 
 SEEDS_PER_TEST = 30
 BATCHES = 10
@@ -18,7 +19,7 @@ def test_promises_hold_under_crashes_and_cut_links(batch: int) -> None:
     crashes = checks = 0
     for seed in range(1 + batch * SEEDS_PER_TEST, 1 + (batch + 1) * SEEDS_PER_TEST):
         try:
-            world = run_seed(seed, STEPS)
+            world = played(World, seed, STEPS)
         except Exception as broken:
             again = f"python -m tests.simulation --seed {seed} --steps {STEPS}"
             raise AssertionError(f"seed {seed} failed; replay it with: {again}") from broken

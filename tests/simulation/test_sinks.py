@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.simulation.sinks import run_seed
+from tests.simulation.seeds import played
+from tests.simulation.sinks import SparkWorld
 
 SEEDS_PER_TEST = 20
 BATCHES = 3
@@ -13,7 +14,7 @@ def test_batches_are_there_once_and_whole(batch: int) -> None:
     crashes = commits = 0
     for seed in range(1 + batch * SEEDS_PER_TEST, 1 + (batch + 1) * SEEDS_PER_TEST):
         try:
-            world = run_seed(seed)
+            world = played(SparkWorld, seed)
         except Exception as broken:
             again = f"python -m tests.simulation.sinks --seed {seed}"
             raise AssertionError(f"seed {seed} failed; replay it with: {again}") from broken

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.simulation.spark_queries import QueryWorld, run_seed
+from tests.simulation.seeds import played
+from tests.simulation.spark_queries import QueryWorld
 
 SEEDS_PER_TEST = 20
 BATCHES = 3
@@ -13,7 +14,7 @@ def test_what_is_assigned_is_read_once_and_by_nobody_else(batch: int) -> None:
     crashes = taken = 0
     for seed in range(1 + batch * SEEDS_PER_TEST, 1 + (batch + 1) * SEEDS_PER_TEST):
         try:
-            world = run_seed(seed)
+            world = played(QueryWorld, seed)
         except Exception as broken:
             again = f"python -m tests.simulation.spark_queries --seed {seed}"
             raise AssertionError(f"seed {seed} failed; replay it with: {again}") from broken

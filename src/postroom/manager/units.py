@@ -111,8 +111,6 @@ class Units:
     def oldest_held_back(self) -> i64:
         """The lowest place of those that are held back; 0 none is."""
         oldest: i64 = 0
-        if self.waiting_count == 0:
-            return oldest
         for unit in self._by_name.values():
             for entry in unit.waiting.values():
                 if oldest == 0 or entry.place < oldest:

@@ -2,13 +2,12 @@
 tests.simulation.channels --seeds 1000``; one again: ``… --seed 17``.
 """
 
-import argparse
 import sys
-import traceback
 from collections.abc import Callable, Iterator
 from functools import partial
 
 from tests.simulation.channels.runs import FAULTS, PAIRS, run_seed, sweep
+from tests.simulation.seeds import chosen, parser_of, run_all
 
 FIRST_SEEDS = 20
 """So many before the sweeps: what is broken by much shows at once."""
@@ -27,28 +26,9 @@ def runs(seeds: range, sweeps: bool) -> Iterator[tuple[str, Callable[[], object]
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.simulation.channels", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=300, help="how many, from --first")
-    parser.add_argument("--first", type=int, default=1)
-    parser.add_argument("--seed", type=int, help="run only this one")
-    parser.add_argument("--stop", action="store_true", help="at the first run that fails")
-    arguments = parser.parse_args()
-    seeds = range(arguments.first, arguments.first + arguments.seeds)
-    if arguments.seed is not None:
-        seeds = range(arguments.seed, arguments.seed + 1)
-    done = failures = 0
-    for name, deed in runs(seeds, arguments.seed is None):
-        done += 1
-        try:
-            deed()
-        except Exception:
-            failures += 1
-            traceback.print_exc()
-            print(f"failed: {name}")
-            if arguments.stop:
-                break
-    print(f"{done - failures} passed, {failures} failed")
-    return 1 if failures else 0
+    """What the arguments ask for; the exit code."""
+    arguments = parser_of("python -m tests.simulation.channels", __doc__).parse_args()
+    return run_all(runs(chosen(arguments), arguments.seed is None), arguments.stop)
 
 
 if __name__ == "__main__":
