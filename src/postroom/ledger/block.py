@@ -7,8 +7,8 @@ result once a turn and commits it. Pure and compiled: no files, no clock. What t
 
 from struct import pack
 from typing import Final, final
-from zlib import crc32
 
+from isal.isal_zlib import crc32
 from librt.strings import BytesWriter, write_i32_le, write_i64_le
 from mypy_extensions import i32, i64
 

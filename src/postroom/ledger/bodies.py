@@ -10,9 +10,9 @@ import threading
 from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol, final
-from zlib import crc32
 
 import numpy as np
+from isal.isal_zlib import crc32
 from librt.strings import read_i32_le
 from mypy_extensions import i64
 

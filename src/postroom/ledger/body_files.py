@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
-from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
+from isal.isal_zlib import crc32
 
 from postroom.ledger.bodies import MAX_LOOKUPS, block_starts, piece_starts, walk_block_table
 from postroom.ledger.disk import Disk, DiskFile

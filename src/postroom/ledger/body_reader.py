@@ -12,10 +12,10 @@ from enum import IntEnum
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
-from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
+from isal.isal_zlib import crc32
 
 from postroom.ledger.block import (
     BODY_TRAILER_BYTES,

@@ -2,9 +2,9 @@
 
 import json
 from typing import Any, Final
-from zlib import crc32
 
 import numpy as np
+from isal.isal_zlib import crc32
 
 from postroom.ledger.dictionary import decode_dictionary
 from postroom.ledger.disk import Bytes, Disk

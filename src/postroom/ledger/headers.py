@@ -4,7 +4,8 @@ import os
 import struct
 from typing import Final, NamedTuple
 from uuid import UUID
-from zlib import crc32
+
+from isal.isal_zlib import crc32
 
 from postroom.ledger.block import ARRIVAL_BYTES, BLOCK_HEADER_BYTES, TRANSITION_BYTES, SealedParts
 from postroom.ledger.layout import BLOCK_DICTIONARY, FILE_HEADER

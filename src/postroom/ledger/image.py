@@ -7,9 +7,9 @@ copying. See ``FORMAT.md``, "Events file".
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
-from zlib import crc32
 
 import numpy as np
+from isal.isal_zlib import crc32
 
 from postroom.ledger.block import ARRIVAL_BYTES, BLOCK_HEADER_BYTES, TRANSITION_BYTES
 from postroom.ledger.disk import Bytes, Disk, write_in_pieces

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 from typing import NamedTuple
-from zlib import crc32
 
 import numpy as np
+from isal.isal_zlib import crc32
 
 from postroom.ledger.disk import SYNC_PIECE_BYTES, Disk, DiskFile
 from postroom.ledger.errors import LedgerCorrupt

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
-from zlib import crc32
 
 import numpy as np
+from isal.isal_zlib import crc32
 
 from postroom.ledger.block import (
     BLOCK_HEADER_BYTES,

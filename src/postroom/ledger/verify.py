@@ -13,9 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 from uuid import UUID
-from zlib import crc32
 
 import numpy as np
+from isal.isal_zlib import crc32
 
 from postroom.ledger.block import BODY_TRAILER_BYTES
 from postroom.ledger.cases import TailVerdict

@@ -11,8 +11,8 @@ import json
 from dataclasses import dataclass
 from struct import pack
 from typing import TYPE_CHECKING, Final, final
-from zlib import crc32
 
+from isal.isal_zlib import crc32
 from mypy_extensions import i64
 
 from postroom.model.channel import ChannelDefinition

@@ -1,8 +1,7 @@
 """New entries made of old ones: dead letters, redirected and moved ones. They name their parent and share its
 body."""
 
-from zlib import crc32
-
+from isal.isal_zlib import crc32
 from mypy_extensions import i64
 
 from postroom.amqp.errors import AmqpError

@@ -6,8 +6,8 @@ have owners of their own for a bucket: a message that its group's owner doesn't 
 """
 
 from typing import TYPE_CHECKING, Final, final
-from zlib import crc32
 
+from isal.isal_zlib import crc32
 from mypy_extensions import i64
 
 from postroom.manager.entry import Entry

@@ -1,8 +1,8 @@
 """Puts: what a queue takes, what it refuses, and the way of a message from its producer to its place."""
 
 from typing import Final
-from zlib import crc32
 
+from isal.isal_zlib import crc32
 from mypy_extensions import i64
 
 from postroom.manager.consumer import Producer

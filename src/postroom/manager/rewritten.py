@@ -4,8 +4,8 @@ As `children`, but with a body of their own in the ledger.
 """
 
 from typing import Final
-from zlib import crc32
 
+from isal.isal_zlib import crc32
 from mypy_extensions import i64
 
 from postroom.amqp.messaging import scan_head

@@ -1,8 +1,8 @@
 """Bodies too large for one piece: written to the ledger as they arrive, an entry only when they are whole."""
 
 from typing import final
-from zlib import crc32
 
+from isal.isal_zlib import crc32
 from mypy_extensions import i64
 
 from postroom.manager.consumer import Producer

@@ -12,9 +12,9 @@ from pathlib import Path
 from threading import Event
 from typing import Final
 from uuid import UUID
-from zlib import crc32
 
 import msgspec
+from isal.isal_zlib import crc32
 
 from postroom.ledger.checkpoint import load_checkpoint
 from postroom.ledger.disk import Disk
