@@ -9,11 +9,9 @@ Needs about 300 bytes of disk for each event.
 """
 
 import argparse
-import json
 import shutil
 import statistics
 import sys
-import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -24,8 +22,10 @@ from pathlib import Path
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from bench import spark_workload
+from bench.command import add_arguments, scratch, tell
 from bench.reader_bench import TEN_COLUMNS
 from bench.say import say
 from postroom.spark.pipeline.batches import BatchDone
@@ -105,10 +105,10 @@ def yardstick(spark: SparkSession, events: int, partitions: int) -> DataFrame:
     )
 
 
-def _schema() -> str:
+def _schema() -> StructType:
     from postroom.spark.source import EVENTS_STRUCT
 
-    return ", ".join(f"{name} {EVENTS_STRUCT[name].dataType.simpleString()}" for name in TEN_COLUMNS)
+    return StructType([EVENTS_STRUCT[name] for name in TEN_COLUMNS])
 
 
 def source(bench: Bench) -> None:
@@ -320,17 +320,12 @@ def main() -> int:
     command.add_argument("--events", type=int, default=EVENTS)
     command.add_argument("--rounds", type=int, default=ROUNDS)
     command.add_argument("--parts", default=",".join(PARTS))
-    command.add_argument("--folder", type=Path, help="where to write; default: a temporary folder")
-    command.add_argument("--json", action="store_true", help="one flat JSON object as the last line")
+    add_arguments(command)
     options = command.parse_args()
-    with tempfile.TemporaryDirectory(dir=options.folder, ignore_cleanup_errors=True) as scratch:
+    with scratch(options.folder) as folder:
         parts = tuple(options.parts.split(","))
-        report = measure(Path(scratch), options.events, options.rounds, parts)
-    if options.json:
-        print(json.dumps(report))
-        return 0
-    for key, value in report.items():
-        print(f"{key:44} {value:,.2f}")
+        report = measure(folder, options.events, options.rounds, parts)
+    tell(report, options.json, 2)
     return 0
 
 

@@ -18,7 +18,6 @@ import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from bisect import bisect_left
@@ -29,6 +28,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from bench.command import add_arguments, scratch, tell
 from bench.say import say
 from bench.spark import Report, attempt, session, tree_bytes
 from postroom.spark.pipeline.batches import BatchDone
@@ -340,16 +340,11 @@ def main() -> int:
     command.add_argument("--full-s", type=float, default=FULL_S, help="how long the run at full speed lasts")
     command.add_argument("--fresh-s", type=float, default=FRESH_S, help="how long freshness is looked at")
     command.add_argument("--commits", type=int, default=COMMITS, help="made before freshness is looked at")
-    command.add_argument("--folder", type=Path, help="where to write; default: a temporary folder")
-    command.add_argument("--json", action="store_true", help="one flat JSON object as the last line")
+    add_arguments(command)
     options = command.parse_args()
-    with tempfile.TemporaryDirectory(dir=options.folder, ignore_cleanup_errors=True) as scratch:
-        report = measure(Path(scratch), options)
-    if options.json:
-        print(json.dumps(report))
-        return 0
-    for key, value in report.items():
-        print(f"{key:44} {value:,.3f}")
+    with scratch(options.folder) as folder:
+        report = measure(folder, options)
+    tell(report, options.json, 3)
     return 0
 
 

@@ -1,6 +1,6 @@
 """Queues as Spark's source and sink, on local[2], beside what they are measured by.
 
-    python -m bench.spark_messages [--messages 600000] [--rounds 3] [--parts sink,tap,consume] [--json]
+    python -m bench.spark_messages [--messages 600000] [--rounds 3] [--parts sink,tap,…] [--json]
 
 - *sink*: a stream of micro-batches of 1 KB messages into a queue; beside it two processes of our own client
   that send in transactions, and the C client, both with as many messages in each transaction as a task of the
@@ -8,6 +8,8 @@
   of whole micro-batches, with all that Spark does for one.
 - *tap*, *consume*: the messages of a queue, all columns, into nothing; beside them all columns of the ledger
   source over the same positions, read in the same way.
+
+- *triage*: a plan for all messages of a queue by rules that look into the bodies, and carrying it out.
 
 In turns, on brokers that begin empty.
 """
@@ -34,15 +36,20 @@ from tools.peers import Postroom
 from tools.peers.postroom import COMPILED, INTERPRETED
 
 from bench import loadtool
+from bench.command import add_arguments, scratch, tell
 from bench.say import say
 from bench.spark import CORES, Report, attempt, session
 from postroom.client import AcknowledgeMode, Message
 from postroom.client.aio import ConnectionFactory, ManagementClient
+from postroom.spark.jobs.acting import carry_out
+from postroom.spark.jobs.jobs import Where, new_job_id, plan_triage
+from postroom.spark.jobs.plan import Manifest, Plan
+from postroom.spark.jobs.rules import parse_rules
 from postroom.spark.places import place_of
 
 MESSAGES: Final = 600_000
 ROUNDS: Final = 3
-PARTS: Final = ("sink", "tap", "consume")
+PARTS: Final = ("sink", "tap", "consume", "triage")
 SENDERS: Final = 2
 """As many as Spark has tasks."""
 BATCHES: Final = 3
@@ -50,6 +57,27 @@ BATCHES: Final = 3
 WARM_UP_BATCHES: Final = 2
 BODY_BYTES: Final = 1024
 QUEUE: Final = "bench"
+OTHER_QUEUE: Final = "bench.other"
+RULES: Final = f"""
+[[rule]]
+name = "of nothing"
+when = "length(body) = 0"
+action = "discard"
+
+[[rule]]
+name = "of zeros"
+when = "substring(body, 1, 1) = X'00'"
+action = "forward"
+to = "{OTHER_QUEUE}"
+
+[[rule]]
+name = "of letters"
+when = "length(body) > 0"
+action = "forward"
+to = "{OTHER_QUEUE}"
+"""
+IN_FLIGHT: Final = 1
+"""Requests at a time, as `postroom job act` has unless told otherwise."""
 SUBSCRIPTION: Final = "bench"
 WINDOW_BYTES: Final = 1 << 34
 MB: Final = 1e6
@@ -310,9 +338,41 @@ def _report(bench: Bench, name: str, seen: dict[str, float], positions_a_row: fl
     }
 
 
+# --- jobs -----------------------------------------------------------------------------------------
+
+
+def triage(bench: Bench) -> None:
+    """A plan for every message of a queue, by rules that look into the bodies; then what it says is done."""
+    rules = parse_rules(RULES, "the benchmark's rules")
+    with filled(bench) as broker, session(bench.scratch) as spark:
+        manage(broker, lambda management: management.create("postroom.queue", OTHER_QUEUE))
+        made: list[tuple[Plan, Manifest]] = []
+
+        def planned() -> float:
+            where = Where(str(broker.data), "", QUEUE, str(bench.scratch / "plans"), new_job_id())
+            start_s = time.perf_counter()
+            manifest = plan_triage(spark, where, rules)
+            rate = bench.messages / (time.perf_counter() - start_s)
+            made.append((Plan(f"{where.out}/{where.job}"), manifest))
+            return rate
+
+        bench.report["triage_messages_per_s"] = bench.in_turns({"triage": planned})["triage"]
+        plan, manifest = made[-1]
+        start_s = time.perf_counter()
+        results = carry_out(plan, manifest, url(broker), IN_FLIGHT, None)
+        bench.report["act_messages_per_s"] = bench.messages / (time.perf_counter() - start_s)
+    if manifest.rows() != bench.messages or results.not_done():
+        raise RuntimeError(f"{manifest.rows():,} messages were planned, {results.not_done():,} not done")
+
+
 # --- all ------------------------------------------------------------------------------------------
 
-WORKS: Final[dict[str, Callable[[Bench], None]]] = {"sink": sink, "tap": tap, "consume": consume}
+WORKS: Final[dict[str, Callable[[Bench], None]]] = {
+    "sink": sink,
+    "tap": tap,
+    "consume": consume,
+    "triage": triage,
+}
 
 
 def measure(bench: Bench, parts: tuple[str, ...]) -> Report:
@@ -333,8 +393,7 @@ def main() -> int:
     command.add_argument("--rounds", type=int, default=ROUNDS)
     command.add_argument("--parts", default=",".join(PARTS))
     command.add_argument("--interpreted", action="store_true", help="the broker, too, is interpreted")
-    command.add_argument("--folder", type=Path, help="where to write; default: a temporary folder")
-    command.add_argument("--json", action="store_true", help="one flat JSON object as the last line")
+    add_arguments(command)
     command.add_argument("--send", type=int, help=argparse.SUPPRESS)
     command.add_argument("--to", help=argparse.SUPPRESS)
     command.add_argument("--transaction", type=int, help=argparse.SUPPRESS)
@@ -342,15 +401,11 @@ def main() -> int:
     if options.send:
         print(json.dumps(asyncio.run(send(options.to, options.send, options.transaction))))
         return 0
-    with tempfile.TemporaryDirectory(dir=options.folder, ignore_cleanup_errors=True) as scratch:
+    with scratch(options.folder) as folder:
         source = INTERPRETED if options.interpreted else COMPILED
-        bench = Bench(Path(scratch), options.messages, options.rounds, source)
+        bench = Bench(folder, options.messages, options.rounds, source)
         report = measure(bench, tuple(options.parts.split(",")))
-    if options.json:
-        print(json.dumps(report))
-        return 0
-    for key, value in report.items():
-        print(f"{key:44} {value:,.2f}")
+    tell(report, options.json, 2)
     return 0
 
 

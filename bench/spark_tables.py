@@ -71,6 +71,10 @@ def messages(seen: Figures) -> str:
             ["ledger source, the same positions", _thousands(seen, f"{name}_yardstick_rows_per_s"), ""],
             [f"{name} / ledger source", _share(seen, f"{name}_of_yardstick"), "≥ 50 %"],
         ]
+    rows += [
+        ["triage: plan by the bodies", _thousands(seen, "triage_messages_per_s"), ""],
+        ["triage: carrying it out", _thousands(seen, "act_messages_per_s"), ""],
+    ]
     head = f"{seen['messages']:,.0f} messages of 1 KB, local[{seen['cores']:.0f}]"
     return markdown_table([head, "a second", "goal"], [row for row in rows if row[1]])
 
