@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from postroom.amqp.sections import Message, Value
 from postroom.ledger.reader import holds_ledger
 from postroom.spark.messages.options import TapOptions, read_tap_options
-from postroom.spark.messages.schema import FULL_SCHEMA, MESSAGES_SCHEMA
+from postroom.spark.messages.schema import EVENT_COLUMNS, FULL_SCHEMA, MESSAGES_SCHEMA, NEVER_NULL
 from postroom.spark.messages.stream import rows_of
 from postroom.spark.places import plan
 from postroom.spark.places.folder import FolderPlace
@@ -68,7 +68,9 @@ def test_every_entry_that_was_available_is_there_once_where_it_first_was(ledgers
     kinds: set[str] = set()
     for folder in ledgers:
         oldest = FolderPlace(folder).look().first_position  # of older messages not all is known here
-        rows = [row for row in told(read(folder, schema=EVENTS)) if row[2] >= oldest]
+        table = read(folder, schema=pa.schema([FULL_SCHEMA.field(name) for name in EVENT_COLUMNS]))
+        assert [name for name in NEVER_NULL if table[name].null_count] == []
+        rows = [row for row in told(table.select(EVENTS.names)) if row[2] >= oldest]
         assert rows == [row for row in firsts(folder) if row[2] >= oldest], folder.name
         kinds |= set(_kinds(folder))
     assert {"put", "confirm", "due"} <= kinds  # each way in which it can become available is among them

@@ -114,6 +114,7 @@ def test_columns_are_chosen_by_the_schema_and_the_whole_message_is_one(
     [
         ("nothing string", {}, "messages have no columns nothing"),
         ("position string", {}, "column position is bigint, not string"),
+        ("position long not null, text string not null", {}, "column text can be null: leave NOT NULL away"),
         ("position long", {"mode": "eat"}, "tap or consume"),
         ("position long", {"lease": "a", "broker": "amqp://b", "queues": "q"}, "is of a stream"),
     ],

@@ -13,9 +13,10 @@ from tests.manager.sink_world import Job
 from tests.manager.test_topics_over_ledger import SUBSCRIPTIONS, TopicWorld
 from tests.manager.xa_world import Xa
 from tests.simulation import spark_queries
-from tests.simulation.__main__ import run_seed
 from tests.simulation.channels.runs import FAULTS, PAIRS, run_with_fault
 from tests.simulation.disk import SimDisk
+from tests.simulation.seeds import played
+from tests.simulation.world import World
 
 __all__ = ["BROKERS", "FAULTY", "SUBSCRIPTIONS", "brokers"]
 
@@ -157,8 +158,8 @@ def brokers(folder: Path) -> Iterator[Path]:
         live().check_whole(folder / name)
         yield folder / name
     for seed in SEEDS:
-        yield _written(run_seed(seed).disk, folder / f"seed {seed}")
-    yield _written(spark_queries.run_seed(QUERY_SEED).disk, folder / f"query seed {QUERY_SEED}")
+        yield _written(played(World, seed).disk, folder / f"seed {seed}")
+    yield _written(played(spark_queries.QueryWorld, QUERY_SEED).disk, folder / f"query seed {QUERY_SEED}")
     pair = run_with_fault(PAIRS["batches of three"](), 1, FAULT_STEP, FAULTS["crash of both"])
     for name, node in pair.nodes.items():
         yield _written(node.disk, folder / name)

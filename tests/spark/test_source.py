@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from postroom.ledger.block import Group
 from postroom.model.codes import IdType
-from postroom.spark.columns import COLUMNS
+from postroom.spark.columns import COLUMNS, NEVER_NULL
 from postroom.spark.places import plan
 from postroom.spark.places.folder import FolderPlace
 from postroom.spark.reading import read_events
@@ -125,6 +125,7 @@ def test_spark_finds_the_source_and_gives_its_rows(spark: SparkSession, tmp_path
     assert got == expected
     assert table.rdd.getNumPartitions() == 4  # 1 to 4, 5 and 6, 7 to 10, 11 and 12
     assert table.schema["serial"].metadata["comment"].startswith("The message")
+    assert {field.name for field in table.schema if not field.nullable} == NEVER_NULL
 
 
 def test_columns_and_positions_can_be_chosen(spark: SparkSession, tmp_path: Path) -> None:
@@ -169,8 +170,9 @@ def test_a_folder_without_a_ledger_and_an_unknown_column_are_told(
     with pytest.raises(PySparkException, match="no ledger here"):
         events_of(spark, tmp_path).collect()
     for columns, message in (
-        ("position long, colour string", "no such columns in the events table: colour"),
+        ("position long, colour string", "events have no columns colour; they have ledger_id, epoch"),
         ("position int", "column position is bigint, not int"),
+        ("position long, outcome string not null", "column outcome can be null: leave NOT NULL away"),
     ):
         with pytest.raises(PySparkException, match=message):
             spark.read.format("postroom").schema(columns).load("x").collect()

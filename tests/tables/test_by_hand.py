@@ -5,6 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from postroom.spark.columns import NEVER_NULL
 from postroom.spark.places import place_of
 from postroom.spark.reading import read_opening
 from postroom.spark.tables import DEFINITIONS, DONE, partials, split
@@ -285,6 +286,7 @@ def _with_opening(folder: Path) -> pa.Table:
     look = place.look()
     opening = read_opening(place, look)
     assert opening is not None and look.first_position > 1
+    assert [name for name in NEVER_NULL if opening.rows[name].null_count] == []
     events = events_of(folder)
     serials, positions = events.column("serial").to_numpy(), events.column("position").to_numpy()
     told_already = (serials < opening.first_position) & (positions <= opening.carried_through)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from postroom.spark.columns import EVENTS_SCHEMA
+from postroom.spark.columns import EVENTS_SCHEMA, NEVER_NULL
 from postroom.spark.places import Place, plan
 from postroom.spark.places.folder import FolderPlace
 from postroom.spark.reading import read_events
@@ -46,6 +46,14 @@ def test_every_split_gives_the_same_rows(
         assert rows_of(place, cuts) == whole
         assert rows_of(place, [], records) == whole
         assert rows_of(place, list(range(1, 200))) == whole  # single positions, so every block too
+
+
+@settings(max_examples=60, deadline=None)
+@given(histories)
+def test_columns_that_are_never_null(history: list[tuple[str, int]]) -> None:
+    with TemporaryDirectory() as name:
+        for row in rows_of(FolderPlace(made(Path(name), history)), []):
+            assert [column for column in NEVER_NULL if row[column] is None] == []
 
 
 @settings(max_examples=30, deadline=None)

@@ -349,7 +349,12 @@ COLUMNS: Final[tuple[Column, ...]] = (
         "Which of the record's entries this row is, from 0",
         lambda r, p: _int(r.ordinal),
     ),
-    Column("record", pa.string(), "Which record the row is from: arrival, entry, group, decision", _record),
+    Column(
+        "record",
+        pa.string(),
+        "Which record the row is from: arrival, entry, group, decision; null if older than the history",
+        _record,
+    ),
     Column("serial", pa.int64(), "The message: position of its arrival record", _row("serial", _long)),
     Column("queue_id", pa.int64(), "With serial, the key of an entry; never reused", _row("queue", _long)),
     Column("queue", pa.string(), "The queue's name", _names_of("queues", "queue")),
@@ -455,5 +460,23 @@ COLUMNS: Final[tuple[Column, ...]] = (
     _arrival("sequence", pa.int64(), "Its number in the channel's sequence", _origin("parent_queue")),
 )
 
+NEVER_NULL: Final = frozenset(
+    [
+        "ledger_id",
+        "epoch",
+        "position",
+        "ordinal",
+        "serial",
+        "queue_id",
+        "time",
+        "event",
+        "from_state",
+        "to_state",
+        "delivery_delta",
+        "failure_delta",
+        "sent",
+    ]
+)
+"""Every row has a value of these."""
 COLUMN_BY_NAME: Final = {column.name: column for column in COLUMNS}
 EVENTS_SCHEMA: Final = pa.schema([pa.field(column.name, column.type) for column in COLUMNS])

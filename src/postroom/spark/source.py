@@ -19,15 +19,17 @@ from pyspark.sql.datasource import (
     Filter,
     InputPartition,
 )
-from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
-from postroom.spark.columns import COLUMN_BY_NAME, COLUMNS
-from postroom.spark.options import SourceOptionError, SourceOptions, read_options
+from postroom.spark.columns import COLUMNS, NEVER_NULL
+from postroom.spark.options import SourceOptions, read_options
 from postroom.spark.places import Look, Place, Slice, plan
 from postroom.spark.pushdown import NOTHING_PUSHED, push
 from postroom.spark.ranges import Seen, last_wanted, look_at, rows_of, starting_position
 from postroom.spark.reading import read_opening
+from postroom.spark.struct import check_asked, struct_of
+from postroom.spark.worker import in_task
 
 
 class PostroomDataSource(DataSource):
@@ -46,7 +48,7 @@ class PostroomDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch reader; the options are checked here, so that a mistake is told before any task starts."""
-        check_schema(schema)
+        check_asked(schema, EVENTS_STRUCT, "events")
         options = read_options(self.options)
         return PushdownReader(options, schema) if options.pushdown else LedgerBatchReader(options, schema)
 
@@ -54,20 +56,8 @@ class PostroomDataSource(DataSource):
         """A reader of micro-batches."""
         from postroom.spark.stream import StreamReader
 
-        check_schema(schema)
+        check_asked(schema, EVENTS_STRUCT, "events")
         return StreamReader(read_options(self.options), schema)
-
-
-def check_schema(schema: StructType) -> None:
-    """Whether every column is one of the events table, and of its type. Raises ``SourceOptionError``."""
-    unknown = [name for name in schema.names if name not in COLUMN_BY_NAME]
-    if unknown:
-        raise SourceOptionError(f"no such columns in the events table: {', '.join(unknown)}")
-    for field in schema.fields:
-        own = EVENTS_STRUCT[field.name].dataType
-        if field.dataType != own:
-            told, wanted = field.dataType.simpleString(), own.simpleString()
-            raise SourceOptionError(f"column {field.name} is {wanted}, not {told}: cast it after reading")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +108,7 @@ class LedgerBatchReader(DataSourceReader):
         first, last = self._pushed.bounds(after.position + 1, last_wanted(self._options, seen))
         return seen, first, last
 
+    @in_task
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a partition's slices."""
         assert isinstance(partition, LedgerPartition)
@@ -164,17 +155,4 @@ def together(cut: list[Slice], records: int) -> Iterator[list[Slice]]:
         yield some
 
 
-def _struct() -> StructType:
-    fields = [
-        StructField(
-            column.name,
-            from_arrow_type(column.type, prefer_timestamp_ntz=False),
-            True,
-            {"comment": column.comment},
-        )
-        for column in COLUMNS
-    ]
-    return StructType(fields)
-
-
-EVENTS_STRUCT: Final = _struct()
+EVENTS_STRUCT: Final = struct_of(((c.name, c.type, c.comment) for c in COLUMNS), NEVER_NULL)

@@ -25,6 +25,7 @@ from postroom.spark.options import SourceOptions, read_options
 from postroom.spark.places import Slice
 from postroom.spark.positions import from_said, told
 from postroom.spark.ranges import Limit, Planner, rows_of
+from postroom.spark.worker import in_task
 
 Offset = dict[str, Any]
 
@@ -103,6 +104,7 @@ class StreamReader(LedgerStream):
         super().__setstate__(state[0])
         self._schema = state[1]
 
+    @in_task
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a slice."""
         assert isinstance(partition, SlicePartition)
@@ -143,6 +145,7 @@ class RangesDataSource(DataSource):
 class RangesReader(LedgerStream):
     """Slices, one a row and a partition."""
 
+    @in_task
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The one row of a slice."""
         assert isinstance(partition, SlicePartition)

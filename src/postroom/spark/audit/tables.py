@@ -29,6 +29,7 @@ from postroom.spark.tables import DEFINITIONS
 from postroom.spark.tables.definition import TableDefinition
 from postroom.spark.tables.fold import partials
 from postroom.spark.tables.views import fold_frame
+from postroom.spark.worker import in_task
 
 EVENTS: Final = "events"
 RANGE_ROWS: Final = 500_000
@@ -156,6 +157,7 @@ def folded(source: DataFrame, definition: TableDefinition) -> DataFrame:
     struct = _struct(definition)
     arrow = to_arrow_schema(struct, timezone="UTC")
 
+    @in_task
     def by_range(batches: Batches) -> Batches:
         for rows in _pieces(batches):
             yield from partials(definition, rows).cast(arrow).to_batches()

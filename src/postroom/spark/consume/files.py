@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from postroom.spark.store.files import ROW_GROUP_ROWS, new_file, open_root, parquet_writer
+from postroom.spark.worker import in_task
 
 NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 COUNTED: Final = ("position", "serial")
@@ -55,6 +56,7 @@ class FileWriter:
     schema: pa.Schema
     partition_by: tuple[str, ...]
 
+    @in_task
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Writes everything, then tells of the files."""
         files: dict[str, _OpenFile] = {}

@@ -19,6 +19,7 @@ from postroom.spark.consume.planning import ConsumePlanner
 from postroom.spark.consume.subscription import BrokerSubscription
 from postroom.spark.messages.rows import Wanted
 from postroom.spark.messages.stream import SlicesPartition, read_slices
+from postroom.spark.worker import in_task
 
 
 def assigned_to(subscription: str) -> Wanted:
@@ -93,6 +94,7 @@ class ConsumeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         slices = self._planner.slices(offset_of(start), offset_of(end))
         return [SlicesPartition([piece]) for piece in slices]
 
+    @in_task
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a slice."""
         yield from _read(partition, self._schema, self._options)
@@ -112,6 +114,7 @@ class ConsumeLook(DataSourceReader):
             slices = ConsumePlanner(options, asked).unconfirmed()
         return [SlicesPartition(slices)]
 
+    @in_task
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows."""
         yield from _read(partition, self._schema, self._options)

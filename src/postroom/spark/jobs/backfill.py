@@ -36,6 +36,7 @@ from postroom.spark.messages.encode import ColumnInvalid, check_columns, encode
 from postroom.spark.places.objects import Objects
 from postroom.spark.sink.commit import forget
 from postroom.spark.sink.options import read_batch_options
+from postroom.spark.worker import in_task
 
 PARQUET: Final = "parquet"
 DELTA: Final = "delta"
@@ -131,6 +132,7 @@ class _Stage:
     uri: str
     chunk_rows: int
 
+    @in_task
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 

@@ -17,6 +17,7 @@ from postroom.spark.messages.rows import Events
 from postroom.spark.messages.schema import EVENT_COLUMNS, FULL_SCHEMA, messages_struct
 from postroom.spark.names import Names
 from postroom.spark.places import Place
+from postroom.spark.worker import in_task
 
 BLOCK_ROWS: Final = 2048
 """So many messages are fetched at once."""
@@ -47,6 +48,7 @@ class _Read:
     columns: tuple[str, ...]
     schema: StructType
 
+    @in_task
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         whole = to_arrow_schema(self.schema, timezone="UTC")
         wanted = pa.schema([FULL_SCHEMA.field(name) for name in self.columns])

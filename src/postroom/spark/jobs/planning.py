@@ -28,6 +28,7 @@ from postroom.spark.jobs.plan import (
 )
 from postroom.spark.jobs.standing import KEYS
 from postroom.spark.messages.schema import MESSAGES_SCHEMA
+from postroom.spark.worker import in_task
 
 NO_RULE: Final = "(no rule)"
 NOT_KEPT: Final = "its body can't be kept"
@@ -113,6 +114,7 @@ class _Write:
     ledger_id: str
     queue: str
 
+    @in_task
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 

@@ -66,6 +66,8 @@ _WHOLE: Final = ((SECTIONS, pa.binary(), "The whole message as stored: encoded s
 
 EVENT_COLUMNS: Final = tuple(name for name, *_ in _EVENT)
 """Told by the event that made the row."""
+NEVER_NULL: Final = frozenset(EVENT_COLUMNS) - {"queue"}
+"""Every row has a value of these."""
 HEADER_COLUMNS: Final = tuple(name for name, *_ in _HEADER)
 """Told by the arrival's record."""
 PROPERTY_COLUMNS: Final = tuple(name for name, *_ in _PROPERTIES)
@@ -81,13 +83,6 @@ FULL_SCHEMA: Final = pa.schema([pa.field(name, kind) for name, kind, _ in (*_COL
 
 def messages_struct(schema: pa.Schema = MESSAGES_SCHEMA) -> "StructType":
     """The columns as Spark's type, with a comment on each."""
-    from pyspark.sql.pandas.types import from_arrow_type
-    from pyspark.sql.types import StructField, StructType
+    from postroom.spark.struct import struct_of
 
-    fields = [
-        StructField(
-            f.name, from_arrow_type(f.type, prefer_timestamp_ntz=False), True, {"comment": COMMENTS[f.name]}
-        )
-        for f in schema
-    ]
-    return StructType(fields)
+    return struct_of(((field.name, field.type, COMMENTS[field.name]) for field in schema), NEVER_NULL)

@@ -23,6 +23,8 @@ from postroom.spark.messages.schema import FULL_SCHEMA, MESSAGES_SCHEMA, message
 from postroom.spark.messages.stream import SlicesPartition, TapStream, read_slices
 from postroom.spark.options import SourceOptionError
 from postroom.spark.ranges import Planner
+from postroom.spark.struct import check_asked
+from postroom.spark.worker import in_task
 
 
 class MessagesDataSource(DataSource):
@@ -41,7 +43,7 @@ class MessagesDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch reader; options and columns are checked here, before any task starts."""
-        check_columns(schema)
+        check_asked(schema, _FULL_STRUCT, "messages")
         if mode_of(self.options) == CONSUME:
             from postroom.spark.consume import batch_reader
 
@@ -56,7 +58,7 @@ class MessagesDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """A reader of micro-batches."""
-        check_columns(schema)
+        check_asked(schema, _FULL_STRUCT, "messages")
         if mode_of(self.options) == CONSUME:
             from postroom.spark.consume import stream_reader
 
@@ -79,20 +81,6 @@ class MessagesDataSource(DataSource):
 _FULL_STRUCT: Final = messages_struct(FULL_SCHEMA)
 
 
-def check_columns(schema: StructType) -> None:
-    """Whether every column is one of messages, and of its type. Raises ``SourceOptionError``."""
-    unknown = [name for name in schema.names if name not in FULL_SCHEMA.names]
-    if unknown:
-        raise SourceOptionError(
-            f"messages have no columns {', '.join(unknown)}; they have {', '.join(FULL_SCHEMA.names)}"
-        )
-    for field in schema.fields:
-        own = _FULL_STRUCT[field.name].dataType.simpleString()
-        told = field.dataType.simpleString()
-        if told != own:
-            raise SourceOptionError(f"column {field.name} is {own}, not {told}: cast it after reading")
-
-
 class TapBatchReader(DataSourceReader):
     """Plans slices of the files on the driver, reads them in the tasks."""
 
@@ -107,6 +95,7 @@ class TapBatchReader(DataSourceReader):
         found = [SlicesPartition([piece]) for piece in planner.slices(start, planner.latest())]
         return list(found) or [SlicesPartition([])]  # Spark reads a partition even where there is none
 
+    @in_task
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a partition's slices."""
         yield from read_slices(partition, self._schema, self._options)

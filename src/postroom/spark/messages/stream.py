@@ -19,6 +19,7 @@ from postroom.spark.places import Place, Slice
 from postroom.spark.positions import from_said
 from postroom.spark.ranges import unless_dropped
 from postroom.spark.stream import LedgerStream, Offset, SlicePartition
+from postroom.spark.worker import in_task
 
 _OF_EVENTS: Final = frozenset(EVENT_COLUMNS)
 
@@ -117,6 +118,7 @@ class TapStream(LedgerStream):
         if self._lease is not None:
             self._lease.close()
 
+    @in_task
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a slice."""
         assert isinstance(partition, SlicePartition)

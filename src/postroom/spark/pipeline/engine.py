@@ -1,11 +1,11 @@
 """Who runs tasks: Spark's executors, or this process."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
 from pyspark.sql import SparkSession
 
-from postroom.spark.pipeline.tasks import keep_memory
+from postroom.spark.worker import in_task
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -45,8 +45,8 @@ class SparkEngine:
         if len(items) <= 1:
             return [function(item) for item in items]
 
-        def run(some: Iterable[Item]) -> Iterable[Result]:
-            keep_memory()
-            return [function(item) for item in some]
+        @in_task
+        def run(some: Iterable[Item]) -> Iterator[Result]:
+            yield from map(function, some)
 
         return self._context.parallelize(items, len(items)).mapPartitions(run).collect()

@@ -17,6 +17,7 @@ from postroom.spark.sink.branches import Branches, Share
 from postroom.spark.sink.link import unreachable
 from postroom.spark.sink.options import SinkOptions
 from postroom.spark.sink.rows import Sifter
+from postroom.spark.worker import task_process
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,8 @@ def write(options: SinkOptions, who: Writing, batches: Iterator[pa.RecordBatch])
     if first is None:
         return TaskWrote(who.query_id, who.run_id, (), 0, None)
     try:
-        return asyncio.run(_Task(options, who).write(chain([first], rows)))
+        with task_process():
+            return asyncio.run(_Task(options, who).write(chain([first], rows)))
     except JMSException as failure:
         raise unreachable(failure, options.broker_timeout_s, who.app) from failure
 

@@ -20,6 +20,7 @@ from postroom.spark.store import DataFile, Snapshot, TableStore, open_store
 from postroom.spark.store.folded import halves, read_bucket
 from postroom.spark.tables import DEFINITIONS
 from postroom.spark.tables.definition import TableDefinition
+from postroom.spark.worker import in_task
 
 BUNDLE_BYTES: Final = 128 << 20
 """A task reads final rows of about so many bytes of files, at least one file."""
@@ -172,6 +173,7 @@ class TableReader(DataSourceReader):
         planned = plan(self._store, self._store.snapshot(o.version, o.as_of), o.raw)
         return planned or [Bundle([])]  # Spark has one task, without a partition, where there is none
 
+    @in_task
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a bundle or bucket."""
         wanted = to_arrow_schema(self._schema, timezone="UTC")

@@ -1,0 +1,43 @@
+"""Columns as Spark's type, and what a read asks for of them with ``.schema(...)``."""
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import StructField, StructType
+
+from postroom.spark.options import SourceOptionError
+
+
+def struct_of(columns: Iterable[tuple[str, pa.DataType, str]], never_null: frozenset[str]) -> StructType:
+    """Columns of these names, types and comments. Those that are never null are NOT NULL: Spark's code then
+    doesn't look for nulls in them."""
+    return StructType(
+        [
+            StructField(
+                name,
+                from_arrow_type(kind, prefer_timestamp_ntz=False),
+                name not in never_null,
+                {"comment": comment},
+            )
+            for name, kind, comment in columns
+        ]
+    )
+
+
+def check_asked(asked: StructType, own: StructType, what: str) -> None:
+    """Whether each column asked for is one of the own, of its type, and NOT NULL only where that is so.
+
+    `what` has them. Raises ``SourceOptionError``.
+    """
+    unknown = [name for name in asked.names if name not in own.names]
+    if unknown:
+        wrong, there = ", ".join(unknown), ", ".join(own.names)
+        raise SourceOptionError(f"{what} have no columns {wrong}; they have {there}")
+    for field in asked.fields:
+        mine = own[field.name]
+        told, wanted = field.dataType.simpleString(), mine.dataType.simpleString()
+        if told != wanted:
+            raise SourceOptionError(f"column {field.name} is {wanted}, not {told}: cast it after reading")
+        if mine.nullable and not field.nullable:
+            raise SourceOptionError(f"column {field.name} can be null: leave NOT NULL away")

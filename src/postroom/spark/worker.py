@@ -1,0 +1,59 @@
+"""The Python processes in which Spark runs tasks, many one after the other in each."""
+
+import ctypes
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache, wraps
+from typing import Final, ParamSpec, TypeVar
+
+KEPT_BYTES: Final = 1 << 30
+"""Memory up to this size is kept for the next array rather than given back to the system: mapping it anew
+costs a third of a task's time."""
+
+M_TRIM_THRESHOLD: Final = -1
+M_MMAP_THRESHOLD: Final = -3
+
+P = ParamSpec("P")
+Row = TypeVar("Row")
+
+
+def in_task(rows: Callable[P, Iterator[Row]]) -> Callable[P, Iterator[Row]]:
+    """For what gives the rows of a task: its process is made fit for many such tasks. In others nothing is
+    changed."""
+
+    @wraps(rows)
+    def run(*arguments: P.args, **named: P.kwargs) -> Iterator[Row]:
+        with task_process():
+            yield from rows(*arguments, **named)
+
+    return run
+
+
+@contextmanager
+def task_process() -> Iterator[None]:
+    """The same around a task that gives no rows."""
+    from pyspark import TaskContext
+
+    is_task = TaskContext.get() is not None
+    if is_task:
+        _keep_memory()
+    yield
+    if is_task:
+        _keep_loaded()
+
+
+@cache
+def _keep_memory() -> None:
+    """Have the C library keep memory in this process; nothing where it has no such setting."""
+    with suppress(OSError, AttributeError):
+        library = ctypes.CDLL(None)
+        library.mallopt(M_MMAP_THRESHOLD, KEPT_BYTES)
+        library.mallopt(M_TRIM_THRESHOLD, KEPT_BYTES)
+
+
+@cache
+def _keep_loaded() -> None:
+    """What the first task has loaded stays. Spark has Python look for garbage after each task, among all that
+    was ever imported: a tenth of a second."""
+    gc.freeze()
