@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from zlib import crc32
 
+from isal.isal_zlib import crc32
 from librt.strings import BytesWriter
 
 from postroom._build import compiled
