@@ -288,7 +288,7 @@ def tap(bench: Bench) -> None:
             "tap_yardstick": partial(to_nothing, events, events.count()),
         }
         seen = bench.in_turns(works)
-    _report(bench, "tap", seen, last / bench.messages)
+    _report(bench, "tap", seen)
 
 
 def consume(bench: Bench) -> None:
@@ -310,7 +310,7 @@ def consume(bench: Bench) -> None:
             "consume_yardstick": partial(stream_to_nothing, bench, events, count),
         }
         seen = bench.in_turns(works)
-    _report(bench, "consume", seen, (last - before) / bench.messages)
+    _report(bench, "consume", seen)
 
 
 def assign(broker: Postroom, messages: int) -> None:
@@ -327,11 +327,10 @@ def assign(broker: Postroom, messages: int) -> None:
     raise RuntimeError(f"not all of {messages:,} messages were assigned in {LIMIT_S:.0f} s")
 
 
-def _report(bench: Bench, name: str, seen: dict[str, float], positions_a_row: float) -> None:
+def _report(bench: Bench, name: str, seen: dict[str, float]) -> None:
     rows = seen[name]
     bench.report |= {
         f"{name}_rows_per_s": rows,
-        f"{name}_positions_per_s": rows * positions_a_row,
         f"{name}_mb_per_s": rows * BODY_BYTES / MB,
         f"{name}_yardstick_rows_per_s": seen[f"{name}_yardstick"],
         f"{name}_of_yardstick": rows / seen[f"{name}_yardstick"],

@@ -66,7 +66,6 @@ def messages(seen: Figures) -> str:
     for name in ("tap", "consume"):
         rows += [
             [f"{name}, rows", _thousands(seen, f"{name}_rows_per_s"), ""],
-            [f"{name}, positions", _thousands(seen, f"{name}_positions_per_s"), ""],
             [f"{name}, MB of bodies", _plain(seen, f"{name}_mb_per_s", 0), ""],
             ["ledger source, the same positions", _thousands(seen, f"{name}_yardstick_rows_per_s"), ""],
             [f"{name} / ledger source", _share(seen, f"{name}_of_yardstick"), "≥ 50 %"],
