@@ -87,9 +87,7 @@ class Plan:
 
     def noted(self, name: str) -> list[int]:
         """Waits until somebody has noted it."""
-        end_s = time.monotonic() + NOTED_S
-        while not (self.folder / name).exists() and time.monotonic() < end_s:
-            time.sleep(POLL_S)
+        _until((self.folder / name).exists)
         return [int(number) for number in (self.folder / name).read_text().split()]
 
     def forget(self, name: str) -> None:
@@ -139,10 +137,12 @@ def _end_driver(plan: Plan) -> None:
 
 
 def _end_executor(plan: Plan) -> None:
-    """The one that this task runs in; another, where this is the driver's."""
+    """The one that this task runs in; another, where this is the driver's. If the points before have ended
+    all of them: the first that comes in their place."""
     own = [pid for pid in _ancestors() if _is_executor(pid)]
     if own:
         _kill(own[0], os.getpid())
+    _until(lambda: bool(_executors()))
     _kill(_executors()[0])
 
 
@@ -156,6 +156,13 @@ ACTS: Final[dict[Victim, Callable[[Plan], None]]] = {
     Victim.EXECUTOR: _end_executor,
     Victim.STALL: _stall,
 }
+
+
+def _until(is_so: Callable[[], bool]) -> None:
+    """Or until it has taken too long: whoever looks then fails."""
+    end_s = time.monotonic() + NOTED_S
+    while not is_so() and time.monotonic() < end_s:
+        time.sleep(POLL_S)
 
 
 def _kill(*pids: int) -> None:
