@@ -42,8 +42,8 @@ from bench.spark import CORES, Report, attempt, session
 from postroom.client import AcknowledgeMode, Message
 from postroom.client.aio import ConnectionFactory, ManagementClient
 from postroom.spark.jobs.acting import carry_out
-from postroom.spark.jobs.jobs import Where, new_job_id, plan_triage
-from postroom.spark.jobs.plan import Manifest, Plan
+from postroom.spark.jobs.jobs import Where, new_job_id, plan_of, plan_triage
+from postroom.spark.jobs.plan import Manifest
 from postroom.spark.jobs.rules import parse_rules
 from postroom.spark.places import place_of
 
@@ -345,18 +345,20 @@ def triage(bench: Bench) -> None:
     rules = parse_rules(RULES, "the benchmark's rules")
     with filled(bench) as broker, session(bench.scratch) as spark:
         manage(broker, lambda management: management.create("postroom.queue", OTHER_QUEUE))
-        made: list[tuple[Plan, Manifest]] = []
+        plans: list[tuple[Where, Manifest]] = []
 
         def planned() -> float:
             where = Where(str(broker.data), "", QUEUE, str(bench.scratch / "plans"), new_job_id())
             start_s = time.perf_counter()
             manifest = plan_triage(spark, where, rules)
             rate = bench.messages / (time.perf_counter() - start_s)
-            made.append((Plan(f"{where.out}/{where.job}"), manifest))
+            plans.append((where, manifest))
             return rate
 
         bench.report["triage_messages_per_s"] = bench.in_turns({"triage": planned})["triage"]
-        plan, manifest = made[-1]
+        where, manifest = plans[-1]
+        plan = plan_of(where)
+        assert plan is not None  # it has a folder
         start_s = time.perf_counter()
         results = carry_out(plan, manifest, url(broker), IN_FLIGHT, None)
         bench.report["act_messages_per_s"] = bench.messages / (time.perf_counter() - start_s)

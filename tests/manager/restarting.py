@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from postroom.manager.options import ManagerOptions
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.recount import check_counters
 
@@ -10,9 +11,9 @@ HOW: Final = ("journal", "maintained", WITHOUT_HISTORY)
 """In the journal, in a checkpoint, or in one whose files have gone."""
 
 
-def world_of(how: str) -> LedgerWorld:
+def world_of(how: str, options: ManagerOptions | None = None) -> LedgerWorld:
     """One that keeps as much history as that needs."""
-    return LedgerWorld(retention_bytes=0 if how == WITHOUT_HISTORY else 16 << 30)
+    return LedgerWorld(options, retention_bytes=0 if how == WITHOUT_HISTORY else 16 << 30)
 
 
 def restart(world: LedgerWorld, how: str) -> None:

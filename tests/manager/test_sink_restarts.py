@@ -168,7 +168,7 @@ def test_a_twin_that_came_after_a_restart(world: LedgerWorld, job: Job, how: str
 
 def test_the_lease_goes_on(how: str) -> None:
     options = ManagerOptions(sink_branch_lease_ms=10_000)
-    world = LedgerWorld(options, retention_bytes=0 if how == WITHOUT_HISTORY else 16 << 30)
+    world = world_of(how, options)
     job, queue = Job(world), world.queue()
     name = job.sent(queue, b"a")
     world.now_us += 9_000_000

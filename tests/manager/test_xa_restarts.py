@@ -240,7 +240,7 @@ def test_units_of_order_with_what_a_branch_holds(xa: Xa, world: LedgerWorld, how
 
 def test_the_limit_does_not_touch_what_is_prepared(how: str) -> None:
     options = ManagerOptions(max_branch_messages=2)
-    world = LedgerWorld(options, retention_bytes=0 if how == WITHOUT_HISTORY else 16 << 30)
+    world = world_of(how, options)
     xa, queue = Xa(world), world.queue()
     fill(world)
     transaction = xa.start().transaction
