@@ -21,7 +21,7 @@ from postroom.ledger.errors import LedgerCorrupt
 from postroom.ledger.expand import NO_RECORD, Rows
 from postroom.ledger.files import Listing
 from postroom.ledger.image import load_image
-from postroom.ledger.layout import Array
+from postroom.ledger.layout import Array, rows_together
 from postroom.ledger.segments import folder_of
 from postroom.ledger.state import CARRIED_FILE, FoldState, find, rows_from_arrivals
 from postroom.model.codes import Event
@@ -97,14 +97,14 @@ def _old_arrivals(
 def _entries(state: FoldState, number: int, arrivals: Array, first_position: int) -> Array:
     """The live entries whose arrivals these are."""
     plain = [
-        rows_from_arrivals(arrivals[indexes], np.full(len(indexes), queue, np.uint32))
+        rows_from_arrivals(arrivals.take(indexes), np.full(len(indexes), queue, np.uint32))
         for (file, queue), indexes in state.plain.items()
         if file == number
     ]
-    explicit = state.explicit[state.file_of(state.explicit["serial"]) == number]
-    entries = np.concatenate([*plain, explicit])
-    entries = entries[entries["serial"] < first_position]
-    found: Array = entries[find(arrivals["position"], entries["serial"]) >= 0]
+    explicit = state.explicit.compress(state.file_of(state.explicit["serial"]) == number)
+    entries = rows_together([*plain, explicit])
+    entries = entries.compress(entries["serial"] < first_position)
+    found: Array = entries.compress(find(arrivals["position"], entries["serial"]) >= 0)
     return found
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from postroom.ledger.image import ARRIVAL_NAMES, EventsImage, name_bytes
-from postroom.ledger.layout import Array
+from postroom.ledger.layout import Array, rows_together
 from postroom.ledger.state import CARRIED_FILE, FoldState, distinct, find
 
 
@@ -54,7 +54,7 @@ def _live(
     wanted = [found for key, found in serials.items() if key[0] == file_number]
     positions = distinct(np.concatenate([*wanted, explicit]))
     at = find(arrivals["position"], positions)
-    rows = arrivals[at[at >= 0]].copy()
+    rows = arrivals.take(at[at >= 0])
     texts: list[bytes] = []
     for offset_name, length_names in ARRIVAL_NAMES:
         offsets, lengths = rows[offset_name].tolist(), name_bytes(rows, length_names).tolist()
@@ -73,8 +73,8 @@ def _join(pieces: list[tuple[Array, list[bytes]]]) -> tuple[Array, bytes]:
             rows[offset_name] = offsets[column * len(rows) : (column + 1) * len(rows)]
         heap += texts
         length += int(sizes.sum())
-    joined = np.concatenate([rows for rows, _ in pieces])
-    return joined[np.argsort(joined["position"])], b"".join(heap)
+    joined = rows_together([rows for rows, _ in pieces])
+    return joined.take(np.argsort(joined["position"])), b"".join(heap)
 
 
 def _refer(state: FoldState, serials: dict[tuple[int, int], Array]) -> None:

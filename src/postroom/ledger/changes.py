@@ -10,7 +10,7 @@ from postroom.ledger.errors import LedgerCorrupt
 from postroom.ledger.expand import ExpandError, parse_groups
 from postroom.ledger.files import events_name
 from postroom.ledger.image import EventsImage
-from postroom.ledger.layout import Array
+from postroom.ledger.layout import Array, rows_together
 from postroom.ledger.records import RecordType
 from postroom.model.codes import State
 
@@ -63,7 +63,7 @@ def change_batches(image: EventsImage, batch_rows: int) -> Iterator[Changes]:
         if end - start == 1 and grouped[start]:
             yield from expansion.alone(records[0], batch_rows)
         else:
-            singles = transitions[start:end][~grouped[start:end]]
+            singles = transitions[start:end].compress(~grouped[start:end])
             yield _merged(singles, expansion.rows_of(*records))
 
 
@@ -78,10 +78,10 @@ def _spans(sizes: Array, batch_rows: int) -> Iterator[tuple[int, int]]:
 
 
 def _merged(singles: Array, expanded: Changes) -> Changes:
-    rows = np.concatenate([singles, expanded.rows])
+    rows = rows_together([singles, expanded.rows])
     ordinals = np.concatenate([np.zeros(len(singles), np.uint32), expanded.ordinals_at(slice(None))])
     order = np.argsort(rows["position"], kind="stable")
-    return Changes(rows[order], ordinals[order])
+    return Changes(rows.take(order), ordinals[order])
 
 
 class _Expansion:
@@ -115,9 +115,9 @@ class _Expansion:
         row = np.arange(low, high)
         range_of = np.searchsorted(self._ends, row, "right")
         record = groups.record[range_of]
-        rows = self._records[record]
+        rows = self._records.take(record)
         rows["serial"] = groups.last[range_of] - (self._ends[range_of] - 1 - row)
-        group = groups.groups[groups.group[range_of]]
+        group = groups.groups.take(groups.group[range_of])
         for name in _GROUP_FIELDS:
             rows[name] = group[name]
         return Changes(rows, (row - (self._record_ends - self.sizes)[record]).astype(np.uint32))

@@ -11,7 +11,7 @@ import numpy as np
 
 from postroom.ledger.dictionary import QUEUES, Dictionary
 from postroom.ledger.image import EventsImage
-from postroom.ledger.layout import Array, are_children
+from postroom.ledger.layout import Array, are_children, rows_together
 from postroom.ledger.records import SET_BASE, ArrivalFlag
 from postroom.model.codes import Event, HolderKind, Outcome
 from postroom.model.duplicates import KEY_BYTES, key_of
@@ -53,15 +53,15 @@ def fold_duplicates(
     kept beside, for they may be taken and may not."""
     kept = [np.zeros(0, DUPLICATE_DTYPE)]
     arrivals = _put(image.arrivals, empty_sets)
-    arrivals = arrivals[~np.isin(arrivals["position"], ended)]
-    rows = rows[~np.isin(rows["serial"], ended)]
+    arrivals = arrivals.compress(~np.isin(arrivals["position"], ended))
+    rows = rows.compress(~np.isin(rows["serial"], ended))
     for queue, size in sorted(windows.items()):
-        own = arrivals[_destinations(arrivals) == queue]
-        known = rows[rows["queue"] == queue]
-        new = _rows_of(queue, own[_last(own["position"], open_, size)], image.names)
-        joined = np.concatenate([known, new])
-        kept.append(joined[_last(joined["serial"], open_, size)])
-    return np.concatenate(kept)
+        own = arrivals.compress(_destinations(arrivals) == queue)
+        known = rows.compress(rows["queue"] == queue)
+        new = _rows_of(queue, own.compress(_last(own["position"], open_, size)), image.names)
+        joined = rows_together([known, new])
+        kept.append(joined.compress(_last(joined["serial"], open_, size)))
+    return rows_together(kept)
 
 
 def _last(serials: Array, open_: Array, size: int) -> Array:
@@ -81,7 +81,7 @@ def _put(arrivals: Array, empty_sets: list[int]) -> Array:
     put = ~are_children(arrivals) & (arrivals["message_id_type"] != 0)
     put &= (arrivals["event"] == Event.PUT) | np.isin(arrivals["holder_kind"], _OF_TRANSACTIONS)
     put &= (arrivals["routing_set"] < SET_BASE) | ~np.isin(arrivals["routing_set"], empty_sets)
-    return np.asarray(arrivals[put])
+    return np.asarray(arrivals.compress(put))
 
 
 def _destinations(arrivals: Array) -> Array:
@@ -105,12 +105,12 @@ def _rows_of(queue: int, arrivals: Array, names: memoryview) -> Array:
 
 def only(rows: Array, serials: Array) -> Array:
     """Those of the rows that are of these serials."""
-    return np.asarray(rows[np.isin(rows["serial"], serials)])
+    return np.asarray(rows.compress(np.isin(rows["serial"], serials)))
 
 
 def windows_recovered(rows: Array, lost: Array) -> list[tuple[int, list[tuple[int, bytes]]]]:
     """(queue, [(serial, key), the oldest first]), without the serials that recovery finds `lost`."""
-    rows = rows[~np.isin(rows["serial"], lost)]
+    rows = rows.compress(~np.isin(rows["serial"], lost))
     found: dict[int, list[tuple[int, bytes]]] = {}
     row: Any
     for row in rows:

@@ -14,7 +14,7 @@ from postroom.ledger.changes import IS_HELD, Changes, change_batches, routing_se
 from postroom.ledger.dictionary import LEASES, QUEUES, SETS, kind_of, records_from, subject_id
 from postroom.ledger.duplicates import fold_duplicates, not_taken, windows_of
 from postroom.ledger.image import EventsImage
-from postroom.ledger.layout import CHUNK_DTYPE, OUTCOME_SLOTS, TOTAL_DTYPE, Array
+from postroom.ledger.layout import CHUNK_DTYPE, OUTCOME_SLOTS, TOTAL_DTYPE, Array, rows_together, set_rows
 from postroom.ledger.records import SET_BASE, ArrivalFlag, RecordType
 from postroom.ledger.retained import ANY_QUEUE, ended_at, hold_positions, joined, retentions_of, still
 from postroom.ledger.state import (
@@ -92,8 +92,8 @@ def _fold_chunks(state: FoldState, image: EventsImage) -> None:
     transitions = image.own_transitions()
     types = image.own_types
     if (types == RecordType.EPOCH_OPENED).any():
-        state.chunks = state.chunks[state.chunks["serial"] != 0]
-    records = transitions[types == RecordType.BODY_CHUNK]
+        state.chunks = state.chunks.compress(state.chunks["serial"] != 0)
+    records = transitions.compress(types == RecordType.BODY_CHUNK)
     if not len(records) and not len(state.chunks):
         return
     ended = records["event"] == Event.UNDO
@@ -101,11 +101,11 @@ def _fold_chunks(state: FoldState, image: EventsImage) -> None:
     for name, field in (("position", "position"), ("upload", "serial"), ("length", "detail_len")):
         added[name] = records[field][~ended]
     added["offset"] = records["detail_offset"][~ended]
-    chunks = np.concatenate([state.chunks, added])
-    chunks = chunks[~np.isin(chunks["upload"], records["serial"][ended])]
-    arrivals = image.arrivals[image.arrivals["upload"] != 0]
+    chunks = rows_together([state.chunks, added])
+    chunks = chunks.compress(~np.isin(chunks["upload"], records["serial"][ended]))
+    arrivals = image.arrivals.compress(image.arrivals["upload"] != 0)
     if len(arrivals):
-        arrivals = arrivals[np.argsort(arrivals["upload"])]
+        arrivals = arrivals.take(np.argsort(arrivals["upload"]))
         at = find(arrivals["upload"], chunks["upload"])
         chunks["serial"] = np.where(at >= 0, arrivals["position"][at], chunks["serial"])
     state.chunks = chunks
@@ -120,10 +120,10 @@ def _add_arrivals(state: FoldState, image: EventsImage) -> None:
     if len(single) == len(arrivals):
         _add_entries(state, image, arrivals, single, sets)
         return
-    _add_entries(state, image, arrivals[single], single, sets[single])
+    _add_entries(state, image, arrivals.take(single), single, sets[single])
     several = np.flatnonzero(sets >= SET_BASE)
     for indexes, queues in _spell_out(several, sets[several], routing_sets(image)):
-        _add_entries(state, image, arrivals[indexes], indexes, queues)
+        _add_entries(state, image, arrivals.take(indexes), indexes, queues)
 
 
 def _spell_out(indexes: Array, sets: Array, members: dict[int, Array]) -> Iterator[tuple[Array, Array]]:
@@ -157,7 +157,7 @@ def _add_entries(
     _count_arrived(state, queues, arrivals["body_len"])
     plain = arrives_plain(arrivals)
     if not plain.all():
-        rows = rows_from_arrivals(arrivals[~plain], queues[~plain])
+        rows = rows_from_arrivals(arrivals.compress(~plain), queues[~plain])
         _merge_explicit(state, rows)
         indexes, queues = indexes[plain], queues[plain]
     _merge_plain(state, image.file_number, indexes, queues)
@@ -177,8 +177,8 @@ def _merge_plain(state: FoldState, file_number: int, indexes: Array, queues: Arr
 
 
 def _merge_explicit(state: FoldState, rows: Array) -> None:
-    joined = np.concatenate([state.explicit, rows])
-    state.explicit = joined[np.lexsort((joined["queue"], joined["serial"]))]
+    joined = rows_together([state.explicit, rows])
+    state.explicit = joined.take(np.lexsort((joined["queue"], joined["serial"])))
 
 
 class _Keys:
@@ -236,7 +236,7 @@ def _apply(state: FoldState, batch: Changes, source: Arrivals, retentions: dict[
     rows = _surviving_rows(state, keys, in_explicit, in_plain, files, live & ~ended, source)
     stays = np.ones(len(state.explicit), np.bool_)
     stays[in_explicit[in_explicit >= 0]] = False
-    state.explicit = state.explicit[stays]
+    state.explicit = state.explicit.compress(stays)
     if len(rows):
         _update(rows, keys, live & ~ended, batch)
         _settle(state, rows, source)
@@ -309,17 +309,17 @@ def _surviving_rows(
     explicit, plain, numbers = in_explicit[survives], in_plain[survives], files[survives]
     queues = keys.queues[survives]
     was_explicit = explicit >= 0
-    rows[was_explicit] = state.explicit[explicit[was_explicit]]
+    set_rows(rows, was_explicit, state.explicit.take(explicit[was_explicit]))
     for file_number in distinct(numbers[~was_explicit]).tolist():
         own = np.flatnonzero(numbers == file_number)
-        rows[own] = rows_from_arrivals(source(file_number)[plain[own]], queues[own])
+        set_rows(rows, own, rows_from_arrivals(source(file_number).take(plain[own]), queues[own]))
     return rows
 
 
 def _update(rows: Array, keys: _Keys, survives: Array, batch: Changes) -> None:
     """Bring the rows of surviving entries to what the batch made of them."""
     changes = batch.rows
-    last = changes[keys.last[survives]]
+    last = changes.take(keys.last[survives])
     held = IS_HELD[last["to_state"]]
     rows["state"] = last["to_state"]
     rows["causes"] = last["causes"]
@@ -369,14 +369,14 @@ def _update_noted(rows: Array, keys: _Keys, survives: Array, changes: Array) -> 
 def _settle(state: FoldState, rows: Array, source: Arrivals) -> None:
     """File surviving rows away: as plain entries where they are that again, else as explicit ones."""
     plain = rows_are_plain(rows)
-    back, explicit = rows[plain], [rows[~plain]]
+    back, explicit = rows.compress(plain), [rows.compress(~plain)]
     files = state.file_of(back["serial"])
     for file_number in distinct(files).tolist():
-        own = back[files == file_number]
+        own = back.compress(files == file_number)
         at = find(source(file_number)["position"], own["serial"])
         _merge_plain(state, file_number, at[at >= 0], own["queue"][at >= 0])
-        explicit.append(own[at < 0])
-    _merge_explicit(state, np.concatenate(explicit))
+        explicit.append(own.compress(at < 0))
+    _merge_explicit(state, rows_together(explicit))
 
 
 def _totals_rows(state: FoldState, queues: Array) -> Array:
@@ -385,8 +385,8 @@ def _totals_rows(state: FoldState, queues: Array) -> Array:
     if len(missing):
         rows = np.zeros(len(missing), TOTAL_DTYPE)
         rows["queue"] = missing
-        joined = np.concatenate([state.totals, rows])
-        state.totals = joined[np.argsort(joined["queue"])]
+        joined = rows_together([state.totals, rows])
+        state.totals = joined.take(np.argsort(joined["queue"]))
     return np.searchsorted(state.totals["queue"], queues)
 
 
@@ -412,7 +412,7 @@ def _count_ended(state: FoldState, queues: Array, outcomes: Array) -> None:
 def _forget_totals(state: FoldState, queue: int) -> None:
     """A deleted queue's totals go into those of queue 0."""
     own, sum_row = _totals_rows(state, np.array([queue], np.uint32)), np.array([0], np.uint32)
-    gone = state.totals[own].copy()
+    gone = state.totals.take(own)
     state.totals = np.delete(state.totals, own)
     row = _totals_rows(state, sum_row)
     for name in ("arrived", "arrived_bytes", "ended"):
@@ -427,7 +427,7 @@ def prune_chunks(state: FoldState, source: Arrivals) -> None:
     serials = distinct(chunks["serial"])
     live = live_bodies(state, serials, source)
     stay = (chunks["serial"] == 0) | np.isin(chunks["serial"], live)
-    state.chunks = chunks[stay | hold_positions(state.retained, chunks["serial"])]
+    state.chunks = chunks.compress(stay | hold_positions(state.retained, chunks["serial"]))
 
 
 def live_bodies(state: FoldState, serials: Array, source: Arrivals) -> Array:

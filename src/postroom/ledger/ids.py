@@ -19,7 +19,7 @@ from postroom.ledger.files import Listing, journal_name
 from postroom.ledger.hashing import hash_ids
 from postroom.ledger.headers import decode_block_header
 from postroom.ledger.image import ARRIVAL_NAMES, load_arrivals
-from postroom.ledger.layout import ARRIVAL_DTYPE, Array
+from postroom.ledger.layout import ARRIVAL_DTYPE, Array, rows_together
 from postroom.ledger.records import ArrivalFlag
 from postroom.ledger.state import distinct, find
 from postroom.model.ids import ID_KINDS, MessageIds
@@ -74,18 +74,18 @@ class IdReader:
         children: list[Array] = []
         for rows, names in self._rows(serials):
             shared = (rows["flags"] & _SHARED) != 0
-            children.append(rows[shared])
-            own = rows[~shared]
+            children.append(rows.compress(shared))
+            own = rows.compress(~shared)
             yield Named(own["position"], own, names, own)
         if sum(map(len, children)):
-            yield from self._read_parents(np.concatenate(children))
+            yield from self._read_parents(rows_together(children))
 
     def _read_parents(self, children: Array) -> Iterator[Named]:
         parents = children["body_serial"]
         for rows, names in self._rows(distinct(parents)):
             at = find(rows["position"], parents)
-            here = children[at >= 0]
-            yield Named(here["position"], rows[at[at >= 0]], names, here)
+            here = children.compress(at >= 0)
+            yield Named(here["position"], rows.take(at[at >= 0]), names, here)
 
     def _rows(self, serials: Array) -> Iterator[tuple[Array, Array]]:
         """(arrivals, names) that have these ascending serials, a file or block at a time."""
@@ -102,7 +102,7 @@ class IdReader:
         state = newest_checkpoint(self._disk, self._ledger_id) if len(left) else None
         if state is not None:
             at = find(state.carried["position"], left)
-            yield state.carried[at[at >= 0]], np.frombuffer(state.carried_names, np.uint8)
+            yield state.carried.take(at[at >= 0]), np.frombuffer(state.carried_names, np.uint8)
 
     def _from_journals(self, serials: Array) -> Iterator[tuple[Array, Array]]:
         files = self._store.files()
@@ -119,7 +119,7 @@ class IdReader:
                 if low < high:
                     image = load_arrivals(self._disk, number)
                     at = find(image.arrivals["position"], serials[low:high])
-                    yield image.arrivals[at[at >= 0]], np.frombuffer(image.names, np.uint8)
+                    yield image.arrivals.take(at[at >= 0]), np.frombuffer(image.names, np.uint8)
             except FileNotFoundError:  # retention has let it go: a checkpoint carries what lives
                 continue
 
@@ -153,7 +153,7 @@ def _from_blocks(file: JournalBodies, serials: Array) -> Iterator[tuple[Array, A
         end = int(np.searchsorted(serials, header.next_position()))
         found = find(rows["position"], serials[at:end])
         names = data[size - header.names_bytes :]
-        yield rows[found[found >= 0]], np.frombuffer(names, np.uint8)
+        yield rows.take(found[found >= 0]), np.frombuffer(names, np.uint8)
         at = max(end, at + 1)
 
 
@@ -186,14 +186,14 @@ def _pieces(found: Iterator[Named]) -> Iterator[Named]:
 def _joined(parts: list[Named]) -> Named:
     if len(parts) == 1:
         return parts[0]
-    rows = np.concatenate([part.rows for part in parts])
+    rows = rows_together([part.rows for part in parts])
     sizes = np.array([len(part.names) for part in parts], np.int64)
     bases = np.repeat(np.cumsum(sizes) - sizes, [len(part.rows) for part in parts]).astype(np.uint32)
     for offset, _ in ARRIVAL_NAMES:
         rows[offset] += bases
     serials = np.concatenate([part.serials for part in parts])
     names = np.concatenate([part.names for part in parts])
-    return Named(serials, rows, names, np.concatenate([part.own for part in parts]))
+    return Named(serials, rows, names, rows_together([part.own for part in parts]))
 
 
 def _hashed(named: Named) -> list[HashedIds]:

@@ -1,5 +1,6 @@
 """Headers and tables of the ledger's files, each layout as a numpy dtype too. ``FORMAT.md`` explains them."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -199,6 +200,24 @@ TOTAL_DTYPE: Final = np.dtype(
         ("ended", "<u8", (OUTCOME_SLOTS,)),
     ]
 )
+
+
+def rows_together(pieces: Sequence[Array]) -> Array:
+    """Structures of one type behind one another.
+
+    Where numpy joins, copies or indexes arrays of structures, it goes from field to field; their bytes are
+    copied forty times as fast: by this, `set_rows`, and numpy's `take` and `compress`.
+    """
+    return np.concatenate([_bytes_of(piece) for piece in pieces]).view(pieces[0].dtype)
+
+
+def set_rows(rows: Array, at: Array | slice, others: Array) -> None:
+    """``rows[at] = others``, for structures of one type."""
+    _bytes_of(rows)[at] = _bytes_of(others)
+
+
+def _bytes_of(rows: Array) -> Array:
+    return rows.view(np.dtype((np.void, rows.dtype.itemsize)))
 
 
 def are_children(rows: Array, flags: str = "flags") -> Array:

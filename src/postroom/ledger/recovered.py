@@ -22,7 +22,7 @@ from postroom.ledger.dictionary import (
 )
 from postroom.ledger.duplicates import only, windows_recovered
 from postroom.ledger.fold import survives
-from postroom.ledger.layout import EXPLICIT_ROW, Array, are_children
+from postroom.ledger.layout import EXPLICIT_ROW, Array, are_children, rows_together
 from postroom.ledger.records import ArrivalFlag
 from postroom.ledger.state import Arrivals, FoldState, distinct, rows_from_arrivals
 from postroom.model.codes import DelayCause, HolderKind, State
@@ -163,8 +163,8 @@ def recovered_from(state: FoldState, source: Arrivals) -> Recovered:
     """Turn a fold's state into what the manager takes; the state's plain entries are used up."""
     aside: list[Array] = []
     backlog = list(_backlog(state, source, aside))
-    rows = np.concatenate([state.explicit, *aside]) if aside else state.explicit
-    rows = rows[np.lexsort((rows["queue"], rows["serial"]))]
+    rows = rows_together([state.explicit, *aside]) if aside else state.explicit
+    rows = rows.take(np.lexsort((rows["queue"], rows["serial"])))
     lost = _is_lost(rows)
     unborn = _is_unborn(rows) & ~lost
     in_sinks = rows["holder_kind"] == HolderKind.SPARK_BRANCH
@@ -179,10 +179,10 @@ def recovered_from(state: FoldState, source: Arrivals) -> Recovered:
         time_us=state.time_us,
         queues=list(_details(dictionary, QUEUES)),
         backlog=backlog,
-        unborn=list(_unborn(rows[unborn])),
-        assigned=list(_assigned(rows[assigned])),
-        explicit=[EntryRow._make(row) for row in rows[~lost & ~unborn & ~assigned].tolist()],
-        lost=list(_by_queue_and_state(rows[lost])),
+        unborn=list(_unborn(rows.compress(unborn))),
+        assigned=list(_assigned(rows.compress(assigned))),
+        explicit=[EntryRow._make(row) for row in rows.compress(~lost & ~unborn & ~assigned).tolist()],
+        lost=list(_by_queue_and_state(rows.compress(lost))),
         holders=list(_holders(dictionary)),
         producers=list(_details(dictionary, PRODUCERS)),
         routing_sets=[
@@ -215,7 +215,7 @@ def _annotations(dictionary: Dictionary) -> Iterator[tuple[int, int, int, dict[s
 
 
 def _spark_subscriptions(dictionary: Dictionary, rows: Array) -> Iterator[tuple[int, int, dict[str, Any]]]:
-    held = rows[rows["holder_kind"] == HolderKind.SPARK_SUBSCRIPTION]
+    held = rows.compress(rows["holder_kind"] == HolderKind.SPARK_SUBSCRIPTION)
     for id, said in _details(dictionary, SPARK_SUBSCRIPTIONS):
         positions = held["acquired_position"][held["holder"] == id]
         yield id, int(positions.max()) if len(positions) else 0, said
@@ -224,8 +224,8 @@ def _spark_subscriptions(dictionary: Dictionary, rows: Array) -> Iterator[tuple[
 def _assigned(rows: Array) -> Iterator[AssignedRows]:
     """By subscription; of one assignment in order of serial, as its record tells them."""
     for holder in distinct(rows["holder"]).tolist():
-        own = rows[rows["holder"] == holder]
-        own = own[np.lexsort((own["serial"], own["acquired_position"]))]
+        own = rows.compress(rows["holder"] == holder)
+        own = own.take(np.lexsort((own["serial"], own["acquired_position"])))
         packed = np.zeros(len(own), PACKED_DTYPE)
         packed["flags"] = own["arrival_flags"] & _FLAG_MASK
         for name in ("serial", *_PACKED_AS_IT_IS):
@@ -279,7 +279,7 @@ def _is_unborn(rows: Array) -> Array:
 
 def _unborn(rows: Array) -> Iterator[tuple[int, bytes]]:
     for queue in distinct(rows["queue"]).tolist():
-        own = rows[rows["queue"] == queue]
+        own = rows.compress(rows["queue"] == queue)
         packed = np.zeros(len(own), UNBORN_DTYPE)
         packed["flags"] = own["arrival_flags"] & _FLAG_MASK
         for name in ("serial", "due_us", "delivery_count", *_PACKED_AS_IT_IS):
@@ -290,7 +290,7 @@ def _unborn(rows: Array) -> Iterator[tuple[int, bytes]]:
 
 def _by_queue_and_state(rows: Array) -> Iterator[tuple[int, int, Array]]:
     for queue in distinct(rows["queue"]).tolist():
-        on_queue = rows[rows["queue"] == queue]
+        on_queue = rows.compress(rows["queue"] == queue)
         for state in distinct(on_queue["state"]).tolist():
             yield queue, state, on_queue["serial"][on_queue["state"] == state]
 
@@ -309,9 +309,9 @@ def _backlog(state: FoldState, source: Arrivals, aside: list[Array]) -> Iterator
                 rows = _rows_at(arrivals, indexes[start : start + CHUNK_ENTRIES])
                 stored = survives(rows["flags"])
                 if not stored.all():
-                    gone = rows[~stored]
+                    gone = rows.compress(~stored)
                     aside.append(rows_from_arrivals(gone, np.full(len(gone), queue, np.uint32)))
-                    rows = rows[stored]
+                    rows = rows.compress(stored)
                 _distribute(rows, columns)
         for _, column in sorted(columns.items(), reverse=True):
             yield from ((queue, piece) for piece in column.finish())
@@ -320,13 +320,13 @@ def _backlog(state: FoldState, source: Arrivals, aside: list[Array]) -> Iterator
 def _rows_at(arrivals: Array, indexes: Array) -> Array:
     """The arrivals at ascending indexes; without copying where they are neighbours."""
     first, last = int(indexes[0]), int(indexes[-1])
-    return arrivals[first : last + 1] if last - first + 1 == len(indexes) else arrivals[indexes]
+    return arrivals[first : last + 1] if last - first + 1 == len(indexes) else arrivals.take(indexes)
 
 
 def _distribute(rows: Array, columns: "dict[int, _Column]") -> None:
     packed = _pack(rows)
     order = np.argsort(packed["priority"], kind="stable")
-    packed = packed[order]
+    packed = packed.take(order)
     priorities = distinct(packed["priority"])
     ends = np.searchsorted(packed["priority"], priorities, "right").tolist()
     for priority, start, end in zip(priorities.tolist(), [0, *ends], ends, strict=False):
@@ -379,7 +379,7 @@ class _Column:
         if self._ascending:
             return self._pieces
         rows = np.frombuffer(b"".join(self._pieces), PACKED_DTYPE)
-        rows = rows[np.argsort(rows["serial"])]
+        rows = rows.take(np.argsort(rows["serial"]))
         return [rows[at : at + CHUNK_ENTRIES].tobytes() for at in range(0, len(rows), CHUNK_ENTRIES)]
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from postroom.ledger.dictionary import QUEUES, records_from
 from postroom.ledger.image import EventsImage
-from postroom.ledger.layout import Array
+from postroom.ledger.layout import Array, rows_together
 
 STRETCH: Final = 4096
 """Positions told of together."""
@@ -64,16 +64,16 @@ def ended_at(
 
 def joined(pieces: Iterable[Array]) -> Array:
     """Of each stretch and queue the latest time."""
-    rows = np.concatenate([NOTHING_RETAINED, *pieces])
-    rows = rows[np.lexsort((rows["until_us"], rows["queue"], rows["stretch"]))]
+    rows = rows_together([NOTHING_RETAINED, *pieces])
+    rows = rows.take(np.lexsort((rows["until_us"], rows["queue"], rows["stretch"])))
     last = np.ones(len(rows), np.bool_)
     last[:-1] = (rows["stretch"][1:] != rows["stretch"][:-1]) | (rows["queue"][1:] != rows["queue"][:-1])
-    return rows[last]
+    return rows.compress(last)
 
 
 def still(rows: Array, now_us: int) -> Array:
     """Those whose time is not over."""
-    return rows[rows["until_us"] > now_us]
+    return rows.compress(rows["until_us"] > now_us)
 
 
 def overlapping(rows: Array, first: int, last: int) -> Array:

@@ -35,7 +35,7 @@ class MessageId:
         """The serials of the arrivals that have it."""
         size = len(self.raw)
         same = (arrivals["message_id_type"] == self.kind) & (arrivals["message_id_len"] == size)
-        candidates = arrivals[same]
+        candidates = arrivals.compress(same)
         positions: Array = candidates["position"]
         if size == 0 or len(candidates) == 0:
             return positions[:0]
@@ -67,7 +67,7 @@ def relations(reader: LedgerReader, wanted: MessageId | int) -> set[int]:
                 raise TooManyMessages(f"more than {MAX_RELATIONS} messages have that id: name one by serial")
         else:
             known = known or bool((arrivals["position"] == wanted).any())
-        made = arrivals[are_children(arrivals)]
+        made = arrivals.compress(are_children(arrivals))
         if len(made):
             children.append(np.stack([made["position"], made["parent_serial"]], axis=1))
     if isinstance(wanted, int) and not known:
