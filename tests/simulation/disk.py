@@ -41,6 +41,11 @@ class SimFile:
     def read_at(self, offset: int, size: int) -> bytes:
         return bytes(self.now[offset : offset + size])
 
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        data = self.read_at(offset, len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
     def read_cached(self, offset: int, size: int) -> bytes | None:
         return self.read_at(offset, size)
 

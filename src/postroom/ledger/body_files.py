@@ -13,7 +13,6 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from isal.isal_zlib import crc32
 
 from postroom.ledger.bodies import MAX_LOOKUPS, block_starts, piece_starts, walk_block_table
 from postroom.ledger.disk import Disk, DiskFile
@@ -23,6 +22,9 @@ from postroom.ledger.layout import Array
 from postroom.ledger.packed import load_packed_index, load_packed_span
 from postroom.ledger.segments import folder_of
 from postroom.ledger.tail import Watch
+
+ARENA_END: Final = 16
+"""So many bytes behind the last stretch can be read."""
 
 READ_GAP_BYTES: Final = 64 << 10
 """Stretches that lie no further apart are read at once, and what is between them is thrown away."""
@@ -38,49 +40,49 @@ Piece = bytes | memoryview
 Bools = npt.NDArray[np.bool_]
 
 
-class Stretches:
-    """What was read, by row: in which of the `runs`, and where in it. One is short where its file ends, empty
-    where it isn't `there`. Runs may have bytes of no stretch, too: those that lay between."""
+class Arena:
+    """Bytes that were read, one stretch behind the other in one array, which grows when it must."""
 
-    def __init__(self, count: int) -> None:
-        self.runs: Final[list[bytes]] = [b""]
-        self.run: Final[Array] = np.zeros(count, np.int64)
+    def __init__(self, size_bytes: int) -> None:
+        """`size_bytes`: how much is expected."""
+        self.data: Array = np.empty(size_bytes + ARENA_END, np.uint8)
+        self.used: int = 0
+        """What is behind it can be read, `ARENA_END` bytes at least, and means nothing."""
+
+    def room(self, size_bytes: int) -> memoryview:
+        """So much behind what is used."""
+        needed = self.used + size_bytes + ARENA_END
+        if needed > len(self.data):
+            data = np.empty(max(needed, 2 * len(self.data)), np.uint8)
+            data[: self.used] = self.data[: self.used]
+            self.data = data
+        return self.data.data[self.used : self.used + size_bytes]
+
+    def add(self, data: Piece) -> int:
+        """Use these; returns where they begin."""
+        self.room(len(data))[:] = data
+        start, self.used = self.used, self.used + len(data)
+        return start
+
+
+class Stretches:
+    """What was read into an arena, by row: where in it, how long, short where its file ends, empty where it
+    isn't `there`. Between them may be bytes of none."""
+
+    def __init__(self, count: int, arena: Arena) -> None:
+        self.arena: Final = arena
         self.start: Final[Array] = np.zeros(count, np.int64)
         self.length: Final[Array] = np.zeros(count, np.int64)
         self.there: Final[Bools] = np.zeros(count, np.bool_)
 
-    def add(self, run: bytes, rows: Array, start: Array | int, length: Array | int) -> None:
-        """A run, and where the stretches of some rows lie in it."""
-        self.run[rows], self.start[rows], self.length[rows] = len(self.runs), start, length
-        self.runs.append(run)
-
     def take(self, rows: Array, others: "Stretches") -> None:
-        """What was read of these rows."""
-        self.run[rows] = np.where(others.run > 0, others.run + len(self.runs) - 1, 0)
+        """What was read of these rows, into the same arena."""
         self.start[rows], self.length[rows], self.there[rows] = others.start, others.length, others.there
-        self.runs.extend(others.runs[1:])
-
-    def piece(self, row: int) -> memoryview:
-        """The bytes of one."""
-        start = int(self.start[row])
-        return memoryview(self.runs[self.run[row]])[start : start + int(self.length[row])]
 
     def pieces(self) -> list[memoryview]:
         """The bytes of all."""
-        return [self.piece(row) for row in range(len(self.run))]
-
-    def crcs(self) -> npt.NDArray[np.uint32]:
-        """Of all of them; soon after they were read, as long as they are in the processor's cache."""
-        order = np.argsort(self.run, kind="stable")
-        starts, ends = self.start[order].tolist(), (self.start + self.length)[order].tolist()
-        edges = np.searchsorted(self.run[order], np.arange(len(self.runs) + 1)).tolist()
-        told: list[int] = []
-        for run, (low, high) in zip(self.runs, pairwise(edges), strict=True):
-            view, spans = memoryview(run), zip(starts[low:high], ends[low:high], strict=True)
-            told += [crc32(view[first:last]) for first, last in spans]
-        found = np.zeros(len(told), np.uint32)
-        found[order] = told
-        return found
+        view, spans = self.arena.data.data, zip(self.start.tolist(), self.length.tolist(), strict=True)
+        return [view[first : first + size] for first, size in spans]
 
 
 @dataclass(frozen=True)
@@ -105,10 +107,10 @@ class BodyFiles:
         self._files: list[BodiesFile] = []
         self._seen: tuple[int, int] | None = None
 
-    def read(self, keys: Array, offsets: Array, sizes: Array) -> Stretches:
+    def read(self, keys: Array, offsets: Array, sizes: Array, arena: Arena) -> Stretches:
         """Stretches of bodies heaps: of the block that holds a key, from an offset on, so many bytes.
         Unchecked; `there` tells which of them some file still has."""
-        found = Stretches(len(keys))
+        found = Stretches(len(keys), arena)
         rows = np.arange(len(keys))
         for attempt in range(MAX_LOOKUPS):
             if len(rows):
@@ -261,13 +263,18 @@ def _runs(starts: Array, sizes: Array) -> Iterator[slice]:
 def _read_run(opened: DiskFile, starts: Array, sizes: Array, rows: Array, found: Stretches) -> None:
     """One read; its stretches are short where the file ends within them."""
     base, ends = int(starts[0]), starts + sizes
-    data = opened.read_at(base, int(ends.max()) - base)
-    ends = np.minimum(ends - base, len(data))
+    size, wanted, arena = int(ends.max()) - base, int(sizes.sum()), found.arena
+    is_dense = size <= wanted + wanted // MOST_WASTE
+    data = arena.room(size) if is_dense else memoryview(bytearray(size))
+    count = opened.read_into(base, data)
+    ends = np.minimum(ends - base, count)
     starts = np.minimum(starts - base, ends)
     lengths = ends - starts
-    wanted = int(lengths.sum())
-    if len(data) > wanted + wanted // MOST_WASTE:
-        view, spans = memoryview(data), zip(starts.tolist(), ends.tolist(), strict=True)
-        data = b"".join([view[first:last] for first, last in spans])
+    if is_dense:
+        first = arena.used
+        arena.used += count
+    else:
+        spans = zip(starts.tolist(), ends.tolist(), strict=True)
+        first = arena.add(b"".join([data[start:end] for start, end in spans]))
         starts = np.cumsum(lengths) - lengths
-    found.add(data, rows, starts, lengths)
+    found.start[rows], found.length[rows] = first + starts, lengths

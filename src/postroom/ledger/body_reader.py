@@ -24,12 +24,13 @@ from postroom.ledger.block import (
     CHUNKED_OFFSET,
 )
 from postroom.ledger.bodies import MAX_LOOKUPS
-from postroom.ledger.body_files import RUN_BYTES, BodyFiles, Piece, Stretches
+from postroom.ledger.body_crcs import crcs_of
+from postroom.ledger.body_files import ARENA_END, MOST_WASTE, RUN_BYTES, Arena, BodyFiles, Piece, Stretches
 from postroom.ledger.carried import newest_checkpoint
 from postroom.ledger.disk import Disk
 from postroom.ledger.files import Listing
 from postroom.ledger.image import ARRIVAL_NAMES, load_arrivals, name_bytes
-from postroom.ledger.layout import ARRIVAL_DTYPE, Array
+from postroom.ledger.layout import ARRIVAL_DTYPE, Array, rows_together, set_rows
 from postroom.ledger.records import ArrivalFlag
 from postroom.ledger.segments import Segment, find_position, folder_of, open_segment
 from postroom.ledger.state import find
@@ -41,7 +42,7 @@ SPARSE: Final = 16
 DENSE: Final = 2
 """Names are copied with what lies between them where that is no more than they are."""
 
-BODIES_END: Final = 16
+BODIES_END: Final = ARENA_END
 """So many zeros follow the bodies: who decodes them may read whole words."""
 
 _OFFSET_MASK: Final = CHUNKED_OFFSET - 1
@@ -172,7 +173,7 @@ class BodyReader:
         read = _Bodies(arrivals, states, check)
         for rows in read.batches(order):
             some = arrivals[_span(rows)]
-            found = self._bodies(some)
+            found = self._bodies(some, read.arena)
             arrivals["body_crc"][rows] = some["body_crc"]
             read.take(rows, found)
         return read.answer(names, order)
@@ -238,52 +239,58 @@ class BodyReader:
 
     # --- bodies -------------------------------------------------------------------------------------
 
-    def _bodies(self, arrivals: Array) -> Stretches:
-        """The bodies of these, unchecked. The arrival of one that shares its body has no CRC: it gets that of
-        the body."""
+    def _bodies(self, arrivals: Array, arena: Arena) -> Stretches:
+        """The bodies of these with their trailers, unchecked. The arrival of one that shares its body has no
+        CRC: it gets that of the body."""
         chunked = (arrivals["body_offset"] & CHUNKED_OFFSET) != 0
         if not chunked.any():
-            return self._plain(arrivals)
-        found = Stretches(len(arrivals))
+            return self._plain(arrivals, arena)
+        found = Stretches(len(arrivals), arena)
         for rows, read in ((~chunked).nonzero()[0], self._plain), (chunked.nonzero()[0], self._chunked):
-            some = arrivals[rows]
-            found.take(rows, read(some))
+            some = arrivals.take(rows)
+            found.take(rows, read(some, arena))
             arrivals["body_crc"][rows] = some["body_crc"]
         return found
 
-    def _plain(self, arrivals: Array) -> Stretches:
-        """Bodies in one piece; shared ones are read with their trailer."""
-        shared = arrivals["body_serial"] != arrivals["position"]
-        sizes = arrivals["body_len"] + BODY_TRAILER_BYTES * shared
-        found = self._files.read(arrivals["body_serial"], arrivals["body_offset"], sizes)
-        for row in np.flatnonzero(shared & found.there).tolist():
-            body, crc = _without_trailer(found.piece(row))
-            found.length[row] = len(body)
-            arrivals["body_crc"][row] = crc
+    def _plain(self, arrivals: Array, arena: Arena) -> Stretches:
+        """Bodies in one piece."""
+        sizes = arrivals["body_len"].astype(np.int64) + BODY_TRAILER_BYTES
+        found = self._files.read(arrivals["body_serial"], arrivals["body_offset"], sizes, arena)
+        shared = (arrivals["body_serial"] != arrivals["position"]) & found.there
+        if shared.any():
+            pieces = found.pieces()
+            for row in np.flatnonzero(shared).tolist():
+                arrivals["body_crc"][row] = _without_trailer(pieces[row])[1]
         return found
 
-    def _chunked(self, arrivals: Array) -> Stretches:
+    def _chunked(self, arrivals: Array, arena: Arena) -> Stretches:
         """Bodies in chunks: of each its list, then all their chunks at once."""
         keys, offsets = arrivals["body_serial"], arrivals["body_offset"] & np.uint32(_OFFSET_MASK)
-        heads = self._files.read(keys, offsets, np.full(len(keys), CHUNK_LIST_HEADER_BYTES))
+        heads = self._read_apart(keys, offsets, np.full(len(keys), CHUNK_LIST_HEADER_BYTES))
         counts = np.array([_count_of(head) for head in heads.pieces()], np.int64)
         sizes = CHUNK_LIST_HEADER_BYTES + CHUNK_REFERENCE_BYTES * counts
-        lists = [_chunk_list(one) for one in self._files.read(keys, offsets, sizes).pieces()]
-        every = np.concatenate(lists)
-        sizes = every["size"] + BODY_TRAILER_BYTES
-        chunks = self._files.read(every["key"], every["offset"], sizes)
+        lists = [_chunk_list(one) for one in self._read_apart(keys, offsets, sizes).pieces()]
+        every = rows_together(lists)
+        sizes = every["size"].astype(np.int64) + BODY_TRAILER_BYTES
+        chunks = self._read_apart(every["key"], every["offset"], sizes)
         pieces, ends = chunks.pieces(), np.cumsum([len(one) for one in lists]).tolist()
-        found = Stretches(len(keys))
+        found = Stretches(len(keys), arena)
         for row, (one, end) in enumerate(zip(lists, ends, strict=True)):
             span = slice(end - len(one), end)
             found.there[row] = heads.there[row] and chunks.there[span].all()
             told = [_without_trailer(chunk) for chunk in pieces[span]]
             body = b"".join([chunk for chunk, _ in told])
-            found.add(body, np.array([row]), 0, len(body))
+            crc = crc32(body)
+            found.start[row] = arena.add(body + crc.to_bytes(BODY_TRAILER_BYTES, "little"))
+            found.length[row] = len(body) + BODY_TRAILER_BYTES
             shared = keys[row] != arrivals["position"][row]
-            if shared and all(crc32(chunk) == crc for chunk, crc in told):
-                arrivals["body_crc"][row] = crc32(body)
+            if shared and all(crc32(chunk) == said for chunk, said in told):
+                arrivals["body_crc"][row] = crc
         return found
+
+    def _read_apart(self, keys: Array, offsets: Array, sizes: Array) -> Stretches:
+        """What is no body: not where these are."""
+        return self._files.read(keys, offsets, sizes, Arena(int(sizes.sum())))
 
 
 class _Bodies:
@@ -295,9 +302,10 @@ class _Bodies:
         self._check: Final = check
         self._starts: Final = np.zeros(len(arrivals), np.int64)
         self._ends: Final = np.zeros(len(arrivals), np.int64)
-        self._runs: Final[list[bytes]] = []
-        self._size_bytes: int = 0
         self._errors: Final[dict[int, str]] = {}
+        present = states == BodyState.PRESENT
+        size_bytes = int((arrivals["body_len"][present].astype(np.int64) + BODY_TRAILER_BYTES).sum())
+        self.arena: Final = Arena(size_bytes + size_bytes // MOST_WASTE)
 
     def batches(self, order: Array | None) -> Iterator[Array]:
         """The rows with bodies among those of `order`, ascending, so many at a time as one read takes."""
@@ -314,17 +322,16 @@ class _Bodies:
     def take(self, rows: Array, found: Stretches) -> None:
         """What was read of these rows; what has gone, and what is damaged, is left out."""
         self._states[rows[~found.there]] = BodyState.DROPPED
-        wrong = found.length != self._arrivals["body_len"][rows]
+        asked = self._arrivals["body_len"][rows]
+        lengths = np.minimum(found.length, asked)
+        wrong = lengths != asked
         if self._check:
-            wrong |= found.crcs() != self._arrivals["body_crc"][rows]
+            crcs = crcs_of(self.arena.data, found.start, found.start + found.length)
+            wrong |= crcs != self._arrivals["body_crc"][rows]
         for at in np.flatnonzero(wrong & found.there).tolist():
-            self._errors[int(rows[at])] = self._wrong(int(rows[at]), int(found.length[at]))
-        bases = np.cumsum([self._size_bytes, *map(len, found.runs)])
-        starts = bases[found.run] + found.start
-        self._starts[rows] = starts
-        self._ends[rows] = starts + np.where(wrong, 0, found.length)
-        self._runs.extend(found.runs)
-        self._size_bytes = int(bases[-1])
+            self._errors[int(rows[at])] = self._wrong(int(rows[at]), int(lengths[at]))
+        self._starts[rows] = found.start
+        self._ends[rows] = found.start + np.where(wrong, 0, lengths)
 
     def _wrong(self, row: int, size_bytes: int) -> str:
         arrival = self._arrivals[row]
@@ -336,15 +343,17 @@ class _Bodies:
 
     def answer(self, names: Bytes8, order: Array | None) -> FoundMessages:
         """All rows; in another order than that of their serials, or some several times, if that is asked."""
-        found, bodies = self._arrivals["position"] != 0, b"".join([*self._runs, bytes(BODIES_END)])
-        starts, ends = self._starts, self._ends
+        found, starts, ends = self._arrivals["position"] != 0, self._starts, self._ends
+        end = self.arena.used + BODIES_END
+        self.arena.data[self.arena.used : end] = 0
+        bodies = self.arena.data.data[:end]
         if order is None:
             return FoundMessages(
                 found, self._arrivals, names, self._states, bodies, starts, ends, self._errors
             )
         rows = enumerate(order.tolist()) if self._errors else ()
         errors = {at: self._errors[row] for at, row in rows if row in self._errors}
-        own, states = self._arrivals[order], self._states[order]
+        own, states = self._arrivals.take(order), self._states[order]
         return FoundMessages(found[order], own, names, states, bodies, starts[order], ends[order], errors)
 
 
@@ -367,12 +376,12 @@ class FoundArrivals:
         wanted = self._wanted[low:high]
         at = _find(arrivals, wanted)
         if at[-1] - at[0] == len(at) - 1 and (at >= 0).all():  # mostly so, and ten times as fast
-            self.arrivals[low:high] = arrivals[at[0] : at[-1] + 1]
+            set_rows(self.arrivals, slice(low, high), arrivals[at[0] : at[-1] + 1])
             self._take_names(self.arrivals[low:high], names)
             return
-        own = arrivals[at[at >= 0]]
+        own = arrivals.take(at[at >= 0])
         self._take_names(own, names)
-        self.arrivals[low + np.flatnonzero(at >= 0)] = own
+        set_rows(self.arrivals, low + np.flatnonzero(at >= 0), own)
 
     def _take_names(self, own: Array, names: Bytes8) -> None:
         """Copy the names of these arrivals, and let them point at the copies."""
@@ -387,7 +396,7 @@ class FoundArrivals:
 
     def without_bodies(self, order: Array) -> FoundMessages:
         """All of them in that order, as of a place that has no bodies."""
-        own = self.arrivals[order]
+        own = self.arrivals.take(order)
         found, at = own["position"] != 0, np.zeros(len(own), np.int64)
         states = np.where(found, BodyState.NOT_STORED, BodyState.DROPPED).astype(np.uint8)
         return FoundMessages(found, own, self.heap(), states, bytes(BODIES_END), at, at, {})
@@ -414,6 +423,8 @@ def _find(arrivals: Array, wanted: Array) -> Array:
     low = find_position(arrivals, int(wanted[0]))
     high = find_position(arrivals, int(wanted[-1]) + 1)
     some = arrivals[low:high]["position"]
+    if len(some) == len(wanted) and (some == wanted).all():  # mostly so: all that arrived
+        return np.arange(low, high)
     at = find(some, wanted) if len(some) <= SPARSE * len(wanted) else _search(some, wanted)
     return np.where(at >= 0, at + low, -1)
 

@@ -43,6 +43,9 @@ class DiskFile(Protocol):
     def read_at(self, offset: int, size: int) -> bytes:
         """Up to `size` bytes from `offset`; fewer at the end of the file."""
 
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        """The same into a buffer, as far as it goes; returns how many bytes."""
+
     def read_cached(self, offset: int, size: int) -> bytes | None:
         """The same if all of them are in the page cache; None if not, or if that can't be told."""
 
@@ -140,6 +143,15 @@ class RealFile:
             data = os.pread(self._fd, size - have, offset + have)
             pieces.append(data)
         return b"".join(pieces)
+
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        done = 0
+        while done < len(buffer):
+            count = os.preadv(self._fd, [buffer[done:]], offset + done)
+            if not count:
+                break
+            done += count
+        return done
 
     def read_cached(self, offset: int, size: int) -> bytes | None:
         data = bytearray(size)
