@@ -214,6 +214,10 @@ class LedgerMaker:
         self.change(serial, queue, E.DEAD_LETTER, S.GET_UNCONFIRMED, S.DELETED, outcome=O.DEAD_LETTERED)
         return [self.put(to, event=E.DEAD_LETTER, parent=(serial, queue)) for _ in range(children)]
 
+    def unknown(self) -> int:
+        """A record of a type that there is not yet; returns its position."""
+        return self._tick().record(200, 0, 0, 0, 0, 0, b"")
+
     def group(
         self,
         event: int,

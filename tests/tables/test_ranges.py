@@ -4,13 +4,18 @@ from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from postroom.ledger import expand
+from postroom.ledger.errors import UnknownRecord
+from postroom.model.codes import Event
 from postroom.spark.columns import EVENTS_SCHEMA, NEVER_NULL
-from postroom.spark.places import Place, plan
+from postroom.spark.places import Place, plan, plan_parts
 from postroom.spark.places.folder import FolderPlace
 from postroom.spark.reading import read_events
 from tests.ledger.making import LedgerMaker
@@ -49,11 +54,94 @@ def test_every_split_gives_the_same_rows(
 
 
 @settings(max_examples=60, deadline=None)
+@given(histories, st.integers(1, 9), st.integers(0, 60), st.integers(1, 200))
+def test_parts_for_a_task_each_are_even_and_have_every_position_once(
+    history: list[tuple[str, int]], records: int, first: int, last: int
+) -> None:
+    with TemporaryDirectory() as name:
+        place = FolderPlace(made(Path(name), history))
+        look = place.look()
+        parts = plan_parts(place, look, first, last, records)
+        whole = range(max(first, look.first_position), min(last, look.durable_through) + 1)
+        positions = [[p for piece in part for p in range(piece.first, piece.last + 1)] for part in parts]
+        assert [position for part in positions for position in part] == list(whole)
+        sizes = [len(part) for part in positions]
+        assert len(sizes) == -(-len(whole) // records)  # no more tasks than it takes
+        assert not sizes or max(sizes) <= min(records, min(sizes) + 1)
+        assert all(p.segment.first_position <= p.first <= p.last for part in parts for p in part)
+
+
+@settings(max_examples=60, deadline=None)
 @given(histories)
 def test_columns_that_are_never_null(history: list[tuple[str, int]]) -> None:
     with TemporaryDirectory() as name:
         for row in rows_of(FolderPlace(made(Path(name), history)), []):
             assert [column for column in NEVER_NULL if row[column] is None] == []
+
+
+@settings(max_examples=60, deadline=None)
+@given(histories, st.integers(0, 8))
+def test_changes_of_a_kind_by_themselves_are_the_same_rows(history: list[tuple[str, int]], most: int) -> None:
+    """Few kinds or more than are parted, and blocks of any size."""
+    with TemporaryDirectory() as name:
+        place = FolderPlace(made(Path(name), history))
+        look = place.look()
+        parted: Rows = []
+        with patch.object(expand, "LEAST_ROWS", 1), patch.object(expand, "MOST_KINDS", most):
+            for slice in plan(place, look, 1, look.durable_through, 1 << 20):
+                for batch in read_events(slice, in_kinds=True):
+                    rows = batch.to_pylist()
+                    assert [row["position"] for row in rows] == sorted(row["position"] for row in rows)
+                    parted += rows
+        assert sorted(parted, key=lambda row: (row["position"], row["ordinal"])) == rows_of(place, [])
+
+
+def test_blocks_of_a_kind_say_so_by_columns_of_one_value(tmp_path: Path) -> None:
+    maker = LedgerMaker(tmp_path)
+    queue = maker.queue("a")
+    for _ in range(expand.LEAST_ROWS):
+        maker.consume(maker.put(queue), queue)
+    maker.finish()
+    place = FolderPlace(tmp_path)
+    (slice,) = plan(place, place.look(), 1, place.look().durable_through, 1 << 20)
+    blocks = [
+        rows
+        for chunk, definitions in place.read(slice)
+        for whole in expand.expand(chunk, definitions.routing_sets)
+        for rows in expand.by_kind(whole)
+    ]
+    assert [(len(rows), rows["event"][0]) for rows in blocks] == [
+        (expand.LEAST_ROWS, event) for event in (Event.PUT, Event.ACQUIRE, Event.CONFIRM)
+    ]
+    for rows in blocks:
+        for field in ("event", "from_state", "to_state", "holder_kind", "causes", "outcome"):
+            assert rows[field].strides == (0,)
+
+
+@pytest.mark.parametrize("in_kinds", [False, True])
+@pytest.mark.parametrize("field", ["event", "holder_kind", "outcome", "type"])
+def test_all_before_a_record_that_is_not_known_is_read(tmp_path: Path, field: str, in_kinds: bool) -> None:
+    """All of them in one chunk of the file."""
+    maker = LedgerMaker(tmp_path)
+    queue = maker.queue("a")
+    serials = [maker.put(queue) for _ in range(3)]
+    maker.consume(serials[0], queue)
+    codes = {"event": int(Event.ACQUIRE), field: 200}
+    if field == "type":
+        unknown = maker.unknown()
+    else:
+        unknown = maker.change(serials[1], queue, codes.pop("event"), 1, 2, **codes)
+    maker.consume(serials[2], queue)
+    maker.finish()
+    place = FolderPlace(tmp_path)
+    (slice,) = plan(place, place.look(), 1, place.look().durable_through, 1 << 20)
+    read: Rows = []
+    with pytest.raises(UnknownRecord) as error:
+        for batch in read_events(slice, in_kinds=in_kinds):
+            read += batch.to_pylist()
+    assert error.value.position == unknown
+    before = [row["position"] for row in read if row["position"] < unknown]
+    assert sorted(before) == [*serials, unknown - 2, unknown - 1]
 
 
 @settings(max_examples=30, deadline=None)

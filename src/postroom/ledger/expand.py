@@ -7,14 +7,14 @@ are in the file's header.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from postroom.ledger.errors import LedgerError
-from postroom.ledger.layout import GROUP_DTYPE, RANGE_DTYPE, Array
+from postroom.ledger.layout import GROUP_DTYPE, RANGE_DTYPE, Array, rows_together
 from postroom.ledger.records import GROUP, RANGE, SET_BASE, RecordType
 
 MAX_GROUP_ROWS: Final = 1 << 18
@@ -100,8 +100,8 @@ class Rows:
             return self
         columns = {name: values[wanted] for name, values in self.columns.items()}
         record = self.record if isinstance(self.record, int) else self.record[wanted]
-        arrivals = None if self.arrivals is None else self.arrivals[wanted]
-        transitions = None if self.transitions is None else self.transitions[wanted]
+        arrivals = None if self.arrivals is None else self.arrivals.compress(wanted)
+        transitions = None if self.transitions is None else self.transitions.compress(wanted)
         return Rows(columns, record, self.ordinal[wanted], arrivals, transitions, self.names)
 
     def __len__(self) -> int:
@@ -129,10 +129,10 @@ def expand(chunk: Chunk, sets: RoutingSets) -> Iterator[Rows]:
             yield entry_rows(chunk.transitions, chunk.names)
         return
     if single.any():
-        yield entry_rows(chunk.transitions[single], chunk.names)
+        yield entry_rows(chunk.transitions.compress(single), chunk.names)
     grouped = (kinds == RecordType.GROUP_EVENT) | (kinds == RecordType.DECISION)
     if grouped.any():
-        yield from expand_groups(chunk.transitions[grouped], chunk.names)
+        yield from expand_groups(chunk.transitions.compress(grouped), chunk.names)
 
 
 def entry_rows(transitions: Array, names: npt.NDArray[np.uint8]) -> Rows:
@@ -140,6 +140,72 @@ def entry_rows(transitions: Array, names: npt.NDArray[np.uint8]) -> Rows:
     columns = {name: transitions[name] for name in ROW_FIELDS}
     ordinal = np.zeros(len(transitions), np.uint32)
     return Rows(columns, int(RecordType.ENTRY_EVENT), ordinal, None, transitions, names)
+
+
+MOST_KINDS: Final = 8
+LEAST_ROWS: Final = 1024
+"""Blocks with more kinds of change, or of fewer rows, are left whole by `by_kind`."""
+
+_SAID_BY_CHANGES: Final = ("from_state", "to_state", "holder_kind", "event", "outcome", "causes", "flags")
+_SAID_BY_ARRIVALS: Final = ("to_state", "holder_kind", "event", "causes")
+
+
+def by_kind(rows: Rows) -> Iterator[Rows]:
+    """The same rows, single changes of a kind in a block of their own: mostly a few kinds, each many times.
+
+    What all rows of a block say is then a column of stride 0, which is cheap to find and to write. Rows of
+    another making, few rows, or such of many kinds, come as they are.
+    """
+    if len(rows) < LEAST_ROWS:
+        yield rows
+    elif rows.arrivals is not None:
+        yield _with_constants(rows, _SAID_BY_ARRIVALS, _words(rows.arrivals, _SAID_BY_ARRIVALS))
+    elif rows.transitions is None:
+        yield rows
+    else:
+        yield from _changes_by_kind(rows, rows.transitions)
+
+
+def _changes_by_kind(rows: Rows, transitions: Array) -> Iterator[Rows]:
+    words = _words(transitions, _SAID_BY_CHANGES)
+    masks: list[Array] = []
+    left = np.ones(len(words), np.bool_)
+    while len(masks) <= MOST_KINDS and left.any():
+        masks.append(words == words[np.argmax(left)])
+        left &= ~masks[-1]
+    if len(masks) > MOST_KINDS:
+        yield rows
+        return
+    for mask in masks:
+        some = rows if len(masks) == 1 else entry_rows(transitions.compress(mask), rows.names)
+        yield replace(some, columns=some.columns | _constants(some, _SAID_BY_CHANGES))
+
+
+def _with_constants(rows: Rows, fields: tuple[str, ...], words: Array) -> Rows:
+    if (words != words[0]).any():
+        return rows
+    return replace(rows, columns=rows.columns | _constants(rows, fields))
+
+
+def _constants(rows: Rows, fields: tuple[str, ...]) -> dict[str, Array]:
+    return {name: np.broadcast_to(rows[name][:1], len(rows)) for name in fields}
+
+
+def _words(records: Array, fields: tuple[str, ...]) -> Array:
+    """Fields of a byte each, all within eight bytes, as one number a record."""
+    offsets = [_offset_of(records.dtype, name) for name in fields]
+    first = min(min(offsets), records.dtype.itemsize - 8)
+    word = np.dtype(
+        {"names": ["word"], "formats": ["<u8"], "offsets": [first], "itemsize": records.dtype.itemsize}
+    )
+    mask = sum(0xFF << 8 * (offset - first) for offset in offsets)
+    words: Array = records.view(word)["word"] & np.uint64(mask)
+    return words
+
+
+def _offset_of(kind: np.dtype[Any], field: str) -> int:
+    assert kind.fields is not None
+    return int(kind.fields[field][1])
 
 
 # --- arrivals -------------------------------------------------------------------------------------
@@ -157,7 +223,7 @@ def expand_arrivals(arrivals: Array, names: npt.NDArray[np.uint8], sets: Routing
     counts = sizes[which]
     record, ordinal = _repeat(counts)
     queue = np.concatenate(members)[starts[which][record] + ordinal]
-    return _arrival_rows(arrivals[record], queue, ordinal.astype(np.uint32), names)
+    return _arrival_rows(arrivals.take(record), queue, ordinal.astype(np.uint32), names)
 
 
 def _members(set_id: int, sets: RoutingSets, arrivals: Array, routing: Array) -> Array:
@@ -171,7 +237,7 @@ def _members(set_id: int, sets: RoutingSets, arrivals: Array, routing: Array) ->
 
 
 def _arrival_rows(arrivals: Array, queue: Array, ordinal: Array, names: npt.NDArray[np.uint8]) -> Rows:
-    zero = np.zeros(len(arrivals), np.uint8)
+    zero = np.broadcast_to(np.uint8(0), len(arrivals))
     columns = {
         "position": arrivals["position"],
         "time_us": arrivals["time_us"],
@@ -228,11 +294,11 @@ def parse_groups(records: Array, names: npt.NDArray[np.uint8]) -> Groups:
     headers: list[Array] = []
     range_at: list[Array] = []
     while len(owner):
-        _require(records[owner], at + GROUP.size_bytes <= end, "a group of its detail is cut short")
+        _require(records, at + GROUP.size_bytes <= end, "a group of its detail is cut short", owner)
         header = _gather(names, at, GROUP_DTYPE)
         after = at + GROUP.size_bytes
         following = after + header["range_count"].astype(np.int64) * RANGE.size_bytes
-        _require(records[owner], following <= end, "the ranges of a group of its detail are cut short")
+        _require(records, following <= end, "the ranges of a group of its detail are cut short", owner)
         owners.append(owner)
         headers.append(header)
         range_at.append(after)
@@ -241,21 +307,22 @@ def parse_groups(records: Array, names: npt.NDArray[np.uint8]) -> Groups:
     if not headers:
         empty = np.zeros(0, np.int64)
         return Groups(np.zeros(0, GROUP_DTYPE), empty, empty, empty, empty)
-    return _collect(records, names, np.concatenate(owners), np.concatenate(headers), np.concatenate(range_at))
+    return _collect(records, names, np.concatenate(owners), rows_together(headers), np.concatenate(range_at))
 
 
 def _collect(
     records: Array, names: npt.NDArray[np.uint8], owner: Array, headers: Array, range_at: Array
 ) -> Groups:
     order = np.argsort(owner, kind="stable")  # the k-th groups of all records → the groups of each record
-    owner, headers, range_at = owner[order], headers[order], range_at[order]
+    owner, headers, range_at = owner[order], headers.take(order), range_at[order]
     group, number = _repeat(headers["range_count"].astype(np.int64))
     ranges = _gather(names, range_at[group] + number * RANGE.size_bytes, RANGE_DTYPE)
     first, last = ranges["first_serial"].astype(np.int64), ranges["last_serial"].astype(np.int64)
     record = owner[group]
-    _require(records[record], (first >= 1) & (first <= last), "a range of its detail is empty or upside down")
+    upright = (first >= 1) & (first <= last)
+    _require(records, upright, "a range of its detail is empty or upside down", record)
     before = last < records["position"][record].astype(np.int64)
-    _require(records[record], before, "a range reaches its own position")
+    _require(records, before, "a range reaches its own position", record)
     return Groups(headers, record, group, first, last)
 
 
@@ -303,7 +370,8 @@ def _group_rows(
     index, number = _repeat(take)
     number = number + skip[index]
     range_of = which[index]
-    record, group = records[groups.record[range_of]], groups.groups[groups.group[range_of]]
+    record = records.take(groups.record[range_of])
+    group = groups.groups.take(groups.group[range_of])
     columns = {name: (group if name in GROUP_FIELDS else record)[name] for name in ROW_FIELDS}
     columns["serial"] = (groups.first[range_of] + number).astype(np.uint64)
     ordinal = (ordinals[range_of] + number).astype(np.uint32)
@@ -319,6 +387,8 @@ def _gather(heap: npt.NDArray[np.uint8], at: Array, dtype: np.dtype[Any]) -> Arr
     return structures
 
 
-def _require(records: Array, good: Array, what: str) -> None:
+def _require(records: Array, good: Array, what: str, of: Array | None = None) -> None:
+    """`of`: which of the records each is told of, one each by default."""
     if not good.all():
-        raise ExpandError(int(records["position"][np.argmin(good)]), what)
+        at = int(np.argmin(good))
+        raise ExpandError(int(records["position"][at if of is None else of[at]]), what)

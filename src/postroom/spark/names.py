@@ -37,6 +37,8 @@ class Names:
         """The texts of many numbers; null for a number that has none."""
         if len(numbers) == 0:
             return Coded(self, None, len(self.texts) - 1, 0)
+        if numbers.strides == (0,):  # known to be one number: see `expand.by_kind`
+            return Coded(self, None, int(self._places(numbers[:1], int(numbers[0]))[0]), len(numbers))
         numbers = np.ascontiguousarray(numbers)
         lowest, highest = int(numbers.min()), int(numbers.max())
         if lowest == highest:  # mostly so: a run of arrivals, a column that is seldom used
@@ -75,7 +77,8 @@ class Coded:
         """The texts themselves."""
         texts = self.names.texts
         if self.places is None:
-            return _repeated(texts[self.place].as_py(), self.count)
+            same = _repeated(texts[self.place].as_py(), self.count.bit_length())
+            return same.slice(0, self.count)
         return texts.take(pa.array(self.places))
 
     def coded(self, kind: pa.DictionaryType) -> pa.Array:
@@ -98,9 +101,9 @@ def _one(text: str | None) -> Names:
 
 
 @lru_cache(maxsize=64)
-def _repeated(text: str | None, count: int) -> pa.Array:
-    """One text many times; arrays never change, so the next block of that length shares it."""
-    return pa.repeat(pa.scalar(text, pa.string()), count)
+def _repeated(text: str | None, bits: int) -> pa.Array:
+    """One text so many times as have at most so many bits; arrays never change, so blocks share it."""
+    return pa.repeat(pa.scalar(text, pa.string()), (1 << bits) - 1)
 
 
 class Known:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import chain
 from typing import Final
 from uuid import UUID
 
@@ -11,7 +12,7 @@ import pyarrow as pa
 
 from postroom.ledger.definitions import Definitions
 from postroom.ledger.errors import UnknownRecord
-from postroom.ledger.expand import Rows, expand
+from postroom.ledger.expand import Rows, by_kind, expand
 from postroom.ledger.layout import TRANSITION_DTYPE, Array
 from postroom.ledger.records import RecordType
 from postroom.model.codes import Event, HolderKind, Outcome, State
@@ -21,27 +22,37 @@ from postroom.spark.places import Look, Place, Slice
 
 
 def read_events(
-    slice: Slice, schema: pa.Schema = EVENTS_SCHEMA, queues: frozenset[str] | None = None
+    slice: Slice,
+    schema: pa.Schema = EVENTS_SCHEMA,
+    queues: frozenset[str] | None = None,
+    in_kinds: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a slice, one for each (position, ordinal, entry), in the columns of the schema.
 
-    `queues`: only the entries of queues and subscriptions of these names.
+    `queues`: only the entries of queues and subscriptions of these names. `in_kinds`: changes of one kind in
+    batches of their own, which are quicker to make where texts are plain (see `expand.by_kind`).
     Positions ascend from batch to batch but for the kinds of record within one chunk of the file. Raises
-    ``LedgerError``, ``OSError``; ``KeyError`` for an unknown column.
+    ``UnknownRecord`` after all rows before that record, and perhaps some behind it; ``LedgerError``,
+    ``OSError``; ``KeyError`` for an unknown column.
     """
     segment = slice.segment
     known: Known | None = None
     last: Definitions | None = None
     for chunk, definitions in slice.place.read(slice):
-        require_known(chunk.transitions)
+        unknown = unknown_type(chunk.transitions)
         if known is None or definitions is not last:
             known, last = Known(segment.ledger_id, segment.epoch, definitions), definitions
-        for rows in expand(chunk, definitions.routing_sets):
-            if len(rows):
-                _require_known_codes(rows)
-                rows = rows if queues is None else _of_queues(rows, definitions, queues)
+        expanded = expand(chunk, definitions.routing_sets)
+        for rows in chain.from_iterable(map(by_kind, expanded)) if in_kinds else expanded:
+            unknown = _earlier(unknown, _unknown_code(rows))
+            if unknown is not None:
+                rows = rows.where(rows["position"] < unknown.position)
+            if queues is not None:
+                rows = _of_queues(rows, definitions, queues)
             if len(rows):
                 yield batch(rows, known, schema)
+        if unknown is not None:
+            raise unknown
 
 
 def _of_queues(rows: Rows, definitions: Definitions, queues: frozenset[str]) -> Rows:
@@ -60,20 +71,31 @@ _HIGHEST: Final = {field: max(codes) for field, codes in _CODES.items()}
 _HIGHEST_TYPE: Final = max(RecordType)
 
 
-def require_known(transitions: Array) -> None:
-    """Raises ``UnknownRecord`` for a type of record that this version doesn't know."""
+def unknown_type(transitions: Array) -> UnknownRecord | None:
+    """An error that tells of the first record of a type that this version doesn't know, if there is one."""
     types = transitions["type"]
-    if len(types) and types.max() > _HIGHEST_TYPE:
-        at = int(np.argmax(types > _HIGHEST_TYPE))
-        raise UnknownRecord(int(transitions["position"][at]), f"record type {types[at]}")
+    if not len(types) or types.max() <= _HIGHEST_TYPE:
+        return None
+    at = int(np.argmax(types > _HIGHEST_TYPE))
+    return UnknownRecord(int(transitions["position"][at]), f"record type {types[at]}")
 
 
-def _require_known_codes(rows: Rows) -> None:
-    for field, highest in _HIGHEST.items():
+def _unknown_code(rows: Rows) -> UnknownRecord | None:
+    """The same of the first row with a code that this version doesn't know."""
+    found: UnknownRecord | None = None
+    for field, highest in _HIGHEST.items() if len(rows) else ():
         codes = rows[field]
-        if codes.max() > highest:
+        most = codes[0] if codes.strides == (0,) else codes.max()
+        if most > highest:
             at = int(np.argmax(codes > highest))
-            raise UnknownRecord(int(rows["position"][at]), f"{field} {codes[at]}")
+            found = _earlier(found, UnknownRecord(int(rows["position"][at]), f"{field} {codes[at]}"))
+    return found
+
+
+def _earlier(one: UnknownRecord | None, other: UnknownRecord | None) -> UnknownRecord | None:
+    if one is None or other is None:
+        return one or other
+    return min(one, other, key=lambda unknown: unknown.position)
 
 
 @dataclass(frozen=True, slots=True)

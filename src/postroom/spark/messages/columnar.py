@@ -19,6 +19,7 @@ from postroom.spark.messages.texts import integers_of, kinds_of, strings_of, tex
 from postroom.spark.messages.values import FIRST_MS, LAST_MS, plain_json
 from postroom.spark.messages.walk import LISTS, Entries, Sections, codes, entries, fields
 from postroom.spark.messages.whole import JMS_TYPES, type_of_content
+from postroom.spark.names import Names
 
 Array = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
@@ -36,7 +37,8 @@ _FIELDS: Final = tuple(name for name in PROPERTY_COLUMNS if not name.endswith("_
 _TYPED_KEYS: Final = ("symbol:", "ulong:", "string:")
 """Symbols that begin like these are told in another way (`values.key_text`)."""
 
-BODY_TYPES: Final = pa.array(["none", "data", "string", "binary", "value", "sequence"])
+_BODY_TYPES: Final = Names(dict(enumerate(["none", "data", "string", "binary", "value", "sequence"])))
+_JMS_NAMES: Final = Names(dict(enumerate(JMS_TYPES)))
 _NONE, _DATA, _STRING, _BINARY, _VALUE, _SEQUENCE = range(6)
 
 
@@ -215,7 +217,7 @@ class Columnar:
     def _body_type(self, name: str) -> pa.Array:
         kind, _, _ = self._body
         self._body_values  # noqa: B018 - a body that can't be read makes its row hard
-        return BODY_TYPES.take(pa.array(kind))
+        return _BODY_TYPES.of(kind).plain()
 
     def _body_bytes(self, name: str) -> pa.Array:
         kind, value, start = self._body
@@ -269,12 +271,13 @@ class Columnar:
         content_types = self._symbol("content_type")
         by_content = np.flatnonzero((kind == _NONE) | (kind == _DATA))
         if len(by_content):
-            types = content_types.take(pa.array(by_content))
-            numbers[by_content] = _by_content(types, kind[by_content] == _NONE)
+            if len(by_content) < len(kind):
+                content_types = content_types.take(pa.array(by_content))
+            numbers[by_content] = _by_content(content_types, kind[by_content] == _NONE)
         self._annotation_texts  # noqa: B018 - annotations that can't be read make their row hard
         told = self._annotated()
         numbers = np.where(told >= 0, told, numbers)
-        return pa.array(JMS_TYPES).take(pa.array(numbers))
+        return _JMS_NAMES.of(numbers).plain()
 
     def _annotated(self) -> Array:
         """The number of the JMS class that a message's annotation says, −1 where it says none."""

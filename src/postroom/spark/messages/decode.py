@@ -14,6 +14,7 @@ from postroom.spark.messages.heap import Heap
 from postroom.spark.messages.rows import Events
 from postroom.spark.messages.schema import EVENT_COLUMNS, HEADER_COLUMNS, SECTIONS
 from postroom.spark.messages.whole import read_whole
+from postroom.spark.names import Names
 from postroom.spark.places import Messages
 
 Array = npt.NDArray[Any]
@@ -21,6 +22,7 @@ Array = npt.NDArray[Any]
 STATE: Final = "body_state"
 CORRUPT: Final = "_corrupt"
 _ELSEWHERE: Final = frozenset([*EVENT_COLUMNS, *HEADER_COLUMNS, STATE, CORRUPT, SECTIONS])
+_STATES: Final = Names(dict(enumerate(BODY_STATE_NAMES)))
 _US_A_MS: Final = 1000
 
 
@@ -41,7 +43,7 @@ def _column(name: str, messages: Messages, events: Events, told: "_Told") -> pa.
     if name in HEADER_COLUMNS:
         return _header(messages, name)
     if name == STATE:
-        return pa.array(BODY_STATE_NAMES).take(pa.array(messages.states))
+        return _STATES.of(messages.states).plain()
     return messages.sections.cast(pa.binary()) if name == SECTIONS else told.column(name)
 
 

@@ -14,7 +14,7 @@ from postroom.ledger.records import TransitionFlag
 from postroom.model.codes import Event, State
 from postroom.spark.names import Names
 from postroom.spark.places import Slice
-from postroom.spark.reading import require_known
+from postroom.spark.reading import unknown_type
 
 Array = npt.NDArray[Any]
 Wanted = Callable[[Rows, Definitions], npt.NDArray[np.bool_]]
@@ -87,7 +87,9 @@ def events_of(
     Raises ``LedgerError``, ``OSError``.
     """
     for chunk, definitions in slice.place.read(slice):
-        require_known(chunk.transitions)
+        unknown = unknown_type(chunk.transitions)
+        if unknown is not None:
+            raise unknown
         found = _events(chunk, definitions, wanted, queues, slice.ledger_id)
         if found is not None:
             yield found

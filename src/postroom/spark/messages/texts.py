@@ -13,12 +13,13 @@ from postroom.amqp.errors import DecodeError
 from postroom.amqp.reader import Reader
 from postroom.spark.messages.heap import Heap, Values
 from postroom.spark.messages.values import FIRST_MS, LAST_MS, float_texts, typed
+from postroom.spark.names import Names
 
 Array = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
 
 _KIND_OF_CODE: Final = {code: kind.name.lower() for code, kind in c.TYPE_OF_CONSTRUCTOR.items()}
-_KINDS: Final = pa.array([_KIND_OF_CODE.get(code) for code in range(256)], pa.string())
+_KINDS: Final = Names({code: _KIND_OF_CODE.get(code) for code in range(256)})
 
 _SIZES: Final = {
     c.UINT_0: (0, False), c.ULONG_0: (0, False),
@@ -58,7 +59,7 @@ _UUID_CHARS: Final = 36
 
 def kinds_of(code: Array) -> pa.Array:
     """The names of the types of values by their constructors."""
-    return _KINDS.take(pa.array(code))
+    return _KINDS.of(code).plain()
 
 
 def texts_of(heap: Heap, values: Values) -> tuple[pa.Array, Mask]:
