@@ -172,7 +172,7 @@ class Query:
 
     def rows(self, end: Offset) -> list[int]:
         """Positions of a batch."""
-        return positions(self.planner.slices(self.start(), end))
+        return positions([piece for part in self.planner.parts(self.start(), end) for piece in part])
 
 
 def positions(slices: list[Slice]) -> list[int]:

@@ -406,10 +406,10 @@ def test_tasks_are_cut_by_messages(played: Played) -> None:
     query = Query(played)
     query.batch()
     end = query.next()
-    assert len(query.planner.slices(query.committed, end)) == 1
+    assert len(query.planner.parts(query.committed, end)) == 1
     query.more = {"partitionRecords": "2"}
     query.restart()
-    assert len(query.planner.slices(query.committed, end)) == 3
+    assert len(query.planner.parts(query.committed, end)) == 3
 
 
 # --- options ---------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import pytest
 from postroom.ledger.reader import NoLedger
 from postroom.spark.columns import EVENTS_SCHEMA
 from postroom.spark.options import SourceOptionError, SourceOptions, read_options
+from postroom.spark.places import Slice
 from postroom.spark.positions import LedgerDiverged, Position, Positions, to_json
 from postroom.spark.ranges import DataLost, LedgerMissing, LedgerTwice, Limit, Planner, rows_of, shares
 from postroom.spark.reading import read_events
@@ -57,10 +58,14 @@ def _ends(offsets: list[Positions], ledger: str = A) -> list[int]:
     return [offset[ledger].position for offset in offsets if ledger in offset]
 
 
+def _slices(planner: Planner, start: Positions, end: Positions) -> list[Slice]:
+    return [piece for part in planner.parts(start, end) for piece in part]
+
+
 def _read(planner: Planner, start: Positions, end: Positions) -> list[int]:
     rows = [
         row
-        for slice in planner.slices(start, end)
+        for slice in _slices(planner, start, end)
         for batch in read_events(slice)
         for row in batch.to_pylist()
     ]
@@ -72,7 +77,7 @@ def test_the_first_batch_only_writes_down_where_to_begin(tmp_path: Path) -> None
     planner = Planner(_options(tmp_path))
     first, begun, end = _run(planner)
     assert (first, begun[A].position, end[A].position) == ({}, 0, 11)
-    assert planner.slices(first, begun) == []
+    assert planner.parts(first, begun) == []
     assert _read(planner, begun, end) == list(range(2, 12))
 
 
@@ -109,7 +114,7 @@ def test_batches_can_be_served_again_while_the_ledger_grows(tmp_path: Path) -> N
     _more(maker, 5)
     maker.seal(1)
     for again in (planner, Planner(_options(tmp_path, startingPosition="latest"))):
-        assert again.slices({}, begun) == []
+        assert again.parts({}, begun) == []
         assert _read(again, begun, end) == list(range(12, 17))
 
 
@@ -157,10 +162,10 @@ def test_leaving_out_a_ledger_must_be_said(tmp_path: Path) -> None:
     with pytest.raises(LedgerMissing, match=f"no path leads to ledger {B}"):
         Planner(_options(tmp_path / "a")).next(end, ALL)
     with pytest.raises(LedgerMissing):
-        Planner(_options(tmp_path / "a")).slices(end, end)
+        Planner(_options(tmp_path / "a")).parts(end, end)
     without = Planner(_options(tmp_path / "a", onMissingLedger="drop"))
     assert set(without.next(end, ALL)) == {A}
-    assert without.slices(end, without.next(end, ALL)) == []
+    assert without.parts(end, without.next(end, ALL)) == []
 
 
 def test_two_paths_to_one_ledger_are_refused(tmp_path: Path) -> None:
@@ -208,7 +213,7 @@ def test_a_file_that_goes_between_planning_and_reading_is_told(tmp_path: Path) -
     options = _options(tmp_path)
     planner = Planner(options)
     begun, end = _run(planner)[1:]
-    slices = planner.slices(begun, end)
+    slices = _slices(planner, begun, end)
     (tmp_path / "00000001.events").unlink()
     with pytest.raises(DataLost, match="positions 1 to 11 were not read"):
         list(rows_of(slices[0], EVENTS_SCHEMA, options))
@@ -232,7 +237,7 @@ def test_a_restored_ledger_stops_the_stream(tmp_path: Path) -> None:
             again.next(end, ALL)
         with pytest.raises(LedgerDiverged):
             again.look()
-            again.slices(begun, end)
+            again.parts(begun, end)
 
 
 def _time(position: int) -> str:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from postroom.ledger.errors import LedgerError
 from postroom.ledger.layout import Array
 from postroom.spark.options import LATEST, SourceOptions
-from postroom.spark.places import Look, Place, Slice, plan
+from postroom.spark.places import Look, Place, Slice, plan, plan_parts
 from postroom.spark.positions import BEGINNING, Position, Positions, check, position_in
 from postroom.spark.reading import read_events
 
@@ -147,7 +147,7 @@ def require_readable(options: SourceOptions, look: Look, after: Position) -> Non
 def rows_of(slice: Slice, schema: pa.Schema, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     """The rows of a slice. Raises ``DataLost`` if its file was dropped since it was planned, unless that is
     accepted."""
-    yield from unless_dropped(slice, read_events(slice, schema, options.queues), options)
+    yield from unless_dropped(slice, read_events(slice, schema, options.queues, in_kinds=True), options)
 
 
 def unless_dropped(slice: Slice, found: Iterator[T], options: SourceOptions) -> Iterator[T]:
@@ -230,8 +230,9 @@ class Planner:
             end[ledger_id] = position_in(one.look, last) if last > after.position else after
         return end
 
-    def slices(self, start: Positions, end: Positions) -> list[Slice]:
-        """The slices of what lies behind `start`, up to `end`: again the same, however often it is asked.
+    def parts(self, start: Positions, end: Positions) -> list[list[Slice]]:
+        """What lies behind `start`, up to `end`, in slices for a task each: again the same, however often it
+        is asked.
 
         Raises ``LedgerMissing``, ``LedgerDiverged``, ``DataLost``.
         """
@@ -247,7 +248,9 @@ class Planner:
         total = sum(last - first + 1 for _, first, last in spans)
         records = self._options.records_a_partition(total)
         return [
-            piece for one, first, last in spans for piece in plan(one.place, one.look, first, last, records)
+            part
+            for one, first, last in spans
+            for part in plan_parts(one.place, one.look, first, last, records)
         ]
 
     def _seen_through(self, end: Positions) -> dict[str, Seen]:

@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 
 from postroom.spark.columns import COLUMNS, NEVER_NULL
 from postroom.spark.options import SourceOptions, read_options
-from postroom.spark.places import Look, Place, Slice, plan
+from postroom.spark.places import Look, Place, Slice, plan_parts
 from postroom.spark.pushdown import NOTHING_PUSHED, push
 from postroom.spark.ranges import Seen, last_wanted, look_at, rows_of, starting_position
 from postroom.spark.reading import read_opening
@@ -86,7 +86,7 @@ class LedgerBatchReader(DataSourceReader):
         self._pushed = NOTHING_PUSHED
 
     def partitions(self) -> list[InputPartition]:
-        """Every file's part of the range, cut to at most ``partitionRecords``; one look at each ledger."""
+        """Even parts of each ledger's range, of at most ``partitionRecords``; one look at each."""
         seen = look_at(self._options.places().now())
         spans = [span for one in seen.values() if (span := self._span(one)) is not None]
         records = self._options.records_a_partition(sum(last - first + 1 for _, first, last in spans))
@@ -94,8 +94,8 @@ class LedgerBatchReader(DataSourceReader):
         for one, first, last in spans:
             if self._options.carried and first <= one.look.first_position:
                 found.append(LedgerPartition([OpeningSlice(one.place, one.look, last)]))
-            cut = plan(one.place, one.look, first, last, records)
-            found += [LedgerPartition(list(some)) for some in together(cut, records)]
+            parts = plan_parts(one.place, one.look, first, last, records)
+            found += [LedgerPartition(list(part)) for part in parts]
         return found or [LedgerPartition([])]  # Spark reads a partition even where there is none
 
     def _span(self, seen: Seen) -> tuple[Seen, int, int] | None:
@@ -141,18 +141,6 @@ class PushdownReader(LedgerBatchReader):
         """Take note of the filters; all of them stay Spark's to apply."""
         self._pushed = push(filters)
         yield from filters
-
-
-def together(cut: list[Slice], records: int) -> Iterator[list[Slice]]:
-    """Neighbouring slices put together as long as they have at most `records` positions."""
-    some: list[Slice] = []
-    for slice in cut:
-        if some and slice.last - some[0].first >= records:
-            yield some
-            some = []
-        some.append(slice)
-    if some:
-        yield some
 
 
 EVENTS_STRUCT: Final = struct_of(((c.name, c.type, c.comment) for c in COLUMNS), NEVER_NULL)

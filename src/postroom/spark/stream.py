@@ -30,12 +30,12 @@ from postroom.spark.worker import in_task
 Offset = dict[str, Any]
 
 
-class SlicePartition(InputPartition):
-    """What one task reads."""
+class SlicesPartition(InputPartition):
+    """What one task reads, one after the other."""
 
-    def __init__(self, slice: Slice) -> None:
-        super().__init__(slice)
-        self.slice = slice
+    def __init__(self, slices: list[Slice]) -> None:
+        super().__init__(slices)
+        self.slices = slices
 
 
 class LedgerStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -86,8 +86,8 @@ class LedgerStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return told(self._plan.latest())
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """One for each slice."""
-        return [SlicePartition(piece) for piece in self._plan.slices(from_said(start), from_said(end))]
+        """Even parts of the batch."""
+        return [SlicesPartition(part) for part in self._plan.parts(from_said(start), from_said(end))]
 
 
 class StreamReader(LedgerStream):
@@ -106,10 +106,11 @@ class StreamReader(LedgerStream):
 
     @in_task
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a slice."""
-        assert isinstance(partition, SlicePartition)
+        """The rows of a part."""
+        assert isinstance(partition, SlicesPartition)
         arrow = to_arrow_schema(self._schema, timezone="UTC")
-        yield from rows_of(partition.slice, arrow, self._options)
+        for piece in partition.slices:
+            yield from rows_of(piece, arrow, self._options)
 
 
 RANGES_STRUCT: Final = StructType(
@@ -143,17 +144,14 @@ class RangesDataSource(DataSource):
 
 
 class RangesReader(LedgerStream):
-    """Slices, one a row and a partition."""
+    """Slices, one a row."""
 
     @in_task
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The one row of a slice."""
-        assert isinstance(partition, SlicePartition)
-        piece = partition.slice
-        row = {
-            "ledger_id": [piece.ledger_id],
-            "first": [piece.first],
-            "last": [piece.last],
-            "slice": [pickle.dumps(piece)],
-        }
-        yield pa.RecordBatch.from_pydict(row, schema=to_arrow_schema(RANGES_STRUCT, timezone="UTC"))
+        """A row for each slice of a part."""
+        assert isinstance(partition, SlicesPartition)
+        rows = [
+            {"ledger_id": one.ledger_id, "first": one.first, "last": one.last, "slice": pickle.dumps(one)}
+            for one in partition.slices
+        ]
+        yield pa.RecordBatch.from_pylist(rows, schema=to_arrow_schema(RANGES_STRUCT, timezone="UTC"))

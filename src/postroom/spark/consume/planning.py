@@ -25,8 +25,7 @@ from postroom.spark.consume.offsets import Offset
 from postroom.spark.consume.options import Confirm, ConsumeOptions, Proof
 from postroom.spark.consume.subscription import Plan, Subscription
 from postroom.spark.consume.table import open_table, recorded, recorded_in
-from postroom.spark.places import Slice
-from postroom.spark.places import plan as cut
+from postroom.spark.places import Slice, plan_parts
 from postroom.spark.positions import Position, check, position_in
 from postroom.spark.ranges import Planner, Seen, require_readable
 
@@ -247,8 +246,8 @@ class ConsumePlanner:
 
     # --- ranges ------------------------------------------------------------------------------------
 
-    def slices(self, start: Offset, end: Offset) -> list[Slice]:
-        """The slices of a batch; of the first one none: it registers the checkpoint.
+    def parts(self, start: Offset, end: Offset) -> list[list[Slice]]:
+        """A batch in slices for a task each; of the first one none: it registers the checkpoint.
 
         Raises ``ConsumeError``, ``LedgerError``, ``OSError``.
         """
@@ -258,7 +257,7 @@ class ConsumePlanner:
         after = self._after(start, end)
         if after.position >= end.position.position:
             return []
-        return self._slices(end.ledger_id, after, end.position)
+        return self._parts(end.ledger_id, after, end.position)
 
     def unconfirmed(self) -> list[Slice]:
         """The slices of everything that is assigned and not confirmed; asked for by no checkpoint."""
@@ -266,14 +265,14 @@ class ConsumePlanner:
         first = self._position(plan.ledger_id, plan.confirmed)
         last = self._position(plan.ledger_id, max(plan.confirmed, plan.assigned_through))
         self._plan = plan
-        return self._slices(plan.ledger_id, first, last)
+        return [piece for part in self._parts(plan.ledger_id, first, last) for piece in part]
 
-    def _slices(self, ledger_id: str, after: Position, end: Position) -> list[Slice]:
+    def _parts(self, ledger_id: str, after: Position, end: Position) -> list[list[Slice]]:
         seen = self._shown(ledger_id, end.position)
         require_readable(self._options.tap.source, seen.look, after)
         check(seen.look, end)
         records = self._positions_a_task(end.position - after.position)
-        return cut(seen.place, seen.look, after.position + 1, end.position, records)
+        return plan_parts(seen.place, seen.look, after.position + 1, end.position, records)
 
     def _positions_a_task(self, positions: int) -> int:
         """By the number of messages: one position may assign a thousand of them, or be somebody else's."""

@@ -18,7 +18,8 @@ from postroom.spark.consume.options import ConsumeOptions
 from postroom.spark.consume.planning import ConsumePlanner
 from postroom.spark.consume.subscription import BrokerSubscription
 from postroom.spark.messages.rows import Wanted
-from postroom.spark.messages.stream import SlicesPartition, read_slices
+from postroom.spark.messages.stream import read_slices
+from postroom.spark.stream import SlicesPartition
 from postroom.spark.worker import in_task
 
 
@@ -90,9 +91,8 @@ class ConsumeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._planner.next(offset_of(start)).said()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """One for each slice."""
-        slices = self._planner.slices(offset_of(start), offset_of(end))
-        return [SlicesPartition([piece]) for piece in slices]
+        """Even parts of the batch."""
+        return [SlicesPartition(part) for part in self._planner.parts(offset_of(start), offset_of(end))]
 
     @in_task
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -20,9 +20,10 @@ from pyspark.sql.types import StructType
 
 from postroom.spark.messages.options import CONSUME, TapOptions, mode_of, read_tap_options
 from postroom.spark.messages.schema import FULL_SCHEMA, MESSAGES_SCHEMA, messages_struct
-from postroom.spark.messages.stream import SlicesPartition, TapStream, read_slices
+from postroom.spark.messages.stream import TapStream, read_slices
 from postroom.spark.options import SourceOptionError
 from postroom.spark.ranges import Planner
+from postroom.spark.stream import SlicesPartition
 from postroom.spark.struct import check_asked
 from postroom.spark.worker import in_task
 
@@ -89,10 +90,10 @@ class TapBatchReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> list[InputPartition]:
-        """Every file's part of the range; one look at each ledger."""
+        """Even parts of each ledger's range; one look at each."""
         planner = Planner(self._options.source)
         start = planner.begin()
-        found = [SlicesPartition([piece]) for piece in planner.slices(start, planner.latest())]
+        found = [SlicesPartition(part) for part in planner.parts(start, planner.latest())]
         return list(found) or [SlicesPartition([])]  # Spark reads a partition even where there is none
 
     @in_task

@@ -18,7 +18,7 @@ from postroom.spark.messages.schema import EVENT_COLUMNS
 from postroom.spark.places import Place, Slice
 from postroom.spark.positions import from_said
 from postroom.spark.ranges import unless_dropped
-from postroom.spark.stream import LedgerStream, Offset, SlicePartition
+from postroom.spark.stream import LedgerStream, Offset, SlicesPartition
 from postroom.spark.worker import in_task
 
 _OF_EVENTS: Final = frozenset(EVENT_COLUMNS)
@@ -52,14 +52,6 @@ def _joined(place: Place, events: Events, schema: pa.Schema, check: bool) -> Ite
         part = part.part(0, len(messages))
         yield decode(messages, part, schema)
         start += len(part)
-
-
-class SlicesPartition(InputPartition):
-    """What one task reads, one after the other."""
-
-    def __init__(self, slices: list[Slice]) -> None:
-        super().__init__(slices)
-        self.slices = slices
 
 
 def read_slices(
@@ -120,6 +112,5 @@ class TapStream(LedgerStream):
 
     @in_task
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a slice."""
-        assert isinstance(partition, SlicePartition)
-        yield from rows_of(partition.slice, to_arrow_schema(self._schema, timezone="UTC"), self._tap)
+        """The rows of a part."""
+        yield from read_slices(partition, self._schema, self._tap)

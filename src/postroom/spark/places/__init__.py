@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from glob import has_magic
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, Protocol
 from uuid import UUID
@@ -264,6 +265,17 @@ def plan(place: Place, look: Look, first: int, last: int, records: int) -> list[
         for segment in look.segments
         for start, end in _pieces(segment, first, min(last, look.durable_through), records)
     ]
+
+
+def plan_parts(place: Place, look: Look, first: int, last: int, records: int) -> list[list[Slice]]:
+    """The range first to last in even parts of at most `records` positions, each with a slice of every file
+    that it touches: a task of Spark costs as much as some ten thousand records."""
+    first, last = max(first, look.first_position), min(last, look.durable_through)
+    count = max(0, last - first + 1)
+    parts = -(-count // records)
+    edges = [first + count * number // parts for number in range(parts)] + [last + 1]
+    found = [plan(place, look, start, end - 1, records) for start, end in pairwise(edges)]
+    return [part for part in found if part]
 
 
 def _pieces(segment: Segment, first: int, last: int, records: int) -> Iterator[tuple[int, int]]:
