@@ -30,7 +30,7 @@ from postroom.ledger.carried import newest_checkpoint
 from postroom.ledger.disk import Disk
 from postroom.ledger.files import Listing
 from postroom.ledger.image import ARRIVAL_NAMES, load_arrivals, name_bytes
-from postroom.ledger.layout import ARRIVAL_DTYPE, Array, rows_together, set_rows
+from postroom.ledger.layout import ARRIVAL_DTYPE, Array, rows_at, rows_together, set_rows
 from postroom.ledger.records import ArrivalFlag
 from postroom.ledger.segments import Segment, find_position, folder_of, open_segment
 from postroom.ledger.state import find
@@ -172,7 +172,7 @@ class BodyReader:
         states = _states(arrivals, stored, with_bodies)
         read = _Bodies(arrivals, states, check)
         for rows in read.batches(order):
-            some = arrivals[_span(rows)]
+            some = rows_at(arrivals, rows)
             found = self._bodies(some, read.arena)
             arrivals["body_crc"][rows] = some["body_crc"]
             read.take(rows, found)
@@ -444,12 +444,6 @@ def _search(positions: Array, wanted: Array) -> Array:
 def _fitting(lengths: Array, max_bytes: int) -> int:
     """How many rows, from the first on, have so many bytes; one at least."""
     return max(1, int(np.searchsorted(np.cumsum(lengths), max_bytes, "right")))
-
-
-def _span(rows: Array) -> Array | slice:
-    """The same ascending rows; as a slice where they are neighbours: nothing is copied then."""
-    first, last = int(rows[0]), int(rows[-1])
-    return slice(first, last + 1) if last - first == len(rows) - 1 else rows
 
 
 def _states(arrivals: Array, stored: Array, with_bodies: bool) -> Bytes8:

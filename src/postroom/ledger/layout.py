@@ -211,6 +211,12 @@ def rows_together(pieces: Sequence[Array]) -> Array:
     return np.concatenate([_bytes_of(piece) for piece in pieces]).view(pieces[0].dtype)
 
 
+def rows_at(rows: Array, indexes: Array) -> Array:
+    """The structures at ascending indexes, one at least; nothing is copied where they are neighbours."""
+    first, last = int(indexes[0]), int(indexes[-1])
+    return rows[first : last + 1] if last - first + 1 == len(indexes) else rows.take(indexes)
+
+
 def set_rows(rows: Array, at: Array | slice, others: Array) -> None:
     """``rows[at] = others``, for structures of one type."""
     _bytes_of(rows)[at] = _bytes_of(others)

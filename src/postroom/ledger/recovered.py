@@ -22,7 +22,7 @@ from postroom.ledger.dictionary import (
 )
 from postroom.ledger.duplicates import only, windows_recovered
 from postroom.ledger.fold import survives
-from postroom.ledger.layout import EXPLICIT_ROW, Array, are_children, rows_together
+from postroom.ledger.layout import EXPLICIT_ROW, Array, are_children, rows_at, rows_together
 from postroom.ledger.records import ArrivalFlag
 from postroom.ledger.state import Arrivals, FoldState, distinct, rows_from_arrivals
 from postroom.model.codes import DelayCause, HolderKind, State
@@ -306,7 +306,7 @@ def _backlog(state: FoldState, source: Arrivals, aside: list[Array]) -> Iterator
             arrivals = source(file_number)
             indexes = state.plain.pop((file_number, queue))
             for start in range(0, len(indexes), CHUNK_ENTRIES):
-                rows = _rows_at(arrivals, indexes[start : start + CHUNK_ENTRIES])
+                rows = rows_at(arrivals, indexes[start : start + CHUNK_ENTRIES])
                 stored = survives(rows["flags"])
                 if not stored.all():
                     gone = rows.compress(~stored)
@@ -315,12 +315,6 @@ def _backlog(state: FoldState, source: Arrivals, aside: list[Array]) -> Iterator
                 _distribute(rows, columns)
         for _, column in sorted(columns.items(), reverse=True):
             yield from ((queue, piece) for piece in column.finish())
-
-
-def _rows_at(arrivals: Array, indexes: Array) -> Array:
-    """The arrivals at ascending indexes; without copying where they are neighbours."""
-    first, last = int(indexes[0]), int(indexes[-1])
-    return arrivals[first : last + 1] if last - first + 1 == len(indexes) else arrivals.take(indexes)
 
 
 def _distribute(rows: Array, columns: "dict[int, _Column]") -> None:
