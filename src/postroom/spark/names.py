@@ -14,6 +14,12 @@ from postroom.ledger.definitions import Definitions
 
 Array = npt.NDArray[Any]
 
+SHARED: Final = 32
+SHARED_BITS: Final = 16
+SHARED_CHARS: Final = 40
+"""So many arrays of one text are kept, of lengths of so many bits, of texts of so many characters: some 3 MB
+each at most where they are ASCII."""
+
 DENSE_TABLE: Final = 1024
 DENSE_SHARE: Final = 4
 """Ids below this number, or below so many times as many as have names, are looked up in a table."""
@@ -77,8 +83,7 @@ class Coded:
         """The texts themselves."""
         texts = self.names.texts
         if self.places is None:
-            same = _repeated(texts[self.place].as_py(), self.count.bit_length())
-            return same.slice(0, self.count)
+            return _same(texts[self.place].as_py(), self.count)
         return texts.take(pa.array(self.places))
 
     def coded(self, kind: pa.DictionaryType) -> pa.Array:
@@ -100,9 +105,17 @@ def _one(text: str | None) -> Names:
     return Names({0: text})
 
 
-@lru_cache(maxsize=64)
+def _same(text: str | None, count: int) -> pa.Array:
+    """One text many times; arrays never change, so blocks share those of short texts."""
+    bits = count.bit_length()
+    if bits > SHARED_BITS or len(text or "") > SHARED_CHARS:
+        return pa.repeat(pa.scalar(text, pa.string()), count)
+    return _repeated(text, bits).slice(0, count)
+
+
+@lru_cache(maxsize=SHARED)
 def _repeated(text: str | None, bits: int) -> pa.Array:
-    """One text so many times as have at most so many bits; arrays never change, so blocks share it."""
+    """One text as often as the highest number of so many bits says."""
     return pa.repeat(pa.scalar(text, pa.string()), (1 << bits) - 1)
 
 
