@@ -135,8 +135,8 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "published-entries-of-the-wrong-arrival": Mutation(
         "ledger/fold.py",
-        "        _add_entries(state, image, arrivals[indexes], indexes, queues)",
-        "        mixed = arrivals if len(indexes) == len(arrivals) else arrivals[indexes]\n"
+        "        _add_entries(state, image, arrivals.take(indexes), indexes, queues)",
+        "        mixed = arrivals if len(indexes) == len(arrivals) else arrivals.take(indexes)\n"
         "        _add_entries(state, image, mixed, indexes, queues)",
     ),
     "parked-entries-forgotten-on-resume": Mutation(
