@@ -222,6 +222,26 @@ def test_a_file_that_goes_between_planning_and_reading_is_told(tmp_path: Path) -
     assert sum(batch.num_rows for batch in rows_of(slices[1], EVENTS_SCHEMA, content)) == 5
 
 
+def test_slices_are_as_few_as_can_be_and_parts_are_even(tmp_path: Path) -> None:
+    maker = _ledger(tmp_path)
+    _more(maker, 4)
+    maker.next_file()
+    _more(maker, 5)
+    planner = Planner(_options(tmp_path, partitionRecords="12"))
+    begun, end = _run(planner)[1:]
+    spans = [(piece.first, piece.last) for piece in planner.slices(begun, end)]
+    parts = [[(piece.first, piece.last) for piece in part] for part in planner.parts(begun, end)]
+    files = [(one.first_position, one.last_position) for one in planner.look()[A].look.segments]
+    assert len(files) == 2
+    assert len(spans) == sum(-(-(last - first + 1) // 12) for first, last in files)
+    assert [first for first, _ in spans if first in {one for one, _ in files}] == [one for one, _ in files]
+    sizes = [sum(last - first + 1 for first, last in part) for part in parts]
+    assert max(sizes) <= min(sizes) + 1 <= 13
+    whole = range(1, files[-1][1] + 1)
+    for some in (spans, [piece for part in parts for piece in part]):
+        assert [p for first, last in some for p in range(first, last + 1)] == list(whole)
+
+
 def test_a_restored_ledger_stops_the_stream(tmp_path: Path) -> None:
     folder, backup = tmp_path / "data", tmp_path / "backup"
     maker = _ledger(folder)

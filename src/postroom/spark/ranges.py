@@ -236,6 +236,24 @@ class Planner:
 
         Raises ``LedgerMissing``, ``LedgerDiverged``, ``DataLost``.
         """
+        spans, records = self._spans(start, end)
+        return [
+            part
+            for one, first, last in spans
+            for part in plan_parts(one.place, one.look, first, last, records)
+        ]
+
+    def slices(self, start: Positions, end: Positions) -> list[Slice]:
+        """The same in as few slices as there can be, for who pays for each: none ends but where its file
+        does, or has as many records as a task is given. Raises as `parts`.
+        """
+        spans, records = self._spans(start, end)
+        return [
+            piece for one, first, last in spans for piece in plan(one.place, one.look, first, last, records)
+        ]
+
+    def _spans(self, start: Positions, end: Positions) -> tuple[list[tuple[Seen, int, int]], int]:
+        """The first and last position of each ledger in a batch, and how many records a task is given."""
         seen = self._seen_through(end)
         self._require_all(start, seen)
         spans: list[tuple[Seen, int, int]] = []
@@ -246,12 +264,7 @@ class Planner:
             if last.position > first.position:
                 spans.append((seen[ledger_id], first.position + 1, last.position))
         total = sum(last - first + 1 for _, first, last in spans)
-        records = self._options.records_a_partition(total)
-        return [
-            part
-            for one, first, last in spans
-            for part in plan_parts(one.place, one.look, first, last, records)
-        ]
+        return spans, self._options.records_a_partition(total)
 
     def _seen_through(self, end: Positions) -> dict[str, Seen]:
         """The last look if it reaches the end of a batch, else another."""

@@ -144,11 +144,16 @@ class RangesDataSource(DataSource):
 
 
 class RangesReader(LedgerStream):
-    """Slices, one a row."""
+    """Slices, one a row and a task: who reads them may write files for each, so they are as few as can be."""
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        """One for each slice."""
+        slices = self._plan.slices(from_said(start), from_said(end))
+        return [SlicesPartition([piece]) for piece in slices]
 
     @in_task
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """A row for each slice of a part."""
+        """The row of a slice."""
         assert isinstance(partition, SlicesPartition)
         rows = [
             {"ledger_id": one.ledger_id, "first": one.first, "last": one.last, "slice": pickle.dumps(one)}
