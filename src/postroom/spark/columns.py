@@ -28,6 +28,9 @@ TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 INLINE_BYTES: Final = 12
 """Strings up to this length live inside an Arrow string view; longer ones are a reference into a buffer."""
 
+MOST_BYTES: Final = (1 << 31) - 1
+"""That the values of one Arrow string array can have together."""
+
 Build = Callable[[Rows, Known], pa.Array | Coded]
 
 
@@ -233,7 +236,15 @@ def _arrivals(rows: Rows) -> Array:
 
 
 def heap_strings(heap: npt.NDArray[np.uint8], at: Array, length: Array, kind: pa.DataType) -> pa.Array:
-    """Pieces of a heap as a binary or string array, all at once: as views first, which Arrow then copies."""
+    """Pieces of a heap as a binary or string array, all at once: as they lie, if each begins where the one
+    before it ends, else as views first, which Arrow then copies."""
+    starts = at.astype(np.int64)
+    ends = starts + length
+    if len(at) and (starts[1:] == ends[:-1]).all() and ends[-1] <= min(len(heap), MOST_BYTES):
+        offsets = np.zeros(len(at) + 1, np.int32)
+        np.subtract(ends, starts[0], out=offsets[1:], casting="unsafe")
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(heap[starts[0] : ends[-1]])]
+        return pa.Array.from_buffers(pa.binary(), len(at), buffers).cast(kind)
     views = np.zeros((len(at), 16), np.uint8)
     views[:, :4].view("<i4")[:, 0] = length
     views[:, 12:16].view("<u4")[:, 0] = at
