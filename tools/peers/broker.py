@@ -41,7 +41,7 @@ def find_installed(pattern: str) -> Path:
         found = sorted(root.glob(pattern))
         if found:
             return found[-1]
-    raise BrokerFailed(f"{pattern} is not installed; run: make peers (tools/peers/install.sh)")
+    raise BrokerFailed(f"{pattern} is not installed; run: tools/peers/install.sh")
 
 
 class Broker(ABC):
