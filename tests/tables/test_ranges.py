@@ -107,8 +107,7 @@ def test_blocks_of_a_kind_say_so_by_columns_of_one_value(tmp_path: Path) -> None
     blocks = [
         rows
         for chunk, definitions in place.read(slice)
-        for whole in expand.expand(chunk, definitions.routing_sets)
-        for rows in expand.by_kind(whole)
+        for rows in expand.expand(chunk, definitions.routing_sets, in_kinds=True)
     ]
     assert [(len(rows), rows["event"][0]) for rows in blocks] == [
         (expand.LEAST_ROWS, event) for event in (Event.PUT, Event.ACQUIRE, Event.CONFIRM)

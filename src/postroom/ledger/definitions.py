@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from postroom.ledger.dictionary import defines
-from postroom.ledger.expand import ExpandError, RoutingSets
+from postroom.ledger.expand import Chunk, ExpandError, RoutingSets
 from postroom.ledger.layout import Array
 from postroom.ledger.leases import Lease, lease_from
 from postroom.ledger.records import RecordType
@@ -47,12 +47,11 @@ class Definitions:
         self._decoded: Final = {} if decoded is None else decoded
         """Details by type, id and position: definitions that grow from chunk to chunk decode each once."""
 
-    def and_those_of(self, transitions: Array) -> "Definitions":
-        """These and what is defined among the transitions that follow, from the same heap; itself if nothing
-        is."""
-        if not len(transitions) or transitions["type"].max() < RecordType.QUEUE_DEFINED:
+    def and_those_of(self, chunk: Chunk) -> "Definitions":
+        """These and what is defined in the chunk that follows, of the same heap; itself if nothing is."""
+        if not len(chunk.types) or chunk.types.max() < RecordType.QUEUE_DEFINED:
             return self
-        more = transitions[is_definition(transitions)]
+        more = chunk.transitions[is_definition(chunk.transitions)]
         if not len(more):
             return self
         return Definitions(np.concatenate([self.transitions, more]), self.names, self._decoded)

@@ -8,6 +8,7 @@ are in the file's header.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -62,7 +63,7 @@ class ExpandError(LedgerError):
         self.position: Final = position
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Chunk:
     """A run of records of one file: both widths in position order, and the heap their offsets point into."""
 
@@ -74,6 +75,16 @@ class Chunk:
     def record_count(self) -> int:
         """How many records, of both widths."""
         return len(self.arrivals) + len(self.transitions)
+
+    @cached_property
+    def kinds(self) -> npt.NDArray[np.uint64]:
+        """What each transition says in fields of a byte (`KIND_FIELDS`, the first lowest) as one number."""
+        return _words(self.transitions, KIND_FIELDS)
+
+    @cached_property
+    def types(self) -> npt.NDArray[np.uint8]:
+        """The `RecordType` of each transition, taken out of records that lie far apart but once."""
+        return np.ascontiguousarray(self.kinds.view(np.uint8)[:: self.kinds.itemsize])
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,80 +126,87 @@ RoutingSets = Mapping[int, Array]
 """Queue ids (u32) by routing-set id, for the ids from SET_BASE on."""
 
 
-def expand(chunk: Chunk, sets: RoutingSets) -> Iterator[Rows]:
+def expand(chunk: Chunk, sets: RoutingSets, in_kinds: bool = False) -> Iterator[Rows]:
     """Every row of a chunk: arrivals, then single changes, then groups; each block is in position order.
 
+    `in_kinds`: single changes of a kind in a block of their own, where they are many and their kinds few.
+    What all rows of a block say is then a column of stride 0, which is cheap to find and to write.
     Raises ``ExpandError`` for an undefined routing set or a detail that breaks the format.
     """
     if len(chunk.arrivals):
-        yield expand_arrivals(chunk.arrivals, chunk.names, sets)
-    kinds = chunk.transitions["type"]
-    single = kinds == RecordType.ENTRY_EVENT
-    if single.all():
-        if len(single):
-            yield entry_rows(chunk.transitions, chunk.names)
-        return
-    if single.any():
-        yield entry_rows(chunk.transitions.compress(single), chunk.names)
-    grouped = (kinds == RecordType.GROUP_EVENT) | (kinds == RecordType.DECISION)
-    if grouped.any():
-        yield from expand_groups(chunk.transitions.compress(grouped), chunk.names)
+        rows = expand_arrivals(chunk.arrivals, chunk.names, sets)
+        yield _with_constants(rows, chunk.arrivals) if in_kinds and len(rows) >= LEAST_ROWS else rows
+    single = chunk.types == _SINGLE
+    singles = int(np.count_nonzero(single))
+    kinds = _kinds(chunk, single) if in_kinds and singles >= LEAST_ROWS else []
+    if kinds:
+        yield from (_rows_of_kind(chunk, kind) for kind in kinds)
+    elif singles:
+        yield entry_rows(_chosen(chunk.transitions, single), chunk.names)
+    if singles < len(single):
+        grouped = (chunk.types == RecordType.GROUP_EVENT) | (chunk.types == RecordType.DECISION)
+        if grouped.any():
+            yield from expand_groups(chunk.transitions.compress(grouped), chunk.names)
+
+
+def _chosen(records: Array, mask: Array) -> Array:
+    return records if mask.all() else records.compress(mask)
 
 
 def entry_rows(transitions: Array, names: npt.NDArray[np.uint8]) -> Rows:
     """ENTRY_EVENT records as rows: they are rows already."""
     columns = {name: transitions[name] for name in ROW_FIELDS}
-    ordinal = np.zeros(len(transitions), np.uint32)
-    return Rows(columns, int(RecordType.ENTRY_EVENT), ordinal, None, transitions, names)
+    return Rows(columns, _SINGLE, _zeros(len(transitions)), None, transitions, names)
 
 
 MOST_KINDS: Final = 8
 LEAST_ROWS: Final = 1024
-"""Blocks with more kinds of change, or of fewer rows, are left whole by `by_kind`."""
+"""Blocks with more kinds of change, or of fewer rows, are left whole by `expand`."""
 
-_SAID_BY_CHANGES: Final = ("from_state", "to_state", "holder_kind", "event", "outcome", "causes", "flags")
+KIND_FIELDS: Final = (
+    "type", "from_state", "to_state", "holder_kind", "event", "outcome", "causes", "flags"
+)  # fmt: skip
+"""All that a transition says in one aligned word."""
+
 _SAID_BY_ARRIVALS: Final = ("to_state", "holder_kind", "event", "causes")
+_SINGLE: Final = int(RecordType.ENTRY_EVENT)
 
 
-def by_kind(rows: Rows) -> Iterator[Rows]:
-    """The same rows, single changes of a kind in a block of their own: mostly a few kinds, each many times.
-
-    What all rows of a block say is then a column of stride 0, which is cheap to find and to write. Rows of
-    another making, few rows, or such of many kinds, come as they are.
-    """
-    if len(rows) < LEAST_ROWS:
-        yield rows
-    elif rows.arrivals is not None:
-        yield _with_constants(rows, _SAID_BY_ARRIVALS, _words(rows.arrivals, _SAID_BY_ARRIVALS))
-    elif rows.transitions is None:
-        yield rows
-    else:
-        yield from _changes_by_kind(rows, rows.transitions)
-
-
-def _changes_by_kind(rows: Rows, transitions: Array) -> Iterator[Rows]:
-    words = _words(transitions, _SAID_BY_CHANGES)
+def _kinds(chunk: Chunk, single: Array) -> list[Array]:
+    """For each kind of single change which transitions are such; none if there are too many kinds."""
     masks: list[Array] = []
-    left = np.ones(len(words), np.bool_)
-    while len(masks) <= MOST_KINDS and left.any():
-        masks.append(words == words[np.argmax(left)])
+    left = single.copy()
+    while left.any():
+        if len(masks) == MOST_KINDS:
+            return []
+        masks.append(chunk.kinds == chunk.kinds[np.argmax(left)])
         left &= ~masks[-1]
-    if len(masks) > MOST_KINDS:
-        yield rows
-        return
-    for mask in masks:
-        some = rows if len(masks) == 1 else entry_rows(transitions.compress(mask), rows.names)
-        yield replace(some, columns=some.columns | _constants(some, _SAID_BY_CHANGES))
+    return masks
 
 
-def _with_constants(rows: Rows, fields: tuple[str, ...], words: Array) -> Rows:
+def _rows_of_kind(chunk: Chunk, mask: Array) -> Rows:
+    rows = entry_rows(_chosen(chunk.transitions, mask), chunk.names)
+    said = chunk.kinds[np.argmax(mask)].tobytes()
+    constants = {name: _same(said[at:], np.uint8, len(rows)) for at, name in enumerate(KIND_FIELDS) if at}
+    return replace(rows, columns=rows.columns | constants)
+
+
+def _with_constants(rows: Rows, arrivals: Array) -> Rows:
+    """Arrivals with what all of them say alike as columns of stride 0."""
+    words = _words(arrivals, _SAID_BY_ARRIVALS)
     if (words != words[0]).any():
         return rows
-    return replace(rows, columns=rows.columns | _constants(rows, fields))
+    constants = {name: _same(arrivals[name][:1], np.uint8, len(rows)) for name in _SAID_BY_ARRIVALS}
+    return replace(rows, columns=rows.columns | constants)
 
 
-def _constants(rows: Rows, fields: tuple[str, ...]) -> dict[str, Array]:
-    return {name: np.broadcast_to(rows[name][:1], len(rows)) for name in fields}
+def _same(value: bytes | Array, kind: type[np.generic], count: int) -> Array:
+    """One value many times, as an array of stride 0. (`np.broadcast_to` takes ten times as long.)"""
+    return np.ndarray((count,), kind, value, strides=(0,))
+
+
+def _zeros(count: int) -> Array:
+    return _same(bytes(4), np.uint32, count)
 
 
 def _words(records: Array, fields: tuple[str, ...]) -> Array:
@@ -215,7 +233,7 @@ def expand_arrivals(arrivals: Array, names: npt.NDArray[np.uint8], sets: Routing
     """One row per arrival and queue of its routing set; ordinals follow the set's order."""
     routing = arrivals["routing_set"]
     if (routing < SET_BASE).all():
-        return _arrival_rows(arrivals, routing, np.zeros(len(arrivals), np.uint32), names)
+        return _arrival_rows(arrivals, routing, _zeros(len(arrivals)), names)
     ids, which = np.unique(routing, return_inverse=True)
     members = [_members(int(set_id), sets, arrivals, routing) for set_id in ids]
     sizes = np.array([len(m) for m in members], np.int64)
@@ -237,7 +255,7 @@ def _members(set_id: int, sets: RoutingSets, arrivals: Array, routing: Array) ->
 
 
 def _arrival_rows(arrivals: Array, queue: Array, ordinal: Array, names: npt.NDArray[np.uint8]) -> Rows:
-    zero = np.broadcast_to(np.uint8(0), len(arrivals))
+    zero = _same(bytes(1), np.uint8, len(arrivals))
     columns = {
         "position": arrivals["position"],
         "time_us": arrivals["time_us"],

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from postroom.ledger.expand import ARRIVAL_RECORD, Rows
 from postroom.ledger.records import ArrivalFlag, RecordType, TransitionFlag
 from postroom.model.codes import DelayCause, Event, HolderKind, IdType, Outcome, State
-from postroom.spark.names import Coded, Known, Names, same
+from postroom.spark.names import Coded, Known, Names, repeated, same
 
 Array = npt.NDArray[Any]
 
@@ -27,6 +27,11 @@ TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 
 INLINE_BYTES: Final = 12
 """Strings up to this length live inside an Arrow string view; longer ones are a reference into a buffer."""
+
+LONG_BYTES: Final = 8
+
+NOT_ASCII: Final = 0x80
+"""Bytes from this on are part of a longer UTF-8 sequence, or of none."""
 
 MOST_BYTES: Final = (1 << 31) - 1
 """That the values of one Arrow string array can have together."""
@@ -56,7 +61,7 @@ def batch(rows: Rows, known: Known, schema: pa.Schema) -> pa.RecordBatch:
 
 def _array(column: Column, rows: Rows, known: Known, kind: pa.DataType) -> pa.Array:
     if column.arrival_only and rows.arrivals is None:
-        return pa.nulls(len(rows), kind)
+        return repeated(None, kind, len(rows))
     made = column.build(rows, known)
     is_coded = pa.types.is_dictionary(kind)
     if isinstance(made, Coded):
@@ -76,7 +81,8 @@ def _epoch(rows: Rows, known: Known) -> pa.Array:
 
 
 def _long(values: Array) -> pa.Array:
-    return pa.array(values.astype(np.int64))
+    wide = np.ascontiguousarray(values) if values.itemsize == LONG_BYTES else values.astype(np.int64)
+    return _as_they_lie(pa.int64(), wide)
 
 
 def _long_or_null(values: Array) -> pa.Array:
@@ -88,8 +94,11 @@ def _long_or_null(values: Array) -> pa.Array:
 
 
 def _time(values: Array) -> pa.Array:
-    plain = np.ascontiguousarray(values)
-    return pa.Array.from_buffers(TIMESTAMP, len(plain), [None, pa.py_buffer(plain)])
+    return _as_they_lie(TIMESTAMP, np.ascontiguousarray(values))
+
+
+def _as_they_lie(kind: pa.DataType, values: Array) -> pa.Array:
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 
 def _time_or_null(values: Array) -> pa.Array:
@@ -109,6 +118,8 @@ def _of_arrival(field: str, convert: Callable[[Array], pa.Array]) -> Build:
 
 
 def _int(values: Array) -> pa.Array:
+    if len(values) and values.strides == (0,):
+        return repeated(int(values[0]), pa.int32(), len(values))
     return pa.array(values.astype(np.int32))
 
 
@@ -295,6 +306,9 @@ def id_text(heap: npt.NDArray[np.uint8], at: Array, length: Array, kind: Array) 
 
 def utf8(raw: pa.Array) -> pa.Array:
     """Binary values read as UTF-8."""
+    values = raw.buffers()[2]
+    if values is None or np.frombuffer(values, np.uint8).max(initial=0) < NOT_ASCII:  # no need to look closer
+        return raw.view(pa.string())
     try:
         return raw.cast(pa.string())
     except pa.ArrowInvalid:  # rare: someone sent bytes that are no UTF-8; only then value by value

@@ -14,7 +14,7 @@ from postroom.ledger.definitions import Definitions
 
 Array = npt.NDArray[Any]
 
-SHARED: Final = 32
+SHARED: Final = 64
 SHARED_BITS: Final = 16
 SHARED_CHARS: Final = 40
 """So many arrays of one text are kept, of lengths of so many bits, of texts of so many characters: some 3 MB
@@ -43,7 +43,7 @@ class Names:
         """The texts of many numbers; null for a number that has none."""
         if len(numbers) == 0:
             return Coded(self, None, len(self.texts) - 1, 0)
-        if numbers.strides == (0,):  # known to be one number: see `expand.by_kind`
+        if numbers.strides == (0,):  # known to be one number: see `expand`
             return Coded(self, None, int(self._places(numbers[:1], int(numbers[0]))[0]), len(numbers))
         numbers = np.ascontiguousarray(numbers)
         lowest, highest = int(numbers.min()), int(numbers.max())
@@ -83,7 +83,7 @@ class Coded:
         """The texts themselves."""
         texts = self.names.texts
         if self.places is None:
-            return _same(texts[self.place].as_py(), self.count)
+            return repeated(texts[self.place].as_py(), texts.type, self.count)
         return texts.take(pa.array(self.places))
 
     def coded(self, kind: pa.DictionaryType) -> pa.Array:
@@ -105,18 +105,19 @@ def _one(text: str | None) -> Names:
     return Names({0: text})
 
 
-def _same(text: str | None, count: int) -> pa.Array:
-    """One text many times; arrays never change, so blocks share those of short texts."""
+def repeated(value: str | int | None, kind: pa.DataType, count: int) -> pa.Array:
+    """One value many times; arrays never change, so blocks share those of short texts and of numbers."""
     bits = count.bit_length()
-    if bits > SHARED_BITS or len(text or "") > SHARED_CHARS:
-        return pa.repeat(pa.scalar(text, pa.string()), count)
-    return _repeated(text, bits).slice(0, count)
+    if bits > SHARED_BITS or (isinstance(value, str) and len(value) > SHARED_CHARS):
+        return pa.repeat(pa.scalar(value, kind), count)
+    return _shared(value, kind, bits).slice(0, count)
 
 
 @lru_cache(maxsize=SHARED)
-def _repeated(text: str | None, bits: int) -> pa.Array:
-    """One text as often as the highest number of so many bits says."""
-    return pa.repeat(pa.scalar(text, pa.string()), (1 << bits) - 1)
+def _shared(value: str | int | None, kind: pa.DataType, bits: int) -> pa.Array:
+    """One value as often as the highest number of so many bits says."""
+    count = (1 << bits) - 1
+    return pa.nulls(count, kind) if value is None else pa.repeat(pa.scalar(value, kind), count)
 
 
 class Known:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from itertools import chain
 from typing import Final
 from uuid import UUID
 
@@ -12,8 +11,8 @@ import pyarrow as pa
 
 from postroom.ledger.definitions import Definitions
 from postroom.ledger.errors import UnknownRecord
-from postroom.ledger.expand import Rows, by_kind, expand
-from postroom.ledger.layout import TRANSITION_DTYPE, Array
+from postroom.ledger.expand import Chunk, Rows, expand
+from postroom.ledger.layout import TRANSITION_DTYPE
 from postroom.ledger.records import RecordType
 from postroom.model.codes import Event, HolderKind, Outcome, State
 from postroom.spark.columns import EVENTS_SCHEMA, batch
@@ -30,7 +29,7 @@ def read_events(
     """The rows of a slice, one for each (position, ordinal, entry), in the columns of the schema.
 
     `queues`: only the entries of queues and subscriptions of these names. `in_kinds`: changes of one kind in
-    batches of their own, which are quicker to make where texts are plain (see `expand.by_kind`).
+    batches of their own, which are quicker to make where texts are plain (see `expand`).
     Positions ascend from batch to batch but for the kinds of record within one chunk of the file. Raises
     ``UnknownRecord`` after all rows before that record, and perhaps some behind it; ``LedgerError``,
     ``OSError``; ``KeyError`` for an unknown column.
@@ -39,11 +38,10 @@ def read_events(
     known: Known | None = None
     last: Definitions | None = None
     for chunk, definitions in slice.place.read(slice):
-        unknown = unknown_type(chunk.transitions)
+        unknown = unknown_type(chunk)
         if known is None or definitions is not last:
             known, last = Known(segment.ledger_id, segment.epoch, definitions), definitions
-        expanded = expand(chunk, definitions.routing_sets)
-        for rows in chain.from_iterable(map(by_kind, expanded)) if in_kinds else expanded:
+        for rows in expand(chunk, definitions.routing_sets, in_kinds):
             unknown = _earlier(unknown, _unknown_code(rows))
             if unknown is not None:
                 rows = rows.where(rows["position"] < unknown.position)
@@ -67,17 +65,17 @@ _CODES: Final[Mapping[str, type[IntEnum]]] = {
     "outcome": Outcome,
     "holder_kind": HolderKind,
 }
-_HIGHEST: Final = {field: max(codes) for field, codes in _CODES.items()}
-_HIGHEST_TYPE: Final = max(RecordType)
+_HIGHEST: Final = {field: int(max(codes)) for field, codes in _CODES.items()}
+_HIGHEST_TYPE: Final = int(max(RecordType))
 
 
-def unknown_type(transitions: Array) -> UnknownRecord | None:
+def unknown_type(chunk: Chunk) -> UnknownRecord | None:
     """An error that tells of the first record of a type that this version doesn't know, if there is one."""
-    types = transitions["type"]
+    types = chunk.types
     if not len(types) or types.max() <= _HIGHEST_TYPE:
         return None
     at = int(np.argmax(types > _HIGHEST_TYPE))
-    return UnknownRecord(int(transitions["position"][at]), f"record type {types[at]}")
+    return UnknownRecord(int(chunk.transitions["position"][at]), f"record type {types[at]}")
 
 
 def _unknown_code(rows: Rows) -> UnknownRecord | None:

@@ -26,7 +26,7 @@ LONG_JOB: Final = "-XX:+UseParallelGC -Darrow.enable_unsafe_memory_access=true"
 """For a JVM that moves many rows: the collector with the least work beside a task's own, and no check of
 bounds at each value that comes from Python."""
 
-SOCKET_BUFFER_BYTES: Final = str(1 << 20)
+SOCKET_BUFFER_BYTES: Final = str(1 << 17)
 """Between the JVM and Python."""
 
 SHORT_JOB: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

@@ -87,7 +87,7 @@ def events_of(
     Raises ``LedgerError``, ``OSError``.
     """
     for chunk, definitions in slice.place.read(slice):
-        unknown = unknown_type(chunk.transitions)
+        unknown = unknown_type(chunk)
         if unknown is not None:
             raise unknown
         found = _events(chunk, definitions, wanted, queues, slice.ledger_id)

@@ -25,7 +25,7 @@ def read_segment(source: SegmentReader, first: int, last: int) -> Iterator[tuple
     """The same of a file that is open."""
     known = source.definitions(first - 1)
     for chunk in source.chunks(first, last):
-        known = known.and_those_of(chunk.transitions)
+        known = known.and_those_of(chunk)
         yield chunk, known
 
 
