@@ -22,6 +22,11 @@ def is_definition(transitions: Array) -> npt.NDArray[np.bool_]:
     return chosen
 
 
+def _defined_in(chunk: Chunk) -> Array:
+    """A copy of the transitions of a chunk that define or drop something."""
+    return chunk.transitions[defines(chunk.types)]
+
+
 _WITHOUT_ENTRIES: Final = ("quota", "remote")
 """Kinds of what is defined as a queue is, and has no entries."""
 
@@ -49,22 +54,18 @@ class Definitions:
 
     def and_those_of(self, chunk: Chunk) -> "Definitions":
         """These and what is defined in the chunk that follows, of the same heap; itself if nothing is."""
-        if not len(chunk.types) or chunk.types.max() < RecordType.QUEUE_DEFINED:
-            return self
-        more = chunk.transitions[is_definition(chunk.transitions)]
+        more = _defined_in(chunk)
         if not len(more):
             return self
         return Definitions(np.concatenate([self.transitions, more]), self.names, self._decoded)
 
-    def and_those_behind(self, transitions: Array, names: npt.NDArray[np.uint8]) -> "Definitions":
-        """As `and_those_of`, of transitions whose details lie in another heap."""
-        if not len(transitions) or transitions["type"].max() < RecordType.QUEUE_DEFINED:
-            return self
-        more = transitions[is_definition(transitions)]
+    def and_those_behind(self, chunk: Chunk) -> "Definitions":
+        """As `and_those_of`, of a chunk whose details lie in another heap."""
+        more = _defined_in(chunk)
         if not len(more):
             return self
         starts, lengths = more["detail_offset"].tolist(), more["detail_len"].tolist()
-        details = [names[at : at + length] for at, length in zip(starts, lengths, strict=True)]
+        details = [chunk.names[at : at + length] for at, length in zip(starts, lengths, strict=True)]
         ends = np.cumsum(lengths)
         more["detail_offset"] = len(self.names) + ends - lengths
         joined = np.concatenate([self.transitions, more])

@@ -135,7 +135,7 @@ def expand(chunk: Chunk, sets: RoutingSets, in_kinds: bool = False) -> Iterator[
     """
     if len(chunk.arrivals):
         rows = expand_arrivals(chunk.arrivals, chunk.names, sets)
-        yield _with_constants(rows, chunk.arrivals) if in_kinds and len(rows) >= LEAST_ROWS else rows
+        yield _of_one_kind(rows, chunk.arrivals) if in_kinds and len(rows) >= LEAST_ROWS else rows
     single = chunk.types == _SINGLE
     singles = int(np.count_nonzero(single))
     kinds = _kinds(chunk, single) if in_kinds and singles >= LEAST_ROWS else []
@@ -166,7 +166,7 @@ LEAST_ROWS: Final = 1024
 KIND_FIELDS: Final = (
     "type", "from_state", "to_state", "holder_kind", "event", "outcome", "causes", "flags"
 )  # fmt: skip
-"""All that a transition says in one aligned word."""
+"""All that a transition says in one aligned word, its type first."""
 
 _SAID_BY_ARRIVALS: Final = ("to_state", "holder_kind", "event", "causes")
 _SINGLE: Final = int(RecordType.ENTRY_EVENT)
@@ -185,18 +185,18 @@ def _kinds(chunk: Chunk, single: Array) -> list[Array]:
 
 
 def _rows_of_kind(chunk: Chunk, mask: Array) -> Rows:
-    rows = entry_rows(_chosen(chunk.transitions, mask), chunk.names)
-    said = chunk.kinds[np.argmax(mask)].tobytes()
-    constants = {name: _same(said[at:], np.uint8, len(rows)) for at, name in enumerate(KIND_FIELDS) if at}
-    return replace(rows, columns=rows.columns | constants)
+    return _with_constants(entry_rows(_chosen(chunk.transitions, mask), chunk.names), KIND_FIELDS[1:])
 
 
-def _with_constants(rows: Rows, arrivals: Array) -> Rows:
-    """Arrivals with what all of them say alike as columns of stride 0."""
+def _of_one_kind(rows: Rows, arrivals: Array) -> Rows:
+    """The rows of arrivals; what they say in bytes as constants, if all of them say the same."""
     words = _words(arrivals, _SAID_BY_ARRIVALS)
-    if (words != words[0]).any():
-        return rows
-    constants = {name: _same(arrivals[name][:1], np.uint8, len(rows)) for name in _SAID_BY_ARRIVALS}
+    return rows if (words != words[0]).any() else _with_constants(rows, _SAID_BY_ARRIVALS)
+
+
+def _with_constants(rows: Rows, fields: tuple[str, ...]) -> Rows:
+    """Rows with fields of a byte, of which each is the same in all of them, as columns of stride 0."""
+    constants = {name: _same(rows[name][:1], np.uint8, len(rows)) for name in fields}
     return replace(rows, columns=rows.columns | constants)
 
 

@@ -372,7 +372,7 @@ def journal_chunks(
     for blocks in _runs(name, data, segment, hint):
         arrivals, transitions, names = gather_records(blocks, data)
         chunk = Chunk(arrivals, transitions, np.frombuffer(names, np.uint8))
-        known = known.and_those_behind(chunk.transitions, chunk.names)
+        known = known.and_those_behind(chunk)
         wanted = cut(chunk, first, last)
         if wanted.record_count:
             yield wanted, known

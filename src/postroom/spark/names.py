@@ -17,7 +17,7 @@ Array = npt.NDArray[Any]
 SHARED: Final = 64
 SHARED_BITS: Final = 16
 SHARED_CHARS: Final = 40
-"""So many arrays of one text are kept, of lengths of so many bits, of texts of so many characters: some 3 MB
+"""So many arrays of one value are kept, of lengths of so many bits, of texts of so many characters: some 3 MB
 each at most where they are ASCII."""
 
 DENSE_TABLE: Final = 1024
