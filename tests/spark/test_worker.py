@@ -1,13 +1,15 @@
-"""What a task's process keeps, and that no other is changed."""
+"""What a task's process keeps, and that no other is changed; batches that are made ahead."""
 
 import gc
 import os
+import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
+import pytest
 from pyspark.sql import SparkSession
 
-from postroom.spark.worker import in_task
+from postroom.spark.worker import in_task, made_ahead
 
 TASKS = 6
 MODULES_HAVE: int = 10_000
@@ -42,3 +44,60 @@ def test_outside_of_a_task_nothing_is_kept() -> None:
     before = gc.get_freeze_count()
     assert list(telling()(iter([1]))) == [(os.getpid(), before)]
     assert gc.get_freeze_count() == before
+
+
+class Making:
+    """Gives numbers in batches, and says which it has begun to make."""
+
+    def __init__(self, until: int, error: Exception | None = None) -> None:
+        self.begun = [threading.Event() for _ in range(until + 1)]
+        self.until = until
+        self.error = error
+        self.is_closed = False
+
+    @made_ahead
+    def batches(self) -> Iterator[list[int]]:
+        try:
+            for number in range(self.until):
+                self.begun[number].set()
+                yield [number]
+            self.begun[self.until].set()
+            if self.error is not None:
+                raise self.error
+        finally:
+            self.is_closed = True
+
+
+def test_the_next_batch_is_made_while_one_is_taken_and_none_beyond_it() -> None:
+    making = Making(4)
+    batches = making.batches()
+    assert not making.begun[0].is_set()
+    assert next(batches) == [0]
+    assert making.begun[1].wait(60)
+    assert next(batches) == [1]
+    assert making.begun[2].wait(60)
+    assert not making.begun[3].is_set()
+    assert list(batches) == [[2], [3]]
+    assert making.is_closed
+    assert list(Making(0).batches()) == []
+
+
+def test_an_error_comes_behind_the_batches_before_it() -> None:
+    making = Making(2, ValueError("broken"))
+    found = []
+    with pytest.raises(ValueError, match="broken"):
+        for batch in making.batches():
+            found += batch
+    assert found == [0, 1]
+    assert making.is_closed
+
+
+def test_who_leaves_early_leaves_nothing_running() -> None:
+    making = Making(9)
+    before = threading.active_count()
+    batches = making.batches()
+    assert next(batches) == [0]
+    assert threading.active_count() == before + 1
+    batches.close()  # type: ignore[attr-defined]
+    assert making.is_closed
+    assert threading.active_count() == before

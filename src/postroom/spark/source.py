@@ -29,7 +29,7 @@ from postroom.spark.pushdown import NOTHING_PUSHED, push
 from postroom.spark.ranges import Seen, last_wanted, look_at, rows_of, starting_position
 from postroom.spark.reading import read_opening
 from postroom.spark.struct import check_asked, struct_of
-from postroom.spark.worker import in_task
+from postroom.spark.worker import in_task, made_ahead
 
 
 class PostroomDataSource(DataSource):
@@ -109,6 +109,7 @@ class LedgerBatchReader(DataSourceReader):
         return seen, first, last
 
     @in_task
+    @made_ahead
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a partition's slices."""
         assert isinstance(partition, LedgerPartition)

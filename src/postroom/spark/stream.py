@@ -25,7 +25,7 @@ from postroom.spark.options import SourceOptions, read_options
 from postroom.spark.places import Slice
 from postroom.spark.positions import from_said, told
 from postroom.spark.ranges import Limit, Planner, rows_of
-from postroom.spark.worker import in_task
+from postroom.spark.worker import in_task, made_ahead
 
 Offset = dict[str, Any]
 
@@ -105,6 +105,7 @@ class StreamReader(LedgerStream):
         self._schema = state[1]
 
     @in_task
+    @made_ahead
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a part."""
         assert isinstance(partition, SlicesPartition)
@@ -152,6 +153,7 @@ class RangesReader(LedgerStream):
         return [SlicesPartition([piece]) for piece in slices]
 
     @in_task
+    @made_ahead
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The row of a slice."""
         assert isinstance(partition, SlicesPartition)

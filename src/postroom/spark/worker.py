@@ -2,8 +2,9 @@
 
 import ctypes
 import gc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
 from functools import cache, wraps
 from typing import Final, ParamSpec, TypeVar
 
@@ -28,6 +29,25 @@ def in_task(rows: Callable[P, Iterator[Row]]) -> Callable[P, Iterator[Row]]:
             yield from rows(*arguments, **named)
 
     return run
+
+
+def made_ahead(rows: Callable[P, Iterator[Row]]) -> Callable[P, Iterator[Row]]:
+    """For what gives the rows of a task in batches: the next one is made while Spark takes the one before,
+    which it else waits for. So there is one batch more in memory."""
+
+    @wraps(rows)
+    def run(*arguments: P.args, **named: P.kwargs) -> Iterator[Row]:
+        with closing(_generator(rows(*arguments, **named))) as made, ThreadPoolExecutor(1) as maker:
+            coming = maker.submit(next, made, None)
+            while (batch := coming.result()) is not None:
+                coming = maker.submit(next, made, None)
+                yield batch
+
+    return run
+
+
+def _generator(rows: Iterator[Row]) -> Generator[Row, None, None]:
+    yield from rows
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from postroom.spark.consume.subscription import BrokerSubscription
 from postroom.spark.messages.rows import Wanted
 from postroom.spark.messages.stream import read_slices
 from postroom.spark.stream import SlicesPartition
-from postroom.spark.worker import in_task
+from postroom.spark.worker import in_task, made_ahead
 
 
 def assigned_to(subscription: str) -> Wanted:
@@ -95,6 +95,7 @@ class ConsumeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [SlicesPartition(part) for part in self._planner.parts(offset_of(start), offset_of(end))]
 
     @in_task
+    @made_ahead
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a slice."""
         yield from _read(partition, self._schema, self._options)
@@ -115,6 +116,7 @@ class ConsumeLook(DataSourceReader):
         return [SlicesPartition(slices)]
 
     @in_task
+    @made_ahead
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows."""
         yield from _read(partition, self._schema, self._options)

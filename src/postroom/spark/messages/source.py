@@ -25,7 +25,7 @@ from postroom.spark.options import SourceOptionError
 from postroom.spark.ranges import Planner
 from postroom.spark.stream import SlicesPartition
 from postroom.spark.struct import check_asked
-from postroom.spark.worker import in_task
+from postroom.spark.worker import in_task, made_ahead
 
 
 class MessagesDataSource(DataSource):
@@ -97,6 +97,7 @@ class TapBatchReader(DataSourceReader):
         return list(found) or [SlicesPartition([])]  # Spark reads a partition even where there is none
 
     @in_task
+    @made_ahead
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a partition's slices."""
         yield from read_slices(partition, self._schema, self._options)

@@ -19,7 +19,7 @@ from postroom.spark.places import Place, Slice
 from postroom.spark.positions import from_said
 from postroom.spark.ranges import unless_dropped
 from postroom.spark.stream import LedgerStream, Offset, SlicesPartition
-from postroom.spark.worker import in_task
+from postroom.spark.worker import in_task, made_ahead
 
 _OF_EVENTS: Final = frozenset(EVENT_COLUMNS)
 
@@ -111,6 +111,7 @@ class TapStream(LedgerStream):
             self._lease.close()
 
     @in_task
+    @made_ahead
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a part."""
         yield from read_slices(partition, self._schema, self._tap)
