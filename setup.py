@@ -1,4 +1,4 @@
-"""Builds the hot modules with mypyc and the ledger's writer from C; pyproject.toml declares everything else.
+"""Builds the hot modules with mypyc and two of the ledger's from C; pyproject.toml declares everything else.
 
 The same source runs interpreted. Where C can't be compiled the extensions are left out and said so: Postroom
 then works, more slowly. ``POSTROOM_COMPILE=0`` leaves them out on purpose, ``POSTROOM_COMPILE=1`` fails
@@ -22,6 +22,7 @@ SOURCE = Path("src/postroom")
 WIRE_FOLDERS = ("amqp", "model", "model/selector")
 CORE_FOLDERS = ("manager",)
 CORE_LEDGER = ("records", "block")
+C_MODULES = ("_writer", "_split")
 EDGE_FOLDERS = ("channel",)
 EDGE_SERVER = (
     *("applying", "arriving", "attach", "binding", "bound", "broker", "channel_agents", "channel_receiving"),
@@ -45,6 +46,11 @@ def hot_groups() -> list[tuple[list[str], str | None]]:
     edge = modules(EDGE_FOLDERS)
     edge += [str(SOURCE / "server" / f"{name}.py") for name in EDGE_SERVER]
     return [(core, "postroom_core"), (edge, "postroom_edge"), (modules(WIRE_FOLDERS), "postroom_wire")]
+
+
+def c_sources() -> dict[str, str]:
+    """The modules written in C, and where."""
+    return {f"postroom.ledger.{name}": str(SOURCE / "ledger" / f"{name}.c") for name in C_MODULES}
 
 
 def can_compile() -> bool:
@@ -71,13 +77,11 @@ def extensions() -> list[Extension]:
     from mypyc.build import mypycify
     from setuptools import Extension
 
-    writer = Extension(
-        "postroom.ledger._writer", [str(SOURCE / "ledger/_writer.c")], extra_compile_args=["-O2"]
-    )
+    in_c = [Extension(name, [path], extra_compile_args=["-O2"]) for name, path in c_sources().items()]
     groups = hot_groups()
     paths = [path for group, _ in groups for path in group]
     compiled = cast("list[Extension]", mypycify(paths, opt_level="3", separate=groups))
-    return [*compiled, writer]
+    return [*compiled, *in_c]
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@ cd "$(dirname "$0")/.."
 hot_sources() {
   .venv/bin/python - << 'PY'
 import runpy
-groups = runpy.run_path("setup.py", run_name="sources")["hot_groups"]()
-print(*[path for group, _ in groups for path in group], "src/postroom/ledger/_writer.c", "setup.py")
+declared = runpy.run_path("setup.py", run_name="sources")
+print(*[path for group, _ in declared["hot_groups"]() for path in group], *declared["c_sources"]().values(), "setup.py")
 PY
 }
 

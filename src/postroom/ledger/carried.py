@@ -18,7 +18,7 @@ from postroom.ledger.checkpoint import load_checkpoint
 from postroom.ledger.dictionary import QUEUES
 from postroom.ledger.disk import Disk
 from postroom.ledger.errors import LedgerCorrupt
-from postroom.ledger.expand import NO_RECORD, Rows
+from postroom.ledger.expand import NO_RECORD, Rows, arrival_rows
 from postroom.ledger.files import Listing
 from postroom.ledger.image import load_image
 from postroom.ledger.layout import Array, rows_together
@@ -127,7 +127,7 @@ def _rows(
     }
     numbers = np.arange(ordinal, ordinal + len(entries), dtype=np.uint32)
     own = arrivals[find(arrivals["position"], entries["serial"])]
-    return Rows(columns, NO_RECORD, numbers, own, None, names)
+    return arrival_rows(columns, NO_RECORD, numbers, own, names)
 
 
 def _queue_names(state: FoldState) -> dict[int, str]:

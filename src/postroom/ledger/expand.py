@@ -6,16 +6,24 @@ per record. Pure: arrays in, arrays out. What a run needs besides its own record
 are in the file's header.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property, partial
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from postroom.ledger.errors import LedgerError
-from postroom.ledger.layout import GROUP_DTYPE, RANGE_DTYPE, Array, rows_together
+from postroom.ledger.kinds import Kind, Layout, Split
+from postroom.ledger.layout import (
+    ARRIVAL_DTYPE,
+    GROUP_DTYPE,
+    RANGE_DTYPE,
+    TRANSITION_DTYPE,
+    Array,
+    rows_together,
+)
 from postroom.ledger.records import GROUP, RANGE, SET_BASE, RecordType
 
 MAX_GROUP_ROWS: Final = 1 << 18
@@ -50,6 +58,24 @@ ROW_FIELDS: Final = (
 )
 
 
+MOST_KINDS: Final = 8
+LEAST_ROWS: Final = 1024
+"""Where there are more kinds of change, or fewer rows, all of them are one block of `expand`."""
+
+CHANGES: Final = Layout(
+    TRANSITION_DTYPE,
+    said=("type", "from_state", "to_state", "holder_kind", "event", "outcome", "causes", "flags"),
+    taken=("position", "time_us", "serial", "queue"),
+)
+"""What tells single changes apart, and what nearly everybody asks of each."""
+
+ARRIVALS: Final = Layout(
+    ARRIVAL_DTYPE,
+    said=("message_id_type", "to_state", "holder_kind", "event", "causes"),
+    taken=("position", "time_us", "routing_set", "message_id_offset", "message_id_len"),
+)
+"""The same of arrivals."""
+
 ARRIVAL_RECORD: Final = 0
 NO_RECORD: Final = 255
 """What rows are made from, beside `RecordType`: an arrival; nothing (see `carried`)."""
@@ -76,15 +102,30 @@ class Chunk:
         """How many records, of both widths."""
         return len(self.arrivals) + len(self.transitions)
 
-    @cached_property
-    def kinds(self) -> npt.NDArray[np.uint64]:
-        """What each transition says in fields of a byte (`KIND_FIELDS`, the first lowest) as one number."""
-        return _words(self.transitions, KIND_FIELDS)
+    @property
+    def types(self) -> npt.NDArray[np.uint8]:
+        """The `RecordType` of each transition."""
+        return self.changes.types
 
     @cached_property
-    def types(self) -> npt.NDArray[np.uint8]:
-        """The `RecordType` of each transition, taken out of records that lie far apart but once."""
-        return np.ascontiguousarray(self.kinds.view(np.uint8)[:: self.kinds.itemsize])
+    def changes(self) -> Split:
+        """The single changes told apart, and the type of each transition: in one pass over records that may
+        be read from the disk but once."""
+        return CHANGES.split(self.transitions, MOST_KINDS, only=_SINGLE)
+
+
+class Columns(dict[str, Array]):
+    """Columns by name: those that are there, others of records that are made or looked at when first asked
+    for."""
+
+    def __init__(self, known: dict[str, Array], records: Callable[[], Array]) -> None:
+        super().__init__(known)
+        self.records: Final = records
+
+    def __missing__(self, name: str) -> Array:
+        values: Array = self.records()[name]
+        self[name] = values
+        return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,31 +136,53 @@ class Rows:
     `NO_RECORD` where there is none); a single number where that is the same for all.
     ``ordinal`` counts the rows of one record from 0. ``arrivals`` holds the arrival record of each row, or is
     None where the rows are changes; ``transitions`` likewise the ENTRY_EVENT record, None for arrivals and
-    groups. ``names`` is the heap that their ids and details lie in.
+    groups; where there are such records, the other fields of theirs are columns too. ``names`` is the heap
+    that their ids and details lie in.
     """
 
     columns: dict[str, Array]
     record: int | Array
     ordinal: Array
     arrivals: Array | None
-    transitions: Array | None
+    changes: Callable[[], Array] | None
+    """Gives `transitions`."""
     names: npt.NDArray[np.uint8]
+
+    @property
+    def transitions(self) -> Array | None:
+        return None if self.changes is None else self.changes()
 
     def where(self, wanted: npt.NDArray[np.bool_]) -> "Rows":
         """Only the rows for which `wanted` holds; itself if that is all of them."""
         if wanted.all():
             return self
-        columns = {name: values[wanted] for name, values in self.columns.items()}
+        columns = {name: self[name][wanted] for name in ROW_FIELDS}
         record = self.record if isinstance(self.record, int) else self.record[wanted]
-        arrivals = None if self.arrivals is None else self.arrivals.compress(wanted)
-        transitions = None if self.transitions is None else self.transitions.compress(wanted)
-        return Rows(columns, record, self.ordinal[wanted], arrivals, transitions, self.names)
+        ordinal = self.ordinal[wanted]
+        if self.arrivals is not None:
+            return arrival_rows(columns, record, ordinal, self.arrivals.compress(wanted), self.names)
+        changes = self.changes
+        if changes is None:
+            return Rows(columns, record, ordinal, None, None, self.names)
+        chosen = cache(lambda: changes().compress(wanted))
+        return Rows(Columns(columns, chosen), record, ordinal, None, chosen, self.names)
 
     def __len__(self) -> int:
         return len(self.ordinal)
 
     def __getitem__(self, name: str) -> Array:
         return self.columns[name]
+
+
+def arrival_rows(
+    columns: dict[str, Array],
+    record: int | Array,
+    ordinal: Array,
+    arrivals: Array,
+    names: npt.NDArray[np.uint8],
+) -> Rows:
+    """Rows that have an arrival each, not all of whose columns need be given."""
+    return Rows(Columns(columns, lambda: arrivals), record, ordinal, arrivals, None, names)
 
 
 RoutingSets = Mapping[int, Array]
@@ -134,73 +197,51 @@ def expand(chunk: Chunk, sets: RoutingSets, in_kinds: bool = False) -> Iterator[
     Raises ``ExpandError`` for an undefined routing set or a detail that breaks the format.
     """
     if len(chunk.arrivals):
-        rows = expand_arrivals(chunk.arrivals, chunk.names, sets)
-        yield _of_one_kind(rows, chunk.arrivals) if in_kinds and len(rows) >= LEAST_ROWS else rows
-    single = chunk.types == _SINGLE
+        kind = _only_kind(chunk.arrivals) if in_kinds else None
+        yield expand_arrivals(chunk.arrivals, chunk.names, sets, kind)
+    types = chunk.types
+    single = types == _SINGLE
     singles = int(np.count_nonzero(single))
-    kinds = _kinds(chunk, single) if in_kinds and singles >= LEAST_ROWS else []
-    if kinds:
+    kinds = chunk.changes.kinds if in_kinds and singles >= LEAST_ROWS else None
+    if kinds is not None:
         yield from (_rows_of_kind(chunk, kind) for kind in kinds)
     elif singles:
-        yield entry_rows(_chosen(chunk.transitions, single), chunk.names)
+        transitions = chunk.transitions if singles == len(single) else chunk.transitions.compress(single)
+        yield entry_rows(transitions, chunk.names)
     if singles < len(single):
-        grouped = (chunk.types == RecordType.GROUP_EVENT) | (chunk.types == RecordType.DECISION)
+        grouped = (types == RecordType.GROUP_EVENT) | (types == RecordType.DECISION)
         if grouped.any():
             yield from expand_groups(chunk.transitions.compress(grouped), chunk.names)
 
 
-def _chosen(records: Array, mask: Array) -> Array:
-    return records if mask.all() else records.compress(mask)
-
-
 def entry_rows(transitions: Array, names: npt.NDArray[np.uint8]) -> Rows:
     """ENTRY_EVENT records as rows: they are rows already."""
-    columns = {name: transitions[name] for name in ROW_FIELDS}
-    return Rows(columns, _SINGLE, _zeros(len(transitions)), None, transitions, names)
+    return _change_rows({}, len(transitions), lambda: transitions, names)
 
 
-MOST_KINDS: Final = 8
-LEAST_ROWS: Final = 1024
-"""Blocks with more kinds of change, or of fewer rows, are left whole by `expand`."""
-
-KIND_FIELDS: Final = (
-    "type", "from_state", "to_state", "holder_kind", "event", "outcome", "causes", "flags"
-)  # fmt: skip
-"""All that a transition says in one aligned word, its type first."""
-
-_SAID_BY_ARRIVALS: Final = ("to_state", "holder_kind", "event", "causes")
-_SINGLE: Final = int(RecordType.ENTRY_EVENT)
+def _rows_of_kind(chunk: Chunk, kind: Kind) -> Rows:
+    whole = cache(partial(CHANGES.of_kind, chunk.transitions, kind))
+    return _change_rows(_constants(CHANGES, kind) | kind.taken, kind.count, whole, chunk.names)
 
 
-def _kinds(chunk: Chunk, single: Array) -> list[Array]:
-    """For each kind of single change which transitions are such; none if there are too many kinds."""
-    masks: list[Array] = []
-    left = single.copy()
-    while left.any():
-        if len(masks) == MOST_KINDS:
-            return []
-        masks.append(chunk.kinds == chunk.kinds[np.argmax(left)])
-        left &= ~masks[-1]
-    return masks
+def _change_rows(
+    columns: dict[str, Array], count: int, records: Callable[[], Array], names: npt.NDArray[np.uint8]
+) -> Rows:
+    return Rows(Columns(columns, records), _SINGLE, _zeros(count), None, records, names)
 
 
-def _rows_of_kind(chunk: Chunk, mask: Array) -> Rows:
-    return _with_constants(entry_rows(_chosen(chunk.transitions, mask), chunk.names), KIND_FIELDS[1:])
+def _only_kind(arrivals: Array) -> Kind | None:
+    """What they say, if they are many and all of them say the same."""
+    kinds = ARRIVALS.split(arrivals, 1).kinds if len(arrivals) >= LEAST_ROWS else None
+    return kinds[0] if kinds else None
 
 
-def _of_one_kind(rows: Rows, arrivals: Array) -> Rows:
-    """The rows of arrivals; what they say in bytes as constants, if all of them say the same."""
-    words = _words(arrivals, _SAID_BY_ARRIVALS)
-    return rows if (words != words[0]).any() else _with_constants(rows, _SAID_BY_ARRIVALS)
+def _constants(layout: Layout, kind: Kind) -> dict[str, Array]:
+    """What all records of a kind say, as columns of stride 0."""
+    return {name: _same(bytes([value]), np.uint8, kind.count) for name, value in layout.said(kind).items()}
 
 
-def _with_constants(rows: Rows, fields: tuple[str, ...]) -> Rows:
-    """Rows with fields of a byte, of which each is the same in all of them, as columns of stride 0."""
-    constants = {name: _same(rows[name][:1], np.uint8, len(rows)) for name in fields}
-    return replace(rows, columns=rows.columns | constants)
-
-
-def _same(value: bytes | Array, kind: type[np.generic], count: int) -> Array:
+def _same(value: bytes, kind: type[np.generic], count: int) -> Array:
     """One value many times, as an array of stride 0. (`np.broadcast_to` takes ten times as long.)"""
     return np.ndarray((count,), kind, value, strides=(0,))
 
@@ -209,31 +250,21 @@ def _zeros(count: int) -> Array:
     return _same(bytes(4), np.uint32, count)
 
 
-def _words(records: Array, fields: tuple[str, ...]) -> Array:
-    """Fields of a byte each, all within eight bytes, as one number a record."""
-    offsets = [_offset_of(records.dtype, name) for name in fields]
-    first = min(min(offsets), records.dtype.itemsize - 8)
-    word = np.dtype(
-        {"names": ["word"], "formats": ["<u8"], "offsets": [first], "itemsize": records.dtype.itemsize}
-    )
-    mask = sum(0xFF << 8 * (offset - first) for offset in offsets)
-    words: Array = records.view(word)["word"] & np.uint64(mask)
-    return words
-
-
-def _offset_of(kind: np.dtype[Any], field: str) -> int:
-    assert kind.fields is not None
-    return int(kind.fields[field][1])
+_SINGLE: Final = int(RecordType.ENTRY_EVENT)
 
 
 # --- arrivals -------------------------------------------------------------------------------------
 
 
-def expand_arrivals(arrivals: Array, names: npt.NDArray[np.uint8], sets: RoutingSets) -> Rows:
-    """One row per arrival and queue of its routing set; ordinals follow the set's order."""
-    routing = arrivals["routing_set"]
+def expand_arrivals(
+    arrivals: Array, names: npt.NDArray[np.uint8], sets: RoutingSets, kind: Kind | None = None
+) -> Rows:
+    """One row per arrival and queue of its routing set; ordinals follow the set's order. `kind`: of all of
+    them."""
+    known = {} if kind is None else _constants(ARRIVALS, kind) | kind.taken
+    routing = known.get("routing_set", arrivals["routing_set"])
     if (routing < SET_BASE).all():
-        return _arrival_rows(arrivals, routing, _zeros(len(arrivals)), names)
+        return _of_arrivals(arrivals, routing, _zeros(len(arrivals)), names, known)
     ids, which = np.unique(routing, return_inverse=True)
     members = [_members(int(set_id), sets, arrivals, routing) for set_id in ids]
     sizes = np.array([len(m) for m in members], np.int64)
@@ -241,7 +272,7 @@ def expand_arrivals(arrivals: Array, names: npt.NDArray[np.uint8], sets: Routing
     counts = sizes[which]
     record, ordinal = _repeat(counts)
     queue = np.concatenate(members)[starts[which][record] + ordinal]
-    return _arrival_rows(arrivals.take(record), queue, ordinal.astype(np.uint32), names)
+    return _of_arrivals(arrivals.take(record), queue, ordinal.astype(np.uint32), names, {})
 
 
 def _members(set_id: int, sets: RoutingSets, arrivals: Array, routing: Array) -> Array:
@@ -254,26 +285,19 @@ def _members(set_id: int, sets: RoutingSets, arrivals: Array, routing: Array) ->
     return found
 
 
-def _arrival_rows(arrivals: Array, queue: Array, ordinal: Array, names: npt.NDArray[np.uint8]) -> Rows:
+def _of_arrivals(
+    arrivals: Array, queue: Array, ordinal: Array, names: npt.NDArray[np.uint8], known: dict[str, Array]
+) -> Rows:
     zero = _same(bytes(1), np.uint8, len(arrivals))
-    columns = {
-        "position": arrivals["position"],
-        "time_us": arrivals["time_us"],
-        "serial": arrivals["position"],
-        "due_us": arrivals["due_us"],
+    columns = known | {
+        "serial": known.get("position", arrivals["position"]),
         "queue": queue,
-        "holder": arrivals["holder"],
         "from_state": zero,  # State.START
-        "to_state": arrivals["to_state"],
-        "holder_kind": arrivals["holder_kind"],
-        "event": arrivals["event"],
         "outcome": zero,
-        "causes": arrivals["causes"],
-        "flags": arrivals["flags"],
         "delivery_delta": zero,
         "failure_delta": zero,
     }
-    return Rows(columns, ARRIVAL_RECORD, ordinal, arrivals, None, names)
+    return arrival_rows(columns, ARRIVAL_RECORD, ordinal, arrivals, names)
 
 
 def _repeat(counts: Array) -> tuple[Array, Array]:

@@ -101,14 +101,6 @@ def _row(field: str, convert: Callable[[Array], pa.Array | Coded]) -> Build:
     return lambda rows, known: convert(rows[field])
 
 
-def _of_arrival(field: str, convert: Callable[[Array], pa.Array]) -> Build:
-    def build(rows: Rows, known: Known) -> pa.Array:
-        assert rows.arrivals is not None
-        return convert(rows.arrivals[field])
-
-    return build
-
-
 def _int(values: Array) -> pa.Array:
     if len(values) and values.strides == (0,):
         return repeated(int(values[0]), pa.int32(), len(values))
@@ -119,8 +111,7 @@ def _parent(field: str) -> Build:
     """A field that speaks of the entry's parent; null for what came through a channel."""
 
     def build(rows: Rows, known: Known) -> pa.Array:
-        arrivals = _arrivals(rows)
-        return _long_or_null(np.where(arrivals["flags"] & ArrivalFlag.RECEIVED, 0, arrivals[field]))
+        return _long_or_null(np.where(rows["flags"] & ArrivalFlag.RECEIVED, 0, rows[field]))
 
     return build
 
@@ -129,8 +120,7 @@ def _origin(field: str) -> Build:
     """A field that speaks of where a message came from through a channel; null for others."""
 
     def build(rows: Rows, known: Known) -> pa.Array:
-        arrivals = _arrivals(rows)
-        return _long_or_null(np.where(arrivals["flags"] & ArrivalFlag.RECEIVED, arrivals[field], 0))
+        return _long_or_null(np.where(rows["flags"] & ArrivalFlag.RECEIVED, rows[field], 0))
 
     return build
 
@@ -159,19 +149,19 @@ def _sent(rows: Rows, known: Known) -> pa.Array:
 
 def _reason(rows: Rows, known: Known) -> pa.Array:
     """The JSON that a rejection or dead-letter event carries; null elsewhere."""
-    told = None if rows.transitions is None else rows.transitions["detail_len"] > 0
-    if rows.transitions is None or told is None or not told.any():
+    transitions = rows.transitions
+    told = None if transitions is None else transitions["detail_len"] > 0
+    if transitions is None or told is None or not told.any():
         return pa.nulls(len(rows), pa.string())
-    records = rows.transitions[told]
+    records = transitions[told]
     texts = utf8(heap_strings(rows.names, records["detail_offset"], records["detail_len"], pa.binary()))
     return pc.replace_with_mask(pa.nulls(len(rows), pa.string()), pa.array(told), texts)
 
 
 def _names_of(attribute: str, field: str) -> Build:
     def build(rows: Rows, known: Known) -> Coded:
-        source = rows.columns[field] if field in rows.columns else _arrivals(rows)[field]
         names: Names = getattr(known, attribute)
-        return names.of(source)
+        return names.of(rows[field])
 
     return build
 
@@ -207,7 +197,7 @@ def _of_either(field: str) -> Build:
     def build(rows: Rows, known: Known) -> Coded:
         if rows.arrivals is None:
             return _of_holder(rows, known, field)
-        return known.of_producer(field).of(rows.arrivals["producer"])
+        return known.of_producer(field).of(rows["producer"])
 
     return build
 
@@ -216,7 +206,7 @@ def _channel(rows: Rows, known: Known) -> pa.Array | Coded:
     """The receiving channel of an arrival; the sending channel of what a batch holds or what leaves outside
     of one."""
     if rows.arrivals is not None:
-        return known.receiving.of(rows.arrivals["producer"])
+        return known.receiving.of(rows["producer"])
     named = _of_holder(rows, known, "channel")
     alone = (rows["event"] == Event.FORWARD) & (rows["holder"] == 0)
     if not alone.any():
@@ -230,34 +220,24 @@ def _luwid(rows: Rows, known: Known) -> Coded:
     return _of_holder(rows, known, "luwid")
 
 
-def _arrivals(rows: Rows) -> Array:
-    assert rows.arrivals is not None
-    return rows.arrivals
-
-
 # --- ids ------------------------------------------------------------------------------------------
 
 
 def _id_text(field: str) -> Build:
     def build(rows: Rows, known: Known) -> pa.Array:
-        arrivals = _arrivals(rows)
-        return id_text(
-            rows.names, arrivals[f"{field}_offset"], arrivals[f"{field}_len"], arrivals[f"{field}_type"]
-        )
+        return id_text(rows.names, rows[f"{field}_offset"], rows[f"{field}_len"], rows[f"{field}_type"])
 
     return build
 
 
 def _group_id(rows: Rows, known: Known) -> pa.Array:
-    arrivals = _arrivals(rows)
-    length = arrivals["group_id_len"]
+    length = rows["group_id_len"]
     kind = np.where(length > 0, IdType.STRING, IdType.NONE).astype(np.uint8)
-    return id_text(rows.names, arrivals["group_id_offset"], length, kind)
+    return id_text(rows.names, rows["group_id_offset"], length, kind)
 
 
 def _group_sequence(rows: Rows, known: Known) -> pa.Array:
-    arrivals = _arrivals(rows)
-    return pa.array(arrivals["group_sequence"].astype(np.int64), mask=arrivals["group_id_len"] == 0)
+    return pa.array(rows["group_sequence"].astype(np.int64), mask=rows["group_id_len"] == 0)
 
 
 # --- the table ------------------------------------------------------------------------------------
@@ -347,36 +327,30 @@ COLUMNS: Final[tuple[Column, ...]] = (
         "producer_id",
         pa.int64(),
         "Who sent it; null for the broker itself",
-        _of_arrival("producer", _long_or_null),
+        _row("producer", _long_or_null),
     ),
     _arrival("producer", pa.string(), "The producer's name", _names_of("producers", "producer")),
     _arrival("message_id", pa.string(), "AMQP message-id as text", _id_text("message_id")),
     _arrival("correlation_id", pa.string(), "AMQP correlation-id as text", _id_text("correlation_id")),
     _arrival("group_id", pa.string(), "AMQP group-id", _group_id),
     _arrival("group_sequence", pa.int64(), "AMQP group-sequence; null outside a group", _group_sequence),
-    _arrival("priority", pa.int32(), "0 to 9", _of_arrival("priority", _int)),
-    _arrival(
-        "durable", pa.bool_(), "Persistence was asked for", _of_arrival("flags", _flag(ArrivalFlag.DURABLE))
-    ),
+    _arrival("priority", pa.int32(), "0 to 9", _row("priority", _int)),
+    _arrival("durable", pa.bool_(), "Persistence was asked for", _row("flags", _flag(ArrivalFlag.DURABLE))),
     _arrival(
         "stored",
         pa.bool_(),
         "The body is in the ledger",
-        _of_arrival("flags", _flag(ArrivalFlag.BODY_STORED)),
+        _row("flags", _flag(ArrivalFlag.BODY_STORED)),
     ),
-    _arrival(
-        "adverse", pa.bool_(), "Put by the broker itself", _of_arrival("flags", _flag(ArrivalFlag.ADVERSE))
-    ),
-    _arrival("body_bytes", pa.int64(), "Size of the stored sections", _of_arrival("body_len", _long)),
-    _arrival("expiry", TIMESTAMP, "When it expires; null never", _of_arrival("expiry_us", _time_or_null)),
-    _arrival(
-        "creation", TIMESTAMP, "The producer's creation-time", _of_arrival("creation_us", _time_or_null)
-    ),
+    _arrival("adverse", pa.bool_(), "Put by the broker itself", _row("flags", _flag(ArrivalFlag.ADVERSE))),
+    _arrival("body_bytes", pa.int64(), "Size of the stored sections", _row("body_len", _long)),
+    _arrival("expiry", TIMESTAMP, "When it expires; null never", _row("expiry_us", _time_or_null)),
+    _arrival("creation", TIMESTAMP, "The producer's creation-time", _row("creation_us", _time_or_null)),
     _arrival(
         "body_serial",
         pa.int64(),
         "Whose body it shares; its own serial else",
-        _of_arrival("body_serial", _long),
+        _row("body_serial", _long),
     ),
     _arrival("parent_serial", pa.int64(), "The entry it was made from", _parent("parent_serial")),
     _arrival(
