@@ -56,6 +56,22 @@ def test_an_upgrade_adds_columns_that_are_null_in_older_rows(tmp_path: Path, for
     ]
 
 
+def test_texts_are_read_by_dictionary_where_asked_for_also_where_a_file_has_none(
+    tmp_path: Path, format: str
+) -> None:
+    append(small_store(tmp_path, format), 1, 2)
+    _append_newer(tmp_path, format, 3)
+    store = small_store(tmp_path, format, NEWER)
+    names = [*NEWER.schema.names, "part", "day"]
+    for file in store.files():
+        coded, plain = store.read(file, names, coded=True), store.read(file, names)
+        texts = {name for name in names if pa.types.is_dictionary(coded.schema.field(name).type)}
+        assert texts == {"ledger_id", "state", "colour", "part", "day"}
+        assert coded.to_pylist() == plain.to_pylist()
+    both = pa.concat_tables([store.read(file, names, coded=True) for file in store.files()])
+    assert sorted(both["colour"].to_pylist(), key=str) == [None, None, "blue", "red"]
+
+
 def test_an_upgrade_keeps_positions_and_versions_in_order(tmp_path: Path, format: str) -> None:
     before = small_store(tmp_path, format)
     append(before, 1, 2)

@@ -226,7 +226,7 @@ class _Writing:
         """The rows in tables of about `GROUP_ROWS`, as the policy wants them."""
         batches: list[pa.RecordBatch] = []
         rows = 0
-        for batch in read_events(self._slice, self._schema):
+        for batch in read_events(self._slice, self._schema, in_kinds=True):
             batches.append(batch)
             rows += len(batch)
             if rows >= GROUP_ROWS:

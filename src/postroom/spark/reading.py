@@ -29,7 +29,7 @@ def read_events(
     """The rows of a slice, one for each (position, ordinal, entry), in the columns of the schema.
 
     `queues`: only the entries of queues and subscriptions of these names. `in_kinds`: changes of one kind in
-    batches of their own, which are quicker to make where texts are plain (see `expand`).
+    batches of their own, which are quicker to make (see `expand`).
     Positions ascend from batch to batch but for the kinds of record within one chunk of the file. Raises
     ``UnknownRecord`` after all rows before that record, and perhaps some behind it; ``LedgerError``,
     ``OSError``; ``KeyError`` for an unknown column.

@@ -146,7 +146,7 @@ class FileRange(Range):
             return pa.nulls(len(self), kind)
         if name not in self._read:
             self._read[name] = pa.concat_tables(
-                [self._store.read(file, [name]) for file in self._files]
+                [self._store.read(file, [name], coded=True) for file in self._files]
             ).column(name)
         return self._read[name]
 

@@ -110,9 +110,9 @@ class BaseStore(ABC):
             found += [file for file in entry.add if entry.is_new and file.part == DONE]
         return found
 
-    def read(self, file: DataFile, columns: Sequence[str] | None = None) -> pa.Table:
-        """A file's rows in the definition's columns or those named; columns newer than the file are null."""
-        return self._data.read(file, columns)
+    def read(self, file: DataFile, columns: Sequence[str] | None = None, coded: bool = False) -> pa.Table:
+        """See `TableStore.read`."""
+        return self._data.read(file, columns, coded)
 
     def read_bucket(self, file: DataFile, columns: Sequence[str], number: int, count: int) -> pa.Table:
         """See `TableStore.read_bucket`."""

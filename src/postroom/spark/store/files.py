@@ -50,6 +50,9 @@ COMPRESSION_LEVEL: Final = 1
 UNIQUE_TEXTS: Final = frozenset({"message_id", "correlation_id", "group_id"})
 """Texts that mostly differ from row to row: a dictionary of them would cost more than it saves."""
 
+CODED: Final = pa.dictionary(pa.int32(), pa.string())
+"""Texts as they are read by dictionary."""
+
 ROW_GROUP_ROWS: Final = 1 << 20
 
 PIECE_ROWS: Final = 1 << 17
@@ -92,13 +95,14 @@ class DataFiles:
         tables = (table for file in files for table in self.pieces(file, columns))
         return self._write(tables, first.part, first.day, first.ledger_id)
 
-    def read(self, file: DataFile, columns: Sequence[str] | None = None) -> pa.Table:
-        """Rows in the definition's columns, or those named."""
+    def read(self, file: DataFile, columns: Sequence[str] | None = None, coded: bool = False) -> pa.Table:
+        """Rows in the definition's columns, or those named. `coded`: texts that come again and again as
+        dictionary arrays, as they lie in the file."""
         names = list(columns) if columns is not None else self.definition.schema.names
-        with self._reader(file) as reader:
+        with self._reader(file, names if coded else ()) as reader:
             held = [name for name in names if name in reader.schema_arrow.names]
             some = held or reader.schema_arrow.names[:1]  # else the number of rows would be lost
-            return self._shaped(reader.read(columns=some), names, file)
+            return self._shaped(reader.read(columns=some), names, file, coded)
 
     def read_bucket(self, file: DataFile, columns: Sequence[str], number: int, count: int) -> pa.Table:
         """The rows whose key is in bucket `number` of `count`; `columns` must have the key's."""
@@ -128,7 +132,7 @@ class DataFiles:
                 yield self._shaped(pa.Table.from_batches([batch]), columns, file)
 
     @contextmanager
-    def _reader(self, file: DataFile) -> Iterator[pq.ParquetFile]:
+    def _reader(self, file: DataFile, coded: Sequence[str] = ()) -> Iterator[pq.ParquetFile]:
         try:
             source = self.filesystem.open_input_file(self.at(file.path))
         except FileNotFoundError as error:
@@ -138,15 +142,23 @@ class DataFiles:
                 f"rebuild the table (postroom pipeline rebuild {self.definition.name})"
             ) from error
         with source, pq.ParquetFile(source) as reader:
-            yield reader
+            texts = [name for name in coded if name in reader.schema_arrow.names and self._is_coded(name)]
+            if not texts:
+                yield reader
+                return
+            with pq.ParquetFile(source, metadata=reader.metadata, read_dictionary=texts) as by_dictionary:
+                yield by_dictionary
 
-    def _shaped(self, table: pa.Table, names: Sequence[str], file: DataFile) -> pa.Table:
-        return pa.table({name: self._column(table, name, file) for name in names})
+    def _is_coded(self, name: str) -> bool:
+        return _is_coded(name, self.definition.field(name).type)
 
-    def _column(self, table: pa.Table, name: str, file: DataFile) -> pa.ChunkedArray | pa.Array:
+    def _shaped(self, table: pa.Table, names: Sequence[str], file: DataFile, coded: bool = False) -> pa.Table:
+        return pa.table({name: self._column(table, name, file, coded) for name in names})
+
+    def _column(self, table: pa.Table, name: str, file: DataFile, coded: bool) -> pa.ChunkedArray | pa.Array:
         if name in PARTITION_COLUMNS:
-            return pa.repeat(pa.scalar(getattr(file, name), pa.string()), table.num_rows)
-        wanted = self.definition.field(name).type
+            return pa.repeat(pa.scalar(getattr(file, name), CODED if coded else pa.string()), table.num_rows)
+        wanted = CODED if coded and self._is_coded(name) else self.definition.field(name).type
         if name not in table.column_names:
             return pa.nulls(table.num_rows, wanted)
         column = table[name]
@@ -232,7 +244,7 @@ class Spans:
 def parquet_writer(sink: Any, schema: pa.Schema) -> pq.ParquetWriter:
     """A writer with the settings of all the tables' files: numbers and times as differences, texts by
     dictionary unless nearly all of them differ."""
-    texts = [field.name for field in schema if _is_text(field.type) and field.name not in UNIQUE_TEXTS]
+    texts = [field.name for field in schema if _is_coded(field.name, field.type)]
     numbers = [
         field.name for field in schema if pa.types.is_integer(field.type) or pa.types.is_timestamp(field.type)
     ]
@@ -245,6 +257,11 @@ def parquet_writer(sink: Any, schema: pa.Schema) -> pq.ParquetWriter:
         column_encoding=dict.fromkeys(numbers, "DELTA_BINARY_PACKED"),
         store_schema=False,
     )
+
+
+def _is_coded(name: str, kind: pa.DataType) -> bool:
+    """Whether a column has texts that are written by dictionary."""
+    return _is_text(kind) and name not in UNIQUE_TEXTS
 
 
 def _is_text(kind: pa.DataType) -> bool:

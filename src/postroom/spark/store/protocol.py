@@ -131,9 +131,10 @@ class TableStore(Protocol):
         """Rows (columns of the definition, in any order) as a durable file that is not yet part of the
         table."""
 
-    def read(self, file: DataFile, columns: Sequence[str] | None = None) -> pa.Table:
+    def read(self, file: DataFile, columns: Sequence[str] | None = None, coded: bool = False) -> pa.Table:
         """A file's rows in the definition's columns or those named (also ``part`` and ``day``); columns
-        newer than the file are null."""
+        newer than the file are null. `coded`: texts that come again and again as dictionary arrays, which
+        are quicker to read and to fold."""
 
     def read_bucket(self, file: DataFile, columns: Sequence[str], number: int, count: int) -> pa.Table:
         """The rows of a file whose key falls into bucket `number` of `count` (see `buckets`); `columns` must
