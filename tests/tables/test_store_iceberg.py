@@ -44,6 +44,14 @@ def test_rows_and_position_are_there_after_one_commit(store: TableStore) -> None
         assert seen.added_since(NO_VERSION) == seen.added_since(0) == [done]
 
 
+def test_texts_are_read_by_dictionary_also_those_that_the_path_repeats(store: TableStore) -> None:
+    made = append(store, 1, 5)
+    names = ["serial", "state", "part", "day", "ledger_id"]
+    coded, plain = store.read(made, names, coded=True), store.read(made, names)
+    assert [pa.types.is_dictionary(kind) for kind in coded.schema.types] == [False, True, True, True, True]
+    assert coded.to_pylist() == plain.to_pylist()
+
+
 def test_a_commit_may_change_the_state_alone(store: TableStore) -> None:
     store.commit([], [], at(3), "batch")
     assert _again(store).state().positions[LEDGER].position == 3

@@ -25,6 +25,7 @@ from msgspec import Struct
 from postroom.ledger.errors import LedgerError
 from postroom.ledger.segments import Segment
 from postroom.spark.columns import COLUMN_BY_NAME, COLUMNS
+from postroom.spark.names import TEXT_CODES
 from postroom.spark.places import Place, Slice
 from postroom.spark.places.objects import Objects
 from postroom.spark.reading import read_events
@@ -40,7 +41,6 @@ GROUP_ROWS: Final = 1 << 20
 """Rows of a row group, at least: what is read from the ledger by then is written."""
 DAY_US: Final = 86_400_000_000
 
-TEXT_CODES: Final = pa.dictionary(pa.int32(), pa.string())
 FEW_TEXTS: Final = frozenset(
     {
         *("ledger_id", "record", "queue", "event", "from_state", "to_state", "outcome", "causes"),

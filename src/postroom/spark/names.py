@@ -14,6 +14,9 @@ from postroom.ledger.definitions import Definitions
 
 Array = npt.NDArray[Any]
 
+TEXT_CODES: Final = pa.dictionary(pa.int32(), pa.string())
+"""The type of few texts that come again and again, where they need not be plain."""
+
 SHARED: Final = 64
 SHARED_BITS: Final = 16
 SHARED_CHARS: Final = 40

@@ -20,6 +20,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from postroom.spark.creating import local_folder, make_folders, sync
+from postroom.spark.names import TEXT_CODES
 from postroom.spark.store.buckets import (
     GROUP_ROWS,
     SLOTS_NOTE,
@@ -49,9 +50,6 @@ COMPRESSION_LEVEL: Final = 1
 
 UNIQUE_TEXTS: Final = frozenset({"message_id", "correlation_id", "group_id"})
 """Texts that mostly differ from row to row: a dictionary of them would cost more than it saves."""
-
-CODED: Final = pa.dictionary(pa.int32(), pa.string())
-"""Texts as they are read by dictionary."""
 
 ROW_GROUP_ROWS: Final = 1 << 20
 
@@ -142,23 +140,26 @@ class DataFiles:
                 f"rebuild the table (postroom pipeline rebuild {self.definition.name})"
             ) from error
         with source, pq.ParquetFile(source) as reader:
-            texts = [name for name in coded if name in reader.schema_arrow.names and self._is_coded(name)]
+            held = [name for name in coded if name in reader.schema_arrow.names]
+            texts = [name for name in held if self._kind(name, True) == TEXT_CODES]
             if not texts:
                 yield reader
                 return
             with pq.ParquetFile(source, metadata=reader.metadata, read_dictionary=texts) as by_dictionary:
                 yield by_dictionary
 
-    def _is_coded(self, name: str) -> bool:
-        return _is_coded(name, self.definition.field(name).type)
+    def _kind(self, name: str, coded: bool) -> pa.DataType:
+        """As what a column is read."""
+        kind = pa.string() if name in PARTITION_COLUMNS else self.definition.field(name).type
+        return TEXT_CODES if coded and _is_coded(name, kind) else kind
 
     def _shaped(self, table: pa.Table, names: Sequence[str], file: DataFile, coded: bool = False) -> pa.Table:
         return pa.table({name: self._column(table, name, file, coded) for name in names})
 
     def _column(self, table: pa.Table, name: str, file: DataFile, coded: bool) -> pa.ChunkedArray | pa.Array:
+        wanted = self._kind(name, coded)
         if name in PARTITION_COLUMNS:
-            return pa.repeat(pa.scalar(getattr(file, name), CODED if coded else pa.string()), table.num_rows)
-        wanted = CODED if coded and self._is_coded(name) else self.definition.field(name).type
+            return pa.repeat(pa.scalar(getattr(file, name), wanted), table.num_rows)
         if name not in table.column_names:
             return pa.nulls(table.num_rows, wanted)
         column = table[name]
