@@ -10,11 +10,12 @@ from postroom.ledger.dictionary import Dictionary
 from postroom.ledger.disk import RealDisk
 from postroom.ledger.files import bodies_name, events_name, journal_name
 from postroom.ledger.headers import NO_SEAL, FileHeader
-from postroom.ledger.image import build_image, encode_image, write_durably
+from postroom.ledger.image import build_image, encode_image, load_image, write_durably
 from postroom.ledger.journal import Journal
 from postroom.ledger.options import LedgerOptions
 from postroom.ledger.records import SET_BASE, ArrivalFlag, RecordType
 from postroom.ledger.segments import folder_of, walk_journal
+from postroom.ledger.superblock import Superblock, SuperblockFile
 from postroom.model.codes import Event, HolderKind, IdType, Outcome, State
 
 LEDGER_ID = UUID("0195f2a0-0000-7000-8000-00000000000a")
@@ -40,6 +41,7 @@ class LedgerMaker:
         self._queues = 0
         self._sets = SET_BASE
         self._dictionary = Dictionary()
+        self._superblock = SuperblockFile(self._disk, Superblock(ledger_id.bytes))
         self._journal = self._begin(FileHeader(ledger_id.bytes, 1, b"e" * 16, 1, 1, START_US, NO_SEAL, 0))
 
     def _begin(self, header: FileHeader) -> Journal:
@@ -84,10 +86,18 @@ class LedgerMaker:
             write_durably(disk, events_name(number), encode_image(build_image(scan, data)))
             disk.rename(journal_name(number), bodies_name(number))
 
+    def drop(self, *numbers: int) -> None:
+        """Retention lets the events files of these go."""
+        with folder_of(self.folder) as disk:
+            for number in numbers:
+                self._superblock.drops(load_image(disk, number).last_position)
+                disk.remove(events_name(number))
+
     def finish(self) -> Path:
         """The folder, everything written and readable."""
         self.commit()
         self.marker()
+        self._superblock.opened(self._journal.identity.file_number, self._journal.seal())
         self._disk.unlock()
         return self.folder
 

@@ -224,16 +224,19 @@ def test_empty_new_file_is_removed() -> None:
 @pytest.mark.parametrize("kept", [1, 100, 159, 170, 250])
 def test_torn_first_write_of_a_new_file_is_removed(kept: int) -> None:
     made = Made()
-    made.open()
     number = made.listing.journal[-1] + 1
-    made.disk = _with_journal_again(made)
+    made.disk = _in_first_write(made)
     del made.content(f"{number:08d}.journal")[kept:]
     made.check()
 
 
-def _with_journal_again(made: Made) -> SimDisk:
-    """As after a crash in the first write of an epoch: the file before is not sealed yet."""
+def _in_first_write(made: Made) -> SimDisk:
+    """As after a crash in the first write of the next epoch: the file before is not sealed yet, and nothing
+    vouches for the new one."""
     number = made.listing.journal[-1]
+    vouching = bytes(made.content("superblock"))
+    made.open()
+    made.content("superblock")[:] = vouching
     disk = made.disk.copy()
     disk.rename(f"{number:08d}.bodies", f"{number:08d}.journal")
     disk.remove(f"{number:08d}.events")
@@ -249,12 +252,18 @@ def test_damaged_head_of_a_file_in_use_is_refused() -> None:
 def test_damaged_head_with_one_block_is_put_aside() -> None:
     """It can't be told from a torn first write; but the block is there, so the file is kept, renamed."""
     made = Made()
-    made.open()
     newest = f"{made.listing.journal[-1] + 1:08d}.journal"
-    made.disk = _with_journal_again(made)
+    made.disk = _in_first_write(made)
     made.content(newest)[20] ^= 1
     made.check()
     assert newest + ".void" in made.disk.names()
+
+
+def test_damaged_head_of_a_file_that_was_durable_is_refused() -> None:
+    made = Made()
+    made.open()
+    made.content(f"{made.listing.journal[-1] + 1:08d}.journal")[20] ^= 1
+    made.refused("header or dictionary is damaged")
 
 
 def test_another_ledgers_file_is_refused() -> None:
@@ -282,7 +291,7 @@ def test_missing_active_journal_is_refused() -> None:
     made = Made(steps=3000, maintenance=True)
     for number in made.listing.journal:
         made.disk.remove(f"{number:08d}.journal")
-    made.refused("active journal file is missing")
+    made.refused("missing: the newest file that is there is .*, and the ledger had come to file")
 
 
 def test_missing_events_file_is_refused() -> None:
@@ -294,7 +303,7 @@ def test_missing_events_file_is_refused() -> None:
         if name.endswith(".checkpoint"):
             made.disk.remove(name)
     made.disk.remove("00000001.events")
-    made.refused("missing and no checkpoint covers")
+    made.refused("missing: no checkpoint covers")
 
 
 def test_missing_bodies_file_is_refused() -> None:

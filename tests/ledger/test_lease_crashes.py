@@ -142,7 +142,7 @@ def history_begins(disk: SimDisk) -> int:
             break
         first = before
     if first in listing.events:
-        return load_image(disk, first, check=False).first_position
+        return load_image(disk, first).first_position
     header = decode_file_header(disk.open(journal_name(first)).read_at(0, FILE_HEADER_BYTES))
     assert header is not None
     return header.first_position

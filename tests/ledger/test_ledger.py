@@ -347,4 +347,4 @@ def test_options_that_make_no_sense_are_refused() -> None:
 def test_the_folder_is_made(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "b"
     Ledger.open(folder, SMALL, START_US).close()
-    assert RealDisk(folder).names() == ["00000001.journal", "lock"]
+    assert RealDisk(folder).names() == ["00000001.journal", "lock", "superblock"]

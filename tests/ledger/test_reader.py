@@ -131,8 +131,7 @@ def test_dropped_history_begins_later(tmp_path: Path) -> None:
     maker.finish()
     for number in (1, 2, 3):
         maker.seal(number)
-    for number in (1, 2):
-        (tmp_path / f"{number:08d}.events").unlink()
+    maker.drop(1, 2)
     reader = LedgerReader(tmp_path)
     assert (reader.first_position, reader.durable_through) == (last - 1, last)
 
@@ -218,7 +217,7 @@ def test_a_missing_file_between_others_is_named(tmp_path: Path) -> None:
     maker.put(queue)
     maker.finish()
     _journal(tmp_path, 2).unlink()
-    with pytest.raises(LedgerCorrupt, match=r"00000002\.events at byte 0: missing, though file 1 is there"):
+    with pytest.raises(LedgerCorrupt, match=r"00000002\.events at byte 0: missing: .* positions 1 to 3"):
         LedgerReader(tmp_path)
 
 

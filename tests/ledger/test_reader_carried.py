@@ -10,6 +10,7 @@ from postroom.ledger.options import LedgerOptions
 from postroom.ledger.reader import LedgerReader
 from postroom.ledger.records import RecordType
 from postroom.ledger.segments import folder_of
+from postroom.ledger.superblock import SuperblockFile, read_superblock
 from postroom.model.codes import Event, HolderKind, Outcome, State
 
 NOW_US = 1_790_000_000_000_000
@@ -109,7 +110,11 @@ def test_a_hole_in_the_history_is_no_damage_where_a_checkpoint_covers_it(tmp_pat
         if segment.first_position > alive[1]
         and not any(segment.first_position <= serial <= segment.last_position for serial in alive)
     )
-    (tmp_path / middle.name).unlink()
+    with folder_of(tmp_path) as disk:
+        vouched = read_superblock(disk)
+        assert vouched is not None
+        SuperblockFile(disk, vouched).drops(middle.last_position)
+        disk.remove(middle.name)
     later, told = _told(tmp_path)
     assert later.first_position == middle.last_position + 1
     assert told is not None

@@ -18,7 +18,7 @@ from postroom.ledger.layout import EVENTS_HEADER
 from postroom.ledger.records import RecordType
 from postroom.ledger.segments import folder_of
 from postroom.ledger.stats import stats
-from postroom.ledger.verify import verify
+from postroom.ledger.verify import Severity, verify
 from tests.ledger.making import START_US, E, LedgerMaker, O, S
 from tests.ledger.workload import Workload
 
@@ -51,7 +51,7 @@ def test_a_whole_ledger_is_whole(tmp_path: Path) -> None:
     result = verify(tmp_path, bodies=True, progress=lambda n, of: done.append((n, of)))
     assert (result.is_whole, result.findings) == (True, [])
     assert (result.records, result.durable_through, result.bodies_checked) == (13, 13, 4)
-    assert done[-1] == (4, 4)  # .events, .bodies, two journals
+    assert done[-1] == (5, 5)  # .events, .bodies, two journals, the superblock
 
 
 def test_stats_count_by_queue_state_and_outcome(tmp_path: Path) -> None:
@@ -69,6 +69,7 @@ def test_stats_count_by_queue_state_and_outcome(tmp_path: Path) -> None:
         "00000001.events",
         "00000002.journal",
         "00000003.journal",
+        "superblock",
     ]
     assert counted.size_bytes == sum(path.stat().st_size for path in tmp_path.iterdir())
 
@@ -142,7 +143,6 @@ def _with_a_broken_checkpoint(folder: Path) -> None:
         (_in_a_body, "00000001.bodies", "a body of positions"),
         (_in_a_journal_block, "00000002.journal", "damaged"),
         (_without_a_file, "00000002.events", "missing"),
-        (_with_a_broken_checkpoint, "00000000000000000005.checkpoint", "header or directory is damaged"),
     ],
 )
 def test_each_damage_is_found_and_named(
@@ -152,7 +152,7 @@ def test_each_damage_is_found_and_named(
     damage(tmp_path)
     result = verify(tmp_path, bodies=True)
     assert not result.is_whole
-    assert any(f.is_error and f.where == where and what in f.what for f in result.findings), result.findings
+    assert any(f.severity is not Severity.NOTE and f.where == where and what in f.what for f in result.findings), result.findings
 
 
 def _undefined_set(maker: LedgerMaker) -> None:
@@ -212,9 +212,24 @@ def test_a_record_that_makes_no_sense_is_named_with_its_position(
     maker.queue("q")
     write(maker)
     maker.finish()
-    (finding,) = verify(tmp_path).findings
-    assert finding.is_error
-    assert what in finding.what
+    findings = verify(tmp_path).findings
+    assert {finding.severity for finding in findings} == {Severity.ERROR}
+    assert all(what in finding.what for finding in findings)
+
+
+def test_a_damaged_checkpoint_is_a_warning_while_others_serve(tmp_path: Path) -> None:
+    _whole(tmp_path)
+    _with_a_broken_checkpoint(tmp_path)
+    result = verify(tmp_path)
+    (finding,) = result.findings
+    assert (result.is_whole, finding.severity, finding.where) == (
+        True,
+        Severity.WARNING,
+        "00000000000000000005.checkpoint",
+    )
+    assert "header or directory is damaged: passed over" in finding.what
+    code, out, _ = _run("verify", "--data", str(tmp_path))
+    assert code == 0 and out.endswith("whole, 1 warning\n")
 
 
 def test_what_is_no_damage_is_a_note(tmp_path: Path) -> None:
@@ -271,7 +286,7 @@ def test_a_checkpoint_must_be_the_one_that_was_recorded(tmp_path: Path) -> None:
         state.totals["arrived"] += 1
         write_checkpoint(disk, state, running.ledger_id.bytes)
     (finding,) = verify(tmp_path).findings
-    assert (finding.where, finding.is_error) == (f"{position:020d}.checkpoint", True)
+    assert (finding.where, finding.severity is Severity.ERROR) == (f"{position:020d}.checkpoint", True)
     assert "isn't the checkpoint that the ledger recorded" in finding.what
 
 
@@ -283,7 +298,9 @@ def _run(*arguments: str) -> tuple[int, str, str]:
 def test_the_commands_print_for_people_and_for_scripts(tmp_path: Path) -> None:
     _whole(tmp_path)
     data = ("--data", str(tmp_path))
-    assert _run("verify", *data, "--bodies") == (0, "4 files, 13 records, 4 bodies: whole\n", "")
+    size = sum(path.stat().st_size for path in tmp_path.iterdir())
+    whole = f"5 files, {size:,} bytes, positions 1 to 13, 13 records, 4 bodies read: whole\n"
+    assert _run("verify", *data, "--bodies") == (0, whole, "")
     code, out, _ = _run("stats", *data)
     assert code == 0
     assert "orders" in out
@@ -309,7 +326,7 @@ def test_damage_and_absence_have_codes_of_their_own(tmp_path: Path) -> None:
     _in_events_section(tmp_path)
     code, out, _ = _run("verify", "--data", str(tmp_path))
     assert code == EXIT_DAMAGED
-    assert out.splitlines()[0].startswith("error  00000001.events: byte")
+    assert out.splitlines()[0].startswith("error    00000001.events: byte")
     assert out.splitlines()[-1].endswith("damaged: 1 error")
     for command in ("verify", "stats", "dump"):
         code, out, err = _run(command, "--data", str(tmp_path / "nowhere"))

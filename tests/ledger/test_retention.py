@@ -9,7 +9,8 @@ from zlib import crc32
 import pytest
 
 from postroom.ledger import Ledger, LedgerOptions
-from postroom.ledger.errors import LeaseTooOld
+from postroom.ledger.accept import accept_found
+from postroom.ledger.errors import LeaseTooOld, LedgerCorrupt
 from postroom.ledger.files import Listing, checkpoint_name
 from postroom.ledger.headers import header_crc_of
 from postroom.ledger.image import load_image
@@ -69,7 +70,7 @@ class Broker:
 
     def oldest_position(self) -> int:
         """Where the history begins."""
-        return load_image(self.disk, self.files().events[0], check=False).first_position
+        return load_image(self.disk, self.files().events[0]).first_position
 
     def bodies_behind(self, position: int) -> list[bytes]:
         """Those of messages that have ended, from this position on."""
@@ -217,12 +218,18 @@ def test_a_lease_is_broken_when_its_time_is_over_also_over_a_restart() -> None:
 
 
 def test_without_its_files_a_lease_is_broken_at_the_start() -> None:
-    """Somebody removed history by hand, which no checkpoint needs."""
+    """Somebody removed history by hand, which no checkpoint needs, and its owner accepts that."""
     broker = Broker(options(retention_bytes=0), keep_every=5000)
     broker.ledger.leases.grant("reader", "", broker.now_us())
     broker.put(900)
     broker.disk.remove(f"{broker.files().events[0]:08d}.events")
     broker.disk = broker.disk.copy()
+    with pytest.raises(
+        LedgerCorrupt,
+        match=r"missing: nothing is there of positions 1 to \d+, and retention has dropped nothing",
+    ):
+        broker.open()
+    accept_found(broker.disk)
     broker.ledger = broker.open()
     (broken,) = broker.ledger.tend(broker.now_us())
     assert broken.reason == "missing"

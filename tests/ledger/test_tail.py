@@ -95,7 +95,7 @@ def test_a_look_reads_only_what_was_written_since(tmp_path: Path, monkeypatch: p
     maker.commit()
     maker.marker()
     assert watch.look().durable_through() == last
-    assert len(sizes) < 10
+    assert len(sizes) < 12  # two of them the superblock's
     assert sum(sizes) < 2000
 
 

@@ -20,9 +20,10 @@ from postroom.cli.ledger_places import export_command, upload_command
 from postroom.cli.life_cycle import log_command
 from postroom.cli.options import data_option, json_option, one_line_errors
 from postroom.cli.progress import progress_bar
+from postroom.ledger.accept import accept
 from postroom.ledger.dump import Filter, Line, dump, iso
 from postroom.ledger.stats import LedgerStats, stats
-from postroom.ledger.verify import Verification, verify
+from postroom.ledger.verify import Severity, Verification, verify
 
 EXIT_DAMAGED: Final = 3
 
@@ -56,11 +57,40 @@ def verify_command(folder: Path, as_json: bool, bodies: bool) -> None:
 
 def _show_verification(result: Verification) -> None:
     for finding in result.findings:
-        click.echo(f"{'error' if finding.is_error else 'note '}  {finding.where}: {finding.what}")
-    bodies = f", {result.bodies_checked:,} bodies" if result.bodies_checked else ""
-    errors = sum(finding.is_error for finding in result.findings)
-    verdict = "whole" if result.is_whole else f"damaged: {errors} error{'s' if errors > 1 else ''}"
-    click.echo(f"{result.files} files, {result.records:,} records{bodies}: {verdict}")
+        click.echo(f"{finding.severity:<7}  {finding.where}: {finding.what}")
+    bodies = f"{result.bodies_checked:,} bodies read" if result.with_bodies else "bodies not read (--bodies)"
+    verdict = "whole" if result.is_whole else f"damaged: {_counted(result, Severity.ERROR)}"
+    if result.is_whole and result.of(Severity.WARNING):
+        verdict += f", {_counted(result, Severity.WARNING)}"
+    positions = f"positions {result.first_position:,} to {result.durable_through:,}"
+    files = f"{result.files} files, {result.size_bytes:,} bytes"
+    click.echo(f"{files}, {positions}, {result.records:,} records, {bodies}: {verdict}")
+
+
+def _counted(result: Verification, severity: Severity) -> str:
+    count = len(result.of(severity))
+    return f"{count} {severity}{'s' * (count != 1)}"
+
+
+@ledger.command("accept")
+@data_option
+@click.option("--yes", is_flag=True, help="Don't ask.")
+def accept_command(folder: Path, yes: bool) -> None:
+    """Take the ledger as it is found where files are gone for good: from then on it counts as whole.
+
+    Only with the broker stopped. What is damaged is not accepted. What is gone stays gone: tables that have
+    it say so.
+    """
+    if not yes:
+        click.confirm("Records in files that are gone are lost. Go on with what is there?", abort=True)
+    with one_line_errors():
+        accepted = accept(folder)
+    before, now = accepted.before, accepted.now
+    if before is None:
+        click.echo("It had no superblock that could be read.")
+    else:
+        click.echo(f"It vouched for positions {before.first_position:,} to {before.end.position:,}.")
+    click.echo(f"Now it vouches for positions {now.first_position:,} to {now.end.position:,}.")
 
 
 @ledger.command("stats")

@@ -73,6 +73,9 @@ class BodyFile(Protocol):
     def places(self, wanted: Sequence[BodyPlace]) -> list[int]:
         """The offset in the file of each; −1 where it holds none."""
 
+    def starts(self, serials: Array, offsets: Array) -> Array:
+        """The same of many at once, as arrays."""
+
     def open(self) -> DiskFile: ...
 
 
@@ -103,6 +106,13 @@ class JournalBodies:
             found.append(heap + offset if offset <= heap_bytes else -1)
         return found
 
+    def starts(self, serials: Array, offsets: Array) -> Array:
+        table = self.table
+        rows = np.zeros(len(table.first_positions), BLOCK_ROW_DTYPE)
+        rows["first_position"] = table.first_positions
+        rows["bodies_offset"], rows["bodies_bytes"] = table.bodies_offsets, table.bodies_bytes
+        return block_starts(rows, serials, offsets)
+
     def open(self) -> DiskFile:
         return self._file
 
@@ -131,16 +141,18 @@ class SealedBodies:
         if events_name(self.first_file) not in self._disk.names():
             self._table = walk_block_table(self._disk, self.name())[2]
             return self._table
-        table = load_image(self._disk, self.first_file, check=False).blocks
+        table = load_image(self._disk, self.first_file).blocks
         if table.nbytes <= KEPT_TABLE_BYTES:
             # A copy: a view would keep the events file's space after retention has removed it.
             self._table = table.copy()
         return table
 
     def places(self, wanted: Sequence[BodyPlace]) -> list[int]:
-        serials, offsets = _columns(wanted)
-        places: list[int] = block_starts(self.table(), serials, offsets).tolist()
+        places: list[int] = self.starts(*_columns(wanted)).tolist()
         return places
+
+    def starts(self, serials: Array, offsets: Array) -> Array:
+        return block_starts(self.table(), serials, offsets)
 
     def open(self) -> DiskFile:
         return self._disk.open(self.name())
@@ -170,8 +182,11 @@ class PackedBodies:
         return self._index
 
     def places(self, wanted: Sequence[BodyPlace]) -> list[int]:
-        places: list[int] = piece_starts(self.index(), _columns(wanted)[0]).tolist()
+        places: list[int] = self.starts(*_columns(wanted)).tolist()
         return places
+
+    def starts(self, serials: Array, offsets: Array) -> Array:
+        return piece_starts(self.index(), serials)
 
     def open(self) -> DiskFile:
         return self._disk.open(self.name())

@@ -212,7 +212,7 @@ def _sealed_file(disk: Disk, name: str) -> BodiesFile:
     number = Listing([name]).bodies[0]
     if events_name(number) not in disk.names():
         return _walked(disk, name)
-    image = load_image(disk, number, check=False)
+    image = load_image(disk, number)
     return _of_blocks(name, image.first_position, image.last_position, image.blocks.copy())
 
 

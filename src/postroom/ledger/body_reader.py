@@ -29,7 +29,7 @@ from postroom.ledger.body_files import ARENA_END, MOST_WASTE, RUN_BYTES, Arena, 
 from postroom.ledger.carried import newest_checkpoint
 from postroom.ledger.disk import Disk
 from postroom.ledger.files import Listing
-from postroom.ledger.image import ARRIVAL_NAMES, load_arrivals, name_bytes
+from postroom.ledger.image import ARRIVAL_NAMES, load_image, name_bytes
 from postroom.ledger.layout import ARRIVAL_DTYPE, Array, rows_at, rows_together, set_rows
 from postroom.ledger.records import ArrivalFlag
 from postroom.ledger.segments import Segment, find_position, folder_of, open_segment
@@ -209,7 +209,7 @@ class BodyReader:
         """Arrivals of one file, at least those with the wanted serials, and their heaps."""
         first, last = int(wanted[0]), int(wanted[-1])
         if segment.is_sealed:
-            image = load_arrivals(disk, segment.number)
+            image = load_image(disk, segment.number)
             yield image.arrivals, np.frombuffer(image.names, np.uint8)
             return
         hint = self._watch.hint(segment, first, last)
@@ -232,7 +232,7 @@ class BodyReader:
                 kept.append((state.carried, np.frombuffer(state.carried_names, np.uint8)))
                 for span in state.needs:
                     if span.last_position < oldest.first_position:
-                        image = load_arrivals(disk, span.number)
+                        image = load_image(disk, span.number)
                         kept.append((image.arrivals, np.frombuffer(image.names, np.uint8)))
             self._carried = newest, kept
         return self._carried[1]

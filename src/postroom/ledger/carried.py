@@ -90,7 +90,7 @@ def _old_arrivals(
     yield CARRIED_FILE, state.carried, np.frombuffer(state.carried_names, np.uint8)
     for span in state.needs:
         if span.last_position < first_position:
-            image = load_image(disk, span.number, check=False)
+            image = load_image(disk, span.number)
             yield span.number, image.arrivals, np.frombuffer(image.names, np.uint8)
 
 

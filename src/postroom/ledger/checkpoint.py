@@ -1,6 +1,7 @@
 """A checkpoint file: a fold's state, written whole and checked whole. See ``FORMAT.md``, "Checkpoint"."""
 
 import json
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -12,7 +13,7 @@ from postroom.ledger.duplicates import DUPLICATE_DTYPE
 from postroom.ledger.errors import LedgerCorrupt
 from postroom.ledger.files import checkpoint_name
 from postroom.ledger.headers import crc_matches, header_crc_of, with_crc
-from postroom.ledger.image import write_durably
+from postroom.ledger.image import EventsImage, write_durably
 from postroom.ledger.layout import (
     ARRIVAL_DTYPE,
     CHECKPOINT_HEADER,
@@ -24,7 +25,7 @@ from postroom.ledger.layout import (
     TOTAL_DTYPE,
     Array,
 )
-from postroom.ledger.records import FORMAT_VERSION
+from postroom.ledger.records import FORMAT_VERSION, RecordType
 from postroom.ledger.retained import RETAINED_DTYPE
 from postroom.ledger.state import FileSpan, FoldState
 
@@ -63,6 +64,36 @@ def write_checkpoint(disk: Disk, state: FoldState, ledger_id: bytes) -> tuple[in
     parts = encode_checkpoint(state, ledger_id)
     write_durably(disk, checkpoint_name(state.position), parts)
     return sum(memoryview(part).nbytes for part in parts), header_crc_of(bytes(parts[0]))
+
+
+def checkpoints_recorded(image: EventsImage, where: str) -> dict[int, int]:
+    """What a file's records say of checkpoints: header_crc by position. Raises LedgerCorrupt."""
+    recorded: dict[int, int] = {}
+    for record in image.own_transitions()[image.own_types == RecordType.CHECKPOINT_WRITTEN]:
+        start = int(record["detail_offset"])
+        detail = bytes(image.names[start : start + int(record["detail_len"])])
+        try:
+            recorded[int(record["serial"])] = int(json.loads(detail)["header_crc"])
+        except (ValueError, KeyError, TypeError):
+            reason = f"position {record['position']}: its detail tells of no checkpoint"
+            raise LedgerCorrupt(where, 0, reason) from None
+    return recorded
+
+
+def require_past(disk: Disk, position: int, last_position: int) -> None:
+    """Whether a checkpoint is of the ledger's past. Raises LedgerCorrupt."""
+    if position > last_position:
+        reason = f"covers position {position}, but the files end at {last_position}"
+        raise LedgerCorrupt(disk.describe(checkpoint_name(position)), 0, reason)
+
+
+def require_recorded(disk: Disk, position: int, recorded: Mapping[int, int]) -> None:
+    """Whether a checkpoint is the one that the ledger recorded, if it did. Raises LedgerCorrupt."""
+    name = checkpoint_name(position)
+    crc = header_crc_of(disk.open(name).read_at(0, CHECKPOINT_HEADER.size_bytes))
+    if recorded.get(position, crc) != crc:
+        reason = "it isn't the checkpoint that the ledger recorded as written"
+        raise LedgerCorrupt(disk.describe(name), 0, reason)
 
 
 def _sections(state: FoldState) -> dict[str, Bytes]:

@@ -54,6 +54,10 @@ class DiskFile(Protocol):
 
     def size_bytes(self) -> int: ...
 
+    def identity(self) -> tuple[int, ...] | None:
+        """Another one when another file has taken its place, or somebody has written to it; None: who can't
+        tell."""
+
     def reserve(self, offset: int, size: int) -> None:
         """Set space aside behind the end of the file, size unchanged; OSError (ENOSPC) if there is none."""
 
@@ -77,6 +81,9 @@ class Disk(Protocol):
 
     def open(self, name: str) -> DiskFile:
         """An existing file, for reading; FileNotFoundError if there is none."""
+
+    def update(self, name: str) -> DiskFile:
+        """An existing file, for writing into what it has; FileNotFoundError if there is none."""
 
     def rename(self, old: str, new: str) -> None:
         """Atomically; replaces `new`."""
@@ -171,6 +178,10 @@ class RealFile:
     def size_bytes(self) -> int:
         return os.fstat(self._fd).st_size
 
+    def identity(self) -> tuple[int, ...] | None:
+        stat = os.fstat(self._fd)
+        return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
+
     def reserve(self, offset: int, size: int) -> None:
         _fallocate(self._fd, _KEEP_SIZE, offset, size)
 
@@ -208,6 +219,9 @@ class RealDisk:
 
     def open(self, name: str) -> RealFile:
         return RealFile(self.folder / name, os.O_RDONLY)
+
+    def update(self, name: str) -> RealFile:
+        return RealFile(self.folder / name, os.O_RDWR)
 
     def rename(self, old: str, new: str) -> None:
         (self.folder / old).replace(self.folder / new)

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 _PLAIN: Final = re.compile(r"(\d{8})\.(journal|events|bodies)")
 _PACKED: Final = re.compile(r"(\d{8})-(\d{8})\.(\d{4,})\.packed")
 _CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint")
+SUPERBLOCK_NAME: Final = "superblock"
 TMP_SUFFIX: Final = ".tmp"
 VOID_SUFFIX: Final = ".void"
 """A file whose first write can't be told from one that was never finished; left to people, ignored."""
@@ -56,6 +57,15 @@ class Listing:
         self.unfinished: list[str] = []
         for name in sorted(names):
             self._add(name)
+
+    def is_empty(self) -> bool:
+        """Whether there is nothing of a ledger."""
+        return not (self.journal or self.events or self.bodies or self.packed or self.checkpoints)
+
+    def sealed(self, number: int) -> None:
+        """A journal is a .bodies file now."""
+        self.journal.remove(number)
+        self.bodies = sorted([*self.bodies, number])
 
     def _add(self, name: str) -> None:
         if name.endswith(TMP_SUFFIX):

@@ -18,7 +18,7 @@ from postroom.ledger.errors import LedgerCorrupt
 from postroom.ledger.files import Listing, journal_name
 from postroom.ledger.hashing import hash_ids
 from postroom.ledger.headers import decode_block_header
-from postroom.ledger.image import ARRIVAL_NAMES, load_arrivals
+from postroom.ledger.image import ARRIVAL_NAMES, load_image
 from postroom.ledger.layout import ARRIVAL_DTYPE, Array, rows_together
 from postroom.ledger.records import ArrivalFlag
 from postroom.ledger.state import distinct, find
@@ -117,7 +117,7 @@ class IdReader:
                 first, last = self._span(number)
                 low, high = np.searchsorted(serials, [first, last + 1]).tolist()
                 if low < high:
-                    image = load_arrivals(self._disk, number)
+                    image = load_image(self._disk, number)
                     at = find(image.arrivals["position"], serials[low:high])
                     yield image.arrivals.take(at[at >= 0]), np.frombuffer(image.names, np.uint8)
             except FileNotFoundError:  # retention has let it go: a checkpoint carries what lives
@@ -125,7 +125,7 @@ class IdReader:
 
     def _span(self, number: int) -> tuple[int, int]:
         if number not in self._spans:
-            image = load_arrivals(self._disk, number)
+            image = load_image(self._disk, number)
             self._spans[number] = (image.first_position, image.last_position)
         return self._spans[number]
 

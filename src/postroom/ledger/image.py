@@ -6,7 +6,7 @@ copying. See ``FORMAT.md``, "Events file".
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 from isal.isal_zlib import crc32
@@ -191,35 +191,6 @@ def encode_image(image: EventsImage) -> list[Bytes]:
     return [with_crc(head), *sections]
 
 
-class ArrivalsImage(NamedTuple):
-    """The arrivals of an events file, and the heap of their names."""
-
-    first_position: int
-    last_position: int
-    arrivals: Array
-    names: memoryview
-
-
-def load_arrivals(disk: Disk, file_number: int) -> ArrivalsImage:
-    """Map only the arrivals of an `.events` file, unchecked. Raises LedgerCorrupt."""
-    f, data, _ = _open_events(disk, file_number)
-    arrivals = EVENTS_HEADER_BYTES + f["transition_count"] * TRANSITION_BYTES
-    names = arrivals + f["arrival_count"] * ARRIVAL_BYTES
-    return ArrivalsImage(
-        f["first_position"],
-        f["last_position"],
-        np.frombuffer(data, ARRIVAL_DTYPE, f["arrival_count"], arrivals),
-        data[names : names + f["names_bytes"]],
-    )
-
-
-def _open_events(disk: Disk, file_number: int) -> tuple[dict[str, Any], memoryview, str]:
-    """The header's fields, the mapped file, and where that is."""
-    name = events_name(file_number)
-    data, where = memoryview(disk.open(name).view()), disk.describe(name)
-    return _decode_header(data, where, file_number), data, where
-
-
 def _decode_header(data: memoryview, where: str, file_number: int) -> dict[str, Any]:
     head = bytes(data[:EVENTS_HEADER_BYTES])
     if len(head) < EVENTS_HEADER_BYTES or not crc_matches(head):
@@ -232,10 +203,27 @@ def _decode_header(data: memoryview, where: str, file_number: int) -> dict[str, 
     return f
 
 
-def load_image(disk: Disk, file_number: int, check: bool = True) -> EventsImage:
-    """Map an `.events` file; `check` says whether its sections' CRCs are verified. Raises LedgerCorrupt."""
+def load_image(disk: Disk, file_number: int) -> EventsImage:
+    """Map an `.events` file, its sections' CRCs verified. Raises LedgerCorrupt.
+
+    A process verifies each file once: it never changes, and one that was written to since is another.
+    """
     name = events_name(file_number)
-    return decode_image(memoryview(disk.open(name).view()), disk.describe(name), file_number, check)
+    file = disk.open(name)
+    identity = file.identity()
+    check = identity is None or identity not in _VERIFIED
+    image = decode_image(memoryview(file.view()), disk.describe(name), file_number, check)
+    if identity is not None:
+        _VERIFIED[identity] = None
+        while len(_VERIFIED) > MAX_VERIFIED:
+            _VERIFIED.pop(next(iter(_VERIFIED)), None)
+    return image
+
+
+MAX_VERIFIED: Final = 1 << 16
+"""So many files a process remembers to have verified."""
+
+_VERIFIED: dict[tuple[int, ...], None] = {}
 
 
 def decode_image(data: memoryview, where: str, file_number: int, check: bool = True) -> EventsImage:

@@ -13,6 +13,7 @@ Array = npt.NDArray[Any]
 EVENTS_MAGIC: Final = 0x31455250  # "PRE1"
 PACKED_MAGIC: Final = 0x314B5250  # "PRK1"
 CHECKPOINT_MAGIC: Final = 0x31435250  # "PRC1"
+SUPERBLOCK_MAGIC: Final = 0x31535250  # "PRS1"
 
 BLOCK_DICTIONARY: Final = 1
 """Block flag: the block repeats the definitions in force and has no positions of its own."""
@@ -113,6 +114,25 @@ CHECKPOINT_HEADER: Final = Layout(
 
 SECTION_ROW: Final = Layout(
     40, [("name", "16s"), ("offset", "Q"), ("length", "Q"), ("crc", "I"), ("reserved", "I")]
+)
+
+SUPERBLOCK: Final = Layout(
+    128,
+    [
+        ("magic", "I"),
+        ("header_crc", "I"),
+        ("version", "I"),
+        ("is_closed", "I"),
+        ("ledger_id", "16s"),
+        ("sequence", "Q"),
+        ("first_position", "Q"),
+        ("newest_file", "I"),
+        ("end_file", "I"),
+        ("end_position", "Q"),
+        ("end_epoch", "I"),
+        ("end_crc", "I"),
+        ("reserved", "56s"),
+    ],
 )
 
 OUTCOME_SLOTS: Final = 16

@@ -27,6 +27,7 @@ from postroom.ledger.options import LedgerOptions
 from postroom.ledger.records import RecordType
 from postroom.ledger.recovered import Recovered, recovered_from
 from postroom.ledger.recovery import Found, Images, recover
+from postroom.ledger.superblock import Superblock, SuperblockFile
 from postroom.ledger.writer import Writer, do_job, new_writer
 from postroom.model.ids import MessageIds
 
@@ -66,6 +67,7 @@ class Ledger:
         """The block in flight is durable already: `complete` need not ask the writer."""
         self._failed = False
         dictionary: Dictionary = found.state.dictionary.copy()
+        self._superblock = SuperblockFile(disk, found.superblock or Superblock(header.ledger_id))
         self.builder = BlockBuilder(header.first_position, header.time_us)
         self._journal = Journal(disk, options, header, dictionary)
         self._store = BodyStore(disk, options.read_gap_bytes)
@@ -75,7 +77,7 @@ class Ledger:
         granted = leases_from(dictionary.of_kind(LEASES).values())
         unread = unread_from(dictionary.of_kind(SPARK_SUBSCRIPTIONS).values())
         self.leases = Leases(self.builder, keep, options, granted, unread)
-        self._maintenance = Maintenance(disk, options, self._store, keep, header.ledger_id)
+        self._maintenance = Maintenance(disk, options, self._store, keep, self._superblock)
         self._learn_file()
 
     @classmethod
@@ -233,6 +235,8 @@ class Ledger:
             if self.mark_idle():
                 self.wait()
         self._maintenance.stop()
+        if not self._failed:
+            self._superblock.closed(self._journal.seal())
         self._writer.close()
         self._disk.unlock()
 
@@ -254,6 +258,7 @@ class Ledger:
         }
         self.builder.record(RecordType.EPOCH_OPENED, 0, 0, 0, 0, 0, json.dumps(opened).encode())
         self.flush()
+        self._superblock.opened(self._journal.identity.file_number, self._journal.seal())
         history = [number for number in Listing(self._disk.names()).events if number not in found.unsealed]
         begun = (image.first_position for image in found.unsealed.values())
         history_end = min(begun, default=self._journal.header.first_position)

@@ -38,6 +38,7 @@ from postroom.ledger.recovery import Images
 from postroom.ledger.retained import NOTHING_RETAINED
 from postroom.ledger.scan import scan_journal
 from postroom.ledger.state import FileSpan, FoldState
+from postroom.ledger.superblock import SuperblockFile
 
 KEPT_CHECKPOINTS: Final = 2
 """The newest, and the one before in case it is damaged."""
@@ -92,13 +93,14 @@ class Maintenance:
     """The ledger's background work, for one runner; `roll` and `stop` may be called by other threads."""
 
     def __init__(
-        self, disk: Disk, options: LedgerOptions, store: BodyStore, keep: Keep, ledger_id: bytes
+        self, disk: Disk, options: LedgerOptions, store: BodyStore, keep: Keep, superblock: SuperblockFile
     ) -> None:
         self._disk = disk
         self._options = options
         self._store = store
         self._keep = keep
-        self._ledger_id = ledger_id
+        self._superblock = superblock
+        self._ledger_id = superblock.current.ledger_id
         self._pending: list[Pending] = []
         self._history: list[Sealed] = []
         self._checkpoints: list[Kept] = []
@@ -126,10 +128,7 @@ class Maintenance:
         `history_end` is the first position that is in no sealed file.
         """
         for number in history:
-            try:
-                self._remember(load_image(self._disk, number, check=False))
-            except LedgerCorrupt as error:  # recovery needed nothing of it, or it would have refused
-                _LOG.warning("history is damaged and left alone: %s", error)
+            self._remember(load_image(self._disk, number))
         for position in checkpoints:
             try:
                 state = load_checkpoint(self._disk, position, self._ledger_id)
@@ -241,6 +240,7 @@ class Maintenance:
         pending = self._pending.pop(0)
         self._working = True
         try:
+            self._superblock.rolled(pending.seal)
             self._seal(pending)
         except OSError:  # no space: tried again at the next file
             self._pending.insert(0, pending)
@@ -268,7 +268,7 @@ class Maintenance:
         ]
         sealed = SealedBodies(self._disk, number, image.first_position, image.last_position)
         self._store.replace(old, [sealed])
-        mapped = load_image(self._disk, number, check=False)
+        mapped = load_image(self._disk, number)
         self._remember(mapped)
         return mapped
 
@@ -374,6 +374,7 @@ class Maintenance:
             one = self._removable()
             if one is None:
                 return False
+            self._superblock.drops(one.span.last_position)
             self._disk.remove(events_name(one.span.number))
             self._history.remove(one)
         self._disk.sync_names()

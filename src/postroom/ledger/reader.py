@@ -7,20 +7,29 @@ from the mapped files; `expand` makes rows of them. It does not read past ``dura
 has written and not yet synced may still vanish in a crash, and nobody outside has been told of it.
 """
 
-import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from postroom.ledger.block import BLOCK_HEADER_BYTES
 from postroom.ledger.cases import HEAD_CASES, HeadFact, HeadVerdict
+from postroom.ledger.completeness import (
+    require_beginning,
+    require_begun,
+    require_end,
+    require_neighbours,
+    require_newest,
+    require_same_ledger,
+    require_seal,
+    required_superblock,
+)
 from postroom.ledger.disk import Disk
 from postroom.ledger.errors import LedgerCorrupt, LedgerError
 from postroom.ledger.expand import Chunk, Rows, expand
-from postroom.ledger.files import Listing, events_name, journal_name
+from postroom.ledger.files import Listing, journal_name
 from postroom.ledger.headers import Seal, decode_block_header
 from postroom.ledger.image import EventsImage, load_image
 from postroom.ledger.records import BLOCK_MAGIC
@@ -35,6 +44,7 @@ from postroom.ledger.segments import (
     sealed_segment,
     walk_journal,
 )
+from postroom.ledger.superblock import Superblock, read_superblock
 
 
 def holds_ledger(folder: Path) -> bool:
@@ -124,15 +134,15 @@ class FoundFile:
     """What it says of the file before it."""
     durable_through: int
     """The highest position that it says was durable."""
+    has: Callable[[Seal], bool]
+    """Whether a block is in it."""
 
 
 class FileOpener:
     """Opens files for a look, from their first byte each time."""
 
-    def newest(self, disk: Disk, number: int, listing: Listing) -> FoundFile | None:
-        """The newest file; None if it was never begun (`cases.HEAD_CASES`)."""
-        if number in listing.events:
-            return _found_events(load_image(disk, number, check=False), None)
+    def newest(self, disk: Disk, number: int) -> FoundFile | None:
+        """The newest file, a journal; None if it was never begun (`cases.HEAD_CASES`)."""
         try:
             return _found_journal(walk_journal(disk, number, None)[0], None)
         except LedgerCorrupt:
@@ -146,19 +156,17 @@ class FileOpener:
         number = seal.file_number
         if number not in listing.events:
             return _found_journal(walk_journal(disk, number, seal)[0], seal)
-        image = load_image(disk, number, check=False)
-        if image.seal() != seal:
-            where = disk.describe(events_name(number))
-            raise LedgerCorrupt(where, 0, f"it ends as {image.seal()}, the file after it says {seal}")
+        image = load_image(disk, number)
+        require_seal(disk, image.seal(), seal)
         return _found_events(image, seal)
 
 
-def _found_events(image: EventsImage, seal: Seal | None) -> FoundFile:
-    return FoundFile(sealed_segment(image, seal), image.sealed, image.last_position)
+def _found_events(image: EventsImage, seal: Seal) -> FoundFile:
+    return FoundFile(sealed_segment(image, seal), image.sealed, image.last_position, image.seal().__eq__)
 
 
 def _found_journal(scan: Scan, seal: Seal | None) -> FoundFile:
-    return FoundFile(journal_segment(scan, seal), scan.header.seal, durable_through(scan))
+    return FoundFile(journal_segment(scan, seal), scan.header.seal, durable_through(scan), scan.has)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,49 +179,74 @@ class LookedAt:
     def durable_through(self, beyond_durable: bool = False) -> int:
         """The last position that is known durable; or, `beyond_durable`, that is there."""
         newest = self.newest.segment
-        if newest.is_sealed or beyond_durable:
+        if beyond_durable:
             return newest.last_position
         return min(newest.last_position, max(self.newest.durable_through, newest.first_position - 1))
 
 
 def look_until_quiet(folder: Path, opener: FileOpener) -> LookedAt:
-    """A look at a folder; once more if a file was renamed or removed while looking."""
+    """A look at a folder; once more if files came or went while looking."""
     for _ in range(LOOK_ATTEMPTS - 1):
-        with contextlib.suppress(FileNotFoundError), folder_of(folder) as disk:
-            return _look(folder, disk, opener)
         if not folder.is_dir():
             raise NoLedger(folder)
+        with folder_of(folder) as disk:
+            seen = QuietMark.of(disk)
+            try:
+                return _look(folder, disk, seen, opener)
+            except FileNotFoundError:
+                continue
+            except LedgerCorrupt:
+                if QuietMark.of(disk) == seen:
+                    raise
     with folder_of(folder) as disk:
-        return _look(folder, disk, opener)
+        return _look(folder, disk, QuietMark.of(disk), opener)
 
 
-def _look(folder: Path, disk: Disk, opener: FileOpener) -> LookedAt:
-    listing = Listing(disk.names())
+class QuietMark(NamedTuple):
+    """The same while no file of a folder comes or goes: what is found wrong then is wrong."""
+
+    names: list[str]
+    superblock: Superblock | None
+
+    @classmethod
+    def of(cls, disk: Disk) -> "QuietMark":
+        """As the folder is now. Raises ``LedgerCorrupt``."""
+        return cls(disk.names(), read_superblock(disk))
+
+
+def _look(folder: Path, disk: Disk, seen: QuietMark, opener: FileOpener) -> LookedAt:
+    listing = Listing(seen.names)
     numbers = sorted({*listing.journal, *listing.events})
+    if not numbers and seen.superblock is None:
+        raise NoLedger(folder)
+    vouched = required_superblock(disk, seen.superblock)
+    require_newest(disk, vouched, numbers[-1] if numbers else 0)
     newest: FoundFile | None = None
     while numbers and newest is None:
-        newest = opener.newest(disk, numbers.pop(), listing)
+        number = numbers.pop()
+        newest = opener.newest(disk, number)
+        if newest is None:
+            require_begun(disk, vouched, number)
     if newest is None:
         raise NoLedger(folder)
-    segments = [newest.segment]
-    seal = newest.sealed
-    there = set(numbers)
+    segments, seal = _chain(disk, newest, set(numbers), opener, listing)
+    _check_neighbours(segments)
+    require_same_ledger(disk, vouched, segments[0].name, segments[0].ledger_id)
+    require_end(disk, vouched, segments[0].number, segments[0].last_position, newest.has)
+    require_beginning(disk, vouched, segments[-1].first_position, seal)
+    return LookedAt(segments[::-1], newest)
+
+
+def _chain(
+    disk: Disk, newest: FoundFile, there: set[int], opener: FileOpener, listing: Listing
+) -> tuple[list[Segment], Seal]:
+    """The files in force, newest first, as far back as each is there; and how the one ended that isn't."""
+    segments, seal = [newest.segment], newest.sealed
     while seal.file_number in there and seal.file_number < segments[-1].number:
         before = opener.sealed(disk, seal, listing)
         segments.append(before.segment)
         seal = before.sealed
-    _check_gap(disk, seal, [number for number in numbers if number < segments[-1].number], listing)
-    _check_neighbours(segments)
-    return LookedAt(segments[::-1], newest)
-
-
-def _check_gap(disk: Disk, seal: Seal, older: list[int], listing: Listing) -> None:
-    """Older files beyond one that is missing: a checkpoint must cover that one."""
-    if older and not any(position >= seal.position for position in listing.checkpoints):
-        where = disk.describe(events_name(seal.file_number))
-        raise LedgerCorrupt(
-            where, 0, f"missing, though file {older[-1]} is there and no checkpoint covers it"
-        )
+    return segments, seal
 
 
 def _data_blocks(data: bytes, number: int) -> int:
@@ -230,11 +263,7 @@ def _data_blocks(data: bytes, number: int) -> int:
 def _check_neighbours(segments: list[Segment]) -> None:
     """Newest first: each file follows on the one before, in the same ledger."""
     for newer, older in pairwise(segments):
-        if newer.first_position != older.last_position + 1:
-            reason = (
-                f"begins at position {newer.first_position}, but {older.name} ends at {older.last_position}"
-            )
-            raise LedgerCorrupt(newer.name, 0, reason)
+        require_neighbours(newer.name, newer.first_position, older.name, older.last_position)
         if newer.ledger_id != older.ledger_id:
             raise LedgerCorrupt(newer.name, 0, f"belongs to another ledger than {older.name}")
 

@@ -1,15 +1,16 @@
 """Starting from what is on the disk: which files count, where they end, and the state they fold to.
 
-Every question is one of the tables in `cases`. Nothing is written here but the end of what a crash cut off
-(unfinished files are removed, an interrupted rename is finished).
+Every question is one of the tables in `cases`, or of what the superblock vouches for (`completeness`).
+`recover` is for the owner: it writes nothing but the end of what a crash cut off (unfinished files are
+removed, an interrupted rename is finished). `inspect` finds the same, and refuses the same, and changes
+nothing.
 """
 
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-import numpy as np
-
 from postroom.ledger.bodies import MAX_POSITION, BodyFile, JournalBodies, PackedBodies, SealedBodies
+from postroom.ledger.body_coverage import check_bodies, check_packed, check_sealed, live_pieces
 from postroom.ledger.carry import forget_unneeded
 from postroom.ledger.cases import (
     FILE_CASES,
@@ -20,7 +21,16 @@ from postroom.ledger.cases import (
     HeadVerdict,
     TailVerdict,
 )
-from postroom.ledger.checkpoint import load_checkpoint
+from postroom.ledger.checkpoint import checkpoints_recorded, load_checkpoint, require_past, require_recorded
+from postroom.ledger.completeness import (
+    require_beginning,
+    require_begun,
+    require_end,
+    require_neighbours,
+    require_newest,
+    require_seal,
+    required_superblock,
+)
 from postroom.ledger.disk import Disk
 from postroom.ledger.errors import LedgerCorrupt
 from postroom.ledger.files import (
@@ -32,7 +42,7 @@ from postroom.ledger.files import (
     journal_name,
     packed_name,
 )
-from postroom.ledger.fold import fold_image, survives
+from postroom.ledger.fold import fold_image, prune_chunks
 from postroom.ledger.headers import FILE_HEADER_BYTES, NO_SEAL, FileHeader, Seal, decode_file_header
 from postroom.ledger.image import EventsImage, build_image, load_image
 from postroom.ledger.journal import BlockTable
@@ -41,6 +51,7 @@ from postroom.ledger.packed import load_packed_span
 from postroom.ledger.recovered import RecoveryReport
 from postroom.ledger.scan import Scan, bodies_start, count_blocks, read_block, scan_journal, void_bytes
 from postroom.ledger.state import CARRIED_FILE, FoldState
+from postroom.ledger.superblock import Superblock, read_superblock
 
 
 @dataclass
@@ -62,6 +73,12 @@ class Found:
     checkpoints: list[int] = field(default_factory=list)
     """Positions of the valid ones, ascending."""
     report: RecoveryReport = field(default_factory=RecoveryReport)
+    superblock: Superblock | None = None
+    """None in an empty folder."""
+    first_position: int = 1
+    """The oldest position of the history that reaches to the end without a gap."""
+    mends: bool = True
+    """Whether what a crash cut off is brought to its end."""
 
 
 class Images:
@@ -92,40 +109,56 @@ class Images:
 
 def recover(disk: Disk) -> Found:
     """Bring the folder in order and fold its records. Raises LedgerCorrupt with the place of a damage."""
-    listing = Listing(disk.names())
-    found = Found(ledger_id=None)
     disk.sync_names()  # what is seen now must not change its name at the next power cut
-    for name in listing.unfinished:
-        disk.remove(name)
-        found.report.cut.append(f"{name}: unfinished, removed")
-    found.ledger_id = _known_ledger_id(disk, listing)
-    headers = _journal_headers(disk, listing, found)
-    if not headers:
-        _require_empty(disk, listing)
-        found.ledger_id = None
+    return _found(disk, Found(ledger_id=None, superblock=read_superblock(disk)))
+
+
+def inspect(disk: Disk, superblock: Superblock | None = None) -> Found:
+    """What `recover` would find, and refuse: nothing is changed. `superblock`: what vouches for the files in
+    place of the folder's own."""
+    superblock = superblock or read_superblock(disk)
+    return _found(disk, Found(ledger_id=None, superblock=superblock, mends=False))
+
+
+def _found(disk: Disk, found: Found) -> Found:
+    listing = Listing(disk.names())
+    if found.mends:
+        for name in listing.unfinished:
+            disk.remove(name)
+            found.report.cut.append(f"{name}: unfinished, removed")
+    if found.superblock is None and listing.is_empty():
         return found
-    newest = max(headers)
-    found.epoch, found.file_number = headers[newest].epoch, newest
+    superblock = found.superblock = required_superblock(disk, found.superblock)
+    found.ledger_id = superblock.ledger_id
+    headers = _journal_headers(disk, listing, superblock, found)
+    found.file_number = max([*headers, *listing.events], default=0)
+    require_newest(disk, superblock, found.file_number)
+    if found.file_number == 0:
+        _require_empty(disk, listing)
+        return found
     _choose_checkpoint(disk, listing, found)
-    found.images = Images(disk, found.state)
+    images = found.images = Images(disk, found.state)
     scans = _bring_in_order(disk, listing, headers, found)
-    _fold(found, found.images)
-    found.bodies = _body_files(disk, Listing(disk.names()), scans, found)
-    _check_bodies(disk, found)
+    newest = images.image(found.file_number)
+    found.epoch, found.seal = newest.epoch, newest.seal()
+    has = scans[found.file_number].has if found.file_number in scans else newest.seal().__eq__
+    require_end(disk, superblock, found.file_number, newest.last_position, has)
+    _check_history(disk, {*listing.events, *scans}, superblock, images, found)
+    _fold(disk, found, images)
+    found.bodies = _body_files(disk, listing, scans, found)
+    for file in found.bodies:
+        if isinstance(file, SealedBodies):
+            image = images.image(file.first_file) if file.first_file in listing.events else None
+            check_sealed(disk, superblock.ledger_id, file, image)
+        elif isinstance(file, PackedBodies):
+            check_packed(disk, file)
+    check_bodies(disk, found.bodies, live_pieces(found.state, images.arrivals))
     return found
 
 
-def _known_ledger_id(disk: Disk, listing: Listing) -> bytes | None:
-    """The ledger's id as most of its journal heads have it; None if none can be read."""
-    ids = []
-    for number in listing.journal:
-        header = decode_file_header(disk.open(journal_name(number)).read_at(0, FILE_HEADER_BYTES))
-        if header is not None:
-            ids.append(header.ledger_id)
-    return max(ids, key=ids.count) if ids else None
-
-
-def _journal_headers(disk: Disk, listing: Listing, found: Found) -> dict[int, FileHeader]:
+def _journal_headers(
+    disk: Disk, listing: Listing, superblock: Superblock, found: Found
+) -> dict[int, FileHeader]:
     """The checked headers of all journals; a newest file that was never begun is removed."""
     headers: dict[int, FileHeader] = {}
     previous: FileHeader | None = None
@@ -142,19 +175,22 @@ def _journal_headers(disk: Disk, listing: Listing, found: Found) -> dict[int, Fi
         if verdict is HeadVerdict.REFUSE:
             raise LedgerCorrupt(disk.describe(name), 0, _HEAD_REASONS[fact])
         if verdict is HeadVerdict.NEVER_BEGUN or header is None:
-            found.report.cut.append(_set_aside(disk, name, data, found.ledger_id, number))
+            require_begun(disk, superblock, number)
+            found.report.cut.append(_set_aside(disk, name, data, number, found))
             listing.journal.remove(number)
         else:
             previous = headers[number] = header
     return headers
 
 
-def _set_aside(disk: Disk, name: str, data: memoryview, ledger_id: bytes | None, number: int) -> str:
+def _set_aside(disk: Disk, name: str, data: memoryview, number: int, found: Found) -> str:
     """Remove a file that was never begun; keep it under another name if a whole block is in it."""
-    if count_blocks(data, ledger_id, number):
-        disk.rename(name, name + VOID_SUFFIX)
+    if count_blocks(data, found.ledger_id, number):
+        if found.mends:
+            disk.rename(name, name + VOID_SUFFIX)
         return f"{name}: the head is damaged, void, renamed to {name}{VOID_SUFFIX}"
-    disk.remove(name)
+    if found.mends:
+        disk.remove(name)
     return f"{name}: never begun, removed"
 
 
@@ -191,6 +227,19 @@ def _require_empty(disk: Disk, listing: Listing) -> None:
         raise LedgerCorrupt(disk.describe(""), 0, "the active journal file is missing")
 
 
+def _check_history(disk: Disk, there: set[int], superblock: Superblock, images: Images, found: Found) -> None:
+    """From the newest file back, each is the one that its successor names, as far as retention left them."""
+    newer = images.image(found.file_number)
+    while newer.sealed.file_number in there and newer.sealed.file_number < newer.file_number:
+        older = images.image(newer.sealed.file_number)
+        require_seal(disk, older.seal(), newer.sealed)
+        names = events_name(newer.file_number), events_name(older.file_number)
+        require_neighbours(names[0], newer.first_position, names[1], older.last_position)
+        newer = older
+    require_beginning(disk, superblock, newer.first_position, newer.sealed)
+    found.first_position = newer.first_position
+
+
 def _choose_checkpoint(disk: Disk, listing: Listing, found: Found) -> None:
     """The newest valid one; a damaged one is passed over."""
     for position in reversed(listing.checkpoints):
@@ -215,47 +264,53 @@ def _bring_in_order(
     wanted = range(found.state.file_number + 1, found.file_number + 1)
     for number in sorted(present | needed | set(wanted)):
         covered = number <= found.state.file_number and number not in needed
-        events = _events_fact(disk, listing, number, covered, found)
+        damage = _damage_of_events(disk, listing, number, found)
+        events = EventsFact.NONE if number not in listing.events else EventsFact.GOOD
+        events = events if damage is None else EventsFact.DAMAGED
         case = (number in listing.journal, events, number in listing.bodies, covered)
         verdict = FILE_CASES[case]
+        if verdict is FilesVerdict.REFUSE_DAMAGED and damage is not None:
+            raise damage
         if verdict.name.startswith("REFUSE"):
-            raise LedgerCorrupt(disk.describe(f"{number:08d}.*"), 0, _FILE_REASONS[verdict])
-        if verdict is FilesVerdict.FINISH_SEAL:
+            name = events_name if verdict is FilesVerdict.REFUSE_MISSING else bodies_name
+            raise LedgerCorrupt(disk.describe(name(number)), 0, _FILE_REASONS[verdict])
+        if verdict is FilesVerdict.FINISH_SEAL and found.mends:
             disk.rename(journal_name(number), bodies_name(number))
             disk.sync_names()
+            listing.sealed(number)
             found.report.cut.append(f"{journal_name(number)}: sealing finished")
-        elif verdict in (FilesVerdict.JOURNAL, FilesVerdict.REDO_SEAL):
+        elif number in listing.journal:
             scans[number] = _scan(disk, number, headers, found)
     return scans
 
 
 _FILE_REASONS = {
-    FilesVerdict.REFUSE_MISSING: "the records of this file are missing and no checkpoint covers them",
-    FilesVerdict.REFUSE_DAMAGED: "the events file is damaged",
+    FilesVerdict.REFUSE_MISSING: "missing: no checkpoint covers the records of this file",
     FilesVerdict.REFUSE_TWICE: "there is a journal and a bodies file of this number",
 }
 
 
-def _events_fact(disk: Disk, listing: Listing, number: int, covered: bool, found: Found) -> EventsFact:
-    if number not in listing.events:
-        return EventsFact.NONE
-    if covered or found.images is None:
-        return EventsFact.GOOD  # not read: nothing depends on it
+def _damage_of_events(disk: Disk, listing: Listing, number: int, found: Found) -> LedgerCorrupt | None:
+    """What is wrong with the events file of a number, if there is one."""
+    if number not in listing.events or found.images is None:
+        return None
     try:
-        found.images.image(number)
+        image = found.images.image(number)
     except LedgerCorrupt as error:
         found.report.cut.append(str(error))
-        return EventsFact.DAMAGED
-    return EventsFact.GOOD
+        return error
+    if image.ledger_id != found.ledger_id:
+        return LedgerCorrupt(disk.describe(events_name(number)), 0, _HEAD_REASONS[HeadFact.OTHER_LEDGER])
+    return None
 
 
 def _scan(disk: Disk, number: int, headers: dict[int, FileHeader], found: Found) -> Scan:
     name = journal_name(number)
-    successor = headers.get(number + 1)
     file = disk.open(name)
-    file.sync()  # a block may have been written and not synced: what the next file's seal names must stay
+    if found.mends:
+        file.sync()  # a block may have been written and not synced: what the next file's seal names must stay
     data = memoryview(file.view())
-    scan = scan_journal(disk.describe(name), data, successor.seal if successor is not None else None)
+    scan = scan_journal(disk.describe(name), data, _seal_of(number, headers, found))
     if scan is None:
         raise LedgerCorrupt(disk.describe(name), 0, _HEAD_REASONS[HeadFact.DAMAGED])
     if scan.verdict is not TailVerdict.CLEAN:
@@ -268,20 +323,33 @@ def _scan(disk: Disk, number: int, headers: dict[int, FileHeader], found: Found)
     return scan
 
 
-def _fold(found: Found, images: Images) -> None:
-    """From the checkpoint to the newest file; each must follow the one before."""
-    state, last = found.state, None
+def _seal_of(number: int, headers: dict[int, FileHeader], found: Found) -> Seal | None:
+    """What the file after says of a journal's end; None of the newest."""
+    if number + 1 in headers:
+        return headers[number + 1].seal
+    if number == found.file_number or found.images is None:
+        return None
+    return found.images.image(number + 1).sealed
+
+
+def _fold(disk: Disk, found: Found, images: Images) -> None:
+    """From the checkpoint to the newest file; the first must follow on what the checkpoint covers, and the
+    checkpoint be the one that they tell of."""
+    state, recorded = found.state, dict[int, int]()
     for number in range(state.file_number + 1, found.file_number + 1):
         image = images.image(number)
-        if image.first_position != state.position + 1 or (last is not None and image.sealed != last):
+        name = journal_name(number) if number in found.unsealed else events_name(number)
+        recorded |= checkpoints_recorded(image, disk.describe(name))
+        if image.first_position != state.position + 1:
             raise LedgerCorrupt(events_name(number), 0, "the file does not follow the one before it")
         fold_image(state, image, images.arrivals)
-        last = image.seal()
         found.report.files_folded += 1
         found.report.records_folded += image.last_position - image.first_position + 1
+    if found.report.checkpoint_position:
+        require_past(disk, found.report.checkpoint_position, found.seal.position)
+        require_recorded(disk, found.report.checkpoint_position, recorded)
     forget_unneeded(state)
-    newest = images.image(found.file_number)
-    found.seal = newest.seal()
+    prune_chunks(state, images.arrivals)
 
 
 def _body_files(disk: Disk, listing: Listing, scans: dict[int, Scan], found: Found) -> list[BodyFile]:
@@ -293,8 +361,7 @@ def _body_files(disk: Disk, listing: Listing, scans: dict[int, Scan], found: Fou
         if not any(name.supersedes(whole) for name in packed):
             numbers.append(number)
         else:
-            disk.remove(bodies_name(number))
-            found.report.cut.append(f"{bodies_name(number)}: packed already, removed")
+            _leave_out(disk, bodies_name(number), "packed already", found)
     files: list[BodyFile] = [
         PackedBodies(disk, name, load_packed_span(disk, name, found.ledger_id or b"")) for name in packed
     ]
@@ -309,9 +376,15 @@ def _body_files(disk: Disk, listing: Listing, scans: dict[int, Scan], found: Fou
 def _superseded(disk: Disk, name: PackedName, others: list[PackedName], found: Found) -> bool:
     if not any(other.supersedes(name) for other in others):
         return False
-    disk.remove(packed_name(name))
-    found.report.cut.append(f"{packed_name(name)}: packed again, removed")
+    _leave_out(disk, packed_name(name), "packed again", found)
     return True
+
+
+def _leave_out(disk: Disk, name: str, why: str, found: Found) -> None:
+    """A file that another has taken the place of."""
+    if found.mends:
+        disk.remove(name)
+    found.report.cut.append(f"{name}: {why}, removed")
 
 
 def _sealed_bodies(disk: Disk, number: int) -> SealedBodies:
@@ -331,22 +404,3 @@ def _unsealed_bodies(disk: Disk, number: int, scan: Scan) -> JournalBodies:
             table.add(positions, head.records_bytes(), bodies_start(block), head.bodies_bytes)
     name = journal_name(number)
     return JournalBodies(name, disk.open(name), number, scan.header.first_position, table)
-
-
-def _check_bodies(disk: Disk, found: Found) -> None:
-    """Every live body must have a file that covers its position."""
-    state, images = found.state, found.images
-    rows = state.explicit[survives(state.explicit["arrival_flags"])]
-    wanted = [rows["body_serial"]]
-    if images is not None:
-        for (file_number, _), indexes in state.plain.items():
-            arrivals = images.arrivals(file_number)[indexes[:1]]
-            wanted.append(arrivals["position"][survives(arrivals["flags"])])
-    serials = np.concatenate(wanted)
-    firsts = np.array([file.first_position for file in found.bodies], np.uint64)
-    lasts = np.array([file.last_position for file in found.bodies], np.uint64)
-    at = np.searchsorted(firsts, serials, "right") - 1
-    missing = (at < 0) | (serials > lasts[at]) if len(firsts) else np.ones(len(serials), np.bool_)
-    if missing.any():
-        serial = int(serials[missing][0])
-        raise LedgerCorrupt(disk.describe(""), 0, f"the file with the body of message {serial} is missing")

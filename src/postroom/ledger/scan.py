@@ -59,6 +59,12 @@ class Scan:
     def last_time_us(self) -> int:
         return self.blocks[-1].header.time_us if self.blocks else self.header.time_us
 
+    def has(self, seal: Seal) -> bool:
+        """Whether the block that a seal names is one of its blocks."""
+        wanted = (seal.position, seal.crc)
+        blocks = (block.header for block in (*reversed(self.blocks), self.dictionary))
+        return any((block.next_position() - 1, block.header_crc) == wanted for block in blocks)
+
 
 def scan_journal(name: str, data: memoryview, seal: Seal | None) -> Scan | None:
     """Read a journal up to its end: by its seal, or, for the newest file, where the valid blocks end.

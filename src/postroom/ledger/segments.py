@@ -136,8 +136,7 @@ def open_segment(path: Path, segment: Segment) -> SegmentReader:
     """A file of the ledger, by what a look at the folder said of it; a journal sealed meanwhile is read as
     .events.
 
-    Raises ``LedgerCorrupt``; FileNotFoundError if retention has dropped the file since. The CRCs of .events
-    sections are left to `verify`: at reading speed they would cost as much as the reading.
+    Raises ``LedgerCorrupt``; FileNotFoundError if retention has dropped the file since.
     """
     with folder_of(path) as disk:
         if not segment.is_sealed:
@@ -145,7 +144,7 @@ def open_segment(path: Path, segment: Segment) -> SegmentReader:
                 return SegmentReader(build_image(*walk_journal(disk, segment.number, segment.seal)))
             except FileNotFoundError:
                 pass  # sealed between the look and now: its .events file has the same records
-        return SegmentReader(load_image(disk, segment.number, check=False))
+        return SegmentReader(load_image(disk, segment.number))
 
 
 def walk_journal(disk: Disk, number: int, seal: Seal | None) -> tuple[Scan, memoryview]:

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from postroom.ledger.expand import Rows, expand
-from postroom.ledger.files import Listing, bodies_name, checkpoint_name, packed_name
+from postroom.ledger.files import SUPERBLOCK_NAME, Listing, bodies_name, checkpoint_name, packed_name
 from postroom.ledger.layout import Array
 from postroom.ledger.leases import Lease
 from postroom.ledger.reader import LedgerReader
@@ -189,7 +189,7 @@ def _files(folder: Path, reader: LedgerReader) -> list[FileStats]:
     with folder_of(folder) as disk:
         listing = Listing(disk.names())
     names = [*in_force, *map(bodies_name, listing.bodies), *map(packed_name, listing.packed)]
-    names += map(checkpoint_name, listing.checkpoints)
+    names += [*map(checkpoint_name, listing.checkpoints), SUPERBLOCK_NAME]
     found = []
     for name in sorted(names):
         path = folder / name

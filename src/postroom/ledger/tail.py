@@ -9,7 +9,7 @@ these blocks and nothing else.
 import contextlib
 import struct
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -143,11 +143,11 @@ class JournalTail:
 
     def has(self, seal: Seal) -> bool:
         """Whether the block that a seal names was walked."""
-        for end, crc in zip(reversed(self._ends), reversed(self._crcs), strict=True):
-            if end <= seal.position and crc == seal.crc:
-                return end == seal.position
-            if end < seal.position:
-                break
+        at = bisect_left(self._ends, seal.position)
+        while at < len(self._ends) and self._ends[at] == seal.position:  # those without records, too
+            if self._crcs[at] == seal.crc:
+                return True
+            at += 1
         head = self._dictionary
         return head.next_position() - 1 == seal.position and head.header_crc == seal.crc
 
@@ -264,20 +264,18 @@ class TailOpener(FileOpener):
         self.tails: dict[int, JournalTail] = {}
         self._sealed: dict[int, tuple[Seal, FoundFile]] = {}
 
-    def newest(self, disk: Disk, number: int, listing: Listing) -> FoundFile | None:
-        if number in listing.events:
-            return super().newest(disk, number, listing)
+    def newest(self, disk: Disk, number: int) -> FoundFile | None:
         tail = self._tail(disk, number, None)
         if tail is None:
-            return super().newest(disk, number, listing)
-        return FoundFile(tail.segment(None), tail.header.seal, tail.durable_through)
+            return super().newest(disk, number)
+        return FoundFile(tail.segment(None), tail.header.seal, tail.durable_through, tail.has)
 
     def sealed(self, disk: Disk, seal: Seal, listing: Listing) -> FoundFile:
         number = seal.file_number
         if number not in listing.events:
             tail = self._tail(disk, number, seal)
             if tail is not None and tail.has(seal):
-                return FoundFile(tail.segment(seal), tail.header.seal, seal.position)
+                return FoundFile(tail.segment(seal), tail.header.seal, seal.position, tail.has)
             return super().sealed(disk, seal, listing)
         self.tails.pop(number, None)
         known = self._sealed.get(number)

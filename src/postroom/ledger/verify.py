@@ -6,9 +6,9 @@ the chain of blocks, every CRC, that positions are dense and times never go back
 spelled out, and on demand the CRC of every body.
 """
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -19,12 +19,18 @@ from isal.isal_zlib import crc32
 
 from postroom.ledger.block import BODY_TRAILER_BYTES
 from postroom.ledger.cases import TailVerdict
-from postroom.ledger.checkpoint import load_checkpoint
+from postroom.ledger.checkpoint import (
+    checkpoints_recorded,
+    load_checkpoint,
+    require_past,
+    require_recorded,
+)
 from postroom.ledger.definitions import Definitions, is_definition
 from postroom.ledger.disk import Disk
 from postroom.ledger.errors import LedgerCorrupt
 from postroom.ledger.expand import Chunk, ExpandError, expand
 from postroom.ledger.files import (
+    SUPERBLOCK_NAME,
     Listing,
     bodies_name,
     checkpoint_name,
@@ -32,9 +38,10 @@ from postroom.ledger.files import (
     journal_name,
     packed_name,
 )
-from postroom.ledger.headers import Seal, crc_matches, header_crc_of
+from postroom.ledger.headers import Seal, crc_matches
 from postroom.ledger.image import ARRIVAL_NAMES, EventsImage, build_image, load_image, name_bytes
-from postroom.ledger.layout import CHECKPOINT_HEADER, PACKED_HEADER, PACKED_MAGIC, PACKED_ROW_DTYPE, Array
+from postroom.ledger.integrity import check
+from postroom.ledger.layout import PACKED_HEADER, PACKED_MAGIC, PACKED_ROW_DTYPE, Array
 from postroom.ledger.reader import LedgerReader
 from postroom.ledger.records import ArrivalFlag, RecordType
 from postroom.ledger.scan import (
@@ -47,6 +54,7 @@ from postroom.ledger.scan import (
     void_bytes,
 )
 from postroom.ledger.segments import SegmentReader, folder_of, walk_journal
+from postroom.ledger.superblock import read_copies
 from postroom.model.codes import DelayCause, Event, HolderKind, Outcome, State
 
 Progress = Callable[[int, int], None]
@@ -63,11 +71,21 @@ LAST_CODE: Final = {
 """The highest value that each coded field may have in this version."""
 
 
+class Severity(StrEnum):
+    """How much a finding matters."""
+
+    ERROR = "error"
+    """The ledger isn't whole: the broker and every reader refuse it, or the records make no sense."""
+    WARNING = "warning"
+    """Something is damaged that nothing depends on; why, the finding says."""
+    NOTE = "note"
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """Something that is wrong, or worth a note. `where` is a file, or a file and a position in it."""
 
-    is_error: bool
+    severity: Severity
     where: str
     what: str
 
@@ -81,30 +99,52 @@ class Verification:
     first_position: int = 0
     durable_through: int = 0
     files: int = 0
+    size_bytes: int = 0
     records: int = 0
+    with_bodies: bool = False
+    """Whether bodies were read; else only their places were looked at."""
     bodies_checked: int = 0
+    is_refused: bool = False
+    """The broker and every reader refuse this ledger, in the words of a finding."""
     findings: list[Finding] = field(default_factory=list)
 
     @property
     def is_whole(self) -> bool:
         """Whether no finding is an error."""
-        return not any(finding.is_error for finding in self.findings)
+        return not self.of(Severity.ERROR)
+
+    def of(self, severity: Severity) -> list[Finding]:
+        """The findings that matter so much."""
+        return [finding for finding in self.findings if finding.severity is severity]
 
     def error(self, where: str, what: str) -> None:
-        self.findings.append(Finding(True, where, what))
+        self._add(Severity.ERROR, where, what)
+
+    def warning(self, where: str, what: str) -> None:
+        self._add(Severity.WARNING, where, what)
 
     def note(self, where: str, what: str) -> None:
-        self.findings.append(Finding(False, where, what))
+        self._add(Severity.NOTE, where, what)
+
+    def corrupt(self, error: LedgerCorrupt) -> None:
+        """What a check has refused."""
+        self.error(Path(error.file).name, f"byte {error.offset}: {error.reason}")
+
+    def _add(self, severity: Severity, where: str, what: str) -> None:
+        finding = Finding(severity, where, what)
+        if finding not in self.findings:
+            self.findings.append(finding)
 
 
 def verify(folder: Path, bodies: bool = False, progress: Progress | None = None) -> Verification:
     """Check a ledger. Raises ``NoLedger``; everything else that is wrong is a finding.
 
+    What the broker and every reader refuse comes first (`integrity.check`), then every file is gone through.
     With `bodies` every stored body is read and its CRC compared. Beside a running broker a file may go
     between two looks; what has gone is not checked.
     """
-    result = Verification(str(folder))
-    seals = _check_chain(folder, result)
+    result = Verification(str(folder), with_bodies=bodies)
+    seals = _check_whole(folder, result)
     with folder_of(folder) as disk:
         listing = Listing(disk.names())
         checks = _checks(disk, listing, seals, bodies, result)
@@ -117,20 +157,21 @@ def verify(folder: Path, bodies: bool = False, progress: Progress | None = None)
     return result
 
 
-def _check_chain(folder: Path, result: Verification) -> dict[int, Seal | None]:
-    """The look that every reader takes: what it refuses is a finding. Returns the seals of the files in
-    force."""
+def _check_whole(folder: Path, result: Verification) -> dict[int, Seal | None]:
+    """The check that the broker makes at its start, and the look that every reader takes: what they refuse is
+    a finding. Returns the seals of the files in force."""
     try:
+        result.size_bytes = check(folder).size_bytes
         reader = LedgerReader(folder)
     except LedgerCorrupt as error:
-        result.error(Path(error.file).name, f"byte {error.offset}: {error.reason}")
+        result.is_refused = True
+        result.corrupt(error)
         return {}
     result.ledger_id = str(reader.ledger_id)
     result.first_position, result.durable_through = reader.first_position, reader.durable_through
     if reader.first_position > 1:
-        result.note(
-            str(folder), f"history begins at position {reader.first_position}: older files were dropped"
-        )
+        what = f"history begins at position {reader.first_position}: retention dropped what is older"
+        result.note(str(folder), what)
     if reader.undecided_records:
         what = f"{reader.undecided_records} records after {reader.durable_through} may not be synced yet"
         result.note(reader.segments[-1].name, what)
@@ -157,11 +198,12 @@ def _checks(
                 journal_name(number), "not in force: it was never begun, or another history replaced it"
             )
             continue
-        check = partial(_check_journal, disk, number, seals.get(number), bodies, vouched, result)
-        checks.append((journal_name(number), check))
+        journal = partial(_check_journal, disk, number, seals.get(number), bodies, vouched, result)
+        checks.append((journal_name(number), journal))
     for position in listing.checkpoints:
-        check = partial(_check_checkpoint, disk, position, vouched, result)
-        checks.append((checkpoint_name(position), check))
+        spare = partial(_check_checkpoint, disk, position, vouched, result)
+        checks.append((checkpoint_name(position), spare))
+    checks.append((SUPERBLOCK_NAME, partial(_check_superblock, disk, result)))
     if bodies:
         for number in listing.bodies:
             checks.append(
@@ -172,15 +214,13 @@ def _checks(
     return checks
 
 
-def _guarded(disk: Disk, name: str, check: Check, result: Verification) -> None:
+def _guarded(disk: Disk, name: str, check_one: Check, result: Verification) -> None:
     """A check whose refusals become findings, so that the next file is checked all the same."""
     try:
-        check()
+        check_one()
         result.files += 1
     except LedgerCorrupt as error:
-        finding = Finding(True, Path(error.file).name, f"byte {error.offset}: {error.reason}")
-        if finding not in result.findings:
-            result.findings.append(finding)
+        result.corrupt(error)
     except FileNotFoundError:
         result.note(name, "gone since the folder was listed: a broker is at work beside this")
     except OSError as error:
@@ -191,7 +231,7 @@ def _guarded(disk: Disk, name: str, check: Check, result: Verification) -> None:
 
 
 def _check_events(disk: Disk, number: int, vouched: Vouched, result: Verification) -> None:
-    _check_records(events_name(number), load_image(disk, number, check=True), vouched, result)
+    _check_records(events_name(number), load_image(disk, number), vouched, result)
 
 
 def _check_journal(
@@ -228,7 +268,7 @@ def _check_records(name: str, image: EventsImage, vouched: Vouched, result: Veri
     _check_times(name, image, result)
     _check_codes(name, image, result)
     _check_definitions(name, image, result)
-    _note_checkpoints(name, image, vouched, result)
+    vouched |= checkpoints_recorded(image, name)
     if len(result.findings) == before:
         _check_rows(name, image, result)
 
@@ -300,18 +340,6 @@ def _check_definitions(name: str, image: EventsImage, result: Verification) -> N
         result.error(name, str(error))
 
 
-def _note_checkpoints(name: str, image: EventsImage, vouched: Vouched, result: Verification) -> None:
-    """What the records say of checkpoints; those are looked at behind all records."""
-    for record in image.own_transitions()[image.own_types == RecordType.CHECKPOINT_WRITTEN]:
-        start = int(record["detail_offset"])
-        detail = bytes(image.names[start : start + int(record["detail_len"])])
-        try:
-            vouched[int(record["serial"])] = int(json.loads(detail)["header_crc"])
-        except (ValueError, KeyError, TypeError):
-            what = f"position {record['position']}: its detail tells of no checkpoint"
-            result.error(name, what)
-
-
 def _check_rows(name: str, image: EventsImage, result: Verification) -> None:
     """Every record can be spelled out into entries, and no entry is older than its message or from the
     future."""
@@ -342,13 +370,23 @@ def _check_ids(name: str, chunk: Chunk, result: Verification) -> None:
 def _check_checkpoint(disk: Disk, position: int, vouched: Vouched, result: Verification) -> None:
     """Header, directory and sections by their CRCs; that it is the one that the ledger recorded, if it did;
     and that it is of this ledger's past."""
-    state = load_checkpoint(disk, position, UUID(result.ledger_id).bytes if result.ledger_id else None)
-    if result.ledger_id and state.position > result.durable_through:
-        what = f"covers position {position}, but the files end at {result.durable_through}"
-        result.error(checkpoint_name(position), what)
-    crc = header_crc_of(disk.open(checkpoint_name(position)).read_at(0, CHECKPOINT_HEADER.size_bytes))
-    if vouched.get(position, crc) != crc:
-        result.error(checkpoint_name(position), "it isn't the checkpoint that the ledger recorded as written")
+    try:
+        load_checkpoint(disk, position, UUID(result.ledger_id).bytes if result.ledger_id else None)
+        if result.ledger_id:
+            require_past(disk, position, result.durable_through)
+        require_recorded(disk, position, vouched)
+    except LedgerCorrupt as error:
+        if result.is_refused:
+            raise
+        spared = "passed over, the state is the same from the checkpoint before, or from all records"
+        result.warning(checkpoint_name(position), f"byte {error.offset}: {error.reason}: {spared}")
+
+
+def _check_superblock(disk: Disk, result: Verification) -> None:
+    """That both of its copies are whole; that one is, was checked before."""
+    copies = read_copies(disk)
+    if copies is not None and copies.count(None) == 1:
+        result.warning(SUPERBLOCK_NAME, "one of its two copies is damaged: the broker's next write mends it")
 
 
 # --- bodies -----------------------------------------------------------------------------------------
