@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 PY := .venv/bin/python
 COMPILED := PYTHONPATH=build/compiled
-PURE_TESTS := tests/model tests/manager tests/channel tests/amqp tests/ledger tests/simulation tests/tables
+PURE_TESTS := tests/model tests/manager tests/channel tests/amqp tests/ledger tests/damage tests/simulation tests/tables
 SOCKET_TESTS := tests/server tests/cli tests/client tests/clients tests/crash tests/faults tests/twophase tests/channels tests/foreign
 SPARK_TESTS := tests/spark tests/messages
 SPARK42_TESTS := tests/spark $(addprefix tests/messages/,test_tap_spark.py test_consume_spark.py test_sink_spark.py)

@@ -303,7 +303,7 @@ def test_missing_events_file_is_refused() -> None:
         if name.endswith(".checkpoint"):
             made.disk.remove(name)
     made.disk.remove("00000001.events")
-    made.refused("missing: no checkpoint covers")
+    made.refused("missing: nothing is there of positions 1 to")
 
 
 def test_missing_bodies_file_is_refused() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from postroom.ledger.block import Group
 from postroom.ledger.errors import LedgerCorrupt
-from postroom.ledger.headers import FILE_HEADER_BYTES
+from postroom.ledger.headers import decode_file_header
 from postroom.ledger.reader import LedgerReader, NoLedger
 from postroom.ledger.segments import open_segment
 from tests.ledger.making import CONSUMER, E, H, LedgerMaker, O, S
@@ -170,7 +170,9 @@ def test_bytes_behind_a_seal_are_void(tmp_path: Path) -> None:
 
 def test_a_newest_file_that_was_never_begun_does_not_count(tmp_path: Path) -> None:
     _two_files(tmp_path)
-    _journal(tmp_path, 3).write_bytes(_journal(tmp_path, 2).read_bytes()[: FILE_HEADER_BYTES + 30])
+    header = decode_file_header(_journal(tmp_path, 2).read_bytes())
+    assert header is not None
+    _journal(tmp_path, 3).write_bytes(header._replace(file_number=3).encode() + b"PRB1 and no more")
     assert LedgerReader(tmp_path).durable_through == 4
 
 

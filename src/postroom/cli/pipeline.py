@@ -129,11 +129,11 @@ def run_command(data: tuple[str, ...], tables: str, cores: int, once: bool, **re
     if not data:
         raise click.UsageError("name a ledger with --data")
     with _one_line_errors(), ExitStack() as stack:
-        from postroom.spark.pipeline.ledgers import look_at_all
+        from postroom.spark.pipeline.ledgers import check_all
         from postroom.spark.pipeline.run import Stop, run
 
         options = _options(data, tables, not once, rest)
-        look_at_all(options.data, options.token)  # what is wrong with them is told before Spark's seconds
+        check_all(options.data, options.token)  # what is wrong with them is told before Spark's seconds
         stop = Stop()
         watchers = _watchers(stack, once, rest["metrics_address"], rest["metrics_port"])
         spark = stack.enter_context(_session(cores))

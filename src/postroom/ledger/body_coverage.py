@@ -4,17 +4,18 @@ A file of bodies is held against its events file; then each live piece must have
 covers its position, and the file must reach as far. Whether the bytes are right, their CRCs tell.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
 from postroom.ledger.block import BODY_TRAILER_BYTES, CHUNK_LIST_HEADER_BYTES, CHUNKED_OFFSET
 from postroom.ledger.bodies import BodyFile, PackedBodies, SealedBodies
+from postroom.ledger.completeness import OTHER_LEDGER, OTHER_NUMBER
 from postroom.ledger.disk import Disk
 from postroom.ledger.errors import LedgerCorrupt
 from postroom.ledger.files import bodies_name, packed_name
 from postroom.ledger.fold import survives
-from postroom.ledger.headers import FILE_HEADER_BYTES, decode_file_header
+from postroom.ledger.headers import FileHeader
 from postroom.ledger.image import EventsImage
 from postroom.ledger.layout import Array
 from postroom.ledger.state import Arrivals, FoldState
@@ -41,8 +42,13 @@ def _pieces(keys: Array, offsets: Array, lengths: Array) -> Pieces:
     return keys, (offsets & (CHUNKED_OFFSET - 1)).astype(np.int64), sizes
 
 
-def check_bodies(disk: Disk, files: Sequence[BodyFile], pieces: Iterable[Pieces]) -> None:
-    """Whether files of bodies, ascending by position, have these pieces. Raises LedgerCorrupt."""
+def check_bodies(
+    disk: Disk, files: Sequence[BodyFile], pieces: Iterable[Pieces], number_of: Callable[[int], int]
+) -> None:
+    """Whether files of bodies, ascending by position, have these pieces. Raises LedgerCorrupt.
+
+    `number_of` tells which file had a position, as far as that is known.
+    """
     firsts = np.array([file.first_position for file in files], np.uint64)
     lasts = np.array([file.last_position for file in files], np.uint64)
     sizes = [file.open().size_bytes() for file in files]
@@ -52,7 +58,7 @@ def check_bodies(disk: Disk, files: Sequence[BodyFile], pieces: Iterable[Pieces]
         at = np.searchsorted(firsts, keys, "right") - 1
         gone = (at < 0) | (keys > lasts[at]) if len(files) else np.ones(len(keys), np.bool_)
         if gone.any():
-            raise _missing(disk, int(keys[gone][0]))
+            raise _missing(disk, int(keys[gone][0]), number_of)
         for index in np.unique(at).tolist():
             own = at == index
             _check_places(disk, files[index], sizes[index], (keys[own], offsets[own], lengths[own]))
@@ -70,30 +76,31 @@ def _check_places(disk: Disk, file: BodyFile, size_bytes: int, pieces: Pieces) -
         )
 
 
-def _missing(disk: Disk, serial: int) -> LedgerCorrupt:
-    return LedgerCorrupt(disk.describe(""), 0, f"the file with the body of message {serial} is missing")
+def _missing(disk: Disk, serial: int, number_of: Callable[[int], int]) -> LedgerCorrupt:
+    number = number_of(serial)
+    where = disk.describe(bodies_name(number) if number else "")
+    return LedgerCorrupt(where, 0, f"the file with the body of message {serial} is missing")
 
 
-def check_sealed(disk: Disk, ledger_id: bytes, file: SealedBodies, image: EventsImage | None) -> None:
+def check_sealed(
+    disk: Disk, ledger_id: bytes, file: SealedBodies, header: FileHeader, image: EventsImage | None
+) -> None:
     """Whether a .bodies file is the journal of its events file (None: that was dropped), and all there.
 
     Raises LedgerCorrupt.
     """
-    where, opened = disk.describe(bodies_name(file.first_file)), file.open()
-    header = decode_file_header(opened.read_at(0, FILE_HEADER_BYTES))
-    if header is None:
-        raise LedgerCorrupt(where, 0, "the file's header or dictionary is damaged")
+    where = disk.describe(bodies_name(file.first_file))
     if header.ledger_id != ledger_id:
-        raise LedgerCorrupt(where, 0, "the file belongs to another ledger")
+        raise LedgerCorrupt(where, 0, OTHER_LEDGER)
     if header.file_number != file.first_file:
-        raise LedgerCorrupt(where, 0, "the header has another file number than the name")
+        raise LedgerCorrupt(where, 0, OTHER_NUMBER)
     if image is None:
         return
     told = (image.epoch, image.epoch_id, image.first_position, image.time_us, image.sealed)
     if (header.epoch, header.epoch_id, header.first_position, header.time_us, header.seal) != told:
         raise LedgerCorrupt(where, 0, "it isn't the file that its events file was made of")
     if len(image.blocks):
-        last, size = image.blocks[-1], opened.size_bytes()
+        last, size = image.blocks[-1], file.open().size_bytes()
         end = int(last["bodies_offset"]) + int(last["bodies_bytes"])
         if size < end:
             raise LedgerCorrupt(where, size, f"the file ends here, its last block at byte {end}")

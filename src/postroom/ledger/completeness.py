@@ -5,11 +5,12 @@ the same, in the same words.
 """
 
 from collections.abc import Callable
+from typing import Final
 
 from postroom.ledger.disk import Disk
 from postroom.ledger.errors import LedgerCorrupt
 from postroom.ledger.files import SUPERBLOCK_NAME, events_name, journal_name
-from postroom.ledger.headers import Seal
+from postroom.ledger.headers import FileHeader, Seal
 from postroom.ledger.superblock import Superblock
 
 
@@ -24,12 +25,15 @@ def required_superblock(disk: Disk, superblock: Superblock | None) -> Superblock
     return superblock
 
 
+HEAD_DAMAGED: Final = "the file's header or dictionary is damaged"
+OTHER_LEDGER: Final = "the file belongs to another ledger"
+OTHER_NUMBER: Final = "the header has another file number than the name"
+
+
 def require_begun(disk: Disk, superblock: Superblock, number: int) -> None:
     """A file whose head is damaged is one that was never begun, unless it is vouched for."""
     if number <= superblock.newest_file:
-        raise LedgerCorrupt(
-            disk.describe(journal_name(number)), 0, "the file's header or dictionary is damaged"
-        )
+        raise LedgerCorrupt(disk.describe(journal_name(number)), 0, HEAD_DAMAGED)
 
 
 def require_newest(disk: Disk, superblock: Superblock, newest: int) -> None:
@@ -84,7 +88,17 @@ def require_neighbours(newer: str, first_position: int, older: str, last_positio
         raise LedgerCorrupt(newer, 0, reason)
 
 
-def require_same_ledger(disk: Disk, superblock: Superblock, name: str, ledger_id: bytes) -> None:
+def require_own(disk: Disk, superblock: Superblock, name: str, ledger_id: bytes) -> None:
     """Whether a file is of the superblock's ledger."""
     if ledger_id != superblock.ledger_id:
-        raise LedgerCorrupt(disk.describe(name), 0, "the file belongs to another ledger")
+        raise LedgerCorrupt(disk.describe(name), 0, OTHER_LEDGER)
+
+
+def require_journal(disk: Disk, superblock: Superblock, number: int, header: FileHeader | None) -> None:
+    """Whether a journal's header is that of this file of this ledger."""
+    name = journal_name(number)
+    if header is None:
+        raise LedgerCorrupt(disk.describe(name), 0, HEAD_DAMAGED)
+    require_own(disk, superblock, name, header.ledger_id)
+    if header.file_number != number:
+        raise LedgerCorrupt(disk.describe(name), 0, OTHER_NUMBER)

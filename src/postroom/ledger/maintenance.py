@@ -217,6 +217,8 @@ class Maintenance:
         return found
 
     def _step(self) -> bool:
+        if self._pending:
+            self._superblock.rolled(self._pending[-1].seal)
         if self._remove_one():
             return True
         if self._round is not None:
@@ -240,7 +242,6 @@ class Maintenance:
         pending = self._pending.pop(0)
         self._working = True
         try:
-            self._superblock.rolled(pending.seal)
             self._seal(pending)
         except OSError:  # no space: tried again at the next file
             self._pending.insert(0, pending)

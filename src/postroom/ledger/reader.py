@@ -9,7 +9,6 @@ has written and not yet synced may still vanish in a crash, and nobody outside h
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -20,17 +19,18 @@ from postroom.ledger.completeness import (
     require_beginning,
     require_begun,
     require_end,
+    require_journal,
     require_neighbours,
     require_newest,
-    require_same_ledger,
+    require_own,
     require_seal,
     required_superblock,
 )
 from postroom.ledger.disk import Disk
 from postroom.ledger.errors import LedgerCorrupt, LedgerError
 from postroom.ledger.expand import Chunk, Rows, expand
-from postroom.ledger.files import Listing, journal_name
-from postroom.ledger.headers import Seal, decode_block_header
+from postroom.ledger.files import Listing, events_name, journal_name
+from postroom.ledger.headers import FILE_HEADER_BYTES, Seal, decode_block_header, decode_file_header
 from postroom.ledger.image import EventsImage, load_image
 from postroom.ledger.records import BLOCK_MAGIC
 from postroom.ledger.scan import Scan
@@ -151,12 +151,13 @@ class FileOpener:
                 raise
             return None
 
-    def sealed(self, disk: Disk, seal: Seal, listing: Listing) -> FoundFile:
+    def sealed(self, disk: Disk, seal: Seal, vouched: Superblock, listing: Listing) -> FoundFile:
         """A file that another follows, checked against what that one says of it."""
         number = seal.file_number
         if number not in listing.events:
             return _found_journal(walk_journal(disk, number, seal)[0], seal)
         image = load_image(disk, number)
+        require_own(disk, vouched, events_name(number), image.ledger_id)
         require_seal(disk, image.seal(), seal)
         return _found_events(image, seal)
 
@@ -224,27 +225,37 @@ def _look(folder: Path, disk: Disk, seen: QuietMark, opener: FileOpener) -> Look
     newest: FoundFile | None = None
     while numbers and newest is None:
         number = numbers.pop()
+        _require_own_journal(disk, vouched, number)
         newest = opener.newest(disk, number)
         if newest is None:
             require_begun(disk, vouched, number)
     if newest is None:
         raise NoLedger(folder)
-    segments, seal = _chain(disk, newest, set(numbers), opener, listing)
-    _check_neighbours(segments)
-    require_same_ledger(disk, vouched, segments[0].name, segments[0].ledger_id)
+    segments, seal = _chain(disk, newest, vouched, opener, listing)
     require_end(disk, vouched, segments[0].number, segments[0].last_position, newest.has)
     require_beginning(disk, vouched, segments[-1].first_position, seal)
     return LookedAt(segments[::-1], newest)
 
 
+def _require_own_journal(disk: Disk, vouched: Superblock, number: int) -> None:
+    """A damaged head is left to who opens the file: it may never have been begun."""
+    header = decode_file_header(disk.open(journal_name(number)).read_at(0, FILE_HEADER_BYTES))
+    if header is not None:
+        require_journal(disk, vouched, number, header)
+
+
 def _chain(
-    disk: Disk, newest: FoundFile, there: set[int], opener: FileOpener, listing: Listing
+    disk: Disk, newest: FoundFile, vouched: Superblock, opener: FileOpener, listing: Listing
 ) -> tuple[list[Segment], Seal]:
     """The files in force, newest first, as far back as each is there; and how the one ended that isn't."""
     segments, seal = [newest.segment], newest.sealed
-    while seal.file_number in there and seal.file_number < segments[-1].number:
-        before = opener.sealed(disk, seal, listing)
-        segments.append(before.segment)
+    while seal.file_number in {*listing.events, *listing.journal} and seal.file_number < segments[-1].number:
+        if seal.file_number not in listing.events:
+            _require_own_journal(disk, vouched, seal.file_number)
+        before = opener.sealed(disk, seal, vouched, listing)
+        newer, older = segments[-1], before.segment
+        require_neighbours(newer.name, newer.first_position, older.name, older.last_position)
+        segments.append(older)
         seal = before.sealed
     return segments, seal
 
@@ -258,14 +269,6 @@ def _data_blocks(data: bytes, number: int) -> int:
         blocks += header is not None and header.file_number == number and not header.is_dictionary()
         found = data.find(magic, found + 1)
     return blocks
-
-
-def _check_neighbours(segments: list[Segment]) -> None:
-    """Newest first: each file follows on the one before, in the same ledger."""
-    for newer, older in pairwise(segments):
-        require_neighbours(newer.name, newer.first_position, older.name, older.last_position)
-        if newer.ledger_id != older.ledger_id:
-            raise LedgerCorrupt(newer.name, 0, f"belongs to another ledger than {older.name}")
 
 
 def up_to(segment: Segment, position: int) -> Segment:

@@ -23,6 +23,9 @@ from postroom.ledger.cases import (
 )
 from postroom.ledger.checkpoint import checkpoints_recorded, load_checkpoint, require_past, require_recorded
 from postroom.ledger.completeness import (
+    HEAD_DAMAGED,
+    OTHER_LEDGER,
+    OTHER_NUMBER,
     require_beginning,
     require_begun,
     require_end,
@@ -101,6 +104,13 @@ class Images:
             self._known[file_number] = load_image(self._disk, file_number)
         return self._known[file_number]
 
+    def number_of(self, position: int) -> int:
+        """The file that holds a position, among those known; 0: none of them."""
+        for number, image in self._known.items():
+            if image.first_position <= position <= image.last_position:
+                return number
+        return 0
+
     def arrivals(self, file_number: int) -> Array:
         if file_number == CARRIED_FILE:
             return self._state.carried
@@ -138,21 +148,20 @@ def _found(disk: Disk, found: Found) -> Found:
         return found
     _choose_checkpoint(disk, listing, found)
     images = found.images = Images(disk, found.state)
-    scans = _bring_in_order(disk, listing, headers, found)
+    scans, missing = _bring_in_order(disk, listing, headers, found)
     newest = images.image(found.file_number)
     found.epoch, found.seal = newest.epoch, newest.seal()
     has = scans[found.file_number].has if found.file_number in scans else newest.seal().__eq__
     require_end(disk, superblock, found.file_number, newest.last_position, has)
     _check_history(disk, {*listing.events, *scans}, superblock, images, found)
+    if missing is not None:
+        raise missing
     _fold(disk, found, images)
     found.bodies = _body_files(disk, listing, scans, found)
     for file in found.bodies:
-        if isinstance(file, SealedBodies):
-            image = images.image(file.first_file) if file.first_file in listing.events else None
-            check_sealed(disk, superblock.ledger_id, file, image)
-        elif isinstance(file, PackedBodies):
+        if isinstance(file, PackedBodies):
             check_packed(disk, file)
-    check_bodies(disk, found.bodies, live_pieces(found.state, images.arrivals))
+    check_bodies(disk, found.bodies, live_pieces(found.state, images.arrivals), images.number_of)
     return found
 
 
@@ -203,15 +212,17 @@ def _head_fact(
         return HeadFact.OTHER_LEDGER
     if header.file_number != number:
         return HeadFact.OTHER_NUMBER
-    if previous is not None and (header.seal[:2] != previous.seal_key() or header.epoch < previous.epoch):
+    if previous is None or header.seal.file_number != previous.file_number:
+        return HeadFact.GOOD  # the one before is sealed, or gone: the chain tells
+    if header.seal.epoch != previous.epoch or header.epoch < previous.epoch:
         return HeadFact.WRONG_PREDECESSOR
     return HeadFact.GOOD
 
 
 _HEAD_REASONS = {
-    HeadFact.DAMAGED: "the file's header or dictionary is damaged",
-    HeadFact.OTHER_LEDGER: "the file belongs to another ledger",
-    HeadFact.OTHER_NUMBER: "the header has another file number than the name",
+    HeadFact.DAMAGED: HEAD_DAMAGED,
+    HeadFact.OTHER_LEDGER: OTHER_LEDGER,
+    HeadFact.OTHER_NUMBER: OTHER_NUMBER,
     HeadFact.WRONG_PREDECESSOR: "the file does not follow the one before it",
 }
 
@@ -256,9 +267,11 @@ def _choose_checkpoint(disk: Disk, listing: Listing, found: Found) -> None:
 
 def _bring_in_order(
     disk: Disk, listing: Listing, headers: dict[int, FileHeader], found: Found
-) -> dict[int, Scan]:
-    """Judge the files of every number that matters; scan the journals among them."""
+) -> tuple[dict[int, Scan], LedgerCorrupt | None]:
+    """Judge the files of every number that matters; scan the journals among them. Returns what of the records
+    is missing, too: where it lies in the history, that tells more."""
     scans: dict[int, Scan] = {}
+    missing: LedgerCorrupt | None = None
     needed = {span.number for span in found.state.needs}
     present = {*listing.journal, *listing.events, *listing.bodies}
     wanted = range(found.state.file_number + 1, found.file_number + 1)
@@ -271,23 +284,20 @@ def _bring_in_order(
         verdict = FILE_CASES[case]
         if verdict is FilesVerdict.REFUSE_DAMAGED and damage is not None:
             raise damage
-        if verdict.name.startswith("REFUSE"):
-            name = events_name if verdict is FilesVerdict.REFUSE_MISSING else bodies_name
-            raise LedgerCorrupt(disk.describe(name(number)), 0, _FILE_REASONS[verdict])
-        if verdict is FilesVerdict.FINISH_SEAL and found.mends:
+        if verdict is FilesVerdict.REFUSE_TWICE:
+            reason = "there is a journal and a bodies file of this number"
+            raise LedgerCorrupt(disk.describe(bodies_name(number)), 0, reason)
+        if verdict is FilesVerdict.REFUSE_MISSING:
+            reason = "missing: no checkpoint that is whole covers the records of this file"
+            missing = missing or LedgerCorrupt(disk.describe(events_name(number)), 0, reason)
+        elif verdict is FilesVerdict.FINISH_SEAL and found.mends:
             disk.rename(journal_name(number), bodies_name(number))
             disk.sync_names()
             listing.sealed(number)
             found.report.cut.append(f"{journal_name(number)}: sealing finished")
         elif number in listing.journal:
-            scans[number] = _scan(disk, number, headers, found)
-    return scans
-
-
-_FILE_REASONS = {
-    FilesVerdict.REFUSE_MISSING: "missing: no checkpoint covers the records of this file",
-    FilesVerdict.REFUSE_TWICE: "there is a journal and a bodies file of this number",
-}
+            scans[number] = _scan(disk, listing, number, headers, found)
+    return scans, missing
 
 
 def _damage_of_events(disk: Disk, listing: Listing, number: int, found: Found) -> LedgerCorrupt | None:
@@ -300,19 +310,19 @@ def _damage_of_events(disk: Disk, listing: Listing, number: int, found: Found) -
         found.report.cut.append(str(error))
         return error
     if image.ledger_id != found.ledger_id:
-        return LedgerCorrupt(disk.describe(events_name(number)), 0, _HEAD_REASONS[HeadFact.OTHER_LEDGER])
+        return LedgerCorrupt(disk.describe(events_name(number)), 0, OTHER_LEDGER)
     return None
 
 
-def _scan(disk: Disk, number: int, headers: dict[int, FileHeader], found: Found) -> Scan:
+def _scan(disk: Disk, listing: Listing, number: int, headers: dict[int, FileHeader], found: Found) -> Scan:
     name = journal_name(number)
     file = disk.open(name)
     if found.mends:
         file.sync()  # a block may have been written and not synced: what the next file's seal names must stay
     data = memoryview(file.view())
-    scan = scan_journal(disk.describe(name), data, _seal_of(number, headers, found))
+    scan = scan_journal(disk.describe(name), data, _seal_of(number, headers, listing.events, found))
     if scan is None:
-        raise LedgerCorrupt(disk.describe(name), 0, _HEAD_REASONS[HeadFact.DAMAGED])
+        raise LedgerCorrupt(disk.describe(name), 0, HEAD_DAMAGED)
     if scan.verdict is not TailVerdict.CLEAN:
         dropped = void_bytes(data, scan.end)
         found.report.cut.append(f"{name} at byte {scan.end}: {dropped} bytes void ({scan.verdict.name})")
@@ -323,11 +333,11 @@ def _scan(disk: Disk, number: int, headers: dict[int, FileHeader], found: Found)
     return scan
 
 
-def _seal_of(number: int, headers: dict[int, FileHeader], found: Found) -> Seal | None:
-    """What the file after says of a journal's end; None of the newest."""
+def _seal_of(number: int, headers: dict[int, FileHeader], events: list[int], found: Found) -> Seal | None:
+    """What the file after says of a journal's end; None where there is none."""
     if number + 1 in headers:
         return headers[number + 1].seal
-    if number == found.file_number or found.images is None:
+    if number + 1 not in events or found.images is None:
         return None
     return found.images.image(number + 1).sealed
 
@@ -365,7 +375,7 @@ def _body_files(disk: Disk, listing: Listing, scans: dict[int, Scan], found: Fou
     files: list[BodyFile] = [
         PackedBodies(disk, name, load_packed_span(disk, name, found.ledger_id or b"")) for name in packed
     ]
-    files += [_sealed_bodies(disk, number) for number in numbers]
+    files += [_sealed_bodies(disk, number, listing, found) for number in numbers]
     files += [_unsealed_bodies(disk, number, scan) for number, scan in scans.items()]
     files.sort(key=lambda file: file.first_position)
     for file, following in pairwise(files):
@@ -387,12 +397,17 @@ def _leave_out(disk: Disk, name: str, why: str, found: Found) -> None:
     found.report.cut.append(f"{name}: {why}, removed")
 
 
-def _sealed_bodies(disk: Disk, number: int) -> SealedBodies:
-    name = bodies_name(number)
+def _sealed_bodies(disk: Disk, number: int, listing: Listing, found: Found) -> SealedBodies:
+    name, superblock = bodies_name(number), found.superblock
+    image = found.images.image(number) if number in listing.events and found.images is not None else None
     header = decode_file_header(disk.open(name).read_at(0, FILE_HEADER_BYTES))
     if header is None:
-        raise LedgerCorrupt(disk.describe(name), 0, _HEAD_REASONS[HeadFact.DAMAGED])
-    return SealedBodies(disk, number, header.first_position, MAX_POSITION)
+        raise LedgerCorrupt(disk.describe(name), 0, HEAD_DAMAGED)
+    last = MAX_POSITION if image is None else image.last_position
+    file = SealedBodies(disk, number, header.first_position, last)
+    assert superblock is not None
+    check_sealed(disk, superblock.ledger_id, file, header, image)
+    return file
 
 
 def _unsealed_bodies(disk: Disk, number: int, scan: Scan) -> JournalBodies:

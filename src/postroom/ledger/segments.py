@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 
+from postroom.ledger.completeness import HEAD_DAMAGED
 from postroom.ledger.definitions import Definitions, is_definition
 from postroom.ledger.disk import Disk, RealDisk
 from postroom.ledger.errors import LedgerCorrupt, UnknownFormat
@@ -158,9 +159,7 @@ def walk_journal(disk: Disk, number: int, seal: Seal | None) -> tuple[Scan, memo
         # Beside a writer a block may be seen half-written, and after that its successor: look again.
         scan = scan_journal(disk.describe(name), data, seal)
     if scan is None:
-        raise LedgerCorrupt(
-            disk.describe(name), 0, "no valid header with a dictionary (cut short, or a CRC is wrong)"
-        )
+        raise LedgerCorrupt(disk.describe(name), 0, HEAD_DAMAGED)
     return scan, data
 
 

@@ -135,7 +135,7 @@ class SuperblockFile:
 
     def closed(self, end: Seal) -> None:
         """Nothing follows that block."""
-        self._write(replace(self.current, end=end, is_closed=True))
+        self._write(replace(self.current, newest_file=end.file_number, end=end, is_closed=True))
 
     def _write(self, changed: Superblock) -> None:
         changed = replace(changed, sequence=self.current.sequence + 1)

@@ -49,6 +49,7 @@ from postroom.ledger.reader import FileOpener, FoundFile, LookedAt, look_until_q
 from postroom.ledger.records import RecordType
 from postroom.ledger.scan import FoundBlock, find_successor, read_block
 from postroom.ledger.segments import CHUNK_RECORDS, Segment, cut, folder_of, require_known_version
+from postroom.ledger.superblock import Superblock
 
 HINT_KINDS: Final = (QUEUES, SETS, HOLDERS, PRODUCERS, CHANNELS)
 """What the rows of a range speak of."""
@@ -270,17 +271,17 @@ class TailOpener(FileOpener):
             return super().newest(disk, number)
         return FoundFile(tail.segment(None), tail.header.seal, tail.durable_through, tail.has)
 
-    def sealed(self, disk: Disk, seal: Seal, listing: Listing) -> FoundFile:
+    def sealed(self, disk: Disk, seal: Seal, vouched: Superblock, listing: Listing) -> FoundFile:
         number = seal.file_number
         if number not in listing.events:
             tail = self._tail(disk, number, seal)
             if tail is not None and tail.has(seal):
                 return FoundFile(tail.segment(seal), tail.header.seal, seal.position, tail.has)
-            return super().sealed(disk, seal, listing)
+            return super().sealed(disk, seal, vouched, listing)
         self.tails.pop(number, None)
         known = self._sealed.get(number)
         if known is None or known[0] != seal:
-            known = self._sealed[number] = seal, super().sealed(disk, seal, listing)
+            known = self._sealed[number] = seal, super().sealed(disk, seal, vouched, listing)
         return known[1]
 
     def _tail(self, disk: Disk, number: int, seal: Seal | None) -> JournalTail | None:

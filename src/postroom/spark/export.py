@@ -132,6 +132,7 @@ class Export:
 
     def _wanted(self) -> list[Segment]:
         """The sealed files that aren't done, oldest first."""
+        self._place.check()
         look = self._place.look()
         done = set(self._objects.names(f"{NOTES}/{look.ledger_id}"))
         sealed = [each for each in look.segments if each.is_sealed and each.record_count]

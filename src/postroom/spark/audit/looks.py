@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from postroom.ledger.carried import Carried
+from postroom.ledger.integrity import Covered
 from postroom.ledger.records import RecordType
 from postroom.spark.audit.result import Cut
 from postroom.spark.audit.sums import OUTCOMES, Told
@@ -37,6 +38,8 @@ class Looked:
     told: Told | None
     """The newest checkpoint's totals; None without a checkpoint that reaches the history."""
     windows: tuple[DuplicateWindow, ...]
+    covered: Covered
+    """What was found whole before it was looked at."""
 
     @property
     def is_whole(self) -> bool:
@@ -69,13 +72,17 @@ def name_of(uri: str) -> str:
 
 
 def look(uris: Sequence[str], token: str = "") -> list[Looked]:
-    """Look at every ledger, twice where there are several. Raises ``LedgerError``, ``OSError``."""
+    """Look at every ledger that is whole, twice where there are several. Raises ``LedgerError``,
+    ``OSError``."""
     places = Places(uris, token).now()
+    covered = [place.check() for place in places]
     first = [place.look() for place in places]
     second = [place.look() for place in places] if len(places) > 1 else first
     return [
-        Looked(place, one, two, told_of(place.carried(two, two.durable_through)), windows_of(place, two))
-        for place, one, two in zip(places, first, second, strict=True)
+        Looked(
+            place, one, two, told_of(place.carried(two, two.durable_through)), windows_of(place, two), whole
+        )
+        for place, one, two, whole in zip(places, first, second, covered, strict=True)
     ]
 
 

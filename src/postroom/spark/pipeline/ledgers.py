@@ -32,6 +32,12 @@ def look_at_all(uris: Iterable[str], token: str) -> dict[str, Seen]:
     return look_at(Places(uris, token).now())
 
 
+def check_all(uris: Iterable[str], token: str) -> None:
+    """Whether the ledgers are whole. Raises ``LedgerError``, ``OSError``."""
+    for place in Places(uris, token).now():
+        place.check()
+
+
 def lag_of(look: Look, position: int, time_us: int) -> Lag:
     """How far a table that reaches `position`, recorded at `time_us`, is behind."""
     missing = max(0, look.durable_through - position)

@@ -2,7 +2,7 @@
 batch is."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -16,7 +16,7 @@ from postroom.spark.pipeline.options import SMALL_BATCH_ROWS, PipelineOptions
 from postroom.spark.pipeline.root import Root
 from postroom.spark.pipeline.upkeep import Clock, Keeper
 from postroom.spark.pipeline.work import Job, RangeDone
-from postroom.spark.places import Places
+from postroom.spark.places import Place, Places
 from postroom.spark.positions import Position, Positions, check
 from postroom.spark.ranges import Seen, look_at
 
@@ -35,6 +35,7 @@ class Pipeline:
         self._places = Places(options.data, options.token)
         self._times_us: dict[str, int] = {}
         self.seen: dict[str, Seen] = {}
+        self._checked: list[Place] = []
 
     @property
     def of_events(self) -> list[Book]:
@@ -42,9 +43,11 @@ class Pipeline:
         return [book for book in self.books.values() if book.definition.source in ("events", book.name)]
 
     def look(self) -> None:
-        """Look at the ledgers, and open those that tables don't know yet. Raises ``LedgerDiverged``,
-        ``HistoryGone``, ``LedgerMissing``."""
-        self.seen = look_at(self._places.now())
+        """Look at the ledgers, and open those that tables don't know yet. Raises ``LedgerCorrupt``,
+        ``LedgerDiverged``, ``HistoryGone``, ``LedgerMissing``."""
+        places = self._places.now()
+        self._check_new(places)
+        self.seen = look_at(places)
         self._check_missing()
         for seen in self.seen.values():
             for book in self.of_events:
@@ -52,6 +55,13 @@ class Pipeline:
             self._open(seen)
         for ledger_id in set(self.seen) - set(self._times_us):
             self._times_us[ledger_id] = time_at(self.seen[ledger_id], self._least(ledger_id).position)
+
+    def _check_new(self, places: Sequence[Place]) -> None:
+        """Whether a ledger is whole is asked when it is met first; what comes is checked as it is read."""
+        for place in places:
+            if place not in self._checked:
+                place.check()
+                self._checked.append(place)
 
     def _open(self, seen: Seen) -> None:
         ledger_id = seen.look.ledger_id

@@ -22,6 +22,7 @@ from postroom.ledger.carried import Carried
 from postroom.ledger.definitions import Definitions
 from postroom.ledger.errors import LedgerError
 from postroom.ledger.expand import Chunk
+from postroom.ledger.integrity import Covered
 from postroom.ledger.layout import Array
 from postroom.ledger.reader import NoLedger, holds_ledger
 from postroom.ledger.segments import Segment
@@ -153,6 +154,12 @@ class Place(Protocol):
     def look(self) -> Look:
         """What there is now; what was seen before makes it cheap. Raises ``LedgerError``, ``OSError``."""
 
+    def check(self) -> Covered:
+        """Whether the ledger there is whole, as far as that can be told from here, and what that is about.
+
+        Raises ``LedgerError``, ``OSError``.
+        """
+
     def hint(self, segment: Segment, first: int, last: int) -> bytes:
         """What `read` of that slice should be told; of a live journal, where its blocks lie."""
 
@@ -179,6 +186,12 @@ class Place(Protocol):
         many bytes of bodies, one at least: ask for the others with the next call. Raises ``LedgerError``,
         ``OSError``.
         """
+
+
+def covered_by_look(look: Look) -> Covered:
+    """What a look at a place is about whose files were checked where they lie."""
+    size = sum(segment.records_bytes for segment in look.segments)
+    return Covered(look.ledger_id, len(look.segments), look.first_position, look.durable_through, size, 0)
 
 
 class PlaceUnknown(LedgerError):

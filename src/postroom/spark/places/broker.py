@@ -18,9 +18,10 @@ from postroom.ledger.expand import Chunk
 from postroom.ledger.files import events_name
 from postroom.ledger.headers import Seal
 from postroom.ledger.image import EventsImage, decode_image
+from postroom.ledger.integrity import Covered
 from postroom.ledger.message_image import MAX_ASKED, decode_messages
 from postroom.ledger.segments import Segment
-from postroom.spark.places import Look, Messages, Slice, look_of
+from postroom.spark.places import Look, Messages, Slice, covered_by_look, look_of
 from postroom.spark.places.cache import FileCache, default_folder
 from postroom.spark.places.http_client import HttpClient
 from postroom.spark.places.images import cache_key, carried_from, checked_image, read_image
@@ -61,6 +62,10 @@ class BrokerPlace:
         ledger_id = UUID(told["ledger_id"]).bytes
         segments = [_segment(ledger_id, each) for each in told["segments"]]
         return look_of(segments, int(told["durable_through"]))
+
+    def check(self) -> Covered:
+        """See `Place.check`: the broker has made it at its start, and `read` compares CRCs."""
+        return covered_by_look(self.look())
 
     def hint(self, segment: Segment, first: int, last: int) -> bytes:
         """See `Place.hint`: the broker knows where its records lie."""

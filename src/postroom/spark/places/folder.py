@@ -14,6 +14,7 @@ from postroom.ledger.body_reader import BodyReader
 from postroom.ledger.carried import Carried, carried
 from postroom.ledger.definitions import Definitions
 from postroom.ledger.expand import Chunk
+from postroom.ledger.integrity import Covered, check
 from postroom.ledger.segments import Segment, folder_of, open_segment
 from postroom.ledger.tail import JournalHint, Watch, journal_chunks
 from postroom.spark.places import Look, Messages, Slice, look_of
@@ -48,6 +49,10 @@ class FolderPlace:
         """See `Place.look`."""
         found = self._watch.look()
         return look_of(found.segments, found.durable_through(), found.durable_through(beyond_durable=True))
+
+    def check(self) -> Covered:
+        """See `Place.check`: as the broker does at its start."""
+        return check(self.folder)
 
     def hint(self, segment: Segment, first: int, last: int) -> bytes:
         """See `Place.hint`: of a journal where its blocks lie, a `JournalHint`."""

@@ -13,9 +13,10 @@ from postroom.ledger.definitions import Definitions
 from postroom.ledger.errors import LedgerCorrupt
 from postroom.ledger.expand import Chunk, Rows
 from postroom.ledger.image import EventsImage, decode_image
+from postroom.ledger.integrity import Covered
 from postroom.ledger.layout import Array
 from postroom.ledger.segments import Segment
-from postroom.spark.places import Look, Messages, Slice, look_of
+from postroom.spark.places import Look, Messages, Slice, covered_by_look, look_of
 from postroom.spark.places.cache import FileCache, default_folder
 from postroom.spark.places.images import cache_key, carried_from, checked_image, read_image
 from postroom.spark.places.manifest import (
@@ -100,6 +101,10 @@ class StorePlace:
         if not history:
             raise StoreUnusable(f"{self.uri}: nothing was uploaded yet")
         return look_of([each.segment() for each in history], history[-1].last_position)
+
+    def check(self) -> Covered:
+        """See `Place.check`: the manifest's chain; `read` compares the CRCs of each file that it fetches."""
+        return covered_by_look(self.look())
 
     def hint(self, segment: Segment, first: int, last: int) -> bytes:
         """See `Place.hint`: files are sealed, and need none."""
