@@ -13,12 +13,16 @@ from postroom.amqp.types import Symbol
 from postroom.manager.consumer import Consumer
 from postroom.manager.entry import Entry
 from postroom.manager.errors import DefinitionInvalid, QueueInUse
+from postroom.manager.message_states import ALL_STATES
+from postroom.manager.moving import MoveMessages
 from postroom.manager.options import ManagerOptions
 from postroom.manager.queue import Queue
+from postroom.manager.searching import Wanted
 from postroom.manager.switches import INSERTION
 from postroom.manager.units import ANNOTATION, ORDERED_AHEAD, PROPERTY
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.selecting import got, put, text_of, texts, turn
+from tests.manager.store_face import Asked, StoreFace, ask
 from tests.manager.world import TestSink, World
 
 TINY = ManagerOptions(live_head=4, min_live_head=2, body_cache_bytes=60, fetch_entries=3)
@@ -497,3 +501,36 @@ def test_what_ends_before_its_unit_is_read_after_a_restart_holds_nobody_back() -
     member(world, queue, "c")
     assert turn(world) == ["c"]
     assert consumer.held
+
+
+def test_a_delayed_member_that_is_moved_is_a_member_there() -> None:
+    """It may still be unborn; once it is born it waits for its turn all the same."""
+    world = World()
+    source, queue = world.queue("source"), world.queue("units", unit_of_order=True)
+    consumer = world.consumer(queue, credit=10)
+    member(world, queue, "first")
+    assert turn(world) == ["first"]
+    member(world, source, "unborn", head={"delivery_delay_ms": 1000})
+    world.turn()
+    where = world.manager.names.taker("units")
+    ask(world, MoveMessages(source, Asked(), Wanted(ALL_STATES), where, False, False))
+    assert turn(world, 1100) == []
+    assert slots(queue) == (0, 1)
+    world.accept(consumer, world.held(consumer)[0])
+    assert turn(world) == ["unborn"]
+
+
+def test_members_that_a_lock_held_when_units_were_read_after_a_restart_keep_their_order() -> None:
+    world = LedgerWorld()
+    queue = world.queue("q", unit_of_order=True)
+    for text in ("a", "b"):
+        member(world, queue, text)
+    world.turn()
+    world.restart()
+    queue = world.manager.queue("q")
+    store = StoreFace(world, "q")
+    lock, locked = store.lock()
+    assert len(locked) == 2
+    store.unlock(lock)
+    world.consumer(queue, credit=10)
+    assert turn(world) == ["a"]

@@ -191,12 +191,17 @@ class Producer(Actor):
 class Consumer(Actor):
     """Takes from one queue and settles in its own time, in any way a client can."""
 
+    takes = True
+    """Else it only looks."""
+
     def __init__(self, world: Surroundings, name: str, binding: ConnectionBinding, queue: str = "") -> None:
         super().__init__(world, name, binding)
         self.queue = queue or world.random.choice(world.swarm.sources)
         self.wanted = 1 if world.swarm.selects and not queue and world.random.random() < 0.4 else None
         self.second = world.random.random() < 0.5
         self.presettled = not (self.second or queue) and world.random.random() < 0.1
+        if self.takes:
+            world.oracle.presettled[self.queue] += self.presettled
         self.link = self.attach()
         self.held: dict[int, Fate] = {}
         self.waiting: dict[int, tuple[Fate, str, int]] = {}
@@ -309,11 +314,14 @@ class Consumer(Actor):
         for fate, until_us in self.failed:  # the broker may have heard of the loss alone: no delay
             if fate.failed_until_us == until_us:
                 fate.failed_until_us = 0
+        self.world.oracle.presettled[self.queue] -= self.presettled
         self.world.oracle.deliveries_returned(self.queue, self.presettled)
 
 
 class Browser(Consumer):
     """Looks at a queue and takes nothing."""
+
+    takes = False
 
     def attach(self) -> ReceiverLink:
         self.presettled = True

@@ -4,6 +4,7 @@ The oracle hears what clients did and what they were told, and nothing of how th
 has an id of its own in its body. A `Broken` promise names the message and what was seen.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -80,6 +81,8 @@ class Fate:
     may_be_on: list[str] = field(default_factory=list)
     """Where it may have been moved to."""
     moved: bool = False
+    left: list[str] = field(default_factory=list)
+    """Where it was before it was moved: somebody may have been shown it there, and hear of it later."""
 
 
 @dataclass(eq=False)
@@ -142,6 +145,8 @@ class Oracle:
         self.redelivery_limits: dict[str, int] = {}
         self.replays = False
         """Dead letters may come back."""
+        self.presettled: Counter[str] = Counter()
+        """Consumers of each queue that take pre-settled: what is on its way to one has ended unseen."""
 
     def sent(
         self, queue: str, stream: tuple[str, int], durable: bool, expiry_us: int, unit: Unit | None
@@ -175,7 +180,7 @@ class Oracle:
         fate = self.fates.get((id, queue))
         if fate is None:
             first = self._first.get(id)
-            if first is not None and (queue == self.dead_letter_queue or queue in first.may_be_on):
+            if first is not None and queue in (self.dead_letter_queue, *first.may_be_on, *first.left):
                 return first
             if first is not None and queue in self.subscribed:
                 return self._late_copy(first, self.subscribed[queue])
@@ -215,7 +220,7 @@ class Oracle:
         fate = self.fate_of(id, queue)
         if fate is None:
             raise Broken(f"message {id} was seen on {queue} and never sent there")
-        if queue not in (fate.queue, self.dead_letter_queue, *fate.may_be_on):
+        if queue not in (fate.queue, self.dead_letter_queue, *fate.may_be_on, *fate.left):
             raise Broken(f"message {id} was sent to {fate.queue} and seen on {queue}")
         if (early_us := max(fate.due_us, fate.failed_until_us) - now_us) > 0:
             raise Broken(f"message {id} was seen {early_us} us before its time")
@@ -231,6 +236,8 @@ class Oracle:
     def taken(self, id: int, queue: str, now_us: int, by: str) -> Fate:
         """``by`` was given message ``id`` for himself."""
         fate = self.seen(id, queue, now_us)
+        if queue not in (fate.queue, self.dead_letter_queue, *fate.may_be_on):
+            raise Broken(f"message {id} was given to {by} from {queue}, and had been moved from there")
         if now_us < fate.withheld_until_us:
             raise Broken(f"message {id} was given to {by} from {queue} while somebody else holds it")
         if fate.holder:
@@ -289,6 +296,8 @@ class Oracle:
 
     def _must_be_there(self, fate: Fate) -> bool:
         """Whether it is certain that it has not ended, and stands where it was sent to."""
+        if self.presettled[fate.queue]:
+            return False
         certain = fate.answer is Answer.ACCEPTED and not (fate.given or fate.lost_possible or fate.expiry_us)
         return certain and not (fate.moved or fate.withheld_until_us or fate.settled_by)
 
@@ -344,6 +353,7 @@ class Oracle:
         fate.may_be_on.remove(to)
         if done:
             del self.fates[fate.id, fate.queue]
+            fate.left.append(fate.queue)
             fate.queue = to
             self.fates[fate.id, to] = fate
 
@@ -422,6 +432,8 @@ class Oracle:
                 fate = self.fate_of(id, queue)
                 if fate is None:
                     raise Broken(f"message {id} is on {queue} and was never sent there")
+                if queue not in (fate.queue, self.dead_letter_queue, *fate.may_be_on):
+                    raise Broken(f"message {id} is on {queue} and had been moved from there")
                 places.setdefault((id, fate.queue), []).append(queue)
         for fate in self.fates.values():
             self._check_final(fate, places.get((fate.id, fate.queue), []), now_us)
@@ -488,7 +500,7 @@ class Oracle:
 
 def _nothing_happened() -> dict[str, Any]:
     """Of a message that stands on one more subscription: what is its own."""
-    nothing: dict[str, Any] = {"copies": [], "given": set(), "may_be_on": []}
+    nothing: dict[str, Any] = {"copies": [], "given": set(), "may_be_on": [], "left": []}
     nothing |= {"deliveries": 0, "sightings": 0, "failures": 0, "holder": "", "settled_by": ""}
     return nothing | {"lost_possible": False, "released": False}
 

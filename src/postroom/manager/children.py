@@ -56,7 +56,7 @@ def make_child(
         child = _entry(taker, serial, priority, flags, expiry_us, parent)
         annotate(core, child, annotations)
         _note_ids(taker, serial, ids)
-        _place(core, taker, child, causes, due_us)
+        place(core, taker, child, causes, due_us)
 
 
 def move_child(
@@ -77,7 +77,7 @@ def move_child(
     child = _entry(queue, serial, parent.priority, flags, expiry_us, parent)
     annotate(core, child, annotations)
     _note_ids(queue, serial, ids)
-    _place(core, queue, child, causes, due_us)
+    place(core, queue, child, causes, due_us)
 
 
 def may_leave(entry: Entry) -> bool:
@@ -181,13 +181,14 @@ def _entry(queue: Queue, serial: i64, priority: i64, flags: i64, expiry_us: i64,
     )
 
 
-def _place(core: Core, queue: Queue, child: Entry, causes: i64, due_us: i64) -> None:
+def place(core: Core, queue: Queue, child: Entry, causes: i64, due_us: i64) -> None:
+    """A new entry takes its place on ``queue``, or is delayed there, and is a member of its unit."""
+    if queue.units is not None:
+        queue.units.come(child)
     if causes != 0:
         add_delayed(core, child, causes, due_us)
         return
     queue.statistics.arrive(CURRENT, child.body_len)
-    if queue.units is not None:
-        queue.units.come(child)
     add_new(core, queue, child)
     wake(core, queue)
 

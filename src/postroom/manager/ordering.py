@@ -84,9 +84,9 @@ def _find_out(core: Core, queue: Queue, units: Units) -> None:
     while not units.unread and units.unread_chunks:
         chunk = units.unread_chunks.pop()
         backlog = queue.bands[chunk.priority()].backlog
-        for index in range(chunk.head, chunk.count):
-            if not chunk.is_dead(index):
-                units.ask_for(backlog.object_at(chunk, index))
+        for index in range(chunk.count):
+            # Also what was taken from it since the start, and may come back; what has ended is known.
+            units.ask_for(backlog.object_at(chunk, index))
     bytes_left: i64 = core.options.fetch_bytes
     wanted: list[Entry] = []
     while units.unread and len(wanted) < core.options.fetch_entries and bytes_left > 0:

@@ -10,14 +10,13 @@ from mypy_extensions import i64
 
 from postroom.amqp.messaging import scan_head
 from postroom.ledger.records import CHUNK_BODY_BYTES
+from postroom.manager.children import place
 from postroom.manager.core import Core
 from postroom.manager.entry import Entry
 from postroom.manager.ids import ids_of_head
 from postroom.manager.overrides import birth_us
 from postroom.manager.overrides import expiry_us as override_expiry_us
-from postroom.manager.placing import add_delayed, add_new
 from postroom.manager.queue import Queue
-from postroom.manager.statistics import CURRENT
 from postroom.model import numbers as n
 
 _TAKEN_OVER: Final = n.FLAG_DURABLE | n.FLAG_DEAD_LETTER_ELIGIBLE | n.FLAG_REPORTS
@@ -55,7 +54,7 @@ def make_rewritten(core: Core, parent: Entry, queue: Queue, event: i64, sections
     child = Entry(queue, serial, priority, flags, expiry_us, serial, offset, size, sections)
     if flags & n.FLAG_REPORTS != 0 and causes == 0:
         core.reports.note(child, n.FEEDBACK_COA)
-    _place(core, queue, child, causes, due_us)
+    place(core, queue, child, causes, due_us)
     return serial
 
 
@@ -125,15 +124,3 @@ def _chunks(core: Core, sections: bytes) -> list[int] | None:
         positions.append(int(core.ledger.body_chunk(first, sections[at : at + CHUNK_BODY_BYTES])))
         core.ledger.boundary()
     return positions
-
-
-def _place(core: Core, queue: Queue, child: Entry, causes: i64, due_us: i64) -> None:
-    if causes != 0:
-        add_delayed(core, child, causes, due_us)
-        return
-    queue.statistics.arrive(CURRENT, child.body_len)
-    if queue.units is not None:
-        queue.units.come(child)
-    add_new(core, queue, child)
-    if queue.ready or queue.browsers or queue.watched:
-        core.woken.append(queue)
