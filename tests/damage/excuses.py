@@ -24,10 +24,10 @@ RECORDS: Final = ("'s header", "'s arrivals", "'s transitions", "'s names")
 
 def excuse_of(damage: Damage, reader: str) -> Excuse | None:
     """Why the reader may take the ledger in spite of the damage; None: it must not."""
-    if damage.section.startswith("behind"):
-        return Excuse.BEHIND
     if damage.kind == "superblock":
         return _of_superblock(damage)
+    if damage.section.startswith("behind"):
+        return Excuse.BEHIND
     if "checkpoint" in damage.kind and (damage.what != "swapped" or reader == "http"):
         return Excuse.SPARE
     if _is_in_bodies(damage):
@@ -51,5 +51,9 @@ def _is_told_at_once(damage: Damage) -> bool:
 def _of_superblock(damage: Damage) -> Excuse | None:
     if damage.what == "older":
         return Excuse.FLOOR
-    one_copy = damage.what == "flipped" and damage.section in ("first copy", "second copy")
-    return Excuse.TWIN if one_copy or damage.section == "second copy" else None
+    if damage.what == "truncated":
+        second_is_lost = damage.section in ("behind the first copy", "second copy")
+        return Excuse.TWIN if second_is_lost else Excuse.BEHIND if "behind" in damage.section else None
+    if damage.what == "flipped" and damage.section.startswith("behind"):
+        return Excuse.BEHIND
+    return Excuse.TWIN if damage.section in ("first copy", "second copy") else None
