@@ -29,6 +29,7 @@ def broker(**changes: Any) -> dict[str, Any]:
         "connections": 1,
         "blocked_sends": 0,
         "space_low": False,
+        "alarms": [],
         **changes,
     }
 
@@ -152,8 +153,10 @@ def test_nothing_is_wider_than_the_terminal() -> None:
 
 
 def test_troubles_of_the_broker_are_in_the_first_line() -> None:
-    text = text_of(View(None, Look(1.0, broker(blocked_sends=3, space_low=True), [], [], [])))
-    assert "3 sends blocked" in text.splitlines()[0] and "disk is nearly full" in text.splitlines()[0]
+    text = text_of(
+        View(None, Look(1.0, broker(blocked_sends=3, alarms=[{"name": "puts-refused"}]), [], [], []))
+    )
+    assert "3 sends blocked" in text.splitlines()[0] and "puts-refused" in text.splitlines()[0]
 
 
 @pytest.mark.sockets

@@ -20,7 +20,8 @@ class MemoryLedger:
         self.ledger_id = uuid4()
         self.builder = BlockBuilder()
         self.leases = Leases(self.builder, Keep(), LedgerOptions(), [])
-        self.space_low = False
+        self.space_short = self.space_low = False
+        self.free_bytes = 1 << 40
         self.held = held
         self.behind = False
         self.written_at_once = self.over = False

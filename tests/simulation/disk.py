@@ -5,12 +5,15 @@ A crash decides, by the seed, for each unsynced write which of its sectors reach
 folder how many of the unsynced names did. It implements ``postroom.ledger.disk.Disk``.
 """
 
+import errno
 from collections.abc import Sequence
 from random import Random
 
 from postroom.ledger.disk import Bytes
+from postroom.ledger.options import SMALLEST_VOLUME_BYTES
 
 SECTOR_BYTES = 512
+UNBOUNDED_BYTES = 1 << 60
 
 
 class SimFile:
@@ -19,12 +22,15 @@ class SimFile:
     def __init__(self, disk: "SimDisk") -> None:
         self._disk = disk
         self.now = bytearray()
+        self.allocated_bytes = 0
+        """Up to where it holds space of the volume; a size that was only extended holds none."""
         self.platter = bytearray()
         self.unsynced: list[tuple[int, bytes]] = []
 
     def write_at(self, offset: int, parts: Sequence[Bytes]) -> None:
         self._disk.check_alive("write")
         data = b"".join(bytes(part) for part in parts)
+        self._disk.allocate(self, offset + len(data))
         _overlay(self.now, offset, data)
         self.unsynced.append((offset, data))
         self._disk.operations += 1
@@ -60,10 +66,13 @@ class SimFile:
         return None
 
     def reserve(self, offset: int, size: int) -> None:
-        """Space never runs out here."""
+        self._disk.fail_now("reserve")
+        self._disk.allocate(self, offset + size)
 
     def extend(self, size: int) -> None:
         self._disk.check_alive("extend")
+        if size <= len(self.now):  # as ext4 does it: what was reserved behind the end goes
+            self.allocated_bytes = min(self.allocated_bytes, size)
         _overlay(self.now, size, b"")
         self.unsynced.append((size, b""))
         self._disk.operations += 1
@@ -86,6 +95,7 @@ class SimFile:
         """A file with this content, all of it durable."""
         file = SimFile(disk)
         file.now, file.platter = bytearray(content), bytearray(content)
+        file.allocated_bytes = len(content.rstrip(b"\0"))
         return file
 
 
@@ -124,9 +134,40 @@ class SimDisk:
         self.skip_syncs = False
         """A planted bug: syncs are answered and not done."""
         self.dead = False
+        self.capacity_bytes = UNBOUNDED_BYTES
+        """The size of the volume."""
+        self.fail_at_operation: int | None = None
+        """This operation, and no other, fails with `fail_errno`: a write, sync, reserve, rename, …"""
+        self.fail_errno = errno.EIO
+        self.failed = ""
+        """What has failed so."""
+
+    def allocate(self, file: SimFile, end: int) -> None:
+        """The file holds space up to `end` from now on. Raises OSError (ENOSPC)."""
+        more = end - file.allocated_bytes
+        if more > self.free_bytes():
+            raise OSError(errno.ENOSPC, "the simulated volume is full")
+        file.allocated_bytes = max(file.allocated_bytes, end)
+
+    def free_bytes(self) -> int:
+        if self.capacity_bytes == UNBOUNDED_BYTES:
+            return UNBOUNDED_BYTES
+        return self.capacity_bytes - sum(file.allocated_bytes for file in self.files.values())
+
+    def volume_bytes(self) -> int:
+        return max(self.capacity_bytes, SMALLEST_VOLUME_BYTES)
+
+    def fail_now(self, what: str) -> None:
+        """Raises OSError where that was planned."""
+        if self.fail_at_operation is not None and self.operations >= self.fail_at_operation:
+            self.fail_at_operation = None
+            self.failed = what
+            raise OSError(self.fail_errno, f"planned: {what} fails")
 
     def check_alive(self, what: str) -> None:
-        """Raises PowerLost if the power is gone, or goes now."""
+        """Raises PowerLost if the power is gone, or goes now; OSError where that was planned."""
+        if not self.dead:
+            self.fail_now(what)
         if self.crash_at_operation is not None and self.operations >= self.crash_at_operation:
             self.dead = True
         if self.dead:
@@ -165,7 +206,9 @@ class SimDisk:
         self.unsynced_names.append(("remove", name, None))
 
     def trim(self, name: str) -> None:
-        """Space is not counted here, and nothing reads differently."""
+        self.check_alive("trim")
+        file = self.open(name)
+        file.allocated_bytes = min(file.allocated_bytes, len(file.now.rstrip(b"\0")))
 
     def names(self) -> list[str]:
         return sorted(self.files)
@@ -193,16 +236,22 @@ class SimDisk:
         for kind, name, file in self.unsynced_names[: random.randrange(len(self.unsynced_names) + 1)]:
             _replay_name(names, kind, name, file)
         survived = SimDisk()
+        survived.capacity_bytes = self.capacity_bytes
         return survived.adopt({name: names[name].survivor(survived, random) for name in sorted(names)})
 
     def copy(self) -> "SimDisk":
         """The same bytes on a disk of its own, everything synced: to recover twice from one state."""
-        twin = SimDisk()
+        twin = SimDisk().of_size(self.capacity_bytes)
         return twin.adopt({name: SimFile.holding(twin, file.now) for name, file in self.files.items()})
 
     def adopt(self, names: dict[str, SimFile]) -> "SimDisk":
         """Hold these files, their names durable."""
         self.files, self.platter_names = names, dict(names)
+        return self
+
+    def of_size(self, capacity_bytes: int) -> "SimDisk":
+        """On a volume of this size."""
+        self.capacity_bytes = capacity_bytes
         return self
 
 

@@ -106,8 +106,8 @@ class View:
         text.append(f"   {_whole(broker['queues'])} queues, {_whole(broker['connections'])} connections")
         if broker["blocked_sends"]:
             text.append(f"   {_whole(broker['blocked_sends'])} sends blocked", "yellow")
-        if broker["space_low"]:
-            text.append("   the disk is nearly full", "bold red")
+        for alarm in broker["alarms"]:
+            text.append(f"   {alarm['name']}", "bold red")
         return text
 
     def _most_rows(self, sections: Sequence[Section], lines: int) -> list[int]:

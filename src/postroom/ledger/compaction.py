@@ -167,8 +167,11 @@ def plan(
     options: LedgerOptions,
     known: dict[str, Looked],
     keep: Keep,
+    most_bytes: int,
 ) -> Run | None:
     """The next run worth rewriting among the sealed files up to position `through`; None if there is none.
+
+    What is live in a run is `most_bytes` at most: a file with more is left for now.
 
     `known` remembers, by name, what files were found to hold: only where something has died since is looked
     at again, so that a round costs what has changed and not what waits.
@@ -183,13 +186,15 @@ def plan(
             continue
         wants = live.within(file.first_position, file.last_position)
         size = int(wants["size"].sum())
+        if size > most_bytes:
+            continue
         known[file.name()] = Looked(count, size)
         if len(wants) and size >= options.compact_below * heap_bytes(file):
             continue
         if not keep.may_drop_bodies(file.last_position):
             known[file.name()] = Looked(count, size, file.last_position)
         elif len(wants):
-            return _extend(files[:at], file, wants, live, known, options)
+            return _extend(files[:at], file, wants, live, known, most_bytes)
         else:
             return Run([file], [])
     return None
@@ -220,7 +225,7 @@ def _extend(
     wants: Array,
     live: LiveBodies,
     known: dict[str, Looked],
-    options: LedgerOptions,
+    most_bytes: int,
 ) -> Run:
     """Take in the packed files before, as long as they are small against what is rewritten anyway."""
     taken, pieces, size = [file], [wants], int(wants["size"].sum())
@@ -229,7 +234,7 @@ def _extend(
         own_bytes = looked.live_bytes if looked is not None else heap_bytes(neighbour)
         if not isinstance(neighbour, PackedBodies) or own_bytes > MERGE_RATIO * size:
             break
-        if size + own_bytes > options.journal_file_bytes:
+        if size + own_bytes > most_bytes:
             break
         own = live.within(neighbour.first_position, neighbour.last_position)
         taken.insert(0, neighbour)

@@ -102,6 +102,12 @@ class Disk(Protocol):
     def sync_names(self) -> None:
         """Return when all creations, renames and removals are durable."""
 
+    def free_bytes(self) -> int:
+        """What the volume can still give us; what is reserved for files isn't in it."""
+
+    def volume_bytes(self) -> int:
+        """The size of the volume."""
+
     def sync_fileno(self) -> int:
         """Descriptor whose fsync does the same, for the C writer; −1 where there is none."""
 
@@ -244,6 +250,14 @@ class RealDisk:
     def sync_names(self) -> None:
         os.fsync(self._folder_fd)
 
+    def free_bytes(self) -> int:
+        found = os.fstatvfs(self._folder_fd)
+        return found.f_bavail * found.f_frsize
+
+    def volume_bytes(self) -> int:
+        found = os.fstatvfs(self._folder_fd)
+        return found.f_blocks * found.f_frsize
+
     def sync_fileno(self) -> int:
         return self._folder_fd
 
@@ -278,6 +292,11 @@ class RealDisk:
         if self._folder_fd >= 0:
             os.close(self._folder_fd)
             self._folder_fd = -1
+
+
+def is_no_space(error: OSError) -> bool:
+    """Whether the volume is full, or the quota of it that is ours."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def write_in_pieces(file: DiskFile, parts: Sequence[Bytes]) -> None:

@@ -29,6 +29,16 @@ class LedgerCorrupt(LedgerError):
         self.reason = reason
 
 
+class VolumeTooSmall(LedgerError):
+    """The volume of the data folder is below what any ledger needs."""
+
+    def __init__(self, folder: str, volume_bytes: int, smallest_bytes: int) -> None:
+        super().__init__(
+            f"{folder}: the volume has {volume_bytes:,} bytes, a ledger needs {smallest_bytes:,} at least;"
+            " choose a folder on a larger volume"
+        )
+
+
 class UnknownFormat(LedgerError):
     """A file of a newer format than this version reads. Nothing of it was read."""
 

@@ -12,9 +12,9 @@ import numpy as np
 from isal.isal_zlib import crc32
 
 from postroom.ledger.block import ARRIVAL_BYTES, BLOCK_HEADER_BYTES, TRANSITION_BYTES
-from postroom.ledger.disk import Bytes, Disk, write_in_pieces
+from postroom.ledger.disk import Bytes, Disk, is_no_space, write_in_pieces
 from postroom.ledger.errors import LedgerCorrupt, UnknownFormat
-from postroom.ledger.files import events_name
+from postroom.ledger.files import TMP_SUFFIX, events_name
 from postroom.ledger.headers import Seal, crc_matches, with_crc
 from postroom.ledger.layout import (
     ARRIVAL_DTYPE,
@@ -263,10 +263,19 @@ def decode_image(data: memoryview, where: str, file_number: int, check: bool = T
 
 
 def write_durably(disk: Disk, name: str, parts: list[Bytes]) -> None:
-    """A whole file, never seen half: to `.tmp`, sync, rename, sync the folder."""
-    temporary = name + ".tmp"
+    """A whole file, never seen half: to `.tmp`, sync, rename, sync the folder.
+
+    What a full disk cuts off is removed: it must not hold the space that others wait for.
+    """
+    temporary = name + TMP_SUFFIX
     file = disk.create(temporary)
-    write_in_pieces(file, parts)
+    try:
+        write_in_pieces(file, parts)
+    except OSError as error:
+        file.close()
+        if is_no_space(error):
+            disk.remove(temporary)
+        raise
     file.close()
     disk.rename(temporary, name)
     disk.sync_names()

@@ -3,13 +3,12 @@
 `Journal` decides and encodes; who writes is `writer.Writer`. See ``FORMAT.md``, "Journal".
 """
 
-import errno
 from bisect import bisect_right
 from typing import Final, NamedTuple
 
 from postroom.ledger.block import BLOCK_HEADER_BYTES, SealedParts
 from postroom.ledger.dictionary import Dictionary
-from postroom.ledger.disk import Bytes, Disk, DiskFile
+from postroom.ledger.disk import Bytes, Disk, DiskFile, is_no_space
 from postroom.ledger.files import journal_name
 from postroom.ledger.headers import FILE_HEADER_BYTES, FileHeader, Seal, encode_block, header_crc_of
 from postroom.ledger.layout import BLOCK_DICTIONARY
@@ -30,7 +29,21 @@ RESERVE_STEPS: Final = 4
 
 
 REFUSE_BELOW: Final = 2
-"""When the disk gives no more and less than this part (one half) of the reserve is left, puts are refused."""
+"""When the disk gives no more and less than this part (one half) of the reserve, or of what is left free for
+the background work, is there, puts are refused."""
+
+EARLY_SHARE: Final = 16
+"""While space is short, a file that has records of this part of the reserve is followed by the next: then it
+can be sealed, and what has ended by these records can go."""
+
+IDLE_SHARE: Final = 256
+"""When nothing is written any more, already with this part."""
+
+CHECKPOINT_SHARE: Final = 8
+"""Of the free space for the background work, the part that a checkpoint takes beside the sealed records."""
+
+RETRY_US: Final = 100_000
+"""While space is short, the disk is asked again so often."""
 
 
 class Job(NamedTuple):
@@ -104,7 +117,9 @@ class Journal:
         self.space_short = False
         """The disk gave no more reserve: what can go should go now."""
         self.space_low = False
-        """And half of what there was is used: new puts must be refused."""
+        """And half of what there was is used: new puts must be refused, until there is all of it again."""
+        self._asked_us = 0
+        """When the disk was asked last for what it didn't have."""
         self._begin(header)
 
     def _begin(self, header: FileHeader) -> None:
@@ -131,7 +146,8 @@ class Journal:
     def append(self, parts: SealedParts) -> Job:
         """The write that makes this block durable. One at a time: call `written` before the next."""
         size = BLOCK_HEADER_BYTES + len(parts.arrivals) + len(parts.transitions) + len(parts.names)
-        if self._is_full(size + len(parts.bodies)):
+        if self._is_full(size + len(parts.bodies), parts.last_position < parts.first_position):
+            self.file.extend(self._size)  # gives back what was reserved behind its end
             self._begin(self._next_header(parts))
         head = encode_block(parts, self.identity, self.durable_through, self._last_crc)
         out = [*self._head, head, parts.arrivals, parts.transitions, parts.names, parts.bodies]
@@ -173,11 +189,29 @@ class Journal:
         """Whether readers beside the writer can't see yet that the last block is durable."""
         return self._written_through < self.durable_through
 
-    def _is_full(self, block_bytes: int) -> bool:
-        """While space is short the file goes on: a new one would have no reserve."""
+    def ask_again(self, now_us: int) -> None:
+        """While space is short: whether the disk has some by now."""
+        if self.space_short and not 0 <= now_us - self._asked_us < RETRY_US:
+            self._asked_us = now_us
+            self._reserve()
+
+    def _is_full(self, block_bytes: int, idle: bool) -> bool:
+        """Whether the next block goes to another file. While space is short that is so early, if there is
+        room for it: only what is in sealed files can be given back."""
+        if self._head:
+            return False
         total = self._next_offset + block_bytes + EVENTS_GENERATIONS * self._records_bytes
         over = total > self._options.journal_file_bytes
-        return over and not self._head and not self.space_short
+        if not self.space_short:
+            return over
+        early = self._options.reserve_bytes // (IDLE_SHARE if idle else EARLY_SHARE)
+        return (over or self._records_bytes > early) and self._has_room_for_next()
+
+    def _has_room_for_next(self) -> bool:
+        """Whether this file can be sealed and another begun with what this one gives back."""
+        ours = max(0, self._reserved_to - self._next_offset)
+        sealed = self._records_bytes + self._options.upkeep_bytes // CHECKPOINT_SHARE
+        return self._disk.free_bytes() + ours >= sealed + self._options.reserve_bytes // RESERVE_STEPS
 
     def _next_header(self, parts: SealedParts) -> FileHeader:
         number = self.identity.file_number + 1
@@ -192,18 +226,34 @@ class Journal:
             self.file.extend(self._size)
 
     def _reserve(self) -> None:
-        """Keep space ahead of the writing place; without it, say so and go on with what is left."""
+        """Keep space ahead of the writing place, and free what the background work needs; without it, say so
+        and go on with what is left."""
         ahead = self._options.reserve_bytes
-        if self._reserved_to - self._next_offset >= ahead - ahead // RESERVE_STEPS or ahead == 0:
+        left = max(0, self._reserved_to - self._next_offset)
+        if ahead == 0 or (left >= ahead - ahead // RESERVE_STEPS and not self.space_short):
             return
+        free, upkeep = self._disk.free_bytes(), self._options.upkeep_bytes
+        if free - (ahead - left) >= upkeep and self._set_aside(left, ahead):
+            self.space_short = self.space_low = False
+            return
+        self.space_short = True
+        least = ahead // REFUSE_BELOW
+        if left < least:
+            self._set_aside(left, min(least, left + free - upkeep // REFUSE_BELOW))
+            left = max(0, self._reserved_to - self._next_offset)
+        if left < least or free < upkeep // REFUSE_BELOW:
+            self.space_low = True
+
+    def _set_aside(self, left: int, ahead: int) -> bool:
+        """Reserve up to so much ahead of the writing place, where `left` is reserved; whether it could be
+        had."""
+        if ahead <= left:
+            return True
         try:
-            start = max(self._reserved_to, self._next_offset)
-            self.file.reserve(start, self._next_offset + ahead - start)
+            self.file.reserve(self._next_offset + left, ahead - left)
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            if not is_no_space(error):
                 raise
-            self.space_short = True
-            self.space_low = self._reserved_to - self._next_offset < ahead // REFUSE_BELOW
-            return
+            return False
         self._reserved_to = self._next_offset + ahead
-        self.space_short = self.space_low = False
+        return True

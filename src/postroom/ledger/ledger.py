@@ -1,6 +1,5 @@
 """The ledger: opened, written a block at a time, read for bodies, kept small in the background."""
 
-import errno
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from postroom.ledger.block import BlockBuilder, SealedParts
 from postroom.ledger.bodies import BodyStore, JournalBodies
 from postroom.ledger.body import Body, BodyPlace
 from postroom.ledger.dictionary import LEASES, SPARK_SUBSCRIPTIONS, Dictionary
-from postroom.ledger.disk import Disk, RealDisk
+from postroom.ledger.disk import Disk, RealDisk, is_no_space
 from postroom.ledger.errors import LedgerFailed
 from postroom.ledger.files import Listing, journal_name
 from postroom.ledger.headers import FileHeader, Seal, new_id
@@ -23,7 +22,7 @@ from postroom.ledger.keep import Keep
 from postroom.ledger.layout import Array
 from postroom.ledger.leases import Lease, Leases, leases_from, unread_from
 from postroom.ledger.maintenance import Maintenance
-from postroom.ledger.options import LedgerOptions
+from postroom.ledger.options import LedgerOptions, fitted
 from postroom.ledger.records import RecordType
 from postroom.ledger.recovered import Recovered, recovered_from
 from postroom.ledger.recovery import Found, Images, recover
@@ -99,7 +98,10 @@ class Ledger:
         disk = disk if disk is not None else RealDisk(folder)
         disk.lock(options.standby)
         try:
+            options = fitted(options, disk.describe(""), disk.volume_bytes())
             found = recover(disk)
+            for number in found.unsealed:
+                disk.trim(journal_name(number))  # what its writer had reserved is needed for what follows
             header = _new_epoch(found, now_us)
             writer = writer or new_writer(disk)
             ledger = cls(disk, options, found, writer, header)
@@ -144,6 +146,16 @@ class Ledger:
         return self._journal.space_low
 
     @property
+    def space_short(self) -> bool:
+        """The disk gave no more of the reserve, or not enough for the background work: what can go goes."""
+        return self._journal.space_short or self._maintenance.space_short
+
+    @property
+    def free_bytes(self) -> int:
+        """What the volume can still give; asks the system."""
+        return self._disk.free_bytes()
+
+    @property
     def behind(self) -> bool:
         """Writing outruns sealing and compaction: taking in less until this ends bounds the disk used."""
         return self._maintenance.behind()
@@ -158,9 +170,10 @@ class Ledger:
 
         Returns the leases that were broken now, for an alarm.
         """
-        short = self._journal.space_short or self._maintenance.space_short
+        self._journal.ask_again(now_us)
+        short = self.space_short
         broken = self.leases.tend(now_us, short)
-        self._maintenance.be_thrifty(short)
+        self._maintenance.be_thrifty(short, now_us)
         if self._maintenance.written and not self.builder.empty():
             self._record_checkpoints(now_us)
         return broken
@@ -275,7 +288,7 @@ class Ledger:
         try:
             images.add(self._maintenance.seal_image(image))
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            if not is_no_space(error):
                 raise
             self._maintenance.roll(image.file_number, image.seal())
 

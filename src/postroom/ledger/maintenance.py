@@ -4,12 +4,12 @@ Each `Maintenance.step` is one piece of work that leaves the folder in a state f
 whenever the process ends. A thread runs the steps, or the owner does (``maintenance="manual"``).
 """
 
-import errno
 import logging
 import threading
 import time
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -26,7 +26,7 @@ from postroom.ledger.compaction import (
     rewrite,
     was_let_go,
 )
-from postroom.ledger.disk import Disk
+from postroom.ledger.disk import Disk, is_no_space
 from postroom.ledger.errors import LedgerCorrupt
 from postroom.ledger.files import bodies_name, checkpoint_name, events_name, journal_name
 from postroom.ledger.fold import fold_image, prune_chunks
@@ -42,6 +42,12 @@ from postroom.ledger.superblock import SuperblockFile
 
 KEPT_CHECKPOINTS: Final = 2
 """The newest, and the one before in case it is damaged."""
+
+THRIFTY_BELOW: Final = 0.9
+"""While the disk runs short, a file of bodies is rewritten when less than this share of it is live."""
+
+RETRY_US: Final = 1_000_000
+"""While the disk runs short, what found no space is tried again so often."""
 
 BATCH_ROWS_BESIDE: Final = 1 << 15
 """Changes folded at a time beside the broker: numpy keeps the interpreter for a step, so steps are short."""
@@ -106,13 +112,18 @@ class Maintenance:
         self._checkpoints: list[Kept] = []
         self._round: Round | None = None
         self._looked: dict[str, Looked] = {}
+        self._replaced: list[str] = []
+        """Files of bodies that are to be removed."""
         self._wake = threading.Event()
         self._stopping = False
         self._working = False
         """A journal is being sealed, or what follows from that is not done."""
         self._thread: threading.Thread | None = None
         self._is_thrifty = False
-        """The disk runs short: no body stays that no live entry has."""
+        """The disk runs short: no body stays that no live entry has, and no history that isn't needed."""
+        self._looks_again = False
+        """The disk has begun to run short: files that were dense enough before may be rewritten now."""
+        self._retried_us = 0
         self._retains = False
         """By the last round bodies stay that no live entry has."""
         self.error: Exception | None = None
@@ -162,12 +173,20 @@ class Maintenance:
         """Whether a journal waits while the one before isn't done with: writing outruns this."""
         return len(self._pending) > 1 or (len(self._pending) == 1 and self._working)
 
-    def be_thrifty(self, thrifty: bool) -> None:
-        """The disk runs short: bodies of what has ended go soon, whatever their queues say; or it does so no
-        longer."""
+    def be_thrifty(self, thrifty: bool, now_us: int) -> None:
+        """The disk runs short: bodies of what has ended go soon, whatever their queues say, and history, the
+        oldest first; or it does so no longer."""
         if thrifty != self._is_thrifty:
-            self._is_thrifty = thrifty
+            self._is_thrifty = self._looks_again = thrifty
             self._wake.set()
+        if thrifty and not 0 <= now_us - self._retried_us < RETRY_US:
+            self._retried_us = now_us
+            self._wake.set()
+
+    def _is_pressed(self) -> bool:
+        """Whether what can go must go now: there isn't room for the reserve and for this work."""
+        room = self._options.reserve_bytes + self._options.upkeep_bytes
+        return self._is_thrifty and self._disk.free_bytes() < room
 
     def wake(self) -> None:
         """More may go than before."""
@@ -194,7 +213,7 @@ class Maintenance:
                 while not self._stopping and self.step():
                     pass
             except OSError as error:
-                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                if not is_no_space(error):
                     self._give_up(error)
                     return
                 _LOG.warning("ledger maintenance waits for space: %s", error)
@@ -211,7 +230,7 @@ class Maintenance:
         try:
             found = self._step()
         except OSError as error:
-            self.space_short = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            self.space_short = is_no_space(error)
             raise
         self.space_short = False
         return found
@@ -236,7 +255,8 @@ class Maintenance:
 
     def _more_may_go(self) -> bool:
         """Whether a lease has let files go, or the disk has run short, since the last round."""
-        return was_let_go(self._looked, self._keep) or (self._is_thrifty and self._retains)
+        has_retained = self._is_thrifty and self._retains
+        return was_let_go(self._looked, self._keep) or has_retained or self._looks_again
 
     def _seal_next(self) -> None:
         pending = self._pending.pop(0)
@@ -249,6 +269,9 @@ class Maintenance:
 
     def _seal(self, pending: Pending) -> None:
         name = journal_name(pending.number)
+        if name not in self._disk.names():  # it was renamed, and then something failed
+            self._take_sealed(pending.number)
+            return
         data = memoryview(self._disk.open(name).view())
         scan = scan_journal(self._disk.describe(name), data, pending.seal)
         if scan is None:
@@ -261,7 +284,12 @@ class Maintenance:
         self._disk.trim(journal_name(number))
         write_durably(self._disk, events_name(number), encode_image(image))
         self._disk.rename(journal_name(number), bodies_name(number))
+        return self._take_sealed(number)
+
+    def _take_sealed(self, number: int) -> EventsImage:
+        """A journal is `.events` and `.bodies` by now: make that durable, and know it so."""
         self._disk.sync_names()
+        image = load_image(self._disk, number)
         old: list[BodyFile] = [
             file
             for file in self._store.files()
@@ -269,9 +297,8 @@ class Maintenance:
         ]
         sealed = SealedBodies(self._disk, number, image.first_position, image.last_position)
         self._store.replace(old, [sealed])
-        mapped = load_image(self._disk, number)
-        self._remember(mapped)
-        return mapped
+        self._remember(image)
+        return image
 
     def _remember(self, image: EventsImage) -> None:
         span = FileSpan(image.file_number, image.first_position, image.last_position)
@@ -286,7 +313,7 @@ class Maintenance:
         """Whether more bytes of events came than the last checkpoint has: it at most doubles the writing."""
         newest = self._checkpoints[-1] if self._checkpoints else Kept(0, 0, frozenset(), 0)
         since = sum(one.size_bytes for one in self._history if one.span.number > newest.file_number)
-        return since > newest.size_bytes
+        return since > (0 if self._is_thrifty else newest.size_bytes)
 
     def _make_checkpoint(self) -> None:
         """The newest checkpoint and the files sealed since make the next."""
@@ -311,6 +338,9 @@ class Maintenance:
         return self._round_of(state, Images(self._disk, state))
 
     def _round_of(self, state: FoldState, images: Images) -> Round:
+        if self._looks_again:
+            self._looks_again = False
+            self._looked.clear()
         retained = NOTHING_RETAINED if self._is_thrifty else state.retained
         self._retains = len(retained) > 0
         source = partial(self._images_within, images)
@@ -337,6 +367,8 @@ class Maintenance:
     def _excess(self, now_us: int) -> list[Sealed]:
         """History beyond its bounds, oldest first."""
         over = sum(one.size_bytes for one in self._history) - self._options.retention_bytes
+        if self._is_pressed():
+            return sorted(self._history)
         horizon_us = now_us - self._options.retention_s * 1_000_000 if self._options.retention_s else 0
         excess = []
         for one in sorted(self._history):
@@ -348,7 +380,12 @@ class Maintenance:
 
     def _compact(self, round_: Round) -> None:
         """One rewrite or removal; ends the round when there is no more."""
-        run = plan(self._store, round_.live, round_.state.position, self._options, self._looked, self._keep)
+        options, most = self._options, self._options.journal_file_bytes
+        if self._is_thrifty:  # what is rewritten needs room beside it
+            options = replace(options, compact_below=THRIFTY_BELOW)
+            most = min(most, self._disk.free_bytes() // 2)
+        through = round_.state.position
+        run = plan(self._store, round_.live, through, options, self._looked, self._keep, most)
         if run is None:
             self._round = None
             self._keep.count_bodies(held_by_leases(self._store, self._looked))
@@ -363,11 +400,21 @@ class Maintenance:
         self._store.replace(run.files, new)
         for file in run.files:
             self._looked.pop(file.name(), None)
-            self._disk.remove(file.name())
+            self._replaced.append(file.name())
+        self._remove_replaced()
+
+    def _remove_replaced(self) -> None:
+        """Files of bodies that others have taken the place of."""
+        while self._replaced:
+            self._disk.remove(self._replaced[-1])
+            self._replaced.pop()
         self._disk.sync_names()
 
     def _remove_one(self) -> bool:
         """Remove a superseded checkpoint or an events file that no kept checkpoint needs."""
+        if self._replaced:  # something failed before they were gone
+            self._remove_replaced()
+            return True
         if len(self._checkpoints) > KEPT_CHECKPOINTS:
             self._disk.remove(checkpoint_name(self._checkpoints[0].position))
             self._checkpoints.pop(0)

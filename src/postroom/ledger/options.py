@@ -1,6 +1,9 @@
 """The ledger's settings, each with its unit. Described in docs/reference/ledger-options.md."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
+
+from postroom.ledger.errors import VolumeTooSmall
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -60,3 +63,34 @@ class LedgerOptions:
             )
         if not (0 < self.compact_below <= 1 and 0 < self.carry_below <= 1):
             raise ValueError("compact_below and carry_below are shares: above 0, at most 1")
+
+    @property
+    def upkeep_bytes(self) -> int:
+        """Free space that is left to the background work: for the `.events` file of one journal, and for the
+        live bodies of one file that is packed."""
+        return self.journal_file_bytes // EVENTS_SHARE + int(self.journal_file_bytes * self.compact_below)
+
+
+EVENTS_SHARE: Final = 3
+"""At most this part of a journal file's bound is records, since they count three times in it."""
+
+SMALLEST_VOLUME_BYTES: Final = 32 * MIB
+"""On a smaller one nothing works."""
+
+VOLUME_SHARE: Final = 8
+"""A journal file, and the reserve, take at most this part of the volume each."""
+
+
+def fitted(options: LedgerOptions, where: str, volume_bytes: int) -> LedgerOptions:
+    """The options for a volume of this size: with smaller files and a smaller reserve where it is small.
+
+    Raises ``VolumeTooSmall``.
+    """
+    if volume_bytes < SMALLEST_VOLUME_BYTES:
+        raise VolumeTooSmall(where, volume_bytes, SMALLEST_VOLUME_BYTES)
+    most = volume_bytes // VOLUME_SHARE
+    return replace(
+        options,
+        journal_file_bytes=min(options.journal_file_bytes, most),
+        reserve_bytes=min(options.reserve_bytes, most),
+    )

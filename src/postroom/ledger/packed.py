@@ -6,9 +6,9 @@ from typing import NamedTuple
 import numpy as np
 from isal.isal_zlib import crc32
 
-from postroom.ledger.disk import SYNC_PIECE_BYTES, Disk, DiskFile
+from postroom.ledger.disk import SYNC_PIECE_BYTES, Disk, DiskFile, is_no_space
 from postroom.ledger.errors import LedgerCorrupt
-from postroom.ledger.files import PackedName, packed_name
+from postroom.ledger.files import TMP_SUFFIX, PackedName, packed_name
 from postroom.ledger.headers import crc_matches, with_crc
 from postroom.ledger.layout import PACKED_HEADER, PACKED_MAGIC, PACKED_ROW_DTYPE, Array
 from postroom.ledger.records import FORMAT_VERSION
@@ -36,7 +36,29 @@ def write_packed(
 ) -> int:
     """Write the file from pieces in any order, make it durable under its name; returns its size in bytes."""
     final = packed_name(name)
-    file = disk.create(final + ".tmp")
+    temporary = final + TMP_SUFFIX
+    file = disk.create(temporary)
+    try:
+        size = _write_all(file, name, ledger_id, positions, pieces)
+    except OSError as error:
+        file.close()
+        if is_no_space(error):
+            disk.remove(temporary)
+        raise
+    file.close()
+    disk.rename(temporary, final)
+    disk.sync_names()
+    return size
+
+
+def _write_all(
+    file: DiskFile,
+    name: PackedName,
+    ledger_id: bytes,
+    positions: tuple[int, int],
+    pieces: Iterable[Piece],
+) -> int:
+    """Pieces, index and header, durable."""
     rows, index_offset = _write_pieces(file, pieces)
     index = np.array(rows, PACKED_ROW_DTYPE)
     index = index[np.argsort(index["key"])]
@@ -58,9 +80,6 @@ def write_packed(
     )
     file.write_at(0, [with_crc(head)])
     file.sync()
-    file.close()
-    disk.rename(final + ".tmp", final)
-    disk.sync_names()
     return index_offset + len(raw)
 
 

@@ -23,6 +23,7 @@ from postroom.ledger.leases import Lease, Leases
 from postroom.manager.core import NEVER_TOLD
 from postroom.manager.effects import Effects, Fetch, IdRead
 from postroom.manager.manager import QueueManager
+from postroom.server.alarms import Alarms
 from postroom.server.binding import ConnectionBinding
 from postroom.server.channels import Channels
 from postroom.server.config import Config
@@ -60,7 +61,13 @@ class LedgerFace(Protocol):
     def epoch_id(self) -> bytes: ...
 
     @property
+    def space_short(self) -> bool: ...
+
+    @property
     def space_low(self) -> bool: ...
+
+    @property
+    def free_bytes(self) -> int: ...
 
     @property
     def in_flight(self) -> bool: ...
@@ -127,8 +134,10 @@ class Broker:
         """Connections to be opened; answer each with `connect_outward` or its own ``fail``."""
         self.durable_through = ledger.builder.next_position - 1
         self.stopping = False
-        self.space_low = ledger.space_low
+        self.space_low = False
         """The disk is nearly full: new messages are refused, everything else goes on."""
+        self.alarms: Final = Alarms()
+        self._space_is_short = False
         self._leased: frozenset[str] = frozenset()
         """The queues that leases name, as the queue manager knows them."""
         self.heed_leases()
@@ -184,7 +193,6 @@ class Broker:
 
     def end_turn(self, now_us: int) -> None:
         """The turn's records go to the ledger, or wait for the block in flight; effects that can leave do."""
-        self.space_low = self.ledger.space_low
         self._tend(now_us)
         self.channels.end_turn(now_us)
         self._commit()
@@ -280,6 +288,15 @@ class Broker:
                 queues=",".join(lease.queues),
             )
         self.heed_leases()
+        self._watch_space(now_us)
+
+    def _watch_space(self, now_us: int) -> None:
+        """Whether new messages are taken, and who is to know that the disk runs full."""
+        ledger = self.ledger
+        short, low = ledger.space_short, ledger.space_low
+        if short != self._space_is_short or low != self.space_low:
+            self._space_is_short, self.space_low = short, low
+            self.alarms.of_space(short, low, ledger.free_bytes, now_us)
 
     def _keep_history(self, now_us: int) -> None:
         """What Spark subscriptions have not confirmed stays, as long as there is room for it."""

@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 from postroom.ledger.body import Body, BodyPlace
 from postroom.ledger.errors import LedgerError
 from postroom.model.ids import MessageIds
+from postroom.server.alarms import MAINTENANCE_STOPPED
 from postroom.server.binding import ConnectionBinding
 from postroom.server.broker import Broker, LedgerFace, Login
 from postroom.server.clock import monotonic_us, wall_us
@@ -96,7 +97,6 @@ class Service:
         self._pool = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="postroom-read")
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due_us = 0
-        self._maintenance_reported = False
         self._idle_timer: asyncio.TimerHandle | None = None
         self._connecting = Connecting(
             config.credentials, config.limits.open_timeout_ms / 1e3, self._open_outward, self._outward_failed
@@ -361,9 +361,11 @@ class Service:
         self._idle_timer = None
         self._watch_maintenance()
         self.turns.go_on()
+        if self._ledger.space_short:
+            self.turns.schedule()  # the turn's end asks whether there is room again
         if self.failure is None and self._broker.idle():
             self._guarded(self._mark_idle)
-        if self._ledger.behind:
+        if self._ledger.behind or self._ledger.space_short:
             self._idle_timer = self._loop.call_later(IDLE_S, self._on_idle)  # nothing else would look again
 
     def _mark_idle(self) -> None:
@@ -372,9 +374,8 @@ class Service:
 
     def _watch_maintenance(self) -> None:
         error = self._ledger.maintenance_error
-        if error is not None and not self._maintenance_reported:
-            self._maintenance_reported = True
-            log(logging.ERROR, "ledger-maintenance-stopped", reason=str(error))
+        if error is not None:
+            self._broker.alarms.begin(MAINTENANCE_STOPPED, str(error), wall_us())
 
     def _on_timer(self) -> None:
         self._timer = None

@@ -63,6 +63,7 @@ class BrokerCollector(Collector):
         yield self._info()
         yield from self._connections()
         yield from self._ledger_families()
+        yield self._alarms()
         yield from self._sink_families()
         yield from self._spark_subscription_families()
         yield from _queue_families(self._broker.manager.queues.copy().values())
@@ -98,6 +99,16 @@ class BrokerCollector(Collector):
             ("leases_broken", "Leases that were broken", sum(not lease.in_force for lease in leases)),
         ):
             yield GaugeMetricFamily(f"postroom_ledger_{name}", what, value=int(value))
+
+    def _alarms(self) -> Metric:
+        since = GaugeMetricFamily(
+            "postroom_alarm_since_seconds",
+            "An alarm that is on: since when, seconds since 1970",
+            labels=["name"],
+        )
+        for alarm in self._broker.alarms.all():
+            since.add_metric([alarm.name], alarm.since_us / 1e6)
+        return since
 
     def _sink_families(self) -> Iterator[Metric]:
         sinks = self._broker.manager.core.sinks

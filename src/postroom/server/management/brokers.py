@@ -66,6 +66,7 @@ class Brokers:
             "next_position": broker.ledger.builder.next_position,
             "unsynced_bytes": broker.unsynced_bytes(),
             "space_low": broker.ledger.space_low,
+            "alarms": [alarm.as_map() for alarm in broker.alarms.all()],
             "blocked_sends": core.blocked_sends,
             "blocked_bytes": core.blocked_bytes,
             "reports_made": core.reports.made,

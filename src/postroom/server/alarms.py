@@ -1,0 +1,83 @@
+"""What somebody should know and do something about: each alarm has its name, since when, what, and its cure.
+
+One list for all who ask: the log tells when one begins and when it ends, the management node, the metrics and
+`postroom top` what there is now.
+"""
+
+import logging
+from dataclasses import dataclass
+from typing import Final
+
+from postroom.server.logs import log
+
+DISK_SHORT: Final = "disk-short"
+PUTS_REFUSED: Final = "puts-refused"
+MAINTENANCE_STOPPED: Final = "maintenance-stopped"
+
+_LEVELS: Final = {DISK_SHORT: logging.WARNING}
+_CURES: Final = {
+    DISK_SHORT: (
+        "what can go is going: bodies of what has ended, leases and history; consume messages, or give the"
+        " volume more space"
+    ),
+    PUTS_REFUSED: (
+        "it ends by itself when there is room: consume or purge messages, or give the volume more space"
+    ),
+    MAINTENANCE_STOPPED: "files pile up until then: remove the cause and start the broker again",
+}
+_US: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """Something that is so now."""
+
+    name: str
+    since_us: int
+    """µs since 1970."""
+    what: str
+    cure: str
+    """What to do, or what is being done."""
+
+    def as_map(self) -> dict[str, object]:
+        """As the management node tells it."""
+        return {"name": self.name, "since_us": self.since_us, "what": self.what, "cure": self.cure}
+
+
+class Alarms:
+    """Those that are on, oldest first."""
+
+    def __init__(self) -> None:
+        self._on: Final[dict[str, Alarm]] = {}
+
+    def all(self) -> list[Alarm]:
+        return list(self._on.values())
+
+    def is_on(self, name: str) -> bool:
+        return name in self._on
+
+    def begin(self, name: str, what: str, now_us: int) -> None:
+        """From now on, unless it is on already."""
+        if name not in self._on:
+            alarm = self._on[name] = Alarm(name, now_us, what, _CURES[name])
+            level = _LEVELS.get(name, logging.ERROR)
+            log(level, "alarm", name=name, what=what, cure=alarm.cure)
+
+    def end(self, name: str, now_us: int) -> None:
+        """It is over, if it was on."""
+        alarm = self._on.pop(name, None)
+        if alarm is not None:
+            log(logging.INFO, "alarm-over", name=name, seconds=round((now_us - alarm.since_us) / _US, 1))
+
+    def of_space(self, short: bool, low: bool, free_bytes: int, now_us: int) -> None:
+        """What the ledger says of its volume."""
+        if short:
+            left = f"the data folder's volume has {free_bytes:,} bytes left"
+            self.begin(DISK_SHORT, f"{left}, too few to set aside what new messages need", now_us)
+        else:
+            self.end(DISK_SHORT, now_us)
+        if low:
+            what = "new messages are refused; outcomes, commits and deletions, which make room, go on"
+            self.begin(PUTS_REFUSED, what, now_us)
+        else:
+            self.end(PUTS_REFUSED, now_us)
