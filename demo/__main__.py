@@ -32,7 +32,7 @@ from postroom.spark.audit.result import AuditResult, result_of
 
 OUT = Path(__file__).resolve().parent / "out"
 TABLES, AUDIT, REPORT = OUT / "tables", OUT / "audit", OUT / "report.html"
-EXIT_VIOLATIONS, EXIT_NOT_PROVABLE, EXIT_DIFFERENT = 3, 4, 5
+EXIT_VIOLATIONS, EXIT_NOT_PROVEN, EXIT_DIFFERENT = 3, 4, 5
 PIPED_WIDTH = 150
 BEAT_S = 3.0
 ON_THE_WAY = "(on the way to PARIS)"
@@ -70,7 +70,7 @@ def postroom_command(*arguments: str) -> int:
 def audit_and_report() -> tuple[int, AuditResult | None]:
     """The audit of the tables at the position that they have reached, and the page with pictures."""
     code = postroom_command("audit", "--tables", str(TABLES), "--out", str(AUDIT))
-    if code not in (0, EXIT_VIOLATIONS, EXIT_NOT_PROVABLE):
+    if code not in (0, EXIT_VIOLATIONS, EXIT_NOT_PROVEN):
         return code, None
     found = result_of(json.loads((AUDIT / "audit.json").read_text()))
     report = ["report", "--tables", str(TABLES), "--audit", str(AUDIT), "--out", str(REPORT)]

@@ -41,13 +41,18 @@ UNPROVEN = (Unproven("a", "everything", "the history begins at position 9", 0),)
 @pytest.mark.parametrize(
     ("result", "code", "said"),
     [
-        (RESULT, ExitCode.CLEAN, "every message is accounted for"),
+        (replace(RESULT, managers=(), crossings=()), ExitCode.CLEAN, ": every message is accounted for"),
+        (
+            RESULT,
+            ExitCode.CLEAN,
+            "every persistent message is accounted for; of the others 1 lost when a broker ended",
+        ),
         (
             replace(RESULT, violations=(VIOLATION,), violation_counts={"second arrival": 1}),
             ExitCode.VIOLATIONS,
             "violation: second arrival: london: orders/7 at position 7, 9: put",
         ),
-        (replace(RESULT, unproven=UNPROVEN), ExitCode.NOT_PROVABLE, "not provable: the history begins"),
+        (replace(RESULT, unproven=UNPROVEN), ExitCode.NOT_PROVEN, "not proven: the history begins"),
         (
             replace(RESULT, unproven=UNPROVEN, violation_counts={"second arrival": 3}),
             ExitCode.VIOLATIONS,

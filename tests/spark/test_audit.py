@@ -237,11 +237,11 @@ def test_without_its_checkpoint_nothing_is_proven(dropped: AuditResult) -> None:
     forgotten = _of(dropped, "forgotten")
     assert cut.opened_from is None
     assert forgotten.violations == ()
-    assert {one.verdict for one in forgotten.queues} == {"not provable"}
+    assert {one.verdict for one in forgotten.queues} == {"not proven"}
     (why,) = (one for one in dropped.unproven if one.ledger_id == cut.ledger_id)
     assert "no checkpoint tells what was before" in why.why
     alone = replace(dropped, violation_counts={}, violations=())
-    assert alone.verdict is Verdict.NOT_PROVABLE
+    assert alone.verdict is Verdict.NOT_PROVEN
 
 
 def test_an_entry_that_the_checkpoint_counts_and_nobody_sees_is_missed(dropped: AuditResult) -> None:

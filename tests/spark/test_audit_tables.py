@@ -133,7 +133,7 @@ def test_the_cut_is_the_position_of_the_events(result: AuditResult) -> None:
     assert sum(one.verdicts["arrived"] for one in result.crossings) == 2
 
 
-# --- what is not provable -------------------------------------------------------------------------
+# --- what is not proven -------------------------------------------------------------------------
 
 
 def test_tables_that_begin_later_open_from_the_totals_that_the_pipeline_keeps(tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def test_without_an_opening_nothing_is_proven(data: st.DataObject) -> None:
     counts, _ = _kept(data, False)
     found = balance("a", False, None, counts)
     assert found.violations == []
-    assert {row.verdict for row in (*found.queues, found.manager)} == {"not provable"}
+    assert {row.verdict for row in (*found.queues, found.manager)} == {"not proven"}
     assert found.manager.opening is None
 
 
@@ -164,7 +164,7 @@ def test_a_result_survives_json() -> None:
     [
         ({}, (), Verdict.CLEAN),
         ({"second arrival": 1}, (), Verdict.VIOLATIONS),
-        ({}, (Unproven("a", "everything", "why", 0),), Verdict.NOT_PROVABLE),
+        ({}, (Unproven("a", "everything", "why", 0),), Verdict.NOT_PROVEN),
         ({"second arrival": 1}, (Unproven("a", "everything", "why", 0),), Verdict.VIOLATIONS),
     ],
 )

@@ -126,7 +126,7 @@ def test_the_command_writes_the_page_with_the_audits_verdict(tables: Path, tmp_p
     done = CliRunner().invoke(main, ["report", *arguments, "--pictures", str(tmp_path / "pictures")])
     assert done.exit_code == 0, done.output
     text = out.read_text()
-    assert "Every message is accounted for" in text
+    assert "Every persistent message is accounted for" in text
     assert "LONDON: orders" in text and "order-5" in text
     assert {one.name for one in (tmp_path / "pictures").iterdir()} == {"flow.svg", "depth.svg"}
 

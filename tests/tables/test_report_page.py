@@ -151,7 +151,7 @@ def test_names_are_escaped() -> None:
 
 def test_the_verdict_is_the_audits_with_its_cut() -> None:
     text = page(DATA)
-    assert "✓ Every message is accounted for." in text
+    assert "✓ Every persistent message is accounted for; of the others" in text
     assert "<td>/data/london" not in text
     assert "<td>LONDON</td>" in text and '<td class="n">900</td><td class="n">2</td>' in text
     assert "2 not persistent, lost at a crash" in text
@@ -169,7 +169,7 @@ def test_violations_are_counted_and_shown() -> None:
     assert "✓" not in text
 
 
-def test_what_is_not_provable_or_not_audited_is_never_clean() -> None:
+def test_what_is_not_proven_or_not_audited_is_never_clean() -> None:
     unproven = (Unproven(SPAN.ledger_id, "arrivals", "the history begins at 12", 3),)
     text = page(replace(DATA, audit=replace(CLEAN, unproven=unproven)))
     assert "? Not provable." in text and "the history begins at 12" in text

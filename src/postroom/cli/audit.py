@@ -1,6 +1,6 @@
 """`postroom audit`: whether every message of one or more queue managers is accounted for.
 
-Exit codes, for orchestrators: 0 clean, 3 violations, 4 not provable, 1 a ledger or table can't be read, 2
+Exit codes, for orchestrators: 0 clean, 3 violations, 4 not proven, 1 a ledger or table can't be read, 2
 wrong usage.
 """
 

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Any, Final
 
+from postroom.ledger.integrity import Covered
+
 MAX_SHOWN: Final = 200
 """So many violations, and so many of what can't be proven, are in a result; all are counted."""
 
@@ -18,7 +20,7 @@ class Verdict(StrEnum):
     CLEAN = "clean"
     """From the opening to the cut every message is accounted for, and no rule is broken."""
     VIOLATIONS = "violations"
-    NOT_PROVABLE = "not provable"
+    NOT_PROVEN = "not proven"
     """No rule is seen broken, but the history doesn't reach far enough to say that none is."""
 
 
@@ -28,13 +30,13 @@ class ExitCode(IntEnum):
     CLEAN = 0
     UNREADABLE = 1
     VIOLATIONS = 3
-    NOT_PROVABLE = 4
+    NOT_PROVEN = 4
 
 
 EXIT_CODES: Final[Mapping[Verdict, ExitCode]] = {
     Verdict.CLEAN: ExitCode.CLEAN,
     Verdict.VIOLATIONS: ExitCode.VIOLATIONS,
-    Verdict.NOT_PROVABLE: ExitCode.NOT_PROVABLE,
+    Verdict.NOT_PROVEN: ExitCode.NOT_PROVEN,
 }
 
 
@@ -142,6 +144,18 @@ class AuditResult:
     unproven: tuple[Unproven, ...]
     tables: Mapping[str, int] = field(default_factory=dict)
     """Where tables were audited: how many rows of each were folded anew and compared."""
+    covered: tuple[Covered, ...] = ()
+    """Where ledgers were audited: what of each was found whole before it was read."""
+
+    @property
+    def lost_on_the_way(self) -> int:
+        """Messages, not persistent, that channels lost: all of them, `lost` names some."""
+        return sum(one.verdicts.get("lost", 0) for one in self.crossings)
+
+    @property
+    def lost_at_crashes(self) -> int:
+        """Messages, not persistent, that were lost when a broker ended."""
+        return sum(one.outcomes.get("lost", 0) for one in self.managers)
 
     @property
     def violation_count(self) -> int:
@@ -151,7 +165,7 @@ class AuditResult:
     def verdict(self) -> Verdict:
         if self.violation_count:
             return Verdict.VIOLATIONS
-        return Verdict.NOT_PROVABLE if self.unproven else Verdict.CLEAN
+        return Verdict.NOT_PROVEN if self.unproven else Verdict.CLEAN
 
     @property
     def is_clean(self) -> bool:
@@ -171,11 +185,25 @@ class AuditResult:
         """The verdict in one line, with its cut."""
         spans = ", ".join(f"{cut.name} {cut.first_position:,} to {cut.position:,}" for cut in self.cuts)
         words = {
-            Verdict.CLEAN: "every message is accounted for",
+            Verdict.CLEAN: self.accounted(),
             Verdict.VIOLATIONS: f"{self.violation_count:,} violation{'s' * (self.violation_count != 1)}",
-            Verdict.NOT_PROVABLE: "not provable: " + "; ".join(sorted({one.why for one in self.unproven})),
+            Verdict.NOT_PROVEN: "not proven: " + "; ".join(sorted({one.why for one in self.unproven})),
         }
         return f"Audit of positions {spans}: {words[self.verdict]}"
+
+    def accounted(self) -> str:
+        """What is said where no rule is broken: of messages that aren't persistent, too, how many were lost."""
+        lost = [
+            f"{count:,} lost {where}"
+            for count, where in (
+                (self.lost_on_the_way, "on the way between queue managers"),
+                (self.lost_at_crashes, "when a broker ended"),
+            )
+            if count
+        ]
+        if not lost:
+            return "every message is accounted for"
+        return f"every persistent message is accounted for; of the others {' and '.join(lost)}"
 
     def to_json(self) -> dict[str, Any]:
         """Everything, for `--json`; the file ``audit.json`` beside the tables has the same."""
@@ -203,4 +231,5 @@ def result_of(said: Mapping[str, Any]) -> AuditResult:
         tuple(Violation(**{**one, "positions": tuple(one["positions"])}) for one in said["violations"]),
         tuple(Unproven(**one) for one in said["unproven"]),
         said["tables"],
+        tuple(Covered(**one) for one in said["covered"]),
     )

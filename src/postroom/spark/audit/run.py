@@ -183,6 +183,7 @@ def _result(
         violations=_sample(violations),
         unproven=(*unproven, *_unproven_crossings(crossed), *(refolded.unproven if refolded else ())),
         tables={} if refolded is None else _counted(refolded.compared, "table"),
+        covered=subject.covered,
     )
 
 

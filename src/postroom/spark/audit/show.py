@@ -25,7 +25,7 @@ def show(result: AuditResult, console: Console | None = None) -> None:
         out.print(_crossings(result))
     if result.lost:
         shown = ", ".join(result.lost[:SHOWN_LOST]) + ", …" * (len(result.lost) > SHOWN_LOST)
-        out.print(f"Lost on the way, not persistent: {shown}", highlight=False)
+        out.print(f"Lost on the way, not persistent ({result.lost_on_the_way:,}): {shown}", highlight=False)
     for line in _lines(result):
         out.print(line, highlight=False)
     out.print(result.sentence(), highlight=False)
@@ -35,13 +35,17 @@ def _lines(result: AuditResult) -> Iterable[str]:
     if result.duplicates:
         said = ", ".join(f"{count:,} {verdict}" for verdict, count in sorted(result.duplicates.items()))
         yield f"Message ids that came again: {said}"
+    for one in result.covered:
+        bodies = f"{one.bodies_checked:,} bodies read" if one.bodies_checked else "bodies not read"
+        where = f"{one.files} files, {one.size_bytes:,} bytes"
+        yield f"Covered: {result.name_of(one.ledger_id)}: {where}, CRCs of all records compared, {bodies}"
     for name, rows in result.tables.items():
         yield f"Table {name}: {rows:,} rows folded anew"
     for violation in result.violations[:SHOWN_VIOLATIONS]:
         yield f"violation: {_violation(result, violation)}"
-    for one in result.unproven:
-        about = f" ({one.count:,} messages)" if one.count else ""
-        yield f"not provable: {result.name_of(one.ledger_id)}: {one.what}{about}: {one.why}"
+    for gap in result.unproven:
+        about = f" ({gap.count:,} messages)" if gap.count else ""
+        yield f"not proven: {result.name_of(gap.ledger_id)}: {gap.what}{about}: {gap.why}"
 
 
 def _violation(result: AuditResult, violation: Violation) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
+from postroom.ledger.integrity import Covered
 from postroom.spark.audit.looks import DuplicateWindow, Looked
 from postroom.spark.audit.result import Cut, Unproven
 from postroom.spark.audit.sums import Told
@@ -23,6 +24,8 @@ class Subject:
     """Transmission queues whose messages go to a queue manager that isn't audited."""
     unproven: Sequence[Unproven] = ()
     """What is known beforehand."""
+    covered: tuple[Covered, ...] = ()
+    """What of ledgers was found whole."""
 
     @property
     def whole(self) -> set[str]:
@@ -35,7 +38,7 @@ def subject_of(looked: Sequence[Looked], elsewhere: Sequence[str] = ()) -> Subje
     cuts = tuple(one.cut for one in looked)
     told = {cut.ledger_id: one.told for cut, one in zip(cuts, looked, strict=True) if one.told is not None}
     windows = {cut.ledger_id: one.windows for cut, one in zip(cuts, looked, strict=True)}
-    return Subject(cuts, told, windows, elsewhere)
+    return Subject(cuts, told, windows, elsewhere, covered=tuple(one.covered for one in looked))
 
 
 def by_ledger(values: Mapping[str, int | None]) -> Column:

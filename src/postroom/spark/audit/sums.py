@@ -179,7 +179,7 @@ def _verdict(difference: int, opening: int | None, lost: int) -> str:
     if difference:
         return "unbalanced"
     if opening is None:
-        return "not provable"
+        return "not proven"
     return f"balanced; {lost} not persistent, lost at a crash" if lost else "balanced"
 
 

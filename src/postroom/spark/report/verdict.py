@@ -26,7 +26,8 @@ def verdict(told: AuditResult | None) -> str:
     checked = f"Positions {spans}: {told.events:,} events, {told.entries:,} entries."
     lines, cut = [checked, *_remarks(told)], behind(_cut(told), "The cut")
     if told.verdict is Verdict.CLEAN:
-        return _box("good", "✓ Every message is accounted for.", lines, cut)
+        said = told.accounted()
+        return _box("good", f"✓ {said[0].upper()}{said[1:]}.", lines, cut)
     if told.verdict is Verdict.VIOLATIONS:
         many = "s" if told.violation_count != 1 else ""
         return _box("bad", f"✗ The audit found {told.violation_count:,} violation{many}.", lines, cut)
@@ -48,7 +49,7 @@ def _remarks(told: AuditResult) -> list[str]:
         lines.append(f"Not persistent, lost on the way between queue managers: {named}.")
     for one in told.unproven[:SHOWN_LOST]:
         about = f" ({one.count:,})" if one.count else ""
-        lines.append(f"{told.name_of(one.ledger_id)}: {one.what}{about} not provable: {one.why}.")
+        lines.append(f"{told.name_of(one.ledger_id)}: {one.what}{about} not proven: {one.why}.")
     return lines
 
 
