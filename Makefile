@@ -8,6 +8,7 @@ SPARK_TESTS := tests/spark tests/messages
 SPARK42_TESTS := tests/spark $(addprefix tests/messages/,test_tap_spark.py test_consume_spark.py test_sink_spark.py)
 HYPOTHESIS_TESTS := $(PURE_TESTS) tests/server tests/client tests/faults tests/twophase
 ROUNDS := 10
+MINUTES := 180
 # The pure tests share nothing, and wait for nothing; those with brokers and Spark have the machine for themselves.
 EVERY_CORE := -n auto --dist worksteal
 HOT_SOURCES := setup.py pyproject.toml $(shell find src -name '*.py' -o -name '*.c')
@@ -91,14 +92,8 @@ explore: compiled ## new examples for the Hypothesis tests, ROUNDS=10 times as m
 	  POSTROOM_EXPLORE=1 $(COMPILED) $(PY) -m pytest -m hypothesis --timeout 900 $(HYPOTHESIS_TESTS) || exit 1; \
 	done
 
-soak: compiled ## many simulation seeds and many kills
-	$(COMPILED) $(PY) -m tests.simulation --seeds 20000
-	$(COMPILED) $(PY) -m tests.crash --kills 200
-	$(COMPILED) $(PY) -m tests.twophase --rounds 3
-	$(COMPILED) $(PY) -m tests.faults --twice 20
-	$(COMPILED) $(PY) -m tests.simulation.channels --seeds 5000
-	$(COMPILED) $(PY) -m tests.channels
-	$(COMPILED) $(PY) -m tests.sparkkills
+soak: compiled java peers ## the long runs: seeds, kills, faults, damaged files, in MINUTES=180 or a little more
+	$(COMPILED) $(PY) -m tests.soak --minutes $(MINUTES)
 
 fuzz: setup ## fuzz the decoder for ten minutes
 	PYTHONPATH=src $(PY) tests/amqp/fuzz_codec.py --seconds 600

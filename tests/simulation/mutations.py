@@ -1,6 +1,7 @@
 """The planted bugs, each a change of one place: the broker as if somebody had got it wrong."""
 
 from tests.simulation.channels.mutations import CHANNEL_MUTATIONS
+from tests.simulation.integrity_mutations import INTEGRITY_MUTATIONS
 from tests.simulation.mutation import Mutation
 from tests.simulation.sink_mutations import SINK_MUTATIONS
 from tests.simulation.spark_mutations import SPARK_MUTATIONS
@@ -244,6 +245,7 @@ MUTATIONS: dict[str, Mutation] = {
         "    transactions.decide_for(core, branch.transaction)\n    _finish(core, branch)",
     ),
     **CHANNEL_MUTATIONS,
+    **INTEGRITY_MUTATIONS,
     **SINK_MUTATIONS,
     **SPARK_MUTATIONS,
 }

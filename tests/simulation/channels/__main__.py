@@ -28,7 +28,7 @@ def runs(seeds: range, sweeps: bool) -> Iterator[tuple[str, Callable[[], object]
 def main() -> int:
     """What the arguments ask for; the exit code."""
     arguments = parser_of("python -m tests.simulation.channels", __doc__).parse_args()
-    return run_all(runs(chosen(arguments), arguments.seed is None), arguments.stop)
+    return run_all(runs(chosen(arguments), arguments.seed is None), arguments)
 
 
 if __name__ == "__main__":

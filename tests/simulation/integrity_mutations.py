@@ -1,0 +1,89 @@
+"""Planted bugs in what makes a ledger's verdict true, and in what heals a full disk; found by their tests."""
+
+from tests.simulation.mutation import Mutation
+
+DAMAGE = "tests/damage/test_ledgers.py"
+FULL_DISK = "tests/ledger/test_full_disk.py"
+UNITS = "tests/manager/test_unit_of_order.py"
+
+
+def _found_by(test: str, path: str, old: str, new: str) -> Mutation:
+    return Mutation(path, old, new, tests=(test,))
+
+
+INTEGRITY_MUTATIONS: dict[str, Mutation] = {
+    "drop-of-history-not-recorded": _found_by(
+        "tests/ledger/test_retention.py",
+        "ledger/maintenance.py",
+        "            self._superblock.drops(one.span.last_position)\n",
+        "",
+    ),
+    "newest-file-not-vouched-for": _found_by(
+        f"{DAMAGE}::test_damaged_files_are_refused_by_all_or_excused[newest journal]",
+        "ledger/superblock.py",
+        "replace(self.current, newest_file=end.file_number, end=end, is_closed=True)",
+        "replace(self.current, end=end, is_closed=True)",
+    ),
+    "end-of-the-ledger-not-checked": _found_by(
+        f"{DAMAGE}::test_damaged_files_are_refused_by_all_or_excused[newest journal]",
+        "ledger/completeness.py",
+        "if end.file_number == newest and not has(end):",
+        "if False:",
+    ),
+    "missing-history-taken-for-dropped": _found_by(
+        f"{DAMAGE}::test_the_three_that_were_seen_are_refused_by_all",
+        "ledger/completeness.py",
+        "if first_position > superblock.first_position:",
+        "if first_position < superblock.first_position:",
+    ),
+    "history-read-unchecked": _found_by(
+        f"{DAMAGE}::test_the_three_that_were_seen_are_refused_by_all",
+        "ledger/image.py",
+        "check = identity is None or identity not in _VERIFIED",
+        "check = False",
+    ),
+    "missing-bodies-not-noticed": _found_by(
+        f"{DAMAGE}::test_the_three_that_were_seen_are_refused_by_all",
+        "ledger/recovery.py",
+        "    check_bodies(disk, found.bodies, live_pieces(found.state, images.arrivals), images.number_of)\n",
+        "",
+    ),
+    "audit-without-the-check": _found_by(
+        f"{DAMAGE}::test_the_three_that_were_seen_are_refused_by_all",
+        "spark/places/folder.py",
+        "        return check(self.folder)",
+        '        return Covered("", 0, 0, 0, 0, 0)',
+    ),
+    "full-journal-never-sealed": _found_by(
+        f"{FULL_DISK}::test_what_was_consumed_makes_room_by_itself",
+        "ledger/journal.py",
+        "return (over or self._records_bytes > early) and self._has_room_for_next()",
+        "return False",
+    ),
+    "history-fills-the-disk": _found_by(
+        f"{FULL_DISK}::test_it_goes_on_for_ever",
+        "ledger/maintenance.py",
+        "return self._is_thrifty and self._disk.free_bytes() < room",
+        "return False",
+    ),
+    "failed-sealing-not-taken-up": _found_by(
+        f"{FULL_DISK}::test_no_space_at_any_operation_harms_nothing",
+        "ledger/maintenance.py",
+        "if name not in self._disk.names():",
+        "if False:",
+    ),
+    "delayed-child-in-no-unit": _found_by(
+        f"{UNITS}::test_a_delayed_member_that_is_moved_is_a_member_there",
+        "manager/children.py",
+        "    if queue.units is not None:\n        queue.units.come(child)\n    if causes != 0:\n"
+        "        add_delayed(core, child, causes, due_us)\n        return\n",
+        "    if causes != 0:\n        add_delayed(core, child, causes, due_us)\n        return\n"
+        "    if queue.units is not None:\n        queue.units.come(child)\n",
+    ),
+    "locked-members-not-asked-about": _found_by(
+        f"{UNITS}::test_members_that_a_lock_held_when_units_were_read_after_a_restart_keep_their_order",
+        "manager/ordering.py",
+        "for index in range(chunk.count):",
+        "for index in [at for at in range(chunk.head, chunk.count) if not chunk.is_dead(at)]:",
+    ),
+}
