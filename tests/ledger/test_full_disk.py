@@ -7,12 +7,14 @@ from pathlib import Path
 from random import Random
 from zlib import crc32
 
+import numpy as np
 import pytest
 
 from postroom.ledger import Ledger, LedgerCorrupt, LedgerFailed, LedgerOptions
 from postroom.ledger.body import BodyPlace
 from postroom.ledger.errors import VolumeTooSmall
 from postroom.ledger.files import Listing
+from postroom.ledger.image import load_image
 from postroom.ledger.options import MIB, SMALLEST_VOLUME_BYTES, fitted
 from postroom.ledger.records import RecordType
 from postroom.ledger.writer import InlineWriter
@@ -221,12 +223,49 @@ def test_no_space_at_any_operation_harms_nothing() -> None:
         assert not broker.ledger.space_low, broker.disk.failed
 
 
+def test_a_disk_that_fails_at_any_operation_ends_the_process_and_loses_nothing() -> None:
+    """The journal never tries a failed write or sync again, other work is given up: recovery decides."""
+    failed = set()
+    for operation in range(300, 1600, 17):
+        broker = Broker()
+        broker.disk.fail_at_operation, broker.disk.fail_errno = operation, errno.EIO
+        with pytest.raises((LedgerFailed, OSError)):
+            for _ in range(5):
+                broker.fill()
+                broker.consume_all(keep=lambda number: number % 9 == 0)
+                broker.idle()
+        failed.add(broker.disk.failed)
+        broker.restart(broker.disk.crash(Random(operation)))
+        broker.consume_all()
+        broker.idle()
+        assert not broker.ledger.space_low, broker.disk.failed
+    assert failed > {"write", "sync", "reserve"}
+
+
+def test_time_never_goes_back_in_the_ledger() -> None:
+    """The clock steps back by a day and forward by a year, also between two starts."""
+    broker = Broker()
+    day_us = 86_400_000_000
+    for step_us in (0, -day_us, 365 * day_us, -400 * day_us, 1):
+        broker.now_us += step_us
+        assert broker.put()
+        broker.consume(sorted(broker.live)[:3])
+        broker.ledger.close()
+        broker.start()
+    folder_of_times = [load_image(broker.disk, number) for number in Listing(broker.disk.names()).events]
+    times = np.concatenate([image.arrivals["time_us"] for image in folder_of_times])
+    assert len(times) > 20 and (np.diff(times) >= 0).all()
+    assert [image.last_time_us for image in folder_of_times] == sorted(
+        image.last_time_us for image in folder_of_times
+    )
+
+
 def test_options_fit_the_volume() -> None:
     fit = fitted(LedgerOptions(), "folder", 160 * MIB)
     assert (fit.journal_file_bytes, fit.reserve_bytes) == (20 * MIB, 20 * MIB)
     assert fitted(LedgerOptions(), "folder", 1 << 40) == LedgerOptions()
     with pytest.raises(
-        VolumeTooSmall, match=r"folder: the volume has 1,000 bytes, a ledger needs 33,554,432"
+        VolumeTooSmall, match=r"folder: the volume has 1,000 bytes, a ledger needs 50,331,648"
     ):
         fitted(LedgerOptions(), "folder", 1000)
-    assert fitted(LedgerOptions(), "folder", SMALLEST_VOLUME_BYTES).journal_file_bytes == 4 * MIB
+    assert fitted(LedgerOptions(), "folder", SMALLEST_VOLUME_BYTES).journal_file_bytes == 6 * MIB

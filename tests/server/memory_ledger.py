@@ -21,7 +21,7 @@ class MemoryLedger:
         self.builder = BlockBuilder()
         self.leases = Leases(self.builder, Keep(), LedgerOptions(), [])
         self.space_short = self.space_low = False
-        self.free_bytes = 1 << 40
+        self.free_bytes = self.most_unsynced_bytes = 1 << 40
         self.held = held
         self.behind = False
         self.written_at_once = self.over = False

@@ -8,7 +8,11 @@ from tests.simulation.world import World
 
 def counts(world: World) -> dict[str, int]:
     """What is told of all worlds together."""
-    return {"crashes": world.crashes, "promises checked": world.oracle.checks}
+    return {
+        "crashes": world.crashes,
+        "promises checked": world.oracle.checks,
+        "times that a full disk refused messages": world.refusals,
+    }
 
 
 if __name__ == "__main__":

@@ -284,7 +284,7 @@ class Oracle:
             if one.queue == fate.queue and one is not fate and (how == "exclusive" or is_kin(one, fate))
         ]
         for one in others:
-            if one.holder and one.holder != consumer:
+            if one.holder and one.holder != consumer and not one.may_be_on:
                 raise Broken(f"message {fate.id} went to {consumer} while {one.holder} has message {one.id}")
             if (
                 how == "units"

@@ -4,10 +4,11 @@ A run that does everything does little of each. So every seed draws a small part
 Some are simple: nothing but messages that come and go, for the ledger's sake.
 """
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
-from postroom.ledger.options import LedgerOptions
+from postroom.ledger.options import VOLUME_SHARE, LedgerOptions
 from postroom.manager.options import QueueDefinition
 from tests.simulation.oracle import Oracle
 
@@ -18,6 +19,8 @@ TOPIC = "topic"
 REDELIVERY_LIMIT = 2
 REDELIVERY_DELAY_US = 50_000
 
+SMALL_DISK_BYTES = 1 << 20
+SMALL_DISK_CHANCE = 0.1
 TRAITS: dict[str, dict[str, Any]] = {
     "plain": {},
     "exclusive": {"access": "exclusive"},
@@ -71,9 +74,13 @@ class Swarm:
             self.queues.append(TOPIC)
         self.sources += self.subscriptions
         self.extras = [kind for kind, chance in EXTRAS if not simple and random.random() < chance]
+        self.disk_bytes = SMALL_DISK_BYTES if random.random() < SMALL_DISK_CHANCE else 0
+        """Of the volume; 0: as many as are wanted."""
         if not self.subscriptions:
             self.extras = [kind for kind in self.extras if kind != "subscriber"]
         self.paddings = (200, 3000, 3000) if simple else (0, 10, 200, 3000)
+        if self.disk_bytes:
+            self.paddings = (3000, 6000, 9000)
         """Of bodies, in bytes: where they are long, files are soon full."""
         self.names_messages = bool({"deleter", "mover", "importer"} & set(self.extras))
         limited = "limited" in self.traits.values()
@@ -92,7 +99,7 @@ class Swarm:
 
     def instruct(self, oracle: Oracle) -> None:
         """Tell the oracle what it must know of the destinations."""
-        oracle.may_refuse = "pauser" in self.extras or self.quota_messages > 0
+        oracle.may_refuse = "pauser" in self.extras or self.quota_messages > 0 or self.disk_bytes > 0
         oracle.replays = "replayer" in self.extras
         for name, trait in self.traits.items():
             if trait in ("groups", "units", "exclusive"):
@@ -114,12 +121,18 @@ def _but(trait: str, unwanted: str) -> str:
     return "plain" if trait == unwanted else trait
 
 
-def ledger_options(random: Random, simple: bool) -> LedgerOptions:
-    return LedgerOptions(
+def ledger_options(random: Random, simple: bool, disk_bytes: int) -> LedgerOptions:
+    """`disk_bytes` of the volume, 0: it doesn't matter."""
+    chosen = LedgerOptions(
         journal_file_bytes=random.choice((1 << 16,) if simple else (1 << 16, 1 << 16, 1 << 18)),
         reserve_bytes=0,
         at_once_bytes=random.choice((0, 4096)),
         retention_bytes=random.choice((0, 0, 1 << 17, 1 << 30)),
         compact_below=random.choice((0.5, 0.9, 1.0)),
         carry_below=random.choice((0.5, 1.0)),
+    )
+    if not disk_bytes:
+        return chosen
+    return replace(
+        chosen, journal_file_bytes=disk_bytes // VOLUME_SHARE, reserve_bytes=disk_bytes // VOLUME_SHARE
     )

@@ -6,13 +6,15 @@ block was handed to the writer, after it became durable, and at a random operati
 maintenance or start-up.
 """
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
 
-from postroom.ledger.disk import Bytes, DiskFile
+from postroom.ledger.disk import Bytes, DiskFile, is_no_space
 from postroom.ledger.errors import LedgerCorrupt
+from postroom.ledger.journal import RETRY_US
 from postroom.ledger.ledger import Ledger
 from postroom.manager.manager import QueueManager
 from postroom.manager.options import ManagerOptions
@@ -22,7 +24,7 @@ from postroom.server.config import Config
 from tests.simulation.actors import Actor, Browser, Consumer, Producer, Reader
 from tests.simulation.batch import Batch
 from tests.simulation.branches import Brancher, BranchLog
-from tests.simulation.disk import SECTOR_BYTES, PowerLost, SimDisk
+from tests.simulation.disk import SECTOR_BYTES, UNBOUNDED_BYTES, PowerLost, SimDisk
 from tests.simulation.managers import SWITCHES, Changer, Importer, Mover, Pauser, Purger, Replayer
 from tests.simulation.oracle import Broken, Oracle
 from tests.simulation.storekeeper import LEASE_US, Storekeeper
@@ -117,14 +119,18 @@ class World:
         self.batches: list[Batch] = []
         self.branches: dict[str, BranchLog] = {}
         self.confirm_ids = 0
-        self.disk = SimDisk()
+        self.disk = SimDisk().of_size(self.swarm.disk_bytes or UNBOUNDED_BYTES)
+        self.refusals = 0
+        """How often the disk became so full that new messages were refused."""
         self.actors: list[Actor] = []
         self.actors_made = 0
         self.crashes = 0
-        self.options = ledger_options(self.random, self.swarm.simple)
+        self.options = ledger_options(self.random, self.swarm.simple, self.swarm.disk_bytes)
         self.time_weight = self.random.choice((0, 1, 1, 4))
         self.cut_weight = min(1, self.random.choice((0, 1, 1, 4)))
         self.maintenance_weight = self.random.choice((1, 5) if self.swarm.simple else (0, 1, 5))
+        if self.swarm.disk_bytes:
+            self.maintenance_weight = 5  # nothing else makes room
         self.crash_chance = self.random.choice((0.003, 0.1) if self.swarm.simple else (0.0, 0.03, 0.1))
         self.power_fails_in: int | None = None
         """Steps until a crash that was planned when a block was handed to the writer."""
@@ -195,8 +201,10 @@ class World:
         ]
         total = [weight for weight, _ in choices]
         action = self.random.choices([action for _, action in choices], total)[0]
+        was_low = self.ledger.space_low
         try:
             action()
+            self.refusals += self.ledger.space_low and not was_low
             self.check_quota()
             if self._power_fails_now():
                 self.crash()
@@ -225,7 +233,8 @@ class World:
         actor = self.random.choice(speaking)
         size = self.random.choice((1 << 20, 1 << 20, 1 << 20, 1 << 20, 700, 60))
         if actor.to_broker and (not actor.to_client or self.random.random() < 0.5):
-            actor.carry_to_broker(size)
+            if self.broker.unsynced_bytes() < self.ledger.most_unsynced_bytes:
+                actor.carry_to_broker(min(size, self.ledger.most_unsynced_bytes))
         else:
             actor.carry_to_client(size)
         if actor.binding.finished:
@@ -308,8 +317,18 @@ class World:
             self.disk.crash_at_operation = self.disk.operations + self.random.randrange(0, 6)
         try:
             return self.ledger.maintenance_step()
+        except OSError as error:
+            if not is_no_space(error):
+                raise
+            return False  # it is tried again
         finally:
             self.disk.crash_at_operation = None
+
+    def maintain_all(self) -> None:
+        """Whatever there is to do beside the broker, as far as there is room for it."""
+        with contextlib.suppress(OSError):
+            while self.ledger.maintenance_step():
+                pass
 
     def crash(self) -> None:
         """The process and everything unsynced is gone; the next one starts."""
@@ -338,6 +357,7 @@ class World:
         remaining = {name: self.read_all(name) for name in (*self.swarm.sources, DEAD_LETTERS)}
         self.oracle.final(remaining, self.now_us)
         self.check_statistics()
+        self.check_space()
 
     def settle(self) -> None:
         """Turns and syncs until nothing is left to do."""
@@ -432,7 +452,7 @@ class World:
 
     def check_recovery(self) -> None:
         """recover∘recover = recover, on copies of the disk as it is."""
-        first_disk = self.disk.copy()
+        first_disk = self.disk.copy().of_size(UNBOUNDED_BYTES)
         first = self._recovered(first_disk)
         second = self._recovered(first_disk.copy())
         if first != second:
@@ -467,6 +487,19 @@ class World:
     def drop_reader(self, reader: "Reader") -> None:
         reader.binding.lost(self.now_us)
         self.settle()
+
+    def check_space(self) -> None:
+        """Everything was read, so there is room for new messages again, without anybody's help."""
+        for _ in range(QUIET_ROUNDS if self.swarm.disk_bytes else 0):
+            self.maintain_all()
+            self.now_us += RETRY_US
+            self.settle()
+            self.ledger.mark_idle()
+            self.settle()
+        if self.ledger.space_low:
+            raise Broken(
+                f"nothing is held, and new messages are refused: {self.disk.free_bytes()} bytes free"
+            )
 
     def check_statistics(self) -> None:
         """Everything was read, so the counters of what is held must be back at nothing."""

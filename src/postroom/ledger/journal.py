@@ -189,6 +189,10 @@ class Journal:
         """Whether readers beside the writer can't see yet that the last block is durable."""
         return self._written_through < self.durable_through
 
+    def wants_next(self) -> bool:
+        """Whether space is short and this file would be followed by the next if anything was written."""
+        return self.space_short and self._is_full(BLOCK_HEADER_BYTES, True)
+
     def ask_again(self, now_us: int) -> None:
         """While space is short: whether the disk has some by now."""
         if self.space_short and not 0 <= now_us - self._asked_us < RETRY_US:
@@ -211,7 +215,7 @@ class Journal:
         """Whether this file can be sealed and another begun with what this one gives back."""
         ours = max(0, self._reserved_to - self._next_offset)
         sealed = self._records_bytes + self._options.upkeep_bytes // CHECKPOINT_SHARE
-        return self._disk.free_bytes() + ours >= sealed + self._options.reserve_bytes // RESERVE_STEPS
+        return self._disk.free_bytes() + ours >= sealed + self._options.reserve_bytes // EARLY_SHARE
 
     def _next_header(self, parts: SealedParts) -> FileHeader:
         number = self.identity.file_number + 1

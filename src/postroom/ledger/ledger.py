@@ -32,6 +32,12 @@ from postroom.model.ids import MessageIds
 
 T = TypeVar("T")
 
+UNSYNCED_SHARE: Final = 4
+"""At most this part of the reserve is taken in and not yet durable."""
+
+UNBOUNDED_BYTES: Final = 1 << 60
+"""Without a reserve."""
+
 MAX_REPORTED: Final = 20
 """Lines of recovery's report that the record of the new epoch keeps."""
 
@@ -60,6 +66,7 @@ class Ledger:
         self._succeeded: Seal | None = None
         """The end of the file before the active one, while the active one is not yet durable."""
         self._at_once_bytes = options.at_once_bytes
+        self._most_unsynced_bytes = options.reserve_bytes // UNSYNCED_SHARE or UNBOUNDED_BYTES
         self._idle = False
         """Whether nothing waited when the last block became durable."""
         self._written_at_once = False
@@ -151,6 +158,12 @@ class Ledger:
         return self._journal.space_short or self._maintenance.space_short
 
     @property
+    def most_unsynced_bytes(self) -> int:
+        """What may be taken in and wait for the disk: more of it at once could use up the reserve before new
+        messages are refused."""
+        return self._most_unsynced_bytes
+
+    @property
     def free_bytes(self) -> int:
         """What the volume can still give; asks the system."""
         return self._disk.free_bytes()
@@ -183,11 +196,12 @@ class Ledger:
         return (self._failed or self._job is None) and self._submit(None)
 
     def mark_idle(self) -> bool:
-        """Tell readers beside the broker, by a block without records, that the last block is durable.
+        """Tell readers beside the broker, by a block without records, that the last block is durable; or with
+        one begin the next file, where only that makes room.
 
         What the builder holds, and nobody waits for, stays there.
         """
-        if self._job is not None or not self._journal.owes_marker():
+        if self._job is not None or not (self._journal.owes_marker() or self._journal.wants_next()):
             return False
         at = self.builder.next_to_take()
         return self._submit(SealedParts(at, at - 1, self.builder.time_us, b"", b"", b"", b"", []))

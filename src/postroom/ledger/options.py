@@ -74,8 +74,8 @@ class LedgerOptions:
 EVENTS_SHARE: Final = 3
 """At most this part of a journal file's bound is records, since they count three times in it."""
 
-SMALLEST_VOLUME_BYTES: Final = 32 * MIB
-"""On a smaller one nothing works."""
+SMALLEST_VOLUME_BYTES: Final = 48 * MIB
+"""On a smaller one the reserve would be smaller than a block, which is judged only when it is written."""
 
 VOLUME_SHARE: Final = 8
 """A journal file, and the reserve, take at most this part of the volume each."""

@@ -54,6 +54,10 @@ class ServiceLedger(LedgerFace, Protocol):
     def completion_fd(self) -> int: ...
 
     @property
+    def most_unsynced_bytes(self) -> int:
+        """What may wait for the disk, by the ledger's reserve."""
+
+    @property
     def behind(self) -> bool:
         """Writing outruns sealing and compaction: nothing is to be taken in until they catch up."""
 
@@ -81,6 +85,7 @@ class Service:
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.limits: Final = config.limits
+        self._most_unsynced_bytes: Final = min(config.limits.unsynced_bytes, ledger.most_unsynced_bytes)
         self.turns: Final = Turns(loop, self)
         self.failure: BaseException | None = None
         """Why the service ended by itself: the ledger's failure."""
@@ -203,7 +208,7 @@ class Service:
     def may_take_in(self) -> bool:
         if self.failure is not None or self._ledger.behind:
             return False
-        return self._broker.unsynced_bytes() < self.limits.unsynced_bytes
+        return self._broker.unsynced_bytes() < self._most_unsynced_bytes
 
     def in_flight(self) -> bool:
         return self._ledger.in_flight

@@ -192,7 +192,7 @@ class AuditResult:
         return f"Audit of positions {spans}: {words[self.verdict]}"
 
     def accounted(self) -> str:
-        """What is said where no rule is broken: of messages that aren't persistent, too, how many were lost."""
+        """What is said where no rule is broken; how many were lost that aren't persistent, too."""
         lost = [
             f"{count:,} lost {where}"
             for count, where in (
