@@ -187,7 +187,7 @@ def _dropped(folder: Path) -> None:
     maker.next_file()
     _more(maker, 5)
     maker.seal(1)
-    (folder / "00000001.events").unlink()
+    maker.drop(1)
 
 
 def test_what_was_dropped_before_it_was_read_is_told(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_a_file_that_goes_between_planning_and_reading_is_told(tmp_path: Path) -
     planner = Planner(options)
     begun, end = _run(planner)[1:]
     slices = _slices(planner, begun, end)
-    (tmp_path / "00000001.events").unlink()
+    maker.drop(1)
     with pytest.raises(DataLost, match="positions 1 to 11 were not read"):
         list(rows_of(slices[0], EVENTS_SCHEMA, options))
     content = _options(tmp_path, failOnDataLoss="false")
