@@ -52,8 +52,10 @@ EXTRAS = (
 class Swarm:
     """The part of everything that one seed has to do with."""
 
-    def __init__(self, random: Random, simple: bool) -> None:
+    def __init__(self, random: Random, simple: bool, small_disk: bool) -> None:
         self.simple = simple
+        self.disk_bytes = SMALL_DISK_BYTES if small_disk else 0
+        """Of the volume; 0: as many as are wanted."""
         self.sources = [f"q{n}" for n in range(1 if simple else random.randrange(1, 4))]
         """Where is consumed from: queues and durable subscriptions."""
         traits = ("plain",) if simple else ("plain", "plain", "plain", *TRAITS)

@@ -29,7 +29,7 @@ from tests.simulation.managers import SWITCHES, Changer, Importer, Mover, Pauser
 from tests.simulation.oracle import Broken, Oracle
 from tests.simulation.storekeeper import LEASE_US, Storekeeper
 from tests.simulation.subscribers import Subscriber
-from tests.simulation.swarm import DEAD_LETTERS, SMALL, TOPIC, Swarm, ledger_options
+from tests.simulation.swarm import DEAD_LETTERS, SMALL, SMALL_DISK_CHANCE, TOPIC, Swarm, ledger_options
 from tests.simulation.transactors import Sender, Taker
 
 START_US = 1_800_000_000_000_000
@@ -111,7 +111,8 @@ class World:
         self.random = Random(seed)
         self.oracle = Oracle(DEAD_LETTERS, judges_order=self.random.random() < 0.8)
         self.now_us = START_US
-        self.swarm = Swarm(self.random, simple=seed % SIMPLE_EVERY == 0)
+        small_disk = Random(f"volume {seed}").random() < SMALL_DISK_CHANCE
+        self.swarm = Swarm(self.random, seed % SIMPLE_EVERY == 0, small_disk)
         self.swarm.instruct(self.oracle)
         self.kinds = [*ALWAYS, *(EXTRAS[kind] for kind in self.swarm.extras)]
         if Brancher in self.kinds:

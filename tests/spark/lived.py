@@ -23,8 +23,8 @@ __all__ = ["BROKERS", "FAULTY", "SUBSCRIPTIONS", "brokers"]
 FAULTY: Final = UUID("0195f2a0-0000-7000-8000-0000000000fa")
 
 CONSUMING: Final = 5
-SEEDS: Final = (11, 17, 33, 58)
-"""Of the simulation: clients of every kind, crashes, moves, replays, browsers, branches, maintenance."""
+SEEDS: Final = (11, 63, 33, 58)
+"""Of the simulation: clients of every kind, crashes, moves, replays, browsers, branches, dropped history."""
 QUERY_SEED: Final = 41
 FAULT_STEP: Final = 60
 

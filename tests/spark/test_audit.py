@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from postroom.ledger import LedgerCorrupt
 from postroom.spark.audit import duplicates, order, steps
 from postroom.spark.audit.looks import look
 from postroom.spark.audit.result import AuditResult, QueueSums, Verdict
@@ -71,6 +72,7 @@ def test_what_is_in_order_gives_no_violation(result: AuditResult) -> None:
     names = {result.name_of(one.ledger_id) for one in result.violations}
     assert names == {"faulty"}
     assert len(result.cuts) > len(lived.BROKERS)
+    assert any(cut.first_position > 1 for cut in result.cuts), "none has dropped history"
 
 
 def test_the_sums_of_a_clean_ledger_come_out_even(result: AuditResult) -> None:
@@ -181,9 +183,13 @@ def dropped(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Au
         else:
             (folder / name).mkdir()
             with_dropped_history(folder / name)
+    looked = look([str(folder / name) for name in names])
+    forgotten = names.index("forgotten")
+    looked[forgotten] = replace(looked[forgotten], told=None)  # as in a store without one
     for checkpoint in (folder / "forgotten").glob("*.checkpoint"):
         checkpoint.unlink()
-    looked = look([str(folder / name) for name in names])
+    with pytest.raises(LedgerCorrupt, match="no checkpoint that is whole covers"):
+        look([str(folder / "forgotten")])
     ids = {name: one.second.ledger_id for name, one in zip(names, looked, strict=True)}
     subject = subject_of(looked)
     told = subject.told[ids["other totals"]]
