@@ -534,3 +534,27 @@ def test_members_that_a_lock_held_when_units_were_read_after_a_restart_keep_thei
     store.unlock(lock)
     world.consumer(queue, credit=10)
     assert turn(world) == ["a"]
+
+
+def test_a_member_that_was_born_and_waits_for_its_turn_waits_for_no_time_after_a_restart() -> None:
+    """Its time of birth has passed: it is its unit's end that lets it go, and nothing else."""
+    world = LedgerWorld()
+    queue = world.queue("q", unit_of_order=True)
+    consumer = world.consumer(queue, credit=1)
+    member(world, queue, "first")
+    assert turn(world) == ["first"]
+    member(world, queue, "unborn", head={"delivery_delay_ms": 1000})
+    world.consumer(queue, credit=10)
+    assert turn(world, 1100) == []
+    assert slots(queue) == (0, 1)
+    world.fail(consumer, world.held(consumer)[0])
+    world.turn()
+    world.restart()
+    queue = world.manager.queue("q")
+    first, second = (world.consumer(queue, credit=1) for _ in range(2))
+    assert [entry.due_us for entry in queue.delayed.entries()] == [0]
+    assert turn(world, 100) == ["first"]
+    assert slots(queue) == (0, 1)
+    (holder,) = (each for each in (first, second) if each.held)
+    world.accept(holder, world.held(holder)[0])
+    assert turn(world) == ["unborn"]

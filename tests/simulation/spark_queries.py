@@ -48,11 +48,27 @@ class Table:
         """Everything that was assigned up to here is in it."""
         self.confirmed = 0
         """As the broker has answered."""
+        self.let_go = 0
+        """As it was last asked to: what lies there or before is in the table, and may be gone from the ledger
+        although the answer never came."""
         self.rows: dict[Place, Fate] = {}
         self.known: dict[Place, int] = {}
         """Ids of all that was ever read: whoever reads it again must read the same."""
         self.planned = 0
         self.is_registered = False
+
+    def lets_go(self, position: int) -> None:
+        """The broker is asked to confirm: from now on it may have heard of that."""
+        self.let_go = max(self.let_go, position)
+        for (at, _), fate in self.rows.items():
+            if at <= position:
+                fate.holder = ""
+
+    def ended(self, confirmed: int) -> None:
+        """The broker has ended the subscription: what isn't confirmed went back to its place, and whoever has
+        such rows must take them out again."""
+        for place in [place for place in self.rows if place[0] > confirmed]:
+            self.rows.pop(place).holder = ""
 
     def confirm(self, position: int, oracle: Oracle) -> None:
         """The broker has answered: what lies there or before is over."""
@@ -90,15 +106,29 @@ class QueryWorld(World):
         super().crash()
         assert self.table is not None
         for (position, _), fate in self.table.rows.items():
-            if position > self.table.confirmed and fate.durable:
+            if position > self.table.let_go and fate.durable and not self.is_over:
                 fate.holder = NAME
+
+    def step(self) -> None:
+        super().step()
+        self.hear_of_end()
+
+    def hear_of_end(self) -> None:
+        """Where the disk is too small, the broker ends the subscription rather than refuse messages. It stays
+        in the list until it is deleted."""
+        spark = self.manager.spark_subscriptions.all.get(NAME)
+        if spark is not None and spark.ended_us and not self.is_over:
+            assert self.table is not None and self.swarm.disk_bytes and spark.reason == "space"
+            self.table.ended(spark.confirmed)
+            self.is_over = True
 
     def decide_branches(self) -> None:
         """The query confirms what it has, and is no more: the rest goes back to its place."""
         super().decide_branches()
         assert self.table is not None
         service, position = self.manager.spark_subscriptions, self.table.position
-        if self.table.is_registered and position:
+        self.hear_of_end()
+        if self.table.is_registered and position and not self.is_over:
             service.confirm(NAME, CHECKPOINT, position, self.now_us)
             self.table.confirm(position, self.oracle)
         service.delete(NAME, self.now_us)
@@ -123,6 +153,8 @@ class Query(Manager):
         self.position = 0
 
     def go_on(self) -> None:
+        if self.surroundings.is_over:
+            return
         table, random = self.table, self.world.random
         if not table.is_registered:
             self.say("REGISTER", {"replace": False})
@@ -137,6 +169,7 @@ class Query(Manager):
 
     def confirm(self, position: int) -> None:
         self.position = position
+        self.table.lets_go(position)
         self.say("CONFIRM", {"position": position})
 
     def say(self, verb: str, body: dict[str, object]) -> None:
@@ -145,6 +178,8 @@ class Query(Manager):
 
     def told(self, reply: Message) -> None:
         status, condition, body = said(reply)
+        if self.surroundings.is_over:
+            return
         if status != OK:
             raise Broken(f"{self.verb} was answered with {status} {condition}")
         self.table.is_registered = True
@@ -195,7 +230,7 @@ class Query(Manager):
             place: _id_in(text) if text else table.known.get(place, LOST)
             for place, text in zip(places, texts, strict=True)
         }
-        missing = [place for place in table.known if place[0] > table.confirmed and place not in ids]
+        missing = [place for place in table.known if place[0] > table.let_go and place not in ids]
         changed = [place for place, id in ids.items() if table.known.get(place, id) not in (id, LOST)]
         if missing or changed:
             raise Broken(f"read again, {missing} are missing and {changed} are others")

@@ -207,10 +207,17 @@ class World:
             action()
             self.refusals += self.ledger.space_low and not was_low
             self.check_quota()
+            self.check_failures()
             if self._power_fails_now():
                 self.crash()
         except PowerLost:
             self.crash()
+
+    def check_failures(self) -> None:
+        """A defect that the broker has met on a connection closes that alone: nobody else would hear of it."""
+        for actor in self.actors:
+            if actor.binding.failed:
+                raise Broken(f"the broker failed on the connection of {actor.name}: its log says more")
 
     def _power_fails_now(self) -> bool:
         if self.power_fails_in is None:

@@ -28,7 +28,7 @@ from postroom.ledger.state import (
     rows_are_plain,
     rows_from_arrivals,
 )
-from postroom.model.codes import Event, HolderKind, State
+from postroom.model.codes import DelayCause, Event, HolderKind, State
 
 _NOTING_EVENTS: Final = (int(Event.EXPIRE), int(Event.DELETE))
 _PREPARE: Final = int(Event.PREPARE)
@@ -36,7 +36,7 @@ _ACQUIRE: Final = int(Event.ACQUIRE)
 _SPARK_SUBSCRIPTION: Final = int(HolderKind.SPARK_SUBSCRIPTION)
 _DELETED: Final = int(State.DELETED)
 _AVAILABLE: Final = int(State.AVAILABLE)
-_DELAYED: Final = int(State.DELAYED)
+_UNBORN: Final = int(DelayCause.UNBORN)
 _PUT_UNCONFIRMED: Final = int(State.PUT_UNCONFIRMED)
 
 
@@ -323,9 +323,10 @@ def _update(rows: Array, keys: _Keys, survives: Array, batch: Changes) -> None:
     held = IS_HELD[last["to_state"]]
     rows["state"] = last["to_state"]
     rows["causes"] = last["causes"]
-    decided = (last["to_state"] == _DELAYED) & (last["due_us"] == 0)  # committed unborn: as it arrived
-    decided |= last["event"] == _PREPARE  # likewise
-    rows["due_us"] = np.where(decided, rows["due_us"], last["due_us"])
+    # Committed unborn: as it arrived. Who waits for its turn, or for a pause to end, waits for no time.
+    as_arrived = (last["causes"] & _UNBORN != 0) & (last["due_us"] == 0)
+    as_arrived |= last["event"] == _PREPARE
+    rows["due_us"] = np.where(as_arrived, rows["due_us"], last["due_us"])
     rows["last_event"] = last["event"]
     rows["holder"] = np.where(held, last["holder"], 0)
     rows["holder_kind"] = np.where(held, last["holder_kind"], 0)

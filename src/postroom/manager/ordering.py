@@ -42,8 +42,8 @@ def hold_back(core: Core, queue: Queue, units: Units, entry: Entry) -> bool:
         take_out(queue, entry)
     if core.cached_bytes > core.body_cache_bytes:
         drop_body(core, entry)
-    step(core, entry, n.EVENT_DELAY, 0, 0, None, n.ORDERED)
     entry.due_us = 0
+    step(core, entry, n.EVENT_DELAY, 0, 0, None, n.ORDERED)
     queue.delayed.add(entry)
     core.set_alarm(queue, entry.expiry_us)
     units.hold_back(unit, entry)
