@@ -226,6 +226,9 @@ class SimDisk:
     def lock(self, standby: bool) -> None:
         """One process at a time: the simulation never starts two."""
 
+    def check_hold(self) -> None:
+        """Nobody takes the lock away here."""
+
     def unlock(self) -> None:
         """See `lock`."""
 

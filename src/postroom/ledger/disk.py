@@ -6,6 +6,7 @@ bytes written are readable at once by everyone, and durable after `DiskFile.sync
 removed) are durable after `Disk.sync_names`.
 """
 
+import contextlib
 import ctypes
 import errno
 import fcntl
@@ -16,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol, final
 
-from postroom.ledger.errors import LedgerLocked
+from postroom.ledger.errors import LedgerLocked, LedgerLockless
 
 READABLE_PERMISSIONS = 0o640
 MAX_IO_PARTS = 512
@@ -26,6 +27,10 @@ SYNC_PIECE_BYTES = 1 << 20
 """What is written in the background is synced so much at a time."""
 
 STANDBY_POLL_S = 0.5
+
+LOCK_NAME = "lock"
+_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+"""What flock says on file systems, and of servers, that have no locks."""
 
 
 Bytes = bytes | bytearray | memoryview
@@ -112,7 +117,14 @@ class Disk(Protocol):
         """Descriptor whose fsync does the same, for the C writer; −1 where there is none."""
 
     def lock(self, standby: bool) -> None:
-        """Own the folder; LedgerLocked if another does, unless `standby`, which waits."""
+        """Own the folder; LedgerLocked if another does, unless `standby`, which waits. LedgerLockless where
+        the file system has no locks.
+        """
+
+    def check_hold(self) -> None:
+        """Raises OSError (ESTALE) if our lock was removed, with the folder or alone: who comes next won't find
+        what is written, or is in the folder already. Asked after each sync, so it must cost little.
+        """
 
     def unlock(self) -> None: ...
 
@@ -121,8 +133,8 @@ class Disk(Protocol):
 class RealFile:
     """A file of the operating system."""
 
-    def __init__(self, path: Path, flags: int) -> None:
-        self._fd = os.open(path, flags | os.O_CLOEXEC, READABLE_PERMISSIONS)
+    def __init__(self, name: str | Path, flags: int, folder_fd: int | None = None) -> None:
+        self._fd = os.open(name, flags | os.O_CLOEXEC, READABLE_PERMISSIONS, dir_fd=folder_fd)
 
     def write_at(self, offset: int, parts: Sequence[Bytes]) -> None:
         if len(parts) <= MAX_IO_PARTS:
@@ -221,22 +233,22 @@ class RealDisk:
         return str(self.folder / name)
 
     def create(self, name: str) -> RealFile:
-        return RealFile(self.folder / name, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        return RealFile(name, os.O_RDWR | os.O_CREAT | os.O_TRUNC, self._folder_fd)
 
     def open(self, name: str) -> RealFile:
-        return RealFile(self.folder / name, os.O_RDONLY)
+        return RealFile(name, os.O_RDONLY, self._folder_fd)
 
     def update(self, name: str) -> RealFile:
-        return RealFile(self.folder / name, os.O_RDWR)
+        return RealFile(name, os.O_RDWR, self._folder_fd)
 
     def rename(self, old: str, new: str) -> None:
-        (self.folder / old).replace(self.folder / new)
+        os.replace(old, new, src_dir_fd=self._folder_fd, dst_dir_fd=self._folder_fd)
 
     def remove(self, name: str) -> None:
-        (self.folder / name).unlink()
+        os.unlink(name, dir_fd=self._folder_fd)
 
     def trim(self, name: str) -> None:
-        file = RealFile(self.folder / name, os.O_RDWR)
+        file = self.update(name)
         size = file.size_bytes()
         end = _zeros_from(file, size)
         if end < size:
@@ -245,7 +257,8 @@ class RealDisk:
         file.close()
 
     def names(self) -> list[str]:
-        return sorted(entry.name for entry in os.scandir(self.folder) if entry.is_file())
+        with os.scandir(self._folder_fd) as entries:
+            return sorted(entry.name for entry in entries if entry.is_file())
 
     def sync_names(self) -> None:
         os.fsync(self._folder_fd)
@@ -262,31 +275,57 @@ class RealDisk:
         return self._folder_fd
 
     def lock(self, standby: bool) -> None:
-        fd = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, READABLE_PERMISSIONS)
-        try:
-            self._acquire(fd, standby)
-        except BaseException:
-            os.close(fd)
-            raise
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, b"%d\n" % os.getpid(), 0)
-        self._lock_fd = fd
-
-    def _acquire(self, fd: int, standby: bool) -> None:
-        while True:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except OSError as error:
-                if error.errno not in (errno.EAGAIN, errno.EACCES):
-                    raise
-                if not standby:
-                    raise LedgerLocked(str(self.folder), _owner_pid(fd)) from None
+        while not self._try_lock():
+            if not standby:
+                raise LedgerLocked(str(self.folder), self._owner_pid())
             time.sleep(STANDBY_POLL_S)
+        os.ftruncate(self._lock_fd, 0)
+        os.pwrite(self._lock_fd, b"%d\n" % os.getpid(), 0)
+
+    def _try_lock(self) -> bool:
+        """Whether the lock is ours from now on. One that somebody removes meanwhile is asked for anew."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        while True:
+            self._lock_fd = os.open(LOCK_NAME, flags, READABLE_PERMISSIONS, dir_fd=self._folder_fd)
+            if not self._take_lock():
+                return False
+            if self._has_lock():
+                return True
+            os.close(self._lock_fd)
+
+    def _take_lock(self) -> bool:
+        try:
+            fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except OSError as error:
+            os.close(self._lock_fd)
+            self._lock_fd = -1
+            if error.errno in _NO_LOCKS:
+                raise LedgerLockless(str(self.folder), os.strerror(error.errno)) from error
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise
+            return False
+
+    def _has_lock(self) -> bool:
+        """Whether the lock that we hold is still the folder's."""
+        try:
+            found = os.stat(LOCK_NAME, dir_fd=self._folder_fd)
+        except FileNotFoundError:
+            return False
+        return os.path.samestat(found, os.fstat(self._lock_fd))
+
+    def _owner_pid(self) -> int:
+        text = RealFile(LOCK_NAME, os.O_RDONLY, self._folder_fd).read_at(0, 32).strip()
+        return int(text) if text.isdigit() else 0
+
+    def check_hold(self) -> None:
+        if not os.fstat(self._lock_fd).st_nlink:
+            raise OSError(errno.ESTALE, f"{self.folder}: the lock, or the whole folder, was removed")
 
     def unlock(self) -> None:
         if self._lock_fd >= 0:
-            os.ftruncate(self._lock_fd, 0)
+            with contextlib.suppress(OSError):  # a process id in it is for people only
+                os.ftruncate(self._lock_fd, 0)
             os.close(self._lock_fd)
             self._lock_fd = -1
         if self._folder_fd >= 0:
@@ -330,11 +369,6 @@ def _zeros_from(file: RealFile, size: int) -> int:
             return start + found
         size = start
     return 0
-
-
-def _owner_pid(fd: int) -> int:
-    text = os.pread(fd, 32, 0).strip()
-    return int(text) if text.isdigit() else 0
 
 
 def _fallocate(fd: int, flags: int, offset: int, size: int) -> None:

@@ -16,6 +16,16 @@ class LedgerLocked(LedgerError):
         self.pid = pid
 
 
+class LedgerLockless(LedgerError):
+    """The folder's file system has no locks."""
+
+    def __init__(self, folder: str, reason: str) -> None:
+        super().__init__(
+            f"{folder}: the file system can't lock it ({reason}), and without a lock two brokers could write"
+            " to one ledger; choose a folder on a local file system, or on NFS 4"
+        )
+
+
 class LedgerCorrupt(LedgerError):
     """Stored bytes contradict themselves; nothing was changed. `file` and `offset` say where."""
 

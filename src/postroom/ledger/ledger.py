@@ -327,6 +327,7 @@ class Ledger:
         return True
 
     def _written(self, job: Job) -> None:
+        self._guarded(self._disk.check_hold)
         self._journal.written(job)
         if self.leases.waits and self.leases.durable(self._journal.durable_through):
             self._maintenance.wake()
