@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from postroom.spark.audit.result import AuditResult, CrossingSums, Cut, QueueSums, Violation
+from postroom.spark.audit.result import AuditResult, CrossingSums, Cut, QueueSums, TableCovered, Violation
 from postroom.spark.audit.rules import CROSSING_VERDICTS
 from postroom.spark.audit.sums import OUTCOMES
 
@@ -23,7 +23,7 @@ RESULT: Final = AuditResult(
     violation_counts={},
     violations=(),
     unproven=(),
-    tables={"entries": 10},
+    tables=(TableCovered("entries", 3, 2, 4096, 10),),
 )
 """A clean one."""
 

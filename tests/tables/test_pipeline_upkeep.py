@@ -147,7 +147,7 @@ def test_history_that_was_dropped_before_it_was_read_is_missed_aloud(tmp_path: P
     book = pipeline.books["entries"]
     (ledger_id,) = pipeline.seen
     opening = book.state.openings[ledger_id]
-    book.open_ledger(ledger_id, (opening[0] - 10, 0), [])  # as if the history had begun earlier then
+    book.open_ledger(ledger_id, (opening[0] - 10, 0), [], {})  # as if the history had begun earlier then
     with pytest.raises(HistoryGone, match="a lease"):
         piped(tmp_path / "tables", tmp_path / "ledger", only=("entries",))
 

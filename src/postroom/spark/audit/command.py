@@ -50,12 +50,12 @@ def run_audit(options: AuditOptions, session: Session, say: Say = lambda words: 
 def _of_tables(options: AuditOptions, root: str, session: Session, say: Say) -> AuditResult:
     from postroom.spark.audit import tables
 
-    subject = tables.subject_of_tables(root, options.table_format, options.elsewhere)
+    found = tables.open_tables(root, options.table_format)
+    subject = tables.subject_of_tables(found, options.elsewhere)
     _say_cuts(subject, say)
     with session(_records(subject)) as spark:
-        events = tables.events_of_tables(spark, root, options.table_format)
-        folded = tables.refold(spark, root, options.table_format)
-        return _finish(spark, options, subject, events, say, folded)
+        events = tables.events_of_tables(spark, found, subject)
+        return _finish(spark, options, subject, events, say, tables.refold(spark, found))
 
 
 def _finish(

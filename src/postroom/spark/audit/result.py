@@ -4,7 +4,7 @@ All rows are in the Parquet files that the run writes; here are those that peopl
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from enum import IntEnum, StrEnum
 from typing import Any, Final
 
@@ -123,6 +123,19 @@ class CrossingSums:
 
 
 @dataclass(frozen=True, slots=True)
+class TableCovered:
+    """What of a table was looked at."""
+
+    table: str
+    version: int
+    files: int
+    size_bytes: int
+    rows: int
+    """Of the table of events those whose values were summed; of others those that were folded anew and
+    compared."""
+
+
+@dataclass(frozen=True, slots=True)
 class AuditResult:
     """An audit of one or several queue managers."""
 
@@ -142,8 +155,8 @@ class AuditResult:
     violations: tuple[Violation, ...]
     """The first of them."""
     unproven: tuple[Unproven, ...]
-    tables: Mapping[str, int] = field(default_factory=dict)
-    """Where tables were audited: how many rows of each were folded anew and compared."""
+    tables: tuple[TableCovered, ...] = ()
+    """Where tables were audited: what of each was looked at."""
     covered: tuple[Covered, ...] = ()
     """Where ledgers were audited: what of each was found whole before it was read."""
 
@@ -230,6 +243,6 @@ def result_of(said: Mapping[str, Any]) -> AuditResult:
         said["violation_counts"],
         tuple(Violation(**{**one, "positions": tuple(one["positions"])}) for one in said["violations"]),
         tuple(Unproven(**one) for one in said["unproven"]),
-        said["tables"],
+        tuple(TableCovered(**one) for one in said["tables"]),
         tuple(Covered(**one) for one in said["covered"]),
     )

@@ -57,6 +57,8 @@ CROSSING_RULES: Final[Mapping[str, str]] = {
 """About messages between queue managers."""
 
 TABLE_RULES: Final[Mapping[str, str]] = {
+    "table gone back": "a table is gone, or ends before a position that it had come to",
+    "events changed": "the table of events has other rows than were written: more, fewer, or other values",
     "table differs": "a row of a table is not what the events fold to: missing, too many, or other values",
 }
 

@@ -125,6 +125,7 @@ def audit(
     if refolded is not None:
         broken.append(refolded.violations)
         kept.append(refolded.compared)
+        broken.append(violation_frame(spark, refolded.found))
     violations = reduce(DataFrame.unionByName, broken).persist()
     result = _result(subject, read, balances, violations, again, crossed, refolded)
     return Found(violations, crossed, again, result, [*kept, violations])
@@ -181,8 +182,8 @@ def _result(
         duplicates=_counted(again, "verdict"),
         violation_counts=_counted(violations, "rule"),
         violations=_sample(violations),
-        unproven=(*unproven, *_unproven_crossings(crossed), *(refolded.unproven if refolded else ())),
-        tables={} if refolded is None else _counted(refolded.compared, "table"),
+        unproven=(*unproven, *_unproven_crossings(crossed)),
+        tables=() if refolded is None else refolded.covered(),
         covered=subject.covered,
     )
 

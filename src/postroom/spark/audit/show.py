@@ -39,8 +39,10 @@ def _lines(result: AuditResult) -> Iterable[str]:
         bodies = f"{one.bodies_checked:,} bodies read" if one.bodies_checked else "bodies not read"
         where = f"{one.files} files, {one.size_bytes:,} bytes"
         yield f"Covered: {result.name_of(one.ledger_id)}: {where}, CRCs of all records compared, {bodies}"
-    for name, rows in result.tables.items():
-        yield f"Table {name}: {rows:,} rows folded anew"
+    for table in result.tables:
+        done = "summed" if table.table == "events" else "folded anew"
+        where = f"version {table.version:,}, {table.files:,} files, {table.size_bytes:,} bytes"
+        yield f"Table {table.table}: {where}, {table.rows:,} rows {done}"
     for violation in result.violations[:SHOWN_VIOLATIONS]:
         yield f"violation: {_violation(result, violation)}"
     for gap in result.unproven:

@@ -1,42 +1,75 @@
-"""The audit of a pipeline's tables: its events as of their position, and every other table folded anew.
+"""The audit of a pipeline's tables: that all of each is there, that the events are those that were written,
+and that every other table is what they fold to.
 
-Spark itself folds them, by the merge that each column declares, and all events at once: without the settled
-parts and states in between that the pipeline has. What the pipeline keeps incrementally must be the same.
+What is looked at is fixed before Spark starts: one version of each table. The cut of a ledger is the position
+that all tables have come to.
 """
 
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Final
 
-import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql import DataFrame, SparkSession
 
-from postroom.spark.audit.result import Cut, Unproven
-from postroom.spark.audit.rows import violation_rows
+from postroom.spark.audit.refold import EVENTS, compared, differences, read_table
+from postroom.spark.audit.result import Cut, TableCovered, Unproven, Violation
 from postroom.spark.audit.subject import Subject, by_ledger
 from postroom.spark.audit.sums import Told
-from postroom.spark.pipeline.openings import OPENINGS_FILE
+from postroom.spark.audit.words import is_carried
+from postroom.spark.pipeline.engine import SparkEngine
+from postroom.spark.pipeline.openings import noted_openings
+from postroom.spark.pipeline.options import load_settings
+from postroom.spark.pipeline.reached import Reached, reached
 from postroom.spark.pipeline.root import Root
 from postroom.spark.pipeline.settings import ledger_names, ledger_uris
-from postroom.spark.positions import BEGINNING, Positions
-from postroom.spark.store import NO_VERSION, TableError, TableState, open_store
+from postroom.spark.pipeline.summing import sums_of_files
+from postroom.spark.positions import Position
+from postroom.spark.store import NO_VERSION, Snapshot, TableError, TableState, TableStore, open_store
 from postroom.spark.tables import DEFINITIONS
-from postroom.spark.tables.definition import TableDefinition
-from postroom.spark.tables.fold import partials
-from postroom.spark.tables.views import fold_frame
-from postroom.spark.worker import in_task
+from postroom.spark.tables.row_sums import NOTHING, RowSum
 
-EVENTS: Final = "events"
-RANGE_ROWS: Final = 500_000
-"""A task folds the events in pieces of so many rows before it sends them on."""
+AHEAD: Final = "it is ahead of the table of events"
+BEHIND: Final = "it has nothing of the ledger yet"
+NOTHING_YET: Final = "the tables have nothing of any ledger yet"
+NOT_MADE: Final = "the pipeline doesn't make it any more; move its folder away, or have it made again"
+NOT_YET: Final = "the pipeline has not made it yet"
+NO_FLOOR: Final = "nothing tells how far the tables had come; the next run of the pipeline writes it down"
+NO_SUMS: Final = "it was begun before its rows were summed; the next run of the pipeline sums them"
+TOO_NEW: Final = "a newer program wrote it; audit it with that"
+OPENS_LATER: Final = "the tables don't reach the checkpoint yet that they open from"
 
-Say = Callable[[str], None]
-Batches = Iterator[pa.RecordBatch]
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """One version of each table under a root."""
+
+    root: str
+    format: str
+    stores: Mapping[str, TableStore]
+    snapshots: Mapping[str, Snapshot]
+    """Of those that there are, events among them."""
+    kept: Sequence[str]
+    """The tables that the pipeline makes."""
+    floor: Reached | None
+
+    @property
+    def states(self) -> dict[str, TableState]:
+        return {name: snapshot.state for name, snapshot in self.snapshots.items()}
+
+    @property
+    def events(self) -> TableState:
+        return self.snapshots[EVENTS].state
+
+    @property
+    def ledgers(self) -> list[str]:
+        """Ids of all ledgers that a table knows of."""
+        states = self.states.values()
+        return sorted({ledger_id for one in states for ledger_id in (*one.positions, *one.openings)})
+
+    def positions(self, ledger_id: str) -> dict[str, int]:
+        """How far each table is; those that have nothing of the ledger are left out."""
+        found = {name: state.positions.get(ledger_id) for name, state in self.states.items()}
+        return {name: at.position for name, at in found.items() if at is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,211 +79,177 @@ class Refolded:
     violations: DataFrame
     compared: DataFrame
     """A row for each row of each table: ``table``."""
-    unproven: tuple[Unproven, ...]
-    tables: tuple[str, ...]
+    found: tuple[Violation, ...]
+    """What is wrong with tables as wholes."""
+    tables: Tables
+
+    def covered(self) -> tuple[TableCovered, ...]:
+        """What of each table was looked at."""
+        rows = {row["table"]: row["count"] for row in self.compared.groupBy("table").count().collect()}
+        return covered_tables(self.tables, rows)
 
 
-def subject_of_tables(root: str, table_format: str, elsewhere: Sequence[str]) -> Subject:
-    """The subject of an audit of tables: the cut is the position of the table of events. Raises
-    ``TableError``."""
-    state = _state(root, EVENTS, table_format)
-    if state.version == NO_VERSION:
+def open_tables(root: str, table_format: str) -> Tables:
+    """The tables that there are. Raises ``TableError``, ``PipelineError``."""
+    stores = {name: open_store(root, name, table_format) for name in DEFINITIONS}
+    # events last: what comes meanwhile comes to them first, so that no other table is ahead of them
+    order = [*(name for name in DEFINITIONS if name != EVENTS), EVENTS]
+    found = {name: _newest(stores[name]) for name in order}
+    snapshots = {name: found[name] for name in DEFINITIONS if found[name].state.version != NO_VERSION}
+    if EVENTS not in snapshots:
         raise TableError(f"{root}: no table of events here; name the root of a pipeline's tables")
-    names, uris, told = ledger_names(root), ledger_uris(Root(root)), _told(root)
-    cuts = []
-    for ledger_id, position in sorted(state.positions.items()):
-        first = state.openings.get(ledger_id, (1, 0))[0]
-        opening = told.get(ledger_id)
-        opened_from = 0 if first <= 1 else opening.position if opening else None
-        name, uri = names.get(ledger_id, ledger_id), uris.get(ledger_id, "")
-        cut = (ledger_id, name, uri, first, position.position, position.position)
-        cuts.append(Cut(*cut, position.epoch, position.epoch_id, 0, opened_from))
-    return Subject(tuple(cuts), told, {}, elsewhere)
+    folder = Root(root)
+    settings = load_settings(folder)
+    kept = tuple(settings.tables) if settings else tuple(snapshots)
+    return Tables(root, table_format, stores, snapshots, kept, reached(folder))
 
 
-def _told(root: str) -> dict[str, Told]:
-    said = json.loads(Root(root).read(OPENINGS_FILE) or "{}")
-    return {ledger_id: Told.from_json(one) for ledger_id, one in said.items()}
+def _newest(store: TableStore) -> Snapshot:
+    return Snapshot(TableState(), ()) if store.state().version == NO_VERSION else store.snapshot()
 
 
-def events_of_tables(spark: SparkSession, root: str, table_format: str) -> DataFrame:
-    """The table of events."""
-    return _read(spark, root, EVENTS, table_format, _state(root, EVENTS, table_format).version)
+# --- what it is about -----------------------------------------------------------------------------
 
 
-def _state(root: str, name: str, table_format: str) -> TableState:
-    return open_store(root, name, table_format).state()
+def subject_of_tables(tables: Tables, elsewhere: Sequence[str]) -> Subject:
+    """The subject of an audit of tables."""
+    folder = Root(tables.root)
+    names, uris, told = ledger_names(tables.root), ledger_uris(folder), noted_openings(folder)
+    cuts = [
+        _cut(tables, ledger_id, names.get(ledger_id, ledger_id), uris.get(ledger_id, ""), told.get(ledger_id))
+        for ledger_id in sorted(tables.events.positions)
+    ]
+    opened = {cut.ledger_id: told[cut.ledger_id] for cut in cuts if cut.opened_from}
+    gaps = [*_gaps(tables), *_late_openings(cuts, told)]
+    return Subject(tuple(cuts), opened, {}, elsewhere, gaps)
 
 
-def _read(spark: SparkSession, root: str, name: str, table_format: str, version: int) -> DataFrame:
-    options = {"path": root, "table": name, "tableFormat": table_format, "version": str(version)}
-    return spark.read.format("postroom.table").options(**options).load()
+def _cut(tables: Tables, ledger_id: str, name: str, uri: str, told: Told | None) -> Cut:
+    at = _least(tables, ledger_id)
+    first = tables.events.openings.get(ledger_id, (1, 0))[0]
+    opened_from = 0 if first <= 1 else told.position if told and told.position <= at.position else None
+    place = (ledger_id, name, uri, first, at.position, at.position)
+    return Cut(*place, at.epoch, at.epoch_id, 0, opened_from)
 
 
-# --- folding anew ---------------------------------------------------------------------------------
+def _least(tables: Tables, ledger_id: str) -> Position:
+    """The position that all tables have that the pipeline makes."""
+    kept = [tables.states[name] for name in tables.kept if name in tables.snapshots]
+    known = [state.positions[ledger_id] for state in kept if ledger_id in state.positions]
+    return min([tables.events.positions[ledger_id], *known], key=lambda at: at.position)
 
 
-def refold(spark: SparkSession, root: str, table_format: str) -> Refolded:
-    """Fold the events anew and hold every other table against that. Lazy but for the tables' states."""
-    states = {name: _state(root, name, table_format) for name in DEFINITIONS}
-    there = [name for name, state in states.items() if state.version != NO_VERSION]
-    through = states[EVENTS].positions
-    unproven: list[Unproven] = []
-    sides = []
-    for name in there:
-        definition = DEFINITIONS[name]
-        if name == EVENTS:
-            continue
-        ahead = _ahead(states[name].positions, through)
-        unproven += [
-            Unproven(ledger_id, f"table {name}", "it is ahead of the table of events", 0)
-            for ledger_id in ahead
-        ]
-        if ahead:
-            continue
-        source = _source(spark, root, table_format, definition, states)
-        actual = _read(spark, root, name, table_format, states[name].version)
-        sides.append(_compared(definition, folded(source, definition), actual))
-    names = tuple(name for name in there if name != EVENTS)
-    compared = reduce(DataFrame.unionByName, sides).persist()
-    return Refolded(_violations(compared), compared, tuple(unproven), names)
+def _late_openings(cuts: Iterable[Cut], told: Mapping[str, Told]) -> Iterator[Unproven]:
+    for cut in cuts:
+        if cut.opened_from is None and cut.ledger_id in told:
+            yield Unproven(cut.ledger_id, "everything", OPENS_LATER, 0)
 
 
-def _ahead(positions: Positions, through: Positions) -> list[str]:
+def _gaps(tables: Tables) -> Iterator[Unproven]:
+    """What the tables can't tell, for each ledger."""
+    if not tables.ledgers:
+        yield Unproven("", "everything", NOTHING_YET, 0)
+    for ledger_id in tables.ledgers:
+        if tables.floor is None:
+            yield Unproven(ledger_id, "tables", NO_FLOOR, 0)
+        if ledger_id in tables.events.positions and not _is_summed(tables, ledger_id):
+            yield Unproven(ledger_id, f"table {EVENTS}", NO_SUMS, 0)
+        for name in DEFINITIONS:
+            why = _gap(tables, name, ledger_id)
+            if why:
+                yield Unproven(ledger_id, f"table {name}", why, 0)
+
+
+def _gap(tables: Tables, name: str, ledger_id: str) -> str:
+    if name not in tables.snapshots:
+        return NOT_YET if name in tables.kept else ""
+    if tables.states[name].schema_version > DEFINITIONS[name].version:
+        return TOO_NEW
+    if name not in tables.kept:
+        return NOT_MADE
+    positions = tables.positions(ledger_id)
+    if name not in positions:
+        return BEHIND
+    return AHEAD if positions[name] > positions.get(EVENTS, 0) else ""
+
+
+def _is_summed(tables: Tables, ledger_id: str) -> bool:
+    """Whether there is a sum of what the table of events has of a ledger; of no rows there is none."""
+    files = tables.snapshots[EVENTS].files
+    return ledger_id in tables.events.sums or all(file.ledger_id != ledger_id for file in files)
+
+
+def _gone_back(tables: Tables) -> tuple[Violation, ...]:
+    """The tables that aren't as far as they were."""
+    found = []
+    for name, floor in (tables.floor or {}).items():
+        for ledger_id, position in floor.items():
+            at = tables.positions(ledger_id).get(name, 0)
+            if at < position:
+                detail = f"table {name}: it ends at position {at:,}, and had come to {position:,}"
+                where = (ledger_id, None, None, None, (at, position))
+                found.append(Violation("table gone back", *where, detail))
+    return tuple(found)
+
+
+# --- with Spark -----------------------------------------------------------------------------------
+
+
+def events_of_tables(spark: SparkSession, tables: Tables, subject: Subject) -> DataFrame:
+    """The table of events up to the cut."""
+    events = read_table(spark, tables.root, EVENTS, tables.format, tables.events.version)
+    cut = by_ledger({cut.ledger_id: cut.position for cut in subject.cuts})
+    return events.where(is_carried() | (events["position"] <= cut))
+
+
+def refold(spark: SparkSession, tables: Tables) -> Refolded:
+    """Fold the events anew and hold every other table against that (lazily), and the events against what was
+    written."""
+    names = [name for name in tables.snapshots if name != EVENTS and not _is_ahead(tables, name)]
+    rows = compared(spark, tables.root, tables.format, tables.states, names).persist()
+    found = (*_gone_back(tables), *changed_events(spark, tables))
+    return Refolded(differences(rows), rows, found, tables)
+
+
+def _is_ahead(tables: Tables, name: str) -> bool:
+    through = {ledger_id: at.position for ledger_id, at in tables.events.positions.items()}
+    own = tables.states[name].positions
+    return any(at.position > through.get(ledger_id, 0) for ledger_id, at in own.items())
+
+
+def changed_events(spark: SparkSession, tables: Tables) -> list[Violation]:
+    """Where the table of events has other rows than were written, by ledger."""
+    snapshot = tables.snapshots[EVENTS]
+    if snapshot.state.schema_version > DEFINITIONS[EVENTS].version:
+        return []  # with columns that aren't known here; see `_gaps`
+    found = sums_of_files(tables.stores[EVENTS], snapshot.files, SparkEngine(spark))
+    written = snapshot.state.sums
+    if not written:
+        return []  # see `_gaps`
     return [
-        ledger_id
-        for ledger_id, position in positions.items()
-        if position.position > through.get(ledger_id, BEGINNING).position
+        Violation("events changed", ledger_id, None, None, None, (), said)
+        for ledger_id in sorted({*found, *written})
+        if (said := _said(found.get(ledger_id, NOTHING), written.get(ledger_id, NOTHING)))
     ]
 
 
-def _source(
-    spark: SparkSession,
-    root: str,
-    table_format: str,
-    definition: TableDefinition,
-    states: dict[str, TableState],
-) -> DataFrame:
-    """What a table is made of, up to where it is: events up to its position, or the finished rows of another
-    table as of the version that it has seen."""
-    state = states[definition.name]
-    if definition.source == EVENTS:
-        events = _read(spark, root, EVENTS, table_format, states[EVENTS].version)
-        return _up_to(events, state)
-    options = {"path": root, "table": definition.source, "tableFormat": table_format, "raw": "true"}
-    rows = spark.read.format("postroom.table").options(**options, version=str(state.source_version)).load()
-    return rows.where("part = 'done'").drop("part", "day")
+def _said(found: RowSum, written: RowSum) -> str:
+    if found == written:
+        return ""
+    if found.rows != written.rows:
+        return f"the table has {found.rows:,} rows, and {written.rows:,} were written"
+    return f"values of its {found.rows:,} rows aren't those that were written"
 
 
-def _up_to(events: DataFrame, state: TableState) -> DataFrame:
-    """The events that a table is made of: up to its position, without those that its opening tells."""
-    positions = {ledger_id: one.position for ledger_id, one in state.positions.items()}
-    is_carried = F.col("event") == "none"
-    first = by_ledger({ledger_id: one[0] for ledger_id, one in state.openings.items()})
-    through = by_ledger({ledger_id: one[1] for ledger_id, one in state.openings.items()})
-    is_told = F.coalesce((F.col("serial") < first) & (F.col("position") <= through), F.lit(False))
-    return events.where(is_carried | ((F.col("position") <= by_ledger(positions)) & ~is_told))
-
-
-def folded(source: DataFrame, definition: TableDefinition) -> DataFrame:
-    """The table that `source` folds to: each task makes rows of its range, Spark merges those of one key."""
-    struct = _struct(definition)
-    arrow = to_arrow_schema(struct, timezone="UTC")
-
-    @in_task
-    def by_range(batches: Batches) -> Batches:
-        for rows in _pieces(batches):
-            yield from partials(definition, rows).cast(arrow).to_batches()
-
-    return fold_frame(definition, source.mapInArrow(by_range, struct))
-
-
-def _pieces(batches: Batches) -> Iterator[pa.Table]:
-    """Batches joined to tables of about `RANGE_ROWS`."""
-    some: list[pa.RecordBatch] = []
-    count = 0
-    for batch in batches:
-        some.append(batch)
-        count += len(batch)
-        if count >= RANGE_ROWS:
-            yield pa.Table.from_batches(some)
-            some, count = [], 0
-    if count:
-        yield pa.Table.from_batches(some)
-
-
-def _struct(definition: TableDefinition) -> StructType:
-    return StructType(
-        [
-            StructField(field.name, from_arrow_type(field.type, prefer_timestamp_ntz=False), True)
-            for field in definition.fields
-        ]
-    )
-
-
-# --- comparing ------------------------------------------------------------------------------------
-
-
-def _compared(definition: TableDefinition, expected: DataFrame, actual: DataFrame) -> DataFrame:
-    """One row for each key: table, the key in words, ledger_id, queue_id, serial, positions, and ``said``:
-    what differs, null where nothing does."""
-    names = [field.name for field in definition.fields]
-    key = list(definition.key)
-    row = F.struct(*names)
-    both = expected.select(*key, row.alias("row"), F.lit(True).alias("is_expected")).unionByName(
-        actual.select(*key, row.alias("row"), F.lit(False).alias("is_expected"))
-    )
-    beside = both.groupBy(*key).agg(
-        F.count_if("is_expected").alias("wanted"),
-        F.count_if(~F.col("is_expected")).alias("found"),
-        F.max(F.when(F.col("is_expected"), F.col("row"))).alias("e"),
-        F.max(F.when(~F.col("is_expected"), F.col("row"))).alias("a"),
-    )
-    either = F.coalesce("e", "a")
-    return beside.select(
-        F.lit(definition.name).alias("table"),
-        F.concat_ws(
-            ", ",
-            *(
-                F.concat_ws("=", F.lit(name), F.col(name).cast("string"))
-                for name in key
-                if name != "ledger_id"
-            ),
-        ).alias("words"),
-        "ledger_id",
-        (F.col("queue_id") if "queue_id" in key else F.lit(None)).cast("long").alias("queue_id"),
-        (F.col("serial") if "serial" in key else F.lit(None)).cast("long").alias("serial"),
-        (either["queue"] if "queue" in names else F.lit(None)).cast("string").alias("queue"),
-        either["first_position"].alias("first_position"),
-        either["last_position"].alias("last_position"),
-        _difference([name for name in names if name not in key]).alias("said"),
-    )
-
-
-def _difference(names: list[str]) -> Column:
-    e, a = F.col("e"), F.col("a")
-    others = F.array_compact(
-        F.array(
-            *(
-                F.when(
-                    ~e[name].eqNullSafe(a[name]),
-                    F.format_string(
-                        f"{name} is %s, folded anew %s", a[name].cast("string"), e[name].cast("string")
-                    ),
-                )
-                for name in names
-            )
+def covered_tables(tables: Tables, rows: Mapping[str, int]) -> tuple[TableCovered, ...]:
+    """What of each table was looked at; `rows` by table, those that were compared."""
+    return tuple(
+        TableCovered(
+            name,
+            snapshot.state.version,
+            len(snapshot.files),
+            sum(file.size_bytes for file in snapshot.files),
+            sum(file.rows for file in snapshot.files) if name == EVENTS else rows.get(name, 0),
         )
+        for name, snapshot in tables.snapshots.items()
     )
-    return (
-        F.when(F.col("found") == 0, "the row is missing")
-        .when(F.col("wanted") == 0, "the row is one too many")
-        .when(F.col("found") > 1, F.format_string("the row is there %d times", "found"))
-        .when(F.size(others) > 0, F.array_join(others, "; "))
-    )
-
-
-def _violations(compared: DataFrame) -> DataFrame:
-    detail = F.concat(F.lit("table "), "table", F.lit(" ("), "words", F.lit("): "), "said")
-    positions = [F.col("first_position"), F.col("last_position")]
-    return violation_rows(compared.where("said is not null"), "table differs", positions, detail)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from postroom.spark.pipeline.books import Book
 from postroom.spark.pipeline.errors import PipelineGap, PipelineStopped
-from postroom.spark.pipeline.work import Job, RangeDone
+from postroom.spark.pipeline.work import Job, RangeDone, sums_of
 from postroom.spark.positions import Position
 from postroom.spark.tables.policy import Policy
 
@@ -84,7 +84,8 @@ def _first(ranges: Iterable[RangeDone]) -> dict[str, int]:
 
 
 def _add(book: Book, ranges: Sequence[RangeDone]) -> None:
-    files = [written.file for one in ranges for written in one.files if written.table == book.name]
+    written = [file for one in ranges for file in one.files if file.table == book.name]
+    files = [one.file for one in written]
     reached: dict[str, Position] = {one.ledger_id: one.position for one in ranges if one.last >= one.first}
     rows_in = sum(file.rows for file in files)
-    book.add(files, reached, rows_in)
+    book.add(files, reached, rows_in, sums_of(written))

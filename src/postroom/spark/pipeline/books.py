@@ -10,6 +10,7 @@ from postroom.spark.positions import BEGINNING, Position
 from postroom.spark.store import OPEN, DataFile, TableState, TableStore, open_store
 from postroom.spark.store.protocol import CHECKPOINT_COMMITS
 from postroom.spark.tables import TableDefinition
+from postroom.spark.tables.row_sums import RowSum, added
 
 
 class Book:
@@ -50,8 +51,15 @@ class Book:
 
     # --- commits
 
-    def add(self, files: Sequence[DataFile], positions: Mapping[str, Position], rows_in: int) -> bool:
-        """New rows with the positions that they reach to; False if the table has all of it already."""
+    def add(
+        self,
+        files: Sequence[DataFile],
+        positions: Mapping[str, Position],
+        rows_in: int,
+        sums: Mapping[str, RowSum],
+    ) -> bool:
+        """New rows with the positions that they reach to, and their sums; False if the table has all of it
+        already."""
         reached = {
             ledger_id: at
             for ledger_id, at in positions.items()
@@ -59,13 +67,17 @@ class Book:
         }
         if not reached:
             return False
-        state = replace(self.state, positions={**self.state.positions, **reached})
+        positions = {**self.state.positions, **reached}
+        state = replace(self.state, positions=positions, sums=added(self.state.sums, sums))
         self._commit(files, [], state, "add", rows_in, 0)
         return True
 
-    def open_ledger(self, ledger_id: str, opening: tuple[int, int], files: Sequence[DataFile]) -> None:
+    def open_ledger(
+        self, ledger_id: str, opening: tuple[int, int], files: Sequence[DataFile], sums: Mapping[str, RowSum]
+    ) -> None:
         """Take in what a history that begins later tells of the entries that are older."""
-        state = replace(self.state, openings={**self.state.openings, ledger_id: opening})
+        openings = {**self.state.openings, ledger_id: opening}
+        state = replace(self.state, openings=openings, sums=added(self.state.sums, sums))
         self._commit(files, [], state, "open ledger", sum(file.rows for file in files), 0)
 
     def derive(

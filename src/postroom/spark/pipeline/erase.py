@@ -7,7 +7,7 @@ docs/howto/pipeline.md.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Final
 
@@ -22,8 +22,9 @@ from postroom.spark.pipeline.rebuild import known_settings
 from postroom.spark.pipeline.root import Root
 from postroom.spark.pipeline.settings import check_policy
 from postroom.spark.store import DataFile
-from postroom.spark.tables import Merge
+from postroom.spark.tables import Merge, Range
 from postroom.spark.tables.policy import DEFAULT, Policy, derived, personal_columns
+from postroom.spark.tables.row_sums import RowSum, added, row_sum
 
 MESSAGE_IDS: Final = ("message_id", "correlation_id", "group_id")
 ERASED: Final = "(erased)"
@@ -97,16 +98,29 @@ def _erase_table(book: Book, search: _Search) -> int:
     personal = personal_columns(book.definition.schema.names)
     changed = [one for file in book.store.files() for one in _rewritten(book, file, personal, search)]
     if changed:
-        add, remove = [new for _, new, _ in changed], [old for old, _, _ in changed]
-        book.swap(add, remove, book.state, "erase", is_new=False)
-    return sum(count for _, _, count in changed)
+        sums = reduce(added, (one.change for one in changed), dict(book.state.sums))
+        add, remove = [one.new for one in changed], [one.old for one in changed]
+        book.swap(add, remove, replace(book.state, sums=sums), "erase", is_new=False)
+    return sum(one.rows for one in changed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rewritten:
+    """A file, and the one in its place."""
+
+    old: DataFile
+    new: DataFile
+    rows: int
+    """How many changed."""
+    change: Mapping[str, RowSum]
+    """Of the table's sums."""
 
 
 def _rewritten(
     book: Book, file: DataFile, personal: Mapping[str, str], search: _Search
-) -> Iterator[tuple[DataFile, DataFile, int]]:
-    """(the file, the one in its place, how many rows changed); nothing if it holds nothing of it."""
-    rows = book.store.read(file)
+) -> Iterator[_Rewritten]:
+    """Nothing if it holds nothing of it."""
+    rows = before = book.store.read(file)
     nowhere = pa.array(np.zeros(len(rows), bool))
     of_messages = search.rows_of_messages(rows, file.ledger_id) or nowhere
     masks = {name: pc.and_(of_messages, pc.is_valid(rows[name])) for name in personal}
@@ -119,7 +133,15 @@ def _rewritten(
         return
     for name, mask in masks.items():
         rows = _without(book, rows, name, mask)
-    yield file, book.store.write(rows, file.part, file.day, file.ledger_id), count
+    new = book.store.write(rows, file.part, file.day, file.ledger_id)
+    yield _Rewritten(file, new, count, _change(book, file.ledger_id, before, rows))
+
+
+def _change(book: Book, ledger_id: str, before: pa.Table, rows: pa.Table) -> dict[str, RowSum]:
+    if ledger_id not in book.state.sums:
+        return {}
+    names = book.definition.summed
+    return {ledger_id: row_sum(Range(rows), names) - row_sum(Range(before), names)}
 
 
 def _without(book: Book, rows: pa.Table, name: str, mask: pa.ChunkedArray) -> pa.Table:

@@ -1,14 +1,14 @@
 """Where a ledger's history begins later than position 1, the tables open with what its checkpoint tells."""
 
-import json
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 from postroom.spark.audit.looks import told_of
+from postroom.spark.audit.sums import Told
 from postroom.spark.pipeline.books import Book
 from postroom.spark.pipeline.errors import HistoryGone
 from postroom.spark.pipeline.root import Root
-from postroom.spark.pipeline.work import write_partials
+from postroom.spark.pipeline.work import sums_of, write_partials
 from postroom.spark.places import Look, Place
 from postroom.spark.reading import Opening, read_opening
 from postroom.spark.tables import Range
@@ -42,15 +42,24 @@ def note_opening(root: Root, place: Place, look: Look, through: int) -> None:
     them."""
     told = told_of(place.carried(look, through))
     if told is not None:
-        noted = json.loads(root.read(OPENINGS_FILE) or "{}")
-        root.write(OPENINGS_FILE, json.dumps({**noted, look.ledger_id: told.to_json()}))
+        root.note(OPENINGS_FILE, {"ledgers": {**_openings(root), look.ledger_id: told.to_json()}})
+
+
+def noted_openings(root: Root) -> dict[str, Told]:
+    """The totals that were written down, by ledger. Raises ``PipelineError``."""
+    return {ledger_id: Told.from_json(one) for ledger_id, one in _openings(root).items()}
+
+
+def _openings(root: Root) -> dict[str, Any]:
+    noted = root.noted(OPENINGS_FILE) or {}
+    return dict(noted.get("ledgers", noted))  # written before there were checks: the ledgers alone
 
 
 def _open(book: Book, look: Look, told: Opening | None, policy: Policy) -> None:
     if told is None:
-        book.open_ledger(look.ledger_id, (look.first_position, 0), [])
+        book.open_ledger(look.ledger_id, (look.first_position, 0), [], {})
         return
     rows = Range(apply(policy, told.rows))
-    written = write_partials(book.store, rows, look.ledger_id, 0)
+    written = list(write_partials(book.store, rows, look.ledger_id, 0))
     opening = (told.first_position, told.carried_through)
-    book.open_ledger(look.ledger_id, opening, [one.file for one in written])
+    book.open_ledger(look.ledger_id, opening, [one.file for one in written], sums_of(written))

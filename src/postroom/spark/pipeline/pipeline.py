@@ -13,7 +13,9 @@ from postroom.spark.pipeline.errors import LedgerMissing
 from postroom.spark.pipeline.ledgers import Lag, lag_of, time_at
 from postroom.spark.pipeline.openings import note_opening, open_ledger
 from postroom.spark.pipeline.options import SMALL_BATCH_ROWS, PipelineOptions
+from postroom.spark.pipeline.reached import Reached, note_reached, reached
 from postroom.spark.pipeline.root import Root
+from postroom.spark.pipeline.summing import adopt
 from postroom.spark.pipeline.upkeep import Clock, Keeper
 from postroom.spark.pipeline.work import Job, RangeDone
 from postroom.spark.places import Place, Places
@@ -31,7 +33,11 @@ class Pipeline:
         self.books: Final[Mapping[str, Book]] = open_books(
             options.tables, options.names, options.format, options.upkeep.checkpoint_commits
         )
+        for book in self.books.values():
+            adopt(book, engine)
         self.keeper: Final = Keeper(self.books, engine, options.upkeep, clock)
+        self._root: Final = Root(options.tables)
+        self._reached: Reached = reached(self._root) or {}
         self._places = Places(options.data, options.token)
         self._times_us: dict[str, int] = {}
         self.seen: dict[str, Seen] = {}
@@ -68,7 +74,7 @@ class Pipeline:
         opened = open_ledger(seen.place, seen.look, self.of_events, self.options.policy)
         if opened:
             through = self.books[opened[0]].state.openings[ledger_id][1]
-            note_opening(Root(self.options.tables), seen.place, seen.look, through)
+            note_opening(self._root, seen.place, seen.look, through)
 
     def _check_missing(self) -> None:
         known = {ledger_id for book in self.of_events for ledger_id in book.state.positions}
@@ -100,6 +106,7 @@ class Pipeline:
             self._times_us[one.ledger_id] = max(one.last_time_us, self._times_us.get(one.ledger_id, 0))
         self.seen = look_at(self._places.now())
         upkeep = self.keeper.after_batch(is_idle=2 * done.records < self.options.batch_records)
+        self._reached = note_reached(self._root, self._reached, self.books.values())
         return replace(done, upkeep=upkeep, seconds=time.monotonic() - begun_s)
 
     def lag(self, book: Book, ledger_id: str) -> Lag:

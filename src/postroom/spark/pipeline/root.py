@@ -1,9 +1,15 @@
 """The folder `_pipeline` beside the tables: settings and the lock, locally or in an object store."""
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pyarrow import fs
+
+from postroom.spark import creating
+from postroom.spark.pipeline.errors import PipelineError
+from postroom.spark.store.protocol import checked, with_check
 
 OWN_FOLDER: Final = "_pipeline"
 """Spark and the table formats take names that begin with an underscore for none of theirs."""
@@ -35,12 +41,23 @@ class Root:
     def write(self, name: str, text: str) -> None:
         """Write a file; a reader sees the old text or the new one."""
         self._files.create_dir(self._folder)
-        target = f"{self._folder}/{name}"
-        beside = f"{target}.new" if self.local is not None else target  # object stores replace a file at once
-        with self._files.open_output_stream(beside) as stream:
-            stream.write(text.encode())
-        if beside != target:
-            Path(beside).replace(target)
+        creating.replace(self._files, f"{self._folder}/{name}", text.encode())
+
+    def noted(self, name: str) -> dict[str, Any] | None:
+        """What `note` wrote; None if there is no such file. Raises ``PipelineError``: it was changed."""
+        text = self.read(name)
+        if text is None:
+            return None
+        try:
+            return dict(json.loads(checked(text.encode())))
+        except ValueError as error:
+            raise PipelineError(
+                f"{self.uri}/{OWN_FOLDER}/{name} is damaged ({error}): restore it from a backup"
+            ) from error
+
+    def note(self, name: str, told: Mapping[str, object]) -> None:
+        """Write an object that is not empty, with a check."""
+        self.write(name, with_check(json.dumps(told).encode()).decode())
 
     def delete(self, name: str) -> None:
         """Delete a file that is there."""

@@ -5,8 +5,8 @@ with the position that it reaches to, in one commit for each table; so a task ma
 twice, or be run by two executors at once.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ from postroom.spark.reading import read_events
 from postroom.spark.store import OPEN, DataFile, Part, TableStore
 from postroom.spark.tables import Range, partials, split
 from postroom.spark.tables.policy import Policy, apply
+from postroom.spark.tables.row_sums import NOTHING, RowSum, added, row_sum
 
 CARRIED_EVENT: Final = "none"
 
@@ -59,6 +60,8 @@ class Written:
 
     table: str
     file: DataFile
+    sum: RowSum = NOTHING
+    """Of its rows, if they never merge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +115,20 @@ def write_partials(store: TableStore, rows: Range, ledger_id: str, small_rows: i
         yield from _written(store, made, OPEN, None, ledger_id)
         return
     for part, day, some in split(definition, made, rows):
-        yield from _written(store, some, part, day, ledger_id)
+        for one in _written(store, some, part, day, ledger_id):
+            whole = rows if len(some) == len(rows) else Range(some)
+            yield (
+                one if definition.is_done is not None else replace(one, sum=row_sum(whole, definition.summed))
+            )
+
+
+def sums_of(written: Iterable[Written]) -> dict[str, RowSum]:
+    """The sums of files whose rows never merge, by ledger."""
+    found: dict[str, RowSum] = {}
+    for one in written:
+        if one.sum.rows:
+            found = added(found, {one.file.ledger_id: one.sum})
+    return found
 
 
 class _Ranges:

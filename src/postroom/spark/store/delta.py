@@ -111,12 +111,21 @@ class DeltaStore(BaseStore):
         while version > NO_VERSION:
             info = _information(self._log(version) or [])
             if STATE_KEY in info:
-                return decode_state(info[STATE_KEY])
+                return self._decoded(info[STATE_KEY], version)
             version = self._restored(info) if info.get("operation") == RESTORE else version - 1
         raise TableError(
             f"{self.uri} is a Delta table, but its log has no commit of postroom (any more): choose another "
             f"folder, or restore it from a backup"
         )
+
+    def _decoded(self, text: str, version: int) -> TableState:
+        try:
+            return decode_state(text)
+        except ValueError as error:
+            raise TableError(
+                f"table {self.name} at {self.uri}: what version {version} in {LOG} says of it is damaged "
+                f"({error}): restore it from a backup"
+            ) from error
 
     def _restored(self, info: dict[str, Any]) -> int:
         """The version that a RESTORE went back to."""

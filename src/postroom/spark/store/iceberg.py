@@ -253,7 +253,13 @@ def _state(snapshot: IcebergSnapshot) -> TableState:
         raise TableError(
             "a snapshot of the table was not made by postroom: roll back to the one before, or rebuild it"
         )
-    return replace(decode_state(text), version=snapshot.sequence_number or 0)
+    try:
+        return replace(decode_state(text), version=snapshot.sequence_number or 0)
+    except ValueError as error:
+        raise TableError(
+            f"what snapshot {snapshot.snapshot_id} says of its table is damaged ({error}): restore it from a "
+            "backup"
+        ) from error
 
 
 def _columns(table: Table) -> tuple[ColumnKind, ...]:

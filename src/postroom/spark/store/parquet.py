@@ -19,7 +19,15 @@ from postroom.spark import creating
 from postroom.spark.store.base import BaseStore, Entry, Listing
 from postroom.spark.store.evolution import ColumnKind, kinds
 from postroom.spark.store.files import DATA
-from postroom.spark.store.protocol import NO_VERSION, DataFile, TableError, TableState, VersionGone
+from postroom.spark.store.protocol import (
+    NO_VERSION,
+    DataFile,
+    TableError,
+    TableState,
+    VersionGone,
+    checked,
+    with_check,
+)
 
 LOG: Final = "_log"
 ENTRY: Final = ".json"
@@ -80,8 +88,8 @@ class ParquetStore(BaseStore):
 
     def _decoded(self, content: bytes, kind: type[T], version: int) -> T:
         try:
-            return msgspec.json.decode(content, type=kind)
-        except msgspec.DecodeError as error:
+            return msgspec.json.decode(checked(content), type=kind)
+        except ValueError as error:
             raise TableError(
                 f"table {self.name} at {self.uri}: version {version} in {LOG} is damaged ({error}): "
                 "restore it from a backup"
@@ -114,7 +122,7 @@ class ParquetStore(BaseStore):
     def _put(self, entry: Entry, removed: Sequence[DataFile]) -> None:
         path = self._data.at(log_path(entry.version, ENTRY))
         try:
-            creating.create_only(self._data.filesystem, path, msgspec.json.encode(entry))
+            creating.create_only(self._data.filesystem, path, with_check(msgspec.json.encode(entry)))
         except creating.NoConditionalPut as error:
             raise TableError(f"{error}; the commit log needs that. Use tableFormat delta") from error
 
@@ -125,7 +133,7 @@ class ParquetStore(BaseStore):
         newest = self._newest()
         if newest is not None:
             path = self._data.at(log_path(newest.state.version, CHECKPOINT))
-            creating.replace(self._data.filesystem, path, msgspec.json.encode(newest))
+            creating.replace(self._data.filesystem, path, with_check(msgspec.json.encode(newest)))
 
     def vacuum(self, retention_s: int) -> int:
         """Delete files that no version younger than `retention_s` needs, strays, and old log entries; returns

@@ -5,6 +5,7 @@ position that they reach to can't part. Files that no commit names are not part 
 may be killed at any point, or run twice.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -12,10 +13,12 @@ from typing import Final, Literal, Protocol
 
 import msgspec
 import pyarrow as pa
+from isal.isal_zlib import crc32
 
 from postroom.ledger.errors import LedgerError
 from postroom.spark.positions import Position
 from postroom.spark.tables.definition import TableDefinition
+from postroom.spark.tables.row_sums import RowSum
 
 Part = Literal["open", "done"]
 """``done``: rows to which nothing more can come; ``open``: partial rows, which a reader folds."""
@@ -91,6 +94,8 @@ class TableState:
     """Sums since the beginning: rows read, rows written for them, and of those, rows written again."""
     updated_us: int = 0
     """When, in µs since 1970."""
+    sums: Mapping[str, RowSum] = field(default_factory=dict)
+    """By ledger, of a table whose rows never merge: what it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,9 +182,32 @@ class TableStore(Protocol):
 
 def encode_state(state: TableState) -> str:
     """A state as JSON text, as commits carry it."""
-    return msgspec.json.encode(state).decode()
+    return with_check(msgspec.json.encode(state)).decode()
 
 
 def decode_state(text: str | bytes) -> TableState:
-    """Back again; fields that a newer program added are ignored."""
-    return msgspec.json.decode(text, type=TableState)
+    """Back again; fields that a newer program added are ignored. Raises ``ValueError``: it was changed."""
+    content = text.encode() if isinstance(text, str) else text
+    return msgspec.json.decode(checked(content), type=TableState)
+
+
+# --- what was written as it was written -----------------------------------------------------------
+
+_CHECK: Final = re.compile(rb',"check":"([0-9a-f]{8})"}$')
+SINCE_CHECKS: Final = b'"sums":'
+"""What has that was written with a check."""
+
+
+def with_check(content: bytes) -> bytes:
+    """A JSON object with its own CRC-32 as its last member."""
+    return b'%s,"check":"%08x"}' % (content[:-1], crc32(content))
+
+
+def checked(content: bytes) -> bytes:
+    """The same if it is what was written; what is older has no check. Raises ``ValueError``."""
+    found = _CHECK.search(content)
+    if found is None and SINCE_CHECKS not in content:
+        return content
+    if found is None or crc32(content[: found.start()] + b"}") != int(found[1], 16):
+        raise ValueError("it is not what was written: its check differs")
+    return content

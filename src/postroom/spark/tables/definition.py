@@ -97,6 +97,11 @@ class TableDefinition:
         return tuple(field.name for field in self.fields if field.merge in (Merge.KEY, Merge.LINK))
 
     @property
+    def summed(self) -> tuple[str, ...]:
+        """The columns that sums of rows are made of (see `row_sums`): each ledger has its own."""
+        return tuple(field.name for field in self.fields if field.name != LEDGER_ID.name)
+
+    @property
     def link(self) -> str:
         """The column of the key that may be null until rows meet; empty if there is none."""
         return next((field.name for field in self.fields if field.merge is Merge.LINK), "")

@@ -1,0 +1,61 @@
+"""The sums of a table's rows, taken from its files: to hold what its commits say against, and once for tables
+that were begun before there were sums."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Final
+
+from postroom.spark.pipeline.books import Book
+from postroom.spark.pipeline.engine import Engine
+from postroom.spark.store import DataFile, TableStore
+from postroom.spark.tables import Range
+from postroom.spark.tables.row_sums import NOTHING, RowSum, added, row_sum
+
+TASK_BYTES: Final = 32 << 20
+"""A task sums files of about so many bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class SumTask:
+    """Some files of a table."""
+
+    store: TableStore
+    files: tuple[DataFile, ...]
+
+
+def sums_of_files(store: TableStore, files: Sequence[DataFile], engine: Engine) -> dict[str, RowSum]:
+    """The sums of all their rows, by ledger. Raises ``TableError``, ``OSError``, what a task raised."""
+    empty: dict[str, RowSum] = {}
+    return reduce(added, engine.map(sum_files, _tasks(store, files)), empty)
+
+
+def _tasks(store: TableStore, files: Sequence[DataFile]) -> list[SumTask]:
+    tasks: list[SumTask] = []
+    some: list[DataFile] = []
+    for file in files:
+        if some and sum(one.size_bytes for one in some) + file.size_bytes > TASK_BYTES:
+            tasks.append(SumTask(store, tuple(some)))
+            some = []
+        some.append(file)
+    return [*tasks, SumTask(store, tuple(some))] if some else tasks
+
+
+def sum_files(task: SumTask) -> dict[str, RowSum]:
+    """The sums of one task's files."""
+    names = task.store.definition.summed
+    found: dict[str, RowSum] = {}
+    for file in task.files:
+        sums = (row_sum(Range(rows), names) for rows in task.store.pieces(file, names))
+        found = added(found, {file.ledger_id: reduce(RowSum.__add__, sums, NOTHING)})
+    return found
+
+
+def adopt(book: Book, engine: Engine) -> None:
+    """Sum what a table has that was begun before there were sums: it is taken for what it should be."""
+    if book.definition.is_done is not None or book.state.version < 0:
+        return
+    files = [file for file in book.store.files() if file.ledger_id not in book.state.sums]
+    if files:
+        sums = sums_of_files(book.store, files, engine)
+        book.swap([], [], replace(book.state, sums=added(book.state.sums, sums)), "sum", is_new=False)
