@@ -12,7 +12,7 @@ from postroom.manager.options import ManagerOptions, QueueDefinition
 from postroom.manager.queue import Queue
 from postroom.manager.statistics import HeldByAll
 from postroom.model.packed import CHUNK_ENTRIES, PACKED_BYTES
-from tests.manager.world import DAMAGE, World
+from tests.manager.world import DAMAGE, UNREADABLE, UNREADABLE_DELAY_MS, World
 
 
 def a_queue() -> Queue:
@@ -209,6 +209,25 @@ def test_an_entry_whose_body_is_damaged_is_discarded_and_the_others_go_out() -> 
     for entry in world.held(consumer):
         world.accept(consumer, entry)
     assert (queue.statistics.depth, queue.unbodied) == (0, 0)
+
+
+@pytest.mark.parametrize("selector", ["", "color IS NULL"])
+@pytest.mark.parametrize("live_head", [0, 100])
+def test_an_entry_whose_body_the_disk_does_not_give_waits_and_is_asked_for_again(
+    live_head: int, selector: str
+) -> None:
+    world = World(ManagerOptions(live_head=live_head, body_cache_bytes=0))
+    queue = world.queue()
+    for number in range(3):
+        world.put(queue, b"%d" % number)
+    world.turn()
+    world.damage, world.damaged = UNREADABLE, {int(world.arrivals[1]["position"])}
+    world.consumer(queue, credit=3, selector=selector)
+    assert world.turn() == [b"0", b"2"]
+    assert (queue.statistics.depth, queue.unbodied) == (3, 0)
+    assert world.turn(UNREADABLE_DELAY_MS) == []
+    world.damaged.clear()
+    assert world.turn(UNREADABLE_DELAY_MS) == [b"1"]
 
 
 def test_damage_to_an_entry_that_has_ended_meanwhile_changes_nothing() -> None:

@@ -8,7 +8,7 @@ from postroom.manager.errors import DuplicateMessage, NoMatchingMessage, NotAllo
 from postroom.manager.options import ManagerOptions
 from postroom.model.codes import Outcome, State
 from tests.manager.store_face import StoreFace, Uid
-from tests.manager.world import World
+from tests.manager.world import UNREADABLE, UNREADABLE_DELAY_MS, World
 
 C, OTHER = 7, 8
 """Confirm ids."""
@@ -239,6 +239,17 @@ def test_a_damaged_message_is_discarded_when_it_is_to_be_got(live_head: int) -> 
     assert face.get()[1] == b"1"
     assert world.events(face.queue)[0] == ("DISCARD", "DELETED", "DISCARDED")
     assert (face.queue.statistics.depth, face.queue.unbodied) == (1, live_head // 100)
+
+
+@pytest.mark.parametrize("live_head", [0, 100])
+def test_a_message_that_the_disk_does_not_give_is_left_where_it_is(live_head: int) -> None:
+    world, face = unread(live_head)
+    world.damage = UNREADABLE
+    assert face.get()[1] == b"1"
+    assert face.queue.statistics.depth == 2
+    world.damaged.clear()
+    world.turn(UNREADABLE_DELAY_MS)
+    assert face.get()[1] == b"0"
 
 
 def test_a_damaged_message_that_is_locked_stays_so() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from postroom.ledger.block import BlockBuilder
 from postroom.ledger.body import Body, BodyPlace
-from postroom.ledger.errors import LedgerCorrupt
+from postroom.ledger.errors import BodyUnreadable, LedgerCorrupt
 from postroom.ledger.hashing import hash_id
 from postroom.ledger.records import ARRIVAL, TRANSITION, RecordType
 from postroom.manager.consumer import Consumer, Producer
@@ -17,6 +17,7 @@ from postroom.manager.manager import QueueManager
 from postroom.manager.options import ConsumerOptions, ManagerOptions, QueueDefinition
 from postroom.manager.queue import Queue
 from postroom.manager.transaction import Transaction
+from postroom.manager.unread import UNREADABLE_DELAY_US
 from postroom.model.codes import Event, HolderKind, Outcome, State
 from postroom.model.ids import ID_KINDS, MessageIds
 from postroom.model.message import MessageHead
@@ -88,6 +89,8 @@ def _hashed(kind: int, ids: dict[int, MessageIds], serials: list[int]) -> Any:
 
 
 DAMAGE = LedgerCorrupt("00000001.bodies", 77, "the body is damaged")
+UNREADABLE_DELAY_MS = int(UNREADABLE_DELAY_US) // MS + 1
+UNREADABLE = BodyUnreadable("00000001.bodies", 77, "the body can't be read")
 
 
 class World:
@@ -111,6 +114,7 @@ class World:
         self.id_reads = 0
         self.damaged: set[int] = set()
         """Serials of the messages whose bodies can't be read."""
+        self.damage = DAMAGE
         self.ids: dict[int, MessageIds] = {}
         """Of the arrivals that are on the disk."""
         self._chunks: dict[int, bytes] = {}
@@ -245,7 +249,8 @@ class World:
 
     def _read(self, wanted: list[BodyPlace]) -> list[Body]:
         return [
-            DAMAGE if serial in self.damaged else self.bodies[serial][:size] for serial, _, size in wanted
+            self.damage if serial in self.damaged else self.bodies[serial][:size]
+            for serial, _, size in wanted
         ]
 
     def _read_ids(self, read: IdRead) -> list[Any]:

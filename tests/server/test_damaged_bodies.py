@@ -1,5 +1,6 @@
 """A body that the disk has damaged ends its own message: the others go out and the broker goes on."""
 
+import errno
 import logging
 from pathlib import Path
 
@@ -7,6 +8,8 @@ import pytest
 from proton import Message
 from proton.utils import BlockingConnection, BlockingReceiver
 
+from postroom.ledger import bodies
+from postroom.ledger.disk import DiskFile
 from postroom.ledger.reader import LedgerReader
 from postroom.model.codes import Outcome
 from tests.server.harness import BrokerThread, make_config
@@ -14,20 +17,20 @@ from tests.server.harness import BrokerThread, make_config
 pytestmark = pytest.mark.sockets
 
 
-def send(url: str, *bodies: str) -> None:
+def send(url: str, *texts: str) -> None:
     connection = BlockingConnection(url, timeout=15)
     sender = connection.create_sender("q")
-    for body in bodies:
-        sender.send(Message(body=body, durable=True))
+    for text in texts:
+        sender.send(Message(body=text, durable=True))
     connection.close()
 
 
 def take(receiver: BlockingReceiver, count: int) -> list[str]:
-    bodies = []
+    taken = []
     for _ in range(count):
-        bodies.append(receiver.receive(timeout=15).body)
+        taken.append(receiver.receive(timeout=15).body)
         receiver.accept()
-    return bodies
+    return taken
 
 
 def damage(folder: Path, body: bytes) -> None:
@@ -60,6 +63,38 @@ def test_a_damaged_body_ends_its_message_and_nothing_else(
     fields = line.__dict__["fields"]
     assert fields["queue"] == "q" and "CRC is wrong" in fields["reason"]
     assert discarded(tmp_path) == [fields["message"]]
+
+
+def test_a_body_that_the_disk_does_not_give_is_asked_for_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others go out, an alarm tells, and when the disk gives it the message comes: none is lost."""
+    config = make_config(("q",))
+    with BrokerThread(config, folder=tmp_path) as broker:
+        send(broker.url, "body-0", "body-1", "body-2", "body-3", "body-4")
+    fails = [True]
+
+    def read(file: DiskFile, start: int, size: int, may_wait: bool) -> bytes:
+        data = file.read_at(start, size)
+        if fails and b"body-2" in data:
+            raise OSError(errno.EIO, "the disk fails")
+        return data
+
+    monkeypatch.setattr(bodies, "_read", read)
+    with BrokerThread(config, folder=tmp_path) as broker, caplog.at_level(logging.ERROR, "postroom"):
+        connection = BlockingConnection(broker.url, timeout=30)
+        receiver = connection.create_receiver("q", credit=10)
+        assert take(receiver, 4) == ["body-0", "body-1", "body-3", "body-4"]
+        assert [alarm.name for alarm in broker.call(lambda found: found.alarms.all())] == [
+            "bodies-unreadable"
+        ]
+        fails.clear()
+        assert take(receiver, 1) == ["body-2"]
+        connection.close()
+    told = {record.getMessage(): record.__dict__["fields"] for record in caplog.records}
+    assert "can't be read: the disk fails" in told["body-unreadable"]["reason"]
+    assert told["alarm"]["name"] == "bodies-unreadable"
+    assert discarded(tmp_path) == []
 
 
 def discarded(folder: Path) -> list[int]:

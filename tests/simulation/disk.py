@@ -45,6 +45,7 @@ class SimFile:
         self.unsynced.clear()
 
     def read_at(self, offset: int, size: int) -> bytes:
+        self._disk.note_read()
         return bytes(self.now[offset : offset + size])
 
     def read_into(self, offset: int, buffer: memoryview) -> int:
@@ -56,6 +57,7 @@ class SimFile:
         return self.read_at(offset, size)
 
     def view(self) -> bytes:
+        self._disk.note_read()
         return bytes(self.now)
 
     def size_bytes(self) -> int:
@@ -138,6 +140,9 @@ class SimDisk:
         """The size of the volume."""
         self.fail_at_operation: int | None = None
         """This operation, and no other, fails with `fail_errno`: a write, sync, reserve, rename, …"""
+        self.reads = 0
+        self.fail_at_read: int | None = None
+        """This read, and no other, likewise."""
         self.fail_errno = errno.EIO
         self.failed = ""
         """What has failed so."""
@@ -163,6 +168,13 @@ class SimDisk:
             self.fail_at_operation = None
             self.failed = what
             raise OSError(self.fail_errno, f"planned: {what} fails")
+
+    def note_read(self) -> None:
+        """Raises OSError where that was planned."""
+        self.reads += 1
+        if self.reads == self.fail_at_read:
+            self.failed = "read"
+            raise OSError(self.fail_errno, "planned: read fails")
 
     def check_alive(self, what: str) -> None:
         """Raises PowerLost if the power is gone, or goes now; OSError where that was planned."""

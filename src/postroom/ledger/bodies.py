@@ -25,7 +25,7 @@ from postroom.ledger.block import (
 )
 from postroom.ledger.body import Body, BodyPlace
 from postroom.ledger.disk import Disk, DiskFile
-from postroom.ledger.errors import LedgerCorrupt
+from postroom.ledger.errors import BodyUnreadable, LedgerCorrupt
 from postroom.ledger.files import PackedName, bodies_name, events_name, packed_name
 from postroom.ledger.headers import FILE_HEADER_BYTES, BlockHeader, decode_block_header, decode_file_header
 from postroom.ledger.image import load_image
@@ -273,7 +273,7 @@ class BodyStore:
 
     def read(self, wanted: Sequence[BodyPlace]) -> list[Body]:
         """Bodies in that order; b"" where compaction took one away, LedgerCorrupt in its place where one is
-        damaged.
+        damaged, BodyUnreadable where the disk didn't give it.
 
         Only bodies of entries that have ended are taken away. Raises LedgerCorrupt for a file of which
         nothing can be found any more.
@@ -320,6 +320,8 @@ class BodyStore:
             places = self.chunk_list(serial, offset)
         except LedgerCorrupt as damage:
             return damage
+        except OSError as error:
+            return BodyUnreadable(self._disk.describe(""), 0, _unread(serial, error))
         chunks: list[Body] = [b""] * len(places)
         self._read_plain(places, list(range(len(places))), chunks, True)
         whole: list[bytes] = []
@@ -387,6 +389,10 @@ class BodyStore:
             opened = file.open()
         except FileNotFoundError:
             return False
+        except OSError as error:
+            for row in rows:
+                found[row] = self._unreadable(file, 0, wanted[row][0], error)
+            return True
         stretches: list[tuple[int, int, int]] = []
         for row, start in zip(rows, places, strict=True):
             if start >= 0:
@@ -394,16 +400,37 @@ class BodyStore:
         stretches.sort()
         at = 0
         while at < len(stretches):
-            stop, end = self._run_from(stretches, at)
-            first = stretches[at][0]
-            data = _read(opened, first, end - first, may_wait)
-            for row in _cut(data, first, stretches[at:stop], found):
-                found[row] = self._damaged(file, places[rows.index(row)], wanted[row][0])
+            stop = self._run_from(stretches, at)
+            self._read_run(file, opened, stretches[at:stop], wanted, found, may_wait)
             at = stop
         return True
 
-    def _run_from(self, stretches: list[tuple[int, int, int]], at: int) -> tuple[int, int]:
-        """The neighbours from ``at`` on that one read takes: the first behind them, and where they end."""
+    def _read_run(
+        self,
+        file: BodyFile,
+        opened: DiskFile,
+        run: list[tuple[int, int, int]],
+        wanted: Sequence[BodyPlace],
+        found: list[Body],
+        may_wait: bool,
+    ) -> None:
+        """Neighbours by one read; each alone where the disk doesn't give all of them."""
+        first, end = run[0][0], max(start + size for start, size, _ in run)
+        try:
+            data = _read(opened, first, end - first, may_wait)
+        except OSError as error:
+            if len(run) > 1:
+                for one in run:
+                    self._read_run(file, opened, [one], wanted, found, may_wait)
+            else:
+                row = run[0][2]
+                found[row] = self._unreadable(file, first, wanted[row][0], error)
+            return
+        for start, row in _cut(data, first, run, found):
+            found[row] = self._damaged(file, start, wanted[row][0])
+
+    def _run_from(self, stretches: list[tuple[int, int, int]], at: int) -> int:
+        """The first behind the neighbours from ``at`` on that one read takes."""
         start, size, _ = stretches[at]
         end, stop = start + size, at + 1
         while stop < len(stretches):
@@ -412,11 +439,18 @@ class BodyStore:
                 break
             end = max(end, next_start + next_size)
             stop += 1
-        return stop, end
+        return stop
 
     def _damaged(self, file: BodyFile, start: int, serial: int) -> LedgerCorrupt:
         where = self._disk.describe(file.name())
         return LedgerCorrupt(where, start, f"the body of message {serial} is damaged: its CRC is wrong")
+
+    def _unreadable(self, file: BodyFile, start: int, serial: int, error: OSError) -> LedgerCorrupt:
+        return BodyUnreadable(self._disk.describe(file.name()), start, _unread(serial, error))
+
+
+def _unread(serial: int, error: OSError) -> str:
+    return f"the body of message {serial} can't be read: {error.strerror or error}"
 
 
 def _span(file: BodyFile) -> tuple[int, int]:
@@ -461,19 +495,20 @@ def _read(file: DiskFile, start: int, size: int, may_wait: bool) -> bytes:
     return data
 
 
-def _cut(data: bytes, at: int, stretches: list[tuple[int, int, int]], found: list[Body]) -> list[int]:
-    """Take (start, size, row) out of what was read from `at` on; returns the rows whose CRC is wrong."""
-    damaged: list[int] = []
-    for start, size, row in stretches:
+def _cut(data: bytes, at: int, run: list[tuple[int, int, int]], found: list[Body]) -> list[tuple[int, int]]:
+    """Take (start, size, row) out of what was read from `at` on; returns (start, row) of those whose CRC is
+    wrong."""
+    damaged: list[tuple[int, int]] = []
+    for start, size, row in run:
         begin = start - at
         end = begin + size - BODY_TRAILER_BYTES
         if end + BODY_TRAILER_BYTES > len(data):
-            damaged.append(row)  # the file ends within it
+            damaged.append((start, row))  # the file ends within it
             continue
         body = data[begin:end]
         trailer = i64(read_i32_le(data, end)) & _CRC_MASK
         if crc32(body) == trailer:
             found[row] = body
         else:
-            damaged.append(row)
+            damaged.append((start, row))
     return damaged

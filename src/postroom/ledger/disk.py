@@ -122,8 +122,8 @@ class Disk(Protocol):
         """
 
     def check_hold(self) -> None:
-        """Raises OSError (ESTALE) if our lock was removed, with the folder or alone: who comes next won't find
-        what is written, or is in the folder already. Asked after each sync, so it must cost little.
+        """Raises OSError (ESTALE) if our lock was removed, with the folder or alone: who comes next won't
+        find what is written, or is in the folder already. Asked after each sync, so it must cost little.
         """
 
     def unlock(self) -> None: ...

@@ -49,6 +49,10 @@ class VolumeTooSmall(LedgerError):
         )
 
 
+class BodyUnreadable(LedgerCorrupt):
+    """The disk didn't give a body. What is stored may be whole: it can be asked for again."""
+
+
 class UnknownFormat(LedgerError):
     """A file of a newer format than this version reads. Nothing of it was read."""
 

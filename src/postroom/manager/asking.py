@@ -14,7 +14,6 @@ from postroom.ledger.body import Body
 from postroom.ledger.errors import LedgerCorrupt
 from postroom.manager import triggering
 from postroom.manager.core import Core
-from postroom.manager.deadletter import discard_damaged
 from postroom.manager.effects import Asker, Fetch, IdRead, Reply
 from postroom.manager.entry import Entry
 from postroom.manager.errors import LimitExceeded, ManagerError, NoMatchingMessage
@@ -22,6 +21,7 @@ from postroom.manager.finding import find, pick
 from postroom.manager.holders import store_of
 from postroom.manager.ids import IdIndex, serials_on
 from postroom.manager.queue import PRIORITIES, Queue
+from postroom.manager.unread import without_body
 from postroom.model.ids import NO_IDS, MessageIds
 
 MAX_IDS_READ: Final = 4096
@@ -299,12 +299,12 @@ def durable(core: Core) -> None:
 
 
 def bodies_read(core: Core, request: StoreRequest, copies: list[Entry], bodies: list[Body]) -> None:
-    """The answer to a `Fetch`. What is available and damaged is discarded, so that it isn't found again."""
+    """The answer to a `Fetch`. What is available and can't be read isn't found again, or not at once."""
     for copy, body in zip(copies, bodies, strict=True):
         if isinstance(body, LedgerCorrupt):
             spot = find(request.queue, copy.serial)
             if spot is not None:
-                discard_damaged(core, pick(core, request.queue, spot), body)
+                without_body(core, pick(core, request.queue, spot), body)
             body = b""
         request.bodies[int(copy.serial)] = body if len(body) == copy.body_len else b""
     request.reading -= 1

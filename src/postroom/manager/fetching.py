@@ -6,12 +6,12 @@ from postroom.ledger.body import Body
 from postroom.ledger.errors import LedgerCorrupt
 from postroom.manager.band import Band
 from postroom.manager.core import Core
-from postroom.manager.deadletter import discard_damaged
 from postroom.manager.effects import Fetch
 from postroom.manager.entry import Entry
 from postroom.manager.memory import check_body, keep_body, shared_body
 from postroom.manager.placing import take_out
 from postroom.manager.queue import Queue
+from postroom.manager.unread import without_body
 from postroom.model import numbers as n
 
 
@@ -126,7 +126,7 @@ def _take(core: Core, entry: Entry, body: Body) -> None:
         return
     if isinstance(body, LedgerCorrupt):
         take_out(entry.queue, entry)
-        discard_damaged(core, entry, body)
+        without_body(core, entry, body)
     else:
         check_body(entry, body)
         keep_body(core, entry, body)

@@ -12,7 +12,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from postroom.ledger.body import Body
-from postroom.ledger.errors import LedgerCorrupt
+from postroom.ledger.errors import BodyUnreadable, LedgerCorrupt
 from postroom.manager.band import Band
 from postroom.manager.choosing import may_go
 from postroom.manager.consumer import Consumer
@@ -23,10 +23,12 @@ from postroom.manager.entry import Entry
 from postroom.manager.errors import SelectorRefused
 from postroom.manager.expiry import expire, expire_available, expired
 from postroom.manager.fetching import readable, request, wait_for_durable
+from postroom.manager.finding import find_again, pick
 from postroom.manager.judging import judge
 from postroom.manager.memory import keep_body
 from postroom.manager.placing import put_back_packed, take_packed
 from postroom.manager.queue import PRIORITIES, Queue
+from postroom.manager.unread import without_body
 from postroom.model import numbers as n
 from postroom.model.selector.errors import SelectorInvalid
 from postroom.model.selector.selector import Selector, parse
@@ -350,7 +352,7 @@ def fetched(core: Core, cursor: SelectorCursor, copies: list[Entry], bodies: lis
         key = key_of(copy)
         original = cursor.asked.pop(key, None)
         if isinstance(body, LedgerCorrupt):
-            _damaged(core, cursor, original, body)
+            _without_body(core, cursor, copy, original, body)
         elif len(body) == copy.body_len:  # else it has ended meanwhile, and its body is gone
             _judge_read(core, cursor, copy, original, key, body)
         if cursor.walking:
@@ -367,8 +369,15 @@ def _arrived(core: Core, cursor: SelectorCursor) -> None:
     memory.waiting = {}
 
 
-def _damaged(core: Core, cursor: SelectorCursor, original: Entry | None, damage: LedgerCorrupt) -> None:
-    """What can't be read isn't wanted; what is wanted and can't be read any more ends."""
+def _without_body(
+    core: Core, cursor: SelectorCursor, copy: Entry, original: Entry | None, damage: LedgerCorrupt
+) -> None:
+    """What is damaged isn't wanted, and ends if it was; what the disk didn't give is judged later."""
+    if isinstance(damage, BodyUnreadable):
+        spot = find_again(cursor.queue, copy)
+        if spot is not None:
+            without_body(core, pick(core, cursor.queue, spot), damage)
+        return
     if original is None:
         return
     if original.state == n.AVAILABLE and verdict_on(original, cursor) == 1:

@@ -13,6 +13,7 @@ from postroom.server.logs import log
 DISK_SHORT: Final = "disk-short"
 PUTS_REFUSED: Final = "puts-refused"
 MAINTENANCE_STOPPED: Final = "maintenance-stopped"
+BODIES_UNREADABLE: Final = "bodies-unreadable"
 
 _LEVELS: Final = {DISK_SHORT: logging.WARNING}
 _CURES: Final = {
@@ -22,6 +23,9 @@ _CURES: Final = {
     ),
     PUTS_REFUSED: (
         "it ends by itself when there is room: consume or purge messages, or give the volume more space"
+    ),
+    BODIES_UNREADABLE: (
+        "such messages wait and are read again every few seconds; look at the disk and the kernel's log"
     ),
     MAINTENANCE_STOPPED: "files pile up until then: remove the cause and start the broker again",
 }

@@ -17,13 +17,15 @@ from uuid import UUID
 
 from postroom.ledger.block import BlockBuilder
 from postroom.ledger.body import Body
-from postroom.ledger.errors import LedgerCorrupt
+from postroom.ledger.errors import BodyUnreadable, LedgerCorrupt
 from postroom.ledger.keep import NEVER
 from postroom.ledger.leases import Lease, Leases
 from postroom.manager.core import NEVER_TOLD
 from postroom.manager.effects import Effects, Fetch, IdRead
+from postroom.manager.entry import Entry
 from postroom.manager.manager import QueueManager
-from postroom.server.alarms import Alarms
+from postroom.manager.unread import UNREADABLE_DELAY_US
+from postroom.server.alarms import BODIES_UNREADABLE, Alarms
 from postroom.server.binding import ConnectionBinding
 from postroom.server.channels import Channels
 from postroom.server.config import Config
@@ -137,6 +139,8 @@ class Broker:
         self.space_low = False
         """The disk is nearly full: new messages are refused, everything else goes on."""
         self.alarms: Final = Alarms()
+        self._unreadable_until_us = 0
+        """When nothing will have been unreadable for long enough; 0 nothing is."""
         self._space_is_short = False
         self._leased: frozenset[str] = frozenset()
         """The queues that leases name, as the queue manager knows them."""
@@ -225,27 +229,33 @@ class Broker:
         self.dynamic.on_time(now_us)
         self.dead_letters.on_time(now_us)
         self.channels.on_time(now_us)
+        if 0 < self._unreadable_until_us <= now_us:
+            self._unreadable_until_us = 0
+            self.alarms.end(BODIES_UNREADABLE, now_us)
 
     def next_deadline_us(self) -> int:
         """When `on_time` wants to be called, wall clock; 0 never."""
         manager, registry = self.manager.next_deadline_us(), self.registry.next_deadline_us()
         leases, pacing = self.ledger.leases.next_expiry_us(), self.pacing.next_deadline_us()
         channels, dead_letters = self.channels.next_deadline_us(), self.dead_letters.next_deadline_us()
-        all_due = (manager, registry, leases, pacing, channels, dead_letters)
+        all_due = (manager, registry, leases, pacing, channels, dead_letters, self._unreadable_until_us)
         return min((due for due in all_due if due), default=0)
 
     def fetched(self, fetch: Fetch, bodies: list[Body], now_us: int) -> None:
-        """The bodies that ``fetch`` asked for. A damaged one ends its entry, not the broker."""
+        """The bodies that ``fetch`` asked for. A damaged one ends its entry, not the broker; what the disk
+        didn't give is asked for again."""
         for entry, body in zip(fetch.entries, bodies, strict=True):
             if isinstance(body, LedgerCorrupt):
-                log(
-                    logging.ERROR,
-                    "body-damaged",
-                    queue=entry.queue.name,
-                    message=entry.serial,
-                    reason=str(body),
-                )
+                self._could_not_read(entry, body, now_us)
         self.manager.fetched(fetch.entries, bodies, now_us)
+
+    def _could_not_read(self, entry: Entry, damage: LedgerCorrupt, now_us: int) -> None:
+        what = "body-damaged"
+        if isinstance(damage, BodyUnreadable):
+            what = "body-unreadable"
+            self.alarms.begin(BODIES_UNREADABLE, str(damage), now_us)
+            self._unreadable_until_us = now_us + 2 * int(UNREADABLE_DELAY_US)
+        log(logging.ERROR, what, queue=entry.queue.name, message=entry.serial, reason=str(damage))
 
     def ids_read(self, read: IdRead, found: list[Any], now_us: int) -> None:
         """The ids that ``read`` asked for."""

@@ -16,7 +16,7 @@ from postroom.spark.audit.result import Cut, TableCovered, Unproven, Violation
 from postroom.spark.audit.subject import Subject, by_ledger
 from postroom.spark.audit.sums import Told
 from postroom.spark.audit.words import is_carried
-from postroom.spark.pipeline.engine import SparkEngine
+from postroom.spark.pipeline.engine import Engine, SparkEngine
 from postroom.spark.pipeline.openings import noted_openings
 from postroom.spark.pipeline.options import load_settings
 from postroom.spark.pipeline.reached import Reached, reached
@@ -205,10 +205,14 @@ def events_of_tables(spark: SparkSession, tables: Tables, subject: Subject) -> D
 def refold(spark: SparkSession, tables: Tables) -> Refolded:
     """Fold the events anew and hold every other table against that (lazily), and the events against what was
     written."""
-    names = [name for name in tables.snapshots if name != EVENTS and not _is_ahead(tables, name)]
+    names = refolded_names(tables)
     rows = compared(spark, tables.root, tables.format, tables.states, names).persist()
-    found = (*_gone_back(tables), *changed_events(spark, tables))
-    return Refolded(differences(rows), rows, found, tables)
+    return Refolded(differences(rows), rows, wrong_tables(tables, SparkEngine(spark)), tables)
+
+
+def refolded_names(tables: Tables) -> list[str]:
+    """The tables that events can be folded to: those that aren't ahead of them."""
+    return [name for name in tables.snapshots if name != EVENTS and not _is_ahead(tables, name)]
 
 
 def _is_ahead(tables: Tables, name: str) -> bool:
@@ -217,12 +221,17 @@ def _is_ahead(tables: Tables, name: str) -> bool:
     return any(at.position > through.get(ledger_id, 0) for ledger_id, at in own.items())
 
 
-def changed_events(spark: SparkSession, tables: Tables) -> list[Violation]:
+def wrong_tables(tables: Tables, engine: Engine) -> tuple[Violation, ...]:
+    """What is wrong with tables as wholes: one isn't as far as it was, or the events are others."""
+    return (*_gone_back(tables), *_changed_events(tables, engine))
+
+
+def _changed_events(tables: Tables, engine: Engine) -> list[Violation]:
     """Where the table of events has other rows than were written, by ledger."""
     snapshot = tables.snapshots[EVENTS]
     if snapshot.state.schema_version > DEFINITIONS[EVENTS].version:
         return []  # with columns that aren't known here; see `_gaps`
-    found = sums_of_files(tables.stores[EVENTS], snapshot.files, SparkEngine(spark))
+    found = sums_of_files(tables.stores[EVENTS], snapshot.files, engine)
     written = snapshot.state.sums
     if not written:
         return []  # see `_gaps`

@@ -185,8 +185,9 @@ class DeltaStore(BaseStore):
             raise self._unreadable(error) from error
 
     def _unreadable(self, error: Exception) -> TableError:
+        said = str(error).partition("\n")[0]  # the rest is the library's own stack
         return TableError(
-            f"table {self.name} at {self.uri}: its log can't be read ({error}). If the machine lost power, "
+            f"table {self.name} at {self.uri}: its log can't be read ({said}). If the machine lost power, "
             f"the newest file in {LOG} may be cut off: move it away, and the version before it counts"
         )
 

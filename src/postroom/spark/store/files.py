@@ -139,14 +139,22 @@ class DataFiles:
                 "was read, so read again; if it is in the newest version, restore it from a backup, or "
                 f"rebuild the table (postroom pipeline rebuild {self.definition.name})"
             ) from error
-        with source, pq.ParquetFile(source) as reader:
-            held = [name for name in coded if name in reader.schema_arrow.names]
-            texts = [name for name in held if self._kind(name, True) == TEXT_CODES]
-            if not texts:
-                yield reader
-                return
-            with pq.ParquetFile(source, metadata=reader.metadata, read_dictionary=texts) as by_dictionary:
-                yield by_dictionary
+        try:
+            with source, pq.ParquetFile(source) as reader:
+                held = [name for name in coded if name in reader.schema_arrow.names]
+                texts = [name for name in held if self._kind(name, True) == TEXT_CODES]
+                if not texts:
+                    yield reader
+                    return
+                with pq.ParquetFile(source, metadata=reader.metadata, read_dictionary=texts) as by_dictionary:
+                    yield by_dictionary
+        except (pa.ArrowException, OSError) as error:
+            said = str(error).partition("\n")[0]
+            raise TableError(
+                f"table {self.definition.name}: file {file.path} can't be read ({said}): if it is damaged, "
+                "restore it from a backup, or rebuild the table "
+                f"(postroom pipeline rebuild {self.definition.name})"
+            ) from error
 
     def _kind(self, name: str, coded: bool) -> pa.DataType:
         """As what a column is read."""

@@ -1,0 +1,61 @@
+"""The audit itself says of damaged tables what `tests.tables.table_verdicts` says, which plays the whole matrix."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from postroom.ledger.errors import LedgerError
+from postroom.spark.audit.command import AuditOptions, run_audit
+from tests.tables.table_damages import Damage, damages_of
+from tests.tables.table_specimens import Specimen, make_specimen
+from tests.tables.table_verdicts import verdict_of
+
+DAMAGES = {
+    "events: body_bytes of a row changed": "violations",
+    "events: a row doubled by a commit": "violations",
+    "events: a file gone": "refused",
+    "events: an older copy of it": "violations",
+    "entries: a row deleted": "violations",
+    "entries: a file truncated": "refused",
+    "entries: gone": "violations",
+    "deliveries: restored by Delta": "violations",
+    "destinations: rows deleted by Delta": "violations",
+    "reached.json: gone": "not proven",
+    "events: the pointer to the checkpoint gone": "clean",
+}
+"""One of each kind, and what comes of it."""
+
+
+@pytest.fixture(scope="module")
+def specimen(tmp_path_factory: pytest.TempPathFactory) -> Specimen:
+    return make_specimen(tmp_path_factory.mktemp("specimen"), "delta")
+
+
+@pytest.fixture(scope="module")
+def damages(specimen: Specimen) -> dict[str, Damage]:
+    return {str(one): one for one in damages_of(specimen)}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_the_audit_tells(
+    name: str, spark: SparkSession, specimen: Specimen, damages: dict[str, Damage], tmp_path: Path
+) -> None:
+    root = tmp_path / "tables"
+    shutil.copytree(specimen.root, root)
+    damages[name].do(root)
+    assert verdict_of(root).word == DAMAGES[name]
+
+    @contextmanager
+    def session(records: int) -> Iterator[SparkSession]:
+        yield spark
+
+    try:
+        word = str(run_audit(AuditOptions(tables=str(root)), session).verdict)
+    except (LedgerError, PySparkException, OSError):
+        word = "refused"
+    assert word == DAMAGES[name]
