@@ -214,7 +214,7 @@ class World:
             self.crash()
 
     def check_failures(self) -> None:
-        """A defect that the broker has met on a connection closes that alone: nobody else would hear of it."""
+        """A defect that the broker meets on a connection closes that alone: nobody else would hear of it."""
         for actor in self.actors:
             if actor.binding.failed:
                 raise Broken(f"the broker failed on the connection of {actor.name}: its log says more")

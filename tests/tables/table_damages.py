@@ -1,5 +1,5 @@
-"""Everything that can happen to the tables of a pipeline, made for every table: its rows, its files, its log, the
-whole of it, and what is noted beside the tables."""
+"""Everything that can happen to the tables of a pipeline, made for every table: its rows, its files, its log,
+the whole of it, and what is noted beside the tables."""
 
 import json
 import shutil

@@ -1,5 +1,5 @@
-"""Tables to be damaged: of several ledgers, settled and with partial rows, with an older copy of themselves and
-others of the same make."""
+"""Tables to be damaged: of several ledgers, settled and with partial rows, with an older copy of themselves
+and others of the same make."""
 
 import shutil
 from dataclasses import dataclass

@@ -14,8 +14,9 @@ DISK_SHORT: Final = "disk-short"
 PUTS_REFUSED: Final = "puts-refused"
 MAINTENANCE_STOPPED: Final = "maintenance-stopped"
 BODIES_UNREADABLE: Final = "bodies-unreadable"
+CLOCK_AHEAD: Final = "clock-ahead"
 
-_LEVELS: Final = {DISK_SHORT: logging.WARNING}
+_LEVELS: Final = {DISK_SHORT: logging.WARNING, CLOCK_AHEAD: logging.WARNING}
 _CURES: Final = {
     DISK_SHORT: (
         "what can go is going: bodies of what has ended, leases and history; consume messages, or give the"
@@ -27,6 +28,7 @@ _CURES: Final = {
     BODIES_UNREADABLE: (
         "such messages wait and are read again every few seconds; look at the disk and the kernel's log"
     ),
+    CLOCK_AHEAD: "what is delayed, expires or is leased goes by it; start the broker again to have it right",
     MAINTENANCE_STOPPED: "files pile up until then: remove the cause and start the broker again",
 }
 _US: Final = 1_000_000
@@ -72,6 +74,14 @@ class Alarms:
         alarm = self._on.pop(name, None)
         if alarm is not None:
             log(logging.INFO, "alarm-over", name=name, seconds=round((now_us - alarm.since_us) / _US, 1))
+
+    def of_clock(self, ahead_us: int, now_us: int) -> None:
+        """Whether the machine's clock was set back, and by how much the broker's time is before it."""
+        if ahead_us:
+            what = f"the machine's clock was set back: the broker's time is {ahead_us / _US:,.0f} s ahead of it"
+            self.begin(CLOCK_AHEAD, what, now_us)
+        else:
+            self.end(CLOCK_AHEAD, now_us)
 
     def of_space(self, short: bool, low: bool, free_bytes: int, now_us: int) -> None:
         """What the ledger says of its volume."""

@@ -17,7 +17,7 @@ from postroom.model.ids import MessageIds
 from postroom.server.alarms import MAINTENANCE_STOPPED
 from postroom.server.binding import ConnectionBinding
 from postroom.server.broker import Broker, LedgerFace, Login
-from postroom.server.clock import monotonic_us, wall_us
+from postroom.server.clock import WALL, monotonic_us, wall_us
 from postroom.server.config import Config
 from postroom.server.connecting import Connecting
 from postroom.server.listeners import Listener, cannot_listen
@@ -35,7 +35,8 @@ READ_AT_ONCE_BYTES: Final = 1 << 20
 a thread and back would take longer than it saves.
 """
 LISTEN_BACKLOG: Final = 512
-MAX_TIMER_S: Final = 3600.0
+MAX_TIMER_S: Final = 60.0
+"""So late may it be noticed that the clock was set forward."""
 IDLE_S: Final = 0.05
 """After so long without work the ledger writes that its last block is durable."""
 
@@ -351,20 +352,24 @@ class Service:
 
     def _arm_timer(self) -> None:
         due_us = self._broker.next_deadline_us()
-        if due_us == 0 or (self._timer is not None and self._timer_due_us <= due_us):
+        if due_us == 0:
             return
-        if due_us <= wall_us() and self._ledger.in_flight:
+        now_us = wall_us()
+        if self._timer is not None and now_us < self._timer_due_us <= due_us:
+            return
+        if due_us <= now_us and self._ledger.in_flight:
             return  # the completion looks at what is due
         if self._timer is not None:
             self._timer.cancel()
         self._timer_due_us = due_us
-        delay_s = min(max(0, due_us - wall_us()) / 1e6, MAX_TIMER_S)
+        delay_s = min(max(0, due_us - now_us) / 1e6, MAX_TIMER_S)
         self._timer = self._loop.call_later(delay_s, self._on_timer)
 
     def _on_idle(self) -> None:
         """Nothing has been written for a while: tell readers beside us that the last block is durable."""
         self._idle_timer = None
         self._watch_maintenance()
+        self._watch_clock()
         self.turns.go_on()
         if self._ledger.space_short:
             self.turns.schedule()  # the turn's end asks whether there is room again
@@ -381,6 +386,13 @@ class Service:
         error = self._ledger.maintenance_error
         if error is not None:
             self._broker.alarms.begin(MAINTENANCE_STOPPED, str(error), wall_us())
+
+    def _watch_clock(self) -> None:
+        """Say that somebody has set the machine's clock."""
+        self._broker.alarms.of_clock(WALL.ahead_us, wall_us())
+        if WALL.forward_us:
+            log(logging.WARNING, "clock-set-forward", seconds=round(WALL.forward_us / 1e6))
+            WALL.forward_us = 0
 
     def _on_timer(self) -> None:
         self._timer = None
