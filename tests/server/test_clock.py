@@ -89,6 +89,8 @@ def test_births_and_expiries_come_in_time_whatever_is_done_to_the_clock(hand: Ha
         assert receiver.receive().body == "last"
         receiver.accept()
         connection.close()
-    rows = [row for some in LedgerReader(tmp_path).rows() for row in some[["position", "time_us"]].tolist()]
+    rows: list[tuple[int, int]] = []
+    for some in LedgerReader(tmp_path).rows():
+        rows += zip(some["position"].tolist(), some["time_us"].tolist(), strict=True)
     times = [time_us for _, time_us in sorted(rows)]
     assert times == sorted(times)

@@ -78,8 +78,8 @@ class Alarms:
     def of_clock(self, ahead_us: int, now_us: int) -> None:
         """Whether the machine's clock was set back, and by how much the broker's time is before it."""
         if ahead_us:
-            what = f"the machine's clock was set back: the broker's time is {ahead_us / _US:,.0f} s ahead of it"
-            self.begin(CLOCK_AHEAD, what, now_us)
+            ahead = f"the broker's time is {ahead_us / _US:,.0f} s ahead of it"
+            self.begin(CLOCK_AHEAD, f"the machine's clock was set back: {ahead}", now_us)
         else:
             self.end(CLOCK_AHEAD, now_us)
 
