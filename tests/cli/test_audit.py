@@ -14,7 +14,7 @@ from postroom.cli.spark import cause_of
 from postroom.ledger.errors import LedgerError
 from postroom.spark.audit import command
 from postroom.spark.audit.command import AuditOptions
-from postroom.spark.audit.result import AuditResult, ExitCode, Unproven, result_of
+from postroom.spark.audit.result import RESULT_FILE, AuditResult, ExitCode, Unproven, result_of
 from tests.ledger.making import LedgerMaker
 from tests.tables.audit_results import RESULT, VIOLATION
 
@@ -146,3 +146,16 @@ def test_the_cut_is_said_before_spark_starts(tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match="far enough"):
         command.run_audit(AuditOptions((str(maker.finish()),)), session, said.append)
     assert said == ["Ledger 0195f2a0-0000-7000-8000-00000000000a (london): positions 1 to 2"]
+
+
+def test_an_audit_that_is_cut_off_leaves_no_verdict_of_the_one_before(tmp_path: Path) -> None:
+    maker = LedgerMaker(tmp_path / "london")
+    maker.put(maker.queue("orders"))
+    (tmp_path / RESULT_FILE).write_text("clean, it says")
+
+    def session(records: int) -> AbstractContextManager[Any]:
+        raise LedgerError("cut off")
+
+    with pytest.raises(LedgerError, match="cut off"):
+        command.run_audit(AuditOptions((str(maker.finish()),), out=tmp_path), session)
+    assert not (tmp_path / RESULT_FILE).exists()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame, SparkSession
 
 from postroom.spark.audit.looks import look
-from postroom.spark.audit.result import AuditResult
+from postroom.spark.audit.result import RESULT_FILE, AuditResult
 from postroom.spark.audit.run import Found, Say, audit, events_of, write
 from postroom.spark.audit.subject import Subject, subject_of
 
@@ -38,6 +38,7 @@ def run_audit(options: AuditOptions, session: Session, say: Say = lambda words: 
     """Audit what the options name. Raises ``LedgerError``, ``OSError``, ``PySparkException``."""
     if options.out is not None:
         options.out.mkdir(parents=True, exist_ok=True)
+        (options.out / RESULT_FILE).unlink(missing_ok=True)  # an audit that is cut off leaves no verdict
     if options.tables:
         return _of_tables(options, options.tables, session, say)
     looked = look(options.data, options.token)  # before seconds are spent on Spark's start

@@ -10,6 +10,9 @@ from typing import Any, Final
 
 from postroom.ledger.integrity import Covered
 
+RESULT_FILE: Final = "audit.json"
+"""In the folder that a run writes to: the result."""
+
 MAX_SHOWN: Final = 200
 """So many violations, and so many of what can't be proven, are in a result; all are counted."""
 

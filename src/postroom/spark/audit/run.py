@@ -5,6 +5,7 @@ rule, and a bounded sample.
 """
 
 import json
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -27,7 +28,14 @@ from postroom.spark.audit import (
 )
 from postroom.spark.audit import steps as stepping
 from postroom.spark.audit.looks import Looked
-from postroom.spark.audit.result import MAX_SHOWN, AuditResult, CrossingSums, Unproven, Violation
+from postroom.spark.audit.result import (
+    MAX_SHOWN,
+    RESULT_FILE,
+    AuditResult,
+    CrossingSums,
+    Unproven,
+    Violation,
+)
 from postroom.spark.audit.rows import COLUMNS, SCHEMA
 from postroom.spark.audit.rules import BEGINNING, CROSSING_VERDICTS, RULES
 from postroom.spark.audit.subject import Subject, by_ledger
@@ -316,7 +324,7 @@ def _unproven_crossings(crossed: DataFrame | None) -> tuple[Unproven, ...]:
 
 
 def write(spark: SparkSession, found: Found, out: Path) -> None:
-    """The tables as Parquet, and ``audit.json``."""
+    """The tables as Parquet, and last the verdict."""
     result = found.result
     unproven = [(one.ledger_id, one.what, one.why, one.count) for one in result.unproven]
     tables = {
@@ -329,7 +337,11 @@ def write(spark: SparkSession, found: Found, out: Path) -> None:
     for name, table in tables.items():
         if table is not None:
             table.write.mode("overwrite").parquet(str((out / name).resolve()))
-    (out / "audit.json").write_text(json.dumps(result.to_json(), indent=1) + "\n", encoding="utf-8")
+        else:
+            shutil.rmtree(out / name, ignore_errors=True)  # of an audit of before
+    unfinished = out / f"{RESULT_FILE}.tmp"
+    unfinished.write_text(json.dumps(result.to_json(), indent=1) + "\n", encoding="utf-8")
+    unfinished.replace(out / RESULT_FILE)
 
 
 def conservation_frame(spark: SparkSession, result: AuditResult) -> DataFrame:
