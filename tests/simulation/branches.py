@@ -127,8 +127,7 @@ class Brancher(Manager):
             if random.random() < (0.3 if log.unit.received else 0.8):
                 self.work(log)
             else:
-                log.to("ending")
-                self.say("END", log, XaFlag.TMSUCCESS)
+                self.end(log)
         elif log.step == "ended":
             verb = random.choice(("PREPARE", "PREPARE", "PREPARE", "COMMIT", "ROLLBACK"))
             if verb == "PREPARE":
@@ -149,6 +148,14 @@ class Brancher(Manager):
                 self.administer(log)
             elif choice < 0.4:
                 self.log = None  # to be decided later: a session may own many
+
+    def end(self, log: BranchLog) -> None:
+        """What it has been given becomes the branch's; or, where a send that waited for room was refused, it
+        goes back before this one hears of it."""
+        for fate in self.held.values():
+            fate.holder = ""
+        log.to("ending")
+        self.say("END", log, XaFlag.TMSUCCESS)
 
     def work(self, log: BranchLog) -> None:
         """Ask for messages, and send one."""
@@ -306,21 +313,32 @@ class Brancher(Manager):
 
     def heard(self, event: Event) -> None:
         if isinstance(event, TransferReceived) and event.link is self.link:
-            id, count = decode(event.payload)
-            fate = self.world.oracle.delivered(id, self.queue, count, self.name, self.world.now_us)
-            self.held[event.delivery_id] = fate
+            self.held[event.delivery_id] = self.given(event)
         elif isinstance(event, SenderDispositionReceived) and event.link is self.link:
             self.settled(event)
         else:
             super().heard(event)
 
+    def given(self, event: TransferReceived) -> Fate:
+        id, count = decode(event.payload)
+        oracle = self.world.oracle
+        if self.log is not None and self.log.step == "ending":  # see `end`
+            fate = oracle.seen(id, self.queue, self.world.now_us)
+            fate.deliveries += 1
+            return fate
+        return oracle.delivered(id, self.queue, count, self.name, self.world.now_us)
+
     def settled(self, event: SenderDispositionReceived) -> None:
         """At the end of a branch: what it was given, or what has gone back."""
         for delivery_id in event.delivery_ids:
             fate = self.held.pop(delivery_id)
-            fate.holder = ""
+            is_of_branch = isinstance(event.state, TransactionalState)
+            if is_of_branch and fate.holder not in ("", self.name):
+                raise Broken(f"message {fate.id} is in a branch of {self.name} while {fate.holder} has it")
+            if fate.holder == self.name:
+                fate.holder = ""
             fate.order_perturbed = True
-            if isinstance(event.state, TransactionalState) and self.log is not None:
+            if is_of_branch and self.log is not None:
                 self.log.unit.receive(fate)
                 fate.withheld_until_us = NEVER_US
 
@@ -328,7 +346,8 @@ class Brancher(Manager):
         """What is not prepared is rolled back; the rest somebody will take up."""
         for fate in self.held.values():
             fate.order_perturbed = True
-            fate.holder = ""
+            if fate.holder == self.name:
+                fate.holder = ""
         self.world.oracle.deliveries_returned(self.queue, False)
         for log in self.world.branches.values():
             if log.owner == self.name and log.step != "done":
