@@ -176,6 +176,24 @@ def test_live_messages_scattered_through_all_files_are_packed(every: int) -> Non
     broker.check_bodies()
 
 
+def test_a_checkpoint_without_room_takes_the_place_of_the_spare_one() -> None:
+    """Else nothing that ended after the newest would ever give its room back."""
+    broker = Broker()
+    for _ in range(3):
+        broker.fill()
+        broker.consume_all(keep=lambda number: number % 3 == 0)
+        broker.idle()
+    assert len(Listing(broker.disk.names()).checkpoints) == 2
+    broker.disk.has_no_room_for = ".checkpoint.tmp"
+    broker.consume_all()
+    broker.idle()
+    assert len(Listing(broker.disk.names()).checkpoints) == 1
+    broker.disk.has_no_room_for = ""
+    broker.idle()
+    broker.restart(broker.disk.copy())
+    assert len(Listing(broker.disk.names()).checkpoints) == 2
+
+
 def test_history_goes_before_messages_are_refused() -> None:
     """Its bound is far away; the volume isn't."""
     broker = Broker(options=LedgerOptions(journal_file_bytes=128 << 10, reserve_bytes=128 << 10))

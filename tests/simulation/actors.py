@@ -7,7 +7,7 @@ choosing, or cuts.
 from random import Random
 from typing import TYPE_CHECKING, Protocol
 
-from postroom.amqp.connection import Connection
+from postroom.amqp.connection import CLOSED, Connection
 from postroom.amqp.events import (
     DispositionReceived,
     Event,
@@ -35,7 +35,7 @@ from postroom.manager.units import PROPERTY
 from postroom.server.binding import ConnectionBinding
 from tests.simulation.batch import Batch
 from tests.simulation.oracle import Answer, Broken, Fate, Oracle, Unit, kin_of
-from tests.simulation.swarm import REDELIVERY_DELAY_US, TOPIC, Swarm
+from tests.simulation.swarm import CONTAINERS, REDELIVERY_DELAY_US, TOPIC, Swarm
 
 if TYPE_CHECKING:
     from tests.simulation.branches import BranchLog
@@ -61,6 +61,9 @@ class Surroundings(Protocol):
     branches: "dict[str, BranchLog]"
     """The transaction managers' logs, by Xid."""
 
+    def passed_us(self) -> int:
+        """The clock that nobody can set."""
+
 
 class Actor:
     """One connection to the broker, from its handshake to its loss."""
@@ -69,12 +72,18 @@ class Actor:
         self.world = world
         self.name = name
         self.binding = binding
-        options = ConnectionOptions(server=False, container_id=name, sasl_mechanisms=[], hostname="simulated")
-        self.engine = Connection(options, world.now_us)
+        options = ConnectionOptions(
+            server=False, container_id=self.container(), sasl_mechanisms=[], hostname="simulated"
+        )
+        self.engine = Connection(options, world.passed_us())
         self.engine.open()
         self.session = self.engine.begin()
         self.to_broker = bytearray()
         self.to_client = bytearray()
+
+    def container(self) -> str:
+        """Its own."""
+        return self.name
 
     def act(self) -> None:
         """Do one thing that such a client does."""
@@ -89,13 +98,13 @@ class Actor:
         data = bytes(self.to_broker[:size])
         del self.to_broker[:size]
         if data and not self.binding.finished:
-            self.binding.receive(data, self.world.now_us, self.world.now_us)
+            self.binding.receive(data, self.world.passed_us(), self.world.now_us)
 
     def carry_to_client(self, size: int) -> None:
         data = bytes(self.to_client[:size])
         del self.to_client[:size]
         if data:
-            for event in self.engine.receive_data(data, self.world.now_us):
+            for event in self.engine.receive_data(data, self.world.passed_us()):
                 self.heard(event)
 
     def heard(self, event: Event) -> None:
@@ -156,7 +165,16 @@ def decode(payload: bytes) -> tuple[int, int]:
     return int(message.body.joined().split(b";", 1)[0]), message.header.delivery_count
 
 
-class Producer(Actor):
+class Sharing(Actor):
+    """One of several connections of a container, in some worlds."""
+
+    def container(self) -> str:
+        """See `Actor.container`."""
+        shared = "containers" in self.world.swarm.extras
+        return self.world.random.choice(CONTAINERS) if shared else self.name
+
+
+class Producer(Sharing):
     """Sends to one queue, outside transactions, durable or not, settled or not."""
 
     def __init__(self, world: Surroundings, name: str, binding: ConnectionBinding) -> None:
@@ -188,7 +206,7 @@ class Producer(Actor):
             )
 
 
-class Consumer(Actor):
+class Consumer(Sharing):
     """Takes from one queue and settles in its own time, in any way a client can."""
 
     takes = True
@@ -332,6 +350,68 @@ class Browser(Consumer):
 
     def gone(self) -> None:
         """Nothing was taken."""
+
+
+class Reattacher(Consumer):
+    """Closes its link now and then, and attaches another of that name in the same session."""
+
+    def act(self) -> None:
+        if self.link.attached and self.world.random.random() < 0.1:
+            self.link.detach()
+            self.let_go()
+        elif self.link.local_state == CLOSED and self.link.remote_state == CLOSED:
+            self.link = self.attach()
+        else:
+            super().act()
+
+    def let_go(self) -> None:
+        """What it had goes back, when the broker has heard of it; uncounted, if that was in time."""
+        for fate in [*self.held.values(), *(fate for fate, _, _ in self.waiting.values())]:
+            fate.released = True
+        super().gone()
+        self.world.oracle.presettled[self.queue] += self.presettled
+        self.held.clear()
+        self.failed.clear()
+
+    def heard(self, event: Event) -> None:
+        if not isinstance(event, TransferReceived) or self.link.attached:
+            super().heard(event)
+
+
+class Requester(Consumer):
+    """Has a temporary queue, to which it sends and from which it takes."""
+
+    def __init__(self, world: Surroundings, name: str, binding: ConnectionBinding) -> None:
+        self.out: SenderLink | None = None
+        self.sent = 0
+        super().__init__(world, name, binding, f"~temporary of {name}")
+
+    def attach(self) -> ReceiverLink:
+        return self.receiver(f"{self.name}-in", Source(dynamic=True))
+
+    def act(self) -> None:
+        attached = self.link.peer_attach
+        if self.out is not None and self.out.credit > 0 and self.world.random.random() < 0.5:
+            fate, payload = new_message(self.world, self.queue, self.name, None, 10)
+            fate.has_dead_letters = False
+            self.sent += 1
+            self.out.send(payload, self.sent.to_bytes(4, "big"), False, context=fate)
+        elif self.out is None and attached is not None and attached.source is not None:
+            target = Target(address=attached.source.address)
+            self.out = self.session.attach_sender(f"{self.name}-out", Source(), target)
+        else:
+            super().act()
+
+    def answered(self, context: object, state: DeliveryState | None) -> None:
+        assert isinstance(context, Fate)
+        accepted = isinstance(state, Accepted)
+        self.world.oracle.answered(context, Answer.ACCEPTED if accepted else Answer.REFUSED)
+
+    def gone(self) -> None:
+        """With its connection the queue has gone, and all that was on it."""
+        super().gone()
+        for fate in self.world.oracle.fates.values():
+            fate.lost_possible = fate.lost_possible or fate.queue == self.queue
 
 
 class Reader(Consumer):

@@ -144,6 +144,8 @@ class SimDisk:
         self.fail_at_read: int | None = None
         """This read, and no other, likewise."""
         self.fail_errno = errno.EIO
+        self.has_no_room_for = ""
+        """How the names of files end that can't be made."""
         self.failed = ""
         """What has failed so."""
 
@@ -190,6 +192,8 @@ class SimDisk:
 
     def create(self, name: str) -> SimFile:
         self.check_alive("create")
+        if self.has_no_room_for and name.endswith(self.has_no_room_for):
+            raise OSError(errno.ENOSPC, "the simulated volume has no room for it")
         self.operations += 1
         file = self.files[name] = SimFile(self)
         self.unsynced_names.append(("create", name, file))

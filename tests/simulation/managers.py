@@ -7,14 +7,15 @@ from postroom.amqp.receiver import ReceiverLink
 from postroom.amqp.sections import Message, Properties, Value, decode_message
 from postroom.amqp.sender import SenderLink
 from postroom.server.binding import ConnectionBinding
-from tests.simulation.actors import Actor, Surroundings, new_message
+from tests.simulation.actors import Actor, Surroundings, decode, new_message
 from tests.simulation.oracle import Answer, Broken, Fate
-from tests.simulation.swarm import DEAD_LETTERS
+from tests.simulation.swarm import DEAD_LETTERS, REMADE
 
 NODE = "$management"
 SWITCHES = ("production", "insertion", "consumption")
 QUEUE_TYPE = "postroom.queue"
 MESSAGE_TYPE = "postroom.message"
+NO_MATCH = "postroom:no-matching-message"
 OK = 200
 LATELY = 40
 """Of so many messages, the newest, one is chosen."""
@@ -172,6 +173,82 @@ class Purger(Manager):
     def unanswered(self) -> None:
         """What came after the question may have been there before the deed."""
         self.world.oracle.purged(self.queue)
+
+
+class Remaker(Manager):
+    """Deletes a queue, whoever uses it and whatever is on it, and creates it anew."""
+
+    def __init__(self, world: Surroundings, name: str, binding: ConnectionBinding) -> None:
+        super().__init__(world, name, binding)
+        self.queue = REMADE
+        self.deletes = False
+
+    def go_on(self) -> None:
+        if self.world.random.random() >= 0.3:
+            return
+        self.deletes = not self.deletes
+        if self.deletes:
+            self.world.oracle.purged(self.queue)
+            self.ask("DELETE", QUEUE_TYPE, {"force": True})
+        else:
+            self.ask("CREATE", QUEUE_TYPE, {}, {"dead_letter_queue": DEAD_LETTERS})
+
+    def told(self, reply: Message) -> None:
+        status, condition, _ = said(reply)
+        if status not in (OK, 201, 204, 404, 409):
+            raise Broken(f"{self.queue} was to be deleted or made, and the answer is {status} {condition}")
+        self.unanswered()
+
+    def unanswered(self) -> None:
+        """What came after the question may have been there before the deed."""
+        self.world.oracle.purged(self.queue)
+
+
+class Waiter(Manager):
+    """Waits for messages at the message store, and listens."""
+
+    def __init__(self, world: Surroundings, name: str, binding: ConnectionBinding) -> None:
+        super().__init__(world, name, binding)
+        self.position = -1
+        self.takes = False
+
+    def go_on(self) -> None:
+        random = self.world.random
+        self.takes = random.random() < 0.6
+        wait: dict[str, object] = {"timeout_ms": random.choice((1, 30, 1000))}
+        if self.takes:
+            self.world.oracle.perturbed(self.queue)
+            self.world.oracle.presettled[self.queue] += 1
+            self.ask("WAIT", MESSAGE_TYPE, {}, wait)
+        else:
+            self.ask("LISTEN", MESSAGE_TYPE, {}, {**wait, "position": self.position})
+
+    def told(self, reply: Message) -> None:
+        status, condition, body = said(reply)
+        self.world.oracle.presettled[self.queue] -= self.takes
+        if status != OK:
+            if condition not in (NO_MATCH, "amqp:illegal-state"):
+                raise Broken(f"a wait on {self.queue} was answered with {status} {condition}")
+            return
+        if not self.takes:
+            after = body["after"]
+            assert isinstance(after, list)
+            self.position = number(after[0])
+            return
+        rows = body["messages"]
+        assert isinstance(rows, list)
+        (row,) = rows
+        id, _ = decode(row["message"])
+        oracle = self.world.oracle
+        fate = oracle.taken(id, self.queue, self.world.now_us, self.name)
+        oracle.gave(fate, "accepted")
+        oracle.settled(fate, "accepted")
+
+    def unanswered(self) -> None:
+        """Something may have been taken, nobody knows what."""
+        if self.takes:
+            self.world.oracle.presettled[self.queue] -= 1
+            self.world.oracle.purged(self.queue)
 
 
 class Importer(Manager):

@@ -97,8 +97,12 @@ class Subscribed:
     links: int = 0
     attached: int = 0
     """Links that know of it: what is published is for it, too."""
+    excludes: str = ""
+    """Whose messages are not for it."""
 
     def wants(self, fate: Fate) -> bool:
+        if fate.stream[0] == self.excludes:
+            return False
         return self.number is None or fate.id % 3 == self.number
 
 
@@ -185,6 +189,17 @@ class Oracle:
             if first is not None and queue in self.subscribed:
                 return self._late_copy(first, self.subscribed[queue])
         return fate
+
+    def sender_of(self, id: int) -> str:
+        """Who has sent it; "" nobody."""
+        first = self._first.get(id)
+        return first.stream[0] if first is not None else ""
+
+    def set_back(self, now_us: int) -> None:
+        """The clock was set back: what was born by then stays so, what had expired by then may be gone."""
+        for fate in self.fates.values():
+            fate.due_us, fate.failed_until_us = min(fate.due_us, now_us), min(fate.failed_until_us, now_us)
+            fate.expiry_us = min(fate.expiry_us, now_us)
 
     def _late_copy(self, first: Fate, subscribed: Subscribed) -> Fate | None:
         """A subscription may get what was under way when somebody subscribed."""
@@ -381,7 +396,7 @@ class Oracle:
         ``lost``: the consumer is gone and took pre-settled, so what was on its way is nowhere.
         """
         for fate in self.fates.values():
-            if queue in (fate.queue, self.dead_letter_queue) and not fate.settled_by:
+            if queue in (fate.queue, self.dead_letter_queue, *fate.may_be_on) and not fate.settled_by:
                 fate.order_perturbed = True
                 fate.lost_possible = fate.lost_possible or lost
 

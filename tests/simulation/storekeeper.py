@@ -4,10 +4,9 @@ from postroom.amqp.sections import Message
 from postroom.server.binding import ConnectionBinding
 from tests.simulation.actors import Surroundings, decode, new_message
 from tests.simulation.batch import ABSENT, GOT, GOT_LOCKED, LOCKED, MOVES, PUT, Batch
-from tests.simulation.managers import MESSAGE_TYPE, OK, Manager, number, said
+from tests.simulation.managers import MESSAGE_TYPE, NO_MATCH, OK, Manager, number, said
 from tests.simulation.oracle import Broken
 
-NO_MATCH = "postroom:no-matching-message"
 ORIGIN = "simulation"
 LEASE_US = 300_000_000
 """How long locks hold that say nothing (the queue manager's default)."""

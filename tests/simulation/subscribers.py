@@ -1,14 +1,15 @@
 """Subscribers that are not durable: what is published while a subscription has a link is for it."""
 
-from postroom.amqp.events import Event, LinkAttached
-from postroom.amqp.outcomes import ACCEPTED, DeliveryState
-from postroom.amqp.performatives import Source
+from postroom.amqp.events import Event, LinkAttached, TransferReceived
+from postroom.amqp.outcomes import ACCEPTED, Accepted, DeliveryState
+from postroom.amqp.performatives import Source, Target
 from postroom.amqp.receiver import ReceiverLink
+from postroom.amqp.sender import SenderLink
 from postroom.amqp.termini import EXPIRY_LINK_DETACH
-from postroom.client.destinations import SHARED_CAPABILITY, TOPIC_CAPABILITY
+from postroom.client.destinations import SHARED_CAPABILITY, TOPIC_CAPABILITY, filters
 from postroom.server.binding import ConnectionBinding
-from tests.simulation.actors import WANTS_1, Consumer, Surroundings
-from tests.simulation.oracle import Subscribed
+from tests.simulation.actors import WANTS_1, Consumer, Surroundings, decode, new_message
+from tests.simulation.oracle import Answer, Broken, Fate, Subscribed
 from tests.simulation.swarm import TOPIC
 
 SHARED = "~shared"
@@ -18,8 +19,10 @@ SHARED = "~shared"
 class Subscriber(Consumer):
     """Consumes from a subscription of its own, or from the one that is shared."""
 
+    may_share = True
+
     def __init__(self, world: Surroundings, name: str, binding: ConnectionBinding) -> None:
-        self.shares = world.random.random() < 0.4
+        self.shares = world.random.random() < 0.4 and self.may_share
         self.selective = world.swarm.selects and not self.shares and world.random.random() < 0.4
         self.knows = False
         """It was answered that it is attached."""
@@ -68,3 +71,43 @@ class Subscriber(Consumer):
             self.subscribed.attached -= 1
         if not self.subscribed.attached:
             self.world.oracle.unsubscribed(self.subscribed)
+
+
+class LocalSubscriber(Subscriber):
+    """Publishes too, and wants nothing of that (no-local)."""
+
+    may_share = False
+
+    def __init__(self, world: Surroundings, name: str, binding: ConnectionBinding) -> None:
+        super().__init__(world, name, binding)
+        self.subscribed.excludes = name
+        self.out: SenderLink = self.session.attach_sender(f"{name}-out", Source(), Target(address=TOPIC))
+        self.sent = 0
+
+    def container(self) -> str:
+        return self.name
+
+    def attach(self) -> ReceiverLink:
+        wanted = filters("n = 1" if self.selective else None, no_local=True)
+        source = Source(address=TOPIC, capabilities=[TOPIC_CAPABILITY], filter=wanted)
+        source.expiry_policy = EXPIRY_LINK_DETACH
+        return self.receiver(f"{self.name}-in", source)
+
+    def act(self) -> None:
+        if not self.greedy and self.out.attached and self.out.credit > 0 and self.world.random.random() < 0.3:
+            fate, payload = new_message(self.world, TOPIC, self.name, None, 10)
+            self.sent += 1
+            self.out.send(payload, self.sent.to_bytes(4, "big"), False, context=fate)
+        else:
+            super().act()
+
+    def answered(self, context: object, state: DeliveryState | None) -> None:
+        assert isinstance(context, Fate)
+        accepted = isinstance(state, Accepted)
+        self.world.oracle.answered(context, Answer.ACCEPTED if accepted else Answer.REFUSED)
+
+    def received(self, event: TransferReceived) -> None:
+        id, _ = decode(event.payload)
+        if self.world.oracle.sender_of(id) == self.name:
+            raise Broken(f"message {id} came back to {self.name}, who has published it")
+        super().received(event)

@@ -47,12 +47,30 @@ EXTRAS = (
     ("purger", 0.05),
 )
 """Kinds of clients beside those that every seed has, and how likely each is."""
+LATER_EXTRAS = (
+    ("outcomes", 0.3),
+    ("requester", 0.15),
+    ("remaker", 0.1),
+    ("waiter", 0.15),
+    ("local", 0.3),
+    ("reattacher", 0.15),
+    ("containers", 0.15),
+    ("clock", 0.1),
+)
+"""Likewise, and habits: outcomes of every kind in local transactions, several connections of one container, a
+clock that jumps. Drawn apart, so that other seeds stay what they were."""
+UNDER_LEASE = ("taker", "brancher", "keeper", "outcomes")
+"""Not where the clock jumps: it ends transactions and locks, and nobody hears of that at once."""
+REMADE = "remade"
+"""The queue that is deleted and created anew."""
+CONTAINERS = ("one", "another")
 
 
 class Swarm:
     """The part of everything that one seed has to do with."""
 
-    def __init__(self, random: Random, simple: bool, small_disk: bool) -> None:
+    def __init__(self, random: Random, simple: bool, small_disk: bool, later: Random) -> None:
+        """`later`: what `LATER_EXTRAS` are drawn by."""
         self.simple = simple
         self.disk_bytes = SMALL_DISK_BYTES if small_disk else 0
         """Of the volume; 0: as many as are wanted."""
@@ -76,10 +94,16 @@ class Swarm:
             self.queues.append(TOPIC)
         self.sources += self.subscriptions
         self.extras = [kind for kind, chance in EXTRAS if not simple and random.random() < chance]
-        self.disk_bytes = SMALL_DISK_BYTES if random.random() < SMALL_DISK_CHANCE else 0
-        """Of the volume; 0: as many as are wanted."""
         if not self.subscriptions:
             self.extras = [kind for kind in self.extras if kind != "subscriber"]
+        self.extras += [kind for kind, chance in LATER_EXTRAS if not simple and later.random() < chance]
+        if "clock" in self.extras:
+            self.extras = [kind for kind in self.extras if kind not in UNDER_LEASE]
+        if "remaker" in self.extras:
+            self.sources.append(REMADE)
+            self.queues.append(REMADE)
+        if not self.subscriptions:
+            self.extras = [kind for kind in self.extras if kind != "local"]
         self.paddings = (200, 3000, 3000) if simple else (0, 10, 200, 3000)
         if self.disk_bytes:
             self.paddings = (3000, 6000, 9000)
@@ -91,8 +115,8 @@ class Swarm:
         self.together = any(trait in ("groups", "units") for trait in self.traits.values())
 
     def plain_queues(self) -> list[str]:
-        """Neither topic nor subscription."""
-        return [name for name in self.sources if name in self.queues]
+        """Neither topic nor subscription, and there all the time."""
+        return [name for name in self.sources if name in self.queues and name != REMADE]
 
     def overrides(self, queue: str) -> dict[str, Any]:
         """What the queue makes of messages, whatever their sender says."""
@@ -102,6 +126,7 @@ class Swarm:
     def instruct(self, oracle: Oracle) -> None:
         """Tell the oracle what it must know of the destinations."""
         oracle.may_refuse = "pauser" in self.extras or self.quota_messages > 0 or self.disk_bytes > 0
+        oracle.may_refuse |= "remaker" in self.extras
         oracle.replays = "replayer" in self.extras
         for name, trait in self.traits.items():
             if trait in ("groups", "units", "exclusive"):

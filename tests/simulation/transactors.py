@@ -107,9 +107,13 @@ class Taker(Transactor, Consumer):
         self.sent = 0
         self.in_unit: dict[int, Fate] = {}
         """By delivery: accepted in the transaction, and not settled if this consumer waits for the broker."""
+        self.others: list[tuple[Fate, str]] = []
+        """What else was said of messages in the transaction."""
 
     def work(self, unit: Unit) -> bool:
-        if self.link.attached and self.link.credit == 0 and len(self.held) < 10:
+        if not self.link.attached:
+            return False
+        if self.link.credit == 0 and len(self.held) < 10:
             self.link.flow(10)
         if self.held:
             self.take(unit, next(iter(self.held)))
@@ -125,11 +129,20 @@ class Taker(Transactor, Consumer):
 
     def take(self, unit: Unit, delivery_id: int) -> None:
         fate = self.held.pop(delivery_id)
-        unit.receive(fate)
+        outcome: str = "accepted"
+        state: DeliveryState = ACCEPTED
+        if "outcomes" in self.world.swarm.extras:
+            outcome, state = self.choose()
+        if outcome == "accepted":
+            unit.receive(fate)
+        else:
+            fate.order_perturbed = True
+            fate.released = fate.released or outcome == "released"
+            self.others.append((fate, outcome))
         if self.second:
             self.in_unit[delivery_id] = fate
-        state = TransactionalState(self.txn_id, ACCEPTED)
-        self.link.settle(delivery_id, delivery_id, state, settled=not self.second)
+        transactional = TransactionalState(self.txn_id, state)
+        self.link.settle(delivery_id, delivery_id, transactional, settled=not self.second)
 
     def discharge(self, unit: Unit, commit: bool) -> None:
         """From now on what was taken may be somebody else's, unless it was left unsettled."""
@@ -140,6 +153,11 @@ class Taker(Transactor, Consumer):
                 fate.holder = ""
             if commit:
                 self.world.oracle.gave(fate, self.committed())
+        for fate, outcome in self.others:
+            if commit or not self.second:
+                fate.holder = ""
+            if commit and outcome == "rejected":
+                self.world.oracle.gave(fate, self.committed())
 
     def committed(self) -> str:
         return f"committed by {self.name}"
@@ -147,6 +165,11 @@ class Taker(Transactor, Consumer):
     def decided(self, unit: Unit, committed: bool) -> None:
         """What a rollback leaves unsettled is still here."""
         super().decided(unit, committed)
+        for fate, outcome in self.others:
+            fate.given.discard(self.committed())
+            if committed and outcome == "rejected":
+                self.world.oracle.gave(fate, "rejected")
+                self.world.oracle.settled(fate, "rejected")
         if not committed:
             for fate in unit.received:
                 fate.given.discard(self.committed())
@@ -154,3 +177,9 @@ class Taker(Transactor, Consumer):
                 fate.holder = self.name
                 self.held[delivery_id] = fate
         self.in_unit.clear()
+        self.others.clear()
+
+    def gone(self) -> None:
+        super().gone()
+        for fate, _ in self.others:
+            fate.holder = ""

@@ -21,15 +21,33 @@ from postroom.manager.options import ManagerOptions
 from postroom.manager.topics import Subscribing
 from postroom.server.broker import Broker
 from postroom.server.config import Config
-from tests.simulation.actors import Actor, Browser, Consumer, Producer, Reader
+from tests.simulation.actors import Actor, Browser, Consumer, Producer, Reader, Reattacher, Requester
 from tests.simulation.batch import Batch
 from tests.simulation.branches import Brancher, BranchLog
 from tests.simulation.disk import SECTOR_BYTES, UNBOUNDED_BYTES, PowerLost, SimDisk
-from tests.simulation.managers import SWITCHES, Changer, Importer, Mover, Pauser, Purger, Replayer
+from tests.simulation.managers import (
+    SWITCHES,
+    Changer,
+    Importer,
+    Mover,
+    Pauser,
+    Purger,
+    Remaker,
+    Replayer,
+    Waiter,
+)
 from tests.simulation.oracle import Broken, Oracle
 from tests.simulation.storekeeper import LEASE_US, Storekeeper
-from tests.simulation.subscribers import Subscriber
-from tests.simulation.swarm import DEAD_LETTERS, SMALL, SMALL_DISK_CHANCE, TOPIC, Swarm, ledger_options
+from tests.simulation.subscribers import LocalSubscriber, Subscriber
+from tests.simulation.swarm import (
+    DEAD_LETTERS,
+    REMADE,
+    SMALL,
+    SMALL_DISK_CHANCE,
+    TOPIC,
+    Swarm,
+    ledger_options,
+)
 from tests.simulation.transactors import Sender, Taker
 
 START_US = 1_800_000_000_000_000
@@ -46,6 +64,11 @@ EXTRAS: dict[str, type[Actor]] = {
     "replayer": Replayer,
     "importer": Importer,
     "purger": Purger,
+    "requester": Requester,
+    "remaker": Remaker,
+    "waiter": Waiter,
+    "local": LocalSubscriber,
+    "reattacher": Reattacher,
 }
 DRAIN_ROUNDS = 20_000
 QUIET_ROUNDS = 50
@@ -56,6 +79,9 @@ SIMPLE_EVERY = 5
 MORE_BRANCHERS = 4
 """A branch takes many questions and answers: where there are any, there are more of them."""
 CUT_CHANCE = 0.3
+DAY_US = 86_400_000_000
+JUMPS_US = (DAY_US, 365 * DAY_US)
+JUMP_CHANCE, SET_BACK_CHANCE = 0.02, 0.3
 AIM = 5
 """A block of more than one sector, which can be torn, draws so many times as many crashes as a small one."""
 AIM_AT_PREPARED = 4
@@ -112,9 +138,15 @@ class World:
         self.oracle = Oracle(DEAD_LETTERS, judges_order=self.random.random() < 0.8)
         self.now_us = START_US
         small_disk = Random(f"volume {seed}").random() < SMALL_DISK_CHANCE
-        self.swarm = Swarm(self.random, seed % SIMPLE_EVERY == 0, small_disk)
+        later = Random(f"later {seed}")
+        self.swarm = Swarm(self.random, seed % SIMPLE_EVERY == 0, small_disk, later)
         self.swarm.instruct(self.oracle)
-        self.kinds = [*ALWAYS, *(EXTRAS[kind] for kind in self.swarm.extras)]
+        self.jumps = later if "clock" in self.swarm.extras else None
+        self.jumped_us = 0
+        """How far the clock was set forward, less how far it was set back."""
+        self.latest_us = self.now_us
+        """Before it was set back."""
+        self.kinds = [*ALWAYS, *(EXTRAS[kind] for kind in self.swarm.extras if kind in EXTRAS)]
         if Brancher in self.kinds:
             self.kinds += [Brancher] * MORE_BRANCHERS
         self.batches: list[Batch] = []
@@ -142,6 +174,8 @@ class World:
         while True:
             if self.crashes and self.random.random() < 0.2:
                 self.disk.crash_at_operation = self.disk.operations + self.random.randrange(1, 12)
+            if self.jumps is not None and self.crashes and self.jumps.random() < SET_BACK_CHANCE:
+                self.set_clock(-DAY_US)
             try:
                 self._start()
                 break
@@ -308,7 +342,21 @@ class World:
 
     def pass_time(self) -> None:
         self.now_us += self.random.choice(self.swarm.moments_us)
+        if self.jumps is not None and self.jumps.random() < JUMP_CHANCE:
+            self.set_clock(self.jumps.choice(JUMPS_US))
         self.broker.on_time(self.now_us)
+
+    def passed_us(self) -> int:
+        """The clock that nobody can set."""
+        return self.now_us - self.jumped_us
+
+    def set_clock(self, by_us: int) -> None:
+        """Somebody sets the clock. Back only where no broker runs: one that does holds to its own time."""
+        self.latest_us = max(self.latest_us, self.now_us)
+        self.now_us += by_us
+        self.jumped_us += by_us
+        if by_us < 0:
+            self.oracle.set_back(self.now_us)
 
     def hurry_maintenance(self) -> None:
         """The first block of a file is in flight: maybe what is done beside the broker is quicker than it."""
@@ -384,6 +432,8 @@ class World:
 
     def let_go(self) -> None:
         """End pauses and what the message store holds, and wait until locks have run out."""
+        if REMADE in self.swarm.sources and REMADE not in self.manager.queues:
+            self.manager.create_queue(self.swarm.definition(REMADE), self.now_us)
         if "pauser" in self.swarm.extras:
             for name in self.swarm.sources:
                 for switch in SWITCHES:
@@ -392,12 +442,14 @@ class World:
             self.end_batch(self.enter(Storekeeper))
         self.settle()
         self.now_us += LEASE_US
+        if self.jumps is not None:
+            self.set_clock(max(0, self.latest_us - self.now_us))  # so that all is born
         self.broker.on_time(self.now_us)
         self.settle()
 
     def enter(self, kind: type[AnyActor]) -> AnyActor:
         """A client connects."""
-        binding = self.broker.connect("simulated", True, self.now_us, self.now_us)
+        binding = self.broker.connect("simulated", True, self.passed_us(), self.now_us)
         assert binding is not None
         self.actors_made += 1
         return kind(self, f"a{self.actors_made}", binding)
@@ -480,7 +532,7 @@ class World:
 
     def read_all(self, queue: str) -> list[int]:
         """Consume everything from a queue, each message once."""
-        binding = self.broker.connect("simulated", True, self.now_us, self.now_us)
+        binding = self.broker.connect("simulated", True, self.passed_us(), self.now_us)
         assert binding is not None
         self.actors_made += 1
         reader = Reader(self, f"reader{self.actors_made}", binding, queue)

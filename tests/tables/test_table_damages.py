@@ -7,7 +7,7 @@ import pytest
 
 from tests.tables.damage import FORMATS, Matrix
 
-SAMPLE = 16
+SAMPLE = 8
 
 
 @pytest.mark.parametrize("table_format", FORMATS)

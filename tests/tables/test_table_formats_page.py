@@ -73,7 +73,7 @@ def test_an_entry_of_the_parquet_log_is_as_the_page_says(tmp_path: Path, ledger:
     assert file["part"] in (DONE, OPEN)
     open_store(str(tmp_path), "entries").checkpoint()
     checkpoint = max((tmp_path / "entries/_log").glob("*.checkpoint.json"))
-    assert set(json.loads(checkpoint.read_text())) == {"state", "columns", "files"}
+    assert set(json.loads(checkpoint.read_text())) == {"state", "columns", "files", "check"}
 
 
 def test_the_data_dictionary_says_what_the_table_says(tmp_path: Path, ledger: Path) -> None:

@@ -243,7 +243,7 @@ class Maintenance:
         if self._round is not None:
             self._compact(self._round)
         elif self._checkpoint_due():
-            self._make_checkpoint()
+            self._make_room_and_checkpoint()
         elif self._checkpoints and self._more_may_go():
             self._round = self._newest_round()
         elif self._pending:
@@ -314,6 +314,16 @@ class Maintenance:
         newest = self._checkpoints[-1] if self._checkpoints else Kept(0, 0, frozenset(), 0)
         since = sum(one.size_bytes for one in self._history if one.span.number > newest.file_number)
         return since > (0 if self._is_thrifty else newest.size_bytes)
+
+    def _make_room_and_checkpoint(self) -> None:
+        """The next checkpoint; where there is no room for it, in the place of the spare one: without another
+        nothing that has ended since gives its room back."""
+        try:
+            self._make_checkpoint()
+        except OSError as error:
+            if not is_no_space(error) or len(self._checkpoints) < KEPT_CHECKPOINTS:
+                raise
+            self._remove_oldest_checkpoint()
 
     def _make_checkpoint(self) -> None:
         """The newest checkpoint and the files sealed since make the next."""
@@ -416,17 +426,21 @@ class Maintenance:
             self._remove_replaced()
             return True
         if len(self._checkpoints) > KEPT_CHECKPOINTS:
-            self._disk.remove(checkpoint_name(self._checkpoints[0].position))
-            self._checkpoints.pop(0)
-        else:
-            one = self._removable()
-            if one is None:
-                return False
-            self._superblock.drops(one.span.last_position)
-            self._disk.remove(events_name(one.span.number))
-            self._history.remove(one)
+            self._remove_oldest_checkpoint()
+            return True
+        one = self._removable()
+        if one is None:
+            return False
+        self._superblock.drops(one.span.last_position)
+        self._disk.remove(events_name(one.span.number))
+        self._history.remove(one)
         self._disk.sync_names()
         return True
+
+    def _remove_oldest_checkpoint(self) -> None:
+        self._disk.remove(checkpoint_name(self._checkpoints[0].position))
+        self._checkpoints.pop(0)
+        self._disk.sync_names()
 
     def _removable(self) -> Sealed | None:
         if len(self._checkpoints) < KEPT_CHECKPOINTS:
