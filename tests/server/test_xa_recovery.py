@@ -207,6 +207,31 @@ def test_the_end_of_a_branch_waits_for_its_sends() -> None:
         assert controller.depth() == (1, 1)
 
 
+def test_what_goes_back_when_an_end_has_waited_in_vain_comes_again_as_another_delivery() -> None:
+    """The link that had it is given it again before the end is answered: the first delivery is over."""
+    config = make_config(queue=[QueueConfig(name="full", max_messages=1), QueueConfig(name="in")])
+    xid, again = new_xid(), new_xid()
+    with BrokerThread(config) as broker, EnginePeer(broker.port) as peer:
+        controller = Controller(broker, peer, "in", for_branches=True)
+        waiting = controller.session.attach_sender(
+            "waiting", Source(), Target(address="full"), properties={"x-opt-send-timeout": UInt(100)}
+        )
+        peer.pump(lambda: waiting.credit > 0)
+        waiting.send(durable("fills it"), b"0", True)
+        controller.send("received")
+        state = TransactionalState(controller.start(xid))
+        controller.receiver.flow(10)
+        peer.pump(lambda: controller.receiver.unsettled_count == 1)
+        waiting.send(durable("no room"), b"1", False, state=state)
+        ended = ask_to_end(controller, xid)
+        peer.pump(lambda: ended() and controller.receiver.credit == 8)
+        assert controller.receiver.unsettled_count == 1
+        controller.start(again)
+        assert controller.end(again) == C.XA_OK
+        assert controller.verb("COMMIT", again, XaFlag.TMONEPHASE) == C.XA_OK
+        assert controller.depth() == (0, 0)
+
+
 def test_all_sessions_that_end_a_branch_wait_for_its_sends() -> None:
     config = make_config(queue=[QueueConfig(name="q", max_messages=1)])
     xid = new_xid()

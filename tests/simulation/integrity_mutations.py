@@ -86,4 +86,58 @@ INTEGRITY_MUTATIONS: dict[str, Mutation] = {
         "for index in range(chunk.count):",
         "for index in [at for at in range(chunk.head, chunk.count) if not chunk.is_dead(at)]:",
     ),
+    "checkpoint-waits-for-room": _found_by(
+        f"{FULL_DISK}::test_a_checkpoint_without_room_takes_the_place_of_the_spare_one",
+        "ledger/maintenance.py",
+        "            if not is_no_space(error) or len(self._checkpoints) < KEPT_CHECKPOINTS:\n",
+        "            if True:\n",
+    ),
+    "member-keeps-its-time-of-birth": _found_by(
+        f"{UNITS}::test_a_member_that_was_born_and_waits_for_its_turn_waits_for_no_time_after_a_restart",
+        "manager/ordering.py",
+        "    entry.due_us = 0\n    step(core, entry, n.EVENT_DELAY, 0, 0, None, n.ORDERED)\n",
+        "    step(core, entry, n.EVENT_DELAY, 0, 0, None, n.ORDERED)\n    entry.due_us = 0\n",
+    ),
+    "unreadable-body-taken-for-damaged": _found_by(
+        "tests/manager/test_backlog.py::test_an_entry_whose_body_the_disk_does_not_give_waits_and_is_asked_for_again",
+        "manager/unread.py",
+        "if not isinstance(damage, BodyUnreadable):",
+        "if True:",
+    ),
+    "removed-lock-not-noticed": _found_by(
+        "tests/crash/test_vanished_folder.py",
+        "ledger/ledger.py",
+        "        self._guarded(self._disk.check_hold)\n",
+        "",
+    ),
+    "time-stands-still": _found_by(
+        "tests/server/test_clock.py",
+        "server/clock.py",
+        "        return wall_us + self.ahead_us\n",
+        "        return wall_us\n",
+    ),
+    "events-of-tables-not-summed": _found_by(
+        "tests/tables/test_table_damages.py",
+        "spark/audit/tables.py",
+        "if (said := _said(found.get(ledger_id, NOTHING), written.get(ledger_id, NOTHING)))",
+        'if (said := "")',
+    ),
+    "tables-have-no-floor": _found_by(
+        "tests/tables/test_table_damages.py",
+        "spark/audit/tables.py",
+        "            if at < position:\n",
+        "            if at < 0:\n",
+    ),
+    "cut-off-audit-leaves-a-verdict": _found_by(
+        "tests/cli/test_audit.py::test_an_audit_that_is_cut_off_leaves_no_verdict_of_the_one_before",
+        "spark/audit/command.py",
+        "(options.out / RESULT_FILE).unlink(missing_ok=True)",
+        "pass",
+    ),
+    "gone-back-taken-for-held": _found_by(
+        "tests/simulation/test_simulation.py::test_seeds_that_once_failed[3268]",
+        "server/xa_context.py",
+        "return isinstance(entry.owner, Consumer) and int(entry.held_since) == since",
+        "return isinstance(entry.owner, Consumer)",
+    ),
 }

@@ -76,11 +76,11 @@ class XaContext:
         branch, txn_id = self.known.branch, self._txn_id
         links = self._links() if assign else []
         received = [pair for link in links for pair in link.received_for_branch()]
-        deliveries = [delivery for link in links for delivery in link.unsettled_now()]
+        sent = [(each, _held_since(each)) for link in links for each in link.unsettled_now()]
         try:
             self._manager.xa_end(self.known, xid, flags, received, now_us)
         finally:
-            over = [(delivery, _joined(delivery)) for delivery in deliveries if not _is_held(delivery)]
+            over = [(each, _joined(each)) for each, since in sent if not _is_held(each, since)]
             self._binding.broker.after_durable(self._binding, lambda _: _settle(over, txn_id))
             if branch is not None and self.known.branch is None:
                 branch.transaction.dischargers.clear()
@@ -103,10 +103,19 @@ class XaContext:
         return [bound for bound in bounds if isinstance(bound, OutgoingLink) and bound.for_branches]
 
 
-def _is_held(delivery: WireDelivery) -> bool:
-    """Whether its link still has it."""
+def _held_since(delivery: WireDelivery) -> int:
+    """By which event its link was given it."""
     entry = delivery.context
-    return not isinstance(entry, Entry) or isinstance(entry.owner, Consumer)
+    return int(entry.held_since) if isinstance(entry, Entry) else 0
+
+
+def _is_held(delivery: WireDelivery, since: int) -> bool:
+    """Whether its link still has it by that event: what goes back may be delivered again at once, to the same
+    link as well."""
+    entry = delivery.context
+    if not isinstance(entry, Entry):
+        return True
+    return isinstance(entry.owner, Consumer) and int(entry.held_since) == since
 
 
 def _joined(delivery: WireDelivery) -> bool:
