@@ -15,7 +15,7 @@ INTEGRITY_MUTATIONS: dict[str, Mutation] = {
     "drop-of-history-not-recorded": _found_by(
         "tests/ledger/test_retention.py",
         "ledger/maintenance.py",
-        "            self._superblock.drops(one.span.last_position)\n",
+        "        self._superblock.drops(one.span.last_position)\n",
         "",
     ),
     "newest-file-not-vouched-for": _found_by(
@@ -89,8 +89,8 @@ INTEGRITY_MUTATIONS: dict[str, Mutation] = {
     "checkpoint-waits-for-room": _found_by(
         f"{FULL_DISK}::test_a_checkpoint_without_room_takes_the_place_of_the_spare_one",
         "ledger/maintenance.py",
-        "            if not is_no_space(error) or len(self._checkpoints) < KEPT_CHECKPOINTS:\n",
-        "            if True:\n",
+        "if not self.space_short or not self._gives_up_spare():",
+        "if True:",
     ),
     "member-keeps-its-time-of-birth": _found_by(
         f"{UNITS}::test_a_member_that_was_born_and_waits_for_its_turn_waits_for_no_time_after_a_restart",

@@ -540,6 +540,8 @@ class World:
         while quiet < QUIET_ROUNDS:
             before = len(reader.ids)
             self.attend(reader)
+            if self.swarm.disk_bytes:
+                self.maintain_all()  # the thread that does it would have had its turn by now
             quiet = quiet + 1 if len(reader.ids) == before else 0
         self.drop_reader(reader)
         return reader.ids

@@ -7,12 +7,15 @@ import pytest
 
 from tests.tables.damage import FORMATS, Matrix
 
-SAMPLE = 8
+ALWAYS = ("events: luwid of a row changed", "all tables: older, what is noted beside them is not")
+"""Nothing but the sums of the events and the notes beside the tables can tell these."""
+SAMPLE = 6
 
 
 @pytest.mark.parametrize("table_format", FORMATS)
 def test_damaged_tables_are_told_or_show_what_they_showed(table_format: str, tmp_path: Path) -> None:
     matrix = Matrix(tmp_path, table_format)
-    cells = list(matrix.cells(Random(18).sample(matrix.damages, SAMPLE)))
+    always = [damage for damage in matrix.damages if str(damage) in ALWAYS]
+    cells = list(matrix.cells([*always, *Random(18).sample(matrix.damages, SAMPLE)]))
     assert [str(cell) for cell in cells if cell.wrong] == []
-    assert any(cell.verdict.word != "clean" for cell in cells)
+    assert [cell.verdict.word for cell in cells[: len(ALWAYS)]] == ["violations"] * len(ALWAYS)

@@ -231,9 +231,19 @@ class Maintenance:
             found = self._step()
         except OSError as error:
             self.space_short = is_no_space(error)
-            raise
+            if not self.space_short or not self._gives_up_spare():
+                raise
+            return True
         self.space_short = False
         return found
+
+    def _gives_up_spare(self) -> bool:
+        """Whether there was a spare checkpoint, whose place what found no room may take: without the next
+        checkpoint nothing that has ended gives its room back."""
+        if len(self._checkpoints) < KEPT_CHECKPOINTS:
+            return False
+        self._remove_oldest_checkpoint()
+        return True
 
     def _step(self) -> bool:
         if self._pending:
@@ -243,7 +253,7 @@ class Maintenance:
         if self._round is not None:
             self._compact(self._round)
         elif self._checkpoint_due():
-            self._make_room_and_checkpoint()
+            self._make_checkpoint()
         elif self._checkpoints and self._more_may_go():
             self._round = self._newest_round()
         elif self._pending:
@@ -314,16 +324,6 @@ class Maintenance:
         newest = self._checkpoints[-1] if self._checkpoints else Kept(0, 0, frozenset(), 0)
         since = sum(one.size_bytes for one in self._history if one.span.number > newest.file_number)
         return since > (0 if self._is_thrifty else newest.size_bytes)
-
-    def _make_room_and_checkpoint(self) -> None:
-        """The next checkpoint; where there is no room for it, in the place of the spare one: without another
-        nothing that has ended since gives its room back."""
-        try:
-            self._make_checkpoint()
-        except OSError as error:
-            if not is_no_space(error) or len(self._checkpoints) < KEPT_CHECKPOINTS:
-                raise
-            self._remove_oldest_checkpoint()
 
     def _make_checkpoint(self) -> None:
         """The newest checkpoint and the files sealed since make the next."""
