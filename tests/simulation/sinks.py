@@ -67,6 +67,8 @@ class Job:
 class SparkWorld(World):
     """A world with such a job."""
 
+    clock_jumps = False  # it ends the batches that are open
+
     def __init__(self, seed: int) -> None:
         self.job = Job()
         super().__init__(seed)

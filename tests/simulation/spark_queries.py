@@ -82,6 +82,8 @@ class Table:
 class QueryWorld(World):
     """A world with such a query."""
 
+    clock_jumps = False  # it ends the subscription's lease
+
     def __init__(self, seed: int) -> None:
         self.table: Table | None = None
         self.is_over = False

@@ -69,8 +69,10 @@ CONTAINERS = ("one", "another")
 class Swarm:
     """The part of everything that one seed has to do with."""
 
-    def __init__(self, random: Random, simple: bool, small_disk: bool, later: Random) -> None:
-        """`later`: what `LATER_EXTRAS` are drawn by."""
+    def __init__(
+        self, random: Random, simple: bool, small_disk: bool, later: Random, clock_jumps: bool
+    ) -> None:
+        """`later`: what `LATER_EXTRAS` are drawn by; `clock_jumps`: whether that may be among them."""
         self.simple = simple
         self.disk_bytes = SMALL_DISK_BYTES if small_disk else 0
         """Of the volume; 0: as many as are wanted."""
@@ -97,6 +99,8 @@ class Swarm:
         if not self.subscriptions:
             self.extras = [kind for kind in self.extras if kind != "subscriber"]
         self.extras += [kind for kind, chance in LATER_EXTRAS if not simple and later.random() < chance]
+        if not clock_jumps:
+            self.extras = [kind for kind in self.extras if kind != "clock"]
         if "clock" in self.extras:
             self.extras = [kind for kind in self.extras if kind not in UNDER_LEASE]
         if "remaker" in self.extras:

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from postroom.ledger.disk import Bytes, DiskFile, is_no_space
 from postroom.ledger.errors import LedgerCorrupt
@@ -132,6 +132,9 @@ class SimWriter:
 class World:
     """The scheduler of one seed."""
 
+    clock_jumps: ClassVar = True
+    """Whether it may be one whose clock jumps."""
+
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.random = Random(seed)
@@ -139,7 +142,7 @@ class World:
         self.now_us = START_US
         small_disk = Random(f"volume {seed}").random() < SMALL_DISK_CHANCE
         later = Random(f"later {seed}")
-        self.swarm = Swarm(self.random, seed % SIMPLE_EVERY == 0, small_disk, later)
+        self.swarm = Swarm(self.random, seed % SIMPLE_EVERY == 0, small_disk, later, self.clock_jumps)
         self.swarm.instruct(self.oracle)
         self.jumps = later if "clock" in self.swarm.extras else None
         self.jumped_us = 0
