@@ -25,10 +25,12 @@ pytestmark = [
 
 BODY = b"x" * (64 << 10)
 MOST = 20_000
+SIZES_MB = (64, 160, *map(int, os.environ.get("VOLUME_MB", "").split()))
+"""A larger one takes a minute for each GB: VOLUME_MB=1024."""
 KILLS = 6
 
 
-@pytest.fixture(params=[64, 160, 1024], ids=["64 MB", "160 MB", "1 GB"])
+@pytest.fixture(params=SIZES_MB, ids=[f"{size} MB" for size in SIZES_MB])
 def volume(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     """An ext4 volume of so many MB."""
     with volume_of(request.param, tmp_path) as folder:

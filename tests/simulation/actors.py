@@ -35,7 +35,7 @@ from postroom.manager.units import PROPERTY
 from postroom.server.binding import ConnectionBinding
 from tests.simulation.batch import Batch
 from tests.simulation.oracle import Answer, Broken, Fate, Oracle, Unit, kin_of
-from tests.simulation.swarm import CONTAINERS, REDELIVERY_DELAY_US, TOPIC, Swarm
+from tests.simulation.swarm import CONTAINERS, REDELIVERY_DELAY_US, REMADE, TOPIC, Swarm
 
 if TYPE_CHECKING:
     from tests.simulation.branches import BranchLog
@@ -138,6 +138,8 @@ def new_message(
     if delay_ms:
         fate.due_us = world.now_us + delay_ms * 1000
     fate.order_perturbed = delay_ms > 0 or ttl_ms is not None
+    if queue == REMADE:  # while it isn't there, whoever sends makes one without a dead-letter queue
+        fate.has_dead_letters = False
     if published:
         world.oracle.published(fate, swarm.subscriptions[1:])
     message = Message(

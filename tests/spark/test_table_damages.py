@@ -17,10 +17,7 @@ from tests.tables.table_verdicts import verdict_of
 
 DAMAGES = {
     "events: body_bytes of a row changed": "violations",
-    "destinations: rows deleted by Delta": "violations",
     "reached.json: gone": "not proven",
-    "events: a file gone": "refused",
-    "entries: a file truncated": "refused",
     "entries: gone": "refused",
 }
 """One of each kind, and what comes of it."""
