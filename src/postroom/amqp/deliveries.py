@@ -12,7 +12,7 @@ from mypy_extensions import i64
 
 from postroom.amqp.delivery import Delivery, present_ids
 from postroom.amqp.errors import INVALID_FIELD, RESOURCE_LIMIT_EXCEEDED
-from postroom.amqp.events import DispositionReceived, SenderDispositionReceived
+from postroom.amqp.events import DispositionReceived, LateDisposition, SenderDispositionReceived
 from postroom.amqp.frames import write_disposition
 from postroom.amqp.link import Link
 from postroom.amqp.outcomes import DeliveryState
@@ -39,6 +39,8 @@ class Deliveries:
         """Ours, by id."""
         self.incoming: dict[int, ReceiverLink] = {}
         """The peer's, by id: the link that each came on."""
+        self._dropped: dict[int, None] = {}
+        """Ours, by id, without an outcome: the link of each was closed or has failed."""
         self.capped = False
         """A link was told less credit than there is because of what is unsettled on the session."""
         self._expected_id: i64 = -1
@@ -47,6 +49,7 @@ class Deliveries:
         """The session is over."""
         self.outgoing.clear()
         self.incoming.clear()
+        self._dropped.clear()
 
     # --- the peer's deliveries
 
@@ -99,6 +102,8 @@ class Deliveries:
             )
         if disposition.role == RECEIVER:
             self._on_receiver_says(disposition)
+            if self._dropped and disposition.state is not None:
+                self._on_late_outcome(disposition.state, first, last)
         else:
             self._on_sender_says(disposition)
 
@@ -120,6 +125,19 @@ class Deliveries:
         if self.capped and len(self.outgoing) * 2 <= self.wire.options.max_outgoing_unsettled:
             self.capped = False
             self.session.report_room()
+
+    def _on_late_outcome(self, state: DeliveryState, first: i64, last: i64) -> None:
+        dropped = self._dropped
+        count: i64 = ((last - first) & 0xFFFF_FFFF) + 1
+        late = (
+            [id for id in dropped if ((id - first) & 0xFFFF_FFFF) < count]
+            if count > len(dropped)
+            else [id for id in range(first, first + count) if (id & 0xFFFF_FFFF) in dropped]
+        )
+        for id in late:
+            del dropped[id & 0xFFFF_FFFF]
+        if late:
+            self.wire.events.append(LateDisposition(self.session, state))
 
     def _on_sender_says(self, disposition: Disposition) -> None:
         event: SenderDispositionReceived | None = None
@@ -179,8 +197,16 @@ class Deliveries:
         if link.role == SENDER:
             for delivery in self.outgoing_of(link):
                 del self.outgoing[delivery.id]
+                if delivery.state is None:
+                    self._note_dropped(delivery.id)
         else:
             for id in [id for id, owner in self.incoming.items() if owner is link]:
                 del self.incoming[id]
         link.unsettled_count = 0
         self._last_settled(link)
+
+    def _note_dropped(self, id: i64) -> None:
+        """An outcome for it may be under way; of the last so many that is told."""
+        if len(self._dropped) >= self.wire.options.max_outgoing_unsettled:
+            del self._dropped[next(iter(self._dropped))]
+        self._dropped[id] = None

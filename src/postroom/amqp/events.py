@@ -205,6 +205,17 @@ class DispositionReceived(Event):
 
 
 @final
+class LateDisposition(Event):
+    """The peer, as receiver, says the first ``state`` of deliveries of ours whose link was closed, or has
+    failed, meanwhile: they mean nothing any more.
+    """
+
+    def __init__(self, session: Session, state: DeliveryState) -> None:
+        self.session = session
+        self.state = state
+
+
+@final
 class SenderDispositionReceived(Event):
     """The peer, as sender, says ``state`` of deliveries that it sent on ``link``: ids in order of sending.
 

@@ -74,7 +74,8 @@ class ReceiverLink(Link):
         """Tell the sender ``state`` of deliveries ``first`` .. ``last``, in one frame.
 
         ``settled`` False keeps them until the sender settles (receiver-settle-mode second). Only unsettled
-        deliveries are touched; where the range holds none, no frame is sent.
+        deliveries are touched; where the range holds none, no frame is sent. On a detached link, too, as
+        long as its session lives (part 2, section 2.7.6).
         """
         if self.session.deliveries.settle_received(first, last, settled):
             self.session.deliveries.say(RECEIVER, first, last, settled, state)

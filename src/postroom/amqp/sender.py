@@ -240,7 +240,8 @@ class SenderLink(Link):
     def settle(self, first: i64, last: i64, state: DeliveryState | None = None) -> None:
         """Settle deliveries ``first`` .. ``last`` from this end: the answer in receiver-settle-mode second.
 
-        Only those of them that are unsettled are touched; no frame is sent where there are none.
+        Only those of them that are unsettled are touched; no frame is sent where there are none. On a
+        detached link, too, as long as its session lives (part 2, section 2.7.6).
         """
         if self.session.deliveries.settle_own(first, last):
             self.session.deliveries.say(SENDER, first, last, True, state)

@@ -13,7 +13,7 @@ from postroom.manager.duplicates import HAS_TWIN, has_twin
 from postroom.manager.entry import Entry
 from postroom.manager.errors import NotAllowed, XaError
 from postroom.manager.returning import come_back, redelivery_delay_us
-from postroom.manager.settling import check_held, let_go
+from postroom.manager.settling import let_go, take_up
 from postroom.manager.transaction import Receipt, Transaction
 from postroom.manager.waiting import refuse_transacted
 from postroom.model import numbers as n
@@ -89,7 +89,7 @@ def end(core: Core, session: XaSession, xid: Xid, flags: int, received: Received
             XaCode.XAER_INVAL, f"flags {flags:#x} of end must be one of TMSUCCESS, TMFAIL, TMSUSPEND"
         )
     for consumer, entry in received:
-        check_held(consumer, entry)
+        take_up(core, consumer, entry)
     branch = core.branches.by_xid.get(xid)
     if branch is not None:
         _check_context(session, branch, verb)

@@ -221,7 +221,8 @@ def resume_consumer(core: Core, consumer: Consumer, sink: Sink) -> list[Entry]:
         consumer.active = active_consumer(queue) is None
     held = held_in_order(consumer, False)
     for entry in held:
-        step(core, entry, n.EVENT_RESUME, n.CONSUMER, consumer.id, consumer, 0)
+        if entry.holder_kind == n.SUSPENDED_LINK:
+            step(core, entry, n.EVENT_RESUME, n.CONSUMER, consumer.id, consumer, 0)
     return held
 
 

@@ -10,12 +10,15 @@ from postroom.manager.entry import Entry
 from postroom.manager.errors import LimitExceeded, NotHeld
 from postroom.manager.placing import ended
 from postroom.manager.returning import come_back, redelivery_delay_us
-from postroom.manager.transitions import confirm
+from postroom.manager.transitions import confirm, step
 from postroom.model import numbers as n
 
 
-def check_held(consumer: Consumer, entry: Entry) -> None:
-    """Raise NotHeld unless ``consumer`` holds ``entry``."""
+def take_up(core: Core, consumer: Consumer, entry: Entry) -> None:
+    """``consumer`` has an outcome for ``entry``. A delivery of a detached link is taken up again by that.
+    Raises NotHeld unless the consumer holds it."""
+    if entry.owner is consumer and entry.holder_kind == n.SUSPENDED_LINK:
+        step(core, entry, n.EVENT_RESUME, n.CONSUMER, consumer.id, consumer, 0)
     if entry.owner is not consumer or entry.holder_kind != n.CONSUMER:
         raise NotHeld(
             f"message {entry.serial} of queue {entry.queue.name!r} is not held by this consumer (any more): "
@@ -32,14 +35,14 @@ def let_go(core: Core, consumer: Consumer, entry: Entry) -> None:
 
 
 def accept(core: Core, consumer: Consumer, entry: Entry) -> None:
-    check_held(consumer, entry)
+    take_up(core, consumer, entry)
     let_go(core, consumer, entry)
     confirm(core, entry)
     ended(core, entry)
 
 
 def release(core: Core, consumer: Consumer, entry: Entry) -> None:
-    check_held(consumer, entry)
+    take_up(core, consumer, entry)
     let_go(core, consumer, entry)
     entry.releases += 1
     _back_off(core, consumer, entry.releases - core.options.release_backoff_after)
@@ -54,7 +57,7 @@ def modify(
     undeliverable_here: bool,
     annotations: dict[str, object] | None,
 ) -> None:
-    check_held(consumer, entry)
+    take_up(core, consumer, entry)
     if undeliverable_here:
         exclude(core, consumer, entry)
     let_go(core, consumer, entry)
@@ -68,7 +71,7 @@ def modify(
 
 
 def reject(core: Core, consumer: Consumer, entry: Entry, condition: str, description: str) -> None:
-    check_held(consumer, entry)
+    take_up(core, consumer, entry)
     let_go(core, consumer, entry)
     dead_letter(core, entry, condition, description)
 

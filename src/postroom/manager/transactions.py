@@ -28,7 +28,7 @@ from postroom.manager.putting import due_of, new_entry, upload_size
 from postroom.manager.queue import Queue
 from postroom.manager.ranges import groups_of
 from postroom.manager.returning import come_back, redelivery_delay_us
-from postroom.manager.settling import check_held, exclude, let_go
+from postroom.manager.settling import exclude, let_go, take_up
 from postroom.manager.sink import admit_to_branch
 from postroom.manager.statistics import UNCOMMITTED_PUT
 from postroom.manager.transaction import Receipt, Transaction, fail
@@ -145,7 +145,7 @@ def dispose(
 ) -> Receipt:
     """The consumer's outcome for ``entry`` takes effect with the commit. Raises as `make_room`, and
     NotHeld."""
-    check_held(consumer, entry)
+    take_up(core, consumer, entry)
     if transaction.kind == n.SPARK_BRANCH:
         raise NotAllowed(
             f"message {entry.serial}: nothing is received in a sink branch; settle the delivery outside of it"

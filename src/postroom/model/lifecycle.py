@@ -290,7 +290,7 @@ _ROWS: Final[list[tuple[State, tuple[HolderKind, ...], list[_Part]]]] = [
             ((E.EXPIRE, E.DELETE, E.DELAY), NOTED),
             ((*_VISIBLE_VERBS, E.PURGE), _NO_MATCH),
             ((E.UNLOCK, E.MOVE), _HELD),
-            # Nobody is attached who could say these; after RESUME he can.
+            # An outcome that is said on the detached link comes after a RESUME of its own.
             ((E.CONFIRM, E.UNDO, E.RELEASE, E.FAIL, E.DEAD_LETTER, E.DISCARD, E.ASSIGN), UNREACHABLE),
             ((*_PUTS, E.DUE, E.PREPARE, E.SUSPEND), UNREACHABLE),
             ((E.REDIRECT, E.RETURN_TO_SENDER, E.FORWARD), UNREACHABLE),

@@ -17,6 +17,7 @@ from postroom.amqp.events import (
     CreditChanged,
     DispositionReceived,
     Event,
+    LateDisposition,
     LinkAttached,
     LinkDetached,
     Opened,
@@ -29,9 +30,12 @@ from postroom.amqp.events import (
 )
 from postroom.amqp.link import Link
 from postroom.amqp.options import ConnectionOptions
+from postroom.amqp.outcomes import DeliveryState, Received, TransactionalState
 from postroom.amqp.sasl import ANONYMOUS, PLAIN
+from postroom.amqp.sender import SenderLink
 from postroom.amqp.session import Session
 from postroom.amqp.types import Symbol
+from postroom.manager.entry import Entry
 from postroom.server.attach import bind_link
 from postroom.server.bound import BoundLink
 from postroom.server.config import LimitsConfig
@@ -94,6 +98,7 @@ class ConnectionBinding:
         self._handlers: Final[dict[type[Event], Callable[..., None]]] = {
             CreditChanged: self._on_credit,
             SenderDispositionReceived: self._on_sender_disposition,
+            LateDisposition: self._on_late_disposition,
             LinkAttached: self._on_attach,
             LinkDetached: self._on_detach,
             SessionEnded: self._on_session_end,
@@ -272,6 +277,38 @@ class ConnectionBinding:
         bound = link.context
         if isinstance(bound, BoundLink):
             bound.disposed(deliveries, event.state, event.settled, self._now_us)
+        elif isinstance(link, SenderLink):
+            self.outcome_too_late(link, deliveries, event.state, event.settled, self._now_us)
+
+    def outcome_too_late(
+        self,
+        link: SenderLink,
+        deliveries: list[WireDelivery],
+        state: DeliveryState | None,
+        settled: bool,
+        now_us: int,
+    ) -> None:
+        """What ``link`` held has gone back: an outcome for it changes nothing, and a transaction that was to
+        have it can't be committed.
+        """
+        if isinstance(state, TransactionalState):
+            transaction = self.transaction(state.txn_id)
+            entries = [each.context for each in deliveries if isinstance(each.context, Entry)]
+            if any(entry.owner is not transaction for entry in entries):
+                self._spoil_late(transaction, now_us)
+        elif not settled and not isinstance(state, Received):
+            for delivery in deliveries:
+                link.settle(delivery.id, delivery.id)
+            self.touch()
+
+    def _on_late_disposition(self, event: LateDisposition) -> None:
+        if isinstance(event.state, TransactionalState):
+            self._spoil_late(self.transaction(event.state.txn_id), self._now_us)
+
+    def _spoil_late(self, transaction: "Transaction | None", now_us: int) -> None:
+        if transaction is not None:
+            what = "an outcome in it came after the end of its link, which had given the message back"
+            self.broker.manager.spoil(transaction, what, now_us)
 
     def _on_sender_disposition(self, event: SenderDispositionReceived) -> None:
         bound = event.link.context
@@ -321,7 +358,8 @@ class ConnectionBinding:
         link.context = None
         if bound is not None:
             self._refill.pop(bound, None)
-            self.broker.registry.gone(bound, link, unsettled, how, self._now_us)
+            if self.broker.registry.gone(bound, link, unsettled, how, self._now_us):
+                link.context = bound  # while its session lives, outcomes are still said on it
 
     def take_link_away(self, bound: BoundLink, now_us: int) -> None:
         """The link of ``bound`` is being attached on another connection of the same container."""

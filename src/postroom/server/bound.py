@@ -36,6 +36,8 @@ class BoundLink(Sink):
         self.max_message_bytes = -1
         """Of a receiving link: what the answer to the attach says of it; −1 the connection's own bound, 0
         none."""
+        self.answers_elsewhere = False
+        """It is being resumed: deliveries that wait for an answer came on the link of before."""
         self.detach_error: Error | None = None
         """Why the link was detached, by the peer or for a rule that the peer broke; set before `close`."""
 

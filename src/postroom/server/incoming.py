@@ -26,7 +26,7 @@ from postroom.amqp.messaging import scan_head, to_address
 from postroom.amqp.outcomes import ACCEPTED, DeliveryState, Rejected, TransactionalState
 from postroom.amqp.performatives import RCV_SECOND, Attach, Target
 from postroom.amqp.receiver import ReceiverLink
-from postroom.amqp.termini import EXPIRY_NEVER
+from postroom.amqp.termini import EXPIRY_CONNECTION_CLOSE, EXPIRY_NEVER
 from postroom.ledger.records import CHUNK_BODY_BYTES
 from postroom.manager.consumer import Producer
 from postroom.manager.effects import PRESETTLED
@@ -89,7 +89,9 @@ class IncomingLink(BoundLink):
         """Delivery id → transaction of those that were sent in one and are not answered."""
         self._suspended = False
         self._tags: dict[int, bytes] = {}
-        """Delivery id → tag of what is unsettled; kept only where the terminus outlives the link."""
+        """Delivery id → tag of what is unsettled; kept only where that may be wanted after the session, or
+        answers wait to be settled. Else what has come is answered in the session before its link is attached
+        again."""
         self._outcomes: dict[bytes, DeliveryState | None] = {}
         """By tag: outcomes that the client hasn't settled; the unsettled map while the link is suspended."""
         self._theirs: dict[bytes, DeliveryState | None] = {}
@@ -101,10 +103,11 @@ class IncomingLink(BoundLink):
         if isinstance(target, Target):
             self.expiry_policy = target.expiry_policy
             self.timeout_s = target.timeout
-        self._keeps = self.timeout_s > 0 or self.expiry_policy == EXPIRY_NEVER
+        outlasts = self.timeout_s > 0 or self.expiry_policy in (EXPIRY_NEVER, EXPIRY_CONNECTION_CLOSE)
+        self._keeps = outlasts or not self._answers_settled
 
     def confirmed(self, now_us: int) -> None:
-        self._suspended = False
+        self._suspended = self.answers_elsewhere = False
         self.grant()
 
     # Credit.
@@ -415,7 +418,7 @@ class IncomingLink(BoundLink):
     def _answer(self, first: int, last: int, state: DeliveryState) -> None:
         if self._keeps:
             self._note_outcome(first, last, state)
-        if not self._suspended:
+        if not self.answers_elsewhere:
             self.link.settle(first, last, state, self._answers_settled)
             self.binding.touch()
 
@@ -437,7 +440,7 @@ class IncomingLink(BoundLink):
                 self._outcomes.pop(tag, None)
 
     def suspend(self, unsettled: list[WireDelivery], timeout_us: int, now_us: int) -> bool:
-        if self._producer is None or not self._keeps:
+        if self._producer is None:
             return False
         if not self._suspended:
             self._suspended = True
@@ -460,6 +463,8 @@ class IncomingLink(BoundLink):
         """The link is attached again, on ``link``. What the client doesn't know any more is forgotten here
         too.
         """
+        self.link.context = None
+        self.answers_elsewhere = True
         self.binding = binding
         self.link = link
         self.attached_link = link

@@ -21,7 +21,7 @@ from postroom.amqp.outcomes import (
     Released,
     TransactionalState,
 )
-from postroom.amqp.performatives import SND_SETTLED, SND_UNSETTLED, Attach, Source
+from postroom.amqp.performatives import SND_MIXED, SND_SETTLED, SND_UNSETTLED, Attach, Source
 from postroom.amqp.sender import SenderLink
 from postroom.amqp.types import Symbol
 from postroom.manager.consumer import Consumer
@@ -55,12 +55,14 @@ TAG_MASK: Final = 0xFFFF_FFFF
 
 
 class Resumed:
-    """A delivery of a suspended link that the client knows of, with the state that it has for it."""
+    """A delivery of a suspended link that the client knows of, with the outcome that it has reached, if
+    any.
+    """
 
-    def __init__(self, tag: bytes, entry: Entry, state: DeliveryState | None) -> None:
+    def __init__(self, tag: bytes, delivery: WireDelivery, state: DeliveryState | None) -> None:
         self.tag: Final = tag
-        self.entry: Final = entry
-        self.state: Final = state
+        self.entry: Final = delivery.context
+        self.outcome: Final = outcome_in(state)
 
 
 class OutgoingLink(BoundLink):
@@ -85,10 +87,10 @@ class OutgoingLink(BoundLink):
         self._held_answers: dict[int, Receipt] = {}
         """Deliveries whose outcome is in a transaction that is open, and not settled."""
         self._suspended = False
-        self._kept: dict[bytes, Entry] = {}
-        """Suspended: what was sent and not settled, by delivery tag."""
+        self._kept: dict[bytes, WireDelivery] = {}
+        """Suspended: what was sent and not settled then, by delivery tag."""
         self._resuming: list[Resumed] = []
-        """Resumed: deliveries that the client knows of, to be taken up as credit comes; the last first."""
+        """Resumed: deliveries that the client knows of, to be spoken of as credit comes; the last first."""
         self._theirs: dict[bytes, DeliveryState | None] = {}
         self._used_up_at = 0
         """Value of ``consumer.assigned`` at which the credit last given to the queue manager is used up."""
@@ -148,7 +150,7 @@ class OutgoingLink(BoundLink):
 
     def credit_changed(self, now_us: int) -> None:
         while self._resuming and self.link.credit > 0:
-            self._send_resumed(self._resuming.pop(), now_us)
+            self._send_resumed(self._resuming.pop())
         self.update_credit(now_us)
 
     def set_writable(self, now_us: int) -> None:
@@ -215,7 +217,10 @@ class OutgoingLink(BoundLink):
         durable.
         """
         consumer = self.consumer
-        if consumer is None or isinstance(state, Received) or (state is None and not settled):
+        if consumer is None:
+            self.binding.outcome_too_late(self.link, deliveries, state, settled, now_us)
+            return
+        if isinstance(state, Received) or (state is None and not settled):
             return
         if self.browse:
             self._answer_copies(deliveries, state, settled)
@@ -239,6 +244,9 @@ class OutgoingLink(BoundLink):
                 else:
                     outcome = state or self._default_outcome
                     self._dispose(consumer, delivery, outcome, entry, settled, transaction, now_us)
+            elif not settled:  # of a resumed delivery, whose outcome was applied
+                self.link.settle(delivery.id, delivery.id)
+                self.binding.touch()
 
     def _dispose(
         self,
@@ -322,6 +330,8 @@ class OutgoingLink(BoundLink):
             self.binding.touch()
 
     def settled(self, first: int, last: int) -> None:
+        if self.answers_elsewhere:
+            return
         if not self._held_answers:
             self.link.settle(first, last)
         else:
@@ -398,7 +408,7 @@ class OutgoingLink(BoundLink):
             if not self._manager.suspend_consumer(consumer, timeout_us, now_us):
                 return False
             self._suspended = True
-            self._kept = {each.tag: each.context for each in unsettled if isinstance(each.context, Entry)}
+            self._kept = {each.tag: each for each in unsettled if isinstance(each.context, Entry)}
         return True
 
     def of_topic(self) -> bool:
@@ -433,6 +443,11 @@ class OutgoingLink(BoundLink):
         What was held is taken up when the attach is answered: by then every effect of the time before has
         passed.
         """
+        self.link.context = None
+        for retired in self.binding.retired.values():
+            retired.pop(self, None)
+        self._held_answers.clear()
+        self.answers_elsewhere = True
         self.binding = binding
         self.link = link
         self.attached_link = link
@@ -440,39 +455,53 @@ class OutgoingLink(BoundLink):
         self._theirs = theirs
 
     def unsettled_map(self) -> dict[bytes, DeliveryState | None] | None:
-        return dict.fromkeys(self._kept) if self._suspended else None
+        if not self._suspended:
+            return None
+        return {tag: outcome_in(delivery.state) for tag, delivery in self._unsettled().items()}
+
+    def _unsettled(self) -> dict[bytes, WireDelivery]:
+        """Of what was kept: what has not been settled on the detached link meanwhile."""
+        return {tag: delivery for tag, delivery in self._kept.items() if not delivery.settled}
 
     def _take_up(self, now_us: int) -> None:
-        """Deliveries that the client doesn't know go back; the others are resumed."""
+        """Deliveries that the client doesn't know, or has no outcome for, go back; outcomes that it has
+        reached are applied (part 2, section 2.6.13).
+        """
         consumer = self.consumer
-        self._suspended = False
-        kept, self._kept = self._kept, {}
+        self._suspended = self.answers_elsewhere = False
+        kept, self._kept = self._unsettled(), {}
         if consumer is None:
             return
         held = self._manager.resume_consumer(consumer, self, now_us)
         self._sent = consumer.assigned
-        sent = set(kept.values())
-        for tag, entry in kept.items():
-            if tag in self._theirs:
-                self._resuming.append(Resumed(tag, entry, self._theirs[tag]))
-        known = {resumed.entry for resumed in self._resuming}
+        resuming = [Resumed(tag, kept[tag], state) for tag, state in self._theirs.items() if tag in kept]
+        sent = {delivery.context for delivery in kept.values()}
+        for resumed in resuming:
+            if resumed.outcome is not None and isinstance(resumed.entry, Entry):
+                self._settle_safely(resumed.outcome, resumed.entry, now_us)
         for entry in held:
-            if entry not in known:
-                self._give_up(entry, entry in sent, now_us)
-        self._resuming.reverse()
+            self._give_up(entry, entry in sent, now_us)
+        link = self.link
+        self.binding.broker.after_durable(
+            self.binding, lambda later_us: self._speak_of(link, resuming, later_us)
+        )
 
-    def _send_resumed(self, resumed: Resumed, now_us: int) -> None:
-        """Part 2, section 2.6.13: an outcome that the client has reached is taken; else the delivery is
-        aborted.
+    def _speak_of(self, link: SenderLink, resuming: list[Resumed], now_us: int) -> None:
+        """What was taken up is durable: the client may hear of it."""
+        if self.link is link and not self._suspended:
+            self._resuming = resuming[::-1]
+            self.credit_changed(now_us)
 
-        An aborted one goes back to its place in the queue, and comes again as a new delivery.
+    def _send_resumed(self, resumed: Resumed) -> None:
+        """An outcome that was applied is confirmed. Another delivery is aborted: it has gone back to its
+        place in the queue, and comes again as a new one.
         """
         link = self.link
-        if isinstance(resumed.state, (Accepted, Released, Rejected, Modified)):
-            link.send(b"", resumed.tag, False, 0, resumed.state, resumed.entry, False, True)
+        if resumed.outcome is not None:
+            settled = link.snd_settle_mode == SND_MIXED
+            link.send(b"", resumed.tag, settled, 0, resumed.outcome, None, False, True)
         else:
             link.abort(link.send(b"", resumed.tag, False, 0, None, None, True, True))
-            self._give_up(resumed.entry, True, now_us)
         self.binding.touch()
 
     def _give_up(self, entry: Entry, was_sent: bool, now_us: int) -> None:
@@ -491,6 +520,11 @@ class OutgoingLink(BoundLink):
         queue = self._queue
         if queue is not None and self.of_topic() and not queue.deleted:
             self._manager.forsake(queue, now_us)
+
+
+def outcome_in(state: DeliveryState | None) -> DeliveryState | None:
+    """The state, if it is an outcome; None for what is not decided, or not outside of a transaction."""
+    return state if isinstance(state, (Accepted, Released, Rejected, Modified)) else None
 
 
 def _accepts(state: DeliveryState) -> bool:

@@ -109,8 +109,10 @@ class Registry:
         bound.key = key
         self._attached[key] = bound
 
-    def gone(self, bound: BoundLink, link: Link, unsettled: list[Delivery], how: Gone, now_us: int) -> None:
-        """``bound`` is detached: keep it where its terminus is to live on, else close it."""
+    def gone(self, bound: BoundLink, link: Link, unsettled: list[Delivery], how: Gone, now_us: int) -> bool:
+        """``bound`` is detached: keep it where its terminus is to live on, else close it; whether it is
+        kept.
+        """
         key = bound.key
         if key is not None and self._attached.get(key) is bound:
             del self._attached[key]
@@ -122,12 +124,13 @@ class Registry:
             bound.close(how == Gone.CONNECTION_LOST, now_us)
             if how == Gone.CLOSED:
                 bound.end_terminus(now_us)
-            return
+            return False
         assert key is not None
         kept = Kept(key, bound, link.session)
         self._kept[key] = kept
         if not waits:
             self._start_clock(kept, now_us)
+        return True
 
     def forget(self, bound: BoundLink) -> None:
         """``bound`` has ended from this side."""
