@@ -296,5 +296,5 @@ def test_proton_accepts_on_a_detached_link(tmp_path: Path) -> None:
         ["put", "acquire", "suspend", "resume", "confirm"],
         ["put", "acquire", "suspend", "link_lost"],
     ]
-    audited = CliRunner().invoke(main, ["audit", "--data", str(folder)])
-    assert audited.exit_code == 0, audited.output
+    verified = CliRunner().invoke(main, ["ledger", "verify", "--data", str(folder), "--bodies"])
+    assert verified.exit_code == 0, verified.output
