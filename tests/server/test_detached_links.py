@@ -20,7 +20,15 @@ from postroom.amqp.events import (
     SenderDispositionReceived,
     TransferReceived,
 )
-from postroom.amqp.outcomes import ACCEPTED, Accepted, DeliveryState, Modified, Rejected, TransactionalState
+from postroom.amqp.outcomes import (
+    ACCEPTED,
+    Accepted,
+    DeliveryState,
+    Modified,
+    Rejected,
+    Released,
+    TransactionalState,
+)
 from postroom.amqp.performatives import RCV_SECOND, Source, Target
 from postroom.amqp.receiver import ReceiverLink
 from postroom.amqp.sender import SenderLink
@@ -91,6 +99,21 @@ def test_an_outcome_that_waits_for_an_answer_gets_it(
     peer.pump(lambda: bool(peer.of(SenderDispositionReceived)))
     assert peer.of(SenderDispositionReceived)[0].settled
     assert depth(broker, queue) == 0
+
+
+def test_an_outcome_that_comes_too_late_is_answered_with_what_became_of_the_message(
+    broker: BrokerThread, peer: EnginePeer, queue: str
+) -> None:
+    send(peer, sending(peer, "s", Target(address=queue)), "x")
+    source = Source(address=queue, expiry_policy=EXPIRY_LINK_DETACH)
+    link = receiving(peer, "r", source, rcv_settle_mode=RCV_SECOND)
+    link.flow(1)
+    [event] = transfers(peer, link, 1)
+    detach(peer, link)
+    link.settle(event.delivery_id, event.delivery_id, ACCEPTED, False)
+    answer = peer.wait_for(SenderDispositionReceived)
+    assert answer.settled and isinstance(answer.state, Released)
+    assert depth(broker, queue) == 1
 
 
 @pytest.mark.parametrize("end", [commit, roll_back])

@@ -11,6 +11,7 @@ from postroom.amqp.connection import CLOSED, Connection
 from postroom.amqp.events import (
     DispositionReceived,
     Event,
+    LinkAttached,
     SenderDispositionReceived,
     TransferReceived,
 )
@@ -45,6 +46,12 @@ SND_SETTLED = 1
 MAX_UNSETTLED = 40
 COPY = Symbol("copy")
 WANTS_1 = filters("n = 1")
+STATES: dict[str, DeliveryState] = {
+    "accepted": ACCEPTED,
+    "released": Released(),
+    "modified": Modified(delivery_failed=True),
+    "rejected": Rejected(),
+}
 
 
 class Surroundings(Protocol):
@@ -213,13 +220,14 @@ class Consumer(Sharing):
 
     takes = True
     """Else it only looks."""
+    may_presettle = True
 
     def __init__(self, world: Surroundings, name: str, binding: ConnectionBinding, queue: str = "") -> None:
         super().__init__(world, name, binding)
         self.queue = queue or world.random.choice(world.swarm.sources)
         self.wanted = 1 if world.swarm.selects and not queue and world.random.random() < 0.4 else None
         self.second = world.random.random() < 0.5
-        self.presettled = not (self.second or queue) and world.random.random() < 0.1
+        self.presettled = self.may_presettle and not (self.second or queue) and world.random.random() < 0.1
         if self.takes:
             world.oracle.presettled[self.queue] += self.presettled
         self.link = self.attach()
@@ -270,27 +278,33 @@ class Consumer(Sharing):
         roll = self.world.random.random()
         accepts = 0.5 if self.queue in self.world.oracle.redelivery_limits else 0.75
         if roll < accepts:
-            return "accepted", ACCEPTED
-        if roll < accepts + 0.08:
-            return "released", Released()
-        if roll < 0.91:
-            return "modified", Modified(delivery_failed=True)
-        return "rejected", Rejected()
+            outcome = "accepted"
+        elif roll < accepts + 0.08:
+            outcome = "released"
+        elif roll < 0.91:
+            outcome = "modified"
+        else:
+            outcome = "rejected"
+        return outcome, STATES[outcome]
 
     def dispose(self, delivery_id: int, outcome: str, state: DeliveryState) -> None:
         fate = self.held.pop(delivery_id)
-        fate.holder = ""
-        if outcome in ("released", "modified"):
-            fate.order_perturbed = True
-            fate.released = fate.released or outcome == "released"
-        else:
-            self.world.oracle.gave(fate, outcome)
+        self.give(fate, outcome)
         self.link.settle(delivery_id, delivery_id, state, settled=not self.second)
         if self.second:
             self.waiting[delivery_id] = (fate, outcome, self.world.now_us)
         elif outcome == "modified" and self.delays(fate):
             fate.failed_until_us = self.world.now_us + REDELIVERY_DELAY_US
             self.failed.append((fate, fate.failed_until_us))
+
+    def give(self, fate: Fate, outcome: str) -> None:
+        """The client has decided; the broker hears of it later."""
+        fate.holder = ""
+        if outcome in ("released", "modified"):
+            fate.order_perturbed = True
+            fate.released = fate.released or outcome == "released"
+        else:
+            self.world.oracle.gave(fate, outcome)
 
     def delays(self, fate: Fate) -> bool:
         """Whether the queue has a redelivery delay for it."""
@@ -378,6 +392,128 @@ class Reattacher(Consumer):
     def heard(self, event: Event) -> None:
         if not isinstance(event, TransferReceived) or self.link.attached:
             super().heard(event)
+
+
+class Resumer(Consumer):
+    """Detaches its link now and then without closing it, goes on settling, and resumes it in its session.
+    What it has stays its own, unless it is a durable subscription's."""
+
+    may_presettle = False
+
+    def __init__(self, world: Surroundings, name: str, binding: ConnectionBinding) -> None:
+        self.tags: dict[bytes, int] = {}
+        """Of what it has been given, and the delivery ids of then."""
+        self.offered: dict[bytes, DeliveryState | None] | None = None
+        """Its unsettled map, until the broker has answered with its own; None: the link begins anew."""
+        self.given_in_map: set[int] = set()
+        """Ids of deliveries with an outcome that was said in no other way."""
+        self.resuming: dict[bytes, int] = {}
+        """What both maps have, until the broker has spoken of it."""
+        super().__init__(world, name, binding)
+
+    def receiver(self, name: str, source: Source) -> ReceiverLink:
+        return self.session.attach_receiver(
+            name, source, Target(), rcv_settle_mode=RCV_SECOND if self.second else 0, unsettled=self.offered
+        )
+
+    def act(self) -> None:
+        random, link = self.world.random, self.link
+        if link.attached and self.resuming:
+            self.ask(random.randrange(1, 30), False)
+        elif link.attached and random.random() < 0.15:
+            self.detach()
+        elif link.local_state != CLOSED:
+            super().act()
+        elif self.held and random.random() < 0.6:
+            self.settle_some()
+        elif link.remote_state == CLOSED:
+            self.resume()
+
+    def detach(self) -> None:
+        self.link.detach(closed=False)
+        if self.queue in self.world.swarm.subscriptions:
+            self.let_go()
+        elif self.world.oracle.together.get(self.queue) == "exclusive":
+            for fate in self.held.values():  # whoever waits behind this one takes over
+                fate.holder = ""
+
+    def resume(self) -> None:
+        """Attach the link again with the map of what is open: some of it has an outcome by now."""
+        self.world.oracle.deliveries_returned(self.queue, False)
+        self.offered = {}
+        for tag, delivery_id in list(self.tags.items()):
+            if delivery_id in self.waiting:
+                self.offered[tag] = STATES[self.waiting[delivery_id][1]]
+            elif delivery_id not in self.held:
+                del self.tags[tag]
+            elif self.world.random.random() < 0.4:
+                self.offered[tag] = self.give_in_map(delivery_id)
+            else:
+                self.offered[tag] = None
+                self.held[delivery_id].holder = ""  # it goes back, and comes again as another delivery
+        self.link = self.attach()
+
+    def give_in_map(self, delivery_id: int) -> DeliveryState:
+        outcome, state = self.choose()
+        fate = self.held.pop(delivery_id)
+        self.give(fate, outcome)
+        self.waiting[delivery_id] = (fate, outcome, self.world.now_us)
+        self.given_in_map.add(delivery_id)
+        return state
+
+    def heard(self, event: Event) -> None:
+        if isinstance(event, LinkAttached) and self.offered is not None:
+            self.compare(self.offered, event.attach.unsettled)
+            self.offered = None
+        if not isinstance(event, TransferReceived) or self.link.attached:
+            super().heard(event)
+
+    def compare(
+        self, ours: dict[bytes, DeliveryState | None], theirs: dict[bytes, DeliveryState | None] | None
+    ) -> None:
+        """What the broker doesn't have open, it has settled in answer to an outcome, or it has gone back."""
+        if theirs is None:
+            self.let_go()
+            return
+        for tag in ours:
+            delivery_id = self.tags[tag]
+            if tag in theirs:
+                self.resuming[tag] = delivery_id
+                continue
+            del self.tags[tag]
+            if delivery_id in self.held:
+                self.gone_back(self.held.pop(delivery_id))
+            elif delivery_id in self.given_in_map:
+                del self.waiting[delivery_id]
+            else:
+                self.settled(*self.waiting.pop(delivery_id))
+
+    def received(self, event: TransferReceived) -> None:
+        if event.tag not in self.resuming:
+            self.tags[event.tag] = event.delivery_id
+            super().received(event)
+        elif not event.more:
+            delivery_id = self.resuming.pop(event.tag)
+            del self.tags[event.tag]
+            if not event.aborted:
+                self.settled(*self.waiting.pop(delivery_id))
+            elif delivery_id in self.waiting:
+                raise Broken(f"{self.name} has given an outcome, and the delivery was aborted")
+            else:
+                self.gone_back(self.held.pop(delivery_id))
+
+    def gone_back(self, fate: Fate) -> None:
+        fate.order_perturbed = fate.released = True
+        fate.holder = ""
+
+    def let_go(self) -> None:
+        """The broker knows nothing of it any more: what it had goes back, or has; perhaps uncounted."""
+        for fate in [*self.held.values(), *(fate for fate, _, _ in self.waiting.values())]:
+            self.gone_back(fate)
+        super().gone()
+        for left in (self.held, self.waiting, self.tags, self.resuming):
+            left.clear()
+        self.failed.clear()
 
 
 class Requester(Consumer):

@@ -140,4 +140,20 @@ INTEGRITY_MUTATIONS: dict[str, Mutation] = {
         "return isinstance(entry.owner, Consumer) and int(entry.held_since) == since",
         "return isinstance(entry.owner, Consumer)",
     ),
+    "outcome-on-a-detached-link-dropped": Mutation(
+        "server/binding.py",
+        "                link.context = bound  # while its session lives, outcomes are still said on it\n",
+        "                pass\n",
+    ),
+    "resumed-outcome-not-applied": Mutation(
+        "server/outgoing.py",
+        "                self._settle_safely(resumed.outcome, resumed.entry, now_us)\n",
+        "                pass\n",
+    ),
+    "late-outcome-spoils-nothing": _found_by(
+        "tests/server/test_detached_links.py",
+        "server/binding.py",
+        "            self.broker.manager.spoil(transaction, what, now_us)\n",
+        "            pass\n",
+    ),
 }

@@ -21,7 +21,7 @@ from postroom.manager.options import ManagerOptions
 from postroom.manager.topics import Subscribing
 from postroom.server.broker import Broker
 from postroom.server.config import Config
-from tests.simulation.actors import Actor, Browser, Consumer, Producer, Reader, Reattacher, Requester
+from tests.simulation.actors import Actor, Browser, Consumer, Producer, Reader, Reattacher, Requester, Resumer
 from tests.simulation.batch import Batch
 from tests.simulation.branches import Brancher, BranchLog
 from tests.simulation.disk import SECTOR_BYTES, UNBOUNDED_BYTES, PowerLost, SimDisk
@@ -76,6 +76,8 @@ QUIET_ROUNDS = 50
 FEW_ACTORS, MOST_ACTORS = 4, 6
 SIMPLE_EVERY = 5
 """One of so many seeds is of a simple world, of full files or of short lives."""
+RESUMER_CHANCE = 0.3
+"""Drawn apart: without one, a seed is what it was before there was any."""
 MORE_BRANCHERS = 4
 """A branch takes many questions and answers: where there are any, there are more of them."""
 CUT_CHANCE = 0.3
@@ -150,6 +152,12 @@ class World:
         self.latest_us = self.now_us
         """Before it was set back."""
         self.kinds = [*ALWAYS, *(EXTRAS[kind] for kind in self.swarm.extras if kind in EXTRAS)]
+        if (
+            self.jumps is None
+            and not self.swarm.simple
+            and Random(f"resumer {seed}").random() < RESUMER_CHANCE
+        ):
+            self.kinds.append(Resumer)  # links that are detached are kept for an hour
         if Brancher in self.kinds:
             self.kinds += [Brancher] * MORE_BRANCHERS
         self.batches: list[Batch] = []

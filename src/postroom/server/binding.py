@@ -30,7 +30,7 @@ from postroom.amqp.events import (
 )
 from postroom.amqp.link import Link
 from postroom.amqp.options import ConnectionOptions
-from postroom.amqp.outcomes import DeliveryState, Received, TransactionalState
+from postroom.amqp.outcomes import RELEASED, DeliveryState, Received, TransactionalState
 from postroom.amqp.sasl import ANONYMOUS, PLAIN
 from postroom.amqp.sender import SenderLink
 from postroom.amqp.session import Session
@@ -298,7 +298,7 @@ class ConnectionBinding:
                 self._spoil_late(transaction, now_us)
         elif not settled and not isinstance(state, Received):
             for delivery in deliveries:
-                link.settle(delivery.id, delivery.id)
+                link.settle(delivery.id, delivery.id, RELEASED)
             self.touch()
 
     def _on_late_disposition(self, event: LateDisposition) -> None:

@@ -296,7 +296,7 @@ class OutgoingLink(BoundLink):
         try:
             apply_outcome(self._manager, consumer, state, entry, now_us, token, transaction)
         except ManagerError as error:
-            if transaction is not None and entry.owner is consumer:
+            if transaction is not None:
                 self._not_in(transaction, entry, error, now_us, token)
             else:
                 self._too_late(error, token)
@@ -305,9 +305,9 @@ class OutgoingLink(BoundLink):
         self, transaction: Transaction, entry: Entry, error: ManagerError, now_us: int, token: int
     ) -> None:
         """The transaction doesn't take the outcome, so it can only be rolled back; with that a delivery that
-        is settled goes back, another one stays here."""
+        is settled goes back, if it is still here, another one stays."""
         self._manager.spoil(transaction, error.description, now_us, error.condition)
-        if token == PRESETTLED:
+        if token == PRESETTLED and entry.owner is self.consumer:
             self._settle_safely(Modified(delivery_failed=True), entry, now_us)
 
     def _too_late(self, error: ManagerError, token: int) -> None:
