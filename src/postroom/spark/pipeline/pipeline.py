@@ -15,7 +15,6 @@ from postroom.spark.pipeline.openings import note_opening, open_ledger
 from postroom.spark.pipeline.options import SMALL_BATCH_ROWS, PipelineOptions
 from postroom.spark.pipeline.reached import Reached, note_reached, reached
 from postroom.spark.pipeline.root import Root
-from postroom.spark.pipeline.summing import adopt
 from postroom.spark.pipeline.upkeep import Clock, Keeper
 from postroom.spark.pipeline.work import Job, RangeDone
 from postroom.spark.places import Place, Places
@@ -33,8 +32,6 @@ class Pipeline:
         self.books: Final[Mapping[str, Book]] = open_books(
             options.tables, options.names, options.format, options.upkeep.checkpoint_commits
         )
-        for book in self.books.values():
-            adopt(book, engine)
         self.keeper: Final = Keeper(self.books, engine, options.upkeep, clock)
         self._root: Final = Root(options.tables)
         self._reached: Reached = reached(self._root) or {}

@@ -1,12 +1,10 @@
-"""The sums of a table's rows, taken from its files: to hold what its commits say against, and once for tables
-that were begun before there were sums."""
+"""The sums of a table's rows, taken from its files: to hold what its commits say against."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from typing import Final
 
-from postroom.spark.pipeline.books import Book
 from postroom.spark.pipeline.engine import Engine
 from postroom.spark.store import DataFile, TableStore
 from postroom.spark.tables import Range
@@ -49,13 +47,3 @@ def sum_files(task: SumTask) -> dict[str, RowSum]:
         sums = (row_sum(Range(rows), names) for rows in task.store.pieces(file, names))
         found = added(found, {file.ledger_id: reduce(RowSum.__add__, sums, NOTHING)})
     return found
-
-
-def adopt(book: Book, engine: Engine) -> None:
-    """Sum what a table has that was begun before there were sums: it is taken for what it should be."""
-    if book.definition.is_done is not None or book.state.version < 0:
-        return
-    files = [file for file in book.store.files() if file.ledger_id not in book.state.sums]
-    if files:
-        sums = sums_of_files(book.store, files, engine)
-        book.swap([], [], replace(book.state, sums=added(book.state.sums, sums)), "sum", is_new=False)

@@ -194,8 +194,6 @@ def decode_state(text: str | bytes) -> TableState:
 # --- what was written as it was written -----------------------------------------------------------
 
 _CHECK: Final = re.compile(rb',"check":"([0-9a-f]{8})"}$')
-SINCE_CHECKS: Final = b'"sums":'
-"""What has that was written with a check."""
 
 
 def with_check(content: bytes) -> bytes:
@@ -204,10 +202,8 @@ def with_check(content: bytes) -> bytes:
 
 
 def checked(content: bytes) -> bytes:
-    """The same if it is what was written; what is older has no check. Raises ``ValueError``."""
+    """The same if it is what was written. Raises ``ValueError``."""
     found = _CHECK.search(content)
-    if found is None and SINCE_CHECKS not in content:
-        return content
     if found is None or crc32(content[: found.start()] + b"}") != int(found[1], 16):
         raise ValueError("it is not what was written: its check differs")
     return content
