@@ -45,7 +45,7 @@ build/compiled/.ready: $(HOT_SOURCES) | setup
 
 test: packages-of-test compiled java peers ## all tests: pure (interpreted and compiled), sockets (compiled), Spark
 	PYTHONPATH=src $(PY) -m pytest $(EVERY_CORE) $(PURE_TESTS) tests/docs
-	$(COMPILED) $(PY) -m pytest $(EVERY_CORE) $(PURE_TESTS)
+	$(COMPILED) $(PY) -m pytest $(EVERY_CORE) $(filter-out tests/tables,$(PURE_TESTS)) # tables use nothing that is compiled
 	$(COMPILED) $(PY) -m pytest $(SOCKET_TESTS) $(SPARK_TESTS)
 
 test-pure: setup ## the fast tests, interpreted

@@ -37,7 +37,8 @@ class Line:
     def collect(self) -> None:
         """Put what both ends have to say on the line."""
         for end, frames, splitter in zip(self.ends, self.frames, self._splitters, strict=True):
-            frames.extend(splitter.feed(end.data_to_send()))
+            if data := end.data_to_send():
+                frames.extend(splitter.feed(data))
 
     def steps(self, now_us: int) -> list[tuple[str, Callable[[], None]]]:
         """Name and deed: the next frame of each direction arrives; or an end has said all, and it is over."""
