@@ -355,6 +355,7 @@ class Brancher(Manager):
 
     def forsake(self, log: BranchLog) -> None:
         log.owner = ""
+        log.changes += 1  # its last word may have overtaken somebody's question what is in doubt
         if log.step in NOT_PREPARED:
             self.done(log, False)
         elif log.step == "one phase":
