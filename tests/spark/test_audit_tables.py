@@ -148,7 +148,7 @@ def test_tables_that_begin_later_open_from_the_totals_that_the_pipeline_keeps(tm
     (looked,) = look([str(ledger)])
     assert looked.told is not None
     assert cut.opened_from == looked.told.position
-    root.write(OPENINGS_FILE, "{}")
+    root.delete(OPENINGS_FILE)
     (closed,) = subject_of_tables(open_tables(str(tables), ""), ()).cuts
     assert closed.opened_from is None
 
