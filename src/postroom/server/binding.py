@@ -296,7 +296,7 @@ class ConnectionBinding:
             entries = [each.context for each in deliveries if isinstance(each.context, Entry)]
             if any(entry.owner is not transaction for entry in entries):
                 self._spoil_late(transaction, now_us)
-        elif not settled and not isinstance(state, Received):
+        elif not settled and state is not None and not isinstance(state, Received):
             for delivery in deliveries:
                 link.settle(delivery.id, delivery.id, RELEASED)
             self.touch()
