@@ -114,6 +114,7 @@ class SuperblockFile:
         """`current` is what the folder's says, or, where there is none, what it shall say."""
         if read_superblock(disk) is None:
             create_superblock(disk, current)
+        self._offsets: Final = _worse_first(read_copies(disk) or [])
         self._file: Final[DiskFile] = disk.update(SUPERBLOCK_NAME)
         self.current = current
 
@@ -139,7 +140,16 @@ class SuperblockFile:
 
     def _write(self, changed: Superblock) -> None:
         changed = replace(changed, sequence=self.current.sequence + 1)
-        for offset in COPY_OFFSETS:
+        for offset in self._offsets:
             self._file.write_at(offset, [changed.encode()])
             self._file.sync()
         self.current = changed
+
+
+def _worse_first(copies: list[Superblock | None]) -> list[int]:
+    """Where the copies begin. A crash may have left only one of them whole: that is written last, so that
+    another crash finds it, or the other one."""
+    sequences = {
+        at: -1 if copy is None else copy.sequence for at, copy in zip(COPY_OFFSETS, copies, strict=True)
+    }
+    return sorted(sequences, key=lambda at: sequences[at])
