@@ -150,6 +150,12 @@ INTEGRITY_MUTATIONS: dict[str, Mutation] = {
         "                self._settle_safely(resumed.outcome, resumed.entry, now_us)\n",
         "                pass\n",
     ),
+    "only-whole-superblock-written-first": _found_by(
+        "tests/ledger/test_superblock.py",
+        "ledger/superblock.py",
+        "return sorted(sequences, key=lambda at: sequences[at])",
+        "return list(COPY_OFFSETS)",
+    ),
     "late-outcome-spoils-nothing": _found_by(
         "tests/server/test_detached_links.py",
         "server/binding.py",
