@@ -3,7 +3,8 @@
 Each file tells of the one before it. Nothing in them tells that the newest is gone or shorter than it was,
 nor whether the oldest went by retention or by accident. The superblock does: 128 bytes, twice, written in
 place, one copy after the other and the worse first, so that power cuts leave one of them whole. It is a
-floor: what it says was durable before it said so, and what came since may not be in it yet. See ``FORMAT.md``, "Superblock".
+floor: what it says was durable before it said so, and what came since may not be in it yet. See
+``FORMAT.md``, "Superblock".
 """
 
 from dataclasses import dataclass, replace
