@@ -144,10 +144,11 @@ def test_a_transaction_whose_outcome_came_too_late_is_rolled_back(
         txn_id = controller.declare()
         controller.send("y", txn_id)
         link.detach(closed=closed)
-        # as a client does that has sent this before it knew of the end of its link
-        frame = controller.session.deliveries
         peer.pump(lambda: any(event.link is link for event in peer.of(LinkDetached)))
-        frame.say(True, event.delivery_id, event.delivery_id, True, TransactionalState(txn_id, ACCEPTED))
+        # as a client does that has sent this before it knew of the end of its link
+        controller.session.deliveries.say(
+            True, event.delivery_id, event.delivery_id, True, TransactionalState(txn_id, ACCEPTED)
+        )
         assert refused_with(commit(controller, txn_id)) == ROLLBACK
         assert depth(broker, queue) == 1
 

@@ -185,7 +185,7 @@ def _to_log(specimen: Specimen, name: str) -> Iterator[Damage]:
     yield Damage(name, "its position in the newest commit changed", _at_commit(name, log, _positions_changed))
     less = _less_of_delta if specimen.format == "delta" else _less_of_parquet
     if any(less(path.read_text()) is not None for path in _commits(specimen.root, name, log)):
-        yield Damage(name, "a file left out of a commit", _without_a_file(specimen, name, log))
+        yield Damage(name, "a file left out of a commit", _without_a_file(name, log, less))
     checkpoints = [path for path in (specimen.root / name / log).iterdir() if "checkpoint" in path.name]
     for path in sorted(checkpoints)[-2:]:
         place = path.relative_to(specimen.root)
@@ -227,12 +227,12 @@ def _positions_changed(text: str) -> str:
     )
 
 
-def _without_a_file(specimen: Specimen, name: str, log: str) -> Callable[[Path], None]:
+def _without_a_file(name: str, log: str, less: Callable[[str], str | None]) -> Callable[[Path], None]:
     """The newest commit with new files lacks one, and the checkpoints behind it are gone."""
 
     def do(root: Path) -> None:
         for path in reversed(_commits(root, name, log)):
-            left = (_less_of_delta if specimen.format == "delta" else _less_of_parquet)(path.read_text())
+            left = less(path.read_text())
             if left is not None:
                 path.write_text(left)
                 return

@@ -127,15 +127,9 @@ class Deliveries:
             self.session.report_room()
 
     def _on_late_outcome(self, state: DeliveryState, first: i64, last: i64) -> None:
-        dropped = self._dropped
-        count: i64 = ((last - first) & 0xFFFF_FFFF) + 1
-        late = (
-            [id for id in dropped if ((id - first) & 0xFFFF_FFFF) < count]
-            if count > len(dropped)
-            else [id for id in range(first, first + count) if (id & 0xFFFF_FFFF) in dropped]
-        )
+        late = present_ids(self._dropped, first, last)
         for id in late:
-            del dropped[id & 0xFFFF_FFFF]
+            del self._dropped[id]
         if late:
             self.wire.events.append(LateDisposition(self.session, state))
 

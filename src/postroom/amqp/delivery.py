@@ -60,25 +60,27 @@ class Piece:
         self.state = state
 
 
-def present_ids(unsettled: dict[int, Delivery] | dict[int, ReceiverLink], first: i64, last: i64) -> list[int]:
-    """The ids of the range ``first`` .. ``last`` (serials, both included) that are in ``unsettled``, oldest
+def present_ids(
+    known: dict[int, Delivery] | dict[int, ReceiverLink] | dict[int, None], first: i64, last: i64
+) -> list[int]:
+    """The ids of the range ``first`` .. ``last`` (serials, both included) that are in ``known``, oldest
     first.
 
     Costs the smaller of the range and the map, so that a range of 2³¹ costs a peer more than us.
     """
     count: i64 = ((last - first) & 0xFFFF_FFFF) + 1
-    if count <= len(unsettled):
-        return _present_in_range(unsettled, first, count)
-    return [id for id in unsettled if ((id - first) & 0xFFFF_FFFF) < count]
+    if count <= len(known):
+        return _present_in_range(known, first, count)
+    return [id for id in known if ((id - first) & 0xFFFF_FFFF) < count]
 
 
 def _present_in_range(
-    unsettled: dict[int, Delivery] | dict[int, ReceiverLink], first: i64, count: i64
+    known: dict[int, Delivery] | dict[int, ReceiverLink] | dict[int, None], first: i64, count: i64
 ) -> list[int]:
     found: list[int] = []
     id: i64 = first
     while count > 0:
-        if id in unsettled:
+        if id in known:
             found.append(id)
         id = (id + 1) & 0xFFFF_FFFF
         count -= 1

@@ -119,6 +119,13 @@ class BoundLink(Sink):
     def end_terminus(self, now_us: int) -> None:
         """After `close`: the client has closed the link, not only detached it."""
 
+    def move_to(self, binding: "ConnectionBinding", link: Link) -> None:
+        """It is being resumed on ``link``; what is said of the link of before concerns it no more."""
+        self.attached_link.context = None
+        self.answers_elsewhere = True
+        self.binding = binding
+        self.attached_link = link
+
     def steal(self, now_us: int) -> None:
         """The same link is being attached on another connection: leave this one, keep the terminus."""
         self.binding.take_link_away(self, now_us)

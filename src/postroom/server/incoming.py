@@ -463,11 +463,8 @@ class IncomingLink(BoundLink):
         """The link is attached again, on ``link``. What the client doesn't know any more is forgotten here
         too.
         """
-        self.link.context = None
-        self.answers_elsewhere = True
-        self.binding = binding
+        self.move_to(binding, link)
         self.link = link
-        self.attached_link = link
         self._take_terminus(attach)
         self._theirs = attach.unsettled or {}
 

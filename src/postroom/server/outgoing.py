@@ -443,14 +443,11 @@ class OutgoingLink(BoundLink):
         What was held is taken up when the attach is answered: by then every effect of the time before has
         passed.
         """
-        self.link.context = None
         for retired in self.binding.retired.values():
             retired.pop(self, None)
         self._held_answers.clear()
-        self.answers_elsewhere = True
-        self.binding = binding
+        self.move_to(binding, link)
         self.link = link
-        self.attached_link = link
         self._take_modes(granted)
         self._theirs = theirs
 
