@@ -110,8 +110,9 @@ def _batches() -> LedgerWorld:
 
 
 def _assignments() -> LedgerWorld:
-    """Of Spark subscriptions: runs and single messages, priorities, non-persistent ones, positions that are
-    confirmed, a checkpoint and a restart, the end of a lease, a deletion."""
+    """Of Spark subscriptions: runs and single messages, priorities, non-persistent ones of before and while
+    they are read (those have a body, and are lost all the same), positions that are confirmed, a checkpoint
+    and a restart, the end of a lease, a deletion."""
     world = LedgerWorld(ManagerOptions(live_head=8, min_live_head=2, packed_run_entries=4))
     queue, service = world.queue("source"), world.manager.spark_subscriptions
     for number in range(40):
@@ -123,6 +124,7 @@ def _assignments() -> LedgerWorld:
     for _ in range(3):
         quick = service.find("quick")
         service.confirm("quick", "", min(quick.confirmed + 3, quick.assigned), world.now_us)
+        world.put(queue, b"read beside", durable=False)
         world.turn(ms=5)
     service.confirm("quick", "", service.find("quick").assigned, world.now_us)
     world.maintain()

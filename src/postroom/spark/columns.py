@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from postroom.ledger.expand import ARRIVAL_RECORD, Rows
+from postroom.ledger.fold import survives
 from postroom.ledger.records import ArrivalFlag, RecordType, TransitionFlag
 from postroom.model.codes import DelayCause, Event, HolderKind, IdType, Outcome, State
 from postroom.spark.ids import heap_strings, id_text, utf8
@@ -123,6 +124,10 @@ def _origin(field: str) -> Build:
         return _long_or_null(np.where(rows["flags"] & ArrivalFlag.RECEIVED, rows[field], 0))
 
     return build
+
+
+def _survives(flags: Array) -> pa.Array:
+    return pa.array(survives(flags))
 
 
 def _flag(mask: int) -> Callable[[Array], pa.Array]:
@@ -339,8 +344,8 @@ COLUMNS: Final[tuple[Column, ...]] = (
     _arrival(
         "stored",
         pa.bool_(),
-        "The body is in the ledger",
-        _row("flags", _flag(ArrivalFlag.BODY_STORED)),
+        "It survives a restart: its body is in the ledger, and not for readers alone",
+        _row("flags", _survives),
     ),
     _arrival("adverse", pa.bool_(), "Put by the broker itself", _row("flags", _flag(ArrivalFlag.ADVERSE))),
     _arrival("body_bytes", pa.int64(), "Size of the stored sections", _row("body_len", _long)),
