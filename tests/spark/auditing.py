@@ -34,14 +34,15 @@ def audited(spark: SparkSession, *folders: Path, elsewhere: Sequence[str] = ()) 
 def events_in_one(spark: SparkSession, looked: Sequence[Looked]) -> Iterator[DataFrame]:
     """The events of many ledgers as `run.events_of` gives them, from one file: Spark asks a Python process
     about each source."""
-    batches = [batch for one in looked for batch in _batches(one)]
+    batches = [batch for one in looked for batch in batches_of(one)]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "events.parquet"
         pq.write_table(pa.Table.from_batches(batches, SCHEMA), path, coerce_timestamps="us")
         yield spark.read.parquet(str(path))
 
 
-def _batches(one: Looked) -> Iterator[pa.RecordBatch]:
+def batches_of(one: Looked) -> Iterator[pa.RecordBatch]:
+    """Its events, and those of entries older than its history."""
     seen = one.second
     for slice in plan(one.place, seen, seen.first_position, seen.durable_through, 1_000_000):
         yield from read_events(slice, SCHEMA)

@@ -160,14 +160,15 @@ def brokers(folder: Path) -> Iterator[Path]:
         live().check_whole(folder / name)
         yield folder / name
     for seed in SEEDS:
-        yield _written(played(World, seed).disk, folder / f"seed {seed}")
-    yield _written(played(spark_queries.QueryWorld, QUERY_SEED).disk, folder / f"query seed {QUERY_SEED}")
+        yield written(played(World, seed).disk, folder / f"seed {seed}")
+    yield written(played(spark_queries.QueryWorld, QUERY_SEED).disk, folder / f"query seed {QUERY_SEED}")
     pair = run_with_fault(PAIRS["batches of three"](), 1, FAULT_STEP, FAULTS["crash of both"])
     for name, node in pair.nodes.items():
-        yield _written(node.disk, folder / name)
+        yield written(node.disk, folder / name)
 
 
-def _written(disk: SimDisk, folder: Path) -> Path:
+def written(disk: SimDisk, folder: Path) -> Path:
+    """The files of a simulated disk, in a new folder."""
     folder.mkdir()
     for name in disk.names():
         (folder / name).write_bytes(disk.open(name).view())
