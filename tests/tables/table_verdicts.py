@@ -45,8 +45,8 @@ def verdict_of(root: Path) -> Verdict:
         return Verdict("refused", str(error))
     if wrong:
         return Verdict("violations", wrong[0], subject.cuts)
-    if subject.unproven:
-        gap = subject.unproven[0]
+    if subject.gaps:
+        gap = subject.gaps[0]
         return Verdict("not proven", f"{gap.what}: {gap.why}", subject.cuts)
     return Verdict("clean", "", subject.cuts)
 

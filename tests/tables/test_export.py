@@ -213,6 +213,15 @@ def test_an_export_goes_on_as_it_began(
         exported(FolderPlace(ledger), out_of(tmp_path), second)
 
 
+@pytest.mark.parametrize("name", ["settings.json", "*/*.json"])
+def test_a_damaged_note_is_told(ledger: Path, tmp_path: Path, name: str) -> None:
+    exported(FolderPlace(ledger), out_of(tmp_path))
+    for note in (out_of(tmp_path) / NOTES).glob(name):
+        note.write_bytes(note.read_bytes()[:-2])
+    with pytest.raises(ExportRefused, match=r"json is damaged"):
+        exported(FolderPlace(ledger), out_of(tmp_path))
+
+
 def test_a_restored_backup_that_ran_on_is_refused(ledger: Path, tmp_path: Path) -> None:
     backup = tmp_path / "backup"
     shutil.copytree(ledger, backup)

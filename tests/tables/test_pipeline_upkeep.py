@@ -103,6 +103,31 @@ def test_settings_stay_with_the_tables(tmp_path: Path) -> None:
         settled_options(root, PipelineOptions(("a",), str(tmp_path), only=("entires",)))
 
 
+@pytest.mark.parametrize("text", [b"", b"{", b"\xff", b"[1]"])
+def test_what_is_noted_beside_the_tables_and_damaged_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: bytes
+) -> None:
+    root = Root(str(tmp_path))
+    options = PipelineOptions(("a",), str(tmp_path))
+    settled_options(root, options)
+    for name in ("settings.json", "ledgers.json", "lease.json"):
+        (tmp_path / "_pipeline" / name).write_bytes(text)
+    with pytest.raises(PipelineError, match=r"settings\.json is damaged"):
+        settled_options(root, options)
+    with pytest.raises(PipelineError, match=r"ledgers\.json is damaged"):
+        ledger_names(str(tmp_path))
+    monkeypatch.setattr(root, "local", None)  # as in an object store
+    with pytest.raises(PipelineError, match=r"lease\.json can't be read"):
+        holder(root)
+
+
+def test_settings_of_another_version_are_told(tmp_path: Path) -> None:
+    root = Root(str(tmp_path))
+    root.note("settings.json", {"format": "delta", "tables": 7})
+    with pytest.raises(PipelineError, match="another version"):
+        settled_options(root, PipelineOptions(("a",), str(tmp_path)))
+
+
 def test_a_root_keeps_its_format_where_none_is_named(tmp_path: Path) -> None:
     root = Root(str(tmp_path))
     settled_options(root, PipelineOptions(("a",), str(tmp_path), "parquet"))

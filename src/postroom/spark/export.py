@@ -13,7 +13,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from multiprocessing import get_context
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -35,6 +35,7 @@ from postroom.spark.tables.policy import Policy, apply
 EXPORT_VERSION: Final = 1
 NOTES: Final = "_export"
 SETTINGS_NAME: Final = f"{NOTES}/settings.json"
+Noted = TypeVar("Noted", bound=Struct)
 PARTITION: Final = "ledger_id"
 """A column that is in the folders' names, and so not in the files."""
 GROUP_ROWS: Final = 1 << 20
@@ -154,7 +155,7 @@ class Export:
         text = msgspec.json.format(msgspec.json.encode(settings), indent=2)
         if self._objects.create(SETTINGS_NAME, [text]):
             return
-        there = msgspec.json.decode(self._objects.read(SETTINGS_NAME), type=Settings)
+        there = self._noted(SETTINGS_NAME, Settings)
         if there.version > EXPORT_VERSION:
             what = f"made by a later version ({there.version}; this is {EXPORT_VERSION}): upgrade postroom"
             raise ExportRefused(f"{self._out}: {what}")
@@ -165,9 +166,17 @@ class Export:
                     f"{self._out}: was made with {name} {before}, not {now}: give the same, or another folder"
                 )
 
+    def _noted(self, name: str, kind: type[Noted]) -> Noted:
+        try:
+            return msgspec.json.decode(self._objects.read(name), type=kind)
+        except msgspec.DecodeError as error:
+            raise ExportRefused(
+                f"{self._out}/{name} is damaged ({error}): restore it, or export to another folder"
+            ) from error
+
     def _check_same(self, segment: Segment, ledger_id: str) -> None:
         name = f"{NOTES}/{ledger_id}/{_note_name(segment)}"
-        note = msgspec.json.decode(self._objects.read(name), type=Note)
+        note = self._noted(name, Note)
         if (note.epoch_id, note.last_position) != (segment.epoch_id.hex(), segment.last_position):
             raise ExportRefused(
                 f"{self._out}: {segment.name} was exported from epoch {note.epoch} ({note.epoch_id}), and is"

@@ -37,7 +37,7 @@ from postroom.spark.audit.result import (
     Violation,
 )
 from postroom.spark.audit.rows import COLUMNS, SCHEMA
-from postroom.spark.audit.rules import BEGINNING, CROSSING_VERDICTS, RULES
+from postroom.spark.audit.rules import CROSSING_VERDICTS, RULES
 from postroom.spark.audit.subject import Subject, by_ledger
 from postroom.spark.audit.sums import Balance
 from postroom.spark.relation import legal_transitions
@@ -178,7 +178,7 @@ def _result(
     crossed: DataFrame | None,
     refolded: "Refolded | None",
 ) -> AuditResult:
-    unproven = [*subject.unproven, *_openings(subject), *_unproven_transactions(read)]
+    unproven = [*subject.gaps, *_unproven_transactions(read)]
     return AuditResult(
         cuts=subject.cuts,
         events=read.total("events"),
@@ -239,14 +239,6 @@ def _balances(subject: Subject, read: _Read) -> list[Balance]:
             [one for one in counted if one.ledger_id == cut.ledger_id],
         )
         for cut in subject.cuts
-    ]
-
-
-def _openings(subject: Subject) -> list[Unproven]:
-    return [
-        Unproven(cut.ledger_id, "everything", BEGINNING.format(first=cut.first_position), 0)
-        for cut in subject.cuts
-        if cut.opened_from is None
     ]
 
 

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from postroom.ledger.integrity import Covered
 from postroom.spark.audit.looks import DuplicateWindow, Looked
 from postroom.spark.audit.result import Cut, Unproven
+from postroom.spark.audit.rules import BEGINNING
 from postroom.spark.audit.sums import Told
 
 
@@ -26,6 +27,16 @@ class Subject:
     """What is known beforehand."""
     covered: tuple[Covered, ...] = ()
     """What of ledgers was found whole."""
+
+    @property
+    def gaps(self) -> list[Unproven]:
+        """All that is known beforehand, with the beginnings that no checkpoint tells of."""
+        untold = [
+            Unproven(cut.ledger_id, "everything", BEGINNING.format(first=cut.first_position), 0)
+            for cut in self.cuts
+            if cut.opened_from is None
+        ]
+        return [*self.unproven, *untold]
 
     @property
     def whole(self) -> set[str]:

@@ -173,8 +173,14 @@ def _beating(lease: Lease) -> Iterator[None]:
 
 
 def _read_lease(root: Root) -> dict[str, object]:
-    text = root.read(LEASE_FILE)
-    return {} if text is None else dict(json.loads(text))
+    try:
+        text = root.read(LEASE_FILE)
+        return {} if text is None else dict(json.loads(text))
+    except (ValueError, TypeError) as error:
+        raise PipelineError(
+            f"{root.uri}: the lease {LEASE_FILE} can't be read ({error}): delete it if no pipeline writes"
+            " these tables"
+        ) from error
 
 
 def _live_holder(lease: dict[str, object], now_s: float) -> str | None:

@@ -51,8 +51,8 @@ def noted_openings(root: Root) -> dict[str, Told]:
 
 
 def _openings(root: Root) -> dict[str, Any]:
-    noted = root.noted(OPENINGS_FILE) or {}
-    return dict(noted.get("ledgers", noted))  # written before there were checks: the ledgers alone
+    noted = root.noted(OPENINGS_FILE)
+    return {} if noted is None else dict(noted["ledgers"])
 
 
 def _open(book: Book, look: Look, told: Opening | None, policy: Policy) -> None:

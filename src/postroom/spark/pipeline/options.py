@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from postroom.spark.pipeline.errors import SettingsConflict
+from postroom.spark.pipeline.errors import PipelineError, SettingsConflict
 from postroom.spark.pipeline.root import Root
 from postroom.spark.store.protocol import CHECKPOINT_COMMITS
 from postroom.spark.tables import DEFINITIONS
@@ -123,6 +123,12 @@ SETTINGS_FILE: Final = "settings.json"
 
 
 def load_settings(root: Root) -> Settings | None:
-    """The settings of tables that there are; None before the first run."""
-    text = root.read(SETTINGS_FILE)
-    return None if text is None else msgspec.json.decode(text, type=Settings)
+    """The settings of tables that there are; None before the first run. Raises ``PipelineError``: they are
+    damaged, or another version's."""
+    told = root.noted(SETTINGS_FILE)
+    try:
+        return None if told is None else msgspec.convert(told, Settings)
+    except msgspec.ValidationError as error:
+        raise PipelineError(
+            f"{root.uri}: another version of postroom has written {SETTINGS_FILE} ({error}): upgrade postroom"
+        ) from error

@@ -45,11 +45,9 @@ class Root:
 
     def noted(self, name: str) -> dict[str, Any] | None:
         """What `note` wrote; None if there is no such file. Raises ``PipelineError``: it was changed."""
-        text = self.read(name)
-        if text is None:
-            return None
         try:
-            return dict(json.loads(checked(text.encode())))
+            text = self.read(name)
+            return None if text is None else dict(json.loads(checked(text.encode())))
         except ValueError as error:
             raise PipelineError(
                 f"{self.uri}/{OWN_FOLDER}/{name} is damaged ({error}): restore it from a backup"

@@ -1,6 +1,5 @@
 """The settings that stay with the tables, held against what a run is told."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
@@ -26,7 +25,7 @@ def settled_options(root: Root, options: PipelineOptions) -> PipelineOptions:
     options = replace(options, format=options.format or DEFAULT_FORMAT)
     now = settings_of(options)
     if now != before:
-        root.write(SETTINGS_FILE, msgspec.json.encode(now).decode())
+        root.note(SETTINGS_FILE, msgspec.to_builtins(now))
     return options
 
 
@@ -38,12 +37,14 @@ def note_ledgers(root: Root, seen: Mapping[str, Seen]) -> None:
     before = ledger_uris(root)
     now = before | {ledger_id: one.place.uri for ledger_id, one in seen.items()}
     if now != before:
-        root.write(LEDGERS_FILE, json.dumps(now, indent=2))
+        root.note(LEDGERS_FILE, {"ledgers": now})
 
 
 def ledger_uris(root: Root) -> dict[str, str]:
-    """Where each ledger of the tables was read last, by ledger id."""
-    return dict(json.loads(root.read(LEDGERS_FILE) or "{}"))
+    """Where each ledger of the tables was read last, by ledger id. Raises ``PipelineError``: what was noted
+    is damaged."""
+    told = root.noted(LEDGERS_FILE)
+    return {} if told is None else dict(told["ledgers"])
 
 
 def ledger_names(tables: str) -> dict[str, str]:
