@@ -303,6 +303,7 @@ class Consumer(Sharing):
         if outcome in ("released", "modified"):
             fate.order_perturbed = True
             fate.released = fate.released or outcome == "released"
+            fate.failed_us = self.world.now_us if outcome == "modified" else fate.failed_us
         else:
             self.world.oracle.gave(fate, outcome)
 
@@ -362,7 +363,7 @@ class Browser(Consumer):
         return self.receiver(f"{self.name}-look", Source(address=self.queue, distribution_mode=COPY))
 
     def received(self, event: TransferReceived) -> None:
-        self.world.oracle.seen(decode(event.payload)[0], self.queue, self.world.now_us)
+        self.world.oracle.seen(decode(event.payload)[0], self.queue, self.world.now_us, since_us=0)
 
     def gone(self) -> None:
         """Nothing was taken."""

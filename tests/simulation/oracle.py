@@ -57,6 +57,8 @@ class Fate:
     """Not to be delivered before; 0 at once."""
     failed_until_us: int = 0
     """Somebody who is still there has given it back as failed: not to be delivered before; 0 at once."""
+    failed_us: int = -1
+    """When somebody gave it back as failed last; -1 nobody has."""
     copies: "list[Fate]" = field(default_factory=list)
     """Of a publish: its entries on the other subscriptions."""
     has_dead_letters: bool = True
@@ -229,15 +231,17 @@ class Oracle:
             one.accepted_in_life = self.life
             one.accepted_at = self.moment
 
-    def seen(self, id: int, queue: str, now_us: int) -> Fate:
-        """Somebody saw message ``id`` on ``queue``: it was there, and may be elsewhere by now."""
+    def seen(self, id: int, queue: str, now_us: int, since_us: int = NEVER_US) -> Fate:
+        """Somebody saw message ``id`` on ``queue``: it was there, and may be elsewhere by now. What was only
+        looked at was there at some time since ``since_us``: it may have failed after that."""
         self.checks += 1
         fate = self.fate_of(id, queue)
         if fate is None:
             raise Broken(f"message {id} was seen on {queue} and never sent there")
         if queue not in (fate.queue, self.dead_letter_queue, *fate.may_be_on, *fate.left):
             raise Broken(f"message {id} was sent to {fate.queue} and seen on {queue}")
-        if (early_us := max(fate.due_us, fate.failed_until_us) - now_us) > 0:
+        early_us = max(fate.due_us, fate.failed_until_us) - now_us
+        if early_us > 0 and fate.failed_us < since_us:
             raise Broken(f"message {id} was seen {early_us} us before its time")
         if fate.unconfirmed:
             raise Broken(f"message {id} was seen on {queue} and its put is not confirmed")

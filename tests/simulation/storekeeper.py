@@ -25,6 +25,7 @@ class Storekeeper(Manager):
         self.verb = ""
         """What was asked last, of which message (0: all, or one that nobody knows)."""
         self.id = 0
+        self.asked_us = 0
         self.finishes = False
         """Nothing new: what is held is to be decided."""
 
@@ -55,7 +56,7 @@ class Storekeeper(Manager):
             random.choice((self.put, self.get, self.lock, *[self.do_one] * 3, self.browse))()
 
     def ask_verb(self, verb: str, id: int, operation: str, body: dict[str, object]) -> None:
-        self.verb, self.id = verb, id
+        self.verb, self.id, self.asked_us = verb, id, self.world.now_us
         if verb in MOVES:
             self.batch.asked(verb, id, self.world.now_us)
         self.ask(operation, MESSAGE_TYPE, {}, body)
@@ -171,12 +172,14 @@ class Storekeeper(Manager):
             self.batch.lock_id = number(body["lock_id"])
             if self.world.now_us < self.batch.locked_until_us:
                 self._hold(ids, rows, LOCKED)
+            else:  # the lease may have begun only when the broker heard of it
+                self._holds_unknown()
 
     def _id_of(self, row: dict[str, object]) -> int:
         message = row["message"]
         assert isinstance(message, bytes)
         id, _ = decode(message)
-        self.world.oracle.seen(id, self.queue, self.world.now_us)
+        self.world.oracle.seen(id, self.queue, self.world.now_us, since_us=self.asked_us)
         return id
 
     def _hold(self, ids: list[int], rows: list[dict[str, object]], state: str) -> None:
@@ -200,5 +203,8 @@ class Storekeeper(Manager):
         if self.verb in MOVES:
             self.batch.unanswered(self.verb, self.id, self.world.now_us)
         elif self.verb in ("get", "lock"):
-            self.batch.unknown = True
-            self.world.oracle.perturbed(self.queue)
+            self._holds_unknown()
+
+    def _holds_unknown(self) -> None:
+        self.batch.unknown = True
+        self.world.oracle.perturbed(self.queue)

@@ -21,6 +21,7 @@ from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.manifest import ManifestEntryStatus
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot as IcebergSnapshot
+from sqlalchemy.exc import DatabaseError
 
 from postroom.spark.store.base import BaseStore, Entry, Listing
 from postroom.spark.store.evolution import ColumnKind, kinds
@@ -85,6 +86,16 @@ class IcebergStore(BaseStore):
             return self._catalog().load_table((NAMESPACE, self.name))
         except NoSuchTableError:
             return None
+        except DatabaseError as error:
+            raise TableError(
+                f"table {self.name} at {self.uri}: the catalog {CATALOG_FILE} can't be read ({error.orig}):"
+                " if nobody else is writing it, restore it from a backup"
+            ) from error
+        except FileNotFoundError as error:
+            raise TableError(
+                f"table {self.name} at {self.uri}: what the catalog {CATALOG_FILE} names is gone ({error}):"
+                " restore the catalog and the tables together"
+            ) from error
 
     def _load(self) -> Listing | None:
         table = self._table()
