@@ -211,7 +211,15 @@ def attach_receiver(handle: int = 0, name: str = "link", **changes: object) -> b
     return frame(Attach(**fields))  # type: ignore[arg-type]
 
 
-def transfer(id: int | None = 0, tag: bytes | None = b"t", payload: bytes = b"x", **changes: object) -> bytes:
+OWN_TAG = b"its id"
+
+
+def transfer(
+    id: int | None = 0, tag: bytes | None = OWN_TAG, payload: bytes = b"x", **changes: object
+) -> bytes:
+    """A frame of delivery `id`, with a tag of its own; without id and tag it goes on with the one before."""
+    if tag is OWN_TAG:
+        tag = None if id is None else b"%d" % id
     return frame(Transfer(0, id, tag, **changes), payload)  # type: ignore[arg-type]
 
 

@@ -22,7 +22,8 @@ from postroom.amqp.outcomes import (
     Released,
     TransactionalState,
 )
-from postroom.amqp.performatives import ACCEPTED, DeliveryState, Disposition, Flow, Transfer
+from postroom.amqp.performatives import ACCEPTED, SENDER, DeliveryState, Disposition, Flow, Transfer
+from postroom.amqp.receiver import ReceiverLink
 from postroom.amqp.sender import SenderLink
 from postroom.amqp.serial import serial_add, serial_diff
 from postroom.amqp.violations import UsageError
@@ -138,6 +139,29 @@ def test_settled_is_true_when_any_frame_says_so(
     events = peer.send(transfer(0, settled=flags[0], more=True), transfer(None, None, settled=flags[1]))
     assert of(events, TransferReceived)[-1].settled is settled
     assert link.unsettled_count == (0 if settled else 1)
+
+
+def test_a_tag_serves_again_once_its_delivery_is_settled() -> None:
+    """By us, by the sender, by being aborted, by having come settled; however many there are."""
+    peer = RawPeer(server_options())
+    peer.send(HEADER + OPEN + BEGIN, attach_sender())
+    (link,) = peer.server.sessions()[0].links()
+    assert isinstance(link, ReceiverLink)
+    id = 0
+    for number in range(1000):
+        link.flow(10)
+        tag = b"%d" % (number % 100)
+        peer.send(transfer(id, tag))
+        link.settle(id, id, ACCEPTED)
+        peer.send(transfer(id + 1, tag, more=True), transfer(id + 1, tag, message_format=0))
+        peer.send(frame(Disposition(SENDER, id + 1, id + 1, True)))
+        peer.send(transfer(id + 2, tag, more=True), transfer(None, aborted=True))
+        peer.send(transfer(id + 3, tag, settled=True))
+        events = peer.send(transfer(id + 4, tag))
+        assert [event.tag for event in of(events, TransferReceived)] == [tag]
+        link.settle(id + 4, id + 4, ACCEPTED)
+        id += 5
+    assert link.unsettled_count == 0
 
 
 def test_an_aborted_message_is_void_and_settled() -> None:

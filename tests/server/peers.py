@@ -20,11 +20,11 @@ E = TypeVar("E", bound=Event)
 P = TypeVar("P", bound=Performative)
 
 
-def frames(*performatives: Performative, channel: int = 0) -> bytes:
-    """These performatives as frames."""
+def frames(*performatives: Performative, channel: int = 0, payload: bytes = b"") -> bytes:
+    """These performatives as frames, each with the payload."""
     writer = BytesWriter()
     for performative in performatives:
-        write_frame(writer, channel, performative)
+        write_frame(writer, channel, performative, payload)
     return writer.getvalue()
 
 

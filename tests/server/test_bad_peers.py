@@ -6,12 +6,15 @@ from proton.utils import BlockingConnection
 
 from postroom.amqp.frames import AMQP_HEADER, SASL_HEADER, TLS_HEADER
 from postroom.amqp.performatives import (
+    RCV_FIRST,
+    RCV_SECOND,
     RECEIVER,
     SENDER,
     Attach,
     Begin,
     Close,
     Detach,
+    Disposition,
     End,
     Flow,
     Open,
@@ -25,19 +28,33 @@ from tests.server.peers import OPENING, SESSION, EnginePeer, RawPeer, frames
 
 pytestmark = pytest.mark.sockets
 
-SENDING = SESSION + frames(
-    Attach(
-        name="s",
-        handle=0,
-        role=SENDER,
-        source=Source(),
-        target=Target(address="bad"),
-        initial_delivery_count=0,
+DATA = b"\x00\x53\x75\xa0\x01x"
+"""A message of one byte."""
+
+
+def sending(queue: str, rcv_settle_mode: int = RCV_FIRST) -> bytes:
+    """A link to it."""
+    return SESSION + frames(
+        Attach(
+            name="s",
+            handle=0,
+            role=SENDER,
+            rcv_settle_mode=rcv_settle_mode,
+            source=Source(),
+            target=Target(address=queue),
+            initial_delivery_count=0,
+        )
     )
-)
+
+
+SENDING = sending("bad")
 BAD_BYTES = {
     "a flow without a session": (OPENING + frames(Flow(1, 0, 1)), "amqp:illegal-state"),
     "a second open": (OPENING + frames(Open(container_id="raw")), "amqp:illegal-state"),
+    "an open on another channel": (
+        AMQP_HEADER + frames(Open(container_id="raw"), channel=1),
+        "amqp:not-allowed",
+    ),
     "begin before open": (
         AMQP_HEADER + frames(Begin(next_outgoing_id=0, incoming_window=1, outgoing_window=1)),
         "amqp:illegal-state",
@@ -133,6 +150,47 @@ def test_more_messages_than_credit(broker: BrokerThread) -> None:
     with RawPeer(broker.port) as peer:
         detach = peer.send(SENDING + frames(*transfers)).wait_for(Detach)
     assert detach.error is not None and detach.error.condition == "amqp:link:transfer-limit-exceeded"
+
+
+SECOND = [
+    ("goes on with another tag", Transfer(0, None, b"2"), "amqp:invalid-field"),
+    ("goes on with another message-format", Transfer(0, None, None, 1), "amqp:invalid-field"),
+]
+
+
+@pytest.mark.parametrize(("what", "second", "condition"), SECOND, ids=[case[0] for case in SECOND])
+def test_a_delivery_goes_on_as_it_began(
+    broker: BrokerThread,
+    connection: BlockingConnection,
+    queue: str,
+    what: str,
+    second: Transfer,
+    condition: str,
+) -> None:
+    """Nothing of it is taken."""
+    with RawPeer(broker.port) as peer:
+        peer.send(sending(queue)).wait_for(Flow)
+        peer.send(frames(Transfer(0, 0, b"1", 0, more=True), payload=DATA))
+        detach = peer.send(frames(second, payload=DATA)).wait_for(Detach)
+    assert detach.error is not None and detach.error.condition == condition
+    sender, receiver = connection.create_sender(queue), connection.create_receiver(queue)
+    sender.send(Message(body="next"))
+    assert receiver.receive(timeout=15).body == "next"
+
+
+def test_a_tag_means_one_unsettled_delivery(
+    broker: BrokerThread, connection: BlockingConnection, queue: str
+) -> None:
+    """The first has been taken, and waits for the sender's word; the second is refused with its link."""
+    with RawPeer(broker.port) as peer:
+        peer.send(sending(queue, rcv_settle_mode=RCV_SECOND)).wait_for(Flow)
+        peer.send(frames(Transfer(0, 0, b"1", 0), payload=DATA)).wait_for(Disposition)
+        detach = peer.send(frames(Transfer(0, 1, b"1", 0), payload=DATA)).wait_for(Detach)
+    assert detach.error is not None and detach.error.condition == "amqp:not-allowed"
+    sender, receiver = connection.create_sender(queue), connection.create_receiver(queue)
+    sender.send(Message(body="next"))
+    assert bytes(receiver.receive(timeout=15).body) == b"x"
+    assert receiver.receive(timeout=15).body == "next"
 
 
 def test_a_message_that_is_none_is_rejected(broker: BrokerThread) -> None:

@@ -391,6 +391,10 @@ class Connection:
             state = "before open" if row == UNOPENED else "on an open connection"
             raise ConnectionViolation(ILLEGAL_STATE, f"{PERFORMATIVES[column]} came {state}")
         if isinstance(performative, Open):
+            if channel != 0:
+                raise ConnectionViolation(
+                    NOT_ALLOWED, f"open came on channel {channel}; it is sent on channel 0"
+                )
             self._on_open(performative)
         elif isinstance(performative, Close):
             self._on_close(performative)

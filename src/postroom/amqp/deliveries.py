@@ -71,6 +71,10 @@ class Deliveries:
         self.incoming[id] = link
         link.unsettled_count += 1
 
+    def is_unsettled(self, link: ReceiverLink, id: i64) -> bool:
+        """Whether a delivery of that id came on the link and is unsettled."""
+        return self.incoming.get(id) is link
+
     def untrack_received(self, id: i64) -> bool:
         """A delivery that came is settled; whether it was unsettled until now."""
         link = self.incoming.pop(id, None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
@@ -31,6 +31,9 @@ from postroom.amqp.violations import LinkViolation, UsageError
 if TYPE_CHECKING:
     from postroom.amqp.session import Session
 
+_SPARE_TAGS: Final = 64
+"""So many tags of settled deliveries may be kept, beside one for each that isn't."""
+
 
 @final
 class ReceiverLink(Link):
@@ -45,6 +48,8 @@ class ReceiverLink(Link):
         self._id: i64 = 0
         self._tag = b""
         self._format: i64 = 0
+        self._ids: dict[bytes, int] = {}
+        """Of deliveries by tag: all that are unsettled, and some that aren't any more."""
         self._settled = False
         self._resumed = False
         self._mode: i64 = 0
@@ -105,8 +110,8 @@ class ReceiverLink(Link):
         first = not self._arriving
         if first:
             self._begin_delivery(transfer)
-        elif transfer.delivery_id is not None and transfer.delivery_id != self._id:
-            raise self._bad_field(f"continues delivery {transfer.delivery_id}, but {self._id} has not ended")
+        else:
+            self._check_continuation(transfer)
         aborted = transfer.aborted
         if transfer.settled:
             self._settled = True
@@ -121,7 +126,7 @@ class ReceiverLink(Link):
             return
         if first:
             if not self._settled and not aborted:
-                self.session.deliveries.track_received(self, self._id)
+                self._track()
         elif self._settled or aborted:
             self.session.deliveries.untrack_received(self._id)
         if not more and not aborted and self.snd_settle_mode != SND_MIXED:
@@ -183,6 +188,32 @@ class ReceiverLink(Link):
             )
         self._resumed = transfer.resume
         self._ignored = transfer.resume and not self._known(tag)
+
+    def _check_continuation(self, transfer: Transfer) -> None:
+        """What a frame after a delivery's first says of it again must be the same (part 2, section 2.7.5)."""
+        if transfer.delivery_id is not None and transfer.delivery_id != self._id:
+            raise self._bad_field(f"continues delivery {transfer.delivery_id}, but {self._id} has not ended")
+        if transfer.delivery_tag is not None and transfer.delivery_tag != self._tag:
+            raise self._bad_field(f"continues delivery {self._id} with another delivery-tag")
+        if transfer.message_format is not None and transfer.message_format != self._format:
+            raise self._bad_field(f"continues delivery {self._id} with another message-format")
+
+    def _track(self) -> None:
+        """An unsettled delivery has begun. Its tag must be no other unsettled one's of this link (part 2,
+        section 2.6.12); one that is resumed has been here before."""
+        deliveries, ids = self.session.deliveries, self._ids
+        if not self._resumed and deliveries.is_unsettled(self, ids.get(self._tag, -1)):
+            raise LinkViolation(
+                self,
+                NOT_ALLOWED,
+                f"delivery {self._id} on link {self.name!r} has the delivery-tag of unsettled delivery"
+                f" {ids[self._tag]}",
+            )
+        if len(ids) > _SPARE_TAGS + 2 * self.unsettled_count:
+            unsettled = {tag: id for tag, id in ids.items() if deliveries.is_unsettled(self, id)}
+            ids = self._ids = unsettled
+        ids[self._tag] = self._id
+        deliveries.track_received(self, self._id)
 
     def _set_mode(self, mode: i64) -> None:
         """A transfer may ask for less than the link's receiver-settle-mode, not for more (part 2, section
