@@ -299,8 +299,8 @@ properties = st.builds(
     group_sequence=st.none() | uints,
     reply_to_group_id=st.none() | texts,
 )
-annotation_names = symbols.filter(lambda name: not name.startswith("x-opt-delivery-"))
-"""Without those that the broker reads: their values must be milliseconds."""
+annotation_names = symbols.filter(lambda name: not name.startswith("x-opt-"))
+"""Without those that the broker reads: it refuses values that they can't have."""
 annotations = st.dictionaries(annotation_names, values, max_size=3)
 bodies = st.one_of(
     st.none(),

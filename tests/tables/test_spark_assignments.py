@@ -12,14 +12,14 @@ from tests.tables.ranges import cut, events_of, every_position, table, through_p
 ENTRIES, DELIVERIES, TRANSACTIONS = (DEFINITIONS[name] for name in ("entries", "deliveries", "transactions"))
 
 ENDS = {
-    ("quick", "confirm", "consumed"): 35,
+    ("quick", "confirm", "consumed"): 38,
     ("quick", "release", None): 4,
     ("slow", "release", None): 13,
     ("slow", "restart", "lost"): 4,
 }
 STATES = {
     ("available", None, None): 4,
-    ("deleted", "consumed", None): 36,
+    ("deleted", "consumed", None): 39,
     ("deleted", "lost", None): 4,
     ("get_unconfirmed", None, "consumer"): 1,
 }
