@@ -166,12 +166,12 @@ def new_message(
     return fate, message.encode()
 
 
-def decode(payload: bytes) -> tuple[int, int]:
-    """Id and delivery count of a message that came."""
+def decode(payload: bytes) -> tuple[int, Header]:
+    """Id and header of a message that came."""
     message = decode_message(payload)
     assert isinstance(message.body, Data)
     assert message.header is not None
-    return int(message.body.joined().split(b";", 1)[0]), message.header.delivery_count
+    return int(message.body.joined().split(b";", 1)[0]), message.header
 
 
 class Sharing(Actor):
@@ -330,9 +330,9 @@ class Consumer(Sharing):
                 fate.due_us = max(fate.due_us, given_us + REDELIVERY_DELAY_US)
 
     def received(self, event: TransferReceived) -> None:
-        id, count = decode(event.payload)
+        id, header = decode(event.payload)
         now_us, settled = self.world.now_us, event.settled
-        fate = self.world.oracle.delivered(id, self.queue, count, self.name, now_us, settled)
+        fate = self.world.oracle.delivered(id, self.queue, header, self.name, now_us, settled)
         if self.wanted is not None and id % 3 != self.wanted:
             raise Broken(f"message {id} does not match the selector of {self.name}")
         if event.settled:

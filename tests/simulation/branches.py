@@ -320,13 +320,14 @@ class Brancher(Manager):
             super().heard(event)
 
     def given(self, event: TransferReceived) -> Fate:
-        id, count = decode(event.payload)
+        id, header = decode(event.payload)
         oracle = self.world.oracle
         if self.log is not None and self.log.step == "ending":  # see `end`
             fate = oracle.seen(id, self.queue, self.world.now_us)
             fate.deliveries += 1
+            fate.acquired = True
             return fate
-        return oracle.delivered(id, self.queue, count, self.name, self.world.now_us)
+        return oracle.delivered(id, self.queue, header, self.name, self.world.now_us)
 
     def settled(self, event: SenderDispositionReceived) -> None:
         """At the end of a branch: what it was given, or what has gone back."""

@@ -134,6 +134,11 @@ MUTATIONS: dict[str, Mutation] = {
         "    for indexes, queues in _spell_out(several, sets[several], routing_sets(image)):",
         "    for indexes, queues in _spell_out(several, sets[several], {}):",
     ),
+    "acquired-once-forgotten-at-restart": Mutation(
+        "ledger/fold.py",
+        "    if taken.any():\n        rows",
+        "    if False:\n        rows",
+    ),
     "published-entries-of-the-wrong-arrival": Mutation(
         "ledger/fold.py",
         "        _add_entries(state, image, arrivals.take(indexes), indexes, queues)",

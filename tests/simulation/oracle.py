@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
+from postroom.amqp.sections import Header
+
 NEVER_US = 1 << 62
 OVER = ("accepted", "pre-settled", "deleted")
 """Outcomes after which there is nothing more."""
@@ -82,6 +84,8 @@ class Fate:
     """Who is about to delete or move it."""
     may_be_on: list[str] = field(default_factory=list)
     """Where it may have been moved to."""
+    acquired: bool = False
+    """Whether a link has been given it."""
     moved: bool = False
     left: list[str] = field(default_factory=list)
     """Where it was before it was moved: somebody may have been shown it there, and hear of it later."""
@@ -268,14 +272,17 @@ class Oracle:
         return fate
 
     def delivered(
-        self, id: int, queue: str, count: int, consumer: str, now_us: int, settled: bool = False
+        self, id: int, queue: str, header: Header, consumer: str, now_us: int, settled: bool = False
     ) -> Fate:
-        """``consumer`` was given message ``id`` with this delivery count. ``settled``: it had ended when it
+        """``consumer`` was given message ``id`` with this header. ``settled``: it had ended when it
         left, so that the next of its kin may have arrived before it."""
         fate = self.taken(id, queue, now_us, consumer)
+        if header.first_acquirer and fate.acquired:
+            raise Broken(f"message {id} came to {consumer} as its first acquirer, and was delivered before")
+        fate.acquired = True
         if queue == fate.queue:
-            self._check_counts(fate, count)
-            self._check_order(fate, count, consumer)
+            self._check_counts(fate, header.delivery_count)
+            self._check_order(fate, header.delivery_count, consumer)
             if not settled:
                 self._check_together(fate, consumer)
             fate.deliveries += 1
@@ -521,7 +528,7 @@ def _nothing_happened() -> dict[str, Any]:
     """Of a message that stands on one more subscription: what is its own."""
     nothing: dict[str, Any] = {"copies": [], "given": set(), "may_be_on": [], "left": []}
     nothing |= {"deliveries": 0, "sightings": 0, "failures": 0, "holder": "", "settled_by": ""}
-    return nothing | {"lost_possible": False, "released": False}
+    return nothing | {"lost_possible": False, "released": False, "acquired": False}
 
 
 def is_kin(one: Fate, other: Fate) -> bool:

@@ -22,6 +22,8 @@ HELD_STATES: Final = (
 )
 IS_HELD: Final = np.isin(np.arange(256), HELD_STATES)
 """By state: whether a holder must confirm."""
+IS_TAKEN: Final = np.isin(np.arange(256), HELD_STATES[1:])
+"""By state: whether somebody other than its producer holds the entry."""
 
 _GROUP_TYPES: Final = (int(RecordType.GROUP_EVENT), int(RecordType.DECISION))
 

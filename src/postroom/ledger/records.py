@@ -120,6 +120,9 @@ class ArrivalFlag(IntFlag):
     TAPPED = 1024
     """Non-persistent, and its body is stored for readers of the ledger only: it is lost at a restart like one
     whose body isn't."""
+    ACQUIRED = 2048
+    """Somebody has held it: in an arrival, the parent of a dead letter or moved message; in a checkpoint, the
+    entry (what Spark subscriptions hold isn't noted)."""
 
 
 class TransitionFlag(IntFlag):

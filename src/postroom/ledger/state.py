@@ -178,10 +178,13 @@ def arrives_plain(arrivals: Array) -> Array:
     return np.asarray(plain)
 
 
+_NEVER_PLAIN: Final = int(ArrivalFlag.BODY_SHARED | ArrivalFlag.ACQUIRED)
+
+
 def rows_are_plain(rows: Array) -> Array:
     """Which explicit rows have become what a plain entry is."""
-    shared = (rows["arrival_flags"] & int(ArrivalFlag.BODY_SHARED)) != 0
+    marked = (rows["arrival_flags"] & _NEVER_PLAIN) != 0
     uncounted = (rows["delivery_count"] == 0) & (rows["failure_count"] == 0)
     at_place = (rows["place_position"] == rows["serial"]) & (rows["place_ordinal"] == 0)
-    parentless = ~are_children(rows, "arrival_flags") & ~shared
+    parentless = ~are_children(rows, "arrival_flags") & ~marked
     return np.asarray((rows["state"] == State.AVAILABLE) & uncounted & at_place & parentless)

@@ -77,7 +77,7 @@ def _send(core: Core, consumer: "Consumer", copy: Entry) -> None:
     core.deliveries_left -= 1
     core.delivery_bytes_left -= copy.body_len
     core.effects.deliveries.append(
-        Delivery(consumer, copy, body, copy.delivery_count, copy.annotations, True)
+        Delivery(consumer, copy, body, copy.delivery_count, copy.annotations, True, False)
     )
 
 

@@ -168,6 +168,7 @@ def deliver(core: Core, queue: Queue, consumer: Consumer, entry: Entry) -> None:
         take_out(queue, entry)
         queue.ahead -= 1
     delivery_count = entry.delivery_count
+    first = entry.flags & n.FLAG_ACQUIRED == 0 and delivery_count == 0
     annotations = entry.annotations
     if queue.groups is not None and queue.groups.goes(consumer, entry, body):
         annotations = {**(annotations or {}), FIRST_IN_GROUP: True}
@@ -187,7 +188,7 @@ def deliver(core: Core, queue: Queue, consumer: Consumer, entry: Entry) -> None:
     consumer.assigned += 1
     core.deliveries_left -= 1
     core.delivery_bytes_left -= entry.body_len
-    core.effects.deliveries.append(Delivery(consumer, entry, body, delivery_count, annotations, False))
+    core.effects.deliveries.append(Delivery(consumer, entry, body, delivery_count, annotations, False, first))
     if consumer.credit == 0 or len(consumer.held) >= _most_unsettled(core, consumer.queue):
         refresh(core, consumer)
 

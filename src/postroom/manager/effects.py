@@ -64,10 +64,10 @@ class Delivery:
     Skip it if ``consumer.closed`` by now: the entry has gone back already. ``body`` is what was stored (the
     sections as received without header and delivery-annotations); ``annotations`` are to be merged into its
     message annotations; the rest of a fresh header is read from ``entry``. ``copied``: a browser's, which
-    nobody settles.
+    nobody settles. ``first``: nobody has held the entry before.
     """
 
-    __slots__ = ("annotations", "body", "consumer", "copied", "delivery_count", "entry")
+    __slots__ = ("annotations", "body", "consumer", "copied", "delivery_count", "entry", "first")
 
     def __init__(
         self,
@@ -77,6 +77,7 @@ class Delivery:
         delivery_count: i64,
         annotations: dict[str, object] | None,
         copied: bool,
+        first: bool,
     ) -> None:
         self.consumer = consumer
         self.entry = entry
@@ -84,6 +85,7 @@ class Delivery:
         self.delivery_count: i64 = delivery_count
         self.annotations = annotations
         self.copied = copied
+        self.first = first
 
 
 @final

@@ -19,7 +19,7 @@ from postroom.manager.overrides import expiry_us as override_expiry_us
 from postroom.manager.queue import Queue
 from postroom.model import numbers as n
 
-_TAKEN_OVER: Final = n.FLAG_DURABLE | n.FLAG_DEAD_LETTER_ELIGIBLE | n.FLAG_REPORTS
+_TAKEN_OVER: Final = n.FLAG_DURABLE | n.FLAG_DEAD_LETTER_ELIGIBLE | n.FLAG_REPORTS | n.FLAG_ACQUIRED
 """Flags of the parent that its child has, too."""
 
 

@@ -93,6 +93,8 @@ def step(
     entry.holder_kind = holder_kind if held else 0
     entry.holder = holder if held else 0
     entry.owner = owner
+    if held and to != n.PUT_UNCONFIRMED:
+        entry.flags |= n.FLAG_ACQUIRED
     entry.delivery_count += delivery
     entry.failure_count += failure
     if held and kind == 0:
@@ -183,6 +185,7 @@ def acquire(core: Core, entry: Entry, holder: i64, owner: object) -> None:
     entry.holder_kind = n.CONSUMER
     entry.holder = holder
     entry.owner = owner
+    entry.flags |= n.FLAG_ACQUIRED
 
 
 def confirm(core: Core, entry: Entry) -> None:

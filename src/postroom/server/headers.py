@@ -16,8 +16,8 @@ FAILURE_COUNT: Final = Symbol("x-opt-failure-count")
 those that a broken connection brought back are none."""
 _DURABLE = int(ArrivalFlag.DURABLE)
 _cache: dict[int, bytes] = {}
-"""Headers without time to live, by delivery count, priority and durability: there are few, and they are met
-often.
+"""Headers without time to live, by delivery count, first-acquirer, priority and durability: there are few,
+and they are met often.
 """
 _MAX_CACHED_COUNT = 16
 
@@ -26,8 +26,9 @@ def message_payload(delivery: Delivery, now_us: int) -> bytes:
     """What goes over the wire: header, perhaps the count of failures, then the sections as stored."""
     entry = delivery.entry
     durable = entry.flags & _DURABLE != 0
-    header = header_of(durable, entry.priority, entry.expiry_us, delivery.delivery_count, now_us)
-    if delivery.delivery_count != entry.failure_count:
+    count = delivery.delivery_count
+    header = header_of(durable, entry.priority, entry.expiry_us, count, now_us, delivery.first)
+    if count != entry.failure_count:
         header += failures_of(entry.failure_count)
     return header + changed_sections(delivery.body, delivery.annotations)
 
@@ -45,15 +46,21 @@ def changed_sections(sections: bytes, annotations: dict[str, object] | None) -> 
     return merge_annotations(sections, changes)
 
 
-def header_of(durable: bool, priority: i64, expiry_us: i64, count: i64, now_us: i64) -> bytes:
-    """A fresh header; the time to live is what is left of it, if a header has room for so much (49 days)."""
+def header_of(
+    durable: bool, priority: i64, expiry_us: i64, count: i64, now_us: i64, first_acquirer: bool = False
+) -> bytes:
+    """A fresh header; the time to live is what is left of it, if a header has room for so much (49 days).
+
+    ``first_acquirer``: no link has held the message before (part 3, section 3.2.1).
+    """
     if expiry_us:
         ttl_ms: i64 = max(1, (expiry_us - now_us) // 1000)
-        return encode_header(durable, priority, ttl_ms if ttl_ms <= MAX_UINT else -1, False, count)
+        ttl_ms = ttl_ms if ttl_ms <= MAX_UINT else -1
+        return encode_header(durable, priority, ttl_ms, first_acquirer, count)
     if count >= _MAX_CACHED_COUNT:
-        return encode_header(durable, priority, -1, False, count)
-    key = (count << 8) | (priority << 1) | durable
+        return encode_header(durable, priority, -1, first_acquirer, count)
+    key = (count << 9) | (first_acquirer << 8) | (priority << 1) | durable
     header = _cache.get(key)
     if header is None:
-        header = _cache[key] = encode_header(durable, priority, -1, False, count)
+        header = _cache[key] = encode_header(durable, priority, -1, first_acquirer, count)
     return header

@@ -32,7 +32,7 @@ _HEADER: Final = (
     ("durable", pa.bool_(), "Persistence was asked for"),
     ("priority", pa.int32(), "0 to 9"),
     ("ttl_ms", pa.int64(), "From its arrival to its expiry; null: it never expires"),
-    ("first_acquirer", pa.bool_(), "False, as it arrived: the broker claims it for nobody"),
+    ("first_acquirer", pa.bool_(), "False, as it arrived: only a delivery to a consumer has it true"),
     ("delivery_count", pa.int64(), "0, as it arrived; what became of it since is in the events table"),
 )
 _PROPERTIES: Final = (
