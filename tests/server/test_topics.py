@@ -242,9 +242,9 @@ def test_another_topic_or_selector_replaces_a_durable_subscription(
     link = receiving(peer, "sub", topic_source(topic, filter=filters, **DURABLE))
     assert list(subscriptions(broker, topic).values()) == [0]
     publisher = sending(peer, "p", Target(address=topic))
-    for colour in ("red", "blue", "red"):
+    for number, colour in enumerate(("red", "blue", "red")):
         message = Message(application_properties={"colour": colour}, body=Data([colour.encode()]))
-        publisher.send(message.encode(), colour.encode() + b"1", False)
+        publisher.send(message.encode(), b"%d" % number, False)
     peer.pump(lambda: publisher.unsettled_count == 0)
     assert received(peer, link, 2) == ["red", "red"]
     assert list(subscriptions(broker, topic).values()) == [0]
