@@ -189,6 +189,13 @@ class Sending(Machine):
         manager.abort_upload(upload)
         self.rest()
 
+    @rule(link=st.integers(0, LINKS - 1))
+    def refused(self, link: int) -> None:
+        """What is refused before a queue is asked changes nothing."""
+        producer, now_us = self.links[link], self.world.now_us
+        self.world.manager.refused(producer, "nowhere", 4, "amqp:not-found", "there is no queue", now_us)
+        self.rest()
+
     @precondition(lambda self: self.transactions)
     @rule(data=st.data())
     def spoil(self, data: st.DataObject) -> None:

@@ -2,7 +2,15 @@
 
 from typing import Final
 
-from postroom.spark.audit.result import AuditResult, CrossingSums, Cut, QueueSums, TableCovered, Violation
+from postroom.spark.audit.result import (
+    AuditResult,
+    CrossingSums,
+    Cut,
+    QueueSums,
+    RefusedSums,
+    TableCovered,
+    Violation,
+)
 from postroom.spark.audit.rules import CROSSING_VERDICTS
 from postroom.spark.audit.sums import OUTCOMES
 
@@ -19,6 +27,7 @@ RESULT: Final = AuditResult(
     queues=(QueueSums("a", 1, "orders", 0, 10, 5, 1, ENDED, 0, "balanced", 3, 1, 1),),
     crossings=(CrossingSums("a", "PARIS", "b", dict.fromkeys(CROSSING_VERDICTS, 0) | {"arrived": 4}, 0),),
     lost=("signal-1",),
+    refused=(RefusedSums("a", "app/s", "nowhere", "amqp:not-found", 2),),
     duplicates={"resent": 2},
     violation_counts={},
     violations=(),

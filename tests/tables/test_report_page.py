@@ -57,6 +57,7 @@ CLEAN = AuditResult(
     queues=(replace(SUMS, queue_id=1, queue="orders"),),
     crossings=(CrossingSums(SPAN.ledger_id, "PARIS", None, {"arrived": 12, "lost": 1, "in doubt": 0}, 0),),
     lost=("signal-7",),
+    refused=(),
     duplicates={},
     violation_counts={},
     violations=(),

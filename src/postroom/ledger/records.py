@@ -88,6 +88,9 @@ class RecordType(IntEnum):
     registered checkpoint, positions); its HOLDER_CLOSED ends it."""
     SINK_FORGOTTEN = 25
     """holder is the id of a sink: nothing is known of it any more."""
+    MESSAGE_REFUSED = 26
+    """A message whose sender wanted no answer was refused, and became no entry: holder is its producer's id,
+    serial the record's own position, detail JSON (address, bytes, condition, description)."""
 
 
 DEFINING_TYPES: Final = (4, 14)

@@ -31,6 +31,7 @@ from postroom.manager.sink import Sinks
 from postroom.manager.statistics import HeldByAll
 from postroom.manager.totals import Removed
 from postroom.manager.transaction import Transaction
+from postroom.model import numbers as n
 
 if TYPE_CHECKING:
     from postroom.manager.asking import StoreRequest
@@ -47,6 +48,9 @@ _HOLDER_OPENED: Final = int(RecordType.HOLDER_OPENED)
 _HOLDER_CLOSED: Final = int(RecordType.HOLDER_CLOSED)
 _PRODUCER_OPENED: Final = int(RecordType.PRODUCER_OPENED)
 _PRODUCER_CLOSED: Final = int(RecordType.PRODUCER_CLOSED)
+_MESSAGE_REFUSED: Final = int(RecordType.MESSAGE_REFUSED)
+_MAX_TOLD_CHARS: Final = 512
+"""Of an address or description that a client may have made: so much of it is written to the ledger."""
 _CONSUMER: Final = 1
 
 
@@ -220,6 +224,22 @@ class Core:
         """Write the producer to the ledger; before its first message."""
         producer.recorded = True
         self.ledger.record(_PRODUCER_OPENED, 0, 0, producer.id, 0, 0, _producer_detail(producer))
+
+    def record_refused(
+        self, producer: Producer, address: str, size_bytes: i64, condition: str, description: str
+    ) -> None:
+        """Nobody is told that a message was refused which its sender had settled: the ledger is."""
+        if not producer.recorded:
+            self.record_producer(producer)
+        told = {
+            "address": address[:_MAX_TOLD_CHARS],
+            "bytes": size_bytes,
+            "condition": condition,
+            "description": description[:_MAX_TOLD_CHARS],
+        }
+        detail = json.dumps(told, ensure_ascii=False).encode("utf-8", "replace")
+        ledger = self.ledger
+        ledger.record(_MESSAGE_REFUSED, ledger.next_position, 0, producer.id, 0, n.EVENT_DISCARD, detail)
 
     def record_producer_closed(self, producer: Producer) -> None:
         """He is no more; he need not be in the ledger."""

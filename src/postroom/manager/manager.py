@@ -259,6 +259,19 @@ class QueueManager(ResourceManager):
         sending.send(core, producer, queue, head, body, None, len(body), sink, token, transaction)
         turn.finish(self.core)
 
+    def refused(
+        self,
+        producer: Producer,
+        address: str,
+        size_bytes: i64,
+        condition: str,
+        description: str,
+        now_us: i64,
+    ) -> None:
+        """The host has refused a pre-settled message itself, before any queue was asked."""
+        self.core.begin(now_us)
+        self.core.record_refused(producer, address, size_bytes, condition, description)
+
     def begin_upload(self, producer: Producer) -> Upload:
         """A body over ``CHUNK_BODY_BYTES`` is about to arrive in pieces."""
         return Upload(producer)

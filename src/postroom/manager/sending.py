@@ -68,8 +68,8 @@ def send(
         else:
             refused = _take(core, producer, queue, head, body, upload, transaction)
     if refused is not None:
-        if transaction is not None and token < 0:
-            fail(core, transaction, "a pre-settled message in it was refused: " + refused[1], refused[0])
+        if token < 0:
+            _refused_unheard(core, producer, queue, size, transaction, refused)
         core.effects.rejected.append(Rejected(sink, token, refused[0], refused[1]))
         return REFUSED
     if token >= 0:
@@ -77,6 +77,20 @@ def send(
     if queue.ready or queue.browsers or queue.watched:
         dispatch.dispatch(core, queue)
     return TAKEN
+
+
+def _refused_unheard(
+    core: Core,
+    producer: Producer,
+    queue: Queue,
+    size: i64,
+    transaction: Transaction | None,
+    refused: tuple[str, str],
+) -> None:
+    """Its sender had settled it, and is told nothing: the ledger is, and its transaction can't commit."""
+    if transaction is not None:
+        fail(core, transaction, "a pre-settled message in it was refused: " + refused[1], refused[0])
+    core.record_refused(producer, queue.name, size, refused[0], refused[1])
 
 
 def _dropped(

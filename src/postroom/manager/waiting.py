@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 NO_ROOM: Final = "amqp:resource-limit-exceeded"
 ROLLED_BACK: Final = "amqp:transaction:rollback"
+_WITHDRAWN: Final = "its link went while it waited for room"
 _MIN_DEADLINES: Final = 64
 
 
@@ -208,6 +209,8 @@ def reject(core: "Core", send: BlockedSend, condition: str, description: str) ->
     transaction = send.transaction
     if transaction is not None and (send.token < 0 or transaction.dischargers):
         fail(core, transaction, "a message in it was refused: " + description)
+    if send.token < 0:
+        core.record_refused(send.producer, send.queue.name, send.size, condition, description)
     core.effects.rejected.append(Rejected(send.sink, send.token, condition, description))
 
 
@@ -226,8 +229,10 @@ def withdraw_all(core: "Core", producer: "Producer") -> list[int]:
         send = waiting[-1]
         leave(core, send)
         discard(core, send)
-        if send.transaction is not None and send.token < 0:
-            fail(core, send.transaction, "a pre-settled message in it vanished with its link")
+        if send.token < 0:
+            if send.transaction is not None:
+                fail(core, send.transaction, "a pre-settled message in it vanished with its link")
+            core.record_refused(producer, send.queue.name, send.size, NO_ROOM, _WITHDRAWN)
         tokens.append(int(send.token))
     return tokens
 

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Final
 
 from postroom.amqp.errors import AmqpError
 from postroom.amqp.message_fields import MessageFields
+from postroom.amqp.types import Symbol
 from postroom.manager.errors import ManagerError
 from postroom.manager.queue import Queue
 from postroom.manager.remote import Destination
@@ -29,12 +30,23 @@ def says_topic(payload: bytes, head: MessageHead) -> bool:
     return isinstance(older, str) and older == "topic"
 
 
+class Unroutable(AmqpError):
+    """A message to the anonymous terminus can't go to its ``to``: the error that a link to there would have
+    got, with the delivery's tag (section 2.2.2 of the Anonymous Terminus extension)."""
+
+    def __init__(self, error: AmqpError | ManagerError, address: str, tag: bytes) -> None:
+        super().__init__(error.condition, error.description, {Symbol("delivery-tag"): tag})
+        self.address: Final = address
+
+
 class Arriving:
     """A message of which some frames have come."""
 
     def __init__(self) -> None:
         self.parts: list[bytes] = []
         self.size_bytes = 0
+        self.came_bytes = 0
+        """Of all its frames so far."""
         self.head: MessageHead | None = None
         """Set when the upload has begun: what is before it has gone to the ledger."""
         self.queue: Queue | None = None
@@ -48,6 +60,7 @@ class Arriving:
     def add(self, payload: bytes) -> None:
         self.parts.append(payload)
         self.size_bytes += len(payload)
+        self.came_bytes += len(payload)
 
     def take(self) -> bytes:
         """What has been collected since the last time."""

@@ -31,6 +31,7 @@ from postroom.server.channels import Channels
 from postroom.server.config import Config
 from postroom.server.dead_letters import DeadLetterHandlers
 from postroom.server.dynamic import DynamicNodes
+from postroom.server.incoming import IncomingLink
 from postroom.server.logs import log
 from postroom.server.management import Management
 from postroom.server.outward import Outward
@@ -138,6 +139,8 @@ class Broker:
         self.stopping = False
         self.space_low = False
         """The disk is nearly full: new messages are refused, everything else goes on."""
+        self.held_back: Final[dict[IncomingLink, None]] = {}
+        """Links that get no credit meanwhile: what they send is settled, and would be refused unheard."""
         self.alarms: Final = Alarms()
         self._unreadable_until_us = 0
         """When nothing will have been unreadable for long enough; 0 nothing is."""
@@ -307,6 +310,14 @@ class Broker:
         if short != self._space_is_short or low != self.space_low:
             self._space_is_short, self.space_low = short, low
             self.alarms.of_space(short, low, ledger.free_bytes, now_us)
+            if not low:
+                self._let_send(now_us)
+
+    def _let_send(self, now_us: int) -> None:
+        held_back = list(self.held_back)
+        self.held_back.clear()
+        for link in held_back:
+            link.unblocked(now_us)
 
     def _keep_history(self, now_us: int) -> None:
         """What Spark subscriptions have not confirmed stays, as long as there is room for it."""

@@ -11,12 +11,13 @@ from postroom.amqp.composite import Error
 from postroom.amqp.errors import NOT_ALLOWED, TRANSACTION_ROLLBACK, TRANSACTION_UNKNOWN_ID, AmqpError
 from postroom.amqp.events import TransferReceived
 from postroom.amqp.outcomes import ACCEPTED, Declared, DeliveryState, Discharge, Rejected
-from postroom.amqp.performatives import Attach, Coordinator, Source
+from postroom.amqp.performatives import Attach, Coordinator
 from postroom.amqp.receiver import ReceiverLink
 from postroom.amqp.types import Int, Symbol
 from postroom.manager.errors import LimitExceeded, ManagerError, XaError
 from postroom.server.bound import BoundLink
 from postroom.server.requests import read_coordinator_request
+from postroom.server.terminus import may_reject
 from postroom.server.xa_context import XA_CODE, read_global_id
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ MULTIPLE_SESSIONS: Final = "amqp:multi-ssns-per-txn"
 COORDINATOR_CREDIT: Final = 100
 MAX_REQUEST_BYTES: Final = 4096
 """A declare or discharge is a few bytes."""
-REJECTED_OUTCOME: Final = "amqp:rejected:list"
 TXN_ID_BYTES: Final = 8
 
 
@@ -46,7 +46,7 @@ class CoordinatorLink(BoundLink):
     def __init__(self, binding: "ConnectionBinding", link: ReceiverLink, attach: Attach) -> None:
         super().__init__(binding, link)
         self.link: Final = link
-        self._may_reject: Final = _may_reject(attach.source)
+        self._may_reject: Final = may_reject(attach.source)
         self._declared: Final[set[bytes]] = set()
         self._parts: list[bytes] = []
         self._postponed: list[tuple[Discharge, int]] = []
@@ -176,7 +176,3 @@ class CoordinatorLink(BoundLink):
 
 def _info(error: AmqpError | ManagerError) -> dict[object, object] | None:
     return {Symbol(XA_CODE): Int(error.code)} if isinstance(error, XaError) else None
-
-
-def _may_reject(source: Source | None) -> bool:
-    return source is None or not source.outcomes or REJECTED_OUTCOME in source.outcomes

@@ -37,10 +37,10 @@ from postroom.manager.queue import Queue
 from postroom.manager.remote import Destination
 from postroom.manager.routing import slows_down
 from postroom.model.message import MessageHead
-from postroom.server.arriving import Arriving, says_topic
+from postroom.server.arriving import Arriving, Unroutable, says_topic
 from postroom.server.bound import BoundLink
 from postroom.server.config import is_reserved
-from postroom.server.terminus import send_timeout_ms
+from postroom.server.terminus import may_reject, send_timeout_ms
 
 if TYPE_CHECKING:
     from postroom.manager.transaction import Transaction
@@ -82,6 +82,7 @@ class IncomingLink(BoundLink):
         """Where the last message went: by what it is slowed down."""
         self._pace: Pace | None = None
         """Its pace while it is slowed down."""
+        self._may_reject = may_reject(attach.source)
         self._credit_limit = binding.broker.config.limits.link_credit
         self._unanswered = 0
         self._arriving: Arriving | None = None
@@ -179,7 +180,10 @@ class IncomingLink(BoundLink):
         else:
             self._receive(event, event.payload, event.delivery_id, now_us)
         if event.settled and self.link.credit * 2 < self._credit_limit:
-            self.grant()
+            if self._broker.space_low:
+                self._broker.held_back[self] = None
+            else:
+                self.grant()
 
     def _receive(self, event: TransferReceived, payload: bytes, token: int, now_us: int) -> None:
         self.binding.messages_in += 1
@@ -195,7 +199,7 @@ class IncomingLink(BoundLink):
             head = scan_head(payload)
             if event.message_format != 0 or self._broker.space_low:
                 self._refuse_all(event)
-            queue = self.queue or self._addressed(payload, head, now_us)
+            queue = self.queue or self._addressed(event, payload, head, now_us)
             if queue.deleted:
                 queue = self._made_again(queue, now_us)
             body = payload[head.bare_offset :]
@@ -205,7 +209,7 @@ class IncomingLink(BoundLink):
             if self.blocked > 0:
                 self._take_credit_back()
         except (AmqpError, ManagerError) as error:
-            self._refuse(token, error.condition, error.description, transaction, now_us)
+            self._refuse(token, len(payload), error, transaction, now_us)
 
     def _refuse_all(self, event: TransferReceived) -> None:
         """No queue takes this now; raises `AmqpError`."""
@@ -229,12 +233,19 @@ class IncomingLink(BoundLink):
         self._last_queue = self.queue
         return self.queue
 
-    def _addressed(self, payload: bytes, head: MessageHead, now_us: int) -> Queue:
-        """Where the message goes: by the name of the link's target, or by its own ``to``."""
+    def _addressed(self, event: TransferReceived, payload: bytes, head: MessageHead, now_us: int) -> Queue:
+        """Where the message goes: by the name of the link's target, or by its own ``to``. Raises Unroutable
+        for one whose ``to`` leads nowhere."""
         self._onward = None
         if self._remote:
             return self._elsewhere(self._remote)
-        address = to_address(payload, head)
+        address = to_address(payload, head) or ""
+        try:
+            return self._routed(address, payload, head, now_us)
+        except (AmqpError, ManagerError) as error:
+            raise Unroutable(error, address, event.tag) from error
+
+    def _routed(self, address: str, payload: bytes, head: MessageHead, now_us: int) -> Queue:
         if not address:
             raise AmqpError(INVALID_FIELD, "a message to the anonymous terminus needs `to` in its properties")
         manager = self._manager
@@ -328,7 +339,7 @@ class IncomingLink(BoundLink):
         if event.message_format != 0 or self._broker.space_low:
             self._refuse_all(event)
         arriving.head = head
-        arriving.queue = self.queue or self._addressed(data, head, now_us)
+        arriving.queue = self.queue or self._addressed(event, data, head, now_us)
         arriving.onward = self._onward
         if self._producer is not None:
             arriving.upload = self._manager.begin_upload(self._producer)
@@ -357,7 +368,7 @@ class IncomingLink(BoundLink):
         except (AmqpError, ManagerError) as error:
             if upload is not None:
                 self._manager.abort_upload(upload)
-            self._refuse(token, error.condition, error.description, transaction, now_us)
+            self._refuse(token, arriving.came_bytes, error, transaction, now_us)
             first = None if arriving.txn_id is None else self.binding.transaction(arriving.txn_id)
             if token == PRESETTLED and first is not None and first is not transaction:
                 self._spoil(first, error.condition, error.description, now_us)
@@ -391,9 +402,12 @@ class IncomingLink(BoundLink):
     def rejected(self, token: int, condition: str, description: str) -> None:
         if token == PRESETTLED:
             super().rejected(token, condition, description)
-            return
+        else:
+            self._reject(token, Error(condition, description))
+
+    def _reject(self, token: int, error: Error) -> None:
         self._unanswered -= 1
-        outcome: DeliveryState = Rejected(Error(condition, description))
+        outcome: DeliveryState = Rejected(error)
         txn_id = self._transaction_ids.pop(token, None)
         if txn_id is not None and self.binding.is_live(txn_id):
             outcome = TransactionalState(txn_id, outcome)
@@ -401,15 +415,38 @@ class IncomingLink(BoundLink):
         self.grant()
 
     def _refuse(
-        self, token: int, condition: str, description: str, transaction: "Transaction | None", now_us: int
+        self,
+        token: int,
+        size_bytes: int,
+        error: AmqpError | ManagerError,
+        transaction: "Transaction | None",
+        now_us: int,
     ) -> None:
         """Refused before it came to the queue manager; answered in its turn, after those before it."""
+        info = error.info if isinstance(error, AmqpError) else None
+        said = Error(error.condition, error.description, info)
         if token == PRESETTLED:
-            super().rejected(token, condition, description)
+            super().rejected(token, error.condition, error.description)
+            self._tell_ledger(size_bytes, error, now_us)
             if transaction is not None:
-                self._spoil(transaction, condition, description, now_us)
-        else:
-            self._broker.after_durable(self.binding, lambda _: self.rejected(token, condition, description))
+                self._spoil(transaction, error.condition, error.description, now_us)
+        if isinstance(error, Unroutable) and (token == PRESETTLED or not self._may_reject):
+            self._broker.after_durable(self.binding, lambda now: self._detach(said, now))
+        elif token != PRESETTLED:
+            self._broker.after_durable(self.binding, lambda _: self._reject(token, said))
+
+    def _tell_ledger(self, size_bytes: int, error: AmqpError | ManagerError, now_us: int) -> None:
+        producer = self._producer
+        if producer is not None:
+            address = error.address if isinstance(error, Unroutable) else self.address
+            self._manager.refused(producer, address, size_bytes, error.condition, error.description, now_us)
+
+    def _detach(self, error: Error, now_us: int) -> None:
+        if self.link.attached:
+            self.close(False, now_us)
+            self.link.detach(closed=True, error=error)
+            self.binding.forget_link(self.link)
+            self.binding.touch()
 
     def _spoil(self, transaction: "Transaction", condition: str, description: str, now_us: int) -> None:
         why = f"a pre-settled message in it was refused: {description}"
@@ -496,6 +533,7 @@ class IncomingLink(BoundLink):
 
     def close(self, lost: bool, now_us: int) -> None:
         self._drop_arriving()
+        self._broker.held_back.pop(self, None)
         producer, self._producer = self._producer, None
         if producer is not None:
             self._manager.close_producer(producer, now_us)

@@ -18,9 +18,10 @@ from postroom.amqp.termini import (
 from postroom.amqp.types import Described
 from postroom.model.selector import SelectorInvalid, parse
 
+REJECTED_OUTCOME: Final = "amqp:rejected:list"
 OUTCOMES: Final = [
     "amqp:accepted:list",
-    "amqp:rejected:list",
+    REJECTED_OUTCOME,
     "amqp:released:list",
     "amqp:modified:list",
 ]
@@ -196,3 +197,11 @@ def send_timeout_ms(attach: Attach) -> int:
     Raises `AmqpError` for one that is no number of milliseconds.
     """
     return ms_property(attach, SEND_TIMEOUT_PROPERTY, -1)
+
+
+def may_reject(source: Source | None) -> bool:
+    """Whether the source of a sender knows the outcome rejected; one that names none at all does (part 3,
+    section 3.5.3)."""
+    if source is None or (not source.outcomes and source.default_outcome is None):
+        return True
+    return REJECTED_OUTCOME in source.outcomes or isinstance(source.default_outcome, Rejected)

@@ -29,6 +29,9 @@ TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 
 LONG_BYTES: Final = 8
 
+REFUSAL: Final = "refusal"
+"""The `record` of rows that tell of no entry: a message was refused, and its sender wanted no answer."""
+
 Build = Callable[[Rows, Known], pa.Array | Coded]
 
 
@@ -177,6 +180,7 @@ _RECORDS: Final = Names(
         RecordType.ENTRY_EVENT: "entry",
         RecordType.GROUP_EVENT: "group",
         RecordType.DECISION: "decision",
+        RecordType.MESSAGE_REFUSED: REFUSAL,
     }
 )
 
@@ -187,7 +191,13 @@ def _record(rows: Rows, known: Known) -> Coded:
 
 
 def _holder(rows: Rows, known: Known) -> Coded:
+    if _are_refusals(rows):
+        return known.producers.of(rows["holder"])
     return _of_holder(rows, known, "name")
+
+
+def _are_refusals(rows: Rows) -> bool:
+    return isinstance(rows.record, int) and rows.record == RecordType.MESSAGE_REFUSED
 
 
 def _of_holder(rows: Rows, known: Known, field: str) -> Coded:
@@ -200,6 +210,8 @@ def _of_either(field: str) -> Build:
     """What is said of the producer of an arrival, of the holder elsewhere."""
 
     def build(rows: Rows, known: Known) -> Coded:
+        if _are_refusals(rows):
+            return known.of_producer(field).of(rows["holder"])
         if rows.arrivals is None:
             return _of_holder(rows, known, field)
         return known.of_producer(field).of(rows["producer"])
@@ -272,7 +284,8 @@ COLUMNS: Final[tuple[Column, ...]] = (
     Column(
         "record",
         pa.string(),
-        "Which record the row is from: arrival, entry, group, decision; null if older than the history",
+        "Which record the row is from: arrival, entry, group, decision, refusal (a message whose sender "
+        "wanted no answer was refused: no entry, queue_id 0); null if older than the history",
         _record,
     ),
     Column("serial", pa.int64(), "The message: position of its arrival record", _row("serial", _long)),
@@ -303,7 +316,12 @@ COLUMNS: Final[tuple[Column, ...]] = (
         "holder_kind", pa.string(), "Who must confirm", _row("holder_kind", _code_names(HolderKind, None))
     ),
     Column("holder_id", pa.int64(), "Which holder of that kind", _row("holder", _long_or_null)),
-    Column("holder", pa.string(), "The holder's name; of an XA branch its Xid", _holder),
+    Column(
+        "holder",
+        pa.string(),
+        "The holder's name; of an XA branch its Xid, of a refusal the producer",
+        _holder,
+    ),
     Column(
         "container",
         pa.string(),

@@ -1,8 +1,9 @@
 """Slices of a ledger become record batches of the events table, wherever the ledger lies. Needs no Spark."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
+from itertools import chain
 from typing import Final
 from uuid import UUID
 
@@ -11,7 +12,7 @@ import pyarrow as pa
 
 from postroom.ledger.definitions import Definitions
 from postroom.ledger.errors import UnknownRecord
-from postroom.ledger.expand import Chunk, Rows, expand
+from postroom.ledger.expand import Chunk, Rows, entry_rows, expand
 from postroom.ledger.layout import TRANSITION_DTYPE
 from postroom.ledger.records import RecordType
 from postroom.model.codes import Event, HolderKind, Outcome, State
@@ -41,7 +42,7 @@ def read_events(
         unknown = unknown_type(chunk)
         if known is None or definitions is not last:
             known, last = Known(segment.ledger_id, segment.epoch, definitions), definitions
-        for rows in expand(chunk, definitions.routing_sets, in_kinds):
+        for rows in chain(expand(chunk, definitions.routing_sets, in_kinds), refusals(chunk)):
             unknown = _earlier(unknown, _unknown_code(rows))
             if unknown is not None:
                 rows = rows.where(rows["position"] < unknown.position)
@@ -51,6 +52,14 @@ def read_events(
                 yield batch(rows, known, schema)
         if unknown is not None:
             raise unknown
+
+
+def refusals(chunk: Chunk) -> Iterator[Rows]:
+    """Rows of messages that were refused without an answer: of no queue (its id is 0), and of no entry."""
+    refused = chunk.types == RecordType.MESSAGE_REFUSED
+    if refused.any():
+        rows = entry_rows(chunk.transitions.compress(refused), chunk.names)
+        yield replace(rows, record=int(RecordType.MESSAGE_REFUSED))
 
 
 def _of_queues(rows: Rows, definitions: Definitions, queues: frozenset[str]) -> Rows:

@@ -126,6 +126,18 @@ class CrossingSums:
 
 
 @dataclass(frozen=True, slots=True)
+class RefusedSums:
+    """Messages that a broker refused, and whose sender had settled them, so that only the ledger tells."""
+
+    ledger_id: str
+    sender: str
+    """Container and link. Where address and condition are empty, too: all that aren't in other rows."""
+    address: str
+    condition: str
+    messages: int
+
+
+@dataclass(frozen=True, slots=True)
 class TableCovered:
     """What of a table was looked at."""
 
@@ -151,6 +163,8 @@ class AuditResult:
     crossings: tuple[CrossingSums, ...]
     lost: tuple[str, ...]
     """Ids of messages, not persistent, that a channel lost on the way; a sample."""
+    refused: tuple[RefusedSums, ...]
+    """Messages that were refused and whose senders wanted no answer."""
     duplicates: Mapping[str, int]
     """How many arrivals with an id that their destination had taken before, by verdict (see `rules`)."""
     violation_counts: Mapping[str, int]
@@ -172,6 +186,11 @@ class AuditResult:
     def lost_at_crashes(self) -> int:
         """Messages, not persistent, that were lost when a broker ended."""
         return sum(one.outcomes.get("lost", 0) for one in self.managers)
+
+    @property
+    def refused_unheard(self) -> int:
+        """Messages that were refused and whose senders wanted no answer."""
+        return sum(one.messages for one in self.refused)
 
     @property
     def violation_count(self) -> int:
@@ -217,9 +236,12 @@ class AuditResult:
             )
             if count
         ]
-        if not lost:
-            return "every message is accounted for"
-        return f"every persistent message is accounted for; of the others {' and '.join(lost)}"
+        said = "every message is accounted for"
+        if lost:
+            said = f"every persistent message is accounted for; of the others {' and '.join(lost)}"
+        if self.refused_unheard:
+            said += f"; {self.refused_unheard:,} refused whose senders wanted no answer"
+        return said
 
     def to_json(self) -> dict[str, Any]:
         """Everything, for `--json`; the file ``audit.json`` beside the tables has the same."""
@@ -242,6 +264,7 @@ def result_of(said: Mapping[str, Any]) -> AuditResult:
         tuple(QueueSums(**one) for one in said["queues"]),
         tuple(CrossingSums(**one) for one in said["crossings"]),
         tuple(said["lost"]),
+        tuple(RefusedSums(**one) for one in said["refused"]),
         said["duplicates"],
         said["violation_counts"],
         tuple(Violation(**{**one, "positions": tuple(one["positions"])}) for one in said["violations"]),

@@ -22,6 +22,7 @@ from postroom.spark.audit import (
     duplicates,
     families,
     order,
+    refusals,
     sequences,
     sums,
     transactions,
@@ -40,6 +41,7 @@ from postroom.spark.audit.rows import COLUMNS, SCHEMA
 from postroom.spark.audit.rules import CROSSING_VERDICTS, RULES
 from postroom.spark.audit.subject import Subject, by_ledger
 from postroom.spark.audit.sums import Balance
+from postroom.spark.audit.words import is_refused
 from postroom.spark.relation import legal_transitions
 
 if TYPE_CHECKING:
@@ -63,6 +65,7 @@ class Found:
     violations: DataFrame
     crossings: DataFrame | None
     duplicates: DataFrame
+    refused: DataFrame | None
     result: AuditResult
     kept: list[DataFrame] = field(default_factory=list)
 
@@ -96,7 +99,10 @@ def _load(spark: SparkSession, one: Looked, token: str) -> DataFrame:
 class _Read:
     """What every rule is asked of: the steps and lives of all ledgers, and what was counted of them."""
 
+    steps: DataFrame
+    """Kept by Spark: those of entries and those of what was refused."""
     stepped: DataFrame
+    refused: DataFrame
     entries: DataFrame
     span: Mapping[str, Mapping[str, Any]]
     first: Column
@@ -126,7 +132,7 @@ def audit(
     crossed = _crossed(spark, subject, read)
     broken = [*_of_entries(spark, read), duplicates.duplicate_violations(again)]
     broken.append(violation_frame(spark, [one for balance in balances for one in balance.violations]))
-    kept = [read.stepped, read.entries, again]
+    kept = [read.steps, read.entries, again]
     if crossed is not None:
         broken.append(crossings.crossing_violations(crossed))
         kept.append(crossed)
@@ -135,15 +141,17 @@ def audit(
         kept.append(refolded.compared)
         broken.append(violation_frame(spark, refolded.found))
     violations = reduce(DataFrame.unionByName, broken).persist()
-    result = _result(subject, read, balances, violations, again, crossed, refolded)
-    return Found(violations, crossed, again, result, [*kept, violations])
+    refused = refusals.refusals(read.refused)
+    result = _result(subject, read, balances, violations, again, crossed, refused, refolded)
+    return Found(violations, crossed, again, refused if result.refused else None, result, [*kept, violations])
 
 
 def _read(subject: Subject, events: DataFrame) -> _Read:
-    stepped = stepping.steps(events).persist()
+    steps = stepping.steps(events).persist()
+    stepped = steps.where(~is_refused())
     entries = stepping.lives(stepped).persist()
     first = by_ledger({cut.ledger_id: cut.first_position for cut in subject.cuts})
-    return _Read(stepped, entries, _spans(stepped, entries), first)
+    return _Read(steps, stepped, steps.where(is_refused()), entries, _spans(stepped, entries), first)
 
 
 def _of_entries(spark: SparkSession, read: _Read) -> list[DataFrame]:
@@ -176,6 +184,7 @@ def _result(
     violations: DataFrame,
     again: DataFrame,
     crossed: DataFrame | None,
+    refused: DataFrame,
     refolded: "Refolded | None",
 ) -> AuditResult:
     unproven = [*subject.gaps, *_unproven_transactions(read)]
@@ -187,6 +196,7 @@ def _result(
         queues=tuple(row for balance in balances for row in balance.queues),
         crossings=_crossing_sums(crossed),
         lost=_lost(crossed),
+        refused=refusals.refused_sums(refused),
         duplicates=_counted(again, "verdict"),
         violation_counts=_counted(violations, "rule"),
         violations=_sample(violations),
@@ -325,6 +335,7 @@ def write(spark: SparkSession, found: Found, out: Path) -> None:
         "duplicates": found.duplicates,
         "unproven": spark.createDataFrame(unproven, UNPROVEN_SCHEMA),
         "crossings": found.crossings,
+        "refused": found.refused,
     }
     for name, table in tables.items():
         if table is not None:

@@ -13,6 +13,7 @@ from postroom.spark.audit.sums import OUTCOMES
 SHOWN_QUEUES: Final = 50
 SHOWN_VIOLATIONS: Final = 20
 SHOWN_LOST: Final = 50
+SHOWN_REFUSED: Final = 20
 WITHOUT_TERMINAL: Final = 180
 """Columns of the page where there is no terminal to ask."""
 
@@ -35,6 +36,9 @@ def _lines(result: AuditResult) -> Iterable[str]:
     if result.duplicates:
         said = ", ".join(f"{count:,} {verdict}" for verdict, count in sorted(result.duplicates.items()))
         yield f"Message ids that came again: {said}"
+    for refused in result.refused[:SHOWN_REFUSED]:
+        what = f"{refused.address or '(other addresses)'} from {refused.sender or '(others)'}"
+        yield f"Refused, the sender wanted no answer: {refused.messages:,} to {what}: {refused.condition}"
     for one in result.covered:
         bodies = f"{one.bodies_checked:,} bodies read" if one.bodies_checked else "bodies not read"
         where = f"{one.files} files, {one.size_bytes:,} bytes"

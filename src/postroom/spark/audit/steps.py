@@ -9,7 +9,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from postroom.spark.audit.words import ENTRY_KEY, is_arrival, is_carried
+from postroom.spark.audit.words import ENTRY_KEY, is_arrival, is_carried, is_refused
 from postroom.spark.tables.words import HELD_STATES
 
 TRANSACTIONS: Final = ("local_transaction", "xa_branch", "xa_prepared", "channel_batch", "spark_branch")
@@ -65,12 +65,12 @@ def steps(events: DataFrame) -> DataFrame:
 
     A carried row stands behind the events that its checkpoint covers. ``sender``, ``rank`` and ``birth`` are
     the arrival's producer, priority and due time, on every row. Of holders only branches of Spark sinks are
-    named.
+    named, and who sent what was refused. Rows of refused messages (`is_refused`) are steps of no entry.
     """
     by_entry = Window.partitionBy(*ENTRY_KEY).orderBy("position", "is_carried", "ordinal")
     so_far = by_entry.rowsBetween(Window.unboundedPreceding, 0)
     earlier = by_entry.rowsBetween(Window.unboundedPreceding, -1)
-    named = F.when(F.col("holder_kind") == "spark_branch", F.col("holder"))
+    named = F.when((F.col("holder_kind") == "spark_branch") | is_refused(), F.col("holder"))
     told = events.select(*EVENT_COLUMNS).withColumns({"holder": named, "is_carried": is_carried()})
     beside = told.select(
         "*",

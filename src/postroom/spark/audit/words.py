@@ -21,6 +21,11 @@ def is_carried() -> Column:
     return F.col("event") == "none"
 
 
+def is_refused() -> Column:
+    """Whether a row tells of no entry but of a message that was refused and whose sender had settled it."""
+    return F.col("queue_id") == 0
+
+
 def is_end() -> Column:
     """Whether an events row ends its entry."""
     return F.col("to_state") == "deleted"

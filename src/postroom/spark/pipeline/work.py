@@ -107,9 +107,11 @@ def work(slice: Slice, job: Job) -> RangeDone:
 
 def write_partials(store: TableStore, rows: Range, ledger_id: str, small_rows: int) -> Iterator[Written]:
     """Files of what a range of rows of one ledger gives a table."""
+    definition = store.definition
+    if definition.is_done is not None:
+        rows = rows.of_entries
     if not len(rows):
         return
-    definition = store.definition
     made = partials(definition, rows)
     if len(rows) <= small_rows and definition.is_done is not None:
         yield from _written(store, made, OPEN, None, ledger_id)

@@ -99,6 +99,7 @@ class Grid:
 def add_events(grid: Grid, pieces: Iterable[pa.Table]) -> None:
     """All events of some ledgers: each entry leaves the layer it was in and enters another."""
     rows = pa.concat_tables(pieces).combine_chunks()
+    rows = rows.filter(pc.not_equal(rows["queue_id"], 0))  # what was refused is on no queue
     if not len(rows):
         return
     order = pc.sort_indices(rows, [(name, "ascending") for name in ORDER])

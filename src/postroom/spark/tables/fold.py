@@ -43,6 +43,8 @@ def partials(definition: TableDefinition, events: pa.Table | Range) -> pa.Table:
     Give a ``Range`` where several tables are made of the same events: they share what they have in common.
     """
     rows = events if isinstance(events, Range) else Range(events)
+    if definition.is_done is not None:
+        rows = rows.of_entries
     made = definition.units(rows)
     shared = _SHARED.get(definition.key) if len(made) == len(rows) else None
     return fold(definition, made, shared(rows) if shared else None)

@@ -3,9 +3,11 @@
 from functools import cached_property
 from typing import Any, Final
 
+import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from postroom.spark.columns import REFUSAL
 from postroom.spark.tables import arrays
 from postroom.spark.tables.arrays import Codes
 from postroom.spark.tables.grouping import Groups, Rank, group, rank
@@ -46,6 +48,12 @@ class Range:
         if (name, null) not in self._numbers:
             self._numbers[name, null] = arrays.numbers(self.column(name, pa.int64()), null)
         return self._numbers[name, null]
+
+    @cached_property
+    def of_entries(self) -> "Range":
+        """The rows that tell of entries: all but those of messages that were refused."""
+        refused = self.codes("record").among(REFUSAL)
+        return self.take(np.flatnonzero(~refused)) if refused.any() else self
 
     @cached_property
     def is_arrival(self) -> Array:
