@@ -4,15 +4,18 @@ PY := .venv/bin/python
 COMPILED := PYTHONPATH=build/compiled
 PURE_TESTS := tests/model tests/manager tests/channel tests/amqp tests/ledger tests/damage tests/simulation tests/tables
 SOCKET_TESTS := tests/server tests/cli tests/client tests/clients tests/crash tests/faults tests/twophase tests/channels tests/foreign
-SPARK_TESTS := tests/spark tests/messages
+SPARK_KILLS := tests/crash/test_spark_kills.py
+SPARK_TESTS := tests/spark tests/messages $(SPARK_KILLS)
 # What depends on Spark's version: sources, streams, sinks, the pipeline, the audit; not damages, stores and notebook.
 SPARK42_TESTS := $(filter-out %/test_table_damages.py %/test_object_store.py %/test_notebook.py,$(wildcard tests/spark/test_*.py)) \
   $(addprefix tests/messages/,test_tap_spark.py test_consume_spark.py test_sink_spark.py)
 HYPOTHESIS_TESTS := $(PURE_TESTS) tests/server tests/client tests/faults tests/twophase
 ROUNDS := 10
 MINUTES := 180
-# The pure tests share nothing, and wait for nothing; those with brokers and Spark have the machine for themselves.
+# The pure tests share nothing, and wait for nothing. Those with sockets wait for each other's answers most of the time,
+# and share a module's broker. Spark takes every core for itself.
 EVERY_CORE := -n auto --dist worksteal
+EVERY_CORE_BY_FILE := -n auto --dist loadfile
 HOT_SOURCES := setup.py pyproject.toml $(shell find src -name '*.py' -o -name '*.c')
 
 # apt-get takes one caller at a time.
@@ -46,7 +49,8 @@ build/compiled/.ready: $(HOT_SOURCES) | setup
 test: packages-of-test compiled java peers ## all tests: pure (interpreted and compiled), sockets (compiled), Spark
 	PYTHONPATH=src $(PY) -m pytest $(EVERY_CORE) $(PURE_TESTS) tests/docs
 	$(COMPILED) $(PY) -m pytest $(EVERY_CORE) $(filter-out tests/tables,$(PURE_TESTS)) # tables use nothing that is compiled
-	$(COMPILED) $(PY) -m pytest $(SOCKET_TESTS) $(SPARK_TESTS)
+	$(COMPILED) $(PY) -m pytest $(EVERY_CORE_BY_FILE) --ignore $(SPARK_KILLS) $(SOCKET_TESTS)
+	$(COMPILED) $(PY) -m pytest $(SPARK_TESTS)
 
 test-pure: setup ## the fast tests, interpreted
 	PYTHONPATH=src $(PY) -m pytest $(EVERY_CORE) $(PURE_TESTS)
