@@ -155,6 +155,23 @@ def test_a_disk_that_is_nearly_full_takes_no_new_messages_but_all_outcomes(held:
     held.peer.pump(lambda: receiver.unsettled_count == 0)
 
 
+def test_who_sends_settled_messages_gets_no_credit_while_the_disk_is_nearly_full(held: Held) -> None:
+    """They would be refused, and nobody told."""
+    sender = held.peer.session().attach_sender("s", Source(), Target(address="q"))
+    held.peer.pump(lambda: sender.credit > 0)
+    held.broker.turn(lambda _, __: setattr(held.ledger, "space_low", True))
+    held.peer.round_trip()
+    for number in range(sender.credit):
+        sender.send(PAYLOAD, b"%d" % number, True)
+    held.peer.round_trip()
+    assert sender.credit == 0
+    held.broker.turn(lambda _, __: setattr(held.ledger, "space_low", False))
+    held.peer.pump(lambda: sender.credit > 0)
+    sender.send(PAYLOAD, b"taken", False)
+    state = held.peer.wait_for(DispositionReceived).state
+    assert isinstance(state, Accepted)
+
+
 def test_reading_stops_while_the_ledger_is_behind(held: Held) -> None:
     link = held.peer.session().attach_sender("s", Source(), Target(address="q"))
     held.peer.pump(lambda: link.attached and link.credit > 0)
