@@ -148,11 +148,15 @@ class ConnectionBinding:
         self.bytes_out += len(data)
         return data
 
-    def lost(self, now_us: int) -> None:
-        """The socket is gone, with or without a close before."""
+    def cut_off(self, now_us: int) -> None:
+        """Nothing more can come from the peer, though its socket is still being closed."""
         self._how = Gone.CONNECTION_LOST
         self.handle(self.engine.connection_lost(), now_us)
         self._end(now_us)
+
+    def lost(self, now_us: int) -> None:
+        """The socket is gone, with or without a close before."""
+        self.cut_off(now_us)
         self.broker.connections.pop(self, None)
         self.broker.touched.pop(self, None)
         if self.outward is not None:
