@@ -102,6 +102,11 @@ class BrokerThread:
         while not self.call(condition):
             assert time.monotonic() < deadline, "the broker never came to that"
 
+    def stop(self) -> None:
+        """Tell it to stop, and don't wait for that."""
+        if self._loop is not None and self._service is not None and self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._service.ended.set)
+
     def __enter__(self) -> "BrokerThread":
         self._thread.start()
         if not self._ready.wait(TIMEOUT_S) or self.failure is not None:
@@ -111,8 +116,7 @@ class BrokerThread:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._loop is not None and self._service is not None:
-            self._loop.call_soon_threadsafe(self._service.ended.set)
+        self.stop()
         self._thread.join(TIMEOUT_S)
         assert not self._thread.is_alive(), "the broker did not stop"
         if self.failure is not None:

@@ -116,8 +116,11 @@ class EnginePeer(_Peer):
             ConnectionOptions(server=False, container_id=container_id, **settings),  # type: ignore[arg-type]
             time.monotonic_ns() // 1000,
         )
-        self.socket = socket_module.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
+        self.socket = self._connect(port)
         self.events: list[Event] = []
+
+    def _connect(self, port: int) -> socket_module.socket:
+        return socket_module.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
 
     def open(self, **fields: object) -> Self:
         self.engine.open(**fields)  # type: ignore[arg-type]

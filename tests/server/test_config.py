@@ -43,6 +43,24 @@ BAD_FILES = {
         "listen[1].tls_key",
         "certificate",
     ),
+    "a path of WebSocket that is none": (
+        "[[listen]]\nwebsocket = { path = 'amqp' }\n",
+        2,
+        "listen[0].websocket.path",
+        "begins with '/'",
+    ),
+    "an origin with a path": (
+        "[[listen]]\n[listen.websocket]\norigins = ['http://a', 'https://b/c']\n",
+        3,
+        "listen[0].websocket.origins[1]",
+        "'https://b/c' is no origin",
+    ),
+    "WebSocket as a switch": (
+        "[[listen]]\nwebsocket = true\n",
+        2,
+        "listen[0].websocket",
+        "Expected `object | null`, got `bool`",
+    ),
     "quota out of bounds": (
         "[[quota]]\nname = 'a'\nbytes_maximum = -2\n",
         3,

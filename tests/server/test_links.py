@@ -1,18 +1,14 @@
-"""Links by name: attach replies, stealing, suspension and resumption, container ids, dynamic nodes,
-exclusive access.
-"""
+"""Links by name: attach replies, stealing, suspension and resumption, dynamic nodes, exclusive access."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from postroom.amqp.events import (
-    Closed,
     CreditChanged,
     DispositionReceived,
     LinkAttached,
     LinkDetached,
-    Opened,
     TransferReceived,
 )
 from postroom.amqp.link import Link
@@ -118,29 +114,6 @@ def test_links_of_the_same_name_in_other_containers_live_side_by_side(
         send(peer, sending(peer, "s", Target(address=queue)), "x")
         first.flow(1)
         assert transfers(peer, first, 1)[0].tag
-
-
-def test_a_container_id_in_use_is_refused_where_sole_connection_is_wanted(
-    broker: BrokerThread, peer: EnginePeer, queue: str
-) -> None:
-    with EnginePeer(broker.port, container_id=queue) as second:
-        second.engine.open(desired_capabilities=["sole-connection-for-container"])
-        closed = second.wait_for(Closed)
-        opened = second.of(Opened)[0].open
-    assert opened.properties is not None
-    assert opened.properties["amqp:connection-establishment-failed"] is True
-    assert closed.error is not None and closed.error.condition == "amqp:invalid-field"
-    assert closed.error.info == {"invalid-field": "container-id"}
-    with EnginePeer(broker.port, container_id=queue) as third:
-        third.open()
-
-
-def test_a_container_id_is_free_again_after_its_connection(broker: BrokerThread, queue: str) -> None:
-    for _ in range(3):
-        with EnginePeer(broker.port, container_id=queue) as peer:
-            peer.open(desired_capabilities=["sole-connection-for-container"])
-            peer.engine.close()
-            peer.wait_for(Closed)
 
 
 def test_unsettled_deliveries_are_resumed_after_a_lost_connection(broker: BrokerThread, queue: str) -> None:

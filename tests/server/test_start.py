@@ -1,6 +1,7 @@
 """The real process: ready line, orderly stop, what it says when it can't start, what a kill leaves."""
 
 import os
+import re
 import resource
 import signal
 import socket
@@ -121,6 +122,16 @@ def test_two_listeners(start: list[Process], tmp_path: Path) -> None:
     broker = begin(start, tmp_path, "--listen", "127.0.0.1:0", "--listen", "localhost:0")
     BlockingConnection(broker.ready(), timeout=15).close()
     BlockingConnection(broker.ready(), timeout=15).close()
+    assert broker.end() == Exit.STOPPED
+
+
+def test_the_line_of_a_listener_for_websocket(start: list[Process], tmp_path: Path) -> None:
+    config = tmp_path / "postroom.toml"
+    config.write_text("[[listen]]\naddress = '127.0.0.1:0'\nwebsocket = { path = '/mq' }\n")
+    broker = begin(start, tmp_path, "--config", str(config))
+    assert broker.process.stdout is not None
+    line = broker.process.stdout.readline()
+    assert re.fullmatch(r"listening on ws://127\.0\.0\.1:\d+/mq\n", line), line
     assert broker.end() == Exit.STOPPED
 
 

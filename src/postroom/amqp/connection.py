@@ -277,6 +277,13 @@ class Connection:
         self.local_state = CLOSED
         self.wire.send_last(0, Close(error=error))
 
+    def give_up_sessions(self) -> list[Event]:
+        """After `close`: don't wait for the peer's to report every link detached (not closed), every session
+        ended.
+        """
+        self._end_sessions(None)
+        return self._take_events()
+
     def _fail(self, error: Error) -> None:
         """The peer broke a rule that costs it the connection."""
         if self._failed:

@@ -11,7 +11,7 @@ from postroom import __version__
 from postroom.amqp.composite import Error
 from postroom.amqp.connection import Connection
 from postroom.amqp.delivery import Delivery as WireDelivery
-from postroom.amqp.errors import CONNECTION_FORCED, INTERNAL_ERROR, INVALID_FIELD, NOT_ALLOWED
+from postroom.amqp.errors import CONNECTION_FORCED, INTERNAL_ERROR, NOT_ALLOWED
 from postroom.amqp.events import (
     Closed,
     CreditChanged,
@@ -41,6 +41,8 @@ from postroom.server.bound import BoundLink
 from postroom.server.config import LimitsConfig
 from postroom.server.logs import LOGGER_NAME, log
 from postroom.server.registry import Gone
+from postroom.server.sole_connection import CAPABILITY as SOLE_CONNECTION
+from postroom.server.sole_connection import Policy, admit, answer_properties
 from postroom.server.xa_context import XaContext
 
 if TYPE_CHECKING:
@@ -49,7 +51,6 @@ if TYPE_CHECKING:
     from postroom.server.outgoing import OutgoingLink
     from postroom.server.outward import Outward
 
-SOLE_CONNECTION: Final = "sole-connection-for-container"
 OFFERED_CAPABILITIES: Final = ["ANONYMOUS-RELAY", "DELAYED_DELIVERY", "SHARED-SUBS", SOLE_CONNECTION]
 ANONYMOUS_USER: Final = "anonymous"
 
@@ -73,6 +74,8 @@ class ConnectionBinding:
         self.engine: Final = Connection(options, monotonic_us)
         self.user = ANONYMOUS_USER
         self.container_id = ""
+        self.sole_policy: Policy | None = None
+        """It is the only connection of its container; None: it hasn't asked for that."""
         self.writable = True
         """False while the socket's output buffer is over its bound."""
         self.failed = False
@@ -110,7 +113,7 @@ class ConnectionBinding:
         }
         if outward is not None:
             self.user = outward.secrets.user or ANONYMOUS_USER
-            self.engine.open(properties=_open_properties(False))
+            self.engine.open(properties=_open_properties())
 
     def begin_counting(self) -> None:
         """Set the counters to 0: messages sent and received on links to queues and topics, bytes on the
@@ -148,11 +151,15 @@ class ConnectionBinding:
         self.bytes_out += len(data)
         return data
 
-    def lost(self, now_us: int) -> None:
-        """The socket is gone, with or without a close before."""
+    def cut_off(self, now_us: int) -> None:
+        """Nothing more can come from the peer, though its socket is still being closed."""
         self._how = Gone.CONNECTION_LOST
         self.handle(self.engine.connection_lost(), now_us)
         self._end(now_us)
+
+    def lost(self, now_us: int) -> None:
+        """The socket is gone, with or without a close before."""
+        self.cut_off(now_us)
         self.broker.connections.pop(self, None)
         self.broker.touched.pop(self, None)
         if self.outward is not None:
@@ -169,6 +176,16 @@ class ConnectionBinding:
         """Close from this side; the peer's answer ends the connection."""
         self.engine.close(Error(condition, description))
         self.touch()
+
+    def give_way(self, error: Error, now_us: int) -> None:
+        """Close for a later connection of the same container. What this one holds goes back at once, as after
+        a lost connection: the peer may be long gone, and the later one may want it.
+        """
+        self._how = Gone.CONNECTION_LOST
+        self.engine.close(error)
+        self.handle(self.engine.give_up_sessions(), now_us)
+        self._end(now_us)
+        log(logging.WARNING, "connection-displaced", remote=self.remote, container=self.container_id)
 
     def leave(self) -> None:
         """Close a connection that this end has opened and needs no more."""
@@ -375,14 +392,20 @@ class ConnectionBinding:
             log(logging.INFO, "connection-made", remote=self.remote, container=self.container_id)
             self.outward.opened(self.container_id, self._now_us)
             return
-        sole = SOLE_CONNECTION in event.open.desired_capabilities
-        clash = sole and self.broker.registry.container_in_use(self.container_id, self)
-        self.engine.open(
-            offered_capabilities=OFFERED_CAPABILITIES,
-            properties=_open_properties(clash),
-        )
-        if clash:
-            self._refuse_clash()
+        refusal = admit(self, event.open, self._now_us)
+        properties = _open_properties()
+        properties.update(answer_properties(event.open, refusal is None, self.sole_policy))
+        self.engine.open(offered_capabilities=OFFERED_CAPABILITIES, properties=properties)
+        if refusal is not None:
+            self.engine.close(refusal)
+            log(
+                logging.WARNING,
+                "connection-refused",
+                remote=self.remote,
+                container=self.container_id,
+                reason=refusal.description,
+            )
+            return
         self.broker.registry.opened(self)
         log(
             logging.INFO,
@@ -391,12 +414,6 @@ class ConnectionBinding:
             container=self.container_id,
             user=self.user,
         )
-
-    def _refuse_clash(self) -> None:
-        """The way that clients of JMS expect (container ids are their client ids)."""
-        info: dict[object, object] = {Symbol("invalid-field"): Symbol("container-id")}
-        what = f"container-id {self.container_id!r} is in use by another connection"
-        self.engine.close(Error(INVALID_FIELD, what, info))
 
     def _on_close(self, event: Closed) -> None:
         self._end(self._now_us)
@@ -470,8 +487,5 @@ def _options(broker: "Broker", anonymous: bool) -> ConnectionOptions:
     )
 
 
-def _open_properties(clash: bool) -> dict[object, object]:
-    properties: dict[object, object] = {Symbol("product"): "postroom", Symbol("version"): __version__}
-    if clash:
-        properties[Symbol("amqp:connection-establishment-failed")] = True
-    return properties
+def _open_properties() -> dict[object, object]:
+    return {Symbol("product"): "postroom", Symbol("version"): __version__}

@@ -25,6 +25,7 @@ from postroom.server.dead_letter_config import DeadLetterHandlerConfig
 from postroom.server.http_config import HttpConfig
 from postroom.server.passwords import PasswordHashError, parse_hash
 from postroom.server.spark_config import SparkConfig
+from postroom.server.websocket_config import WebSocketConfig
 
 DEFAULT_TLS_PORT: Final = 5671
 DEFAULT_DATA_FOLDER: Final = "postroom-data"
@@ -49,6 +50,8 @@ class ListenConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """PEM file with the certificate chain; makes this a TLS listener."""
     tls_key: str | None = None
     """PEM file with the private key; unset: it is in the certificate's file."""
+    websocket: WebSocketConfig | None = None
+    """Makes this a listener for AMQP over WebSocket."""
 
     def __post_init__(self) -> None:
         try:

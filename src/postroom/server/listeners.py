@@ -24,6 +24,13 @@ class Listener:
         self.tls: Final = _tls_context(config)
         self.sockets: Final = _bind(config)
 
+    def url(self, address: str) -> str:
+        """``address``, at which it listens, as a client writes it."""
+        websocket = self.config.websocket
+        if websocket is None:
+            return f"amqp://{address}"
+        return f"{'ws' if self.tls is None else 'wss'}://{address}{websocket.path}"
+
     def close(self) -> None:
         """Give the addresses back, where no server has taken the sockets over."""
         for each in self.sockets:

@@ -74,13 +74,13 @@ class SocketConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._ended:
             return
-        was_empty = not self._inbox
+        had_work = self.has_work()
         self._inbox.append(data)
         self.inbox_bytes += len(data)
         if self.inbox_bytes >= self._owner.limits.inbox_bytes and self._transport is not None:
             self._paused = True
             self._transport.pause_reading()
-        if was_empty:
+        if not had_work:
             self._owner.turns.wake(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -118,7 +118,7 @@ class SocketConnection(asyncio.Protocol):
         if self._binding is None or self._ended:
             self._inbox.clear()
             return 0
-        events = self._binding.receive(self._take(limit_bytes), monotonic_us(), wall_us())
+        events = self._hand_over(self._binding, limit_bytes)
         if self._paused and self.inbox_bytes * 2 < self._owner.limits.inbox_bytes:
             self._resume_reading()
         return events
@@ -130,12 +130,12 @@ class SocketConnection(asyncio.Protocol):
         if self._binding.aborted:
             self._transport.abort()
             return
-        data = self._binding.data_to_send()
+        data = self._wrapped(self._binding)
         if data:
             self._transport.write(data)
         if self._binding.finished and not self._ended:
             self._ended = True
-            self._transport.close()
+            self._finish(self._transport)
         else:
             self.arm_timer()
 
@@ -164,6 +164,20 @@ class SocketConnection(asyncio.Protocol):
             self._binding.on_time(monotonic_us(), wall_us())
             self._owner.turns.schedule()
             self.arm_timer()
+
+    # What lies between the socket and AMQP's own bytes: here nothing.
+
+    def _hand_over(self, binding: ConnectionBinding, limit_bytes: int) -> int:
+        """Give ``binding`` up to ``limit_bytes`` of the inbox; the number of events that made."""
+        return binding.receive(self._take(limit_bytes), monotonic_us(), wall_us())
+
+    def _wrapped(self, binding: ConnectionBinding) -> bytes:
+        """What goes out of all that ``binding`` has to say."""
+        return binding.data_to_send()
+
+    def _finish(self, transport: asyncio.Transport) -> None:
+        """AMQP has said its last."""
+        transport.close()
 
     def _take(self, limit_bytes: int) -> bytes:
         data = self._inbox[0]

@@ -63,9 +63,9 @@ class Registry:
         """``binding`` has told its container id."""
         self._containers.setdefault(binding.container_id, set()).add(binding)
 
-    def container_in_use(self, container_id: str, by_other_than: "ConnectionBinding") -> bool:
-        """Whether another connection that is open has this container id."""
-        return bool(self._containers.get(container_id, set()) - {by_other_than})
+    def others_of(self, binding: "ConnectionBinding") -> list["ConnectionBinding"]:
+        """The other connections that are open and have its container id."""
+        return [each for each in self._containers.get(binding.container_id, set()) if each is not binding]
 
     def connection_ended(self, binding: "ConnectionBinding", now_us: int) -> None:
         """``binding`` is over: its container id is free, and what was kept as long as it lived begins to

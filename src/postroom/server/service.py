@@ -7,18 +7,19 @@ import contextlib
 import functools
 import logging
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Protocol
 
 from postroom.ledger.body import Body, BodyPlace
 from postroom.ledger.errors import LedgerError
 from postroom.model.ids import MessageIds
+from postroom.server.addresses import is_loopback
 from postroom.server.alarms import MAINTENANCE_STOPPED
 from postroom.server.binding import ConnectionBinding
 from postroom.server.broker import Broker, LedgerFace, Login
 from postroom.server.clock import WALL, monotonic_us, wall_us
-from postroom.server.config import Config
+from postroom.server.config import Config, ListenConfig
 from postroom.server.connecting import Connecting
 from postroom.server.listeners import Listener, cannot_listen
 from postroom.server.logs import LOGGER_NAME, log
@@ -98,7 +99,7 @@ class Service:
         self._broker = broker
         self._loop = loop
         self._listeners = listeners
-        self._servers: list[asyncio.Server] = []
+        self._servers: list[tuple[Listener, asyncio.Server]] = []
         self._sockets: dict[ConnectionBinding, SocketConnection] = {}
         self._pool = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="postroom-read")
         self._timer: asyncio.TimerHandle | None = None
@@ -125,18 +126,23 @@ class Service:
 
     def addresses(self) -> list[str]:
         """What is listened on, with the ports that the system chose."""
-        found = []
-        for server in self._servers:
+        return [address for _, address in self._listening()]
+
+    def urls(self) -> list[str]:
+        """The same, each with its scheme and path."""
+        return [listener.url(address) for listener, address in self._listening()]
+
+    def _listening(self) -> Iterator[tuple[Listener, str]]:
+        for listener, server in self._servers:
             for each in server.sockets:
                 host, port = each.getsockname()[:2]
-                found.append(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
-        return found
+                yield listener, f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     async def stop(self) -> None:
         """Take no more connections, close those that are, make everything durable."""
         self._broker.stopping = True
         self._connecting.stop()
-        for server in self._servers:
+        for _, server in self._servers:
             server.close()
         self._broker.channels.shut_down(wall_us())
         for binding in list(self._sockets):
@@ -163,9 +169,7 @@ class Service:
             self._done.set()
 
     async def _listen(self, listener: Listener) -> None:
-        def accepted() -> SocketConnection:
-            return SocketConnection(self, self._loop, listener.config.allows_anonymous)
-
+        accepted = self._maker(listener.config)
         for bound in listener.sockets:
             try:
                 server = await self._loop.create_server(
@@ -173,7 +177,19 @@ class Service:
                 )
             except OSError as error:
                 raise cannot_listen(listener.config, error) from error
-            self._servers.append(server)
+            self._servers.append((listener, server))
+
+    def _maker(self, config: ListenConfig) -> Callable[[], SocketConnection]:
+        """What makes the connections that are accepted there."""
+        anonymous = config.allows_anonymous
+        if config.websocket is None:
+            return lambda: SocketConnection(self, self._loop, anonymous)
+        # Imported here: who takes none starts sooner.
+        from postroom.server.websocket_connection import WebSocketConnection
+        from postroom.server.websocket_request import Door
+
+        door = Door(config.websocket, is_loopback(config.host))
+        return lambda: WebSocketConnection(self, self._loop, anonymous, door)
 
     # Connections.
 

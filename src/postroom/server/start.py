@@ -133,9 +133,9 @@ async def _run(config: Config, listeners: list[Listener], http: Http, ledger: Le
         ledger=ledger.ledger_id,
         epoch=ledger.epoch,
     )
-    for address in service.addresses():
+    for url in service.urls():
         # On standard output, for whoever started the process and waits for it; logs go to standard error.
-        print(f"listening on amqp://{address}", flush=True)
+        print(f"listening on {url}", flush=True)
     for url in served:
         print(f"serving {url}", flush=True)
     await service.ended.wait()

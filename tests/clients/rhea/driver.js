@@ -3,8 +3,10 @@
 // Driver of rhea: commands and answers as in ../README.md.
 
 const crypto = require('crypto');
+const fs = require('fs');
 const readline = require('readline');
 const rhea = require('rhea');
+const WebSocket = require('ws');
 const codec = require('rhea/lib/message.js');
 
 const types = rhea.types;
@@ -307,11 +309,17 @@ function until(start, timeoutMs, onTimeout) {
     });
 }
 
+function overWebSocket({ host, port, websocket, ca }) {
+    const url = `${ca ? 'wss' : 'ws'}://${host}:${port}${websocket}`;
+    return container.websocket_connect(WebSocket)(url, ['binary', 'AMQPWSB10', 'amqp'], ca ? { ca: fs.readFileSync(ca) } : {});
+}
+
 async function connect(command) {
     reconnecting = Boolean(command.reconnect);
     const options = { host: command.host, port: command.port, reconnect: reconnecting ? RECONNECT_MS : false };
     if (command.user) Object.assign(options, { username: command.user, password: command.password });
     if (command.container) options.container_id = command.container;
+    if (command.websocket) options.connection_details = overWebSocket(command);
     await until((resolve) => {
         connection = container.connect(options);
         connection.once('connection_open', resolve);

@@ -25,6 +25,7 @@ import org.apache.qpid.jms.JmsConnectionFactory;
 /** Driver of Qpid JMS: commands and answers as in ../../README.md. */
 public final class Driver {
     static final ObjectMapper JSON = new ObjectMapper();
+    private static final String STORE_PASSWORD = "changeit";
     private static final long COMMAND_MS = 15_000;
     private static final int DEFAULT_PRIORITY = 4;
     /** Qpid JMS's own session mode: each message is disposed of alone, with the outcome that a property names. */
@@ -81,8 +82,18 @@ public final class Driver {
         return JSON.createObjectNode();
     }
 
+    private String scheme() {
+        String plainly = connectCommand.has("websocket") ? "amqpws" : "amqp";
+        return connectCommand.has("ca") ? plainly + "s" : plainly;
+    }
+
     private Connection open(boolean presettle) throws JMSException {
-        String address = "amqp://" + connectCommand.get("host").textValue() + ":" + connectCommand.get("port").asInt();
+        String address = scheme() + "://" + connectCommand.get("host").textValue() + ":" + connectCommand.get("port").asInt();
+        address += connectCommand.path("websocket").asText();
+        if (connectCommand.has("ca")) {
+            address += "?transport.trustStoreLocation=" + connectCommand.get("ca").textValue()
+                + "&transport.trustStorePassword=" + STORE_PASSWORD;
+        }
         if (connectCommand.path("reconnect").asBoolean()) {
             address = "failover:(" + address + ")?failover.reconnectDelay=50&failover.useReconnectBackOff=false";
         }
