@@ -9,6 +9,7 @@ import click
 from rich.progress import Progress
 from rich.table import Table
 
+from postroom.cli.names import check_there, check_topic_there
 from postroom.cli.show import as_json_line, as_text, body_bytes
 from postroom.cli.talk import EXIT_NOTHING, connected, json_option, notes, output, url_option
 from postroom.cli.which import selector_option
@@ -55,7 +56,14 @@ def get(
     A message is accepted when it has been printed or written; one that could not be stays on the queue.
     """
     taken = 0
-    with connected(url) as connection, connection.create_session(AcknowledgeMode.INDIVIDUAL) as session:
+    with (
+        connected(url, queue) as connection,
+        connection.create_session(AcknowledgeMode.INDIVIDUAL) as session,
+    ):
+        if not of_topic:
+            check_there(connection, queue)
+        elif subscription is None:
+            check_topic_there(connection, queue)
         prefetch = min(count, 100) or 100
         destination = Topic(queue) if of_topic else queue
         consumer = _consumer(session, destination, subscription, selector or None, prefetch)
@@ -102,7 +110,8 @@ def browse(queue: str, count: int, selector: str, url: str, as_json: bool) -> No
     for head in ("message id", "priority", "deliveries", "bytes", "body"):
         numbers = head in ("priority", "deliveries", "bytes")
         table.add_column(head, justify="right" if numbers else "left", overflow="fold")
-    with connected(url) as connection, connection.create_session() as session:
+    with connected(url, queue) as connection, connection.create_session() as session:
+        check_there(connection, queue)
         browser = session.create_browser(queue, selector=selector or None)
         for message in itertools.islice(browser, count or None):
             if as_json:

@@ -62,7 +62,10 @@ def list_messages(
     for head in LISTED:
         table.add_column(head, justify="right" if head in ("serial", "bytes") else "left", overflow="fold")
     said = {"selector": selector, "states": list(states)}
-    with connected(url) as connection, Found(connection.create_management(), queue, said, True) as found:
+    with (
+        connected(url, queue) as connection,
+        Found(connection.create_management(), queue, said, True) as found,
+    ):
         for row in found.rows(count):
             if as_json:
                 click.echo(json.dumps(as_fields(row), default=str, ensure_ascii=False))
@@ -85,7 +88,7 @@ def show_message(queue: str, message_id: str | None, serial: int | None, url: st
     if (message_id is None) == (serial is None):
         raise click.UsageError("say which message: --id or --serial")
     said = {"message_id": id_value(message_id)} if message_id is not None else {"serial": serial}
-    with connected(url) as connection:
+    with connected(url, queue) as connection:
         reply = connection.create_management().request("READ", kind=MESSAGE_TYPE, name=queue, body=said)
         rows = reply.attributes()["messages"]
     assert isinstance(rows, list)
@@ -115,7 +118,7 @@ def delete_messages(
 ) -> None:
     """Delete messages on QUEUE that nobody holds."""
     said = which(selector, message_id, serial, every) | {"if_paused": if_paused}
-    with connected(url) as connection:
+    with connected(url, queue) as connection:
         management = connection.create_management()
         reply = management.request(
             "DELETE-MESSAGES", kind=MESSAGE_TYPE, name=queue, body=said, patience_s=PATIENCE_S
@@ -147,7 +150,7 @@ def move_messages(
     """Move messages from QUEUE to the queue TO: all that are meant, or none."""
     said = which(selector, message_id, serial, every)
     said |= {"to": to, "if_paused": if_paused, "in_pieces": in_pieces}
-    with connected(url) as connection:
+    with connected(url, queue) as connection:
         moved, _ = in_pieces_of(connection.create_management(), "MOVE-MESSAGES", queue, said)
     click.echo(json.dumps({"moved": moved}) if as_json else f"moved {moved} messages from {queue} to {to}")
 
@@ -186,7 +189,7 @@ def export_messages(
     said = {"selector": selector, "states": list(states)}
     exported = 0
     with (
-        connected(url) as connection,
+        connected(url, queue) as connection,
         Found(connection.create_management(), queue, said, True) as found,
         click.open_file(str(file), "wb") as out,
         progress_of(found.count) as progress,
@@ -214,7 +217,7 @@ def import_messages(queue: str, file: Path, overrides: bool, url: str, as_json: 
     """
     created = replaced = 0
     with (
-        connected(url) as connection,
+        connected(url, queue) as connection,
         click.open_file(str(file), "rb") as source,
         progress_of(PROGRESS_FROM) as progress,
     ):

@@ -63,7 +63,7 @@ def create_queue(name: str, settings: tuple[str, ...], url: str, as_json: bool) 
 @url_option
 def delete_queue(name: str, if_empty: bool, if_unused: bool, force: bool, url: str) -> None:
     """Delete the queue NAME and the messages on it."""
-    with connected(url) as connection:
+    with connected(url, name) as connection:
         management = connection.create_management()
         management.delete(QUEUE_TYPE, name, {"if-empty": if_empty, "if-unused": if_unused, "force": force})
     click.echo(f"deleted {name}")
@@ -75,7 +75,7 @@ def delete_queue(name: str, if_empty: bool, if_unused: bool, force: bool, url: s
 @json_option
 def purge_queue(name: str, url: str, as_json: bool) -> None:
     """Remove the messages on the queue NAME that nobody holds."""
-    with connected(url) as connection:
+    with connected(url, name) as connection:
         reply = connection.create_management().request("PURGE", kind=QUEUE_TYPE, name=name)
     purged = reply.attributes().get("purged")
     click.echo(json.dumps({"purged": purged}) if as_json else f"purged {purged} messages from {name}")

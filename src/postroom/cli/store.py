@@ -73,7 +73,7 @@ def _filter(
 @contextmanager
 def _store(url: str, queue: str) -> Iterator[MessageStore]:
     """The message store of a queue; that there is no such message is exit code 4."""
-    with connected(url) as connection:
+    with connected(url, queue) as connection:
         try:
             yield connection.create_message_store(queue)
         except NoMatchingMessageException as error:

@@ -48,6 +48,6 @@ def delete_subscription(name: str, url: str) -> None:
 
     Refused while somebody consumes from it.
     """
-    with connected(url) as connection:
+    with connected(url, name) as connection:
         connection.create_management().delete(SUBSCRIPTION_TYPE, name)
     click.echo(f"deleted {name}")

@@ -32,7 +32,7 @@ def _turning(verb: str, kind: str, text: str) -> click.Command:
     @url_option
     @json_option
     def command(name: str, switch: str, url: str, as_json: bool) -> None:
-        with connected(url) as connection:
+        with connected(url, name) as connection:
             reply = connection.create_management().request(
                 verb.upper(), kind=kind, name=name, properties={"switch": switch}
             )
@@ -48,7 +48,7 @@ def _stats(kind: str, text: str) -> click.Command:
     @url_option
     @json_option
     def command(name: str, reset: bool, url: str, as_json: bool) -> None:
-        with connected(url) as connection:
+        with connected(url, name) as connection:
             management = connection.create_management()
             counters = management.read(kind, name)
             if reset:

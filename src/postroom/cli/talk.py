@@ -8,7 +8,14 @@ from typing import Any, Final, TypeVar
 import click
 from rich.console import Console
 
-from postroom.client import ClientOptions, Connection, ConnectionFactory, JMSException
+from postroom.cli.names import hint_at_names
+from postroom.client import (
+    ClientOptions,
+    Connection,
+    ConnectionFactory,
+    InvalidDestinationException,
+    JMSException,
+)
 
 DEFAULT_URL: Final = "amqp://127.0.0.1:5672"
 URL_VARIABLE: Final = "POSTROOM_URL"
@@ -75,14 +82,21 @@ def shown(value: object) -> str:
 
 
 @contextlib.contextmanager
-def connected(url: str) -> Iterator[Connection]:
-    """A connection to the broker; whatever the client raises inside becomes one line and an exit code."""
+def connected(url: str, name: str = "") -> Iterator[Connection]:
+    """A connection to the broker; whatever the client raises inside becomes one line and an exit code.
+
+    ``name`` is the queue, topic or subscription that the command is about: where there is none, names like it
+    are told.
+    """
     try:
         factory = ConnectionFactory(url, options=EVERY_OUTCOME)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--url") from error
     try:
         with factory.create_connection() as connection:
-            yield connection
+            try:
+                yield connection
+            except InvalidDestinationException as error:
+                raise BrokerError(f"{error}{hint_at_names(connection, name)}") from error
     except JMSException as error:
         raise BrokerError(str(error)) from error

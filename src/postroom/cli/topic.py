@@ -59,6 +59,6 @@ def create_topic(name: str, settings: tuple[str, ...], url: str, as_json: bool) 
 @url_option
 def delete_topic(name: str, if_unused: bool, url: str) -> None:
     """Delete the topic NAME with its subscriptions and the messages on them."""
-    with connected(url) as connection:
+    with connected(url, name) as connection:
         connection.create_management().delete(TOPIC_TYPE, name, {"if-unused": if_unused})
     click.echo(f"deleted {name}")
