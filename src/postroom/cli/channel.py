@@ -1,6 +1,5 @@
 """`postroom channel`: define, command and look at the channels of a running broker; the verbs are MQSC's."""
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -8,8 +7,8 @@ from typing import Any, Final
 import click
 from rich.table import Table
 
-from postroom.cli.listing import by_name, create, show_json, show_list
-from postroom.cli.talk import connected, json_option, output, setting, settings_option, shown, url_option
+from postroom.cli.listing import alter, by_name, create, show_json, show_list
+from postroom.cli.talk import connected, json_option, output, settings_option, shown, url_option
 from postroom.server.management import CHANNEL_TYPE
 
 PING_PATIENCE_S: Final = 30.0
@@ -61,10 +60,7 @@ def define_channel(name: str, channel_type: str, settings: tuple[str, ...], url:
 @json_option
 def alter_channel(name: str, settings: tuple[str, ...], url: str, as_json: bool) -> None:
     """Change settings of the channel NAME, for its next start."""
-    attributes = dict(setting(text) for text in settings)
-    with connected(url) as connection:
-        altered = connection.create_management().update(CHANNEL_TYPE, name, attributes)
-    click.echo(json.dumps(altered, default=str) if as_json else f"altered {name}")
+    alter(CHANNEL_TYPE, name, settings, url, as_json)
 
 
 @channel.command("delete")

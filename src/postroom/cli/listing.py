@@ -44,6 +44,16 @@ def show_one(row: Mapping[str, Any], hidden: Container[str]) -> None:
             click.echo(f"{key}: {moment(int(value)) if key.endswith('_us') else shown(value)}")
 
 
+def alter(kind: str, name: str, settings: Iterable[str], url: str, as_json: bool) -> None:
+    """Give ``name`` of type ``kind`` other ``settings`` (KEY=VALUE), and say so."""
+    attributes = dict(setting(text) for text in settings)
+    if not attributes:
+        raise click.UsageError("say what is to change: --set KEY=VALUE")
+    with connected(url, name) as connection:
+        altered = connection.create_management().update(kind, name, attributes)
+    click.echo(json.dumps(altered, default=str) if as_json else f"altered {name}")
+
+
 def create(kind: str, name: str, settings: Iterable[str], url: str, as_json: bool) -> None:
     """Create ``name`` of type ``kind`` with ``settings`` (KEY=VALUE), and say so."""
     attributes = dict(setting(text) for text in settings)

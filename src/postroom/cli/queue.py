@@ -1,11 +1,11 @@
-"""`postroom queue`: list, create, delete and purge the queues of a running broker."""
+"""`postroom queue`: list, create, alter, delete and purge the queues of a running broker."""
 
 import json
 from typing import Final
 
 import click
 
-from postroom.cli.listing import by_name, create, show_list
+from postroom.cli.listing import alter, by_name, create, show_list
 from postroom.cli.switches import add_switches
 from postroom.cli.talk import connected, json_option, settings_option, url_option
 from postroom.server.management import QUEUE_TYPE
@@ -53,6 +53,16 @@ def list_queues(prefix: str, every: bool, url: str, as_json: bool) -> None:
 def create_queue(name: str, settings: tuple[str, ...], url: str, as_json: bool) -> None:
     """Create the queue NAME."""
     create(QUEUE_TYPE, name, settings, url, as_json)
+
+
+@queue.command("alter")
+@click.argument("name")
+@settings_option
+@url_option
+@json_option
+def alter_queue(name: str, settings: tuple[str, ...], url: str, as_json: bool) -> None:
+    """Change settings of the queue NAME, at once; what is on it stays."""
+    alter(QUEUE_TYPE, name, settings, url, as_json)
 
 
 @queue.command("delete")

@@ -1,12 +1,12 @@
-"""`postroom subscription`: list and delete the subscriptions of a running broker."""
+"""`postroom subscription`: list, alter and delete the subscriptions of a running broker."""
 
 from typing import Final
 
 import click
 
-from postroom.cli.listing import by_name, show_list
+from postroom.cli.listing import alter, by_name, show_list
 from postroom.cli.switches import add_switches
-from postroom.cli.talk import connected, json_option, url_option
+from postroom.cli.talk import connected, json_option, settings_option, url_option
 from postroom.server.management import SUBSCRIPTION_TYPE
 
 LISTED: Final = (
@@ -38,6 +38,16 @@ def list_subscriptions(topic: str, url: str, as_json: bool) -> None:
         found = connection.create_management().query(SUBSCRIPTION_TYPE)
     wanted = [each for each in found if topic in ("", each["topic"])]
     show_list(by_name(wanted), LISTED, as_json)
+
+
+@subscription.command("alter")
+@click.argument("name")
+@settings_option
+@url_option
+@json_option
+def alter_subscription(name: str, settings: tuple[str, ...], url: str, as_json: bool) -> None:
+    """Change settings of the subscription NAME (TOPIC::CLIENT/NAME, as listed), at once."""
+    alter(SUBSCRIPTION_TYPE, name, settings, url, as_json)
 
 
 @subscription.command("delete")

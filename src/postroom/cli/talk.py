@@ -3,6 +3,7 @@
 import contextlib
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from typing import Any, Final, TypeVar
 
 import click
@@ -16,6 +17,7 @@ from postroom.client import (
     InvalidDestinationException,
     JMSException,
 )
+from postroom.manager.options import QueueDefinition
 
 DEFAULT_URL: Final = "amqp://127.0.0.1:5672"
 URL_VARIABLE: Final = "POSTROOM_URL"
@@ -25,6 +27,8 @@ EXIT_NOTHING: Final = 4
 """There was no message to get."""
 EVERY_OUTCOME: Final = ClientOptions(force_sync_send=True)
 """A command is asked for once, and says how it went: of non-persistent messages, too."""
+
+_TEXTS: Final = {each.name for each in fields(QueueDefinition) if isinstance(each.default, str)}
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -66,14 +70,16 @@ def settings_option(command: Command) -> Command:
 
 
 def setting(text: str) -> tuple[str, Any]:
-    """Key and value of ``KEY=VALUE``; the value as JSON where it is that, else as it stands."""
+    """Key and value of ``KEY=VALUE``; the value as JSON where it is that, else as it stands. A setting of a
+    queue that is text stays text: ``consumption_paused_at_startup=true``."""
     key, equals, value = text.partition("=")
     if not equals:
         raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--set")
     try:
-        return key, json.loads(value)
+        said = json.loads(value)
     except json.JSONDecodeError:
         return key, value
+    return key, value if key in _TEXTS and not isinstance(said, str) else said
 
 
 def shown(value: object) -> str:

@@ -1,10 +1,10 @@
-"""`postroom topic`: list, create and delete the topics of a running broker."""
+"""`postroom topic`: list, create, alter and delete the topics of a running broker."""
 
 from typing import Final
 
 import click
 
-from postroom.cli.listing import by_name, create, show_list
+from postroom.cli.listing import alter, by_name, create, show_list
 from postroom.cli.switches import add_switches
 from postroom.cli.talk import connected, json_option, settings_option, url_option
 from postroom.server.management import TOPIC_TYPE
@@ -51,6 +51,16 @@ def list_topics(prefix: str, every: bool, url: str, as_json: bool) -> None:
 def create_topic(name: str, settings: tuple[str, ...], url: str, as_json: bool) -> None:
     """Create the topic NAME; its settings are those of the subscriptions that will be made to it."""
     create(TOPIC_TYPE, name, settings, url, as_json)
+
+
+@topic.command("alter")
+@click.argument("name")
+@settings_option
+@url_option
+@json_option
+def alter_topic(name: str, settings: tuple[str, ...], url: str, as_json: bool) -> None:
+    """Change settings of the topic NAME: those of subscriptions to come."""
+    alter(TOPIC_TYPE, name, settings, url, as_json)
 
 
 @topic.command("delete")

@@ -109,6 +109,7 @@ class QueueManager(ResourceManager):
         """
         self.core.begin(now_us)
         queue = queues.update(self.core, definition)
+        consumers.look_again(self.core, queue)
         turn.finish(self.core)
         return queue
 
