@@ -1,10 +1,11 @@
-"""`postroom queue`: list, create, alter, delete and purge the queues of a running broker."""
+"""`postroom queue`: list, show, create, alter, delete and purge the queues of a running broker."""
 
 import json
 from typing import Final
 
 import click
 
+from postroom.cli.describing import show_command
 from postroom.cli.listing import alter, by_name, create, show_list
 from postroom.cli.switches import add_switches
 from postroom.cli.talk import connected, json_option, settings_option, url_option
@@ -28,6 +29,9 @@ def queue() -> None:
 
 
 add_switches(queue, QUEUE_TYPE, "queue")
+
+
+queue.add_command(show_command(QUEUE_TYPE, "queue"))
 
 
 @queue.command("list")

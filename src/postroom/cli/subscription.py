@@ -1,9 +1,10 @@
-"""`postroom subscription`: list, alter and delete the subscriptions of a running broker."""
+"""`postroom subscription`: list, show, alter and delete the subscriptions of a running broker."""
 
 from typing import Final
 
 import click
 
+from postroom.cli.describing import show_command
 from postroom.cli.listing import alter, by_name, show_list
 from postroom.cli.switches import add_switches
 from postroom.cli.talk import connected, json_option, settings_option, url_option
@@ -26,6 +27,9 @@ def subscription() -> None:
 
 
 add_switches(subscription, SUBSCRIPTION_TYPE, "subscription")
+
+
+subscription.add_command(show_command(SUBSCRIPTION_TYPE, "subscription"))
 
 
 @subscription.command("list")

@@ -8,6 +8,7 @@ import click
 from rich.table import Table
 
 from postroom.cli.talk import connected, json_option, output, shown, url_option
+from postroom.cli.times import moment
 
 SWITCHES: Final = ("production", "insertion", "consumption")
 
@@ -64,22 +65,36 @@ def _stats(kind: str, text: str) -> click.Command:
 def show_counters(counters: Mapping[str, Any]) -> None:
     """The counters of a destination, or of all, for people: only those that say something."""
     table = Table("", "messages", "bytes", box=None, pad_edge=False)
-    for row in ("current", "pending", *(f"  {cause}" for cause in CAUSES), "high", "received"):
+    rows = ("current", "pending", *(f"  {cause}" for cause in CAUSES), "high", "received", "ended")
+    for row in rows:
         values = [counters.get(f"{unit}_{row.strip()}", 0) for unit in ("messages", "bytes")]
         if row.startswith(" ") and not any(values):
             continue
         table.add_row(row, *map(shown, values))
     output.print(table)
+    _show_beginning(counters)
     rest = [
         name
         for name, value in counters.items()
         if name.startswith(("messages_", "consumers", "blocked")) and value and name.partition("_")[2]
     ]
-    told = {*("messages_current", "messages_pending", "messages_high", "messages_received")}
-    told |= {f"messages_{cause}" for cause in CAUSES}
+    told = {*("messages_current", "messages_pending", "messages_high", "messages_received", "messages_ended")}
+    told |= {f"messages_{cause}" for cause in (*CAUSES, "current_then", "pending_then")}
     for name in rest:
         if name not in told and isinstance(counters[name], int) and counters[name] > 0:
             click.echo(f"{name.replace('_', ' ')}: {shown(counters[name])}")
     for switch in SWITCHES:
         if counters.get(f"{switch}_paused"):
             click.echo(f"{switch} is paused")
+
+
+def _show_beginning(counters: Mapping[str, Any]) -> None:
+    """Since when received and ended count, and what was there then: with that the counters balance."""
+    since_us = int(counters.get("counting_since_us") or 0)
+    if not since_us or "messages_current_then" not in counters:
+        return
+    then = [f"{shown(counters[f'messages_{what}_then'])} {what}" for what in ("current", "pending")]
+    size = counters["bytes_current_then"] + counters["bytes_pending_then"]
+    click.echo(
+        f"counting since {moment(since_us)}, when there were {' and '.join(then)} ({shown(size)} bytes)"
+    )

@@ -146,6 +146,7 @@ def register(core: Core, id: int, definition: QueueDefinition) -> Queue:
     """Make the queue known, without writing anything."""
     queue = Queue(id, definition, core.options.max_message_bytes, core.held_by_all)
     queue.active_us = core.now_us
+    queue.statistics.beginning.since_us = core.now_us
     if queue.topic is None:
         core.queues[definition.name] = queue
     else:

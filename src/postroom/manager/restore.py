@@ -66,6 +66,7 @@ _GONE_WITH_THE_PROCESS: Final = frozenset(
 
 def restore(core: Core, recovered: "Recovered") -> None:
     """Take over what was recovered, and write what the restart itself changes."""
+    core.counting_since_us = core.now_us
     core.durable_through = core.ledger.next_position - 1  # what comes from here on isn't, until we are told
     for quota_id, record in recovered.queues:
         if record.get("kind") == KIND_QUOTA:
@@ -191,7 +192,7 @@ def _zones(expiries_us: Any) -> list[int]:
 def _lose(core: Core, lost: list[tuple[int, int, Any]]) -> None:
     """Messages that were not stored are gone: said so, a piece at a time."""
     for queue_id, state, serials in lost:
-        core.queues_by_id[queue_id].statistics.ended[_LOST] += len(serials)
+        core.queues_by_id[queue_id].statistics.lost(slot_of(state, 0, 0), _LOST, len(serials))
         for at in range(0, len(serials), CHUNK_ENTRIES):
             part = serials[at : at + CHUNK_ENTRIES]
             detail = group_of_many(queue_id, state, n.DELETED, _LOST, part)

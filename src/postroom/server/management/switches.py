@@ -32,5 +32,5 @@ def _reset(find: Find, request: Request, now_us: int) -> Response:
     """What runs since the start or the last reset begins again; the answer has the counters from before."""
     statistics = find(request).statistics
     before = statistics.snapshot()
-    statistics.reset()
+    statistics.reset(now_us)
     return Response(OK, "reset", before)
