@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import click
-from rich.table import Table
 
 from postroom.cli.listing import alter, by_name, create, show_json, show_list
+from postroom.cli.tables import new_table, show_table
 from postroom.cli.talk import connected, json_option, output, settings_option, shown, url_option
 from postroom.server.management import CHANNEL_TYPE
 
@@ -210,7 +210,7 @@ def _command(url: str, name: str, operation: str, body: Mapping[str, object]) ->
 
 def _show_states(rows: Sequence[Mapping[str, Any]]) -> None:
     """A line for each channel, and below why those that don't run don't."""
-    table = Table(*STATUS_HEADS, box=None, pad_edge=False)
+    table = new_table(*STATUS_HEADS)
     for row in rows:
         table.add_row(
             *(str(row["name"]), str(row["state"]), str(row["partner"])),
@@ -218,7 +218,7 @@ def _show_states(rows: Sequence[Mapping[str, Any]]) -> None:
             shown(max(row["last_sequence"], row["current_sequence"])),
             *(shown(row["messages"]), _ago(row["last_message_us"])),
         )
-    output.print(table)
+    show_table(table)
     for row in rows:
         if row["state"] != "running" and row["reason"]:
             output.print(f"{row['name']}: {_retries(row)}{row['reason']}", markup=False, highlight=False)

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import click
-from rich.table import Table
 
 from postroom.cli.switches import SWITCHES, show_counters
-from postroom.cli.talk import connected, json_option, output, shown, url_option
+from postroom.cli.tables import new_table, show_table
+from postroom.cli.talk import connected, json_option, shown, url_option
 from postroom.cli.times import age_s
 from postroom.manager.options import IDENTITY_FIELDS, QueueDefinition
 
@@ -83,11 +83,11 @@ def _show_holders(holders: Sequence[Mapping[str, Any]], more: bool) -> None:
     if not holders:
         click.echo("nobody holds or consumes anything")
         return
-    table = Table("held by", "messages", "for", "who", box=None, pad_edge=False)
+    table = new_table("held by", "messages", "for", "who")
     for each in holders:
         who = ", ".join(f"{key.removesuffix('_id')} {each[key]}" for key in _WHO if each.get(key))
         since = f"{age_s(each['since_us']):,} s" if each.get("since_us") else ""
         table.add_row(each["held_by"].replace("_", " "), shown(each["messages"]), since, who)
-    output.print(table)
+    show_table(table)
     if more:
         click.echo("there are more holders or messages than are looked at")

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
-from rich.table import Table
 
 from postroom.channel.rules.errors import Finding
 from postroom.channel.rules.lines import MAX_TABLE_CHARS
@@ -19,7 +18,8 @@ from postroom.cli.listing import show_list
 from postroom.cli.message import as_fields, if_paused_option, in_pieces_of
 from postroom.cli.names import check_there
 from postroom.cli.show import as_text
-from postroom.cli.talk import BrokerError, connected, json_option, output, shown, url_option
+from postroom.cli.tables import new_table, show_table
+from postroom.cli.talk import BrokerError, connected, json_option, shown, url_option
 from postroom.cli.which import Found, id_text, selector_option, which, which_options
 from postroom.client import JMSException, ManagementClient, Message
 from postroom.client.message import decode_message
@@ -182,9 +182,7 @@ def list_dead_letters(queue: str, selector: str, count: int, url: str, as_json: 
 
     What has no dead-letter header is listed, too, without a reason.
     """
-    table = Table(box=None, pad_edge=False)
-    for head in LISTED:
-        table.add_column(head, justify="right" if head == "serial" else "left", overflow="fold")
+    table = new_table(*LISTED, numbers=("serial",))
     with connected(url, queue) as connection:
         management = connection.create_management()
         said = {"selector": selector, "states": []}
@@ -197,7 +195,7 @@ def list_dead_letters(queue: str, selector: str, count: int, url: str, as_json: 
                 else:
                     table.add_row(*_cells(row))
     if not as_json:
-        output.print(table)
+        show_table(table)
 
 
 @dlq.command("show")

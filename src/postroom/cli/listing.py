@@ -5,9 +5,9 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import click
-from rich.table import Table
 
-from postroom.cli.talk import connected, output, setting, shown
+from postroom.cli.tables import new_table, show_table
+from postroom.cli.talk import connected, setting, shown
 from postroom.cli.times import moment
 
 Rows = Iterable[Mapping[str, Any]]
@@ -29,12 +29,11 @@ def show_list(rows: Rows, listed: Sequence[tuple[str, str]], as_json: bool) -> N
     if as_json:
         show_json(rows)
         return
-    table = Table()
-    for number, (_, head) in enumerate(listed):
-        table.add_column(head, justify="right" if number else "left", overflow="fold")
+    heads = tuple(head for _, head in listed)
+    table = new_table(*heads, numbers=heads[1:], boxed=True)
     for each in rows:
         table.add_row(*(shown(each.get(attribute)) for attribute, _ in listed))
-    output.print(table)
+    show_table(table)
 
 
 def show_one(row: Mapping[str, Any], hidden: Container[str]) -> None:

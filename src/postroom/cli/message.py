@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 import click
-from rich.table import Table
 
 from postroom.cli.exporting import FORMATS, messages_of, writer_of
 from postroom.cli.show import as_text, message_fields
-from postroom.cli.talk import BrokerError, connected, json_option, output, shown, url_option
+from postroom.cli.tables import new_table, show_table
+from postroom.cli.talk import BrokerError, connected, json_option, shown, url_option
 from postroom.cli.which import (
     PROGRESS_FROM,
     Found,
@@ -58,9 +58,7 @@ def list_messages(
     queue: str, selector: str, states: tuple[str, ...], count: int, url: str, as_json: bool
 ) -> None:
     """List messages on QUEUE, those too that are held, delayed or not committed."""
-    table = Table(box=None, pad_edge=False)
-    for head in LISTED:
-        table.add_column(head, justify="right" if head in ("serial", "bytes") else "left", overflow="fold")
+    table = new_table(*LISTED, numbers=("serial", "bytes"))
     said = {"selector": selector, "states": list(states)}
     with (
         connected(url, queue) as connection,
@@ -72,7 +70,7 @@ def list_messages(
             else:
                 table.add_row(*_cells(row))
     if not as_json:
-        output.print(table)
+        show_table(table)
         if count and found.count > count:
             click.echo(f"{count} of {found.count:,}")
 

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import click
-from rich.table import Table
 
-from postroom.cli.talk import connected, json_option, output, shown, url_option
+from postroom.cli.tables import new_table, show_table
+from postroom.cli.talk import connected, json_option, shown, url_option
 from postroom.cli.times import moment
 
 SWITCHES: Final = ("production", "insertion", "consumption")
@@ -64,14 +64,14 @@ def _stats(kind: str, text: str) -> click.Command:
 
 def show_counters(counters: Mapping[str, Any]) -> None:
     """The counters of a destination, or of all, for people: only those that say something."""
-    table = Table("", "messages", "bytes", box=None, pad_edge=False)
+    table = new_table("", "messages", "bytes")
     rows = ("current", "pending", *(f"  {cause}" for cause in CAUSES), "high", "received", "ended")
     for row in rows:
         values = [counters.get(f"{unit}_{row.strip()}", 0) for unit in ("messages", "bytes")]
         if row.startswith(" ") and not any(values):
             continue
         table.add_row(row, *map(shown, values))
-    output.print(table)
+    show_table(table)
     _show_beginning(counters)
     rest = [
         name
