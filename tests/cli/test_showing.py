@@ -1,4 +1,4 @@
-"""`postroom queue show`; and statistics that can be balanced from outside, over everything that ends a message."""
+"""`postroom queue show`; and statistics that can be balanced from outside, over all that ends a message."""
 
 from pathlib import Path
 
