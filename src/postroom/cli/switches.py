@@ -21,7 +21,8 @@ CAUSES: Final = (
 
 def add_switches(group: click.Group, kind: str, what: str) -> None:
     """Give ``group``, about things of type ``kind``, these commands; ``what`` is their name."""
-    group.add_command(_turning("pause", kind, f"Pause production, insertion or consumption of a {what}."))
+    pause = _turning("pause", kind, f"Pause production, insertion or consumption of a {what}.")
+    group.add_command(_durable_option(pause))
     group.add_command(_turning("resume", kind, f"Lift a pause of a {what}."))
     group.add_command(_stats(kind, f"Show the counters of a {what}."))
 
@@ -32,14 +33,20 @@ def _turning(verb: str, kind: str, text: str) -> click.Command:
     @click.argument("switch", type=click.Choice(SWITCHES), default="consumption")
     @url_option
     @json_option
-    def command(name: str, switch: str, url: str, as_json: bool) -> None:
+    def command(name: str, switch: str, url: str, as_json: bool, durable: bool = False) -> None:
+        said = {"switch": switch, "durable": durable}
         with connected(url, name) as connection:
             reply = connection.create_management().request(
-                verb.upper(), kind=kind, name=name, properties={"switch": switch}
+                verb.upper(), kind=kind, name=name, properties=said
             )
         click.echo(json.dumps(reply.attributes()) if as_json else f"{verb}d {switch} of {name}")
 
     return command
+
+
+_durable_option: Final = click.option(
+    "--durable", is_flag=True, help="Beyond a restart, until it is resumed."
+)
 
 
 def _stats(kind: str, text: str) -> click.Command:
@@ -85,7 +92,8 @@ def show_counters(counters: Mapping[str, Any]) -> None:
             click.echo(f"{name.replace('_', ' ')}: {shown(counters[name])}")
     for switch in SWITCHES:
         if counters.get(f"{switch}_paused"):
-            click.echo(f"{switch} is paused")
+            durably = switch in str(counters.get("durably_paused", "")).split()
+            click.echo(f"{switch} is paused" + ", also after a restart" * durably)
 
 
 def _show_beginning(counters: Mapping[str, Any]) -> None:

@@ -137,6 +137,13 @@ def update(core: Core, definition: QueueDefinition) -> Queue:
     return queue
 
 
+def note_pauses(core: Core, queue: Queue, durably_paused: str) -> None:
+    """Which of its pauses hold beyond a restart, is another part of its definition now."""
+    if durably_paused != queue.definition.durably_paused:
+        queue.definition = replace(queue.definition, durably_paused=durably_paused)
+        _write(core, queue)
+
+
 def _write(core: Core, queue: Queue) -> None:
     detail = json.dumps(queue.definition.to_ledger(), ensure_ascii=False).encode()
     core.ledger.record(_QUEUE_DEFINED, 0, queue.id, 0, 0, 0, detail)

@@ -88,7 +88,7 @@ def _check_free(kind: str, request: Request) -> None:
     """Raise `RequestError` for what is as it is from the beginning."""
     for key in request.attributes():
         if key in IDENTITY_FIELDS and key not in NAMING:
-            raise RequestError(BAD_REQUEST, f"{key} can't be changed: a {kind} has it from its beginning")
+            raise RequestError(BAD_REQUEST, f"{key} can't be changed: it is no setting of a {kind}")
 
 
 def _changed(definition: QueueDefinition, request: Request) -> QueueDefinition:

@@ -22,7 +22,7 @@ TOPIC_TYPE: Final = "postroom.topic"
 SUBSCRIPTION_TYPE: Final = "postroom.subscription"
 
 _SETTINGS: Final = tuple(each.name for each in fields(QueueDefinition) if each.name not in IDENTITY_FIELDS)
-_TOPIC_FIELDS: Final = ("name", *_SETTINGS, "auto_created", "temporary")
+_TOPIC_FIELDS: Final = ("name", *_SETTINGS, "auto_created", "temporary", "durably_paused")
 _COUNTERS: Final = ("messages_received", "bytes_received", "counting_since_us")
 """Of the topic itself: what was published, once, and since when that counts."""
 _SUMS: Final = (
