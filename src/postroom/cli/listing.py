@@ -36,6 +36,16 @@ def show_list(rows: Rows, listed: Sequence[tuple[str, str]], as_json: bool) -> N
     show_table(table)
 
 
+def fold_dynamic(rows: Rows, listed: Sequence[tuple[str, str]], what: str) -> list[Mapping[str, Any]]:
+    """The rows by name, with those that clients have had made for themselves as one, behind the others."""
+    named = by_name(each for each in rows if not each["dynamic"])
+    dynamic = [each for each in rows if each["dynamic"]]
+    if not dynamic:
+        return named
+    sums = {attribute: sum(each[attribute] for each in dynamic) for attribute, _ in listed[1:]}
+    return [*named, {"name": f"{len(dynamic):,} dynamic {what} (--all)", **sums}]
+
+
 def show_one(row: Mapping[str, Any], hidden: Container[str]) -> None:
     """Its attributes but for ``hidden``, one a line."""
     for key, value in row.items():

@@ -4,7 +4,7 @@ from typing import Final
 
 import click
 
-from postroom.cli.listing import alter, by_name, create, show_list
+from postroom.cli.listing import alter, by_name, create, fold_dynamic, show_json, show_list
 from postroom.cli.switches import add_switches
 from postroom.cli.talk import connected, json_option, settings_option, url_option
 from postroom.server.management import TOPIC_TYPE
@@ -30,17 +30,20 @@ add_switches(topic, TOPIC_TYPE, "topic and its subscriptions")
 
 @topic.command("list")
 @click.argument("prefix", default="")
-@click.option("--all", "every", is_flag=True, help="Temporary topics of clients too.")
+@click.option("--all", "every", is_flag=True, help="Each temporary topic of clients, too.")
 @url_option
 @json_option
 def list_topics(prefix: str, every: bool, url: str, as_json: bool) -> None:
     """List the topics, or those whose name begins with PREFIX."""
     with connected(url) as connection:
         found = connection.create_management().query(TOPIC_TYPE)
-    wanted = [
-        each for each in found if str(each["name"]).startswith(prefix) and (every or not each["dynamic"])
-    ]
-    show_list(by_name(wanted), LISTED, as_json)
+    wanted = [each for each in found if str(each["name"]).startswith(prefix)]
+    if every:
+        show_list(by_name(wanted), LISTED, as_json)
+    elif as_json:
+        show_json(by_name(each for each in wanted if not each["dynamic"]))
+    else:
+        show_list(fold_dynamic(wanted, LISTED, "topics"), LISTED, as_json)
 
 
 @topic.command("create")

@@ -8,7 +8,7 @@ from postroom.manager.errors import QueueNotFound
 from postroom.manager.options import IDENTITY_FIELDS, KIND_TOPIC, QueueDefinition
 from postroom.manager.queue import Queue
 from postroom.manager.switches import SWITCH_ATTRIBUTES, switches_of
-from postroom.server.dynamic import DYNAMIC_PREFIX
+from postroom.model.names import DYNAMIC_PREFIX
 from postroom.server.management.destinations import Destinations, queue_attribute_names, shown_queue
 from postroom.server.management.holders import holders_operation
 from postroom.server.management.noun import Operation
