@@ -12,9 +12,11 @@ from click.testing import CliRunner, Result
 from postroom.cli import main
 from postroom.cli.spark import cause_of
 from postroom.ledger.errors import LedgerError
+from postroom.model.names import DYNAMIC_PREFIX
 from postroom.spark.audit import command
 from postroom.spark.audit.command import AuditOptions
-from postroom.spark.audit.result import RESULT_FILE, AuditResult, ExitCode, Unproven, result_of
+from postroom.spark.audit.result import RESULT_FILE, AuditResult, ExitCode, QueueSums, Unproven, result_of
+from postroom.spark.audit.show import SHOWN_QUEUES
 from tests.ledger.making import LedgerMaker
 from tests.tables.audit_results import RESULT, VIOLATION
 
@@ -159,3 +161,28 @@ def test_an_audit_that_is_cut_off_leaves_no_verdict_of_the_one_before(tmp_path: 
     with pytest.raises(LedgerError, match="cut off"):
         command.run_audit(AuditOptions((str(maker.finish()),), out=tmp_path), session)
     assert not (tmp_path / RESULT_FILE).exists()
+
+
+def _dynamic(number: int, difference: int = 0) -> QueueSums:
+    name = f"{DYNAMIC_PREFIX}{number:032x}"
+    verdict = "balanced" if difference == 0 else "unbalanced"
+    return replace(RESULT.queues[0], queue_id=number, queue=name, difference=difference, verdict=verdict)
+
+
+def test_dynamic_queues_are_one_line_unless_they_do_not_balance(monkeypatch: pytest.MonkeyPatch) -> None:
+    queues = (*RESULT.queues, *map(_dynamic, range(10, 110)), _dynamic(200, 1))
+    result = replace(RESULT, queues=queues)
+    _finds(monkeypatch, result)
+    told = _run("--data", "x").stdout
+    (line,) = (each for each in told.splitlines() if "100 dynamic queues" in each)
+    assert [cell.strip() for cell in line.strip("│").split("│")][1:3] == ["0", "1,000"]
+    assert told.count(DYNAMIC_PREFIX) == 1 and f"{DYNAMIC_PREFIX}{200:032x}" in told and "orders" in told
+    assert _run("--data", "x", "--all").stdout.count(DYNAMIC_PREFIX) == SHOWN_QUEUES - 1
+    printed = json.loads(_run("--data", "x", "--json").stdout)
+    assert result_of(printed) == result
+
+
+def test_a_long_name_is_whole_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "orders." * 36
+    _finds(monkeypatch, replace(RESULT, queues=(replace(RESULT.queues[0], queue=name),)))
+    assert name in _run("--data", "x").stdout

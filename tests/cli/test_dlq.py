@@ -249,6 +249,7 @@ def test_options_beat_the_table(broker: BrokerThread, shell: Shell, queue: str, 
     file = rules("ACTION(DISCARD)", control="INPUTQM(THERE) WAIT(NO)")
     refused = shell.run("dlq", "handle", "--rules", file)
     assert refused.exit_code == 2 and "'THERE'" in refused.stderr
+    shell.ok("queue", "create", f"{queue}.other")
     events = handled(shell, file, "--inputqm", "HERE", "--inputq", f"{queue}.other")
     assert events == [{"event": "ended"}]
     assert handled(shell, file, "--inputqm", "HERE")[0]["event"] == "discarded"
@@ -307,6 +308,7 @@ def test_it_waits_for_more_and_gives_back_what_it_has(
     broker: BrokerThread, shell: Shell, queue: str, rules
 ) -> None:
     full = f"{queue}.full"
+    shell.ok("queue", "create", queue)
     shell.ok("queue", "create", full, "--set", "max_messages=0")
     file = rules("DESTQ('*.full') ACTION(RETRY) RETRY(9)", "ACTION(RETRY)", control="RETRYINT(600)")
     with handling(broker, file) as process:

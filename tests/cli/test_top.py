@@ -14,9 +14,9 @@ from rich.console import Console
 
 import postroom
 from postroom.cli.top_view import Look, View
+from postroom.model.names import DYNAMIC_PREFIX
 from postroom.server.channel_config import ChannelConfig
 from postroom.server.config import QueueConfig
-from postroom.server.dynamic import DYNAMIC_PREFIX
 from tests.cli.test_commands import Shell
 from tests.server.harness import BrokerThread, make_config
 

@@ -99,7 +99,7 @@ class Administering(Machine):
 
     @rule(name=st.sampled_from(QUEUES))
     def reset_statistics(self, name: str) -> None:
-        self.queue(name).statistics.reset()
+        self.queue(name).statistics.reset(self.world.now_us)
         self.reference.places[name].reset(self.world.now_us)
 
     @rule()

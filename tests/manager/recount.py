@@ -17,11 +17,14 @@ from postroom.manager.finding import spots
 from postroom.manager.memory import stored
 from postroom.manager.queue import Queue
 from postroom.manager.spark_looking import held_entries
-from postroom.manager.statistics import SLOT_NAMES, slot_of
+from postroom.manager.statistics import SLOT_NAMES, Beginning, slot_of
+from postroom.manager.totals import totals
 from postroom.model.codes import Outcome, State
 from postroom.model.tables import relation
 from tests.manager.over_ledger import LedgerWorld
 
+BALANCED = ("messages_ended", "bytes_ended", *Beginning().shown())
+"""Counters of a queue that are checked by their sum, in `check_counters`."""
 TAPPED = int(ArrivalFlag.TAPPED)
 
 
@@ -49,6 +52,8 @@ def check_counters(core: Core) -> None:
         objects += sum(len(chunk.objects) for spark in queue.spark for chunk in spark.held.seen())
         volatile_bytes += sum(_volatile_bytes(entry) for entry in entries if not entry.flags & 32)
         volatile_bytes += sum(ENTRY_OVERHEAD_BYTES for entry in entries if _is_shared(entry))
+    held = core.held_by_all
+    _check_balance(totals(core), int(held.depth), int(held.depth_bytes))
     for queue in core.queues.values():
         if queue.pool is not None:
             assert queue.pool.messages == charged[queue.pool]
@@ -86,9 +91,19 @@ def _check_queue(queue: Queue, entries: list[Entry]) -> None:
     assert statistics.slots() == sizes, queue.name
     assert statistics.depth == len(entries)
     assert statistics.depth_bytes == sum(size for _, size in sizes.values())
+    _check_balance(statistics.snapshot(), len(entries), sum(size for _, size in sizes.values()))
     assert statistics.consumers == len(queue.consumers)
     exclusions = [e for e in entries if e.state == State.AVAILABLE and e.excluded is not None]
     assert queue.exclusions == len(exclusions)
+
+
+def _check_balance(counters: dict[str, int], depth: int, depth_bytes: int) -> None:
+    """What was there when counting began, and what has come since, is here or has ended."""
+    outcomes = [f"messages_{outcome.name.lower()}" for outcome in Outcome if outcome > 0]
+    assert counters["messages_ended"] == sum(counters[name] for name in outcomes)
+    for unit, now in (("messages", depth), ("bytes", depth_bytes)):
+        then = counters[f"{unit}_current_then"] + counters[f"{unit}_pending_then"]
+        assert then + counters[f"{unit}_received"] - counters[f"{unit}_ended"] == now, unit
 
 
 def check_history(world: LedgerWorld) -> None:

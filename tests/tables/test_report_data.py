@@ -9,12 +9,14 @@ import pytest
 from click.testing import CliRunner
 
 from postroom.cli import main
+from postroom.model.names import DYNAMIC_PREFIX
 from postroom.spark.report import depths, naming
 from postroom.spark.report.collect import collect
 from postroom.spark.report.data import ReportData
 from postroom.spark.report.page import page
 from postroom.spark.report.reading import Reader
-from tests.tables.piping import piped, settle_all
+from tests.ledger.making import LedgerMaker
+from tests.tables.piping import catch_up, piped, settle_all
 from tests.tables.report_ledgers import LONDON, made_tables
 from tests.tables.test_report_page import CLEAN
 
@@ -147,3 +149,20 @@ def test_what_cannot_be_read_is_one_line_and_code_1(tables: Path, tmp_path: Path
 def test_pages_of_real_tables_are_whole(data: ReportData) -> None:
     assert "Slowest messages" in page(data)
     assert "Not audited" in page(data)
+
+
+def test_dynamic_queues_are_one_unless_all_are_asked_for(tmp_path: Path) -> None:
+    maker = LedgerMaker(tmp_path / "one", LONDON)
+    names = [f"{DYNAMIC_PREFIX}{number:032x}" for number in (1, 2)]
+    for queue_id in map(maker.queue, names):
+        maker.put(queue_id)
+    tables = tmp_path / "tables"
+    catch_up(piped(tables, maker.finish()))
+    together = collect(str(tables), None)
+    assert [(one.queue, one.arrivals) for one in together.queues] == [(DYNAMIC_PREFIX.rstrip("."), 2)]
+    apart = collect(str(tables), None, every=True)
+    assert sorted((one.queue, one.arrivals) for one in apart.queues) == [(name, 1) for name in names]
+    out = tmp_path / "page.html"
+    written = CliRunner().invoke(main, ["report", "--tables", str(tables), "--out", str(out), "--all"])
+    assert written.exit_code == 0
+    assert all(name in out.read_text() for name in names)

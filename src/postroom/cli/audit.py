@@ -41,6 +41,7 @@ Say = Callable[[str], None]
 @click.option(
     "--out", type=click.Path(path_type=Path), metavar="FOLDER", help="Where to write what was found."
 )
+@click.option("--all", "every", is_flag=True, help="Show each dynamic queue of clients by itself.")
 @token_option
 @cores_option
 @json_option
@@ -50,6 +51,7 @@ def audit(
     table_format: str,
     elsewhere: tuple[str, ...],
     out: Path | None,
+    every: bool,
     token: str,
     cores: int,
     as_json: bool,
@@ -67,17 +69,17 @@ def audit(
         ledgers, root = tuple(map(absolute, data)), absolute(tables) if tables else None
         options = AuditOptions(ledgers, root, table_format, elsewhere, out, token)
         result = run_audit(options, lambda records: _session(cores, records), _teller())
-    _tell(result, as_json)
+    _tell(result, as_json, every)
     sys.exit(int(result.exit_code))
 
 
-def _tell(result: "AuditResult", as_json: bool) -> None:
+def _tell(result: "AuditResult", as_json: bool, every: bool) -> None:
     from postroom.spark.audit.show import show
 
     if as_json:
         click.echo(json.dumps(result.to_json(), indent=2))
     else:
-        show(result)
+        show(result, every=every)
 
 
 def _session(cores: int, records: int) -> AbstractContextManager["SparkSession"]:

@@ -4,11 +4,11 @@ import json
 from typing import Final
 
 import click
-from rich.table import Table
 
 from postroom.cli.listing import show_json
 from postroom.cli.switches import show_counters
-from postroom.cli.talk import connected, json_option, output, shown, url_option
+from postroom.cli.tables import new_table, show_table
+from postroom.cli.talk import connected, json_option, shown, url_option
 from postroom.server.management import BROKER_NAME, BROKER_TYPE, CONNECTION_TYPE
 
 LISTED: Final = {
@@ -61,10 +61,10 @@ def list_connections(url: str, as_json: bool) -> None:
     if as_json:
         show_json(found)
         return
-    table = Table("connection", "user", *LISTED.values(), box=None, pad_edge=False)
+    table = new_table("connection", "user", *LISTED.values())
     for each in found:
         table.add_row(str(each["name"]), str(each["user"]), *(shown(each[name]) for name in LISTED))
-    output.print(table)
+    show_table(table)
 
 
 @connection.command("reset")

@@ -1,15 +1,14 @@
 """`postroom channel`: define, command and look at the channels of a running broker; the verbs are MQSC's."""
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import click
-from rich.table import Table
 
-from postroom.cli.listing import by_name, create, show_json, show_list
-from postroom.cli.talk import connected, json_option, output, setting, settings_option, shown, url_option
+from postroom.cli.listing import alter, by_name, create, show_json, show_list
+from postroom.cli.tables import new_table, show_table
+from postroom.cli.talk import connected, json_option, output, settings_option, shown, url_option
 from postroom.server.management import CHANNEL_TYPE
 
 PING_PATIENCE_S: Final = 30.0
@@ -61,10 +60,7 @@ def define_channel(name: str, channel_type: str, settings: tuple[str, ...], url:
 @json_option
 def alter_channel(name: str, settings: tuple[str, ...], url: str, as_json: bool) -> None:
     """Change settings of the channel NAME, for its next start."""
-    attributes = dict(setting(text) for text in settings)
-    with connected(url) as connection:
-        altered = connection.create_management().update(CHANNEL_TYPE, name, attributes)
-    click.echo(json.dumps(altered, default=str) if as_json else f"altered {name}")
+    alter(CHANNEL_TYPE, name, settings, url, as_json)
 
 
 @channel.command("delete")
@@ -214,7 +210,7 @@ def _command(url: str, name: str, operation: str, body: Mapping[str, object]) ->
 
 def _show_states(rows: Sequence[Mapping[str, Any]]) -> None:
     """A line for each channel, and below why those that don't run don't."""
-    table = Table(*STATUS_HEADS, box=None, pad_edge=False)
+    table = new_table(*STATUS_HEADS)
     for row in rows:
         table.add_row(
             *(str(row["name"]), str(row["state"]), str(row["partner"])),
@@ -222,7 +218,7 @@ def _show_states(rows: Sequence[Mapping[str, Any]]) -> None:
             shown(max(row["last_sequence"], row["current_sequence"])),
             *(shown(row["messages"]), _ago(row["last_message_us"])),
         )
-    output.print(table)
+    show_table(table)
     for row in rows:
         if row["state"] != "running" and row["reason"]:
             output.print(f"{row['name']}: {_retries(row)}{row['reason']}", markup=False, highlight=False)

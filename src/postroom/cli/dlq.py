@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
-from rich.table import Table
 
 from postroom.channel.rules.errors import Finding
 from postroom.channel.rules.lines import MAX_TABLE_CHARS
@@ -17,8 +16,10 @@ from postroom.channel.rules.parser import check_table
 from postroom.channel.rules.table import RulesTable
 from postroom.cli.listing import show_list
 from postroom.cli.message import as_fields, if_paused_option, in_pieces_of
+from postroom.cli.names import check_there
 from postroom.cli.show import as_text
-from postroom.cli.talk import BrokerError, connected, json_option, output, shown, url_option
+from postroom.cli.tables import new_table, show_table
+from postroom.cli.talk import BrokerError, connected, json_option, shown, url_option
 from postroom.cli.which import Found, id_text, selector_option, which, which_options
 from postroom.client import JMSException, ManagementClient, Message
 from postroom.client.message import decode_message
@@ -88,6 +89,7 @@ def handle(file: Path, inputq: str, inputqm: str, url: str, as_json: bool) -> No
     def report(event: dict[str, Any]) -> None:
         click.echo(json.dumps(event, ensure_ascii=False) if as_json else _sentence(event))
 
+    _check_input(url, inputq.strip() or table.control.input_queue)
     try:
         counts = asyncio.run(_until_told(dead_letters.handle(url, table, inputq, inputqm, report)))
     except JMSException as error:
@@ -95,6 +97,17 @@ def handle(file: Path, inputq: str, inputqm: str, url: str, as_json: bool) -> No
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     report({"event": "ended", **(counts or {})})
+
+
+def _check_input(url: str, queue: str) -> None:
+    """Refuse a queue that isn't there, unless it is the queue manager's own dead-letter queue, which is made
+    with the first dead letter."""
+    with connected(url, queue) as connection:
+        if queue not in (
+            "",
+            connection.create_management().read(BROKER_TYPE, BROKER_NAME)["dead_letter_queue"],
+        ):
+            check_there(connection, queue)
 
 
 async def _until_told(work: Coroutine[Any, Any, dict[str, int]]) -> dict[str, int] | None:
@@ -169,10 +182,8 @@ def list_dead_letters(queue: str, selector: str, count: int, url: str, as_json: 
 
     What has no dead-letter header is listed, too, without a reason.
     """
-    table = Table(box=None, pad_edge=False)
-    for head in LISTED:
-        table.add_column(head, justify="right" if head == "serial" else "left", overflow="fold")
-    with connected(url) as connection:
+    table = new_table(*LISTED, numbers=("serial",))
+    with connected(url, queue) as connection:
         management = connection.create_management()
         said = {"selector": selector, "states": []}
         with Found(management, _queue(management, queue), said, True) as found:
@@ -184,7 +195,7 @@ def list_dead_letters(queue: str, selector: str, count: int, url: str, as_json: 
                 else:
                     table.add_row(*_cells(row))
     if not as_json:
-        output.print(table)
+        show_table(table)
 
 
 @dlq.command("show")
@@ -194,7 +205,7 @@ def list_dead_letters(queue: str, selector: str, count: int, url: str, as_json: 
 @json_option
 def show_dead_letter(queue: str, serial: int, url: str, as_json: bool) -> None:
     """Show one dead letter on QUEUE (default: the queue manager's), header and all."""
-    with connected(url) as connection:
+    with connected(url, queue) as connection:
         management = connection.create_management()
         name = _queue(management, queue)
         reply = management.request("READ", kind=MESSAGE_TYPE, name=name, body={"serial": serial})
@@ -279,7 +290,7 @@ def replay(
     off, the rest is still on QUEUE, and the same command goes on.
     """
     said = which(selector, message_id, serial, every) | {"to": to, "if_paused": if_paused, "in_pieces": True}
-    with connected(url) as connection:
+    with connected(url, queue) as connection:
         replayed, stay = in_pieces_of(connection.create_management(), "REPLAY", queue, said)
     if as_json:
         click.echo(json.dumps({"replayed": replayed, "without_origin": stay}))

@@ -9,8 +9,10 @@ import click
 from rich.progress import Progress
 from rich.table import Table
 
+from postroom.cli.names import check_there, check_topic_there
 from postroom.cli.show import as_json_line, as_text, body_bytes
-from postroom.cli.talk import EXIT_NOTHING, connected, json_option, notes, output, url_option
+from postroom.cli.tables import new_table, show_table
+from postroom.cli.talk import EXIT_NOTHING, connected, json_option, notes, url_option
 from postroom.cli.which import selector_option
 from postroom.client import AcknowledgeMode, Message, MessageConsumer, Session, Topic
 
@@ -55,7 +57,14 @@ def get(
     A message is accepted when it has been printed or written; one that could not be stays on the queue.
     """
     taken = 0
-    with connected(url) as connection, connection.create_session(AcknowledgeMode.INDIVIDUAL) as session:
+    with (
+        connected(url, queue) as connection,
+        connection.create_session(AcknowledgeMode.INDIVIDUAL) as session,
+    ):
+        if not of_topic:
+            check_there(connection, queue)
+        elif subscription is None:
+            check_topic_there(connection, queue)
         prefetch = min(count, 100) or 100
         destination = Topic(queue) if of_topic else queue
         consumer = _consumer(session, destination, subscription, selector or None, prefetch)
@@ -98,11 +107,10 @@ def _consumer(
 @json_option
 def browse(queue: str, count: int, selector: str, url: str, as_json: bool) -> None:
     """Show the messages on QUEUE and leave them there."""
-    table = Table()
-    for head in ("message id", "priority", "deliveries", "bytes", "body"):
-        numbers = head in ("priority", "deliveries", "bytes")
-        table.add_column(head, justify="right" if numbers else "left", overflow="fold")
-    with connected(url) as connection, connection.create_session() as session:
+    numbers = ("priority", "deliveries", "bytes")
+    table = new_table("message id", *numbers, "body", numbers=numbers, boxed=True)
+    with connected(url, queue) as connection, connection.create_session() as session:
+        check_there(connection, queue)
         browser = session.create_browser(queue, selector=selector or None)
         for message in itertools.islice(browser, count or None):
             if as_json:
@@ -110,7 +118,7 @@ def browse(queue: str, count: int, selector: str, url: str, as_json: bool) -> No
             else:
                 _add_row(table, message)
     if not as_json:
-        output.print(table)
+        show_table(table)
 
 
 def _received(consumer: MessageConsumer, count: int, wait_s: float) -> Iterator[Message]:

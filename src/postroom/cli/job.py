@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from postroom.cli.options import Command, json_option, spark_extra, token_option
 from postroom.cli.progress import progress_bar
 from postroom.cli.spark import absolute, cores_option, in_one_line, spark_errors, spark_session
+from postroom.cli.tables import new_table, show_table
 from postroom.cli.talk import URL_VARIABLE
 
 if TYPE_CHECKING:
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from postroom.spark.jobs.jobs import Where
     from postroom.spark.jobs.plan import Manifest, Plan, Results
 
-PIPED_WIDTH: Final = 150
 SHOWN_REASONS: Final = 10
 MAX_IN_FLIGHT: Final = 16
 MAX_CHUNK_ROWS: Final = 1_000_000
@@ -291,14 +289,12 @@ def _show_plan(manifest: "Manifest", plan: "Plan | None", as_json: bool) -> None
 
 
 def _show_counts(manifest: "Manifest") -> None:
-    table = Table("rule", "action", "messages", "", box=None, pad_edge=False)
-    table.columns[2].justify = "right"
+    table = new_table("rule", "action", "messages", "", numbers=("messages",))
     for each in manifest.counts:
         action = f"{each.action} {each.to}".strip()
         table.add_row(each.rule, action, f"{each.messages:,}", each.note and f"left: {each.note}")
-    console = Console()
     if manifest.counts:
-        (console if console.is_terminal else Console(width=PIPED_WIDTH)).print(table)
+        show_table(table)
 
 
 def _show_results(manifest: "Manifest", plan: "Plan", results: "Results", as_json: bool) -> None:

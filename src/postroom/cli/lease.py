@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import click
-from rich.table import Table
 
 from postroom.cli.listing import show_json
-from postroom.cli.talk import connected, json_option, output, url_option
+from postroom.cli.tables import new_table, show_table
+from postroom.cli.talk import connected, json_option, url_option
 from postroom.server.management import LEASE_TYPE
 
 position_option = click.option(
@@ -44,10 +44,10 @@ def list_leases(url: str, as_json: bool) -> None:
         show_json(leases)
         return
     columns = ("lease", "owner", "from", "keeps", "queues", "bytes held", "state")
-    table = Table(*columns, box=None, pad_edge=False)
+    table = new_table(*columns)
     for each in leases:
         table.add_row(*_cells(each))
-    output.print(table)
+    show_table(table)
 
 
 @lease.command("grant")

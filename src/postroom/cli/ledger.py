@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from postroom.cli.lease import lease
 from postroom.cli.ledger_places import export_command, upload_command
 from postroom.cli.life_cycle import log_command
 from postroom.cli.options import data_option, json_option, one_line_errors
 from postroom.cli.progress import progress_bar
+from postroom.cli.tables import new_table, show_table
 from postroom.ledger.accept import accept
 from postroom.ledger.dump import Filter, Line, dump, iso
 from postroom.ledger.stats import LedgerStats, stats
@@ -108,8 +107,7 @@ def stats_command(folder: Path, as_json: bool) -> None:
 
 
 def _show_stats(counted: LedgerStats) -> None:
-    console = Console()
-    table = Table("queue", "arrivals", "held", "by state", "ended", box=None, pad_edge=False)
+    table = new_table("queue", "arrivals", "held", "by state", "ended")
     for queue in counted.queues:
         table.add_row(
             queue.queue,
@@ -118,18 +116,18 @@ def _show_stats(counted: LedgerStats) -> None:
             _pairs(queue.states),
             _pairs(queue.outcomes),
         )
-    console.print(table)
-    files = Table("file", "bytes", "epoch", "positions", box=None, pad_edge=False)
+    show_table(table)
+    files = new_table("file", "bytes", "epoch", "positions")
     for file in counted.files:
         positions = f"{file.first_position:,}–{file.last_position:,}" if file.epoch else ""
         files.add_row(file.name, f"{file.size_bytes:,}", str(file.epoch or ""), positions)
-    console.print(files)
+    show_table(files)
     if counted.leases:
-        leases = Table("lease", "owner", "from position", "until", "broken", box=None, pad_edge=False)
+        leases = new_table("lease", "owner", "from position", "until", "broken")
         for each in counted.leases:
             until = iso(each.expires_us)
             leases.add_row(each.name, each.owner, f"{each.position:,}", until, each.reason)
-        console.print(leases)
+        show_table(leases)
     if not counted.is_complete:
         click.echo(f"History begins at position {counted.first_position:,}; what is older is not counted.")
     click.echo(

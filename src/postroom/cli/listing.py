@@ -5,9 +5,9 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import click
-from rich.table import Table
 
-from postroom.cli.talk import connected, output, setting, shown
+from postroom.cli.tables import new_table, show_table
+from postroom.cli.talk import connected, setting, shown
 from postroom.cli.times import moment
 
 Rows = Iterable[Mapping[str, Any]]
@@ -29,12 +29,21 @@ def show_list(rows: Rows, listed: Sequence[tuple[str, str]], as_json: bool) -> N
     if as_json:
         show_json(rows)
         return
-    table = Table()
-    for number, (_, head) in enumerate(listed):
-        table.add_column(head, justify="right" if number else "left", overflow="fold")
+    heads = tuple(head for _, head in listed)
+    table = new_table(*heads, numbers=heads[1:], boxed=True)
     for each in rows:
         table.add_row(*(shown(each.get(attribute)) for attribute, _ in listed))
-    output.print(table)
+    show_table(table)
+
+
+def fold_dynamic(rows: Rows, listed: Sequence[tuple[str, str]], what: str) -> list[Mapping[str, Any]]:
+    """The rows by name, with those that clients have had made for themselves as one, behind the others."""
+    named = by_name(each for each in rows if not each["dynamic"])
+    dynamic = [each for each in rows if each["dynamic"]]
+    if not dynamic:
+        return named
+    sums = {attribute: sum(each[attribute] for each in dynamic) for attribute, _ in listed[1:]}
+    return [*named, {"name": f"{len(dynamic):,} dynamic {what} (--all)", **sums}]
 
 
 def show_one(row: Mapping[str, Any], hidden: Container[str]) -> None:
@@ -42,6 +51,16 @@ def show_one(row: Mapping[str, Any], hidden: Container[str]) -> None:
     for key, value in row.items():
         if key not in hidden:
             click.echo(f"{key}: {moment(int(value)) if key.endswith('_us') else shown(value)}")
+
+
+def alter(kind: str, name: str, settings: Iterable[str], url: str, as_json: bool) -> None:
+    """Give ``name`` of type ``kind`` other ``settings`` (KEY=VALUE), and say so."""
+    attributes = dict(setting(text) for text in settings)
+    if not attributes:
+        raise click.UsageError("say what is to change: --set KEY=VALUE")
+    with connected(url, name) as connection:
+        altered = connection.create_management().update(kind, name, attributes)
+    click.echo(json.dumps(altered, default=str) if as_json else f"altered {name}")
 
 
 def create(kind: str, name: str, settings: Iterable[str], url: str, as_json: bool) -> None:

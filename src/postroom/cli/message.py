@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 import click
-from rich.table import Table
 
 from postroom.cli.exporting import FORMATS, messages_of, writer_of
 from postroom.cli.show import as_text, message_fields
-from postroom.cli.talk import BrokerError, connected, json_option, output, shown, url_option
+from postroom.cli.tables import new_table, show_table
+from postroom.cli.talk import BrokerError, connected, json_option, shown, url_option
 from postroom.cli.which import (
     PROGRESS_FROM,
     Found,
@@ -58,18 +58,19 @@ def list_messages(
     queue: str, selector: str, states: tuple[str, ...], count: int, url: str, as_json: bool
 ) -> None:
     """List messages on QUEUE, those too that are held, delayed or not committed."""
-    table = Table(box=None, pad_edge=False)
-    for head in LISTED:
-        table.add_column(head, justify="right" if head in ("serial", "bytes") else "left", overflow="fold")
+    table = new_table(*LISTED, numbers=("serial", "bytes"))
     said = {"selector": selector, "states": list(states)}
-    with connected(url) as connection, Found(connection.create_management(), queue, said, True) as found:
+    with (
+        connected(url, queue) as connection,
+        Found(connection.create_management(), queue, said, True) as found,
+    ):
         for row in found.rows(count):
             if as_json:
                 click.echo(json.dumps(as_fields(row), default=str, ensure_ascii=False))
             else:
                 table.add_row(*_cells(row))
     if not as_json:
-        output.print(table)
+        show_table(table)
         if count and found.count > count:
             click.echo(f"{count} of {found.count:,}")
 
@@ -85,7 +86,7 @@ def show_message(queue: str, message_id: str | None, serial: int | None, url: st
     if (message_id is None) == (serial is None):
         raise click.UsageError("say which message: --id or --serial")
     said = {"message_id": id_value(message_id)} if message_id is not None else {"serial": serial}
-    with connected(url) as connection:
+    with connected(url, queue) as connection:
         reply = connection.create_management().request("READ", kind=MESSAGE_TYPE, name=queue, body=said)
         rows = reply.attributes()["messages"]
     assert isinstance(rows, list)
@@ -115,7 +116,7 @@ def delete_messages(
 ) -> None:
     """Delete messages on QUEUE that nobody holds."""
     said = which(selector, message_id, serial, every) | {"if_paused": if_paused}
-    with connected(url) as connection:
+    with connected(url, queue) as connection:
         management = connection.create_management()
         reply = management.request(
             "DELETE-MESSAGES", kind=MESSAGE_TYPE, name=queue, body=said, patience_s=PATIENCE_S
@@ -147,7 +148,7 @@ def move_messages(
     """Move messages from QUEUE to the queue TO: all that are meant, or none."""
     said = which(selector, message_id, serial, every)
     said |= {"to": to, "if_paused": if_paused, "in_pieces": in_pieces}
-    with connected(url) as connection:
+    with connected(url, queue) as connection:
         moved, _ = in_pieces_of(connection.create_management(), "MOVE-MESSAGES", queue, said)
     click.echo(json.dumps({"moved": moved}) if as_json else f"moved {moved} messages from {queue} to {to}")
 
@@ -186,7 +187,7 @@ def export_messages(
     said = {"selector": selector, "states": list(states)}
     exported = 0
     with (
-        connected(url) as connection,
+        connected(url, queue) as connection,
         Found(connection.create_management(), queue, said, True) as found,
         click.open_file(str(file), "wb") as out,
         progress_of(found.count) as progress,
@@ -214,7 +215,7 @@ def import_messages(queue: str, file: Path, overrides: bool, url: str, as_json: 
     """
     created = replaced = 0
     with (
-        connected(url) as connection,
+        connected(url, queue) as connection,
         click.open_file(str(file), "rb") as source,
         progress_of(PROGRESS_FROM) as progress,
     ):

@@ -8,7 +8,6 @@ pipeline writes these tables.
 
 import json
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict
@@ -16,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
 from rich.console import Console
-from rich.table import Table
 
 from postroom.cli.options import (
     hash_key_option,
@@ -26,6 +24,7 @@ from postroom.cli.options import (
     token_option,
 )
 from postroom.cli.spark import absolute, cores_option, ledgers_option, spark_errors, spark_session
+from postroom.cli.tables import new_table, show_table
 from postroom.ledger.dump import iso
 
 if TYPE_CHECKING:
@@ -200,8 +199,7 @@ def status_command(tables: str, data: tuple[str, ...], token: str, as_json: bool
 
 
 def _show(found: "PipelineStatus") -> None:
-    console = Console() if sys.stdout.isatty() else Console(width=200)
-    table = Table("table", "ledger", "position", "records behind", "s", "MB", box=None, pad_edge=False)
+    table = new_table("table", "ledger", "position", "records behind", "s", "MB")
     for one in found.tables:
         for at in one.ledgers:
             lag = (
@@ -210,15 +208,13 @@ def _show(found: "PipelineStatus") -> None:
                 else ("?",) * 3
             )
             table.add_row(one.name, at.ledger_id, f"{at.position:,}", *lag)
-    console.print(table)
-    sizes = Table(
-        "table", "rows in", "copied per row", "open rows", "files", "MB", "updated", box=None, pad_edge=False
-    )
+    show_table(table)
+    sizes = new_table("table", "rows in", "copied per row", "open rows", "files", "MB", "updated")
     for one in found.tables:
         updated = iso(one.updated_us) if one.updated_us else "never"
         counts = (f"{one.rows_in:,}", f"{one.copied_per_row:.2f}", f"{one.open_rows:,}", f"{one.files:,}")
         sizes.add_row(one.name, *counts, f"{one.size_bytes / 1e6:,.1f}", updated)
-    console.print(sizes)
+    show_table(sizes)
     for uri, why in found.unreadable.items():
         click.echo(f"{uri}: {why}")
     for why in {at.diverged for one in found.tables for at in one.ledgers if at.diverged}:

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import click
-from rich.table import Table
 
 from postroom.cli.listing import by_name, create, show_json
-from postroom.cli.talk import connected, json_option, output, setting, settings_option, shown, url_option
+from postroom.cli.tables import new_table, show_table
+from postroom.cli.talk import connected, json_option, setting, settings_option, shown, url_option
 from postroom.server.management import QUOTA_TYPE
 
 COLUMNS: Final = ("quota", "messages", "bytes", "policy", "pools", "queues", "blocked")
@@ -30,12 +30,10 @@ def list_quotas(url: str, as_json: bool) -> None:
     if as_json:
         show_json(quotas)
         return
-    table = Table()
-    for head in COLUMNS:
-        table.add_column(head, overflow="fold")
+    table = new_table(*COLUMNS, boxed=True)
     for each in quotas:
         table.add_row(*_row(each))
-    output.print(table)
+    show_table(table)
 
 
 @quota.command("create")

@@ -5,7 +5,7 @@ from typing import Final
 
 import click
 
-from postroom.cli.listing import by_name, show_list
+from postroom.cli.listing import alter, by_name, show_list
 from postroom.cli.talk import connected, json_option, setting, settings_option, url_option
 from postroom.server.management import REMOTE_QUEUE_TYPE
 
@@ -48,10 +48,7 @@ def define_remote_queue(name: str, settings: tuple[str, ...], url: str, as_json:
 @json_option
 def alter_remote_queue(name: str, settings: tuple[str, ...], url: str, as_json: bool) -> None:
     """Change settings of the remote queue NAME. What was sent before goes where it was to go."""
-    attributes = dict(setting(text) for text in settings)
-    with connected(url) as connection:
-        altered = connection.create_management().update(REMOTE_QUEUE_TYPE, name, attributes)
-    click.echo(json.dumps(altered, default=str) if as_json else f"altered {name}")
+    alter(REMOTE_QUEUE_TYPE, name, settings, url, as_json)
 
 
 @remote_queue.command("delete")

@@ -31,7 +31,8 @@ AUDIT_FILE = "audit.json"
     metavar="FOLDER",
     help="Write the large pictures there, too, as SVG.",
 )
-def report(tables: str, out: Path, audit_folder: Path | None, pictures: Path | None) -> None:
+@click.option("--all", "every", is_flag=True, help="Show each dynamic queue of clients by itself.")
+def report(tables: str, out: Path, audit_folder: Path | None, pictures: Path | None, every: bool) -> None:
     """Draw where the messages went: one HTML file that needs nothing beside it, in light and dark.
 
     Spark itself isn't started; the extra `spark` brings what reads tables. Exit code 1: there are no tables,
@@ -41,7 +42,7 @@ def report(tables: str, out: Path, audit_folder: Path | None, pictures: Path | N
         from postroom.spark.report import page
         from postroom.spark.report.collect import collect
 
-        data = collect(tables, None if audit_folder is None else _result(audit_folder))
+        data = collect(tables, None if audit_folder is None else _result(audit_folder), every)
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(page.page(data), encoding="utf-8")
         if pictures is not None:

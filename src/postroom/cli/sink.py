@@ -4,10 +4,10 @@ import json
 from typing import Any, Final
 
 import click
-from rich.table import Table
 
 from postroom.cli.listing import by_name, show_json, show_one
-from postroom.cli.talk import EXIT_BROKER, connected, json_option, notes, output, shown, url_option
+from postroom.cli.tables import new_table, show_table
+from postroom.cli.talk import EXIT_BROKER, connected, json_option, notes, shown, url_option
 from postroom.cli.times import age_s, moment
 from postroom.server.management import SINK_TYPE
 
@@ -30,14 +30,16 @@ def list_sinks(url: str, as_json: bool) -> None:
     if as_json:
         show_json({key: row[key] for key in row if key not in _HIDDEN} for row in found)
         return
-    table = Table("sink", "query", "batch", "position", "decided", "branches", "messages", "bytes")
+    table = new_table(
+        "sink", "query", "batch", "position", "decided", "branches", "messages", "bytes", boxed=True
+    )
     for row in found:
         decided = f"{age_s(row['decided_us']):,} s ago" if row["decided_us"] else "never"
         table.add_row(
             *(row["name"], row["query_id"], shown(row["batch_id"]), shown(row["position"]), decided),
             *(shown(row[name]) for name in ("branches", "messages", "bytes")),
         )
-    output.print(table)
+    show_table(table)
 
 
 @sink.command("show")
@@ -57,14 +59,14 @@ def show_sink(name: str, url: str, as_json: bool) -> None:
 
 
 def _show_branches(branches: list[dict[str, Any]]) -> None:
-    table = Table("branch", "batch", *_NUMBERS, "state", "for", "lease ends", "user")
+    table = new_table("branch", "batch", *_NUMBERS, "state", "for", "lease ends", "user", boxed=True)
     for each in branches:
         table.add_row(
             *(each["name"], shown(each["batch_id"]), *(shown(each[name]) for name in _NUMBERS)),
             *("sealed" if each["sealed"] else "open", f"{age_s(each['since_us']):,} s"),
             *(moment(each["until_us"]), each["user"]),
         )
-    output.print(table)
+    show_table(table)
 
 
 @sink.command("rollback")

@@ -4,10 +4,10 @@ import json
 from typing import Any, Final
 
 import click
-from rich.table import Table
 
 from postroom.cli.listing import by_name, show_json, show_one
-from postroom.cli.talk import connected, json_option, output, shown, url_option
+from postroom.cli.tables import new_table, show_table
+from postroom.cli.talk import connected, json_option, shown, url_option
 from postroom.cli.times import age_s
 from postroom.server.management import SPARK_SUBSCRIPTION_TYPE
 
@@ -39,14 +39,16 @@ def list_subscriptions(url: str, as_json: bool) -> None:
     if as_json:
         show_json({key: row[key] for key in row if key not in _HIDDEN} for row in found)
         return
-    table = Table("subscription", "queue", "held", "window", "confirmed", "assigned", "heard of", "state")
+    table = new_table(
+        "subscription", "queue", "held", "window", "confirmed", "assigned", "heard of", "state", boxed=True
+    )
     for row in found:
         numbers = (row[name] for name in ("held", "window", "confirmed", "assigned_through"))
         table.add_row(
             *(row["name"], row["queue"], *(shown(number) for number in numbers)),
             *(f"{age_s(row['renewed_us']):,} s ago", row["state"]),
         )
-    output.print(table)
+    show_table(table)
 
 
 @spark_subscription.command("show")

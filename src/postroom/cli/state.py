@@ -6,10 +6,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from postroom.cli.options import json_option, one_line_errors, spark_extra
+from postroom.cli.tables import new_table, show_table
 from postroom.cli.talk import EXIT_NOTHING
 
 if TYPE_CHECKING:
@@ -18,9 +17,6 @@ if TYPE_CHECKING:
 
 SHOWN: Final = 50
 """Without --count, so many messages are shown; all are counted."""
-PIPED_WIDTH: Final = 150
-LONG: Final = ("message id", "why")
-LONGEST: Final = 32
 NUMBERS: Final = ("serial", "deliveries", "bytes")
 
 
@@ -77,17 +73,13 @@ def _line(one: "Held") -> dict[str, Any]:
 
 def _show(shown: list["Held"], in_all: int, naming: "Naming") -> None:
     heads = ("ledger", "serial", "message id", "state", "since", "why", "arrived", "deliveries", "bytes")
-    table = Table(box=None, pad_edge=False)
-    for head in heads:
-        widest = LONGEST if head in LONG else None
-        table.add_column(head, no_wrap=True, max_width=widest, justify="right" if head in NUMBERS else "left")
+    table = new_table(*heads, numbers=NUMBERS)
     for one in shown:
         why = one.why + (f" until {_time(one.due)}" if one.due else "")
         numbers = (str(one.deliveries), "" if one.body_bytes is None else f"{one.body_bytes:,}")
         what = (naming.ledger(one.ledger_id), str(one.serial), one.message_id or "", one.state)
         table.add_row(*what, _time(one.since), why, _time(one.arrival), *numbers)
-    console = Console()
-    (console if console.is_terminal else Console(width=PIPED_WIDTH)).print(table)
+    show_table(table)
     click.echo(f"{in_all:,} in all" + (f", {len(shown):,} shown" if len(shown) < in_all else ""))
 
 

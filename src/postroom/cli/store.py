@@ -4,14 +4,18 @@ A message is named by its unique id: origin queue manager and time, written ORIG
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 import click
 
+from postroom.cli.listing import show_json
+from postroom.cli.names import check_there
 from postroom.cli.show import message_fields
-from postroom.cli.talk import EXIT_NOTHING, connected, json_option, url_option
+from postroom.cli.tables import new_table, show_table
+from postroom.cli.talk import EXIT_NOTHING, connected, json_option, shown, url_option
+from postroom.cli.times import age_s
 from postroom.cli.which import id_text, id_value
 from postroom.client import (
     Message,
@@ -21,6 +25,7 @@ from postroom.client import (
     StoredMessage,
     UniqueId,
 )
+from postroom.server.management import STORE_HOLDER_TYPE
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -73,7 +78,7 @@ def _filter(
 @contextmanager
 def _store(url: str, queue: str) -> Iterator[MessageStore]:
     """The message store of a queue; that there is no such message is exit code 4."""
-    with connected(url) as connection:
+    with connected(url, queue) as connection:
         try:
             yield connection.create_message_store(queue)
         except NoMatchingMessageException as error:
@@ -255,3 +260,55 @@ def delete(queue: str, uid: UniqueId, lock_id: int | None, url: str, as_json: bo
     with _store(url, queue) as messages:
         messages.delete(uid, lock_id=lock_id)
     _done("deleted", 1, as_json)
+
+
+@store.command("list")
+@click.argument("queue", default="")
+@url_option
+@json_option
+def list_holders(queue: str, url: str, as_json: bool) -> None:
+    """List the confirm ids and browse locks that hold messages, everywhere or on QUEUE."""
+    with connected(url, queue) as connection:
+        if queue:
+            check_there(connection, queue)
+        found = connection.create_management().query(STORE_HOLDER_TYPE)
+    rows = [each for each in found if queue in ("", each["queue"])]
+    if as_json:
+        show_json(rows)
+        return
+    table = new_table("holder", "kind", "queue", "confirm id", "messages", "for", "user")
+    for each in rows:
+        table.add_row(*_holder_cells(each))
+    show_table(table)
+
+
+def _holder_cells(row: Mapping[str, Any]) -> list[str]:
+    held = shown(row["messages"])
+    if row["messages_got"]:
+        held += f", {shown(row['messages_got'])} got through it"
+    confirm_id = str(row["confirm_id"] or "")
+    if row["kind"] == "confirm-id" and row["lock_id"]:
+        confirm_id += f" (through lock {row['lock_id']})"
+    return [
+        row["name"],
+        row["kind"],
+        row["queue"],
+        confirm_id,
+        held,
+        f"{age_s(row['since_us']):,} s",
+        row["user"],
+    ]
+
+
+@store.command("end")
+@click.argument("holder")
+@url_option
+@json_option
+def end_holder(holder: str, url: str, as_json: bool) -> None:
+    """End HOLDER (as listed) in its application's place: a confirm id is undone, a browse lock lifted.
+
+    The ledger says that it was you.
+    """
+    with connected(url) as connection:
+        reply = connection.create_management().request("END", kind=STORE_HOLDER_TYPE, name=holder)
+    _done("gave back", int(str(reply.attributes()["count"])), as_json)

@@ -1,12 +1,13 @@
-"""`postroom subscription`: list and delete the subscriptions of a running broker."""
+"""`postroom subscription`: list, show, alter and delete the subscriptions of a running broker."""
 
 from typing import Final
 
 import click
 
-from postroom.cli.listing import by_name, show_list
+from postroom.cli.describing import show_command
+from postroom.cli.listing import alter, by_name, show_list
 from postroom.cli.switches import add_switches
-from postroom.cli.talk import connected, json_option, url_option
+from postroom.cli.talk import connected, json_option, settings_option, url_option
 from postroom.server.management import SUBSCRIPTION_TYPE
 
 LISTED: Final = (
@@ -28,6 +29,9 @@ def subscription() -> None:
 add_switches(subscription, SUBSCRIPTION_TYPE, "subscription")
 
 
+subscription.add_command(show_command(SUBSCRIPTION_TYPE, "subscription"))
+
+
 @subscription.command("list")
 @click.argument("topic", default="")
 @url_option
@@ -40,6 +44,16 @@ def list_subscriptions(topic: str, url: str, as_json: bool) -> None:
     show_list(by_name(wanted), LISTED, as_json)
 
 
+@subscription.command("alter")
+@click.argument("name")
+@settings_option
+@url_option
+@json_option
+def alter_subscription(name: str, settings: tuple[str, ...], url: str, as_json: bool) -> None:
+    """Change settings of the subscription NAME (TOPIC::CLIENT/NAME, as listed), at once."""
+    alter(SUBSCRIPTION_TYPE, name, settings, url, as_json)
+
+
 @subscription.command("delete")
 @click.argument("name")
 @url_option
@@ -48,6 +62,6 @@ def delete_subscription(name: str, url: str) -> None:
 
     Refused while somebody consumes from it.
     """
-    with connected(url) as connection:
+    with connected(url, name) as connection:
         connection.create_management().delete(SUBSCRIPTION_TYPE, name)
     click.echo(f"deleted {name}")

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import click
-from rich.table import Table
 
-from postroom.cli.talk import connected, json_option, output, shown, url_option
+from postroom.cli.tables import new_table, show_table
+from postroom.cli.talk import connected, json_option, shown, url_option
+from postroom.cli.times import moment
 
 SWITCHES: Final = ("production", "insertion", "consumption")
 
@@ -20,7 +21,8 @@ CAUSES: Final = (
 
 def add_switches(group: click.Group, kind: str, what: str) -> None:
     """Give ``group``, about things of type ``kind``, these commands; ``what`` is their name."""
-    group.add_command(_turning("pause", kind, f"Pause production, insertion or consumption of a {what}."))
+    pause = _turning("pause", kind, f"Pause production, insertion or consumption of a {what}.")
+    group.add_command(_durable_option(pause))
     group.add_command(_turning("resume", kind, f"Lift a pause of a {what}."))
     group.add_command(_stats(kind, f"Show the counters of a {what}."))
 
@@ -31,14 +33,20 @@ def _turning(verb: str, kind: str, text: str) -> click.Command:
     @click.argument("switch", type=click.Choice(SWITCHES), default="consumption")
     @url_option
     @json_option
-    def command(name: str, switch: str, url: str, as_json: bool) -> None:
-        with connected(url) as connection:
+    def command(name: str, switch: str, url: str, as_json: bool, durable: bool = False) -> None:
+        said = {"switch": switch, "durable": durable}
+        with connected(url, name) as connection:
             reply = connection.create_management().request(
-                verb.upper(), kind=kind, name=name, properties={"switch": switch}
+                verb.upper(), kind=kind, name=name, properties=said
             )
         click.echo(json.dumps(reply.attributes()) if as_json else f"{verb}d {switch} of {name}")
 
     return command
+
+
+_durable_option: Final = click.option(
+    "--durable", is_flag=True, help="Beyond a restart, until it is resumed."
+)
 
 
 def _stats(kind: str, text: str) -> click.Command:
@@ -48,7 +56,7 @@ def _stats(kind: str, text: str) -> click.Command:
     @url_option
     @json_option
     def command(name: str, reset: bool, url: str, as_json: bool) -> None:
-        with connected(url) as connection:
+        with connected(url, name) as connection:
             management = connection.create_management()
             counters = management.read(kind, name)
             if reset:
@@ -63,23 +71,38 @@ def _stats(kind: str, text: str) -> click.Command:
 
 def show_counters(counters: Mapping[str, Any]) -> None:
     """The counters of a destination, or of all, for people: only those that say something."""
-    table = Table("", "messages", "bytes", box=None, pad_edge=False)
-    for row in ("current", "pending", *(f"  {cause}" for cause in CAUSES), "high", "received"):
+    table = new_table("", "messages", "bytes")
+    rows = ("current", "pending", *(f"  {cause}" for cause in CAUSES), "high", "received", "ended")
+    for row in rows:
         values = [counters.get(f"{unit}_{row.strip()}", 0) for unit in ("messages", "bytes")]
         if row.startswith(" ") and not any(values):
             continue
         table.add_row(row, *map(shown, values))
-    output.print(table)
+    show_table(table)
+    _show_beginning(counters)
     rest = [
         name
         for name, value in counters.items()
         if name.startswith(("messages_", "consumers", "blocked")) and value and name.partition("_")[2]
     ]
-    told = {*("messages_current", "messages_pending", "messages_high", "messages_received")}
-    told |= {f"messages_{cause}" for cause in CAUSES}
+    told = {*("messages_current", "messages_pending", "messages_high", "messages_received", "messages_ended")}
+    told |= {f"messages_{cause}" for cause in (*CAUSES, "current_then", "pending_then")}
     for name in rest:
         if name not in told and isinstance(counters[name], int) and counters[name] > 0:
             click.echo(f"{name.replace('_', ' ')}: {shown(counters[name])}")
     for switch in SWITCHES:
         if counters.get(f"{switch}_paused"):
-            click.echo(f"{switch} is paused")
+            durably = switch in str(counters.get("durably_paused", "")).split()
+            click.echo(f"{switch} is paused" + ", also after a restart" * durably)
+
+
+def _show_beginning(counters: Mapping[str, Any]) -> None:
+    """Since when received and ended count, and what was there then: with that the counters balance."""
+    since_us = int(counters.get("counting_since_us") or 0)
+    if not since_us or "messages_current_then" not in counters:
+        return
+    then = [f"{shown(counters[f'messages_{what}_then'])} {what}" for what in ("current", "pending")]
+    size = counters["bytes_current_then"] + counters["bytes_pending_then"]
+    click.echo(
+        f"counting since {moment(since_us)}, when there were {' and '.join(then)} ({shown(size)} bytes)"
+    )

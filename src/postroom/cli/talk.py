@@ -3,12 +3,21 @@
 import contextlib
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from typing import Any, Final, TypeVar
 
 import click
 from rich.console import Console
 
-from postroom.client import ClientOptions, Connection, ConnectionFactory, JMSException
+from postroom.cli.names import hint_at_names
+from postroom.client import (
+    ClientOptions,
+    Connection,
+    ConnectionFactory,
+    InvalidDestinationException,
+    JMSException,
+)
+from postroom.manager.options import QueueDefinition
 
 DEFAULT_URL: Final = "amqp://127.0.0.1:5672"
 URL_VARIABLE: Final = "POSTROOM_URL"
@@ -18,6 +27,8 @@ EXIT_NOTHING: Final = 4
 """There was no message to get."""
 EVERY_OUTCOME: Final = ClientOptions(force_sync_send=True)
 """A command is asked for once, and says how it went: of non-persistent messages, too."""
+
+_TEXTS: Final = {each.name for each in fields(QueueDefinition) if isinstance(each.default, str)}
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -59,14 +70,16 @@ def settings_option(command: Command) -> Command:
 
 
 def setting(text: str) -> tuple[str, Any]:
-    """Key and value of ``KEY=VALUE``; the value as JSON where it is that, else as it stands."""
+    """Key and value of ``KEY=VALUE``; the value as JSON where it is that, else as it stands. A setting of a
+    queue that is text stays text: ``consumption_paused_at_startup=true``."""
     key, equals, value = text.partition("=")
     if not equals:
         raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--set")
     try:
-        return key, json.loads(value)
+        said = json.loads(value)
     except json.JSONDecodeError:
         return key, value
+    return key, value if key in _TEXTS and not isinstance(said, str) else said
 
 
 def shown(value: object) -> str:
@@ -75,14 +88,21 @@ def shown(value: object) -> str:
 
 
 @contextlib.contextmanager
-def connected(url: str) -> Iterator[Connection]:
-    """A connection to the broker; whatever the client raises inside becomes one line and an exit code."""
+def connected(url: str, name: str = "") -> Iterator[Connection]:
+    """A connection to the broker; whatever the client raises inside becomes one line and an exit code.
+
+    ``name`` is the queue, topic or subscription that the command is about: where there is none, names like it
+    are told.
+    """
     try:
         factory = ConnectionFactory(url, options=EVERY_OUTCOME)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--url") from error
     try:
         with factory.create_connection() as connection:
-            yield connection
+            try:
+                yield connection
+            except InvalidDestinationException as error:
+                raise BrokerError(f"{error}{hint_at_names(connection, name)}") from error
     except JMSException as error:
         raise BrokerError(str(error)) from error

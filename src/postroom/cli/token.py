@@ -7,10 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from postroom.cli.options import data_option, json_option
+from postroom.cli.tables import new_table, show_table
 from postroom.ledger.dump import iso
 from postroom.server.http.tokens import (
     TOKENS_NAME,
@@ -82,14 +81,14 @@ def list_command(folder: Path, file: Path | None, as_json: bool) -> None:
         for each in tokens:
             click.echo(json.dumps(_shown(each)))
         return
-    table = Table("name", "id", "rights", "created", "until", box=None, pad_edge=False)
+    table = new_table("name", "id", "rights", "created", "until")
     now_us = time.time_ns() // 1000
     for each in tokens:
         until = _day(each.expires_us) if each.expires_us else "removed"
         if not each.in_force(now_us):
             until += " (over)"
         table.add_row(each.name, each.id, ", ".join(each.rights), _day(each.created_us), until)
-    Console().print(table)
+    show_table(table)
 
 
 def _day(time_us: int) -> str:

@@ -1,10 +1,10 @@
-"""`postroom topic`: list, create and delete the topics of a running broker."""
+"""`postroom topic`: list, create, alter and delete the topics of a running broker."""
 
 from typing import Final
 
 import click
 
-from postroom.cli.listing import by_name, create, show_list
+from postroom.cli.listing import alter, by_name, create, fold_dynamic, show_json, show_list
 from postroom.cli.switches import add_switches
 from postroom.cli.talk import connected, json_option, settings_option, url_option
 from postroom.server.management import TOPIC_TYPE
@@ -30,17 +30,20 @@ add_switches(topic, TOPIC_TYPE, "topic and its subscriptions")
 
 @topic.command("list")
 @click.argument("prefix", default="")
-@click.option("--all", "every", is_flag=True, help="Temporary topics of clients too.")
+@click.option("--all", "every", is_flag=True, help="Each temporary topic of clients, too.")
 @url_option
 @json_option
 def list_topics(prefix: str, every: bool, url: str, as_json: bool) -> None:
     """List the topics, or those whose name begins with PREFIX."""
     with connected(url) as connection:
         found = connection.create_management().query(TOPIC_TYPE)
-    wanted = [
-        each for each in found if str(each["name"]).startswith(prefix) and (every or not each["dynamic"])
-    ]
-    show_list(by_name(wanted), LISTED, as_json)
+    wanted = [each for each in found if str(each["name"]).startswith(prefix)]
+    if every:
+        show_list(by_name(wanted), LISTED, as_json)
+    elif as_json:
+        show_json(by_name(each for each in wanted if not each["dynamic"]))
+    else:
+        show_list(fold_dynamic(wanted, LISTED, "topics"), LISTED, as_json)
 
 
 @topic.command("create")
@@ -53,12 +56,22 @@ def create_topic(name: str, settings: tuple[str, ...], url: str, as_json: bool) 
     create(TOPIC_TYPE, name, settings, url, as_json)
 
 
+@topic.command("alter")
+@click.argument("name")
+@settings_option
+@url_option
+@json_option
+def alter_topic(name: str, settings: tuple[str, ...], url: str, as_json: bool) -> None:
+    """Change settings of the topic NAME: those of subscriptions to come."""
+    alter(TOPIC_TYPE, name, settings, url, as_json)
+
+
 @topic.command("delete")
 @click.argument("name")
 @click.option("--if-unused", is_flag=True, help="Only if nobody consumes from its subscriptions.")
 @url_option
 def delete_topic(name: str, if_unused: bool, url: str) -> None:
     """Delete the topic NAME with its subscriptions and the messages on them."""
-    with connected(url) as connection:
+    with connected(url, name) as connection:
         connection.create_management().delete(TOPIC_TYPE, name, {"if-unused": if_unused})
     click.echo(f"deleted {name}")

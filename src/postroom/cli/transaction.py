@@ -6,10 +6,10 @@ import json
 from typing import Any, Final
 
 import click
-from rich.table import Table
 
 from postroom.cli.listing import show_json, show_one
-from postroom.cli.talk import EXIT_BROKER, connected, json_option, notes, output, shown, url_option
+from postroom.cli.tables import new_table, show_table
+from postroom.cli.talk import EXIT_BROKER, connected, json_option, notes, shown, url_option
 from postroom.cli.times import age_s
 from postroom.server.management import BRANCH_TYPE, TRANSACTION_TYPE
 
@@ -39,10 +39,12 @@ def list_transactions(kind: str | None, url: str, as_json: bool) -> None:
     if as_json:
         show_json(found)
         return
-    table = Table("transaction", "kind", "state", "for", "sent", "received", "container", "user")
+    table = new_table(
+        "transaction", "kind", "state", "for", "sent", "received", "container", "user", boxed=True
+    )
     for each in found:
         table.add_row(*_cells(each))
-    output.print(table)
+    show_table(table)
 
 
 @transaction.command("show")

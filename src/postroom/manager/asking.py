@@ -63,6 +63,8 @@ class StoreRequest:
     def __init__(self, queue: Queue, target: Asker) -> None:
         self.queue = queue
         self.target = target
+        self.user = ""
+        """Who asks."""
         self.until_us: i64 = 0
         """How long it may wait for a message; 0 not at all."""
         self.bodies: dict[int, bytes] = {}

@@ -226,6 +226,13 @@ def resume_consumer(core: Core, consumer: Consumer, sink: Sink) -> list[Entry]:
     return held
 
 
+def look_again(core: Core, queue: Queue) -> None:
+    """What a consumer of ``queue`` may have unsettled can be another number now."""
+    for consumer in queue.consumers:
+        refresh(core, consumer)
+    core.woken.append(queue)
+
+
 def detach_all(core: Core, queue: Queue, condition: str, description: str) -> None:
     """End every consumer and browser of ``queue``; what they hold goes back."""
     for consumer in [*queue.consumers, *queue.browsers]:

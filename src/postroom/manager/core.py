@@ -91,6 +91,8 @@ class Core:
         self.doomed: list[Queue] = []
         """Those of them that wait until a transaction is decided."""
         self.held_by_all = HeldByAll()
+        self.counting_since_us: i64 = 0
+        """When its counters began: at the start, or when they were all reset."""
         self.removed = Removed()
         """Counters of queues that are no more."""
         self.next_queue_id: i64 = 1

@@ -41,6 +41,9 @@ class BrowseLock:
         """Got through it and not confirmed: an undo locks them again."""
         self.over = False
         """Its lease has ended: what an undo brings back is unlocked at once."""
+        self.since_us: i64 = 0
+        self.user = ""
+        """Who has asked for it."""
 
 
 @final
@@ -52,6 +55,10 @@ class ConfirmIdHolder:
         self.confirm_id: i64 = confirm_id
         self.lock = lock
         self.entries: dict[int, Entry] = {}
+        self.since_us: i64 = 0
+        """When its first entry came."""
+        self.user = ""
+        """Who has put or got that."""
 
 
 @final
@@ -81,15 +88,19 @@ def store_of(queue: Queue) -> QueueStore:
     return queue.store
 
 
-def confirm_id_holder(core: Core, queue: Queue, confirm_id: i64, lock: BrowseLock | None) -> ConfirmIdHolder:
-    """The holder of that confirm id, made when first needed. Raises LimitExceeded when it has all it may."""
+def confirm_id_holder(
+    core: Core, queue: Queue, confirm_id: i64, lock: BrowseLock | None, user: str
+) -> ConfirmIdHolder:
+    """The holder of that confirm id, made for ``user`` when first needed. Raises LimitExceeded when it has
+    all it may."""
     holders = store_of(queue).holders
     key = (int(confirm_id), int(lock.id) if lock is not None else NO_LOCK)
     holder = holders.get(key)
     if holder is None:
         holder = ConfirmIdHolder(core.new_holder_id(), confirm_id, lock)
         holders[key] = holder
-        told = {"queue": int(queue.id), "confirm_id": key[0], "lock": key[1]}
+        holder.since_us, holder.user = core.now_us, user
+        told = {"queue": int(queue.id), "confirm_id": key[0], "lock": key[1], **_begun(core, user)}
         core.record_holder(holder.id, n.CONFIRM_ID, json.dumps(told).encode())
     if len(holder.entries) >= core.options.max_confirm_id_entries:
         raise LimitExceeded(
@@ -99,11 +110,21 @@ def confirm_id_holder(core: Core, queue: Queue, confirm_id: i64, lock: BrowseLoc
     return holder
 
 
-def open_lock(core: Core, queue: Queue, confirm_id: i64, until_us: i64) -> BrowseLock:
-    """A new lock, which holds nothing yet."""
+def _begun(core: Core, user: str) -> dict[str, object]:
+    return {"since_us": int(core.now_us), "user": user}
+
+
+def open_lock(core: Core, queue: Queue, confirm_id: i64, until_us: i64, user: str) -> BrowseLock:
+    """A new lock of ``user``, which holds nothing yet."""
     lock = BrowseLock(core.new_holder_id(), confirm_id, until_us)
+    lock.since_us, lock.user = core.now_us, user
     store_of(queue).locks[int(lock.id)] = lock
-    told = {"queue": int(queue.id), "confirm_id": int(confirm_id), "until_us": int(until_us)}
+    told = {
+        "queue": int(queue.id),
+        "confirm_id": int(confirm_id),
+        "until_us": int(until_us),
+        **_begun(core, user),
+    }
     core.record_holder(lock.id, n.BROWSE_LOCK, json.dumps(told).encode())
     core.set_alarm(queue, until_us)
     return lock

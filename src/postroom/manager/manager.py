@@ -109,6 +109,7 @@ class QueueManager(ResourceManager):
         """
         self.core.begin(now_us)
         queue = queues.update(self.core, definition)
+        consumers.look_again(self.core, queue)
         turn.finish(self.core)
         return queue
 
@@ -129,11 +130,11 @@ class QueueManager(ResourceManager):
         turn.finish(self.core)
         return ended
 
-    def pause(self, queue: Queue, switch: str, now_us: i64) -> None:
+    def pause(self, queue: Queue, switch: str, now_us: i64, durable: bool = False) -> None:
         """Pause "production", "insertion" or "consumption" (see `switches`) of a queue, or of a topic and all
-        its subscriptions. Raises SwitchUnknown."""
+        its subscriptions; ``durable``: beyond a restart, too. Raises SwitchUnknown."""
         self.core.begin(now_us)
-        pausing.pause(self.core, queue, switch)
+        pausing.pause(self.core, queue, switch, durable)
         turn.finish(self.core)
 
     def resume(self, queue: Queue, switch: str, now_us: i64) -> None:

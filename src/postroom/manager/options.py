@@ -15,10 +15,10 @@ MAX_NUMBER: Final = 1 << 52
 """Of any setting: as milliseconds 142,000 years, which are still a time in µs of 64 bits."""
 
 IDENTITY_FIELDS: Final = (
-    *("name", "kind", "auto_created", "temporary"),
+    *("name", "kind", "auto_created", "temporary", "durably_paused"),
     *("topic", "client", "subscription", "shared", "selector", "no_local"),
 )
-"""What a queue, topic or subscription is from its beginning, and can't be set afterwards."""
+"""What a queue, topic or subscription is from its beginning, or becomes by other operations: no settings."""
 
 MAX_GROUP_BUCKETS: Final = 65_536
 MAX_BRANCH_MESSAGES: Final = 16_384
@@ -135,6 +135,8 @@ class QueueDefinition:
     """Created for a client that attached; removed when idle."""
     temporary: bool = False
     """A dynamic node, or a subscription that is not durable: not beyond a restart."""
+    durably_paused: str = ""
+    """Pauses that hold beyond a restart: switches, with blanks between them (see `pausing`)."""
     topic: str = ""
     """Of a subscription: the topic, or the pattern of topics, that it is to."""
     client: str = ""

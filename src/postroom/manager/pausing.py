@@ -1,16 +1,20 @@
 """Pausing and resuming; what each switch means is told in `switches`."""
 
+from postroom.manager import queues
 from postroom.manager.core import Core
 from postroom.manager.queue import Queue
 from postroom.manager.returning import end_delay
 from postroom.manager.switches import CONSUMPTION, INSERTION, turn
 
 
-def pause(core: Core, queue: Queue, switch: str) -> None:
-    """Pause one thing of a queue, or of a topic and its subscriptions. Raises SwitchUnknown."""
+def pause(core: Core, queue: Queue, switch: str, durable: bool) -> None:
+    """Pause one thing of a queue, or of a topic and its subscriptions; ``durable``: beyond a restart, too.
+    Raises SwitchUnknown."""
     core.route_version += 1
     for each in _with_subscriptions(core, queue):
         turn(each, switch, True)
+    if durable:
+        _note(core, queue, switch, True)
 
 
 def resume(core: Core, queue: Queue, switch: str) -> None:
@@ -19,10 +23,16 @@ def resume(core: Core, queue: Queue, switch: str) -> None:
     core.route_version += 1
     for each in _with_subscriptions(core, queue):
         turn(each, switch, False)
+        _note(core, each, switch, False)
         if switch == INSERTION:
             release(core, each)
         elif switch == CONSUMPTION:
             core.woken.append(each)
+
+
+def _note(core: Core, queue: Queue, switch: str, durable: bool) -> None:
+    kept = [each for each in queue.definition.durably_paused.split() if each != switch]
+    queues.note_pauses(core, queue, " ".join(sorted([*kept, switch] if durable else kept)))
 
 
 def _with_subscriptions(core: Core, queue: Queue) -> list[Queue]:

@@ -137,6 +137,13 @@ def update(core: Core, definition: QueueDefinition) -> Queue:
     return queue
 
 
+def note_pauses(core: Core, queue: Queue, durably_paused: str) -> None:
+    """Which of its pauses hold beyond a restart, is another part of its definition now."""
+    if durably_paused != queue.definition.durably_paused:
+        queue.definition = replace(queue.definition, durably_paused=durably_paused)
+        _write(core, queue)
+
+
 def _write(core: Core, queue: Queue) -> None:
     detail = json.dumps(queue.definition.to_ledger(), ensure_ascii=False).encode()
     core.ledger.record(_QUEUE_DEFINED, 0, queue.id, 0, 0, 0, detail)
@@ -146,6 +153,7 @@ def register(core: Core, id: int, definition: QueueDefinition) -> Queue:
     """Make the queue known, without writing anything."""
     queue = Queue(id, definition, core.options.max_message_bytes, core.held_by_all)
     queue.active_us = core.now_us
+    queue.statistics.beginning.since_us = core.now_us
     if queue.topic is None:
         core.queues[definition.name] = queue
     else:

@@ -24,6 +24,7 @@ from postroom.manager import (
     sinks,
     spark_subscriptions,
     store,
+    switches,
 )
 from postroom.manager.backlog import ZONE_ENTRIES
 from postroom.manager.batches import hold
@@ -66,15 +67,9 @@ _GONE_WITH_THE_PROCESS: Final = frozenset(
 
 def restore(core: Core, recovered: "Recovered") -> None:
     """Take over what was recovered, and write what the restart itself changes."""
+    core.counting_since_us = core.now_us
     core.durable_through = core.ledger.next_position - 1  # what comes from here on isn't, until we are told
-    for quota_id, record in recovered.queues:
-        if record.get("kind") == KIND_QUOTA:
-            quotas.register(core, quota_id, QuotaDefinition.from_record(record))
-        elif record.get("kind") == KIND_REMOTE:
-            names.register(core, quota_id, RemoteQueueDefinition.from_record(record))
-    for queue_id, record in recovered.queues:
-        if record.get("kind") not in (KIND_QUOTA, KIND_REMOTE):
-            queues.register(core, queue_id, QueueDefinition.from_record(record))
+    _define(core, recovered)
     core.next_queue_id = max(core.next_queue_id, recovered.next_queue_id)
     core.holder_ids.go_on(recovered.next_holder_id, _holders_in_the_ledger(recovered))
     for id, serial, queue_id, said in recovered.annotations:
@@ -98,6 +93,21 @@ def restore(core: Core, recovered: "Recovered") -> None:
     for queue in [*core.queues.values(), *core.topics.values()]:
         _begin_again(core, queue)
     _restore_sets(core, recovered)
+
+
+def _define(core: Core, recovered: "Recovered") -> None:
+    """Quotas, names and queues, as they were defined."""
+    for quota_id, record in recovered.queues:
+        if record.get("kind") == KIND_QUOTA:
+            quotas.register(core, quota_id, QuotaDefinition.from_record(record))
+        elif record.get("kind") == KIND_REMOTE:
+            names.register(core, quota_id, RemoteQueueDefinition.from_record(record))
+    for queue_id, record in recovered.queues:
+        if record.get("kind") not in (KIND_QUOTA, KIND_REMOTE):
+            queues.register(core, queue_id, QueueDefinition.from_record(record))
+    for queue in core.queues.values():
+        if queue.subscription is not None:  # its topic may have been made after it
+            switches.at_startup(core, queue)
 
 
 def _restore_windows(core: Core, recovered: "Recovered") -> None:
@@ -191,7 +201,7 @@ def _zones(expiries_us: Any) -> list[int]:
 def _lose(core: Core, lost: list[tuple[int, int, Any]]) -> None:
     """Messages that were not stored are gone: said so, a piece at a time."""
     for queue_id, state, serials in lost:
-        core.queues_by_id[queue_id].statistics.ended[_LOST] += len(serials)
+        core.queues_by_id[queue_id].statistics.lost(slot_of(state, 0, 0), _LOST, len(serials))
         for at in range(0, len(serials), CHUNK_ENTRIES):
             part = serials[at : at + CHUNK_ENTRIES]
             detail = group_of_many(queue_id, state, n.DELETED, _LOST, part)

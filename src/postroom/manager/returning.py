@@ -42,18 +42,19 @@ def redelivery_delay_us(entry: Entry, consumer: Consumer | None) -> i64:
     return delay_us
 
 
-def come_back(core: Core, entry: Entry, event: int, delay_us: i64) -> None:
+def come_back(core: Core, entry: Entry, event: int, delay_us: i64, detail: bytes = b"") -> None:
     """The holder gives ``entry`` back by ``event``, not to be delivered again for ``delay_us``.
 
     That is fixed now: what changes later concerns those that come back later. Without a delay the redelivery
     limit is judged at once, else when the delay ends; while insertion is paused, when it is resumed.
+    ``detail`` (JSON) goes to the ledger with the event.
     """
     if delay_us > 0:
         causes: i64 = n.REDELIVERY_DELAY
         entry.due_us = core.now_us + delay_us
     else:
         causes = why_held_back(entry)
-    step(core, entry, event, 0, 0, None, causes)
+    step(core, entry, event, 0, 0, None, causes, detail)
     if settle_down(core, entry):
         core.woken.append(entry.queue)
 

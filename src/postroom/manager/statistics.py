@@ -2,7 +2,8 @@
 
 *Current* and *pending* are disjoint, as in WebLogic JMS: what can be received now, and what is in flight, by
 cause. Both occupy the queue's limits. Received, high-water and the outcomes run since the broker started; the
-ledger has totals of its own that never start again.
+ledger has totals of its own that never start again. When counting began and what was there then is kept, so
+that whoever reads the counters can balance them: depth = depth then + received − ended.
 """
 
 from typing import TYPE_CHECKING, Final, final
@@ -103,11 +104,50 @@ class HeldByAll:
 
 
 @final
+class Beginning:
+    """When counting began, and what was there then."""
+
+    def __init__(self) -> None:
+        self.since_us: i64 = 0
+        self.current: i64 = 0
+        self.current_bytes: i64 = 0
+        self.pending: i64 = 0
+        self.pending_bytes: i64 = 0
+
+    def add(self, slot: i64, count: i64, size: i64) -> None:
+        """``count`` entries of ``size`` bytes together were in ``slot``."""
+        if slot == CURRENT:
+            self.current += count
+            self.current_bytes += size
+        else:
+            self.pending += count
+            self.pending_bytes += size
+
+    def add_other(self, other: "Beginning") -> None:
+        """Also what was there then of another queue."""
+        self.current += other.current
+        self.current_bytes += other.current_bytes
+        self.pending += other.pending
+        self.pending_bytes += other.pending_bytes
+
+    def shown(self) -> dict[str, int]:
+        """By the names that the management node and the command line show."""
+        return {
+            "counting_since_us": self.since_us,
+            "messages_current_then": self.current,
+            "bytes_current_then": self.current_bytes,
+            "messages_pending_then": self.pending,
+            "bytes_pending_then": self.pending_bytes,
+        }
+
+
+@final
 class Statistics:
     """The counters of one queue."""
 
     def __init__(self, held_by_all: HeldByAll) -> None:
         self._held_by_all = held_by_all
+        self.beginning = Beginning()
         self.current: i64 = 0
         self.current_bytes: i64 = 0
         self.unacknowledged: i64 = 0
@@ -125,6 +165,8 @@ class Statistics:
         self.consumed: i64 = 0
         self.ended: list[int] = [0] * len(Outcome)
         """Entries ended since the start, by outcome; CONSUMED is in `consumed`."""
+        self.ended_bytes: i64 = 0
+        """Of all that have ended, whatever the outcome."""
         self.meter: Meter | None = None
         """What watches the depth for quotas and thresholds; None where there are none."""
         self.blocked: i64 = 0
@@ -142,10 +184,14 @@ class Statistics:
         """A new entry of ``size`` bytes begins in ``slot``."""
         self.received += 1
         self.received_bytes += size
-        self.restore(slot, size)
+        self._come(slot, size)
 
     def restore(self, slot: i64, size: i64) -> None:
         """An entry that was there before the start is counted again, but not as received."""
+        self.beginning.add(slot, 1, size)
+        self._come(slot, size)
+
+    def _come(self, slot: i64, size: i64) -> None:
         self.depth += 1
         self.depth_bytes += size
         if self.depth > self.high:
@@ -159,6 +205,7 @@ class Statistics:
 
     def restore_many(self, count: i64, size: i64, slot: i64 = CURRENT) -> None:
         """``count`` entries of ``size`` bytes together were in ``slot`` before the start."""
+        self.beginning.add(slot, count, size)
         self.depth += count
         self.depth_bytes += size
         self._held_by_all.grow(count, size)
@@ -167,6 +214,12 @@ class Statistics:
         self.high_bytes = self.depth_bytes
         if self.meter is not None:
             self.meter.grow(count, size)
+
+    def lost(self, slot: i64, outcome: i64, count: i64) -> None:
+        """``count`` entries were in ``slot`` before the start, and have ended by it. Their bytes, which
+        nobody has any more, are counted nowhere."""
+        self.beginning.add(slot, count, 0)
+        self.ended[outcome] += count
 
     def move(self, before: i64, after: i64, size: i64) -> None:
         """An entry that goes on living changes its slot."""
@@ -180,6 +233,7 @@ class Statistics:
         self.depth -= 1
         self.depth_bytes -= size
         self._held_by_all.shrink(1, size)
+        self.ended_bytes += size
         if outcome == 1:  # CONSUMED
             self.consumed += 1
         else:
@@ -198,6 +252,7 @@ class Statistics:
         self.depth -= count
         self.depth_bytes -= size
         self._held_by_all.shrink(count, size)
+        self.ended_bytes += size
         if outcome == 1:  # CONSUMED
             self.consumed += count
         else:
@@ -225,8 +280,13 @@ class Statistics:
     def consumer_closed(self) -> None:
         self.consumers -= 1
 
-    def reset(self) -> None:
+    def reset(self, now_us: i64) -> None:
         """Start received, outcomes and peaks again; a peak starts at the present value."""
+        self.beginning = Beginning()
+        self.beginning.since_us = now_us
+        self.beginning.add(CURRENT, self.current, self.current_bytes)
+        self.beginning.add(NOWHERE, self.depth - self.current, self.depth_bytes - self.current_bytes)
+        self.ended_bytes = 0
         self.received = 0
         self.received_bytes = 0
         self.consumed = 0
@@ -279,4 +339,6 @@ class Statistics:
         for outcome in Outcome:
             if outcome > Outcome.CONSUMED:
                 shown[f"messages_{outcome.name.lower()}"] = self.ended[outcome]
-        return shown
+        shown["messages_ended"] = self.consumed + sum(self.ended)
+        shown["bytes_ended"] = self.ended_bytes
+        return shown | self.beginning.shown()

@@ -74,10 +74,10 @@ def delete(core: Core, spot: Spot) -> None:
     ended(core, entry)
 
 
-def end_held(core: Core, entry: Entry, event: i64) -> None:
+def end_held(core: Core, entry: Entry, event: i64, detail: bytes = b"") -> None:
     """A held entry ends: got or deleted with its lock id, confirmed, expired, deleted with its queue."""
     _let_go(core, entry)
-    step(core, entry, event, 0, 0, None, 0)
+    step(core, entry, event, 0, 0, None, 0, detail)
     ended(core, entry)
 
 
@@ -104,41 +104,41 @@ def confirm_put(core: Core, entry: Entry) -> None:
     core.woken.append(entry.queue)
 
 
-def undo(core: Core, entry: Entry) -> None:
-    """One step back: an unconfirmed put ends, what was got returns to where it was, a lock is lifted."""
+def undo(core: Core, entry: Entry, detail: bytes = b"") -> None:
+    """One step back: an unconfirmed put ends, what was got returns to where it was, a lock is lifted.
+
+    ``detail`` (JSON) goes to the ledger with it.
+    """
     if entry.state == n.PUT_UNCONFIRMED:
-        end_held(core, entry, n.EVENT_UNDO)
-    elif entry.state == n.GET_UNCONFIRMED:
-        _let_go(core, entry)
-        come_back(core, entry, n.EVENT_UNDO, 0)
-    elif entry.state == n.LOCKED_FOR_BROWSE:
-        _free(core, entry, n.EVENT_UNDO)
+        end_held(core, entry, n.EVENT_UNDO, detail)
+    elif entry.state == n.GET_UNCONFIRMED or entry.state == n.LOCKED_FOR_BROWSE:
+        _free(core, entry, n.EVENT_UNDO, detail)
     else:
-        _lock_again(core, entry)
+        _lock_again(core, entry, detail)
 
 
-def unlock(core: Core, entry: Entry) -> None:
+def unlock(core: Core, entry: Entry, detail: bytes = b"") -> None:
     """unlockMessage, or the end of the lock's lease."""
-    _free(core, entry, n.EVENT_UNLOCK)
+    _free(core, entry, n.EVENT_UNLOCK, detail)
 
 
-def _free(core: Core, entry: Entry, event: i64) -> None:
+def _free(core: Core, entry: Entry, event: int, detail: bytes) -> None:
     _let_go(core, entry)
-    come_back(core, entry, event, 0)
+    come_back(core, entry, event, 0, detail)
 
 
-def _lock_again(core: Core, entry: Entry) -> None:
+def _lock_again(core: Core, entry: Entry, detail: bytes) -> None:
     """What was got through a lock is locked again, unless the lock's lease has ended meanwhile."""
     holder = entry.owner
     assert isinstance(holder, ConfirmIdHolder) and holder.lock is not None
     by = holder.lock
     del holder.entries[int(entry.serial)]
-    step(core, entry, n.EVENT_UNDO, n.BROWSE_LOCK, by.id, by, 0)
+    step(core, entry, n.EVENT_UNDO, n.BROWSE_LOCK, by.id, by, 0, detail)
     by.entries[int(entry.serial)] = entry
     by.got -= 1
     close_if_empty(core, entry.queue, holder)
     if by.over:
-        unlock(core, entry)
+        unlock(core, entry, detail)
 
 
 def _let_go(core: Core, entry: Entry) -> None:
@@ -155,6 +155,36 @@ def _let_go(core: Core, entry: Entry) -> None:
         if holder.lock is not None:
             holder.lock.got -= 1
             close_if_empty(core, queue, holder.lock)
+
+
+def last_first(entry: Entry) -> tuple[int, int]:
+    """In this order each stands at the end of what has come back, where adding costs nothing."""
+    return (-entry.place, -entry.ordinal)
+
+
+def end_holder(core: Core, queue: Queue, holder: Holder, detail: bytes) -> int:
+    """An administrator ends a confirm id by undo, a lock by unlocking: to how many messages that was done.
+
+    What was got through a lock that has ended is unlocked when it is undone.
+    """
+    if isinstance(holder, BrowseLock):
+        return _end_lock(core, queue, holder, detail)
+    held = [entry for entry in holder.entries.values() if not expire_if_due(core, entry)]
+    held.sort(key=last_first)
+    for entry in held:
+        undo(core, entry, detail)
+        core.ledger.boundary()
+    return len(held)
+
+
+def _end_lock(core: Core, queue: Queue, by: BrowseLock, detail: bytes) -> int:
+    by.over = True
+    held = list(by.entries.values())
+    for entry in held:
+        unlock(core, entry, detail)
+        core.ledger.boundary()
+    close_if_empty(core, queue, by)
+    return len(held)
 
 
 # -- time
@@ -176,18 +206,11 @@ def on_time(core: Core, queue: Queue) -> None:
     for by in list(store.locks.values()):
         if by.until_us != 0 and not by.over:
             if by.until_us <= core.now_us:
-                _end_lease(core, queue, by)
+                _end_lock(core, queue, by, b"")
             else:
                 core.set_alarm(queue, by.until_us)
     if store.expiry_us != 0:
         _expire_held(core, queue, store)
-
-
-def _end_lease(core: Core, queue: Queue, by: BrowseLock) -> None:
-    by.over = True
-    for entry in list(by.entries.values()):
-        unlock(core, entry)
-    close_if_empty(core, queue, by)
 
 
 def _expire_held(core: Core, queue: Queue, store: QueueStore) -> None:
@@ -227,6 +250,7 @@ def restore_holders(core: Core, rows: "list[HolderRow]") -> dict[int, Holder]:
         if row.holder_kind == n.BROWSE_LOCK:
             queue = core.queues_by_id[int(row.detail["queue"])]
             by = BrowseLock(row.holder, int(row.detail["confirm_id"]), int(row.detail["until_us"]))
+            by.since_us, by.user = int(row.detail["since_us"]), str(row.detail["user"])
             store_of(queue).locks[row.holder] = by
             found[row.holder] = by
             core.set_alarm(queue, by.until_us)
@@ -241,6 +265,7 @@ def _restore_confirm_id(core: Core, id: i64, detail: dict[str, Any]) -> ConfirmI
     confirm_id, lock_id = int(detail["confirm_id"]), int(detail["lock"])
     store = store_of(queue)
     holder = ConfirmIdHolder(id, confirm_id, store.locks[lock_id] if lock_id != NO_LOCK else None)
+    holder.since_us, holder.user = int(detail["since_us"]), str(detail["user"])
     store.holders[confirm_id, lock_id] = holder
     return holder
 

@@ -172,7 +172,7 @@ class BrowseAndLock(_Page):
         all_ids = need_ids(self.queue, self, [int(spot.entry.serial) for spot in found])
         limit = core.options.store_page_entries
         self.fix(core, [spot.entry for spot in found[:limit]], len(found) > limit)
-        by = open_lock(core, self.queue, self.confirm_id, self._until_us(core))
+        by = open_lock(core, self.queue, self.confirm_id, self._until_us(core), self.user)
         for spot, ids in zip(found, all_ids, strict=True):
             store.lock(core, spot, by, unique_id_of(core, spot.entry.serial, ids))
         self.lock_id = by.id

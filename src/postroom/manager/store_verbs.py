@@ -4,6 +4,7 @@ Names in brackets are those of MQ Everyplace. A message that a caller may not se
 told that none matches, whatever state it is in.
 """
 
+import json
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -41,6 +42,8 @@ from postroom.model import numbers as n
 from postroom.model.ids import MessageIds
 
 NO_MATCHING_MSG: Final = "Except_Q_NoMatchingMsg"
+ADMINISTRATOR: Final = "postroom:administrator"
+"""In the detail of events that an administrator has caused."""
 DUPLICATE_MSG: Final = "Except_Duplicate"
 
 
@@ -120,7 +123,7 @@ class StoreVerb(StoreRequest):
         return None if store.expire_if_due(core, entry) else entry
 
     def holder_of(self, core: Core, confirm_id: i64, lock: BrowseLock | None) -> ConfirmIdHolder:
-        return confirm_id_holder(core, self.queue, confirm_id, lock)
+        return confirm_id_holder(core, self.queue, confirm_id, lock, self.user)
 
 
 def check_no_properties(filter: StoreFilter, where: str) -> None:
@@ -328,7 +331,7 @@ class Undo(StoreVerb):
         held = [entry for entry in held if not store.expire_if_due(core, entry)]
         if not held:
             raise no_match(self.queue, f"under confirm id {self.confirm_id}")
-        held.sort(key=_last_first)
+        held.sort(key=store.last_first)
         for entry in held:
             store.undo(core, entry)
         return done(len(held))
@@ -343,6 +346,36 @@ def _under(queue: Queue, confirm_id: i64) -> list[Entry]:
     ]
 
 
-def _last_first(entry: Entry) -> tuple[int, int]:
-    """So each stands at the end of what has come back, where adding costs nothing."""
-    return (-entry.place, -entry.ordinal)
+# -- by an administrator
+
+
+def holder_by_id(queue: Queue, id: i64) -> BrowseLock | ConfirmIdHolder | None:
+    """The confirm id or lock that has this id as a holder in the ledger."""
+    if queue.store is None:
+        return None
+    for holder in queue.store.holders.values():
+        if holder.id == id:
+            return holder
+    return queue.store.locks.get(int(id))
+
+
+@final
+class EndHolder(StoreVerb):
+    """A confirm id is undone, or a browse lock lifted, by somebody else than its application."""
+
+    def __init__(self, queue: Queue, target: Asker, id: i64) -> None:
+        super().__init__(queue, target)
+        self.id: i64 = id
+
+    def run(self, core: Core) -> object:
+        self.check_queue()
+        holder = holder_by_id(self.queue, self.id)
+        if holder is None:
+            raise no_match(self.queue, f"held by {self.id}")
+        return done(store.end_holder(core, self.queue, holder, detail_by(self.user)))
+
+
+def detail_by(user: str) -> bytes:
+    """What the ledger is told with each message: that an administrator did it, and who."""
+    told = {"condition": ADMINISTRATOR, "description": "ended by an administrator", "user": user}
+    return json.dumps(told, ensure_ascii=False).encode("utf-8", "replace")

@@ -9,7 +9,8 @@ the cause PAUSED, until insertion is resumed. What was visible before can be con
 *Consumption*: nobody is given anything; who receives sees an empty queue, not an error. Browsers still see.
 
 What is done to a topic is done to all its subscriptions, those to come included. A switch holds until it is
-lifted or the broker restarts; what a destination starts with, its definition says.
+lifted or the broker restarts, and beyond that if it was meant to (``durably_paused`` of the definition). What
+a destination starts with else, its definition says, too.
 """
 
 from dataclasses import dataclass
@@ -46,10 +47,11 @@ def at_startup(core: Core, queue: Queue) -> None:
         switches = _Switches(topic.production_paused, topic.insertion_paused, topic.consumption_paused)
     else:
         switches = _defined(core, queue.definition)
-    queue.production_paused = switches.production
-    queue.insertion_paused = switches.insertion
-    queue.consumption_paused = switches.consumption
-    queue.closed_to_puts = switches.production or switches.insertion
+    durably = queue.definition.durably_paused.split()
+    queue.production_paused = switches.production or PRODUCTION in durably
+    queue.insertion_paused = switches.insertion or INSERTION in durably
+    queue.consumption_paused = switches.consumption or CONSUMPTION in durably
+    queue.closed_to_puts = queue.production_paused or queue.insertion_paused
 
 
 def _defined(core: Core, definition: QueueDefinition) -> _Switches:

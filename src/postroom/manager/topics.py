@@ -142,6 +142,7 @@ def _create(core: Core, wanted: Subscribing) -> Queue:
         no_local=wanted.no_local,
         temporary=not wanted.durable,
         auto_created=False,
+        durably_paused="",
     )
     return queues.create(core, definition)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
-from postroom.manager.statistics import CURRENT, SLOT_NAMES, Statistics
+from postroom.manager.statistics import CURRENT, SLOT_NAMES, Beginning, Statistics
 from postroom.model.codes import Outcome
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ class Removed:
         self.received_bytes: i64 = 0
         self.consumed: i64 = 0
         self.ended: list[int] = [0] * len(Outcome)
+        self.ended_bytes: i64 = 0
+        self.beginning = Beginning()
         self.consumers_total: i64 = 0
         self.blocked_total: i64 = 0
         self.blocked_us: i64 = 0
@@ -39,6 +41,8 @@ class Removed:
         self.received += statistics.received
         self.received_bytes += statistics.received_bytes
         self.consumed += statistics.consumed
+        self.ended_bytes += statistics.ended_bytes
+        self.beginning.add_other(statistics.beginning)
         self.consumers_total += statistics.consumers_total
         self.blocked_total += statistics.blocked_total
         self.blocked_us += statistics.blocked_us
@@ -55,7 +59,10 @@ def totals(core: "Core") -> dict[str, int]:
         removed.blocked_total,
         removed.blocked_us,
     )
-    ended = list(removed.ended)
+    ended, ended_bytes = list(removed.ended), removed.ended_bytes
+    beginning = Beginning()
+    beginning.since_us = core.counting_since_us
+    beginning.add_other(removed.beginning)
     slots: dict[str, list[int]] = {name: [0, 0] for name in SLOT_NAMES[CURRENT:]}
     consumers: i64 = 0
     for queue in core.queues.values():
@@ -70,6 +77,8 @@ def totals(core: "Core") -> dict[str, int]:
         consumers_total += each.consumers_total
         blocked_total += each.blocked_total
         blocked_us += each.blocked_us
+        ended_bytes += each.ended_bytes
+        beginning.add_other(each.beginning)
         for outcome in _OUTCOMES:
             ended[outcome] += each.ended[outcome]
     held = core.held_by_all
@@ -82,6 +91,8 @@ def totals(core: "Core") -> dict[str, int]:
         "messages_received": received,
         "bytes_received": received_bytes,
         "messages_consumed": consumed,
+        "messages_ended": consumed + sum(ended),
+        "bytes_ended": ended_bytes,
         "consumers": consumers,
         "consumers_total": consumers_total,
         "blocked_sends_total": blocked_total,
@@ -92,12 +103,13 @@ def totals(core: "Core") -> dict[str, int]:
         told[f"bytes_{name}"] = size
     for outcome in _OUTCOMES:
         told[f"messages_{outcome.name.lower()}"] = ended[outcome]
-    return told
+    return told | beginning.shown()
 
 
 def reset(core: "Core") -> None:
     """Begin again what runs since the start, of every queue, subscription and topic."""
+    core.counting_since_us = core.now_us
     core.removed.begin_again()
     core.held_by_all.reset()
     for queue in [*core.queues.values(), *core.topics.values()]:
-        queue.statistics.reset()
+        queue.statistics.reset(core.now_us)

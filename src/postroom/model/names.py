@@ -5,6 +5,9 @@ from typing import Final
 MANAGER_MARK: Final = "@"
 """Between a queue and its queue manager in an address; the last one counts."""
 
+DYNAMIC_PREFIX: Final = "postroom.dynamic."
+"""Of queues and topics that the broker makes and names for one client, such as those for replies."""
+
 
 def split_address(address: str) -> tuple[str, str]:
     """Queue and queue manager of an address; the queue manager is "" where none is named.

@@ -146,7 +146,9 @@ def _define(manager: QueueManager, definition: QueueDefinition, existing: Queue 
     try:
         if existing is None:
             manager.create_queue(definition, now_us)
-        elif asdict(existing.definition) != asdict(definition):
+            return
+        definition = replace(definition, durably_paused=existing.definition.durably_paused)
+        if asdict(existing.definition) != asdict(definition):
             manager.update_queue(definition, now_us)
     except ManagerError as error:
         what = f"{definition.kind} {definition.name!r}: {error.description}"

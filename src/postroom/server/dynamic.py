@@ -21,9 +21,9 @@ from postroom.manager.errors import ManagerError
 from postroom.manager.manager import QueueManager
 from postroom.manager.options import KIND_QUEUE, KIND_TOPIC, QueueDefinition
 from postroom.manager.queue import Queue
+from postroom.model.names import DYNAMIC_PREFIX
 from postroom.server.terminus import TEMPORARY_QUEUE, TEMPORARY_TOPIC, means_topic
 
-DYNAMIC_PREFIX: Final = "postroom.dynamic."
 LIFETIME_POLICY: Final = "lifetime-policy"
 CHECK_INTERVAL_US: Final = 1_000_000
 """How often a queue that waits to be empty is looked at."""

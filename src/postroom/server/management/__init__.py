@@ -20,6 +20,7 @@ from postroom.server.management.remote_queues import REMOTE_QUEUE_TYPE
 from postroom.server.management.request import Later, Request, Response
 from postroom.server.management.sinks import SINK_TYPE
 from postroom.server.management.spark_subscriptions import SPARK_SUBSCRIPTION_TYPE
+from postroom.server.management.store_holders import STORE_HOLDER_TYPE
 from postroom.server.management.topics import SUBSCRIPTION_TYPE, TOPIC_TYPE
 from postroom.server.management.transactions import TRANSACTION_TYPE
 
@@ -37,6 +38,7 @@ __all__ = [
     "REMOTE_QUEUE_TYPE",
     "SINK_TYPE",
     "SPARK_SUBSCRIPTION_TYPE",
+    "STORE_HOLDER_TYPE",
     "SUBSCRIPTION_TYPE",
     "TOPIC_TYPE",
     "TRANSACTION_TYPE",

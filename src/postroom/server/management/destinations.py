@@ -11,9 +11,11 @@ from postroom.manager.switches import SWITCH_ATTRIBUTES, switches_of
 from postroom.server.config import is_reserved
 from postroom.server.management.noun import ListedNoun
 from postroom.server.management.request import (
+    BAD_REQUEST,
     CONFLICT,
     CREATED,
     FORBIDDEN,
+    NAMING,
     OK,
     Attributes,
     Request,
@@ -51,7 +53,11 @@ class Destinations(ListedNoun[Queue]):
     def update(self, request: Request, now_us: int) -> Response:
         """The operation UPDATE."""
         queue = self.find(request)
-        self._manager.update_queue(_changed(queue.definition, request), now_us)
+        _check_free(queue.definition.kind, request)
+        definition = _changed(queue.definition, request)
+        if definition != queue.definition:  # it doesn't go with its settings when it is idle
+            definition = replace(definition, auto_created=False)
+        self._manager.update_queue(definition, now_us)
         return Response(OK, "OK", self.shown(queue))
 
     def purge(self, request: Request, now_us: int) -> Response:
@@ -76,6 +82,13 @@ def shown_queue(queue: Queue, type_name: str, own: Attributes) -> Attributes:
         **switches_of(queue),
         **queue.statistics.snapshot(),
     }
+
+
+def _check_free(kind: str, request: Request) -> None:
+    """Raise `RequestError` for what is as it is from the beginning."""
+    for key in request.attributes():
+        if key in IDENTITY_FIELDS and key not in NAMING:
+            raise RequestError(BAD_REQUEST, f"{key} can't be changed: it is no setting of a {kind}")
 
 
 def _changed(definition: QueueDefinition, request: Request) -> QueueDefinition:

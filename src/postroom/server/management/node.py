@@ -28,6 +28,7 @@ from postroom.server.management.request import (
 )
 from postroom.server.management.sinks import SinkNoun
 from postroom.server.management.spark_subscriptions import SparkSubscriptions
+from postroom.server.management.store_holders import StoreHolders
 from postroom.server.management.topics import Subscriptions, Topics
 from postroom.server.management.transactions import Transactions
 
@@ -61,6 +62,7 @@ class Management:
             Transactions(broker),
             Branches(broker),
             SinkNoun(broker),
+            StoreHolders(broker),
         ]
         self._nouns: Final = {noun.type: noun for noun in nouns}
         self._operations: Final[dict[str, Operation]] = {

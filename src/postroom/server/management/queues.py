@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Final
 
 from postroom.manager.options import QueueDefinition
 from postroom.manager.queue import Queue
-from postroom.server.dynamic import DYNAMIC_PREFIX
+from postroom.model.names import DYNAMIC_PREFIX
 from postroom.server.management.destinations import Destinations, queue_attribute_names, shown_queue
+from postroom.server.management.holders import holders_operation
 from postroom.server.management.noun import Operation
 from postroom.server.management.request import (
     BAD_REQUEST,
@@ -37,6 +38,7 @@ class Queues(Destinations):
             "UPDATE": self.update,
             "DELETE": self._delete,
             "PURGE": self.purge,
+            "HOLDERS": holders_operation(broker, self.find),
             **switch_operations(broker.manager, self.find),
         }
 

@@ -192,6 +192,11 @@ class Request:
             raise RequestError(BAD_REQUEST, f"the body of {self.operation} must be a map of attributes")
         return {str(key): value for key, value in self.body.items()}
 
+    def _check_same(self, key: str, value: object) -> None:
+        """Raise `RequestError` for a change of what says which thing is meant."""
+        if self.operation == "UPDATE" and value not in (self.name, self.type):
+            raise RequestError(BAD_REQUEST, f"{key} can't be changed: it says which {self.type} is meant")
+
     def settings(self, kind: str, settable: Mapping[str, type]) -> Attributes:
         """The attributes that set something, checked against the types they must have.
 
@@ -200,6 +205,7 @@ class Request:
         found: Attributes = {}
         for key, value in self.attributes().items():
             if key in NAMING:
+                self._check_same(key, value)
                 continue
             wanted = settable.get(key)
             if wanted is None:

@@ -64,4 +64,6 @@ def _here(manager: QueueManager, name: str) -> Queue:
 def _ask(manager: QueueManager, shown: Show, make: Make, find: Find, request: Request, now_us: int) -> Later:
     ticket = Ticket(shown)
     queue = find(request.required_name())
-    return ticket.ask(manager, make(queue, ticket, Arguments(request, now_us)), now_us)
+    wanted = make(queue, ticket, Arguments(request, now_us))
+    wanted.user = request.user
+    return ticket.ask(manager, wanted, now_us)

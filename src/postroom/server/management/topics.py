@@ -8,8 +8,9 @@ from postroom.manager.errors import QueueNotFound
 from postroom.manager.options import IDENTITY_FIELDS, KIND_TOPIC, QueueDefinition
 from postroom.manager.queue import Queue
 from postroom.manager.switches import SWITCH_ATTRIBUTES, switches_of
-from postroom.server.dynamic import DYNAMIC_PREFIX
+from postroom.model.names import DYNAMIC_PREFIX
 from postroom.server.management.destinations import Destinations, queue_attribute_names, shown_queue
+from postroom.server.management.holders import holders_operation
 from postroom.server.management.noun import Operation
 from postroom.server.management.request import NO_CONTENT, OK, Attributes, Request, Response
 from postroom.server.management.switches import switch_operations
@@ -21,9 +22,9 @@ TOPIC_TYPE: Final = "postroom.topic"
 SUBSCRIPTION_TYPE: Final = "postroom.subscription"
 
 _SETTINGS: Final = tuple(each.name for each in fields(QueueDefinition) if each.name not in IDENTITY_FIELDS)
-_TOPIC_FIELDS: Final = ("name", *_SETTINGS, "auto_created", "temporary")
-_COUNTERS: Final = ("messages_received", "bytes_received")
-"""Of the topic itself: what was published, once."""
+_TOPIC_FIELDS: Final = ("name", *_SETTINGS, "auto_created", "temporary", "durably_paused")
+_COUNTERS: Final = ("messages_received", "bytes_received", "counting_since_us")
+"""Of the topic itself: what was published, once, and since when that counts."""
 _SUMS: Final = (
     *("messages_current", "messages_pending", "bytes_current", "bytes_pending"),
     *("messages_consumed", "messages_expired", "messages_dead_lettered"),
@@ -103,6 +104,7 @@ class Subscriptions(Destinations):
             "UPDATE": self.update,
             "DELETE": self._delete,
             "PURGE": self.purge,
+            "HOLDERS": holders_operation(broker, self.find),
             **switch_operations(broker.manager, self.find),
         }
 

@@ -6,6 +6,7 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
+from postroom.spark.audit.folding import folded
 from postroom.spark.audit.result import AuditResult, QueueSums, Violation
 from postroom.spark.audit.rules import CROSSING_VERDICTS
 from postroom.spark.audit.sums import OUTCOMES
@@ -14,14 +15,14 @@ SHOWN_QUEUES: Final = 50
 SHOWN_VIOLATIONS: Final = 20
 SHOWN_LOST: Final = 50
 SHOWN_REFUSED: Final = 20
-WITHOUT_TERMINAL: Final = 180
-"""Columns of the page where there is no terminal to ask."""
+WITHOUT_TERMINAL: Final = 1 << 16
+"""Columns of the page where there is no terminal to ask: enough for every row."""
 
 
-def show(result: AuditResult, console: Console | None = None) -> None:
-    """Print it."""
+def show(result: AuditResult, console: Console | None = None, every: bool = False) -> None:
+    """Print it; ``every``: each dynamic queue of clients by itself."""
     out = console or _console()
-    out.print(_sums(result))
+    out.print(_sums(result, list(result.queues) if every else folded(result.queues)))
     if result.crossings:
         out.print(_crossings(result))
     if result.lost:
@@ -63,17 +64,13 @@ def _violation(result: AuditResult, violation: Violation) -> str:
     return f"{violation.rule}: {entry} at position {positions}: {violation.detail}"
 
 
-def _sums(result: AuditResult) -> Table:
+def _sums(result: AuditResult, queues: list[QueueSums]) -> Table:
     """Every queue's sums, or those of the largest, and each queue manager's."""
-    shown = sorted(result.queues, key=_interest)[:SHOWN_QUEUES]
+    shown = sorted(queues, key=_interest)[:SHOWN_QUEUES]
     ended = [name for name in OUTCOMES if any(one.outcomes.get(name) for one in result.managers)]
-    title = (
-        "audit"
-        if len(shown) == len(result.queues)
-        else f"audit ({len(shown)} of {len(result.queues)} queues)"
-    )
+    title = "audit" if len(shown) == len(queues) else f"audit ({len(shown)} of {len(queues)} queues)"
     heads = ("queue", "opening", "arrived", "held", "in transit", *ended, "difference", "verdict")
-    table = Table(*heads, title=title, title_justify="left")
+    table = _table(heads, title)
     for one in sorted(shown, key=lambda one: (one.ledger_id, one.queue)):
         table.add_row(*_row(one, _name(result, one), ended))
     table.add_section()
@@ -106,7 +103,7 @@ def _crossings(result: AuditResult) -> Table:
     """What went from ledger to ledger."""
     rows = result.crossings
     verdicts = [name for name in CROSSING_VERDICTS if any(row.verdicts[name] for row in rows)]
-    table = Table("from", "queue", "to", *verdicts, "violations", title="channels", title_justify="left")
+    table = _table(("from", "queue", "to", *verdicts, "violations"), "channels")
     for row in rows:
         counts = (*(row.verdicts[name] for name in verdicts), row.violations)
         where = (result.name_of(row.ledger_id), row.queue, result.name_of(row.to_ledger_id))
@@ -114,7 +111,15 @@ def _crossings(result: AuditResult) -> Table:
     return table
 
 
+def _table(heads: Iterable[str], title: str) -> Table:
+    """No name is cut: one that is too long for the terminal goes on in the next line."""
+    table = Table(title=title, title_justify="left")
+    for head in heads:
+        table.add_column(head, overflow="fold")
+    return table
+
+
 def _console() -> Console:
-    """As wide as the terminal, and wide enough for the tables where there is none."""
+    """As wide as the terminal, or as the tables where there is none."""
     console = Console()
     return console if console.is_terminal else Console(width=WITHOUT_TERMINAL)

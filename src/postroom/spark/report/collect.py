@@ -1,11 +1,13 @@
 """From the tables to the report's data: the sums that are drawn."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from postroom.spark.audit.folding import folded
 from postroom.spark.audit.result import AuditResult
 from postroom.spark.report import depths, flows, lives, sums
 from postroom.spark.report.data import Depth, Life, ReportData, Span, Steps
@@ -19,20 +21,23 @@ FINE_SPAN_S: Final = 2 * 3600
 """What happened within so short a time is drawn from events, in steps finer than a minute."""
 
 
-def collect(root: str, audit: AuditResult | None) -> ReportData:
-    """Everything that the page shows, of the tables in a folder. Raises ``LedgerError``, ``OSError``."""
-    return Collecting(root, audit).data()
+def collect(root: str, audit: AuditResult | None, every: bool = False) -> ReportData:
+    """Everything that the page shows, of the tables in a folder; ``every``: each dynamic queue of clients by
+    itself. Raises ``LedgerError``, ``OSError``."""
+    if audit is not None and not every:
+        audit = replace(audit, queues=tuple(folded(audit.queues)))
+    return Collecting(root, audit, every).data()
 
 
 class Collecting:
     """One report as it is put together."""
 
-    def __init__(self, root: str, audit: AuditResult | None) -> None:
+    def __init__(self, root: str, audit: AuditResult | None, every: bool = False) -> None:
         self.reader = Reader(root)
         self.audit = audit
         self.remarks: dict[str, str] = {}
         self.spans = self._spans(root)
-        self.naming: Naming = naming_of(root, (one.ledger_id for one in self.spans), audit)
+        self.naming: Naming = naming_of(root, (one.ledger_id for one in self.spans), audit, every)
 
     def _spans(self, root: str) -> list[Span]:
         names = ("entries", "destinations", "events")

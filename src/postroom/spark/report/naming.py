@@ -15,16 +15,18 @@ SHORT_ID: Final = 8
 class Naming:
     """Names of ledgers, and of queues with their ledger's in front where there are several."""
 
-    def __init__(self, names: Mapping[str, str], is_one: bool) -> None:
+    def __init__(self, names: Mapping[str, str], is_one: bool, every: bool = False) -> None:
+        """``every``: queues that were named by chance are not one."""
         self._names = names
         self._is_one = is_one
+        self._every = every
 
     def ledger(self, ledger_id: str) -> str:
         return self._names.get(ledger_id) or ledger_id[-SHORT_ID:]
 
     def queue(self, ledger_id: str, queue: str) -> str:
         """All queues that were named by chance are one."""
-        name = steady(queue) or queue
+        name = queue if self._every else steady(queue) or queue
         return name if self._is_one else f"{self.ledger(ledger_id)}: {name}"
 
 
@@ -42,7 +44,7 @@ def container(producer: str) -> str:
     return steady(producer.split("/", 1)[0]) or NAMELESS
 
 
-def naming_of(root: str, ledger_ids: Iterable[str], audit: AuditResult | None) -> Naming:
+def naming_of(root: str, ledger_ids: Iterable[str], audit: AuditResult | None, every: bool = False) -> Naming:
     """Names as the audit has them, else as the pipeline keeps them. Raises ``OSError``."""
     names = {cut.ledger_id: cut.name for cut in audit.cuts} if audit else {}
-    return Naming({**ledger_names(root), **names}, len(set(ledger_ids)) < 2)
+    return Naming({**ledger_names(root), **names}, len(set(ledger_ids)) < 2, every)

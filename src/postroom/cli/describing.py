@@ -1,0 +1,93 @@
+"""`queue show` and `subscription show`: settings, pauses, counters and holders of one queue."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import click
+
+from postroom.cli.switches import SWITCHES, show_counters
+from postroom.cli.tables import new_table, show_table
+from postroom.cli.talk import connected, json_option, shown, url_option
+from postroom.cli.times import age_s
+from postroom.manager.options import IDENTITY_FIELDS, QueueDefinition
+
+_DEFAULTS: Final = QueueDefinition(name="").to_record()
+_SETTINGS: Final = tuple(name for name in _DEFAULTS if name not in IDENTITY_FIELDS)
+_FLAGS: Final = ("auto_created", "temporary", "dynamic", "durable")
+_WHO: Final = ("name", "confirm_id", "lock_id", "container_id", "user")
+"""What says who a holder is, where it has it."""
+
+
+def show_command(kind: str, what: str) -> click.Command:
+    """The command about a thing of type ``kind``, called ``what``."""
+
+    @click.command("show", help=f"Show the settings, pauses, counters and holders of the {what} NAME.")
+    @click.argument("name")
+    @click.option("--all", "every", is_flag=True, help="Settings that are as by default, too.")
+    @url_option
+    @json_option
+    def command(name: str, every: bool, url: str, as_json: bool) -> None:
+        with connected(url, name) as connection:
+            management = connection.create_management()
+            found = management.read(kind, name)
+            held = management.request("HOLDERS", kind=kind, name=name).attributes()
+        if as_json:
+            click.echo(json.dumps(_as_json(found, held), default=str))
+        else:
+            _show(found, held, every)
+
+    return command
+
+
+def _altered(found: Mapping[str, Any]) -> list[str]:
+    return [name for name in _SETTINGS if found[name] != _DEFAULTS[name]]
+
+
+def _as_json(found: Mapping[str, Any], held: Mapping[str, Any]) -> dict[str, Any]:
+    counters = {
+        name: value
+        for name, value in found.items()
+        if name not in _DEFAULTS and isinstance(value, int) and not isinstance(value, bool)
+    }
+    return {
+        "name": found["name"],
+        **{flag: found[flag] for flag in _FLAGS if flag in found},
+        "settings": {name: found[name] for name in _SETTINGS},
+        "not_default": _altered(found),
+        "paused": [switch for switch in SWITCHES if found[f"{switch}_paused"]],
+        "counters": counters,
+        **held,
+    }
+
+
+def _show(found: Mapping[str, Any], held: Mapping[str, Any], every: bool) -> None:
+    click.echo(found["name"])
+    for flag in _FLAGS:
+        if found.get(flag):
+            click.echo(flag.replace("_", " "))
+    altered = _altered(found)
+    click.echo("settings:" if altered or every else "settings: as by default")
+    for name in _SETTINGS if every else altered:
+        default = f"  (default: {_text(_DEFAULTS[name])})" if name in altered else ""
+        click.echo(f"  {name}: {_text(found[name])}{default}")
+    show_counters(found)
+    _show_holders(held["holders"], bool(held["more"]))
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _show_holders(holders: Sequence[Mapping[str, Any]], more: bool) -> None:
+    if not holders:
+        click.echo("nobody holds or consumes anything")
+        return
+    table = new_table("held by", "messages", "for", "who")
+    for each in holders:
+        who = ", ".join(f"{key.removesuffix('_id')} {each[key]}" for key in _WHO if each.get(key))
+        since = f"{age_s(each['since_us']):,} s" if each.get("since_us") else ""
+        table.add_row(each["held_by"].replace("_", " "), shown(each["messages"]), since, who)
+    show_table(table)
+    if more:
+        click.echo("there are more holders or messages than are looked at")
