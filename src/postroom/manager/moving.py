@@ -32,6 +32,7 @@ from postroom.manager.errors import (
 )
 from postroom.manager.finding import Spot, find, find_again, pick
 from postroom.manager.message_states import CHANGEABLE, states_of
+from postroom.manager.outgoing_sections import outgoing_sections
 from postroom.manager.placing import ended
 from postroom.manager.queries import check_there
 from postroom.manager.queue import Queue
@@ -272,6 +273,7 @@ def _move_onward(
 ) -> None:
     body = body_of(request, entry)
     assert body, "it has been asked for"
+    body = outgoing_sections(entry, body)
     if annotations is not None:
         body = merge_annotations(body, {key: annotations[key] for key in annotations})
     make_rewritten(core, entry, to.queue, n.EVENT_MOVE, names.sent_to(core, to, body))

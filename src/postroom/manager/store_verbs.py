@@ -27,6 +27,7 @@ from postroom.manager.holders import (
     confirm_id_holder,
     store_of,
 )
+from postroom.manager.outgoing_sections import outgoing_sections
 from postroom.manager.queue import Queue
 from postroom.manager.store_filter import (
     ANY_PRIORITY,
@@ -57,8 +58,8 @@ class StoreRow:
         self.delivery_count: i64 = entry.delivery_count
         self.expiry_us: i64 = entry.expiry_us
         self.annotations = entry.annotations
-        self.body = body
-        """The stored sections; None where only ids were asked for, or the answer has no room."""
+        self.body = outgoing_sections(entry, body) if body is not None else None
+        """The sections; None where only ids were asked for, or the answer has no room."""
 
 
 @final
