@@ -226,6 +226,16 @@ def lose(core: Core, entry: Entry) -> None:
     entry.state = n.DELETED
 
 
+def note_delete(core: Core, entry: Entry) -> None:
+    """A held ``entry`` is to be deleted when its holder gives it back, unless that confirms it. Raises
+    IllegalTransition where the table says otherwise."""
+    cell = (entry.state * _HOLDERS + entry.holder_kind) * _EVENTS + n.EVENT_DELETE
+    if TO_STATE[cell] != STILL:
+        raise IllegalTransition(f"entry {entry.serial} in state {entry.state}: its deletion can't wait")
+    _write(core, entry, n.EVENT_DELETE, entry.state, entry.holder_kind, entry.holder, 0, 0, 0, 0, 0, 0, b"")
+    entry.noted = n.EVENT_DELETE
+
+
 def decide(entry: Entry, event: i64, causes: i64) -> None:
     """Move an entry that its transaction's decision record has told of: nothing more is written."""
     cell = (entry.state * _HOLDERS + entry.holder_kind) * _EVENTS + event

@@ -183,6 +183,7 @@ def _shown_row(row: MessageRow, now_us: int) -> Attributes:
     if entry.holder_kind:
         told["held_by"] = HolderKind(entry.holder_kind).name.lower()
         told["holder"] = entry.holder
+        told["deleted_on_return"] = entry.noted == n.EVENT_DELETE or None
     if row.body:
         header = header_of(durable, entry.priority, entry.expiry_us, entry.delivery_count, now_us)
         told["message"] = header + changed_sections(outgoing_sections(entry, row.body), entry.annotations)
