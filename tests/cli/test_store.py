@@ -53,6 +53,12 @@ def test_browse_lock_unlock_delete(shell: Shell, queue: str) -> None:
     assert shell.json("store", "unlock", queue, "--lock-id", lock_id) == [{"count": 1}]
 
 
+def test_a_lock_of_nothing(shell: Shell, queue: str) -> None:
+    shell.ok("queue", "create", queue)
+    assert shell.ok("store", "lock", queue) == "no message matches: there is no lock\n"
+    assert shell.json("store", "lock", queue) == [{"lock_id": 0}]
+
+
 def test_wait(shell: Shell, queue: str) -> None:
     shell.ok("queue", "create", queue)
     assert shell.run("store", "wait", queue, "--timeout-s", "0").exit_code == 4

@@ -15,7 +15,7 @@ from postroom.client import (
     TransactionRolledBackException,
 )
 from postroom.client.aio import MessageConsumer, MessageProducer, QueueBrowser, Session
-from postroom.client.options import ClientOptions
+from postroom.client.options import ClientOptions, RecoverMode
 from postroom.server.config import QueueConfig
 from tests.client.breaking import (
     bodies,
@@ -250,12 +250,15 @@ def test_closing_offline_succeeds_at_once(broker: BrokerThread, queue: str) -> N
     act()
 
 
-def test_recover_start_and_stop_offline_succeed_at_once(broker: BrokerThread, queue: str) -> None:
+@pytest.mark.parametrize("recover", RecoverMode)
+def test_recover_start_and_stop_offline_succeed_at_once(
+    broker: BrokerThread, queue: str, recover: RecoverMode
+) -> None:
     @asynchronous
     async def act() -> None:
         await fill(broker, queue, "a", "b")
         async with broken(broker) as line:
-            session = await line.connection.create_session(AcknowledgeMode.CLIENT)
+            session = await line.connection.create_session(AcknowledgeMode.CLIENT, recover=recover)
             consumer = await session.create_consumer(queue)
             assert await bodies(consumer, 1) == ["a"]
             await line.go_offline()

@@ -87,9 +87,10 @@ class Storing(Machine):
     @rule(confirm=confirm_ids, lease_ms=LEASES_MS)
     def store_lock(self, confirm: int, lease_ms: int) -> None:
         waiting = self.plain().available()
-        told = self.store(lambda: self.face.lock(confirm, lease_ms), bool(waiting))
-        if told is not None:
-            lock, found = told
+        lock, found = self.face.lock(confirm, lease_ms)
+        if not waiting:
+            assert (lock, found) == (0, [])
+        else:
             assert [body for _, body in found] == [message.body for message in waiting]
             self.reference.locks[lock] = Lock(confirm, self.world.now_us + lease_ms * MS)
             for message, (uid, _) in zip(waiting, found, strict=True):
@@ -106,9 +107,12 @@ class Storing(Machine):
     def store_get_locked(self, data: st.DataObject, confirm: int) -> None:
         locked = self._locked(data)
         if locked:
-            uid, body = self.face.get(confirm, lock=locked[0].lock)
-            assert body == locked[0].body
-            self._got(locked[0], uid, confirm)
+            told = self.store(
+                lambda: self.face.get(confirm, lock=locked[0].lock), not self.plain().consumption
+            )
+            if told is not None:
+                assert told[1] == locked[0].body
+                self._got(locked[0], told[0], confirm)
             self.rest()
 
     @rule(data=st.data(), all_of_it=st.booleans(), delete=st.booleans())

@@ -387,7 +387,7 @@ class Reference:
         if message.state == PUT_BY_ID:
             self.end(place, message, Outcome.ROLLED_BACK)
         elif message.state == GOT_BY_ID:
-            self.come_back(place, message, True, True)
+            self.come_back(place, message, place.undo_counts, True)
         elif message.state == LOCKED:
             self.come_back(place, message, False, False)
         else:

@@ -153,6 +153,7 @@ class Place(Switched):
     dead_letters: str = ""
     redirect: str = ""
     lost_link_counts: bool = False
+    undo_counts: bool = False
     takes_children: bool = False
     unit_of_order: bool = False
     priority_override: int = -1

@@ -123,8 +123,8 @@ class StoreFace:
         until_us = self.world.now_us + timeout_ms * MS
         return self.begin(Get(self.queue, asked, a_filter(**wanted), confirm, until_us), asked)
 
-    def confirm_get(self, uid: Uid, confirm: int = 0) -> None:
-        self._do(ConfirmGet(self.queue, Asked(), a_filter(uid), confirm))
+    def confirm_get(self, uid: Uid, confirm: int = 0) -> int:
+        return int(self._do(ConfirmGet(self.queue, Asked(), a_filter(uid), confirm)).count)
 
     def browse(self, **wanted: Any) -> list[tuple[Uid, bytes]]:
         answer = self._do(Browse(self.queue, Asked(), a_filter(**wanted), False, [], 1000))

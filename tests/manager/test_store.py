@@ -101,7 +101,7 @@ VERBS: dict[str, Verb] = {
     "undo": lambda c: c.face.undo(C),
     "undo, wrong id": lambda c: c.face.undo(99),
     "browse": lambda c: _browsed(c),
-    "lock": lambda c: c.face.lock(uid=c.uid),
+    "lock": lambda c: _locked(c),
     "unlock": lambda c: c.face.unlock(c.lock or 1, c.uid),
     "unlock, wrong lock": lambda c: c.face.unlock(999, c.uid),
     "delete": lambda c: c.face.delete(c.uid),
@@ -115,6 +115,11 @@ VERBS: dict[str, Verb] = {
 def _browsed(case: Case) -> None:
     if not case.face.browse(uid=case.uid):
         raise NoMatchingMessage("a browse that finds nothing")
+
+
+def _locked(case: Case) -> None:
+    if case.face.lock(uid=case.uid) == (0, []):
+        raise NoMatchingMessage("a browse that finds nothing, and locks nothing")
 
 
 def _waited(case: Case) -> None:

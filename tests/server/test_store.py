@@ -26,6 +26,8 @@ from postroom.client import (
     UniqueId,
     aio,
 )
+from postroom.manager.switches import CONSUMPTION
+from postroom.server.broker import Broker
 from postroom.server.config import MessageStoreConfig, QueueConfig
 from postroom.server.management_links import MAX_UNANSWERED, REQUEST_CREDIT
 from tests.server.harness import BrokerThread, make_config
@@ -40,6 +42,9 @@ def config() -> object:
         QueueConfig(name="q"),
         QueueConfig(name="small", max_messages=1),
         QueueConfig(name="lenient", confirm_id_required=False),
+        QueueConfig(name="limited", redelivery_limit=1, dead_letter_queue="dead"),
+        QueueConfig(name="strict", redelivery_limit=1, dead_letter_queue="dead", undo_counts=True),
+        QueueConfig(name="dead"),
     ]
     return make_config(queue=queues, container_id="HERE")
 
@@ -91,6 +96,122 @@ def test_a_message_goes_in_and_out_in_two_steps(store: MessageStore) -> None:
     store.confirm_get(UID, 9)
     with pytest.raises(NoMatchingMessageException):
         store.get()
+
+
+def test_a_repeated_confirmation_of_a_get_is_nothing_wrong(store: MessageStore) -> None:
+    store.put("a", unique_id=UID)
+    store.put("b", unique_id=UniqueId("QM1", 6))
+    store.get(MessageFilter(unique_id=UID), confirm_id=9)
+    store.get(confirm_id=9)
+    store.confirm_get(UID, 9)
+    store.confirm_get(UID, 9)
+    with pytest.raises(NoMatchingMessageException):
+        store.confirm_get(UID, 10)
+    with pytest.raises(NoMatchingMessageException):
+        store.confirm_get(UID)
+    assert store.confirm(9) == 1
+    store.confirm_get(UniqueId("QM1", 6), 9)
+    with pytest.raises(NoMatchingMessageException):
+        store.confirm_get(UniqueId("QM1", 7), 9)
+    store.put("again", unique_id=UID)
+    store.get(confirm_id=11)
+    with pytest.raises(NoMatchingMessageException):
+        store.confirm_get(UID, 9)
+    assert store.undo(11) == 1
+
+
+def test_a_repeated_confirmation_by_unique_id_alone(connection: Connection) -> None:
+    store = connection.create_message_store("lenient")
+    store.put("a", unique_id=UID)
+    store.get(confirm_id=9)
+    store.confirm_get(UID)
+    store.confirm_get(UID)
+    store.confirm_get(UID, 9)
+
+
+def test_what_ended_otherwise_was_not_confirmed(store: MessageStore) -> None:
+    store.put("a", unique_id=UID)
+    store.get(confirm_id=9)
+    assert store.undo(9) == 1
+    store.delete(UID)
+    with pytest.raises(NoMatchingMessageException):
+        store.confirm_get(UID, 9)
+
+
+def test_so_many_confirmed_gets_are_remembered(monkeypatch: pytest.MonkeyPatch, store: MessageStore) -> None:
+    monkeypatch.setattr("postroom.manager.holders.MAX_CONFIRMED", 2)
+    uids = [UniqueId("QM1", n) for n in range(1, 4)]
+    for uid in uids:
+        store.put("a", unique_id=uid)
+        store.get(confirm_id=9)
+        store.confirm_get(uid, 9)
+    with pytest.raises(NoMatchingMessageException):
+        store.confirm_get(uids[0], 9)
+    store.confirm_get(uids[1], 9)
+    store.confirm_get(uids[2], 9)
+
+
+def test_while_consumption_is_paused_no_get_finds_anything(
+    broker: BrokerThread, connection: Connection, store: MessageStore
+) -> None:
+    store.put("a", unique_id=UID)
+    lock = store.browse_and_lock()
+    for inhibits in (False, True):
+        _close(broker, inhibits, True)
+        for wanted in (MessageFilter(), MessageFilter(lock_id=lock.lock_id), MessageFilter(unique_id=UID)):
+            with pytest.raises(NoMatchingMessageException, match="Except_Q_NoMatchingMsg"):
+                store.get(wanted)
+        with pytest.raises(NoMatchingMessageException):
+            store.get(MessageFilter(lock_id=lock.lock_id, unique_id=UID), confirm_id=5)
+        assert [body(found.message) for found in store.browse(MessageFilter(lock_id=lock.lock_id))] == ["a"]
+        _close(broker, inhibits, False)
+    assert body(store.get(MessageFilter(lock_id=lock.lock_id)).message) == "a"
+
+
+def _close(broker: BrokerThread, inhibits: bool, closed: bool) -> None:
+    def change(broker: Broker, now_us: int) -> None:
+        queue = broker.manager.queues["q"]
+        if inhibits:
+            queue.get_inhibited = closed
+        elif closed:
+            broker.manager.pause(queue, CONSUMPTION, now_us)
+        else:
+            broker.manager.resume(queue, CONSUMPTION, now_us)
+
+    broker.turn(change)
+
+
+@pytest.mark.parametrize(("queue", "counted"), [("limited", False), ("strict", True)])
+def test_undo_counts_toward_the_limit_where_the_queue_says_so(
+    tmp_path: Path, queue: str, counted: bool
+) -> None:
+    with BrokerThread(config(), folder=tmp_path) as running, connected(running) as connection:  # type: ignore[arg-type]
+        store = connection.create_message_store(queue)
+        store.put("a")
+        for attempt in range(2):
+            got = store.get(confirm_id=7)
+            assert got.message is not None and got.message.delivery_count == attempt
+            store.undo(7)
+    with BrokerThread(config(), folder=tmp_path) as running, connected(running) as connection:  # type: ignore[arg-type]
+        store, dead = (connection.create_message_store(name) for name in (queue, "dead"))
+        if counted:
+            assert store.browse() == []
+            assert [body(found.message) for found in dead.browse()] == ["a"]
+        else:
+            got = store.get()
+            assert got.message is not None and got.message.delivery_count == 2
+            assert dead.browse() == []
+
+
+def test_a_browse_that_finds_nothing_locks_nothing(broker: BrokerThread, store: MessageStore) -> None:
+    assert store.browse() == []
+    assert store.browse_and_lock(confirm_id=6) == BrowseLock(0, [])
+    assert store.browse_and_lock(MessageFilter(message_id="none")) == BrowseLock(0, [])
+    with pytest.raises(NoMatchingMessageException):
+        store.undo(6)
+    with pytest.raises(NoMatchingMessageException):
+        store.unlock(0)
+    assert broker.call(lambda broker: broker.manager.queues["q"].store.locks) == {}
 
 
 def test_a_message_of_any_client_has_a_unique_id(connection: Connection, store: MessageStore) -> None:

@@ -20,7 +20,7 @@ MOVES: dict[str, dict[str, str]] = {
     "put": {ABSENT: PUT},
     "put again": {ABSENT: PUT, PUT: PUT},
     "confirm put": {PUT: FREE, FREE: FREE},
-    "confirm get": {GOT: GONE, GOT_LOCKED: GONE},
+    "confirm get": {GOT: GONE, GOT_LOCKED: GONE, GONE: GONE},
     "get locked": {LOCKED: GOT_LOCKED},
     "delete locked": {LOCKED: GONE},
     "unlock": {LOCKED: FREE},
@@ -107,7 +107,9 @@ class Batch:
                 f"{verb} {id or ''} under confirm id {self.confirm_id}: {told}; it was {self.worlds}"
             )
         if count is None:
-            worlds = [self._without(world, verb, id) for world in worlds]
+            kept = [world for world in worlds if self._is_paused(verb)]
+            gone = [world for world in worlds if self._may_be_none(world, verb, id, now_us)]
+            worlds = [*kept, *(self._without(world, verb, id) for world in gone)]
         else:
             worlds = [self._after(world, verb, id) for world in worlds]
         if verb == "undo":
@@ -134,8 +136,18 @@ class Batch:
         held = [one for one in ([id] if id else world) if world[one] in moves and world[one] in HELD]
         certain = [one for one in held if not self.may_vanish(one, world[one], now_us)]
         if count is None:
-            return not certain
+            return not certain or self._is_paused(verb)
         return len(certain) <= count and (count <= len(held) or self.unknown)
+
+    def _may_be_none(self, world: World, verb: str, id: int, now_us: int) -> bool:
+        """Whether nothing is held that must be there."""
+        held = [one for one in ([id] if id else world) if world[one] in MOVES[verb] and world[one] in HELD]
+        return all(self.may_vanish(one, world[one], now_us) for one in held)
+
+    def _is_paused(self, verb: str) -> bool:
+        """Whether the answer that there is none can come from a pause of consumption, which changes
+        nothing."""
+        return verb == "get locked" and self.oracle.pauses
 
     def may_vanish(self, id: int, state: str, now_us: int) -> bool:
         fate = self.fates[id]

@@ -137,6 +137,8 @@ class Oracle:
         self.judges_order = judges_order
         self.may_refuse = False
         """Sends can be refused, so that a transaction may hold less than was sent in it."""
+        self.pauses = False
+        """Somebody may pause consumption: a get finds nothing then."""
         self.fates: dict[tuple[int, str], Fate] = {}
         """By id and queue."""
         self._first: dict[int, Fate] = {}

@@ -131,6 +131,7 @@ class Swarm:
         """Tell the oracle what it must know of the destinations."""
         oracle.may_refuse = "pauser" in self.extras or self.quota_messages > 0 or self.disk_bytes > 0
         oracle.may_refuse |= "remaker" in self.extras
+        oracle.pauses = "pauser" in self.extras
         oracle.replays = "replayer" in self.extras
         for name, trait in self.traits.items():
             if trait in ("groups", "units", "exclusive"):

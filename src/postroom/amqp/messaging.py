@@ -131,7 +131,7 @@ def _scan_properties(r: Reader, head: MessageHead) -> None:
         head.correlation_id_type = _id_type(r)
         head.correlation_id = _id_bytes(r)
     f.skip(2)  # content-type, content-encoding
-    head.expiry_us = _time_us(f, "absolute-expiry-time")
+    head.expiry_us = head.properties_expiry_us = _time_us(f, "absolute-expiry-time")
     head.creation_us = _time_us(f, "creation-time")
     if not f.absent():
         if _id_type(r) != _ID_STRING:

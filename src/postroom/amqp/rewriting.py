@@ -1,5 +1,5 @@
 """Changes to a stored message that leave the rest of its bytes as they are: an annotation on or off, another
-reply-to, a message id.
+reply-to or expiry, a message id.
 
 ``stored`` are always the sections from message-annotations on, of a message that
 :func:`postroom.amqp.messaging.scan_head` has taken: then nothing here raises.
@@ -17,12 +17,18 @@ from postroom.amqp.fields import read_descriptor
 from postroom.amqp.messaging import encoded_key, merge_annotations, smallest_key
 from postroom.amqp.reader import Reader
 from postroom.amqp.scalars import write_string
-from postroom.amqp.writer import write_container
+from postroom.amqp.types import Symbol, Timestamp
+from postroom.amqp.writer import write_container, write_value
 
 _DESCRIPTOR_START: Final = b"\x00\x53"
 _PROPERTIES_DESCRIPTOR: Final = _DESCRIPTOR_START + bytes((d.PROPERTIES,))
 _REPLY_TO: Final = 4
-"""Its place in the properties section (AMQP part 3, section 3.2.4)."""
+_ABSOLUTE_EXPIRY_TIME: Final = 8
+"""Their places in the properties section (AMQP part 3, section 3.2.4)."""
+
+ORIGINAL_EXPIRY: Final = Symbol("x-opt-original-expiry-time")
+"""Message annotation: the absolute-expiry-time that the broker has taken out of the properties, because the
+message lives longer."""
 
 
 def has_annotations(stored: bytes) -> bool:
@@ -128,6 +134,39 @@ def with_reply_to(stored: bytes, reply_to: str) -> bytes:
     write_container(w, c.LIST_8, int(count), content.getvalue())
     w.write(stored[rest:])
     return w.getvalue()
+
+
+def with_expiry(stored: bytes, expiry_us: i64) -> bytes:
+    """The sections of a message that expires then (0: never), if its absolute-expiry-time is earlier: that is
+    replaced, and stands in the annotation `ORIGINAL_EXPIRY`."""
+    r = Reader(stored, 0, len(stored))
+    if _find_properties(r) < 0:
+        return stored
+    value_at = r.pos
+    outer_end = r.end
+    count = _open_list(r)
+    if count <= _ABSOLUTE_EXPIRY_TIME:
+        return stored
+    fields_at = r.pos
+    for _ in range(_ABSOLUTE_EXPIRY_TIME):
+        r.skip()
+    at = r.pos
+    r.skip()
+    told = decoded(stored, at, r.pos)
+    expires_ms = int(expiry_us // 1000)
+    if not isinstance(told, int) or told == 0 or 0 < expires_ms <= told:
+        return stored
+    content = BytesWriter()
+    content.write(stored[fields_at:at])
+    write_value(content, Timestamp(expires_ms) if expires_ms > 0 else None)
+    content.write(stored[r.pos : r.end])
+    rest = r.end
+    r.end = outer_end
+    w = BytesWriter()
+    w.write(stored[:value_at])
+    write_container(w, c.LIST_8, int(count), content.getvalue())
+    w.write(stored[rest:])
+    return merge_annotations(w.getvalue(), {ORIGINAL_EXPIRY: Timestamp(told)})
 
 
 def with_message_id(stored: bytes, message_id: str) -> bytes:

@@ -52,6 +52,7 @@ from postroom.client.options import (
     ClientOptions,
     PrefetchPolicy,
     PresettlePolicy,
+    RecoverMode,
     RedeliveryOutcome,
     RedeliveryPolicy,
 )
@@ -142,6 +143,7 @@ __all__ = [
     "PresettlePolicy",
     "Queue",
     "QueueBrowser",
+    "RecoverMode",
     "Recovery",
     "RedeliveryOutcome",
     "RedeliveryPolicy",

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from postroom.amqp.outcomes import ACCEPTED, RELEASED, DeliveryState, TransactionalState
+from postroom.amqp.outcomes import ACCEPTED, DeliveryState, TransactionalState
 from postroom.amqp.types import Int, UInt
 from postroom.client.completing import raise_unless_accepted
 from postroom.client.coordinator import Coordinator
@@ -157,9 +157,7 @@ class BranchWork:
     def resume(self) -> None:
         """After it: what was sent ahead goes back, and comes again."""
         for receiving in self._open():
-            for incoming in receiving.unseen():
-                receiving.settle(incoming, RELEASED)
-            receiving.resume()
+            receiving.resume_anew()
 
     def _open(self) -> list[Receiving]:
         return [each for each in self._receivings() if each.failure is None]

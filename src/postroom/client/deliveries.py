@@ -218,6 +218,16 @@ class Deliveries:
             incoming.redeliveries += 1
         self.put_back(again)
 
+    async def recover_by_broker(self) -> None:
+        """What the application has goes back as failed deliveries, which come again when the broker says
+        so."""
+        if not self._delivered or self._is_closing:
+            self.recover()
+            return
+        delivered, self._delivered = self._delivered, {}
+        again = [each.incoming for each in delivered.values()]
+        await self.receiving.give_back(again, FAILED, self.state.shared.request_timeout_s)
+
     # --- listener and end
 
     async def listen(self, listener: MessageCallback | None) -> None:

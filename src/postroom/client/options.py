@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import Any, Final
 
 from postroom.amqp.outcomes import ACCEPTED, RELEASED, DeliveryState, Modified, Rejected
@@ -57,6 +57,16 @@ _STATES: Final[dict[RedeliveryOutcome, DeliveryState]] = {
     RedeliveryOutcome.MODIFIED_FAILED: Modified(delivery_failed=True),
     RedeliveryOutcome.MODIFIED_FAILED_UNDELIVERABLE: Modified(delivery_failed=True, undeliverable_here=True),
 }
+
+
+class RecoverMode(StrEnum):
+    """What ``Session.recover`` does with what was handed out and has no outcome."""
+
+    LOCAL = "local"
+    """The client hands it out again by itself, as JMS clients of AMQP 1.0 do; the broker is told nothing."""
+    BROKER = "broker"
+    """It goes back as failed deliveries (modified, delivery-failed), as after a rollback: the queue's
+    redelivery delay and limit apply, and another consumer may get it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,8 +156,12 @@ class ClientOptions:
     prefetch: PrefetchPolicy = field(default_factory=PrefetchPolicy)
     redelivery: RedeliveryPolicy = field(default_factory=RedeliveryPolicy)
     presettle: PresettlePolicy = field(default_factory=PresettlePolicy)
+    recover: RecoverMode = RecoverMode.LOCAL
+    """Who has ``Session.recover`` bring messages back, unless the session says otherwise; ValueError for a
+    text that is none."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "recover", read_recover(self.recover))
         for name in ("send_timeout_s", "close_timeout_s", "drain_timeout_s"):
             check_timeout(name, getattr(self, name))
 
@@ -236,6 +250,14 @@ def _outcome(text: str) -> RedeliveryOutcome:
     return by_name[text.upper()] if text.upper() in by_name else RedeliveryOutcome(int(text))
 
 
+def read_recover(text: str) -> RecoverMode:
+    """``local`` or ``broker``."""
+    try:
+        return RecoverMode(text)
+    except ValueError:
+        raise ValueError(f"recover is {text!r}; it is {' or '.join(RecoverMode)}") from None
+
+
 URL_OPTIONS: Final[dict[str, tuple[str, Reader]]] = {
     "jms.forceSyncSend": ("force_sync_send", read_flag),
     "jms.forceAsyncSend": ("force_async_send", read_flag),
@@ -243,6 +265,7 @@ URL_OPTIONS: Final[dict[str, tuple[str, Reader]]] = {
     "jms.closeTimeout": ("close_timeout_s", read_seconds),
     "amqp.drainTimeout": ("drain_timeout_s", read_seconds),
     "jms.localMessageExpiry": ("local_message_expiry", read_flag),
+    "jms.recover": ("recover", read_recover),
     "jms.prefetchPolicy.all": ("prefetch", lambda text: PrefetchPolicy.of_all(int(text))),
     "jms.prefetchPolicy.queuePrefetch": ("prefetch.queue", int),
     "jms.prefetchPolicy.topicPrefetch": ("prefetch.topic", int),

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from postroom.amqp import events
-from postroom.amqp.outcomes import DeliveryState
+from postroom.amqp.outcomes import RELEASED, DeliveryState
 from postroom.amqp.receiver import ReceiverLink
 from postroom.amqp.session import Session as EngineSession
 from postroom.amqp.termini import DISTRIBUTION_COPY, Source
@@ -248,6 +248,27 @@ class Receiving(Attachment[ReceiverLink]):
             self.provider.flush_soon()
             await within(future, timeout_s, f"outcome of a message from {self.what}")
         message.settled = True
+
+    async def give_back(
+        self, messages: Sequence[Incoming], state: DeliveryState, timeout_s: float | None
+    ) -> None:
+        """Say ``state`` of ``messages``, which may come again: before what was sent ahead, which goes back
+        unseen. Raises JMSTimeoutException if the broker doesn't answer.
+        """
+        self.pause()
+        try:
+            # The answers come behind everything that was sent before the pause.
+            await asyncio.gather(*(self.settle_second(each, state, timeout_s) for each in messages))
+        finally:
+            if self.failure is None:
+                self.resume_anew()
+
+    def resume_anew(self) -> None:
+        """Return what the broker has sent ahead of a pause, and let it send again."""
+        for incoming in self.unseen():
+            self.settle(incoming, RELEASED)
+        self.before_flush()  # what goes back is there again before the credit for it
+        self.resume()
 
     def before_flush(self) -> None:
         if self._run is not None and self.failure is None and self._link is not None:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from postroom.client.exceptions import IllegalStateException
 from postroom.client.modes import AcknowledgeMode
+from postroom.client.options import RecoverMode
 from postroom.client.shared import CALLED_FOR, SharedState
 from postroom.client.unit_of_work import UnitOfWork
 
@@ -21,8 +22,10 @@ class SessionState:
         mode: AcknowledgeMode,
         shared: SharedState,
         acknowledge_all: Callable[[], Awaitable[None]],
+        recover: RecoverMode,
     ) -> None:
         self.mode: Final = mode
+        self.recover: Final = recover
         self.shared: Final = shared
         self.acknowledge_all: Final = acknowledge_all
         """Accepts what all consumers of the session have handed out."""

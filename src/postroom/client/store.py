@@ -69,7 +69,8 @@ class StoredMessage:
 
 
 class BrowseLock(NamedTuple):
-    """What a browse has locked: give ``lock_id`` to get, delete or unlock these messages."""
+    """What a browse has locked: give ``lock_id`` to get, delete or unlock these messages; 0 where there are
+    none."""
 
     lock_id: int
     messages: list[StoredMessage]

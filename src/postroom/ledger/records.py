@@ -126,6 +126,10 @@ class ArrivalFlag(IntFlag):
     ACQUIRED = 2048
     """Somebody has held it: in an arrival, the parent of a dead letter or moved message; in a checkpoint, the
     entry (what Spark subscriptions hold isn't noted)."""
+    EXPIRY_REPLACED = 4096
+    """The absolute-expiry-time of its properties may be earlier than its expiry_us (it is a dead letter or a
+    redirected message, or its destination says how long messages live): whoever gives it out puts expiry_us
+    in its place."""
 
 
 class TransitionFlag(IntFlag):

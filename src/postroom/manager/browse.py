@@ -15,6 +15,7 @@ from postroom.manager.entry import Entry
 from postroom.manager.fetching import readable, request, wait_for_durable
 from postroom.manager.finding import spots
 from postroom.manager.judging import fields_of
+from postroom.manager.outgoing_sections import outgoing_sections
 from postroom.manager.queue import PRIORITIES, Queue
 from postroom.model.selector.selector import Selector
 
@@ -77,7 +78,9 @@ def _send(core: Core, consumer: "Consumer", copy: Entry) -> None:
     core.deliveries_left -= 1
     core.delivery_bytes_left -= copy.body_len
     core.effects.deliveries.append(
-        Delivery(consumer, copy, body, copy.delivery_count, copy.annotations, True, False)
+        Delivery(
+            consumer, copy, outgoing_sections(copy, body), copy.delivery_count, copy.annotations, True, False
+        )
     )
 
 

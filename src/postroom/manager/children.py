@@ -12,6 +12,7 @@ from postroom.manager.core import Core
 from postroom.manager.entry import Entry
 from postroom.manager.ids import ids_of_head
 from postroom.manager.memory import stored
+from postroom.manager.outgoing_sections import expiry_flag
 from postroom.manager.overrides import birth_us
 from postroom.manager.overrides import expiry_us as override_expiry_us
 from postroom.manager.placing import add_delayed, add_new
@@ -32,7 +33,7 @@ def make_child(
     """
     takers = [queue]
     routing_set = queue.id
-    flags = (parent.flags | n.FLAG_ADVERSE | n.FLAG_BODY_SHARED) & ~n.FLAG_RECEIVED
+    flags = (parent.flags | n.FLAG_ADVERSE | n.FLAG_BODY_SHARED | expiry_flag(parent)) & ~n.FLAG_RECEIVED
     if queue.topic is not None:
         route = routing.route_of(core, queue)
         takers = route.queues

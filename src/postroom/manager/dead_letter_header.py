@@ -1,8 +1,9 @@
 """The dead-letter header: why a message lies on a dead-letter queue, and where it was to go (MQDLH).
 
-It is a message annotation, a map with MQ's fields, so that it stays with the message wherever that goes. The
-properties of the message are not changed: format, encoding and character set, which MQ moves from the
-message's descriptor into the header and back, stand in both.
+It is a message annotation, a map with MQ's fields and the expiry that the message had, so that it stays with
+the message wherever that goes. The properties of the message are not changed but for that expiry: format,
+encoding and character set, which MQ moves from the message's descriptor into the header and back, stand in
+both.
 """
 
 from typing import Final, final
@@ -12,7 +13,7 @@ from mypy_extensions import i64
 from postroom.amqp.message_fields import MessageFields
 from postroom.amqp.messaging import merge_annotations
 from postroom.amqp.rewriting import take_annotation
-from postroom.amqp.types import Int
+from postroom.amqp.types import Int, Timestamp
 from postroom.manager.report_message import (
     CHARACTER_SET,
     ENCODING,
@@ -41,7 +42,7 @@ _NAMES: Final = (
     "put-date",
     "put-time",
 )
-_NUMBERS: Final = ("reason", "encoding", "ccsid", "put-appl-type")
+_EXPIRY: Final = "expiry"
 
 
 @final
@@ -51,6 +52,7 @@ class DeadLetterHeader:
     __slots__ = (
         "ccsid",
         "encoding",
+        "expiry_ms",
         "format",
         "put_appl_name",
         "put_appl_type",
@@ -73,6 +75,7 @@ class DeadLetterHeader:
         put_appl_name: str = "",
         put_date: str = "",
         put_time: str = "",
+        expiry_ms: int = 0,
     ) -> None:
         self.reason = reason
         """MQRC_ or MQFB_."""
@@ -88,6 +91,8 @@ class DeadLetterHeader:
         """YYYYMMDD, UTC."""
         self.put_time = put_time
         """HHMMSSTH, UTC."""
+        self.expiry_ms = expiry_ms
+        """When the message would have expired, since 1970; 0: never. MQDLH has no field for it."""
 
     def annotation(self) -> dict[str, object]:
         """As the message annotation `DEAD_LETTER` has it."""
@@ -95,6 +100,8 @@ class DeadLetterHeader:
         told: dict[str, object] = {}
         for name, value in zip(_NAMES, values, strict=True):
             told[name] = Int(value) if isinstance(value, int) else value
+        if self.expiry_ms != 0:
+            told[_EXPIRY] = Timestamp(self.expiry_ms)
         return told
 
     def _values(self) -> tuple[object, ...]:
@@ -102,13 +109,16 @@ class DeadLetterHeader:
         return (*what, self.put_appl_type, self.put_appl_name, self.put_date, self.put_time)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, DeadLetterHeader) and self._values() == other._values()
+        return isinstance(other, DeadLetterHeader) and self._all() == other._all()
 
     def __hash__(self) -> int:
-        return hash(self._values())
+        return hash(self._all())
 
     def __repr__(self) -> str:
-        return f"DeadLetterHeader{self._values()!r}"
+        return f"DeadLetterHeader{self._all()!r}"
+
+    def _all(self) -> tuple[object, ...]:
+        return (*self._values(), self.expiry_ms)
 
 
 def header_for(
@@ -156,6 +166,7 @@ def header_of(said: object) -> DeadLetterHeader | None:
         _text(said.get("put-appl-name"), ""),
         _text(said.get("put-date"), ""),
         _text(said.get("put-time"), ""),
+        _time_ms(said.get(_EXPIRY)),
     )
 
 
@@ -167,6 +178,13 @@ def _number(value: object, default: int) -> int:
     """A number of 32 bits, signed."""
     if not isinstance(value, int) or isinstance(value, bool) or not -(1 << 31) <= value < 1 << 31:
         return default
+    return int(value)
+
+
+def _time_ms(value: object) -> int:
+    """A time in milliseconds since 1970; 0 for anything else, and for what no timestamp holds."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 1 << 63:
+        return 0
     return int(value)
 
 

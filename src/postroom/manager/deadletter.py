@@ -82,6 +82,7 @@ def _annotations(core: Core, entry: Entry, reason: str, description: str) -> dic
         fields = MessageFields(entry.priority, False, 0, entry.body, None)
     own = core.options.queue_manager
     header = header_for(number_of(reason), entry.queue.name, own, fields, own, core.now_us)
+    header.expiry_ms = int(entry.expiry_us // 1000)
     told[DEAD_LETTER] = header.annotation()
     return told
 

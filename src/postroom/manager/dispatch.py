@@ -17,6 +17,7 @@ from postroom.manager.fetching import fetch_ahead, fetch_entry
 from postroom.manager.groups import FIRST_IN_GROUP
 from postroom.manager.memory import drop_body
 from postroom.manager.ordering import hold_back, is_full, may_look
+from postroom.manager.outgoing_sections import outgoing_sections
 from postroom.manager.placing import ended, refill, take_out
 from postroom.manager.queue import Queue
 from postroom.manager.selecting import next_wanted
@@ -188,7 +189,10 @@ def deliver(core: Core, queue: Queue, consumer: Consumer, entry: Entry) -> None:
     consumer.assigned += 1
     core.deliveries_left -= 1
     core.delivery_bytes_left -= entry.body_len
-    core.effects.deliveries.append(Delivery(consumer, entry, body, delivery_count, annotations, False, first))
+    sections = outgoing_sections(entry, body)
+    core.effects.deliveries.append(
+        Delivery(consumer, entry, sections, delivery_count, annotations, False, first)
+    )
     if consumer.credit == 0 or len(consumer.held) >= _most_unsettled(core, consumer.queue):
         refresh(core, consumer)
 

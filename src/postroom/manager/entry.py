@@ -43,6 +43,7 @@ class Entry:
         "held_since",
         "holder",
         "holder_kind",
+        "noted",
         "ordinal",
         "owner",
         "place",
@@ -85,6 +86,7 @@ class Entry:
         self.ordinal: i64 = 0
         self.causes: i64 = 0  # DelayCause set
         self.due_us: i64 = 0
+        self.noted: i64 = 0  # Event that waits until its holder gives it back: DELETE
         self.delivery_count: i64 = 0
         self.failure_count: i64 = 0
         self.releases: i64 = 0  # times in a row that it has been released

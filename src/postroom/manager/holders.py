@@ -23,6 +23,9 @@ NO_CONFIRM_ID: Final = 0
 """Unassured: nothing is to be confirmed."""
 NO_LOCK: Final = 0
 
+MAX_CONFIRMED: Final = 10_000
+"""Confirmed gets of one queue that are remembered, so that a confirmation can be repeated."""
+
 
 @final
 class BrowseLock:
@@ -74,6 +77,8 @@ class QueueStore:
         self.serials: dict[bytes, int] = {}
         """Of what they hold, by unique id."""
         self.unique_ids: dict[int, bytes] = {}
+        self.confirmed: dict[bytes, int] = {}
+        """Gets that were confirmed last, since the start: confirm ids by unique id."""
         self.unread: list[int] = []
         """Held since before the start: their unique ids have to be read."""
         self.expiry_us: i64 = 0
@@ -154,6 +159,18 @@ def forget(queue: Queue, entry: Entry) -> None:
     unique_id = store.unique_ids.pop(serial, b"")
     if unique_id:
         del store.serials[unique_id]
+
+
+def note_confirmed(entry: Entry) -> None:
+    """The get of ``entry`` is about to be confirmed: the same confirmation may come again."""
+    store, holder = store_of(entry.queue), entry.owner
+    unique_id = store.unique_ids.get(int(entry.serial), b"")
+    if not unique_id or not isinstance(holder, ConfirmIdHolder):
+        return
+    store.confirmed.pop(unique_id, None)
+    store.confirmed[unique_id] = int(holder.confirm_id)
+    if len(store.confirmed) > MAX_CONFIRMED:
+        del store.confirmed[next(iter(store.confirmed))]
 
 
 def close_if_empty(core: Core, queue: Queue, holder: object) -> None:

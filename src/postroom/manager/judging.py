@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final
 from postroom.amqp.message_fields import MessageFields
 from postroom.manager.cursor import SelectorCursor, key_of, note_verdict
 from postroom.manager.entry import Entry
+from postroom.manager.outgoing_sections import outgoing_sections
 from postroom.model import numbers as n
 
 if TYPE_CHECKING:
@@ -18,7 +19,8 @@ MATCHED_AHEAD: Final = 256
 def fields_of(entry: Entry, body: bytes) -> MessageFields:
     """What selectors see of ``entry``."""
     durable = entry.flags & n.FLAG_DURABLE != 0
-    return MessageFields(entry.priority, durable, entry.delivery_count, body, entry.annotations)
+    sections = outgoing_sections(entry, body)
+    return MessageFields(entry.priority, durable, entry.delivery_count, sections, entry.annotations)
 
 
 def judge(cursor: SelectorCursor, entry: Entry, body: bytes) -> bool:

@@ -31,15 +31,16 @@ from postroom.manager.errors import (
     RequestInvalid,
 )
 from postroom.manager.finding import Spot, find, find_again, pick
-from postroom.manager.message_states import CHANGEABLE, states_of
+from postroom.manager.message_states import ALL_STATES, CHANGEABLE, TRANSACTION, states_of
+from postroom.manager.outgoing_sections import outgoing_sections
 from postroom.manager.placing import ended
 from postroom.manager.queries import check_there
 from postroom.manager.queue import Queue
 from postroom.manager.remote import Destination
 from postroom.manager.rewritten import make_rewritten
-from postroom.manager.searching import Search, Wanted
+from postroom.manager.searching import NO_SERIAL, Search, Wanted
 from postroom.manager.store_filter import body_of
-from postroom.manager.transitions import step
+from postroom.manager.transitions import note_delete, step
 from postroom.model import numbers as n
 from postroom.model.ids import MessageIds
 
@@ -97,11 +98,15 @@ def _spot_of(queue: Queue, entry: Entry) -> Spot | None:
 
 @final
 class DeleteMessages(StoreRequest):
-    """deleteMessages: end everything that is meant."""
+    """deleteMessages: end everything that is meant.
+
+    What a prepared branch has received is meant only where it is named by an id, or its states are asked for.
+    It ends when the branch is rolled back; a commit isn't spoilt by that (as Solace has it).
+    """
 
     def __init__(self, queue: Queue, target: Asker, wanted: Wanted, if_paused: bool) -> None:
         super().__init__(queue, target)
-        wanted.states &= CHANGEABLE
+        wanted.states &= CHANGEABLE | (TRANSACTION if _means_held(wanted) else 0)
         self.search = Search(wanted)
         self.if_paused = if_paused
         self.done = Changed()
@@ -119,12 +124,33 @@ class DeleteMessages(StoreRequest):
         found = self.search.found
         self.search.found = []
         for each in found:
-            entry = taken(core, self.queue, each)
-            if entry is not None:
-                step(core, entry, n.EVENT_DELETE, 0, 0, None, 0)
-                ended(core, entry)
+            if self._delete_one(core, each):
                 self.done.count += 1
                 core.ledger.boundary()
+
+    def _delete_one(self, core: Core, each: Entry) -> bool:
+        if is_prepared_receipt(each):
+            if each.noted == n.EVENT_DELETE:
+                return False
+            note_delete(core, each)
+            return True
+        entry = taken(core, self.queue, each)
+        if entry is None:
+            return False
+        step(core, entry, n.EVENT_DELETE, 0, 0, None, 0)
+        ended(core, entry)
+        return True
+
+
+def _means_held(wanted: Wanted) -> bool:
+    """Whether a request speaks of more than what nobody holds."""
+    by_id = wanted.serial != NO_SERIAL or wanted.message_id_type != 0
+    return by_id or (wanted.states != ALL_STATES and wanted.states & TRANSACTION != 0)
+
+
+def is_prepared_receipt(entry: Entry) -> bool:
+    """Whether a prepared branch has received it."""
+    return entry.state == n.GET_UNCONFIRMED and entry.holder_kind == n.XA_PREPARED
 
 
 class _Move(StoreRequest):
@@ -272,6 +298,7 @@ def _move_onward(
 ) -> None:
     body = body_of(request, entry)
     assert body, "it has been asked for"
+    body = outgoing_sections(entry, body)
     if annotations is not None:
         body = merge_annotations(body, {key: annotations[key] for key in annotations})
     make_rewritten(core, entry, to.queue, n.EVENT_MOVE, names.sent_to(core, to, body))

@@ -107,6 +107,8 @@ class QueueDefinition:
     """It grows to no more than this; −1: ten times the first."""
     lost_link_counts: bool = False
     """Whether deliveries that come back by a lost link are charged to the redelivery limit."""
+    undo_counts: bool = False
+    """Message store: whether what is got and taken back by undo is charged to the redelivery limit."""
     dead_letter_queue: str = ""
     """Where rejected entries and those over the limit go; "" discards them. Created when first needed."""
     dead_letter_eligible_only: bool = False

@@ -239,8 +239,8 @@ class _Publication:
         self.body = body
         self.size: i64 = len(body) if body is not None else upload_size(upload)
         self.priority: i64 = head.priority if head.priority <= 9 else 9
-        self.flags: i64 = flags_of(head, upload)
         self.expiry_us: i64 = expiry_of(core, node, head)
+        self.flags: i64 = flags_of(head, upload, self.expiry_us)
         self.due_us: i64 = due_us
         self.causes: i64 = n.UNBORN if due_us != 0 else 0
         self.serial: i64 = 0

@@ -129,7 +129,7 @@ def store(
             return
     expiry_us = expiry_of(core, queue, head)
     priority = head.priority if head.priority <= 9 else 9
-    flags = flags_of(head, upload)
+    flags = flags_of(head, upload, expiry_us)
     serial = arrival(
         core,
         producer,
@@ -170,9 +170,9 @@ def upload_size(upload: Upload | None) -> i64:
     return upload.size_bytes if upload is not None else 0
 
 
-def flags_of(head: MessageHead, upload: Upload | None) -> i64:
-    """A body that came in chunks is stored even if it isn't persistent: it was written before that was
-    known."""
+def flags_of(head: MessageHead, upload: Upload | None, expiry_us: i64) -> i64:
+    """Of a message that expires then. A body that came in chunks is stored even if it isn't persistent: it
+    was written before that was known."""
     flags: i64 = n.FLAG_DURABLE | n.FLAG_BODY_STORED if head.durable else 0
     if head.dead_letter_eligible:
         flags |= n.FLAG_DEAD_LETTER_ELIGIBLE
@@ -180,6 +180,9 @@ def flags_of(head: MessageHead, upload: Upload | None) -> i64:
         flags |= n.FLAG_REPORTS
     if upload is not None:
         flags |= n.FLAG_BODY_STORED | n.FLAG_BODY_CHUNKED
+    told_us = head.properties_expiry_us
+    if told_us != 0 and (expiry_us == 0 or expiry_us > told_us):
+        flags |= n.FLAG_EXPIRY_REPLACED
     return flags
 
 
@@ -215,7 +218,7 @@ def new_entry(
     """Write an arrival that is not available yet: an object without place. Counters are the caller's."""
     expiry_us = expiry_of(core, queue, head)
     priority = head.priority if head.priority <= 9 else 9
-    flags = flags_of(head, upload)
+    flags = flags_of(head, upload, expiry_us)
     if holder_kind == n.XA_BRANCH or holder_kind == n.SPARK_BRANCH:
         flags |= n.FLAG_BODY_STORED  # whatever its mode: such a branch survives, with all that is in it
     causes: i64 = n.UNBORN if due_us != 0 else 0

@@ -163,6 +163,7 @@ class Queue:
         own_unsettled: i64 = definition.max_unsettled_per_consumer
         self.max_unsettled: i64 = own_unsettled if own_unsettled >= 0 else NO_BOUND
         self.lost_link_counts = definition.lost_link_counts
+        self.undo_counts = definition.undo_counts
         redirects = definition.expiration_policy == POLICY_REDIRECT
         self.expiry_target = (definition.expiry_queue or definition.dead_letter_queue) if redirects else ""
         """Where expired entries are redirected; "" nowhere."""

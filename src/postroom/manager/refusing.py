@@ -67,6 +67,7 @@ def _put_dead_letter(
         return queue
     own = core.options.queue_manager
     header = header_for(why.reason, why.queue, why.queue_manager or own, message.fields(), own, core.now_us)
+    header.expiry_ms = int(entry.expiry_us // 1000)
     sections = with_dead_letter_header(message.body, header)
     reason = why_not(core, queue, message.head, len(sections))
     if reason is not None:

@@ -23,7 +23,9 @@ from postroom.manager.entry import Entry
 from postroom.manager.errors import NoMatchingMessage, RequestInvalid
 from postroom.manager.expiry import expired
 from postroom.manager.finding import Spot, find, pick, spots
+from postroom.manager.judging import fields_of
 from postroom.manager.moving import check_target
+from postroom.manager.outgoing_sections import outgoing_sections
 from postroom.manager.placing import ended
 from postroom.manager.queries import check_there
 from postroom.manager.queue import PRIORITIES, Queue
@@ -149,9 +151,7 @@ def _noticed(request: StoreRequest, entry: Entry) -> Noticed | None:
     body = body_of(request, entry)
     if not body:
         return None
-    durable = entry.flags & n.FLAG_DURABLE != 0
-    fields = MessageFields(entry.priority, durable, entry.delivery_count, body, entry.annotations)
-    return Noticed(entry.serial, fields)
+    return Noticed(entry.serial, fields_of(entry, body))
 
 
 @final
@@ -209,9 +209,9 @@ class Relay(StoreRequest):
         if not body:
             raise gone(self.queue, self.serial)
         changed = spot.entry.annotations
-        sections = (
-            body if changed is None else merge_annotations(body, {key: changed[key] for key in changed})
-        )
+        sections = outgoing_sections(spot.entry, body)
+        if changed is not None:
+            sections = merge_annotations(sections, {key: changed[key] for key in changed})
         if not self.keeps_header:
             sections = without_header(sections)
         entry = pick(core, self.queue, spot)

@@ -282,6 +282,7 @@ def _entry(queue: Queue, row: "EntryRow") -> Entry:
     entry.due_us = row.due_us
     entry.delivery_count = row.delivery_count
     entry.failure_count = row.failure_count
+    entry.noted = row.noted if row.noted == n.EVENT_DELETE else 0
     if queue.annotated is not None:
         annotation = queue.annotated.get(row.serial)
         if annotation is not None:

@@ -10,7 +10,7 @@ from postroom.manager.deadletter import dead_letter_over_limit, over_limit
 from postroom.manager.entry import Entry
 from postroom.manager.expiry import expire, expired
 from postroom.manager.memory import admit
-from postroom.manager.placing import add_again, add_committed, delay, why_held_back
+from postroom.manager.placing import add_again, add_committed, delay, ended, why_held_back
 from postroom.manager.queue import Queue
 from postroom.manager.transitions import step
 from postroom.model import numbers as n
@@ -46,8 +46,8 @@ def come_back(core: Core, entry: Entry, event: int, delay_us: i64, detail: bytes
     """The holder gives ``entry`` back by ``event``, not to be delivered again for ``delay_us``.
 
     That is fixed now: what changes later concerns those that come back later. Without a delay the redelivery
-    limit is judged at once, else when the delay ends; while insertion is paused, when it is resumed.
-    ``detail`` (JSON) goes to the ledger with the event.
+    limit is judged at once, else when the delay ends; while insertion is paused, when it is resumed. What
+    somebody has deleted meanwhile ends. ``detail`` (JSON) goes to the ledger with the event.
     """
     if delay_us > 0:
         causes: i64 = n.REDELIVERY_DELAY
@@ -55,6 +55,11 @@ def come_back(core: Core, entry: Entry, event: int, delay_us: i64, detail: bytes
     else:
         causes = why_held_back(entry)
     step(core, entry, event, 0, 0, None, causes, detail)
+    if entry.noted == n.EVENT_DELETE:
+        entry.noted = 0
+        step(core, entry, n.EVENT_DELETE, 0, 0, None, 0)
+        ended(core, entry)
+        return
     if settle_down(core, entry):
         core.woken.append(entry.queue)
 

@@ -14,6 +14,7 @@ from postroom.manager.children import place
 from postroom.manager.core import Core
 from postroom.manager.entry import Entry
 from postroom.manager.ids import ids_of_head
+from postroom.manager.outgoing_sections import expiry_flag
 from postroom.manager.overrides import birth_us
 from postroom.manager.overrides import expiry_us as override_expiry_us
 from postroom.manager.queue import Queue
@@ -36,7 +37,7 @@ def make_rewritten(core: Core, parent: Entry, queue: Queue, event: i64, sections
     priority, expiry_us = parent.priority, parent.expiry_us
     due_us: i64 = parent.due_us if parent.causes & n.UNBORN != 0 else 0
     if event != n.EVENT_MOVE:
-        flags |= n.FLAG_ADVERSE
+        flags |= n.FLAG_ADVERSE | expiry_flag(parent)
         expiry_us = due_us = 0
         overrides = queue.overrides
         if overrides is not None:

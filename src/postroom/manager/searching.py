@@ -13,12 +13,12 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from postroom.amqp.message_fields import MessageFields
 from postroom.manager.asking import ReadsNeeded, StoreRequest, TurnOver
 from postroom.manager.core import Core
 from postroom.manager.entry import Entry
 from postroom.manager.errors import SelectorRefused
 from postroom.manager.finding import find, find_busy, spots
+from postroom.manager.judging import fields_of
 from postroom.manager.message_states import states_of
 from postroom.manager.queue import PRIORITIES, Queue
 from postroom.manager.spark_looking import held_entries
@@ -94,7 +94,7 @@ class Search:
             body = _body(request, entry) if selector is not None and selector.needs_sections else b""
             if body is None:
                 missing.append(entry)
-            elif not missing and (selector is None or selector.matches(_fields(entry, body))):
+            elif not missing and (selector is None or selector.matches(fields_of(entry, body))):
                 self.found.append(entry)
         if missing:
             first = self._batch.index(missing[0])
@@ -176,11 +176,6 @@ def _body(request: StoreRequest, entry: Entry) -> bytes | None:
     if body is None and entry.flags & n.FLAG_BODY_STORED == 0:
         return b""
     return body
-
-
-def _fields(entry: Entry, body: bytes) -> MessageFields:
-    durable = entry.flags & n.FLAG_DURABLE != 0
-    return MessageFields(entry.priority, durable, entry.delivery_count, body, entry.annotations)
 
 
 def _by_serial(entry: Entry) -> int:

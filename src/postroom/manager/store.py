@@ -20,6 +20,7 @@ from postroom.manager.holders import (
     close_if_empty,
     forget,
     keep,
+    note_confirmed,
     store_of,
 )
 from postroom.manager.memory import drop_body
@@ -102,6 +103,12 @@ def confirm_put(core: Core, entry: Entry) -> None:
     entry.place = position
     add_committed(core, entry.queue, entry)
     core.woken.append(entry.queue)
+
+
+def confirm_get(core: Core, entry: Entry) -> None:
+    """confirmGetMessage: consumed; remembered for a while, in case that the answer is lost."""
+    note_confirmed(entry)
+    end_held(core, entry, n.EVENT_CONFIRM)
 
 
 def undo(core: Core, entry: Entry, detail: bytes = b"") -> None:

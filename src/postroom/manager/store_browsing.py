@@ -33,7 +33,6 @@ from postroom.manager.store_verbs import (
     check_no_properties,
     done,
     locked,
-    no_match,
 )
 
 NEVER_US: Final = 0
@@ -168,7 +167,8 @@ class BrowseAndLock(_Page):
                 "many (max_browse_lock_entries): ask for fewer"
             )
         if not found:
-            raise no_match(self.queue, "that matches")
+            self.fix(core, [], False)
+            return  # nothing is locked, and there is no lock
         all_ids = need_ids(self.queue, self, [int(spot.entry.serial) for spot in found])
         limit = core.options.store_page_entries
         self.fix(core, [spot.entry for spot in found[:limit]], len(found) > limit)

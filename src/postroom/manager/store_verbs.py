@@ -28,6 +28,7 @@ from postroom.manager.holders import (
     confirm_id_holder,
     store_of,
 )
+from postroom.manager.outgoing_sections import outgoing_sections
 from postroom.manager.queue import Queue
 from postroom.manager.store_filter import (
     ANY_PRIORITY,
@@ -60,8 +61,8 @@ class StoreRow:
         self.delivery_count: i64 = entry.delivery_count
         self.expiry_us: i64 = entry.expiry_us
         self.annotations = entry.annotations
-        self.body = body
-        """The stored sections; None where only ids were asked for, or the answer has no room."""
+        self.body = outgoing_sections(entry, body) if body is not None else None
+        """The sections; None where only ids were asked for, or the answer has no room."""
 
 
 @final
@@ -161,10 +162,11 @@ class Get(StoreVerb):
 
     def run(self, core: Core) -> object:
         self.check_queue()
+        if self.queue.consumption_paused or self.queue.get_inhibited:
+            raise no_match(self.queue, "that can be got now")
         if self.filter.lock_id != 0:
             return self._get_locked(core)
-        closed = self.queue.consumption_paused or self.queue.get_inhibited
-        found = [] if closed else matching(core, self, self.filter, 1)
+        found = matching(core, self, self.filter, 1)
         if not found:
             raise no_match(self.queue, "that matches")
         spot = found[0]
@@ -247,7 +249,7 @@ def _in_order(entry: Entry) -> tuple[int, int, int]:
 
 @final
 class ConfirmGet(StoreVerb):
-    """confirmGetMessage: by unique id."""
+    """confirmGetMessage: by unique id; a second time it does nothing."""
 
     def __init__(self, queue: Queue, target: Asker, filter: StoreFilter, confirm_id: i64) -> None:
         super().__init__(queue, target)
@@ -257,10 +259,20 @@ class ConfirmGet(StoreVerb):
     def run(self, core: Core) -> object:
         check_unique_id(self.filter, "CONFIRM-GET")
         entry = self.held_entry(core, self.filter.unique_id)
+        if entry is None and self._is_repeated():
+            return done(0)
         if entry is None or not _is_got(entry) or not may_confirm(entry, self.confirm_id):
             raise no_match(self.queue, "of that unique id got under that confirm id")
-        store.end_held(core, entry, n.EVENT_CONFIRM)
+        store.confirm_get(core, entry)
         return done(1)
+
+    def _is_repeated(self) -> bool:
+        """Whether that get was confirmed before, and the answer may have been lost."""
+        confirmed = store_of(self.queue).confirmed.get(self.filter.unique_id, NO_CONFIRM_ID)
+        if confirmed == NO_CONFIRM_ID:
+            return False
+        by_id_alone = self.confirm_id == NO_CONFIRM_ID and not self.queue.definition.confirm_id_required
+        return by_id_alone or self.confirm_id == confirmed
 
 
 def _is_got(entry: Entry) -> bool:
@@ -300,7 +312,7 @@ class Confirm(StoreVerb):
         self.confirm_id: i64 = confirm_id
 
     def run(self, core: Core) -> object:
-        self.check_queue()
+        self.learn_held(core)
         held = [
             entry for entry in _under(self.queue, self.confirm_id) if not store.expire_if_due(core, entry)
         ]
@@ -310,7 +322,7 @@ class Confirm(StoreVerb):
             if entry.state == n.PUT_UNCONFIRMED:
                 store.confirm_put(core, entry)
             else:
-                store.end_held(core, entry, n.EVENT_CONFIRM)
+                store.confirm_get(core, entry)
         return done(len(held))
 
 

@@ -66,13 +66,14 @@ def step(
     got = state == n.GET_UNCONFIRMED or state == n.BROWSE_GET_UNCONFIRMED
     sent: i64 = 1 if got and entry.held_since <= core.durable_through else 0
     delivery = _delta(DELIVERY[cell], sent, True)
-    failure = _delta(FAILURE[cell], sent, entry.queue.lost_link_counts)
+    queue = entry.queue
+    counts = queue.undo_counts if event == n.EVENT_UNDO else queue.lost_link_counts
+    failure = _delta(FAILURE[cell], sent, counts)
     held = to != n.DELAYED and to != n.AVAILABLE and to != n.DELETED
     if not held:
         holder_kind = kind
         holder = entry.holder
         owner = None
-    queue = entry.queue
     if entry.flags & n.FLAG_REPORTS != 0:
         _note(core, entry, to, outcome)
     due_us = entry.due_us if to == n.DELAYED else 0
@@ -223,6 +224,16 @@ def lose(core: Core, entry: Entry) -> None:
     )
     entry.queue.statistics.end(CURRENT, _LOST, entry.body_len)
     entry.state = n.DELETED
+
+
+def note_delete(core: Core, entry: Entry) -> None:
+    """A held ``entry`` is to be deleted when its holder gives it back, unless that confirms it. Raises
+    IllegalTransition where the table says otherwise."""
+    cell = (entry.state * _HOLDERS + entry.holder_kind) * _EVENTS + n.EVENT_DELETE
+    if TO_STATE[cell] != STILL:
+        raise IllegalTransition(f"entry {entry.serial} in state {entry.state}: its deletion can't wait")
+    _write(core, entry, n.EVENT_DELETE, entry.state, entry.holder_kind, entry.holder, 0, 0, 0, 0, 0, 0, b"")
+    entry.noted = n.EVENT_DELETE
 
 
 def decide(entry: Entry, event: i64, causes: i64) -> None:

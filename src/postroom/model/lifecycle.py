@@ -90,6 +90,7 @@ _BACK_UNCHANGED: Final = Move(READY)
 _BACK_FAILED: Final = Move(READY, delivery=Count.ONE_MORE, failure=Count.ONE_MORE)
 _BACK_UNDONE: Final = Move(READY, delivery=Count.IF_SENT, failure=Count.ONE_MORE)
 _BACK_LINK_LOST: Final = Move(READY, delivery=Count.IF_SENT, failure=Count.IF_QUEUE_SAYS)
+_BACK_TAKEN_BACK: Final = _BACK_LINK_LOST  # undo of the message store: nobody need have failed at it
 _BACK_RESTART: Final = Move(READY, delivery=Count.IF_SENT, lost=True)
 _BACK_IN_DOUBT: Final = Move(READY, delivery=Count.IF_SENT)
 
@@ -354,7 +355,7 @@ _ROWS: Final[list[tuple[State, tuple[HolderKind, ...], list[_Part]]]] = [
         (H.CONFIRM_ID,),
         [
             ((E.CONFIRM,), _CONSUMED),
-            ((E.UNDO,), _BACK_UNDONE),
+            ((E.UNDO,), _BACK_TAKEN_BACK),
             ((E.EXPIRE,), _EXPIRED),
             ((E.DELETE,), _DELETED),  # with its queue: deleteMessage can't see it
             ((E.LINK_LOST,), KEPT),

@@ -40,6 +40,7 @@ class MessageHead:
         "message_id_type",
         "priority",
         "properties_end",
+        "properties_expiry_us",
         "properties_start",
         "report",
         "ttl_ms",
@@ -52,7 +53,8 @@ class MessageHead:
         self.ttl_ms: i64 = -1  # -1: none
         self.first_acquirer: bool = False
         self.delivery_count: i64 = 0
-        self.expiry_us: i64 = 0  # absolute-expiry-time; 0 none
+        self.expiry_us: i64 = 0  # absolute-expiry-time, unless an override is against it; 0 none
+        self.properties_expiry_us: i64 = 0  # absolute-expiry-time, as it stands in the properties; 0 none
         self.creation_us: i64 = 0  # creation-time; 0 unknown
         self.delivery_time_ms: i64 = 0  # x-opt-delivery-time: since 1970; 0 none
         self.delivery_delay_ms: i64 = 0  # x-opt-delivery-delay: from the arrival on; 0 none

@@ -237,6 +237,8 @@ class QueueConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """It grows to no more than this; -1: ten times the first."""
     lost_link_counts: bool = False
     """Whether a delivery that came back by a broken link is charged to the redelivery limit."""
+    undo_counts: bool = False
+    """Message store: whether what is got and taken back by undo is charged to the redelivery limit."""
     dead_letter_queue: str = ""
     """Where rejected messages and those over the limit go; empty: they are discarded."""
     dead_letter_eligible_only: bool = False

@@ -29,7 +29,14 @@ from postroom.client.exceptions import JMSException
 from postroom.client.management import MANAGEMENT_NODE
 from postroom.client.metadata import ConnectionMetaData
 from postroom.client.modes import AcknowledgeMode
-from postroom.client.options import DEFAULT_TIMEOUT_S, ClientOptions, FactoryOptions, split_url_options
+from postroom.client.options import (
+    DEFAULT_TIMEOUT_S,
+    ClientOptions,
+    FactoryOptions,
+    RecoverMode,
+    read_recover,
+    split_url_options,
+)
 from postroom.client.provider import ConnectionListener, Provider
 from postroom.client.shared import ExceptionListener, SharedState, Telling, refuse_in_callback
 from postroom.client.tls import TlsOptions
@@ -95,13 +102,19 @@ class ConnectionFactory:
         await provider.start()
         return Connection(provider, shared)
 
-    async def create_context(self, acknowledge_mode: AcknowledgeMode = AcknowledgeMode.AUTO) -> JMSContext:
+    async def create_context(
+        self,
+        acknowledge_mode: AcknowledgeMode = AcknowledgeMode.AUTO,
+        *,
+        recover: RecoverMode | None = None,
+    ) -> JMSContext:
         """The short form: a connection and a session on it. Raises as :meth:`create_connection` and
         :meth:`Connection.create_session`.
         """
         connection = await self.create_connection()
         try:
-            return JMSContext(connection, await connection.create_session(acknowledge_mode), set())
+            session = await connection.create_session(acknowledge_mode, recover=recover)
+            return JMSContext(connection, session, set())
         except BaseException:
             await connection.close()
             raise
@@ -182,14 +195,23 @@ class Connection:
         """
         self._shared.exception_listener = listener
 
-    async def create_session(self, acknowledge_mode: AcknowledgeMode = AcknowledgeMode.AUTO) -> Session:
-        """Begin a session. Raises JMSException for an unknown mode, or what ended the connection."""
+    async def create_session(
+        self,
+        acknowledge_mode: AcknowledgeMode = AcknowledgeMode.AUTO,
+        *,
+        recover: RecoverMode | None = None,
+    ) -> Session:
+        """Begin a session. ``recover``: what its ``recover`` does; None: as the options of the connection
+        say. Raises JMSException for an unknown mode, ValueError for a ``recover`` that is none, or what ended
+        the connection.
+        """
         try:
             mode = AcknowledgeMode(acknowledge_mode)
         except ValueError:
             raise JMSException(f"invalid session mode {acknowledge_mode!r}") from None
+        recover = None if recover is None else read_recover(recover)
         channel = await self._provider.begin(self._request_timeout_s)
-        session = Session(channel, mode, self._shared)
+        session = Session(channel, mode, self._shared, recover)
         if session.is_transacted:
             await session._begin_transactions()
         self._sessions = [known for known in self._sessions if not known.is_closed]

@@ -23,6 +23,7 @@ from postroom.client.exceptions import MessageFormatException
 from postroom.client.message import BytesMessage, DeliveryMode, MapMessage, Message, TextMessage
 from postroom.client.metadata import ConnectionMetaData
 from postroom.client.modes import AcknowledgeMode
+from postroom.client.options import RecoverMode
 from postroom.client.shared import ExceptionListener, FailureCallback, MessageCallback
 
 if TYPE_CHECKING:
@@ -59,9 +60,14 @@ class JMSContext:
     ) -> None:
         await self.close()
 
-    async def create_context(self, acknowledge_mode: AcknowledgeMode = AcknowledgeMode.AUTO) -> JMSContext:
+    async def create_context(
+        self,
+        acknowledge_mode: AcknowledgeMode = AcknowledgeMode.AUTO,
+        *,
+        recover: RecoverMode | None = None,
+    ) -> JMSContext:
         """Another session on the same connection."""
-        session = await self._connection.create_session(acknowledge_mode)
+        session = await self._connection.create_session(acknowledge_mode, recover=recover)
         return JMSContext(self._connection, session, self._siblings)
 
     @property

@@ -50,7 +50,7 @@ from postroom.client.exceptions import IllegalStateException, JMSException
 from postroom.client.links import sending_properties
 from postroom.client.management import MANAGEMENT_NODE
 from postroom.client.modes import AcknowledgeMode
-from postroom.client.options import DEFAULT_PREFETCH, MAX_PREFETCH
+from postroom.client.options import DEFAULT_PREFETCH, MAX_PREFETCH, RecoverMode
 from postroom.client.provider import Channel
 from postroom.client.receiving import Receiving
 from postroom.client.sending import Sending
@@ -78,10 +78,11 @@ class Session:
         channel: Channel,
         mode: AcknowledgeMode,
         shared: SharedState,
+        recover: RecoverMode | None = None,
     ) -> None:
         self._channel = channel
         self._provider = channel.provider
-        self._state = SessionState(mode, shared, self._acknowledge_all)
+        self._state = SessionState(mode, shared, self._acknowledge_all, recover or shared.options.recover)
         self._completions = Completions(self._state)
         self._request_timeout_s = shared.request_timeout_s
         self._transaction: TransactionContext | None = None
@@ -431,13 +432,21 @@ class Session:
         """What the session's consumers have handed out, and has no outcome, comes again: in its order, before
         anything else, its delivery count one higher. The broker is told nothing.
 
-        Raises IllegalStateException in a transacted session.
+        With :attr:`RecoverMode.BROKER` it goes back to the broker as failed deliveries, as after a rollback:
+        it comes again when the redelivery delay is over, or becomes a dead letter where the redelivery limit
+        is passed; what was only prefetched goes back, too, and counts for nothing.
+
+        Raises IllegalStateException in a transacted session, JMSTimeoutException where the broker doesn't
+        answer.
         """
         self._check()
         if self.is_transacted:
             raise IllegalStateException("a transacted session is rolled back, not recovered")
-        for consumer in self._consumers:
-            consumer.recover()
+        if self._state.recover is RecoverMode.LOCAL:
+            for consumer in self._consumers:
+                consumer.recover()
+        else:
+            await all_of([consumer.recover_by_broker() for consumer in self._consumers])
 
     async def commit(self) -> None:
         """Make everything sent and received since the last commit or rollback count, all or nothing; a new

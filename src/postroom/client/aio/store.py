@@ -124,7 +124,9 @@ class MessageStore:
         return opened
 
     async def confirm_get(self, unique_id: UniqueId, confirm_id: int = 0) -> None:
-        """confirmGetMessage: the message that was got is gone. ``confirm_id`` as for :meth:`confirm_put`."""
+        """confirmGetMessage: the message that was got is gone; a second time nothing happens. ``confirm_id``
+        as for :meth:`confirm_put`.
+        """
         said = MessageFilter(unique_id=unique_id).arguments()
         await self._ask("CONFIRM-GET", said | {"confirm_id": confirm_id})
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from postroom.amqp.outcomes import ACCEPTED, RELEASED, DeliveryState, Modified, TransactionalState
+from postroom.amqp.outcomes import ACCEPTED, DeliveryState, Modified, TransactionalState
 from postroom.client.completing import raise_unless_accepted
 from postroom.client.coordinator import Coordinator
 from postroom.client.exceptions import (
@@ -320,9 +320,7 @@ class TransactionContext:
             if receiving.failure is None:
                 receiving.settle(incoming, Modified(delivery_failed=True))
         for receiving in self._open_receivings():
-            for incoming in receiving.unseen():
-                receiving.settle(incoming, RELEASED)
-            receiving.resume()
+            receiving.resume_anew()
         self._forget_work()
 
     def _open_receivings(self) -> list[Receiving]:

@@ -17,7 +17,7 @@ from postroom.client.aio.connecting import (
 )
 from postroom.client.metadata import ConnectionMetaData
 from postroom.client.modes import AcknowledgeMode
-from postroom.client.options import DEFAULT_TIMEOUT_S, ClientOptions
+from postroom.client.options import DEFAULT_TIMEOUT_S, ClientOptions, RecoverMode
 from postroom.client.portal import Portal
 from postroom.client.provider import ConnectionListener
 from postroom.client.shared import ExceptionListener
@@ -79,11 +79,13 @@ class ConnectionFactory:
         portal, inner = Portal.open(lambda: self._inner.create_connection())
         return Connection(portal, inner)
 
-    def create_context(self, acknowledge_mode: AcknowledgeMode = AcknowledgeMode.AUTO) -> JMSContext:
+    def create_context(
+        self, acknowledge_mode: AcknowledgeMode = AcknowledgeMode.AUTO, *, recover: RecoverMode | None = None
+    ) -> JMSContext:
         """The short form: a connection and a session on it. Raises as :meth:`create_connection` and
         :meth:`Connection.create_session`.
         """
-        portal, inner = Portal.open(lambda: self._inner.create_context(acknowledge_mode))
+        portal, inner = Portal.open(lambda: self._inner.create_context(acknowledge_mode, recover=recover))
         return JMSContext(portal, inner)
 
 
@@ -140,9 +142,16 @@ class Connection:
         """
         self._portal.call(self._inner.set_exception_listener(self._portal.callback(listener)))
 
-    def create_session(self, acknowledge_mode: AcknowledgeMode = AcknowledgeMode.AUTO) -> Session:
-        """Begin a session. Raises JMSException for an unknown mode, or what ended the connection."""
-        return Session(self._portal, self._portal.call(self._inner.create_session(acknowledge_mode)))
+    def create_session(
+        self, acknowledge_mode: AcknowledgeMode = AcknowledgeMode.AUTO, *, recover: RecoverMode | None = None
+    ) -> Session:
+        """Begin a session. ``recover``: what its ``recover`` does; None: as the options of the connection
+        say. Raises JMSException for an unknown mode, ValueError for a ``recover`` that is none, or what ended
+        the connection.
+        """
+        return Session(
+            self._portal, self._portal.call(self._inner.create_session(acknowledge_mode, recover=recover))
+        )
 
     def create_xa_session(self) -> XASession:
         """Begin a session for global transactions. Raises JMSException where the broker has none."""

@@ -14,6 +14,7 @@ from postroom.client.destinations import Destination, Queue, Topic
 from postroom.client.message import DeliveryMode
 from postroom.client.metadata import ConnectionMetaData
 from postroom.client.modes import AcknowledgeMode
+from postroom.client.options import RecoverMode
 from postroom.client.portal import Portal
 from postroom.client.shared import ExceptionListener, FailureCallback, MessageCallback
 from postroom.client.sync.consuming import MessageConsumer, QueueBrowser
@@ -39,9 +40,13 @@ class JMSContext:
     ) -> None:
         self.close()
 
-    def create_context(self, acknowledge_mode: AcknowledgeMode = AcknowledgeMode.AUTO) -> JMSContext:
+    def create_context(
+        self, acknowledge_mode: AcknowledgeMode = AcknowledgeMode.AUTO, *, recover: RecoverMode | None = None
+    ) -> JMSContext:
         """Another session on the same connection."""
-        return JMSContext(self._portal, self._portal.call(self._inner.create_context(acknowledge_mode)))
+        return JMSContext(
+            self._portal, self._portal.call(self._inner.create_context(acknowledge_mode, recover=recover))
+        )
 
     @property
     def client_id(self) -> str:

@@ -225,7 +225,12 @@ class Session:
         """What the session's consumers have handed out, and has no outcome, comes again: in its order, before
         anything else, its delivery count one higher. The broker is told nothing.
 
-        Raises IllegalStateException in a transacted session.
+        With :attr:`RecoverMode.BROKER` it goes back to the broker as failed deliveries, as after a rollback:
+        it comes again when the redelivery delay is over, or becomes a dead letter where the redelivery limit
+        is passed; what was only prefetched goes back, too, and counts for nothing.
+
+        Raises IllegalStateException in a transacted session, JMSTimeoutException where the broker doesn't
+        answer.
         """
         self._portal.call(self._inner.recover())
 

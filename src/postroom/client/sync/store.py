@@ -80,7 +80,9 @@ class MessageStore:
         return self._portal.call(self._inner.wait(filter, timeout_s=timeout_s, confirm_id=confirm_id))
 
     def confirm_get(self, unique_id: UniqueId, confirm_id: int = 0) -> None:
-        """confirmGetMessage: the message that was got is gone. ``confirm_id`` as for :meth:`confirm_put`."""
+        """confirmGetMessage: the message that was got is gone; a second time nothing happens. ``confirm_id``
+        as for :meth:`confirm_put`.
+        """
         self._portal.call(self._inner.confirm_get(unique_id, confirm_id))
 
     def browse(self, filter: MessageFilter = EVERY_MESSAGE, *, just_uid: bool = False) -> list[StoredMessage]:

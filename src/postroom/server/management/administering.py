@@ -16,6 +16,7 @@ from postroom.manager.acting import Acted
 from postroom.manager.importing import MAX_IMPORTED, Imported, ImportMessages
 from postroom.manager.message_states import mask_of, named
 from postroom.manager.moving import Changed, DeleteMessages, MoveMessages, Replay
+from postroom.manager.outgoing_sections import outgoing_sections
 from postroom.manager.queries import (
     CloseCursor,
     MessageRow,
@@ -182,9 +183,10 @@ def _shown_row(row: MessageRow, now_us: int) -> Attributes:
     if entry.holder_kind:
         told["held_by"] = HolderKind(entry.holder_kind).name.lower()
         told["holder"] = entry.holder
+        told["deleted_on_return"] = entry.noted == n.EVENT_DELETE or None
     if row.body:
         header = header_of(durable, entry.priority, entry.expiry_us, entry.delivery_count, now_us)
-        told["message"] = header + changed_sections(row.body, entry.annotations)
+        told["message"] = header + changed_sections(outgoing_sections(entry, row.body), entry.annotations)
     return {name: value for name, value in told.items() if value is not None}
 
 

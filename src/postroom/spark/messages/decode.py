@@ -7,6 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from postroom.amqp.errors import DecodeError
+from postroom.amqp.rewriting import with_expiry
 from postroom.ledger.body_reader import BODY_STATE_NAMES
 from postroom.ledger.records import ArrivalFlag
 from postroom.spark.messages.columnar import Columnar
@@ -78,7 +79,9 @@ class _Told:
         self._columnar: Final = Columnar(Heap(messages.heap, messages.starts, messages.ends))
         self._decoded: Final = {name: self._columnar.column(name) for name in columns}
         missing = messages.missing
-        self._rows: Final = np.flatnonzero(missing | self._columnar.hard).tolist()
+        self._arrivals: Final = messages.arrivals
+        self._replaced: Final = (messages.arrivals["flags"] & ArrivalFlag.EXPIRY_REPLACED) != 0
+        self._rows: Final = np.flatnonzero(missing | self._columnar.hard | self._replaced).tolist()
         self._values: Final[list[dict[str, Any]]] = []
         for row in self._rows:
             if missing[row]:
@@ -91,6 +94,8 @@ class _Told:
     def _read(self, row: int, columns: list[str]) -> dict[str, Any]:
         data = self._columnar.whole(row)
         try:
+            if self._replaced[row]:
+                data = with_expiry(data, int(self._arrivals["expiry_us"][row]))
             return read_whole(data, columns)
         except DecodeError as error:
             return {CORRUPT: error.description, "body": data}
