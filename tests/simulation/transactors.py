@@ -12,7 +12,7 @@ from postroom.amqp.outcomes import (
     Rejected,
     TransactionalState,
 )
-from postroom.amqp.performatives import Coordinator, Source, Target
+from postroom.amqp.performatives import Coordinator, Source
 from postroom.amqp.sender import SenderLink
 from postroom.server.binding import ConnectionBinding
 from tests.simulation.actors import Actor, Consumer, Producer, Surroundings, new_message
@@ -89,6 +89,7 @@ class Sender(Transactor, Producer):
     """Sends several messages in each transaction."""
 
     def work(self, unit: Unit) -> bool:
+        self.link = self.sender_again(self.link, self.queue)
         if not (self.link.attached and self.link.credit > 0):
             return False
         self.send(unit, self.txn_id)
@@ -101,9 +102,7 @@ class Taker(Transactor, Consumer):
     def __init__(self, world: Surroundings, name: str, binding: ConnectionBinding) -> None:
         super().__init__(world, name, binding)
         self.target = world.random.choice(world.swarm.queues)
-        self.out: SenderLink = self.session.attach_sender(
-            f"{name}-out", Source(), Target(address=self.target)
-        )
+        self.out: SenderLink = self.sender(self.target)
         self.sent = 0
         self.in_unit: dict[int, Fate] = {}
         """By delivery: accepted in the transaction, and not settled if this consumer waits for the broker."""
@@ -119,6 +118,7 @@ class Taker(Transactor, Consumer):
             self.take(unit, next(iter(self.held)))
         elif not unit.received:
             return True
+        self.out = self.sender_again(self.out, self.target)
         if not (self.out.attached and self.out.credit > 0):
             return bool(self.held)
         fate, payload = new_message(self.world, self.target, self.name, unit, 10)

@@ -10,7 +10,7 @@ from postroom.manager.backlog import Backlog, Chunk
 from postroom.manager.band import Band
 from postroom.manager.consumers import detach_all
 from postroom.manager.core import Core
-from postroom.manager.errors import QueueInUse
+from postroom.manager.errors import QueueDeleted, QueueInUse
 from postroom.manager.placing import ended, take_out
 from postroom.manager.queue import Queue
 from postroom.manager.ranges import group_of_many
@@ -47,7 +47,7 @@ def delete(core: Core, queue: Queue, if_unused: bool, if_empty: bool, forced: bo
         )
     if queue.spark:
         _end_spark(core, queue, forced)
-    detach_all(core, queue, "amqp:resource-deleted", f"queue {queue.name!r} has been deleted")
+    detach_all(core, queue, QueueDeleted.condition, queue.deleted_text())
     count = store.delete_held(core, queue) + clear(core, queue, n.EVENT_DELETE)
     queues.remove(core, queue)
     asking.queue_deleted(core, queue)
@@ -62,8 +62,9 @@ def _end_spark(core: Core, queue: Queue, forced: bool) -> None:
 
 
 def remove_if_idle(core: Core, queue: Queue) -> None:
-    """Delete an auto-created queue that has been empty and without consumers for long enough, or a topic
-    without subscriptions; and a subscription that was only waiting for whoever held something of it.
+    """Delete an auto-created queue that has been empty and without links for long enough, or a topic
+    without senders and subscriptions; and a subscription that was only waiting for whoever held something of
+    it.
     """
     if queue.subscription is not None and not queue.subscription.routed and not queue.deleted:
         core.forsaken.append(queue)
@@ -75,7 +76,7 @@ def remove_if_idle(core: Core, queue: Queue) -> None:
     used = used or queue.watched or bool(queue.spark)
     if queue.topic is not None:
         used = queue.statistics.blocked > 0 or bool(core.patterns.exactly(queue.name))
-    if not used and due_us <= core.now_us:
+    if not used and not queue.producers and due_us <= core.now_us:
         queues.remove(core, queue)
     else:
         core.set_alarm(queue, max(due_us, core.now_us + core.options.auto_created_idle_ms * 1000 // 2))

@@ -213,15 +213,28 @@ class QueueManager(ResourceManager):
 
     # -- producing
 
-    def open_producer(self, name: str, container: str, user: str, send_timeout_ms: i64 = -1) -> Producer:
+    def open_producer(
+        self,
+        name: str,
+        container: str,
+        user: str,
+        send_timeout_ms: i64 = -1,
+        queue: Queue | None = None,
+        sink: Sink | None = None,
+    ) -> Producer:
         """Someone who will put: link name, container id and user, for the ledger.
 
-        ``send_timeout_ms``: how long his sends wait for room; 0 not at all, −1 as the options say.
+        ``send_timeout_ms``: how long his sends wait for room; 0 not at all, −1 as the options say. ``queue``:
+        what its link ``sink`` is attached to, which tells the link (`Detach`) when it is deleted.
         """
         options = self.options
         timeout_ms: i64 = options.send_timeout_ms if send_timeout_ms < 0 else send_timeout_ms
         timeout_ms = min(timeout_ms, options.max_send_timeout_ms)
-        return Producer(self.core.new_holder_id(), name, container, user, timeout_ms * 1000)
+        producer = Producer(self.core.new_holder_id(), name, container, user, timeout_ms * 1000)
+        if queue is not None:
+            producer.queue, producer.sink = queue, sink
+            queue.producers[producer] = None
+        return producer
 
     def withdraw_sends(self, producer: Producer, now_us: i64) -> list[int]:
         """His link is gone: what of his waits for room vanishes, without answer. Returns the tokens."""
@@ -233,9 +246,14 @@ class QueueManager(ResourceManager):
     def close_producer(self, producer: Producer, now_us: i64) -> None:
         """He puts no more; what of his waits for room vanishes."""
         self.withdraw_sends(producer, now_us)
-        if not producer.closed:
-            self.core.record_producer_closed(producer)
+        if producer.closed:
+            return
+        self.core.record_producer_closed(producer)
         producer.closed = True
+        queue = producer.queue
+        if queue is not None:
+            queue.producers.pop(producer, None)
+            queue.active_us = self.core.now_us
 
     def put(
         self,
@@ -252,7 +270,8 @@ class QueueManager(ResourceManager):
 
         Answered by effect, once durable: accepted, or rejected with condition and description; one that is
         pre-settled (token −1) only when it is refused. Where the destination's quota has no room it waits,
-        and with it everything that its producer puts after it (``sink.blocked`` says how many).
+        and with it everything that its producer puts after it (``sink.blocked`` says how many). Raises
+        QueueDeleted.
         """
         core = self.core
         core.begin(now_us)

@@ -18,6 +18,7 @@ from postroom.amqp.events import (
     DispositionReceived,
     Event,
     LateDisposition,
+    LateTransfer,
     LinkAttached,
     LinkDetached,
     Opened,
@@ -99,6 +100,7 @@ class ConnectionBinding:
             CreditChanged: self._on_credit,
             SenderDispositionReceived: self._on_sender_disposition,
             LateDisposition: self._on_late_disposition,
+            LateTransfer: self._on_late_transfer,
             LinkAttached: self._on_attach,
             LinkDetached: self._on_detach,
             SessionEnded: self._on_session_end,
@@ -224,11 +226,12 @@ class ConnectionBinding:
 
     def forget_link(self, link: Link) -> None:
         """``link`` is bound to nothing any more, from this side."""
-        bound = self.links.pop(link, None)
+        bound, context = self.links.pop(link, None), link.context
         link.context = None
         if bound is not None:
             self._refill.pop(bound, None)
-            self.broker.registry.forget(bound)
+        if isinstance(context, BoundLink):
+            self.broker.registry.forget(context)
 
     # Events.
 
@@ -304,6 +307,13 @@ class ConnectionBinding:
     def _on_late_disposition(self, event: LateDisposition) -> None:
         if isinstance(event.state, TransactionalState):
             self._spoil_late(self.transaction(event.state.txn_id), self._now_us)
+
+    def _on_late_transfer(self, event: LateTransfer) -> None:
+        state = event.state
+        transaction = self.transaction(state.txn_id) if isinstance(state, TransactionalState) else None
+        if transaction is not None:
+            what = "a message in it came after the end of its link, and was not taken"
+            self.broker.manager.spoil(transaction, what, self._now_us)
 
     def _spoil_late(self, transaction: "Transaction | None", now_us: int) -> None:
         if transaction is not None:

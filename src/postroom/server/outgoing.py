@@ -393,6 +393,7 @@ class OutgoingLink(BoundLink):
         self.consumer = None
         self.link.detach(closed=True, error=Error(condition, description))
         self.binding.forget_link(self.link)
+        self.binding.broker.dynamic.link_closed(self.address, bool(self.dynamic), self._manager.core.now_us)
         self.binding.touch()
 
     # Suspension.
