@@ -14,20 +14,36 @@ from postroom.amqp.outcomes import Accepted, Declare, Declared, Discharge, Rejec
 from postroom.amqp.performatives import Coordinator, Source, Target
 from postroom.amqp.sender import SenderLink
 from postroom.amqp.termini import EXPIRY_NEVER
+from postroom.amqp.types import UInt
 from postroom.client.exceptions import InvalidDestinationException
 from postroom.client.sync import ConnectionFactory
 from postroom.ledger.records import CHUNK_BODY_BYTES
+from postroom.model.xa import XaCode, XaFlag
+from tests.cli.test_commands import Shell
 from tests.server.harness import BrokerThread, make_config
 from tests.server.memory_ledger import MemoryLedger
 from tests.server.peers import EnginePeer
 from tests.server.test_links import detached, payload, receiving, send, sending
 from tests.server.test_management import QUEUE, Manager
-from tests.server.transacting import REJECTABLE, ROLLBACK, durable, refused_with, value
+from tests.server.transacting import (
+    REJECTABLE,
+    ROLLBACK,
+    Controller,
+    attributes,
+    branch_row,
+    commit,
+    durable,
+    new_xid,
+    prepared,
+    refused_with,
+    value,
+)
 
 pytestmark = pytest.mark.sockets
 
 DELETED = "amqp:resource-deleted"
 TOPIC = "postroom.topic"
+SCAN = XaFlag.TMSTARTRSCAN | XaFlag.TMENDRSCAN
 LARGE = payload("x" * (3 * CHUNK_BODY_BYTES))
 
 
@@ -292,3 +308,63 @@ def put(peer: EnginePeer, link: SenderLink, *texts: str) -> None:
     """Durable messages, until they are accepted."""
     sent = [link.send(durable(text), text.encode(), False) for text in texts]
     peer.pump(lambda: all(isinstance(each.state, Accepted) for each in sent))
+
+
+# --- by force
+
+
+def test_a_forced_deletion_past_transactions_and_a_prepared_branch(tmp_path: Path) -> None:
+    """What each client is told, what the ledger says of it, and what is left of it after a restart."""
+    xid = new_xid()
+    with BrokerThread(folder=tmp_path) as broker, EnginePeer(broker.port, "before") as peer:
+        shell, controller = Shell(broker.url), Controller(broker, peer, "q")
+        prepared(controller, xid)
+        txn_id = controller.declare()
+        other = sending(peer, "other", Target(address="other"))
+        kept = other.send(durable("lost with it"), b"1", False, state=TransactionalState(txn_id))
+        peer.pump(lambda: kept.settled)
+        controller.send("held", txn_id)
+        refused = shell.run("queue", "delete", "q")
+        assert refused.exit_code == 3 and refused.stderr.count("\n") == 1
+        assert "has 2 messages held by transactions or channels: decide those first, or force it" in (
+            refused.stderr
+        )
+        assert shell.ok("queue", "delete", "q", "--force") == "deleted q\n"
+        assert refused_with(commit(controller, txn_id)) == ROLLBACK
+        assert controller.verb("COMMIT", xid) == XaCode.XA_HEURRB
+        assert broker.call(lambda b: int(b.manager.queues["other"].statistics.depth)) == 0
+    (row,) = [each["detail"] for each in dumped(tmp_path) if "forced_by" in str(each.get("detail"))]
+    assert row == {"forced_by": "anonymous", "rolled_back": {"prepared_branches": 1, "transactions": 1}}
+    with BrokerThread(folder=tmp_path) as broker, EnginePeer(broker.port, "after") as peer:
+        controller = Controller(broker, peer, "q2")
+        assert "q" not in broker.call(lambda b: list(b.manager.queues))
+        shown = branch_row(controller, xid)
+        assert (shown["state"], shown["decided_by"]) == ("heuristically-rolled-back", "anonymous")
+        recovered = attributes(controller.request("RECOVER", flags=UInt(SCAN)))
+        assert recovered["xids"] == [str(xid)]
+        assert controller.verb("ROLLBACK", xid) == XaCode.XA_HEURRB
+        assert controller.verb("FORGET", xid) == XaCode.XA_OK
+
+
+@pytest.mark.parametrize("noun", ["topic", "subscription"])
+def test_a_topic_and_a_subscription_by_force(broker: BrokerThread, queue: str, noun: str) -> None:
+    with EnginePeer(broker.port, container_id=noun) as peer:
+        shell, session = (
+            Shell(broker.url),
+            sending(peer.open(), "s", Target(address=queue, capabilities=["topic"])),
+        )
+        reader = receiving(peer, "r", Source(address=queue, capabilities=["topic"]))
+        control, txn_id = declare(peer)
+        put_in = session.send(durable("x"), b"1", False, state=TransactionalState(txn_id))
+        peer.pump(lambda: put_in.settled)
+        name = queue if noun == "topic" else str(shell.json("subscription", "list", queue)[0]["name"])
+        assert shell.run(noun, "delete", name).exit_code == 3
+        shell.ok(noun, "delete", name, "--force")
+        assert refused_with(discharged(peer, control, txn_id)) == ROLLBACK
+        event = detached(peer, reader)
+        assert event.error is not None and event.error.condition == DELETED
+
+
+def dumped(folder: Path) -> list[dict[str, object]]:
+    """The ledger's records, as `postroom ledger dump` shows them."""
+    return Shell("").json("ledger", "dump", "--data", str(folder))

@@ -1,5 +1,6 @@
 """Purging and deleting queues, by an administrator or because nobody uses them."""
 
+import json
 from typing import Final
 
 import numpy as np
@@ -11,6 +12,7 @@ from postroom.manager.band import Band
 from postroom.manager.consumers import detach_all
 from postroom.manager.core import Core
 from postroom.manager.errors import QueueDeleted, QueueInUse
+from postroom.manager.forced import roll_back_holders
 from postroom.manager.placing import ended, take_out
 from postroom.manager.queue import Queue
 from postroom.manager.ranges import group_of_many
@@ -33,25 +35,36 @@ def purge(core: Core, queue: Queue) -> int:
     return clear(core, queue, n.EVENT_PURGE)
 
 
-def delete(core: Core, queue: Queue, if_unused: bool, if_empty: bool, forced: bool = False) -> int:
-    """Delete ``queue`` with what is on it; with Spark subscriptions only if ``forced``. Raises QueueInUse."""
+def delete(
+    core: Core, queue: Queue, if_unused: bool, if_empty: bool, forced: bool = False, user: str = ""
+) -> int:
+    """Delete ``queue`` with what is on it. ``forced``, by ``user``: also past Spark subscriptions, and
+    transactions that have something of it. Raises QueueInUse."""
     if if_unused and (queue.consumers or queue.browsers):
         raise QueueInUse(f"queue {queue.name!r} has {len(queue.consumers) + len(queue.browsers)} consumers")
     if if_empty and not queue.empty():
         raise QueueInUse(f"queue {queue.name!r} has {queue.statistics.depth} messages")
     decided_elsewhere = len(queue.held) - store.held_by_store(queue)
-    if decided_elsewhere > 0:
+    rolled_back: dict[str, int] = {}
+    if decided_elsewhere > 0 and not forced:
         raise QueueInUse(
             f"queue {queue.name!r} has {decided_elsewhere} messages held by transactions or channels: decide "
-            "those first"
+            "those first, or force it"
         )
+    if decided_elsewhere > 0:
+        rolled_back = roll_back_holders(core, queue, user)
     if queue.spark:
         _end_spark(core, queue, forced)
     detach_all(core, queue, QueueDeleted.condition, queue.deleted_text())
     count = store.delete_held(core, queue) + clear(core, queue, n.EVENT_DELETE)
-    queues.remove(core, queue)
+    queues.remove(core, queue, _forced_detail(user, rolled_back) if forced else b"")
     asking.queue_deleted(core, queue)
     return count
+
+
+def _forced_detail(user: str, rolled_back: dict[str, int]) -> bytes:
+    """What the ledger is told of a deletion that was forced: by whom, and whose work was lost by it."""
+    return json.dumps({"forced_by": user, "rolled_back": rolled_back}, ensure_ascii=False).encode()
 
 
 def _end_spark(core: Core, queue: Queue, forced: bool) -> None:

@@ -113,12 +113,20 @@ class QueueManager(ResourceManager):
         return queue
 
     def delete_queue(
-        self, name: str, if_unused: bool, if_empty: bool, now_us: i64, forced: bool = False
+        self,
+        name: str,
+        if_unused: bool,
+        if_empty: bool,
+        now_us: i64,
+        forced: bool = False,
+        user: str = "",
     ) -> int:
-        """Delete a queue with what is on it, Spark subscriptions to it only if ``forced``; returns how many
-        entries that ended. Raises QueueNotFound, QueueInUse."""
+        """Delete a queue with what is on it; Spark subscriptions to it, and what transactions have of it,
+        only if ``forced``, by ``user``. Returns how many entries that ended. Raises QueueNotFound,
+        QueueInUse."""
         self.core.begin(now_us)
-        ended = administration.delete(self.core, queues.find(self.core, name), if_unused, if_empty, forced)
+        queue = queues.find(self.core, name)
+        ended = administration.delete(self.core, queue, if_unused, if_empty, forced, user)
         turn.finish(self.core)
         return ended
 
@@ -180,10 +188,13 @@ class QueueManager(ResourceManager):
         self.core.begin(now_us)
         return queues.find_or_create(self.core, name, KIND_TOPIC)
 
-    def delete_topic(self, name: str, if_unused: bool, now_us: i64) -> int:
-        """Delete a topic with the subscriptions to it; returns how many. Raises QueueNotFound, QueueInUse."""
+    def delete_topic(
+        self, name: str, if_unused: bool, now_us: i64, forced: bool = False, user: str = ""
+    ) -> int:
+        """Delete a topic with the subscriptions to it, ``forced`` as by `delete_queue`; returns how many.
+        Raises QueueNotFound, QueueInUse."""
         self.core.begin(now_us)
-        ended = topics.delete(self.core, topics.find(self.core, name), if_unused)
+        ended = topics.delete(self.core, topics.find(self.core, name), if_unused, forced, user)
         turn.finish(self.core)
         return ended
 
@@ -199,10 +210,11 @@ class QueueManager(ResourceManager):
         """The durable subscription of that client ("": global) and name; raises QueueNotFound."""
         return topics.durable(self.core, client, name)
 
-    def unsubscribe(self, queue: Queue, now_us: i64) -> None:
-        """End a subscription that nobody uses. Raises SubscriptionInUse, QueueInUse."""
+    def unsubscribe(self, queue: Queue, now_us: i64, forced: bool = False, user: str = "") -> None:
+        """End a subscription that nobody uses, or (``forced``) whoever does. Raises SubscriptionInUse,
+        QueueInUse."""
         self.core.begin(now_us)
-        topics.unsubscribe(self.core, queue)
+        topics.unsubscribe(self.core, queue, forced, user)
         turn.finish(self.core)
 
     def forsake(self, queue: Queue, now_us: i64) -> None:

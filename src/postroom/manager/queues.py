@@ -168,9 +168,10 @@ def register(core: Core, id: int, definition: QueueDefinition) -> Queue:
     return queue
 
 
-def remove(core: Core, queue: Queue) -> None:
-    """Write that the queue, which is empty, is no more, and forget it; its senders are detached."""
-    core.ledger.record(_QUEUE_DELETED, 0, queue.id, 0, 0, 0, b"")
+def remove(core: Core, queue: Queue, detail: bytes = b"") -> None:
+    """Write that the queue, which is empty, is no more (``detail``: how that came), and forget it; its
+    senders are detached."""
+    core.ledger.record(_QUEUE_DELETED, 0, queue.id, 0, 0, 0, detail)
     if queue.topic is None:
         del core.queues[queue.name]
         core.removed.add(queue.statistics)
