@@ -31,7 +31,7 @@ from postroom.amqp.events import (
     SessionEnded,
 )
 from postroom.amqp.frames import write_flow
-from postroom.amqp.link import Link
+from postroom.amqp.link import TXN_ID, Link
 from postroom.amqp.outcomes import DeliveryState
 from postroom.amqp.performatives import (
     RCV_FIRST,
@@ -387,6 +387,8 @@ class Session:
             flow.handle = link.handle
             flow.link_credit = link.credit
             flow.drain = link.drain or drained
+            if link.txn_id is not None:
+                flow.properties = {TXN_ID: link.txn_id}
             if link.role == SENDER:
                 flow.delivery_count = link.delivery_count
                 flow.available = link.available

@@ -11,7 +11,13 @@ from postroom import __version__
 from postroom.amqp.composite import Error
 from postroom.amqp.connection import Connection
 from postroom.amqp.delivery import Delivery as WireDelivery
-from postroom.amqp.errors import CONNECTION_FORCED, INTERNAL_ERROR, INVALID_FIELD, NOT_ALLOWED
+from postroom.amqp.errors import (
+    CONNECTION_FORCED,
+    INTERNAL_ERROR,
+    INVALID_FIELD,
+    NOT_ALLOWED,
+    NOT_IMPLEMENTED,
+)
 from postroom.amqp.events import (
     Closed,
     CreditChanged,
@@ -29,7 +35,7 @@ from postroom.amqp.events import (
     SessionEnded,
     TransferReceived,
 )
-from postroom.amqp.link import Link
+from postroom.amqp.link import TXN_ID, Link
 from postroom.amqp.options import ConnectionOptions
 from postroom.amqp.outcomes import RELEASED, DeliveryState, Received, TransactionalState
 from postroom.amqp.sasl import ANONYMOUS, PLAIN
@@ -88,6 +94,8 @@ class ConnectionBinding:
         self._xa: Final[dict[Session, XaContext]] = {}
         self.retired: Final[dict[Transaction, dict[OutgoingLink, list[int]]]] = {}
         """Unsettled outcomes that wait for the end of their transaction: delivery ids by link."""
+        self.acquired: Final[dict[Transaction, dict[OutgoingLink, list[WireDelivery]]]] = {}
+        """What links have sent in transactions that are open."""
         self.partial: Final[dict[BoundLink, bytes]] = {}
         """Links on which a message of a transaction is arriving, of which not all frames have come."""
         self._anonymous: Final = anonymous
@@ -223,6 +231,21 @@ class ConnectionBinding:
         """``transaction`` is over: tell the links whose outcomes were in it."""
         for outgoing, delivery_ids in self.retired.pop(transaction, {}).items():
             outgoing.decided(delivery_ids, committed)
+        for outgoing, deliveries in self.acquired.pop(transaction, {}).items():
+            outgoing.acquisition_decided(deliveries, committed)
+
+    def end_acquisition(self, transaction: "Transaction") -> None:
+        """It is being discharged: no link acquires anything more in it."""
+        for bound in self.links.values():
+            bound.end_acquisition(transaction, self._now_us)
+
+    def sends_acquired(self, transaction: "Transaction", discharger: BoundLink) -> bool:
+        """Whether something that was acquired in it waits for the window of its session; if so,
+        ``discharger`` hears (`BoundLink.unblocked`) when nothing does any more."""
+        sending = [each for each in self.acquired.get(transaction, {}) if each.link.pieces_waiting > 0]
+        for outgoing in sending:
+            outgoing.tell_when_sent(discharger)
+        return bool(sending)
 
     def forget_link(self, link: Link) -> None:
         """``link`` is bound to nothing any more, from this side."""
@@ -326,9 +349,23 @@ class ConnectionBinding:
             bound.sender_settled(event.delivery_ids)
 
     def _on_credit(self, event: CreditChanged) -> None:
-        bound = event.link.context
-        if isinstance(bound, BoundLink):
-            bound.credit_changed(self._now_us)
+        link = event.link
+        bound = link.context
+        if not isinstance(bound, BoundLink):
+            return
+        if link.txn_id is not None and not bound.may_acquire():
+            what = f"a flow on link {link.name!r} has {TXN_ID}: it acquires nothing in transactions"
+            self.end_link(bound, NOT_IMPLEMENTED, what)
+            return
+        bound.credit_changed(self._now_us)
+
+    def end_link(self, bound: BoundLink, condition: str, description: str) -> None:
+        """Detach it, closed, for that reason; what it holds goes back."""
+        link = bound.attached_link
+        self.forget_link(link)
+        bound.close(False, self._now_us)
+        link.detach(closed=True, error=Error(condition, description))
+        self.touch()
 
     def _on_attach(self, event: LinkAttached) -> None:
         bound = event.link.context
@@ -433,6 +470,7 @@ class ConnectionBinding:
             self.broker.manager.rollback(transaction, now_us, lost)
         self.transactions.clear()
         self.retired.clear()
+        self.acquired.clear()
         self.broker.registry.connection_ended(self, now_us)
 
     # SASL.
