@@ -8,6 +8,8 @@ import pytest
 
 from postroom.amqp.outcomes import DeliveryState, Modified, Rejected, Released
 from postroom.amqp.performatives import Error
+from postroom.amqp.receiver import ReceiverLink
+from postroom.amqp.states import CLOSED
 from postroom.client import (
     ClientOptions,
     IllegalStateException,
@@ -92,6 +94,20 @@ async def test_a_producer_that_the_broker_closes_fails_its_sends() -> None:
             await sending
         with pytest.raises(InvalidDestinationException, match="queue deleted"):
             await producer.send("b")
+
+
+@asynchronous
+async def test_a_broker_that_wants_to_acquire_in_a_transaction_is_refused() -> None:
+    """Our producers' messages are in the transactions of their sessions, or in none."""
+    async with FakeBroker() as broker:
+        producer = await producer_for(broker)
+        link = broker.attached[0].link
+        assert isinstance(link, ReceiverLink)
+        link.flow(5, txn_id=b"theirs")
+        broker.connections[0].flush()
+        await broker.until(lambda: link.remote_state == CLOSED)
+        with pytest.raises(JMSException, match="acquires nothing in transactions"):
+            await producer.send("a")
 
 
 @asynchronous

@@ -10,6 +10,7 @@ from postroom.manager.errors import (
     LimitExceeded,
     ManagerError,
     NameNotAllowed,
+    QueueDeleted,
     QueueExists,
     QueueInUse,
     QueueNotFound,
@@ -160,13 +161,23 @@ def test_idle_auto_created_queues_go() -> None:
     assert world.manager.core.auto_created == 0
 
 
-def test_a_put_to_an_idle_queue_that_went_creates_it_again() -> None:
+def test_an_idle_queue_stays_while_somebody_is_attached_who_may_put() -> None:
     world = World(ManagerOptions(auto_created_idle_ms=1000))
-    queue = world.manager.queue_for_attach("auto", world.now_us)
+    queue, topic = (
+        world.manager.queue_for_attach("auto", world.now_us),
+        world.manager.topic_for_attach("news", world.now_us),
+    )
+    producers = [world.manager.open_producer("p", "c", "", -1, node, TestSink()) for node in (queue, topic)]
+    world.turn(30_000)
+    assert not queue.deleted and not topic.deleted
+    for producer in producers:
+        world.manager.close_producer(producer, world.now_us)
+    world.turn(500)
+    assert not queue.deleted and not topic.deleted
     world.turn(3_000)
-    assert queue.deleted
-    world.put(queue)
-    assert world.manager.queue("auto").statistics.current == 1
+    assert queue.deleted and topic.deleted and world.detached == []
+    with pytest.raises(QueueDeleted, match="queue 'auto' has been deleted"):
+        world.put(queue)
 
 
 def test_a_queue_can_be_redefined(world: World) -> None:
@@ -207,7 +218,8 @@ def test_deleting_a_queue_detaches_its_consumers_and_ends_its_entries() -> None:
     world.turn()
     assert world.manager.delete_queue("q", False, False, world.now_us) == 20
     world.turn()
-    assert world.detached == [(consumer, "amqp:resource-deleted"), (browser, "amqp:resource-deleted")]
+    condition = "amqp:resource-deleted"
+    assert world.detached == [(consumer.sink, condition), (browser.sink, condition)]
     assert queue.statistics.ended[Outcome.DELETED] == 20
     assert world.manager.queues == {}
 

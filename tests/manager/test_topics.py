@@ -9,6 +9,7 @@ from postroom.ledger.records import SET_BASE
 from postroom.manager.errors import (
     NameNotAllowed,
     NotAllowed,
+    QueueDeleted,
     QueueExists,
     QueueInUse,
     QueueNotFound,
@@ -338,15 +339,19 @@ def test_deleting_a_topic_ends_its_subscriptions(world: TopicWorld) -> None:
     assert world.manager.delete_topic("news", False, world.now_us) == 1
     world.turn()
     assert topic.deleted and consumer.queue.deleted and not by_pattern.deleted
-    assert world.detached == [(consumer, "amqp:resource-deleted")]
+    assert world.detached == [(consumer.sink, "amqp:resource-deleted")]
 
 
-def test_a_publish_to_a_deleted_topic_makes_it_again_where_that_is_allowed(world: TopicWorld) -> None:
-    topic = world.topic()
+def test_a_publish_to_a_deleted_topic_is_refused(world: TopicWorld) -> None:
+    topic, sink = world.topic(), TestSink()
+    producer = world.manager.open_producer("p", "c", "", -1, topic, sink)
     world.manager.delete_topic("news", False, world.now_us)
-    world.put(topic)
     world.turn()
-    assert world.manager.topic("news") is not topic
+    assert world.detached == [(sink, "amqp:resource-deleted")]
+    with pytest.raises(QueueDeleted, match="topic 'news' has been deleted"):
+        world.put(topic, producer=producer)
+    world.manager.close_producer(producer, world.now_us)
+    assert "news" not in world.manager.topics
 
 
 def test_dead_letters_can_go_to_a_topic(world: TopicWorld) -> None:

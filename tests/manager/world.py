@@ -108,7 +108,7 @@ class World:
         """Of the transitions, by index."""
         self.delivered: list[Delivery] = []
         self.drained: list[Consumer] = []
-        self.detached: list[tuple[Consumer, str]] = []
+        self.detached: list[tuple[Sink, str]] = []
         self.fetches = 0
         """Reads of bodies."""
         self.id_reads = 0
@@ -244,7 +244,7 @@ class World:
         sent = [delivery for delivery in effects.deliveries if not delivery.consumer.closed]
         self.delivered += sent
         self.drained += effects.drained
-        self.detached += [(gone.consumer, gone.condition) for gone in effects.detached]
+        self.detached += [(gone.sink, gone.condition) for gone in effects.detached]
         return [delivery.body for delivery in sent]
 
     def _read(self, wanted: list[BodyPlace]) -> list[Body]:

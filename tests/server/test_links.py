@@ -12,7 +12,7 @@ from postroom.amqp.events import (
     TransferReceived,
 )
 from postroom.amqp.link import Link
-from postroom.amqp.outcomes import ACCEPTED, Accepted, Rejected
+from postroom.amqp.outcomes import ACCEPTED, Accepted
 from postroom.amqp.performatives import RCV_SECOND, Source, Target
 from postroom.amqp.receiver import ReceiverLink
 from postroom.amqp.sections import Data, Message
@@ -209,36 +209,6 @@ def test_exclusive_access(peer: EnginePeer, queue: str) -> None:
     receiving(peer, "first", Source(address=queue), properties={Symbol("exclusive"): True})
     second = peer.session().attach_receiver("second", Source(address=queue), Target())
     assert detached(peer, second).error.condition == "amqp:resource-locked"  # type: ignore[union-attr]
-
-
-def test_a_deleted_queue_detaches_its_consumers(broker: BrokerThread, peer: EnginePeer, queue: str) -> None:
-    link = receiving(peer, "r", Source(address=queue))
-    broker.turn(lambda b, now_us: b.manager.delete_queue(queue, False, False, now_us))
-    event = detached(peer, link)
-    assert event.error is not None and event.error.condition == "amqp:resource-deleted"
-
-
-def test_a_sender_to_a_deleted_queue_makes_another(
-    broker: BrokerThread, peer: EnginePeer, queue: str
-) -> None:
-    link = sending(peer, "s", Target(address=queue))
-    broker.turn(lambda b, now_us: b.manager.delete_queue(queue, False, False, now_us))
-    send(peer, link, "x")
-    assert broker.call(lambda b: int(b.manager.queues[queue].statistics.depth)) == 1
-
-
-def test_a_sender_to_a_dynamic_node_that_is_gone(broker: BrokerThread, peer: EnginePeer) -> None:
-    owner = receiving(peer, "owner", Source(dynamic=True))
-    assert owner.source is not None and owner.source.address is not None
-    address = owner.source.address
-    link = sending(peer, "s", Target(address=address))
-    owner.detach()
-    detached(peer, owner)
-    delivery = link.send(payload("x"), b"x", False)
-    peer.pump(lambda: delivery.settled)
-    assert isinstance(delivery.state, Rejected) and delivery.state.error is not None
-    assert delivery.state.error.condition == "amqp:resource-deleted"
-    assert address not in broker.call(lambda b: list(b.manager.queues))
 
 
 def test_a_drain_ends_with_no_credit_left(peer: EnginePeer, queue: str) -> None:

@@ -56,6 +56,7 @@ def test_a_queue_from_birth_to_end(manager: Manager, queue: str) -> None:
     updated = manager.ask("UPDATE", {"redelivery_limit": 3}, type=QUEUE, name=queue).body
     assert (updated["redelivery_limit"], updated["max_messages"]) == (3, 5)
     assert manager.ask("PURGE", type=QUEUE, name=queue).body == {"purged": 1}
+    sender.close()
     assert manager.status("DELETE", type=QUEUE, name=queue) == 204
     assert manager.status("READ", type=QUEUE, name=queue) == 404
 
@@ -161,7 +162,9 @@ def test_what_exists_is_not_created_again(manager: Manager, queue: str) -> None:
 
 
 def test_conditions_of_delete(manager: Manager, queue: str) -> None:
-    manager.connection.create_sender(queue).send(Message(body="x", durable=True))
+    sender = manager.connection.create_sender(queue)
+    sender.send(Message(body="x", durable=True))
+    sender.close()
     consumer = manager.connection.create_receiver(queue, credit=0)
     assert manager.status("DELETE", type=QUEUE, name=queue, if_empty=True) == 409
     assert manager.status("DELETE", type=QUEUE, name=queue, if_unused=True) == 409

@@ -31,7 +31,6 @@ from postroom.amqp.performatives import (
     Target,
     Transfer,
 )
-from postroom.amqp.types import Symbol
 from tests.server.harness import BrokerThread
 from tests.server.peers import OPENING, EnginePeer, RawPeer, frames
 from tests.server.transacting import (
@@ -424,24 +423,6 @@ def test_an_aborted_delivery_is_no_partial_one(raw: RawPoster) -> None:
     raw.peer.send(raw.frame(Transfer(1, aborted=True), b""))
     delivery_id = raw.post(0, value(Discharge(txn_id, False)))
     assert isinstance(raw.outcome_of(delivery_id), Accepted)
-
-
-# Acquisition.
-
-
-def test_acquisition_in_a_transaction_is_not_implemented(broker: BrokerThread, queue: str) -> None:
-    flow = Flow(1000, 0, 1000, 0, 0, 0, 10, properties={Symbol("txn-id"): b"\0"})
-    with RawPeer(broker.port) as raw:
-        raw.send(
-            OPENING
-            + frames(
-                Begin(next_outgoing_id=0, incoming_window=100, outgoing_window=100),
-                Attach(name="r", handle=0, role=RECEIVER, source=Source(address=queue), target=Target()),
-                flow,
-            )
-        )
-        error = raw.wait_for(Detach).error
-        assert error is not None and error.condition == "amqp:not-implemented"
 
 
 # Settling without an outcome.

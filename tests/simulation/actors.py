@@ -120,6 +120,17 @@ class Actor:
             for delivery in event.deliveries:
                 self.answered(delivery.context, event.state)
 
+    def sender(self, queue: str) -> SenderLink:
+        """A link to there."""
+        return self.session.attach_sender(f"{self.name}-out", Source(), Target(address=queue))
+
+    def sender_again(self, link: SenderLink, queue: str) -> SenderLink:
+        """``link``; where its queue was deleted, another. What had no answer by then never gets one."""
+        if link.remote_state != CLOSED or self.session.local_state == CLOSED:
+            return link
+        link.detach()
+        return self.sender(queue)
+
     def answered(self, context: object, state: DeliveryState | None) -> None:
         """The broker's answer to something that this actor sent."""
 
@@ -189,13 +200,12 @@ class Producer(Sharing):
     def __init__(self, world: Surroundings, name: str, binding: ConnectionBinding) -> None:
         super().__init__(world, name, binding)
         self.queue = world.random.choice(world.swarm.queues)
-        self.link: SenderLink = self.session.attach_sender(
-            f"{name}-out", Source(), Target(address=self.queue)
-        )
+        self.link: SenderLink = self.sender(self.queue)
         self.sent = 0
 
     def act(self) -> None:
         random = self.world.random
+        self.link = self.sender_again(self.link, self.queue)
         for _ in range(random.randrange(1, 6)):
             if not self.link.attached or self.link.credit <= 0:
                 return

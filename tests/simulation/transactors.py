@@ -1,7 +1,10 @@
 """Clients with local transactions: what they send and take in one stands or falls together."""
 
+from random import Random
+
 from librt.strings import BytesWriter
 
+from postroom.amqp.events import TransferReceived
 from postroom.amqp.outcomes import (
     ACCEPTED,
     Accepted,
@@ -12,12 +15,13 @@ from postroom.amqp.outcomes import (
     Rejected,
     TransactionalState,
 )
-from postroom.amqp.performatives import Coordinator, Source, Target
+from postroom.amqp.performatives import Coordinator, Source
 from postroom.amqp.sender import SenderLink
 from postroom.server.binding import ConnectionBinding
 from tests.simulation.actors import Actor, Consumer, Producer, Surroundings, new_message
-from tests.simulation.oracle import Answer, Fate, Unit
+from tests.simulation.oracle import Answer, Broken, Fate, Unit
 
+ACQUIRES_CHANCE = 0.4
 AMQP_VALUE_SECTION = b"\x00\x53\x77"
 
 
@@ -89,6 +93,7 @@ class Sender(Transactor, Producer):
     """Sends several messages in each transaction."""
 
     def work(self, unit: Unit) -> bool:
+        self.link = self.sender_again(self.link, self.queue)
         if not (self.link.attached and self.link.credit > 0):
             return False
         self.send(unit, self.txn_id)
@@ -101,24 +106,27 @@ class Taker(Transactor, Consumer):
     def __init__(self, world: Surroundings, name: str, binding: ConnectionBinding) -> None:
         super().__init__(world, name, binding)
         self.target = world.random.choice(world.swarm.queues)
-        self.out: SenderLink = self.session.attach_sender(
-            f"{name}-out", Source(), Target(address=self.target)
-        )
+        self.out: SenderLink = self.sender(self.target)
         self.sent = 0
         self.in_unit: dict[int, Fate] = {}
         """By delivery: accepted in the transaction, and not settled if this consumer waits for the broker."""
         self.others: list[tuple[Fate, str]] = []
         """What else was said of messages in the transaction."""
+        self.acquires = not self.presettled and Random(f"acquires {name}").random() < ACQUIRES_CHANCE
+        """Whether it acquires in its transactions; drawn apart, so that seeds stay what they were."""
+        self.acquired: dict[int, Fate] = {}
+        """By delivery: what it has acquired in the transaction."""
 
     def work(self, unit: Unit) -> bool:
         if not self.link.attached:
             return False
         if self.link.credit == 0 and len(self.held) < 10:
-            self.link.flow(10)
+            self.link.flow(10, txn_id=self.txn_id if self.acquires else None)
         if self.held:
             self.take(unit, next(iter(self.held)))
         elif not unit.received:
             return True
+        self.out = self.sender_again(self.out, self.target)
         if not (self.out.attached and self.out.credit > 0):
             return bool(self.held)
         fate, payload = new_message(self.world, self.target, self.name, unit, 10)
@@ -145,8 +153,11 @@ class Taker(Transactor, Consumer):
         self.link.settle(delivery_id, delivery_id, transactional, settled=not self.second)
 
     def discharge(self, unit: Unit, commit: bool) -> None:
-        """From now on what was taken may be somebody else's, unless it was left unsettled."""
+        """From now on what was taken may be somebody else's, unless it was left unsettled; what was acquired
+        may in any case."""
         super().discharge(unit, commit)
+        for fate in self.acquired.values():
+            fate.holder = ""
         for fate in unit.received:
             fate.order_perturbed = True
             if commit or not self.second:
@@ -158,6 +169,16 @@ class Taker(Transactor, Consumer):
                 fate.holder = ""
             if commit and outcome == "rejected":
                 self.world.oracle.gave(fate, self.committed())
+
+    def received(self, event: TransferReceived) -> None:
+        super().received(event)
+        state = event.state
+        if isinstance(state, TransactionalState):
+            fate = self.acquired[event.delivery_id] = self.held[event.delivery_id]
+            if bytes(state.txn_id) != self.txn_id:
+                raise Broken(f"message {fate.id} was acquired in another transaction than {self.name} has")
+            if self.unit is not None and self.unit.decision != "open":
+                fate.holder = ""
 
     def committed(self) -> str:
         return f"committed by {self.name}"
@@ -173,9 +194,17 @@ class Taker(Transactor, Consumer):
         if not committed:
             for fate in unit.received:
                 fate.given.discard(self.committed())
+            for fate in self.acquired.values():
+                fate.order_perturbed = fate.released = True
+            self.held = {id: fate for id, fate in self.held.items() if id not in self.acquired}
             for delivery_id, fate in self.in_unit.items():
-                fate.holder = self.name
-                self.held[delivery_id] = fate
+                if delivery_id not in self.acquired:
+                    fate.holder = self.name
+                    self.held[delivery_id] = fate
+        for delivery_id in self.acquired:
+            if delivery_id in self.held:
+                self.held[delivery_id].holder = self.name
+        self.acquired.clear()
         self.in_unit.clear()
         self.others.clear()
 

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from postroom.manager.options import ManagerOptions, QueueDefinition
 from postroom.manager.spark_subscription import SparkSubscriptionDefinition
-from postroom.model.xa import Xid
+from postroom.model.xa import XaFlag, Xid
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.sink_world import Job
 from tests.manager.test_topics_over_ledger import SUBSCRIPTIONS, TopicWorld
@@ -145,7 +145,35 @@ def _assignments() -> LedgerWorld:
     return world
 
 
+def _forced() -> LedgerWorld:
+    """A queue is deleted by force: past a transaction, branches, prepared and not, and a sink's batch."""
+    world = LedgerWorld()
+    queue, other, job = world.queue("forced"), world.queue("other"), Job(world)
+    for each in (queue, other):
+        world.put(each, b"received")
+    consumers = [world.consumer(each, 1, xa=True) for each in (queue, other)]
+    xa = Xa(world)
+    transactions = [world.manager.begin(world.now_us), xa.start(HEURISTIC).transaction]
+    world.turn()
+    received = [(consumer, entry) for consumer in consumers for entry in world.held(consumer)]
+    for transaction in transactions:
+        for each in (queue, other):
+            world.put(each, b"put", transaction=transaction)
+    world.manager.xa_end(xa.session, HEURISTIC, int(XaFlag.TMSUCCESS), received, world.now_us)
+    xa.prepare(HEURISTIC)
+    world.put(queue, b"put", transaction=xa.start(LOST).transaction)
+    job.sent(queue, b"sealed")
+    world.turn()
+    world.manager.delete_queue("forced", False, False, world.now_us, True, "ann")
+    world.turn()
+    world.restart()
+    world.manager.xa_forget(HEURISTIC, world.now_us)
+    world.turn()
+    return world
+
+
 BROKERS: Final[dict[str, Callable[[], LedgerWorld]]] = {
+    "forced": _forced,
     "branches": _branches,
     "publishes": _publishes,
     "batches": _batches,

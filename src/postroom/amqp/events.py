@@ -216,6 +216,17 @@ class LateDisposition(Event):
 
 
 @final
+class LateTransfer(Event):
+    """A frame of a message with ``state`` has come for a link that this end has detached: the message is
+    not taken, and its sender hears nothing of it.
+    """
+
+    def __init__(self, session: Session, state: DeliveryState) -> None:
+        self.session = session
+        self.state = state
+
+
+@final
 class SenderDispositionReceived(Event):
     """The peer, as sender, says ``state`` of deliveries that it sent on ``link``: ids in order of sending.
 

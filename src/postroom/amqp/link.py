@@ -18,12 +18,15 @@ from postroom.amqp.outcomes import DeliveryState
 from postroom.amqp.performatives import RECEIVER, SENDER, Attach, Detach, Flow
 from postroom.amqp.states import CLOSED, DISCARDING, OPEN, UNOPENED
 from postroom.amqp.termini import Coordinator, Source, Target
+from postroom.amqp.types import Symbol
 from postroom.amqp.violations import SessionViolation, UsageError
 
 if TYPE_CHECKING:
     from postroom.amqp.session import Session
 
 NO_HANDLE: Final = -1
+TXN_ID: Final = Symbol("txn-id")
+"""Property of a flow: `Link.txn_id`."""
 
 
 class Link:
@@ -58,6 +61,9 @@ class Link:
         self.available: i64 = 0
         """Sender: set by the application, told in flows. Receiver: what the sender last told."""
         self.drain = False
+        self.txn_id: bytes | None = None
+        """The transaction in which the receiver wants to acquire what comes (part 4, section 4.4.3), as its
+        last flow says; a sender's application clears it when that is discharged."""
         self.unsettled_count: i64 = 0
         self.incomplete = False
         """An unsettled map was too large for its attach: only resumed deliveries may pass (section 2.7.3)."""

@@ -56,12 +56,13 @@ class ReceiverLink(Link):
         self._size_bytes: i64 = 0
         self._ignored = False
 
-    def flow(self, credit: i64, drain: bool = False, echo: bool = False) -> None:
+    def flow(self, credit: i64, drain: bool = False, echo: bool = False, txn_id: bytes | None = None) -> None:
         """Let the sender send ``credit`` messages from now on (not in addition).
 
         Less than before takes credit back; what is under way may still come.
 
-        ``drain``: it is to use or return them at once; the event Drained says when it has.
+        ``drain``: it is to use or return them at once; the event Drained says when it has. ``txn_id``: they
+        are to be acquired in that transaction, until another call names none.
 
         Nothing happens when the link has gone meanwhile. Raises UsageError before it is attached here.
         """
@@ -73,6 +74,7 @@ class ReceiverLink(Link):
         if credit > self._granted:
             self._granted = credit
         self.drain = drain
+        self.txn_id = txn_id
         self.session.send_flow(self, echo)
 
     def settle(self, first: i64, last: i64, state: DeliveryState | None, settled: bool = True) -> None:

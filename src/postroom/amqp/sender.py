@@ -9,10 +9,10 @@ from mypy_extensions import i64
 
 from postroom.amqp.backlog import NOT_SENT
 from postroom.amqp.delivery import Delivery, Piece
-from postroom.amqp.errors import LINK_MESSAGE_SIZE_EXCEEDED, LINK_TRANSFER_LIMIT_EXCEEDED, NOT_IMPLEMENTED
+from postroom.amqp.errors import INVALID_FIELD, LINK_MESSAGE_SIZE_EXCEEDED, LINK_TRANSFER_LIMIT_EXCEEDED
 from postroom.amqp.events import CreditChanged
 from postroom.amqp.frames import MAX_FAST_TAG_BYTES, write_settled_transfer, write_transfer
-from postroom.amqp.link import Link
+from postroom.amqp.link import TXN_ID, Link
 from postroom.amqp.outcomes import DeliveryState
 from postroom.amqp.performatives import SENDER, SND_MIXED, SND_SETTLED, Flow
 from postroom.amqp.serial import serial_diff
@@ -21,9 +21,6 @@ from postroom.amqp.violations import LinkViolation, UsageError
 
 if TYPE_CHECKING:
     from postroom.amqp.session import Session
-
-TXN_ID: Final = "txn-id"
-"""Property of a flow: deliveries are to be acquired in that transaction (part 4, section 4.4.4)."""
 
 SETTLED_TAG: Final = b"-"
 """Of what is settled as it is sent: nobody speaks of it again."""
@@ -44,6 +41,8 @@ class SenderLink(Link):
         self._unfinished_state: DeliveryState | None = None
         """Its state: a transaction is named on every frame."""
         self.pieces_waiting: i64 = 0
+        self.tells_when_sent = False
+        """The event CreditChanged is wanted when nothing of it waits any more."""
         self.drained_waiting = False
 
     def usable_credit(self) -> int:
@@ -266,16 +265,16 @@ class SenderLink(Link):
     def piece_written(self) -> None:
         """The session has written one of this link's pieces."""
         self.pieces_waiting -= 1
-        if self.drained_waiting and self.pieces_waiting == 0:
+        if self.pieces_waiting > 0:
+            return
+        if self.drained_waiting:
             self.drained()
+        if self.tells_when_sent:
+            self.tells_when_sent = False
+            self.wire.events.append(CreditChanged(self))
 
     def on_flow(self, flow: Flow) -> None:
-        if flow.properties is not None and TXN_ID in flow.properties:
-            raise LinkViolation(
-                self,
-                NOT_IMPLEMENTED,
-                f"a flow on link {self.name!r} has {TXN_ID}: nothing is acquired in transactions here",
-            )
+        self._take_txn_id(flow)
         credit = flow.link_credit
         if credit is not None:
             behind: i64 = 0
@@ -288,6 +287,14 @@ class SenderLink(Link):
         self.wire.events.append(CreditChanged(self))
         if flow.echo and self.local_state == OPEN:
             self.session.send_flow(self)
+
+    def _take_txn_id(self, flow: Flow) -> None:
+        """A flow that names no transaction ends the acquisition in one."""
+        wanted = None if flow.properties is None else flow.properties.get(TXN_ID)
+        if wanted is not None and not isinstance(wanted, bytes):
+            what = f"{TXN_ID} of a flow on link {self.name!r} must be binary, not {wanted!r:.100}"
+            raise LinkViolation(self, INVALID_FIELD, what)
+        self.txn_id = wanted
 
 
 def _encoded(state: DeliveryState) -> bytes:

@@ -25,12 +25,13 @@ from postroom.amqp.errors import (
     SESSION_WINDOW_VIOLATION,
 )
 from postroom.amqp.events import (
+    LateTransfer,
     LinkAttached,
     SessionBegun,
     SessionEnded,
 )
 from postroom.amqp.frames import write_flow
-from postroom.amqp.link import Link
+from postroom.amqp.link import TXN_ID, Link
 from postroom.amqp.outcomes import DeliveryState
 from postroom.amqp.performatives import (
     RCV_FIRST,
@@ -386,6 +387,8 @@ class Session:
             flow.handle = link.handle
             flow.link_credit = link.credit
             flow.drain = link.drain or drained
+            if link.txn_id is not None:
+                flow.properties = {TXN_ID: link.txn_id}
             if link.role == SENDER:
                 flow.delivery_count = link.delivery_count
                 flow.available = link.available
@@ -442,7 +445,7 @@ class Session:
         self.next_incoming_id = (self.next_incoming_id + 1) & 0xFFFF_FFFF
         link = self._remote_link(transfer.handle)
         if link is None or link.local_state == CLOSED:
-            self._discard_transfer(transfer.handle, link)
+            self._discard_transfer(transfer, link)
         elif isinstance(link, ReceiverLink):
             link.on_transfer(transfer, payload)
         else:
@@ -450,10 +453,12 @@ class Session:
                 link, NOT_ALLOWED, f"transfer on link {link.name!r}, of which the peer is the receiver"
             )
 
-    def _discard_transfer(self, handle: i64, link: Link | None) -> None:
+    def _discard_transfer(self, transfer: Transfer, link: Link | None) -> None:
         """A transfer for a link that this end has detached: it was under way, unless there are too many."""
-        if not self._check_link(COLUMN_TRANSFER, handle, link) and link is not None:
+        if not self._check_link(COLUMN_TRANSFER, transfer.handle, link) and link is not None:
             link.errant_frames += 1
+            if transfer.state is not None:
+                self.wire.events.append(LateTransfer(self, transfer.state))
             if link.errant_frames > self.wire.options.max_errant_frames:
                 raise SessionViolation(
                     self,

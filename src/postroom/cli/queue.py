@@ -76,7 +76,11 @@ def alter_queue(name: str, settings: tuple[str, ...], url: str, as_json: bool) -
 @click.argument("name")
 @click.option("--if-empty", is_flag=True, help="Only if no message is on it.")
 @click.option("--if-unused", is_flag=True, help="Only if nobody consumes from it.")
-@click.option("--force", is_flag=True, help="Also if Spark subscriptions to it exist: they are deleted, too.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Also if transactions have messages of it, which are rolled back, or Spark subscriptions to it.",
+)
 @url_option
 def delete_queue(name: str, if_empty: bool, if_unused: bool, force: bool, url: str) -> None:
     """Delete the queue NAME and the messages on it."""

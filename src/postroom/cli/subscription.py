@@ -56,12 +56,14 @@ def alter_subscription(name: str, settings: tuple[str, ...], url: str, as_json: 
 
 @subscription.command("delete")
 @click.argument("name")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Also if somebody consumes from it, or transactions have messages of it, which are rolled back.",
+)
 @url_option
-def delete_subscription(name: str, url: str) -> None:
-    """Delete the subscription NAME (TOPIC::CLIENT/NAME, as listed) and the messages on it.
-
-    Refused while somebody consumes from it.
-    """
+def delete_subscription(name: str, force: bool, url: str) -> None:
+    """Delete the subscription NAME (TOPIC::CLIENT/NAME, as listed) and the messages on it."""
     with connected(url, name) as connection:
-        connection.create_management().delete(SUBSCRIPTION_TYPE, name)
+        connection.create_management().delete(SUBSCRIPTION_TYPE, name, {"force": force})
     click.echo(f"deleted {name}")

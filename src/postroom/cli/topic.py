@@ -69,9 +69,15 @@ def alter_topic(name: str, settings: tuple[str, ...], url: str, as_json: bool) -
 @topic.command("delete")
 @click.argument("name")
 @click.option("--if-unused", is_flag=True, help="Only if nobody consumes from its subscriptions.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Also if transactions have messages of them, which are rolled back, or Spark subscriptions to them.",
+)
 @url_option
-def delete_topic(name: str, if_unused: bool, url: str) -> None:
+def delete_topic(name: str, if_unused: bool, force: bool, url: str) -> None:
     """Delete the topic NAME with its subscriptions and the messages on them."""
     with connected(url, name) as connection:
-        connection.create_management().delete(TOPIC_TYPE, name, {"if-unused": if_unused})
+        management = connection.create_management()
+        management.delete(TOPIC_TYPE, name, {"if-unused": if_unused, "force": force})
     click.echo(f"deleted {name}")

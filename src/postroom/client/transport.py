@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from postroom.amqp import events
 from postroom.amqp.connection import Connection as Engine
-from postroom.amqp.errors import CONNECTION_REDIRECT, NOT_ALLOWED
+from postroom.amqp.errors import CONNECTION_REDIRECT, NOT_ALLOWED, NOT_IMPLEMENTED
 from postroom.amqp.link import Link
 from postroom.amqp.options import NEVER_US, ConnectionOptions
 from postroom.amqp.performatives import Error, Open
@@ -305,7 +305,11 @@ class Transport(asyncio.Protocol):
         handler_of(event.link).on_settled(event)
 
     def _on_credit(self, event: events.CreditChanged) -> None:
-        handler_of(event.link).on_credit()
+        link = event.link
+        if link.txn_id is not None:
+            link.fail(Error(NOT_IMPLEMENTED, f"link {link.name!r} acquires nothing in transactions"))
+            return
+        handler_of(link).on_credit()
 
     def _on_drained(self, event: events.Drained) -> None:
         handler_of(event.link).on_drained()

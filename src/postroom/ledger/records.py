@@ -45,6 +45,7 @@ class RecordType(IntEnum):
     QUEUE_DEFINED = 4
     """queue is created or redefined; detail is its definition as JSON."""
     QUEUE_DELETED = 5
+    """queue is no more; detail is empty, or JSON where that was forced (forced_by, rolled_back)."""
     ROUTING_SET_DEFINED = 6
     """holder is the set's id; detail is its queue ids (u32 each)."""
     ROUTING_SET_DROPPED = 7

@@ -1,5 +1,6 @@
 """Purging and deleting queues, by an administrator or because nobody uses them."""
 
+import json
 from typing import Final
 
 import numpy as np
@@ -10,7 +11,8 @@ from postroom.manager.backlog import Backlog, Chunk
 from postroom.manager.band import Band
 from postroom.manager.consumers import detach_all
 from postroom.manager.core import Core
-from postroom.manager.errors import QueueInUse
+from postroom.manager.errors import QueueDeleted, QueueInUse
+from postroom.manager.forced import roll_back_holders
 from postroom.manager.placing import ended, take_out
 from postroom.manager.queue import Queue
 from postroom.manager.ranges import group_of_many
@@ -33,25 +35,36 @@ def purge(core: Core, queue: Queue) -> int:
     return clear(core, queue, n.EVENT_PURGE)
 
 
-def delete(core: Core, queue: Queue, if_unused: bool, if_empty: bool, forced: bool = False) -> int:
-    """Delete ``queue`` with what is on it; with Spark subscriptions only if ``forced``. Raises QueueInUse."""
+def delete(
+    core: Core, queue: Queue, if_unused: bool, if_empty: bool, forced: bool = False, user: str = ""
+) -> int:
+    """Delete ``queue`` with what is on it. ``forced``, by ``user``: also past Spark subscriptions, and
+    transactions that have something of it. Raises QueueInUse."""
     if if_unused and (queue.consumers or queue.browsers):
         raise QueueInUse(f"queue {queue.name!r} has {len(queue.consumers) + len(queue.browsers)} consumers")
     if if_empty and not queue.empty():
         raise QueueInUse(f"queue {queue.name!r} has {queue.statistics.depth} messages")
     decided_elsewhere = len(queue.held) - store.held_by_store(queue)
-    if decided_elsewhere > 0:
+    rolled_back: dict[str, int] = {}
+    if decided_elsewhere > 0 and not forced:
         raise QueueInUse(
             f"queue {queue.name!r} has {decided_elsewhere} messages held by transactions or channels: decide "
-            "those first"
+            "those first, or force it"
         )
+    if decided_elsewhere > 0:
+        rolled_back = roll_back_holders(core, queue, user)
     if queue.spark:
         _end_spark(core, queue, forced)
-    detach_all(core, queue, "amqp:resource-deleted", f"queue {queue.name!r} has been deleted")
+    detach_all(core, queue, QueueDeleted.condition, queue.deleted_text())
     count = store.delete_held(core, queue) + clear(core, queue, n.EVENT_DELETE)
-    queues.remove(core, queue)
+    queues.remove(core, queue, _forced_detail(user, rolled_back) if forced else b"")
     asking.queue_deleted(core, queue)
     return count
+
+
+def _forced_detail(user: str, rolled_back: dict[str, int]) -> bytes:
+    """What the ledger is told of a deletion that was forced: by whom, and whose work was lost by it."""
+    return json.dumps({"forced_by": user, "rolled_back": rolled_back}, ensure_ascii=False).encode()
 
 
 def _end_spark(core: Core, queue: Queue, forced: bool) -> None:
@@ -62,8 +75,9 @@ def _end_spark(core: Core, queue: Queue, forced: bool) -> None:
 
 
 def remove_if_idle(core: Core, queue: Queue) -> None:
-    """Delete an auto-created queue that has been empty and without consumers for long enough, or a topic
-    without subscriptions; and a subscription that was only waiting for whoever held something of it.
+    """Delete an auto-created queue that has been empty and without links for long enough, or a topic
+    without senders and subscriptions; and a subscription that was only waiting for whoever held something of
+    it.
     """
     if queue.subscription is not None and not queue.subscription.routed and not queue.deleted:
         core.forsaken.append(queue)
@@ -75,7 +89,7 @@ def remove_if_idle(core: Core, queue: Queue) -> None:
     used = used or queue.watched or bool(queue.spark)
     if queue.topic is not None:
         used = queue.statistics.blocked > 0 or bool(core.patterns.exactly(queue.name))
-    if not used and due_us <= core.now_us:
+    if not used and not queue.producers and due_us <= core.now_us:
         queues.remove(core, queue)
     else:
         core.set_alarm(queue, max(due_us, core.now_us + core.options.auto_created_idle_ms * 1000 // 2))

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 HEURISTIC: Final = "heuristic"
 """In the detail of a branch as a holder: how an administrator has decided."""
+DECIDED_BY: Final = "decided_by"
+"""Likewise: who that was."""
 HEURISTIC_STATES: Final = {
     "committed": BranchState.HEURISTICALLY_COMMITTED,
     "rolled back": BranchState.HEURISTICALLY_ROLLED_BACK,
@@ -55,6 +57,8 @@ class Branch:
         """Rolled back: why, for whoever asks."""
         self.why = ""
         """Likewise, for people."""
+        self.decided_by = ""
+        """Heuristically decided: the user that did so."""
         self.sessions: list[XaSession] = []
         """Those that work on it."""
         self.keeper: XaSession | None = None
@@ -77,6 +81,8 @@ class BranchRow:
     receipts: int
     container: str
     user: str
+    decided_by: str
+    """Of a heuristic outcome: who decided; "" otherwise."""
 
 
 def row_of(branch: Branch) -> BranchRow:
@@ -90,6 +96,7 @@ def row_of(branch: Branch) -> BranchRow:
         len(transaction.receipts),
         branch.container,
         branch.user,
+        branch.decided_by,
     )
 
 
@@ -101,6 +108,7 @@ def detail_of(branch: Branch) -> bytes:
     for word, state in HEURISTIC_STATES.items():
         if branch.state == state:
             told[HEURISTIC] = word
+            told[DECIDED_BY] = branch.decided_by
     return json.dumps(told, ensure_ascii=False).encode()
 
 

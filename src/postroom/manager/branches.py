@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import i64
 
 from postroom.manager import transactions
-from postroom.manager.branch import HEURISTIC, HEURISTIC_STATES, Branch, XaSession, detail_of
+from postroom.manager.branch import DECIDED_BY, HEURISTIC, HEURISTIC_STATES, Branch, XaSession, detail_of
 from postroom.manager.consumer import Consumer
 from postroom.manager.core import Core
 from postroom.manager.duplicates import HAS_TWIN, has_twin
@@ -223,10 +223,11 @@ def forget(core: Core, xid: Xid, verb: XaVerb) -> None:
     _finish(core, _hear(core, xid, verb))
 
 
-def decide_heuristically(core: Core, xid: Xid, verb: XaVerb) -> None:
-    """An administrator decides: HEURISTIC_COMMIT or HEURISTIC_ROLLBACK. The outcome stays until forgotten.
-    Raises XaError."""
+def decide_heuristically(core: Core, xid: Xid, verb: XaVerb, user: str) -> None:
+    """An administrator, ``user``, decides: HEURISTIC_COMMIT or HEURISTIC_ROLLBACK. The outcome stays until
+    forgotten. Raises XaError."""
     branch = _hear(core, xid, verb)
+    branch.decided_by = user
     transaction, state = branch.transaction, cell(verb, branch.state).to
     if verb == XaVerb.HEURISTIC_COMMIT:
         transactions.decide_for(core, transaction)
@@ -276,6 +277,20 @@ def give_up_failed(core: Core) -> None:
         branch = core.branches.silent.get(int(transaction.id))
         if branch is not None:
             _roll_back(core, branch, cell(XaVerb.GIVE_UP, branch.state).code, transaction.failed)
+
+
+def lose(core: Core, transaction: Transaction, why: str, user: str) -> None:
+    """Of the branch that has this transaction something is taken away, by ``user``: it is rolled back, and
+    where it is prepared that is a heuristic outcome."""
+    for branch in core.branches.by_xid.values():
+        if branch.transaction is transaction:
+            break
+    else:
+        return
+    if branch.state == BranchState.PREPARED:
+        decide_heuristically(core, branch.xid, XaVerb.HEURISTIC_ROLLBACK, user)
+    else:
+        _roll_back(core, branch, cell(XaVerb.GIVE_UP, branch.state).code, why)
 
 
 def time_out(core: Core) -> None:
@@ -347,6 +362,7 @@ def restore(core: Core, rows: "list[HolderRow]") -> dict[int, Transaction]:
         branch.state = BranchState.PREPARED
         if HEURISTIC in told:
             branch.state = HEURISTIC_STATES[str(told[HEURISTIC])]
+            branch.decided_by = str(told.get(DECIDED_BY, ""))
         transaction.detail = detail_of(branch)
         transaction.recorded = transaction.ended = True
         core.branches.add(branch)

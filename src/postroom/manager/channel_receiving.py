@@ -321,6 +321,18 @@ def roll_back(core: Core, end: ReceivingEnd) -> None:
     end.transaction = _new_transaction(core)
 
 
+def lose(core: Core, transaction: Transaction, why: str) -> None:
+    """Of the batch that is arriving in this transaction something is taken away: the partner is refused its
+    commit, and sends all of it again."""
+    for channel in core.channels.values():
+        for partner in channel.partners.values():
+            end = partner.end
+            if end is not None and end.transaction is transaction:
+                roll_back(core, end)
+                end.transaction.failed = why
+                return
+
+
 def _check(end: ReceivingEnd) -> None:
     if end.closed:
         raise NotAllowed(f"channel {end.channel.name!r}: this end has been closed")

@@ -47,6 +47,10 @@ class Producer:
         self.waiting: list[BlockedSend] | None = None
         """Its blocked sends in order; None while there are none."""
         self.blocked_bytes: i64 = 0
+        self.queue: Queue | None = None
+        """The queue or topic that its link is attached to; None: each message says where it goes."""
+        self.sink: Sink | None = None
+        """Its link, where it has such a queue."""
 
 
 @final

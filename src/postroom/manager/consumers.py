@@ -237,7 +237,7 @@ def detach_all(core: Core, queue: Queue, condition: str, description: str) -> No
     """End every consumer and browser of ``queue``; what they hold goes back."""
     for consumer in [*queue.consumers, *queue.browsers]:
         close_consumer(core, consumer, True)
-        core.effects.detached.append(Detach(consumer, condition, description))
+        core.effects.detached.append(Detach(consumer.sink, condition, description))
 
 
 def on_time(core: Core, queue: Queue) -> None:

@@ -144,12 +144,13 @@ class Reply:
 
 @final
 class Detach:
-    """The queue manager ends this consumer (queue deleted, …); its entries have gone back already."""
+    """The queue manager ends the consumer or producer of this sink (queue deleted, …); what a consumer held
+    has gone back already."""
 
-    __slots__ = ("condition", "consumer", "description")
+    __slots__ = ("condition", "description", "sink")
 
-    def __init__(self, consumer: "Consumer", condition: str, description: str) -> None:
-        self.consumer = consumer
+    def __init__(self, sink: Sink, condition: str, description: str) -> None:
+        self.sink = sink
         self.condition = condition
         self.description = description
 

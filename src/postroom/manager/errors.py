@@ -23,6 +23,12 @@ class QueueNotFound(ManagerError):
     condition = "amqp:not-found"
 
 
+class QueueDeleted(ManagerError):
+    """A sender still has a queue or topic that is no more."""
+
+    condition = "amqp:resource-deleted"
+
+
 class QueueExists(ManagerError):
     """A queue of that name exists with another definition."""
 

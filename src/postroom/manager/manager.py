@@ -114,12 +114,20 @@ class QueueManager(ResourceManager):
         return queue
 
     def delete_queue(
-        self, name: str, if_unused: bool, if_empty: bool, now_us: i64, forced: bool = False
+        self,
+        name: str,
+        if_unused: bool,
+        if_empty: bool,
+        now_us: i64,
+        forced: bool = False,
+        user: str = "",
     ) -> int:
-        """Delete a queue with what is on it, Spark subscriptions to it only if ``forced``; returns how many
-        entries that ended. Raises QueueNotFound, QueueInUse."""
+        """Delete a queue with what is on it; Spark subscriptions to it, and what transactions have of it,
+        only if ``forced``, by ``user``. Returns how many entries that ended. Raises QueueNotFound,
+        QueueInUse."""
         self.core.begin(now_us)
-        ended = administration.delete(self.core, queues.find(self.core, name), if_unused, if_empty, forced)
+        queue = queues.find(self.core, name)
+        ended = administration.delete(self.core, queue, if_unused, if_empty, forced, user)
         turn.finish(self.core)
         return ended
 
@@ -181,10 +189,13 @@ class QueueManager(ResourceManager):
         self.core.begin(now_us)
         return queues.find_or_create(self.core, name, KIND_TOPIC)
 
-    def delete_topic(self, name: str, if_unused: bool, now_us: i64) -> int:
-        """Delete a topic with the subscriptions to it; returns how many. Raises QueueNotFound, QueueInUse."""
+    def delete_topic(
+        self, name: str, if_unused: bool, now_us: i64, forced: bool = False, user: str = ""
+    ) -> int:
+        """Delete a topic with the subscriptions to it, ``forced`` as by `delete_queue`; returns how many.
+        Raises QueueNotFound, QueueInUse."""
         self.core.begin(now_us)
-        ended = topics.delete(self.core, topics.find(self.core, name), if_unused)
+        ended = topics.delete(self.core, topics.find(self.core, name), if_unused, forced, user)
         turn.finish(self.core)
         return ended
 
@@ -200,10 +211,11 @@ class QueueManager(ResourceManager):
         """The durable subscription of that client ("": global) and name; raises QueueNotFound."""
         return topics.durable(self.core, client, name)
 
-    def unsubscribe(self, queue: Queue, now_us: i64) -> None:
-        """End a subscription that nobody uses. Raises SubscriptionInUse, QueueInUse."""
+    def unsubscribe(self, queue: Queue, now_us: i64, forced: bool = False, user: str = "") -> None:
+        """End a subscription that nobody uses, or (``forced``) whoever does. Raises SubscriptionInUse,
+        QueueInUse."""
         self.core.begin(now_us)
-        topics.unsubscribe(self.core, queue)
+        topics.unsubscribe(self.core, queue, forced, user)
         turn.finish(self.core)
 
     def forsake(self, queue: Queue, now_us: i64) -> None:
@@ -214,15 +226,28 @@ class QueueManager(ResourceManager):
 
     # -- producing
 
-    def open_producer(self, name: str, container: str, user: str, send_timeout_ms: i64 = -1) -> Producer:
+    def open_producer(
+        self,
+        name: str,
+        container: str,
+        user: str,
+        send_timeout_ms: i64 = -1,
+        queue: Queue | None = None,
+        sink: Sink | None = None,
+    ) -> Producer:
         """Someone who will put: link name, container id and user, for the ledger.
 
-        ``send_timeout_ms``: how long his sends wait for room; 0 not at all, −1 as the options say.
+        ``send_timeout_ms``: how long his sends wait for room; 0 not at all, −1 as the options say. ``queue``:
+        what its link ``sink`` is attached to, which tells the link (`Detach`) when it is deleted.
         """
         options = self.options
         timeout_ms: i64 = options.send_timeout_ms if send_timeout_ms < 0 else send_timeout_ms
         timeout_ms = min(timeout_ms, options.max_send_timeout_ms)
-        return Producer(self.core.new_holder_id(), name, container, user, timeout_ms * 1000)
+        producer = Producer(self.core.new_holder_id(), name, container, user, timeout_ms * 1000)
+        if queue is not None:
+            producer.queue, producer.sink = queue, sink
+            queue.producers[producer] = None
+        return producer
 
     def withdraw_sends(self, producer: Producer, now_us: i64) -> list[int]:
         """His link is gone: what of his waits for room vanishes, without answer. Returns the tokens."""
@@ -234,9 +259,14 @@ class QueueManager(ResourceManager):
     def close_producer(self, producer: Producer, now_us: i64) -> None:
         """He puts no more; what of his waits for room vanishes."""
         self.withdraw_sends(producer, now_us)
-        if not producer.closed:
-            self.core.record_producer_closed(producer)
+        if producer.closed:
+            return
+        self.core.record_producer_closed(producer)
         producer.closed = True
+        queue = producer.queue
+        if queue is not None:
+            queue.producers.pop(producer, None)
+            queue.active_us = self.core.now_us
 
     def put(
         self,
@@ -253,7 +283,8 @@ class QueueManager(ResourceManager):
 
         Answered by effect, once durable: accepted, or rejected with condition and description; one that is
         pre-settled (token −1) only when it is refused. Where the destination's quota has no room it waits,
-        and with it everything that its producer puts after it (``sink.blocked`` says how many).
+        and with it everything that its producer puts after it (``sink.blocked`` says how many). Raises
+        QueueDeleted.
         """
         core = self.core
         core.begin(now_us)

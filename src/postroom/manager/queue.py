@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 from postroom.manager.band import Band
-from postroom.manager.consumer import Consumer
+from postroom.manager.consumer import Consumer, Producer
 from postroom.manager.cursor import SelectorCursor
 from postroom.manager.delayed import DelayedEntries
 from postroom.manager.duplicates import DuplicateWindow
@@ -89,6 +89,8 @@ class Queue:
         self.draining: list[Consumer] = []
         self.browsers: list[Consumer] = []
         self.exclusive_consumer: Consumer | None = None
+        self.producers: dict[Producer, None] = {}
+        """Those that are attached to it, suspended ones included."""
         self.cursors: dict[str, SelectorCursor] = {}
         """Of the selectors of its consumers, by text; some that consumers have left."""
         self.selecting: i64 = 0
@@ -197,3 +199,7 @@ class Queue:
     def empty(self) -> bool:
         """Whether nothing is on the queue, in flight included."""
         return self.statistics.depth == 0
+
+    def deleted_text(self) -> str:
+        """What its links are told when it is deleted."""
+        return f"{self.definition.kind} {self.name!r} has been deleted"

@@ -7,10 +7,12 @@ from typing import Final
 from postroom.ledger.records import RecordType
 from postroom.manager import quotas, routing, switches, tapping, triggering
 from postroom.manager.core import Core
+from postroom.manager.effects import Detach
 from postroom.manager.errors import (
     DefinitionInvalid,
     LimitExceeded,
     NameNotAllowed,
+    QueueDeleted,
     QueueExists,
     QueueInUse,
     QueueNotFound,
@@ -174,9 +176,10 @@ def register(core: Core, id: int, definition: QueueDefinition) -> Queue:
     return queue
 
 
-def remove(core: Core, queue: Queue) -> None:
-    """Write that the queue, which is empty, is no more, and forget it."""
-    core.ledger.record(_QUEUE_DELETED, 0, queue.id, 0, 0, 0, b"")
+def remove(core: Core, queue: Queue, detail: bytes = b"") -> None:
+    """Write that the queue, which is empty, is no more (``detail``: how that came), and forget it; its
+    senders are detached."""
+    core.ledger.record(_QUEUE_DELETED, 0, queue.id, 0, 0, 0, detail)
     if queue.topic is None:
         del core.queues[queue.name]
         core.removed.add(queue.statistics)
@@ -187,9 +190,18 @@ def remove(core: Core, queue: Queue) -> None:
     tapping.forget(core, queue)
     del core.queues_by_id[int(queue.id)]
     queue.deleted = True
+    _detach_producers(core, queue)
     core.names.forget()
     if queue.definition.auto_created:
         core.auto_created -= 1
+
+
+def _detach_producers(core: Core, queue: Queue) -> None:
+    """Nothing that they send goes to another queue of the name: whoever wants that attaches anew."""
+    for producer in queue.producers:
+        if producer.sink is not None:
+            core.effects.detached.append(Detach(producer.sink, QueueDeleted.condition, queue.deleted_text()))
+    queue.producers = {}
 
 
 def target(core: Core, queue: Queue, name: str) -> Queue | None:

@@ -6,7 +6,7 @@ from typing import Final
 from postroom.ledger.records import RecordType
 from postroom.manager import waiting
 from postroom.manager.core import Core
-from postroom.manager.errors import LimitExceeded, QuotaExists, QuotaInUse, QuotaNotFound
+from postroom.manager.errors import LimitExceeded, QueueDeleted, QuotaExists, QuotaInUse, QuotaNotFound
 from postroom.manager.meter import Meter, Thresholds
 from postroom.manager.options import QueueDefinition
 from postroom.manager.overrides import overrides_of
@@ -173,7 +173,7 @@ def _join(core: Core, queue: Queue, quota: Quota | None) -> None:
 
 def unbind(core: Core, queue: Queue) -> None:
     """The destination is deleted: nothing waits for it any more."""
-    waiting.refuse_all(core, queue, "amqp:resource-deleted", f"queue {queue.name!r} has been deleted")
+    waiting.refuse_all(core, queue, QueueDeleted.condition, queue.deleted_text())
     _join(core, queue, None)
     if queue.statistics.meter is not None:
         queue.statistics.meter.close()

@@ -130,16 +130,17 @@ class ResourceManager:
         """Every branch, those included that are only remembered."""
         return [row_of(branch) for branch in self.core.branches.by_xid.values()]
 
-    def heuristic_commit(self, xid: Xid, now_us: i64) -> None:
-        """An administrator decides for a branch that is idle or prepared; it stays until forgotten."""
+    def heuristic_commit(self, xid: Xid, now_us: i64, user: str = "") -> None:
+        """An administrator, ``user``, decides for a branch that is idle or prepared; it stays until
+        forgotten."""
         self.core.begin(now_us)
-        branches.decide_heuristically(self.core, xid, XaVerb.HEURISTIC_COMMIT)
+        branches.decide_heuristically(self.core, xid, XaVerb.HEURISTIC_COMMIT, user)
         turn.finish(self.core)
 
-    def heuristic_rollback(self, xid: Xid, now_us: i64) -> None:
+    def heuristic_rollback(self, xid: Xid, now_us: i64, user: str = "") -> None:
         """An administrator decides against it, likewise."""
         self.core.begin(now_us)
-        branches.decide_heuristically(self.core, xid, XaVerb.HEURISTIC_ROLLBACK)
+        branches.decide_heuristically(self.core, xid, XaVerb.HEURISTIC_ROLLBACK, user)
         turn.finish(self.core)
 
     def delete_branch(self, xid: Xid, now_us: i64) -> None:

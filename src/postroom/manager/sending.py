@@ -9,13 +9,12 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from postroom.manager import dispatch, duplicates, overrides, publishing, queues, transactions, waiting
+from postroom.manager import dispatch, duplicates, overrides, publishing, transactions, waiting
 from postroom.manager.consumer import Producer
 from postroom.manager.core import Core
 from postroom.manager.effects import Rejected, Sink
 from postroom.manager.entry import ENTRY_OVERHEAD_BYTES
-from postroom.manager.errors import ManagerError
-from postroom.manager.options import KIND_QUEUE, KIND_TOPIC
+from postroom.manager.errors import ManagerError, QueueDeleted
 from postroom.manager.pool import Pool
 from postroom.manager.putting import NO_ROOM, lacking, no_room_text, refusal, store
 from postroom.manager.queue import Queue
@@ -45,9 +44,9 @@ def send(
     token: i64,
     transaction: Transaction | None,
 ) -> i64:
-    """Put a message, block it or refuse it; the answer is an effect."""
+    """Put a message, block it or refuse it; the answer is an effect. Raises QueueDeleted."""
     if queue.deleted:
-        queue = _made_again(core, queue)
+        raise QueueDeleted(queue.deleted_text())
     if queue.overrides is not None:
         overrides.apply(core, queue.overrides, head)
         if body is not None and queue.overrides.bears:
@@ -109,12 +108,6 @@ def _accept(core: Core, sink: Sink, token: i64, transaction: Transaction | None)
         core.effects.accept(sink, token)
     else:
         core.effects.accept_provisionally(sink, token)
-
-
-def _made_again(core: Core, queue: Queue) -> Queue:
-    """Another of the name of a queue or topic that was deleted; raises QueueNotFound, LimitExceeded."""
-    kind = KIND_QUEUE if queue.topic is None else KIND_TOPIC
-    return queues.find_or_create(core, queue.name, kind)
 
 
 def _unfit(

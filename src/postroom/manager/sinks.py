@@ -139,6 +139,13 @@ def rollback(core: Core, name: str, branch_name: str) -> int:
     return len(found)
 
 
+def lose(core: Core, transaction: Transaction, why: str) -> None:
+    """Of the branch that has this transaction something is taken away: its batch can't be committed."""
+    branch = core.sinks.branches.get(int(transaction.id))
+    if branch is not None:
+        _roll_back(core, branch, why)
+
+
 def _roll_back(core: Core, branch: SinkBranch, why: str) -> None:
     transaction = branch.transaction
     core.sinks.remove(branch)

@@ -53,20 +53,21 @@ def find(core: Core, name: str) -> Queue:
     return node
 
 
-def delete(core: Core, node: Queue, if_unused: bool) -> int:
+def delete(core: Core, node: Queue, if_unused: bool, forced: bool, user: str) -> int:
     """Delete a topic with the subscriptions to it (not those to patterns); returns how many those were.
 
-    Raises QueueInUse: somebody consumes and ``if_unused`` or the topic is temporary, or a transaction holds
-    messages of a subscription.
+    Raises QueueInUse: somebody consumes and ``if_unused`` or the topic is temporary, or a transaction or a
+    Spark subscription holds messages of a subscription, and it isn't ``forced``.
     """
     subscribed = core.patterns.exactly(node.name)
     consumers = sum(len(queue.consumers) for queue in subscribed)
     if consumers and (if_unused or node.definition.temporary):
         raise QueueInUse(f"topic {node.name!r} has {consumers} consumers")
+    if not forced:
+        for queue in subscribed:
+            _check_not_held(queue)
     for queue in subscribed:
-        _check_not_held(queue)
-    for queue in subscribed:
-        administration.delete(core, queue, False, False)
+        administration.delete(core, queue, False, False, forced, user)
     queues.remove(core, node)
     return len(subscribed)
 
@@ -75,10 +76,12 @@ def _check_not_held(queue: Queue) -> None:
     if queue.held:
         raise QueueInUse(
             f"subscription {queue.name!r} has {len(queue.held)} messages held by transactions: "
-            "decide those first"
+            "decide those first, or force it"
         )
     if queue.spark:
-        raise QueueInUse(f"subscription {queue.name!r} has Spark subscriptions: delete those first")
+        raise QueueInUse(
+            f"subscription {queue.name!r} has Spark subscriptions: delete those first, or force it"
+        )
 
 
 # Subscriptions.
@@ -164,13 +167,14 @@ def durable(core: Core, client: str, name: str) -> Queue:
     return queue
 
 
-def unsubscribe(core: Core, queue: Queue) -> None:
-    """End a subscription with what waits on it. Raises SubscriptionInUse, QueueInUse."""
-    if queue.consumers:
+def unsubscribe(core: Core, queue: Queue, forced: bool, user: str) -> None:
+    """End a subscription with what waits on it. Raises, unless it is ``forced``, SubscriptionInUse,
+    QueueInUse."""
+    if queue.consumers and not forced:
         raise SubscriptionInUse(
             f"subscription {queue.name!r} is in use by {len(queue.consumers)} consumers: close them first"
         )
-    administration.delete(core, queue, False, False)
+    administration.delete(core, queue, False, False, forced, user)
 
 
 # Subscriptions that go with their last consumer.

@@ -29,6 +29,8 @@ class Receipt:
         self.settled = settled
         """Settled by its receiver: after a rollback it returns to its place, else it stays with the
         receiver."""
+        self.acquired = False
+        """It was acquired in the transaction, too: it returns however it was settled."""
         self.not_here = False
         self.annotations: dict[str, object] | None = None
         self.condition = ""
@@ -59,6 +61,8 @@ class Transaction:
         """What the ledger is told of it as a holder."""
         self.puts: list[Entry] = []
         self.receipts: list[Receipt] = []
+        self.acquired: dict[Entry, Consumer] = {}
+        """What its client has received in it, without an outcome yet: a rollback takes it back."""
         self.disposals: dict[Entry, Disposal] = {}
         """Puts that end in some way as soon as they are committed, and how."""
         self.message_ids: dict[tuple[DuplicateWindow, bytes], None] = {}

@@ -161,6 +161,8 @@ def dispose(
     let_go(core, consumer, entry)
     entry.queue.held.add(entry)
     receipt = Receipt(consumer, entry, event, settled)
+    if transaction.acquired:
+        receipt.acquired = transaction.acquired.pop(entry, None) is not None
     transaction.receipts.append(receipt)
     core.provisional(first)
     return receipt
@@ -191,7 +193,21 @@ def rollback(core: Core, transaction: Transaction, lost: bool = False) -> None:
         refuse_transacted(core, transaction)
     _take_leave(core, transaction)
     decide_against(core, transaction, n.EVENT_LINK_LOST if lost else n.EVENT_UNDO)
+    if transaction.acquired:
+        _take_back(core, transaction, lost)
     close(core, transaction)
+
+
+def _take_back(core: Core, transaction: Transaction, lost: bool) -> None:
+    """What was acquired in it and had no outcome returns to its place, as after a failed delivery."""
+    for entry, consumer in transaction.acquired.items():
+        if entry.owner is not consumer:
+            continue
+        failed = not (lost or consumer.suspended)
+        let_go(core, consumer, entry)
+        delay_us = redelivery_delay_us(entry, consumer) if failed else 0
+        come_back(core, entry, n.EVENT_FAIL if failed else n.EVENT_LINK_LOST, delay_us)
+        core.ledger.boundary()
 
 
 def decide_for(core: Core, transaction: Transaction) -> None:
@@ -286,6 +302,7 @@ def let_go_of(core: Core, transaction: Transaction) -> None:
     """It holds nothing any more."""
     transaction.puts = []
     transaction.receipts = []
+    transaction.acquired = {}
     transaction.disposals = {}
     if core.doomed:
         core.forsaken.extend(core.doomed)
@@ -358,7 +375,7 @@ def _undo(core: Core, transaction: Transaction, receipt: Receipt, event: i64) ->
     if consumer is None:
         _undo_of_before(core, entry, event)
     elif transaction.kind == n.LOCAL_TRANSACTION and not (
-        receipt.settled or consumer.closed or consumer.suspended
+        receipt.settled or receipt.acquired or consumer.closed or consumer.suspended
     ):
         step(core, entry, n.EVENT_RESUME, n.CONSUMER, consumer.id, consumer, 0)
         consumer.held.add(entry)

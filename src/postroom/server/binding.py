@@ -11,13 +11,19 @@ from postroom import __version__
 from postroom.amqp.composite import Error
 from postroom.amqp.connection import Connection
 from postroom.amqp.delivery import Delivery as WireDelivery
-from postroom.amqp.errors import CONNECTION_FORCED, INTERNAL_ERROR, NOT_ALLOWED
+from postroom.amqp.errors import (
+    CONNECTION_FORCED,
+    INTERNAL_ERROR,
+    NOT_ALLOWED,
+    NOT_IMPLEMENTED,
+)
 from postroom.amqp.events import (
     Closed,
     CreditChanged,
     DispositionReceived,
     Event,
     LateDisposition,
+    LateTransfer,
     LinkAttached,
     LinkDetached,
     Opened,
@@ -28,7 +34,7 @@ from postroom.amqp.events import (
     SessionEnded,
     TransferReceived,
 )
-from postroom.amqp.link import Link
+from postroom.amqp.link import TXN_ID, Link
 from postroom.amqp.options import ConnectionOptions
 from postroom.amqp.outcomes import RELEASED, DeliveryState, Received, TransactionalState
 from postroom.amqp.sasl import ANONYMOUS, PLAIN
@@ -90,6 +96,8 @@ class ConnectionBinding:
         self._xa: Final[dict[Session, XaContext]] = {}
         self.retired: Final[dict[Transaction, dict[OutgoingLink, list[int]]]] = {}
         """Unsettled outcomes that wait for the end of their transaction: delivery ids by link."""
+        self.acquired: Final[dict[Transaction, dict[OutgoingLink, list[WireDelivery]]]] = {}
+        """What links have sent in transactions that are open."""
         self.partial: Final[dict[BoundLink, bytes]] = {}
         """Links on which a message of a transaction is arriving, of which not all frames have come."""
         self._anonymous: Final = anonymous
@@ -102,6 +110,7 @@ class ConnectionBinding:
             CreditChanged: self._on_credit,
             SenderDispositionReceived: self._on_sender_disposition,
             LateDisposition: self._on_late_disposition,
+            LateTransfer: self._on_late_transfer,
             LinkAttached: self._on_attach,
             LinkDetached: self._on_detach,
             SessionEnded: self._on_session_end,
@@ -238,14 +247,30 @@ class ConnectionBinding:
         """``transaction`` is over: tell the links whose outcomes were in it."""
         for outgoing, delivery_ids in self.retired.pop(transaction, {}).items():
             outgoing.decided(delivery_ids, committed)
+        for outgoing, deliveries in self.acquired.pop(transaction, {}).items():
+            outgoing.acquisition_decided(deliveries, committed)
+
+    def end_acquisition(self, transaction: "Transaction") -> None:
+        """It is being discharged: no link acquires anything more in it."""
+        for bound in self.links.values():
+            bound.end_acquisition(transaction, self._now_us)
+
+    def sends_acquired(self, transaction: "Transaction", discharger: BoundLink) -> bool:
+        """Whether something that was acquired in it waits for the window of its session; if so,
+        ``discharger`` hears (`BoundLink.unblocked`) when nothing does any more."""
+        sending = [each for each in self.acquired.get(transaction, {}) if each.link.pieces_waiting > 0]
+        for outgoing in sending:
+            outgoing.tell_when_sent(discharger)
+        return bool(sending)
 
     def forget_link(self, link: Link) -> None:
         """``link`` is bound to nothing any more, from this side."""
-        bound = self.links.pop(link, None)
+        bound, context = self.links.pop(link, None), link.context
         link.context = None
         if bound is not None:
             self._refill.pop(bound, None)
-            self.broker.registry.forget(bound)
+        if isinstance(context, BoundLink):
+            self.broker.registry.forget(context)
 
     # Events.
 
@@ -322,6 +347,13 @@ class ConnectionBinding:
         if isinstance(event.state, TransactionalState):
             self._spoil_late(self.transaction(event.state.txn_id), self._now_us)
 
+    def _on_late_transfer(self, event: LateTransfer) -> None:
+        state = event.state
+        transaction = self.transaction(state.txn_id) if isinstance(state, TransactionalState) else None
+        if transaction is not None:
+            what = "a message in it came after the end of its link, and was not taken"
+            self.broker.manager.spoil(transaction, what, self._now_us)
+
     def _spoil_late(self, transaction: "Transaction | None", now_us: int) -> None:
         if transaction is not None:
             what = "an outcome in it came after the end of its link, which had given the message back"
@@ -333,9 +365,23 @@ class ConnectionBinding:
             bound.sender_settled(event.delivery_ids)
 
     def _on_credit(self, event: CreditChanged) -> None:
-        bound = event.link.context
-        if isinstance(bound, BoundLink):
-            bound.credit_changed(self._now_us)
+        link = event.link
+        bound = link.context
+        if not isinstance(bound, BoundLink):
+            return
+        if link.txn_id is not None and not bound.may_acquire():
+            what = f"a flow on link {link.name!r} has {TXN_ID}: it acquires nothing in transactions"
+            self.end_link(bound, Error(NOT_IMPLEMENTED, what))
+            return
+        bound.credit_changed(self._now_us)
+
+    def end_link(self, bound: BoundLink, error: Error) -> None:
+        """Detach it, closed, for that reason; what it holds goes back."""
+        link = bound.attached_link
+        self.forget_link(link)
+        bound.close(False, self._now_us)
+        link.detach(closed=True, error=error)
+        self.touch()
 
     def _on_attach(self, event: LinkAttached) -> None:
         bound = event.link.context
@@ -440,6 +486,7 @@ class ConnectionBinding:
             self.broker.manager.rollback(transaction, now_us, lost)
         self.transactions.clear()
         self.retired.clear()
+        self.acquired.clear()
         self.broker.registry.connection_ended(self, now_us)
 
     # SASL.

@@ -14,6 +14,7 @@ from postroom.manager.effects import PRESETTLED, Delivery, Sink
 from postroom.server.logs import log
 
 if TYPE_CHECKING:
+    from postroom.manager.transaction import Transaction
     from postroom.server.binding import ConnectionBinding
 
 
@@ -62,6 +63,13 @@ class BoundLink(Sink):
 
     def credit_changed(self, now_us: int) -> None:
         """What the link may send has changed."""
+
+    def end_acquisition(self, transaction: "Transaction", now_us: int) -> None:
+        """``transaction`` is being discharged: nothing more is acquired in it."""
+
+    def may_acquire(self) -> bool:
+        """Whether what it sends can be acquired in transactions (part 4, section 4.4.3)."""
+        return False
 
     def set_writable(self, now_us: int) -> None:
         """The socket takes output again, or takes no more (``binding.writable``)."""

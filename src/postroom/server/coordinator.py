@@ -21,6 +21,7 @@ from postroom.server.terminus import may_reject
 from postroom.server.xa_context import XA_CODE, read_global_id
 
 if TYPE_CHECKING:
+    from postroom.manager.transaction import Transaction
     from postroom.server.binding import ConnectionBinding
 
 LOCAL_TRANSACTIONS: Final = "amqp:local-transactions"
@@ -122,6 +123,11 @@ class CoordinatorLink(BoundLink):
             transaction.dischargers.append(self)
             self._postponed.append((discharge, delivery_id))
             return
+        self.binding.end_acquisition(transaction)
+        if self.binding.sends_acquired(transaction, self):
+            # What was acquired in it is sent to its end, before a rollback takes it back (section 4.4.3).
+            self._postponed.append((discharge, delivery_id))
+            return
         del self.binding.transactions[txn_id]
         self._declared.discard(txn_id)
         manager, binding = self.binding.broker.manager, self.binding
@@ -169,9 +175,15 @@ class CoordinatorLink(BoundLink):
         for txn_id in self._declared:
             transaction = self.binding.transactions.pop(txn_id, None)
             if transaction is not None:
+                self.binding.end_acquisition(transaction)
                 self.binding.broker.manager.rollback(transaction, now_us, lost)
-                self.binding.decide_retired(transaction, False)
+                self._rolled_back(transaction)
         self._declared.clear()
+
+    def _rolled_back(self, transaction: "Transaction") -> None:
+        """Without a discharge: links hear of it all the same."""
+        binding = self.binding
+        binding.broker.after_durable(binding, lambda _: binding.decide_retired(transaction, False))
 
 
 def _info(error: AmqpError | ManagerError) -> dict[object, object] | None:

@@ -15,7 +15,6 @@ from postroom.amqp.errors import (
     NOT_ALLOWED,
     NOT_FOUND,
     NOT_IMPLEMENTED,
-    RESOURCE_DELETED,
     RESOURCE_LIMIT_EXCEEDED,
     TRANSACTION_UNKNOWN_ID,
     AmqpError,
@@ -76,7 +75,7 @@ class IncomingLink(BoundLink):
         self._broker = binding.broker
         self._manager = binding.broker.manager
         self._producer: Producer | None = self._manager.open_producer(
-            link.name, binding.container_id, binding.user, send_timeout_ms(attach)
+            link.name, binding.container_id, binding.user, send_timeout_ms(attach), queue, self
         )
         self._last_queue = queue
         """Where the last message went: by what it is slowed down."""
@@ -200,8 +199,6 @@ class IncomingLink(BoundLink):
             if event.message_format != 0 or self._broker.space_low:
                 self._refuse_all(event)
             queue = self.queue or self._addressed(event, payload, head, now_us)
-            if queue.deleted:
-                queue = self._made_again(queue, now_us)
             body = payload[head.bare_offset :]
             if self._onward is not None:
                 body = self._manager.names.sent_to(self._onward, body)
@@ -218,20 +215,6 @@ class IncomingLink(BoundLink):
                 NOT_IMPLEMENTED, f"message format {event.message_format} is not kept here; send format 0"
             )
         raise AmqpError(RESOURCE_LIMIT_EXCEEDED, "the broker's disk is nearly full: send again later")
-
-    def _made_again(self, queue: Queue, now_us: int) -> Queue:
-        """The link's queue was deleted: another of its name, where policy allows. Raises what that raises."""
-        if is_reserved(queue.name):
-            raise AmqpError(RESOURCE_DELETED, f"the dynamic node {queue.name!r} has been deleted")
-        if self._manager.names.is_remote(queue.name):
-            self.queue, self._remote = None, queue.name
-            return self._elsewhere(queue.name)
-        if queue.topic is None:
-            self.queue = self._manager.queue_for_attach(queue.name, now_us)
-        else:
-            self.queue = self._manager.topic_for_attach(queue.name, now_us)
-        self._last_queue = self.queue
-        return self.queue
 
     def _addressed(self, event: TransferReceived, payload: bytes, head: MessageHead, now_us: int) -> Queue:
         """Where the message goes: by the name of the link's target, or by its own ``to``. Raises Unroutable
@@ -360,8 +343,6 @@ class IncomingLink(BoundLink):
             if arriving.refusal is not None:
                 raise arriving.refusal
             if head is not None and queue is not None and upload is not None:
-                if arriving.onward is not None and queue.deleted:
-                    raise AmqpError(RESOURCE_DELETED, f"transmission queue {queue.name!r} has been deleted")
                 self._manager.finish_upload(upload, queue, head, self, token, now_us, transaction)
                 if self.blocked > 0:
                     self._take_credit_back()
@@ -425,13 +406,16 @@ class IncomingLink(BoundLink):
         """Refused before it came to the queue manager; answered in its turn, after those before it."""
         info = error.info if isinstance(error, AmqpError) else None
         said = Error(error.condition, error.description, info)
+        ends_link = isinstance(error, Unroutable) and (token == PRESETTLED or not self._may_reject)
+        # Where its queue has been deleted, the link is detached before an answer.
+        is_deleted = self.queue is not None and self.queue.deleted
         if token == PRESETTLED:
             super().rejected(token, error.condition, error.description)
             self._tell_ledger(size_bytes, error, now_us)
-            if transaction is not None:
-                self._spoil(transaction, error.condition, error.description, now_us)
-        if isinstance(error, Unroutable) and (token == PRESETTLED or not self._may_reject):
-            self._broker.after_durable(self.binding, lambda now: self._detach(said, now))
+        if transaction is not None and (token == PRESETTLED or ends_link or is_deleted):
+            self._spoil(transaction, error.condition, error.description, now_us)
+        if ends_link:
+            self._broker.after_durable(self.binding, lambda _: self._detach(said))
         elif token != PRESETTLED:
             self._broker.after_durable(self.binding, lambda _: self._reject(token, said))
 
@@ -441,15 +425,12 @@ class IncomingLink(BoundLink):
             address = error.address if isinstance(error, Unroutable) else self.address
             self._manager.refused(producer, address, size_bytes, error.condition, error.description, now_us)
 
-    def _detach(self, error: Error, now_us: int) -> None:
+    def _detach(self, error: Error) -> None:
         if self.link.attached:
-            self.close(False, now_us)
-            self.link.detach(closed=True, error=error)
-            self.binding.forget_link(self.link)
-            self.binding.touch()
+            self.binding.end_link(self, error)
 
     def _spoil(self, transaction: "Transaction", condition: str, description: str, now_us: int) -> None:
-        why = f"a pre-settled message in it was refused: {description}"
+        why = f"a message in it was refused, and its sender isn't told: {description}"
         self._manager.spoil(transaction, why, now_us, condition)
 
     def _answer(self, first: int, last: int, state: DeliveryState) -> None:
@@ -530,6 +511,15 @@ class IncomingLink(BoundLink):
         return False
 
     # End.
+
+    def ended(self, condition: str, description: str) -> None:
+        """What it sends to has been deleted. A transaction of which a message was under way can't be
+        committed: nobody is told of that message."""
+        now_us = self._manager.core.now_us
+        transaction = self.binding.transaction(self.binding.partial.get(self, b""))
+        if transaction is not None:
+            self._spoil(transaction, condition, description, now_us)
+        self._detach(Error(condition, description))
 
     def close(self, lost: bool, now_us: int) -> None:
         self._drop_arriving()

@@ -84,6 +84,12 @@ class OutgoingLink(BoundLink):
         self._acknowledged: dict[Entry, None] = {}
         """For branches: accepted and settled by the client, without effect."""
         self._default_outcome: DeliveryState = RELEASED
+        self._acquiring: Transaction | None = None
+        """In which transaction what is sent is acquired (part 4, section 4.4.3); None in none."""
+        self._acquired: dict[WireDelivery, Transaction] = {}
+        """What was sent so, until the transaction is discharged."""
+        self._when_sent: list[BoundLink] = []
+        """Who wants to discharge such a transaction as soon as all of it has been sent."""
         self._held_answers: dict[int, Receipt] = {}
         """Deliveries whose outcome is in a transaction that is open, and not settled."""
         self._suspended = False
@@ -149,6 +155,12 @@ class OutgoingLink(BoundLink):
     # Credit.
 
     def credit_changed(self, now_us: int) -> None:
+        if self._when_sent and self.link.pieces_waiting == 0:
+            waiting, self._when_sent = self._when_sent, []
+            for discharger in waiting:
+                discharger.unblocked(now_us)
+        if self.link.txn_id is not None or self._acquiring is not None:
+            self._take_transaction()
         while self._resuming and self.link.credit > 0:
             self._send_resumed(self._resuming.pop())
         self.update_credit(now_us)
@@ -167,7 +179,7 @@ class OutgoingLink(BoundLink):
         if consumer is None or self._suspended:
             return
         ahead = consumer.assigned - self._sent
-        room = self._limit_ahead() if self.binding.writable else 0
+        room = self._limit_ahead() if self.binding.writable and not self._stands_still() else 0
         credit = max(0, min(self.link.usable_credit(), room) - ahead)
         self._used_up_at = consumer.assigned + credit
         self._manager.set_credit(consumer, credit, self.link.drain, now_us)
@@ -187,9 +199,16 @@ class OutgoingLink(BoundLink):
         if link.credit <= 0 or 0 < link.max_message_size_bytes < size_bytes:
             self._give_back(delivery, link.credit > 0, now_us)
             return
+        if self._acquiring is not None and self._stands_still():
+            self.update_credit(now_us)
+            self._give_back(delivery, False, now_us)
+            return
         tag = self._next_tag.to_bytes(TAG_BYTES, "big")
         self._next_tag = (self._next_tag + 1) & TAG_MASK
-        link.send(payload, tag, self.presettled, 0, None, None if delivery.copied else entry)
+        if self._acquiring is None:
+            link.send(payload, tag, self.presettled, 0, None, None if delivery.copied else entry)
+        else:
+            self._send_acquired(self._acquiring, payload, tag, entry)
         self.binding.messages_out += 1
         self.binding.wrote(self)
 
@@ -207,6 +226,103 @@ class OutgoingLink(BoundLink):
         self._settle_safely(
             Modified(undeliverable_here=True) if too_large else Released(), delivery.entry, now_us
         )
+
+    # Acquisition in transactions.
+
+    def may_acquire(self) -> bool:
+        """Not copies, nor what is settled as it is sent, nor what is for branches, which take it at their
+        end."""
+        return not (self.browse or self.presettled or self.for_branches)
+
+    def _take_transaction(self) -> None:
+        """What the last flow says. An id that means nothing, or a branch, ends the link."""
+        txn_id = self.link.txn_id
+        self._acquiring = None if txn_id is None else self.binding.transactions.get(txn_id)
+        if txn_id is None or self._acquiring is not None:
+            return
+        if txn_id in self.binding.branches:
+            what = f"{txn_id.hex()} is a branch: what is received in it is said at its end, not in a flow"
+            self.binding.end_link(self, Error(NOT_ALLOWED, what))
+        else:
+            what = f"there is no transaction {txn_id.hex()} on this connection"
+            self.binding.end_link(self, Error(TRANSACTION_UNKNOWN_ID, what))
+
+    def _stands_still(self) -> bool:
+        """Whether its transaction can take nothing more, or is to be discharged when all is sent."""
+        acquiring = self._acquiring
+        return bool(self._when_sent) or (
+            acquiring is not None and (acquiring.decided or acquiring.failed != "")
+        )
+
+    def _send_acquired(self, acquiring: Transaction, payload: bytes, tag: bytes, entry: Entry) -> None:
+        consumer, txn_id = self.consumer, self.link.txn_id
+        if consumer is None or txn_id is None:
+            return
+        delivery = self.link.send(payload, tag, False, 0, TransactionalState(txn_id), entry)
+        acquiring.acquired[entry] = consumer
+        self._acquired[delivery] = acquiring
+        self.binding.acquired.setdefault(acquiring, {}).setdefault(self, []).append(delivery)
+
+    def _given_inside(
+        self, deliveries: list[WireDelivery], transaction: "Transaction | None", now_us: int
+    ) -> list[WireDelivery]:
+        """Those of which the outcome may be applied, given in ``transaction`` or in none."""
+        if not self._acquired:
+            return deliveries
+        return [each for each in deliveries if self._is_inside(each, transaction, now_us)]
+
+    def _is_inside(self, delivery: WireDelivery, transaction: "Transaction | None", now_us: int) -> bool:
+        """An outcome must be in the open transaction in which its delivery was acquired (part 4, section
+        4.4.4). Else it isn't applied, and neither transaction can be committed. Where that was rolled back
+        before its discharge, the message has gone back, and may have come again."""
+        acquiring = self._acquired.get(delivery)
+        if acquiring is None:
+            return True
+        if acquiring.decided:
+            self.link.settle(delivery.id, delivery.id, RELEASED)
+            self.binding.touch()
+            return False
+        if acquiring is transaction:
+            return True
+        for each in (acquiring, transaction):
+            if each is not None:
+                why = "the outcome of a delivery that was acquired in a transaction was not given in that one"
+                self._manager.spoil(each, why, now_us)
+        return False
+
+    def end_acquisition(self, transaction: Transaction, now_us: int) -> None:
+        if self._acquiring is transaction:
+            self._acquiring = None
+            self.link.txn_id = None
+            self.update_credit(now_us)
+
+    def tell_when_sent(self, discharger: BoundLink) -> None:
+        """``discharger`` hears (`unblocked`) when nothing waits to be sent; until then nothing follows."""
+        self._when_sent.append(discharger)
+        self.link.tells_when_sent = True
+        self.update_credit(self._manager.core.now_us)
+
+    def acquisition_decided(self, deliveries: list[WireDelivery], committed: bool) -> None:
+        """Their transaction is over. Committed, those without an outcome go on as any other delivery; else
+        they have gone back, and the client hears so."""
+        for delivery in deliveries:
+            self._acquired.pop(delivery, None)
+        if committed or self.consumer is None:
+            return
+        for delivery in deliveries:
+            if not delivery.settled:
+                self.link.settle(delivery.id, delivery.id, RELEASED)
+        self.binding.touch()
+
+    def _leave_acquisitions(self) -> None:
+        """The link is resumed: what it had goes its own way from now on."""
+        for delivery, transaction in self._acquired.items():
+            if isinstance(delivery.context, Entry):
+                transaction.acquired.pop(delivery.context, None)
+        self._acquired.clear()
+        self._acquiring = None
+        for acquired in self.binding.acquired.values():
+            acquired.pop(self, None)
 
     # Outcomes.
 
@@ -234,7 +350,7 @@ class OutgoingLink(BoundLink):
             state = state.outcome
             if state is None and not settled:
                 return  # it belongs to the transaction, and has no outcome yet
-        for delivery in deliveries:
+        for delivery in self._given_inside(deliveries, transaction, now_us):
             entry = delivery.context
             if isinstance(entry, Entry):
                 if self.for_branches and transaction is None and _accepts(state or self._default_outcome):
@@ -393,6 +509,7 @@ class OutgoingLink(BoundLink):
         self.consumer = None
         self.link.detach(closed=True, error=Error(condition, description))
         self.binding.forget_link(self.link)
+        self.binding.broker.dynamic.link_closed(self.address, bool(self.dynamic), self._manager.core.now_us)
         self.binding.touch()
 
     # Suspension.
@@ -446,6 +563,7 @@ class OutgoingLink(BoundLink):
         for retired in self.binding.retired.values():
             retired.pop(self, None)
         self._held_answers.clear()
+        self._leave_acquisitions()
         self.move_to(binding, link)
         self.link = link
         self._take_modes(granted)

@@ -133,9 +133,15 @@ class Registry:
         return True
 
     def forget(self, bound: BoundLink) -> None:
-        """``bound`` has ended from this side."""
-        if bound.key is not None and self._attached.get(bound.key) is bound:
-            del self._attached[bound.key]
+        """``bound`` has ended from this side, attached or kept."""
+        key = bound.key
+        if key is None:
+            return
+        if self._attached.get(key) is bound:
+            del self._attached[key]
+        kept = self._kept.get(key)
+        if kept is not None and kept.bound is bound:
+            del self._kept[key]
 
     # Time.
 

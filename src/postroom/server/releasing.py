@@ -25,7 +25,7 @@ def release(effects: Effects, now_us: int) -> None:
     for consumer in effects.drained:
         _drained(consumer.sink)
     for detach in effects.detached:
-        _ended(detach.consumer.sink, detach.condition, detach.description)
+        _ended(detach.sink, detach.condition, detach.description)
     for reply in effects.replies:
         reply.target.answered(reply.payload, now_us)
     for crossed in effects.crossed:

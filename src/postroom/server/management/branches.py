@@ -31,11 +31,12 @@ if TYPE_CHECKING:
 BRANCH_TYPE: Final = "postroom.xa-branch"
 _ATTRIBUTES: Final = (
     *("name", "identity", "type", "state", "since_us", "active_us"),
-    *("puts", "receipts", "container_id", "user"),
+    *("puts", "receipts", "container_id", "user", "decided_by"),
 )
 _WILDCARDS: Final[Mapping[str, str]] = {"*": ".*", "?": "."}
 
-_Decision = Callable[[Xid, int], None]
+_Decision = Callable[[Xid, int, str], None]
+"""What is decided of a branch, when, and by which user."""
 
 
 class Branches(ListedNoun[BranchRow]):
@@ -55,7 +56,7 @@ class Branches(ListedNoun[BranchRow]):
             "FORGET": self._said(self._forget),
             "HEURISTIC-COMMIT": self._decided(self._manager.heuristic_commit),
             "HEURISTIC-ROLLBACK": self._decided(self._manager.heuristic_rollback),
-            "DELETE": self._decided(self._manager.delete_branch),
+            "DELETE": self._decided(lambda xid, now_us, _: self._manager.delete_branch(xid, now_us)),
         }
 
     def attribute_names(self) -> list[str]:
@@ -75,7 +76,7 @@ class Branches(ListedNoun[BranchRow]):
         name = str(row.xid)
         values = (
             *(name, name, BRANCH_TYPE, row.state.name.lower().replace("_", "-"), row.since_us),
-            *(row.active_us, row.puts, row.receipts, row.container, row.user),
+            *(row.active_us, row.puts, row.receipts, row.container, row.user, row.decided_by),
         )
         return dict(zip(_ATTRIBUTES, values, strict=True))
 
@@ -152,19 +153,19 @@ class Branches(ListedNoun[BranchRow]):
         def operation(request: Request, now_us: int) -> Response:
             name = _name(request)
             if not any(mark in name for mark in _WILDCARDS):
-                return self._decide_one(decide, name, now_us)
-            return self._decide_some(decide, name, now_us)
+                return self._decide_one(decide, name, now_us, request.user)
+            return self._decide_some(decide, name, now_us, request.user)
 
         return operation
 
-    def _decide_one(self, decide: _Decision, name: str, now_us: int) -> Response:
+    def _decide_one(self, decide: _Decision, name: str, now_us: int, user: str) -> Response:
         try:
-            decide(_parsed(name), now_us)
+            decide(_parsed(name), now_us, user)
         except XaError as error:
             return _refused(error)
         return Response(OK, "OK", {"xids": [name], "refused": []})
 
-    def _decide_some(self, decide: _Decision, pattern: str, now_us: int) -> Response:
+    def _decide_some(self, decide: _Decision, pattern: str, now_us: int, user: str) -> Response:
         """Of those that the pattern means, all that let it be decided; the others are told with the
         reason."""
         meant = re.compile("".join(_WILDCARDS.get(each, re.escape(each)) for each in pattern))
@@ -174,7 +175,7 @@ class Branches(ListedNoun[BranchRow]):
             if meant.fullmatch(str(row.xid)) is None:
                 continue
             try:
-                decide(row.xid, now_us)
+                decide(row.xid, now_us, user)
                 done.append(str(row.xid))
             except XaError as error:
                 refused.append(error.description)

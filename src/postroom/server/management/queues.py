@@ -64,6 +64,6 @@ class Queues(Destinations):
     def _delete(self, request: Request, now_us: int) -> Response:
         queue = self.find(request)
         if_unused = request.flag("if-unused") or queue.definition.temporary
-        if_empty = request.flag("if-empty")
-        self._manager.delete_queue(queue.name, if_unused, if_empty, now_us, request.flag("force"))
+        if_empty, forced = request.flag("if-empty"), request.flag("force")
+        self._manager.delete_queue(queue.name, if_unused, if_empty, now_us, forced, request.user)
         return Response(NO_CONTENT, "deleted", {})

@@ -79,7 +79,8 @@ class Topics(Destinations):
     def _delete(self, request: Request, now_us: int) -> Response:
         node = self.find(request)
         if_unused = request.flag("if-unused") or node.definition.temporary
-        ended = self._manager.delete_topic(node.name, if_unused, now_us)
+        forced = request.flag("force")
+        ended = self._manager.delete_topic(node.name, if_unused, now_us, forced, request.user)
         return Response(OK, "deleted", {"subscriptions": ended})
 
 
@@ -126,5 +127,5 @@ class Subscriptions(Destinations):
         return shown_queue(queue, SUBSCRIPTION_TYPE, {"durable": not queue.definition.temporary})
 
     def _delete(self, request: Request, now_us: int) -> Response:
-        self._manager.unsubscribe(self.find(request), now_us)
+        self._manager.unsubscribe(self.find(request), now_us, request.flag("force"), request.user)
         return Response(NO_CONTENT, "deleted", {})

@@ -1,0 +1,96 @@
+"""A deletion that is forced: who holds something of the queue, and hasn't decided, loses all of its work.
+
+Nothing is half done: a transaction is rolled back as a whole, wherever its messages are, and its client is
+told at the commit; a prepared branch gets the heuristic outcome "rolled back", which its transaction manager
+is told until it forgets the branch. Only a batch that a channel's partner may have is nobody's to decide.
+"""
+
+from collections import Counter
+from typing import Final
+
+from postroom.manager import branches, channel_receiving, channel_sending, sinks, transactions
+from postroom.manager.channel import Batch, Channel
+from postroom.manager.core import Core
+from postroom.manager.effects import Detach
+from postroom.manager.errors import QueueDeleted, QueueInUse
+from postroom.manager.queue import Queue
+from postroom.manager.transaction import Transaction
+from postroom.model import numbers as n
+
+_KINDS: Final[dict[int, str]] = {
+    n.LOCAL_TRANSACTION: "transactions",
+    n.XA_BRANCH: "branches",
+    n.XA_PREPARED: "prepared_branches",
+    n.SPARK_BRANCH: "sink_branches",
+}
+"""How the ledger counts them in the queue's last record."""
+_BATCHES: Final = "batches"
+
+
+def roll_back_holders(core: Core, queue: Queue, user: str) -> dict[str, int]:
+    """Roll back the work of every holder that has something of ``queue``; how many of each kind. Raises
+    QueueInUse, with nothing done, where a channel's partner may have what its batch holds."""
+    channels = _channels_of(core, queue)
+    _check_in_doubt(queue, channels)
+    counts: Counter[str] = Counter()
+    for channel in channels:
+        _stop(core, queue, channel)
+        counts[_BATCHES] += 1
+    for transaction in _transactions_of(queue):
+        counts[_KINDS[int(transaction.kind)]] += 1
+        _roll_back(core, transaction, queue, user)
+    return dict(counts)
+
+
+def _transactions_of(queue: Queue) -> list[Transaction]:
+    """In the order in which they were made."""
+    found: dict[int, Transaction] = {}
+    for entry in queue.held:
+        if isinstance(entry.owner, Transaction):
+            found[int(entry.owner.id)] = entry.owner
+    return [found[id] for id in sorted(found)]
+
+
+def _channels_of(core: Core, queue: Queue) -> list[Channel]:
+    """Sending channels with a batch that holds something of ``queue``."""
+    held = {int(entry.owner.id) for entry in queue.held if isinstance(entry.owner, Batch)}
+    return [
+        channel
+        for channel in core.channels.values()
+        if any(int(batch.id) in held for batch in channel.batches)
+    ]
+
+
+def _check_in_doubt(queue: Queue, channels: list[Channel]) -> None:
+    for channel in channels:
+        end = channel.sending
+        if end is None or end.in_doubt:
+            count = sum(len(batch.entries) for batch in channel.batches)
+            raise QueueInUse(
+                f"queue {queue.name!r}: channel {channel.name!r} has {count} messages in batches that its "
+                "partner may have: have it start, so that both agree, or stop and resolve it, then delete "
+                "the queue"
+            )
+
+
+def _stop(core: Core, queue: Queue, channel: Channel) -> None:
+    """It was not asked yet whether its batch has arrived, so the partner has nothing of it for good."""
+    end = channel.sending
+    if end is not None:
+        sink = end.consumer.sink
+        channel_sending.close(core, end)
+        core.effects.detached.append(Detach(sink, QueueDeleted.condition, queue.deleted_text()))
+
+
+def _roll_back(core: Core, transaction: Transaction, queue: Queue, user: str) -> None:
+    by = f" by {user}" if user else ""
+    why = f"queue {queue.name!r}, of which it held messages, has been deleted by force{by}"
+    if transaction.kind in (n.XA_BRANCH, n.XA_PREPARED):
+        branches.lose(core, transaction, why, user)
+    elif transaction.kind == n.SPARK_BRANCH:
+        sinks.lose(core, transaction, why)
+    elif int(transaction.id) in core.transactions:
+        transactions.rollback(core, transaction)
+        transaction.failed = f"rolled back: {why}"
+    else:
+        channel_receiving.lose(core, transaction, why)
