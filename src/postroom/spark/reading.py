@@ -15,6 +15,7 @@ from postroom.ledger.expand import Chunk, Rows, expand
 from postroom.ledger.layout import TRANSITION_DTYPE
 from postroom.ledger.records import RecordType
 from postroom.model.codes import Event, HolderKind, Outcome, State
+from postroom.spark.ancestry import TOLD_COLUMNS, Ancestry
 from postroom.spark.columns import EVENTS_SCHEMA, batch
 from postroom.spark.names import Known, Names
 from postroom.spark.places import Look, Place, Slice
@@ -36,6 +37,7 @@ def read_events(
     """
     segment = slice.segment
     known: Known | None = None
+    ancestry = _ancestry(slice.place, slice.last, schema)
     last: Definitions | None = None
     for chunk, definitions in slice.place.read(slice):
         unknown = unknown_type(chunk)
@@ -48,9 +50,14 @@ def read_events(
             if queues is not None:
                 rows = _of_queues(rows, definitions, queues)
             if len(rows):
-                yield batch(rows, known, schema)
+                yield batch(ancestry.told(rows) if ancestry else rows, known, schema)
         if unknown is not None:
             raise unknown
+
+
+def _ancestry(place: Place, through: int, schema: pa.Schema) -> Ancestry | None:
+    """Who tells of parents; None where no column asks for that."""
+    return Ancestry(place, through) if TOLD_COLUMNS & set(schema.names) else None
 
 
 def _of_queues(rows: Rows, definitions: Definitions, queues: frozenset[str]) -> Rows:
@@ -128,8 +135,11 @@ def read_opening(
         return None
     known = _KnownOfCarried(look, told.queue_names)
     wanted = [n for n, name in told.queue_names.items() if queues is None or name in queues]
+    ancestry = _ancestry(place, look.durable_through, schema)
     blocks = (rows.where(np.isin(rows["queue"], wanted)) for rows in told.blocks)
-    batches = [batch(rows, known, schema) for rows in blocks if len(rows)]
+    batches = [
+        batch(ancestry.told(rows) if ancestry else rows, known, schema) for rows in blocks if len(rows)
+    ]
     return Opening(look.first_position, told.position, pa.Table.from_batches(batches, schema))
 
 

@@ -40,6 +40,8 @@ FROM_ARRIVAL: Final = (
     "producer",
     "parent_serial",
     "parent_queue_id",
+    "root_serial",
+    "root_queue_id",
     "origin_ledger_id",
     "origin_serial",
     "sequence",
