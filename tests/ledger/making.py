@@ -167,7 +167,7 @@ class LedgerMaker:
         body_serial: int = 0,
     ) -> int:
         """An arrival; returns its serial. ``received``: through a channel; then ``parent`` is its serial in
-        the sender's ledger and its number in the channel's sequence. ``body_serial``: whose body it shares."""
+        the sender's ledger and its number in the channel's sequence. ``body_serial``: whose body it has."""
         flags = (ArrivalFlag.DURABLE if durable else 0) | (ArrivalFlag.RECEIVED if received else 0)
         flags |= ArrivalFlag.ADVERSE if adverse else 0
         flags |= ArrivalFlag.BODY_SHARED if body_serial else 0

@@ -101,10 +101,12 @@ def test_what_retention_has_dropped_is_not_told(tmp_path: Path) -> None:
 
 def test_through_the_broker_after_a_restart(tmp_path: Path) -> None:
     config = make_config(queue=[QueueConfig(name="orders"), QueueConfig(name="elsewhere")])
-    with BrokerThread(config, folder=tmp_path / "data") as broker:
-        with ConnectionFactory(broker.url).create_connection() as connection:
-            producer = connection.create_session().create_producer("orders")
-            producer.send(Message("x", message_id="the-id", correlation_id="the-other", durable=True))
+    message = Message("x", message_id="the-id", correlation_id="the-other", durable=True)
+    with (
+        BrokerThread(config, folder=tmp_path / "data") as broker,
+        ConnectionFactory(broker.url).create_connection() as connection,
+    ):
+        connection.create_session().create_producer("orders").send(message)
     with BrokerThread(config, folder=tmp_path / "data") as broker:
         said = ["message", "move", "orders", "elsewhere", "--all", "--url", broker.url]
         assert CliRunner().invoke(main, said).exit_code == 0

@@ -26,6 +26,7 @@ from postroom.spark.columns import COLUMNS, NEVER_NULL
 from postroom.spark.options import SourceOptions, read_options
 from postroom.spark.places import Look, Place, Slice, plan_parts
 from postroom.spark.pushdown import NOTHING_PUSHED, push
+from postroom.spark.queue_names import check_queues
 from postroom.spark.ranges import Seen, last_wanted, look_at, rows_of, starting_position
 from postroom.spark.reading import read_opening
 from postroom.spark.struct import check_asked, struct_of
@@ -88,6 +89,7 @@ class LedgerBatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Even parts of each ledger's range, of at most ``partitionRecords``; one look at each."""
         seen = look_at(self._options.places().now())
+        check_queues(self._options, seen)
         spans = [span for one in seen.values() if (span := self._span(one)) is not None]
         records = self._options.records_a_partition(sum(last - first + 1 for _, first, last in spans))
         found: list[InputPartition] = []

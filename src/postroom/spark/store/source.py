@@ -16,6 +16,7 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from postroom.ledger.errors import LedgerError
+from postroom.spark.option_names import TABLE, nearest, unknown_option
 from postroom.spark.store import DataFile, Snapshot, TableStore, open_store
 from postroom.spark.store.folded import halves, read_bucket
 from postroom.spark.tables import DEFINITIONS
@@ -55,6 +56,9 @@ class TableOptions:
 
 def table_options(options: Any) -> TableOptions:
     """Options as Spark gives them (keys in any case) → checked. Raises ``TableOptionError``."""
+    wrong = unknown_option(options, TABLE, "the source postroom.table")
+    if wrong:
+        raise TableOptionError(wrong)
     version, as_of = options.get("version"), options.get("asOf")
     if version is not None and as_of is not None:
         raise TableOptionError('give option "version" or "asOf", not both')
@@ -79,7 +83,9 @@ def _given(options: Any, name: str, what: str) -> str:
 
 def _known(table: str) -> str:
     if table not in DEFINITIONS:
-        raise TableOptionError(f"there is no table {table}; there are {', '.join(DEFINITIONS)}")
+        near = nearest(table, DEFINITIONS)
+        hint = f"did you mean {near}?" if near else f"there are {', '.join(DEFINITIONS)}"
+        raise TableOptionError(f"there is no table {table}; {hint}")
     return table
 
 
