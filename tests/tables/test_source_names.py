@@ -1,4 +1,4 @@
-"""Options and queues that are none are refused, with the nearest that is one; topics with how to read them."""
+"""Options and queues that are none are refused, with the nearest; topics with how to read them."""
 
 import json
 from pathlib import Path

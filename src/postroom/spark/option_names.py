@@ -40,7 +40,7 @@ SINK: Final = (
     *("queue", "queueColumn", "app", "txnApp", "txnVersion", "abovePosition", "acceptDuplicates"),
     *("checkpoint", "maxMessagesPerBranch", "brokerTimeoutS"),
 )
-TABLE: Final = ("path", "table", "tableFormat", "raw", "version", "asOf")
+TABLE: Final = ("path", "table", "tableFormat", "raw", "version", "asOf", "ongoing")
 
 SPARKS_OWN: Final = frozenset(
     ["path", "checkpointlocation", "queryname", "outputmode", "serialization.format"]

@@ -31,6 +31,9 @@ BUCKET_ROWS: Final = 1_000_000
 
 BATCH_ROWS: Final = 1 << 16
 
+NULL: Final = "null"
+SUM: Final = "sum"
+
 RAW_FIELDS: Final = (
     StructField("part", from_arrow_type(pa.string()), True, {"comment": "done: final; open: partial rows"}),
     StructField("day", from_arrow_type(pa.string()), True, {"comment": "Day in UTC of a final row"}),
@@ -52,6 +55,8 @@ class TableOptions:
     raw: bool
     version: int | None
     as_of: datetime | None
+    ongoing: bool
+    """Durations that go on as the sums that are stored, else null."""
 
 
 def table_options(options: Any) -> TableOptions:
@@ -71,6 +76,7 @@ def table_options(options: Any) -> TableOptions:
         _flag(options, "raw"),
         int(version) if version is not None else None,
         _time(as_of) if as_of is not None else None,
+        _ongoing(options),
     )
 
 
@@ -96,6 +102,13 @@ def _flag(options: Any, name: str) -> bool:
     return bool(text == "true")
 
 
+def _ongoing(options: Any) -> bool:
+    text = options.get("ongoing", NULL).lower()
+    if text not in (NULL, SUM):
+        raise TableOptionError(f'option "ongoing" is {NULL} or {SUM}, not {text!r}')
+    return bool(text == SUM)
+
+
 def _time(text: str) -> datetime:
     try:
         time = datetime.fromisoformat(text)
@@ -109,7 +122,8 @@ class TableDataSource(DataSource):
 
     ``path``: the folder (or URI) of tables; ``table``: which; ``tableFormat``: delta, parquet or iceberg,
     found out if not given; ``version`` or ``asOf``: an older version, by number or by time; ``raw``: true
-    gives the rows as they are stored, partial ones unfolded, with the columns ``part`` and ``day``. Giving
+    gives the rows as they are stored, partial ones unfolded, with the columns ``part`` and ``day``;
+    ``ongoing``: durations that go on as null (the default), or as sum, less the time when they began. Giving
     `.schema(...)` with some of the columns reads only those.
     """
 
@@ -188,7 +202,8 @@ class TableReader(DataSourceReader):
 
     def _tables(self, partition: InputPartition, columns: Sequence[str]) -> Iterator[pa.Table]:
         if isinstance(partition, Bucket):
-            yield read_bucket(self._store, partition.files, columns, partition.number, partition.count)
+            bucket = (partition.files, columns, partition.number, partition.count)
+            yield read_bucket(self._store, *bucket, self._options.ongoing)
             return
         assert isinstance(partition, Bundle)
         for file in partition.files:

@@ -60,7 +60,8 @@ def _dwell(name: str, states: tuple[str, ...]) -> Field:
         name,
         pa.int64(),
         Merge.SUM,
-        f"Time spent {' or '.join(states)}; while it is so, less the time (µs since 2020) when that began",
+        f"Time spent {' or '.join(states)}; null while it is so",
+        is_duration=True,
     )
 
 

@@ -55,13 +55,16 @@ _TYPES: Final[dict[Dialect, dict[pa.DataType, str]]] = {
 }
 
 
-def fold_sql(definition: TableDefinition, rows: str, dialect: Dialect) -> str:
-    """A query that folds the rows of a relation (a table, a view, or a query in parentheses)."""
+def fold_sql(definition: TableDefinition, rows: str, dialect: Dialect, ongoing: bool = False) -> str:
+    """A query that folds the rows of a relation (a table, a view, or a query in parentheses).
+
+    `ongoing`: durations that go on as the sums that are stored, else null.
+    """
     if definition.is_done is None:
         return f"SELECT {_names(definition, dialect)} FROM {rows}"
     prepared = _prepared(definition, rows, dialect)
     columns = ", ".join(
-        f"{_merged(field, dialect)} AS {_quoted(field.name, dialect)}" for field in definition.fields
+        f"{_merged(field, dialect, ongoing)} AS {_quoted(field.name, dialect)}" for field in definition.fields
     )
     keys = ", ".join(_quoted(name, dialect) for name in definition.key)
     return f"SELECT {columns} FROM ({prepared}) GROUP BY {keys}"
@@ -77,9 +80,9 @@ def view_sql(definition: TableDefinition, done: str, open_rows: str, dialect: Di
     return f"SELECT {names} FROM {done} UNION ALL {fold_sql(definition, open_rows, dialect)}"
 
 
-def fold_frame(definition: TableDefinition, rows: "DataFrame") -> "DataFrame":
-    """Rows folded by Spark."""
-    return rows.sparkSession.sql(fold_sql(definition, "{rows}", "spark"), rows=rows)
+def fold_frame(definition: TableDefinition, rows: "DataFrame", ongoing: bool = False) -> "DataFrame":
+    """Rows folded by Spark; `ongoing` as for `fold_sql`."""
+    return rows.sparkSession.sql(fold_sql(definition, "{rows}", "spark", ongoing), rows=rows)
 
 
 def _names(definition: TableDefinition, dialect: Dialect) -> str:
@@ -114,7 +117,7 @@ def _from_neighbours(definition: TableDefinition, field: Field, dialect: Dialect
     return ""
 
 
-def _merged(field: Field, dialect: Dialect) -> str:
+def _merged(field: Field, dialect: Dialect, ongoing: bool) -> str:
     name, words = _quoted(field.name, dialect), _WORDS[dialect]
     merges: dict[Merge, Callable[[], str]] = {
         Merge.KEY: lambda: name,
@@ -123,12 +126,18 @@ def _merged(field: Field, dialect: Dialect) -> str:
         Merge.FIRST: lambda: words.first.format(x=name, by=IN_ORDER),
         Merge.LAST: lambda: words.last.format(x=name, by="last_position, last_ordinal"),
         Merge.LATEST: lambda: words.latest.format(x=name, by=IN_ORDER),
-        Merge.SUM: lambda: f"CAST(sum({name}) AS {_TYPES[dialect][field.type]})",
+        Merge.SUM: lambda: _sum(field, name, dialect, ongoing),
         Merge.MAX: lambda: f"max({name})",
         Merge.MIN: lambda: f"min({name})",
         Merge.HIGH: lambda: f"CAST(max({name}) AS {_TYPES[dialect][field.type]})",
     }
     return merges[field.merge]()
+
+
+def _sum(field: Field, name: str, dialect: Dialect, ongoing: bool) -> str:
+    """A duration that goes on is null, unless what is stored is wanted."""
+    total = f"CAST(sum({name}) AS {_TYPES[dialect][field.type]})"
+    return f"CASE WHEN sum({name}) >= 0 THEN {total} END" if field.is_duration and not ongoing else total
 
 
 # --- questions -------------------------------------------------------------------------------------
