@@ -9,10 +9,7 @@ from pyarrow import fs
 
 from postroom.spark import creating
 from postroom.spark.pipeline.errors import PipelineError
-from postroom.spark.store.protocol import checked, with_check
-
-OWN_FOLDER: Final = "_pipeline"
-"""Spark and the table formats take names that begin with an underscore for none of theirs."""
+from postroom.spark.store.protocol import OWN_FOLDER, checked, with_check
 
 
 class Root:
