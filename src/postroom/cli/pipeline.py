@@ -130,10 +130,12 @@ def run_command(data: tuple[str, ...], tables: str, cores: int, once: bool, **re
         raise click.UsageError("name a ledger with --data")
     with _one_line_errors(), ExitStack() as stack:
         from postroom.spark.pipeline.ledgers import check_all
+        from postroom.spark.pipeline.settings import check_options
         from postroom.spark.pipeline.run import Stop, run
 
         options = _options(data, tables, not once, rest)
-        check_all(options.data, options.token)  # what is wrong with them is told before Spark's seconds
+        check_options(options)  # what is wrong with them is told before Spark's seconds
+        check_all(options.data, options.token)
         stop = Stop()
         watchers = _watchers(stack, once, rest["metrics_address"], rest["metrics_port"])
         spark = stack.enter_context(_session(cores))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
+from postroom.ledger.errors import LedgerError
 from postroom.spark.option_names import SOURCE, unknown_option
 from postroom.spark.places import Places
 from postroom.spark.positions import Position, PositionsInvalid, from_json
@@ -23,7 +24,7 @@ DROP: Final = "drop"
 _US_A_S: Final = 1_000_000
 
 
-class SourceOptionError(ValueError):
+class SourceOptionError(LedgerError, ValueError):
     """An option of the source is missing or has no meaning."""
 
 
