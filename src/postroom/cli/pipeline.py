@@ -130,8 +130,8 @@ def run_command(data: tuple[str, ...], tables: str, cores: int, once: bool, **re
         raise click.UsageError("name a ledger with --data")
     with _one_line_errors(), ExitStack() as stack:
         from postroom.spark.pipeline.ledgers import check_all
-        from postroom.spark.pipeline.settings import check_options
         from postroom.spark.pipeline.run import Stop, run
+        from postroom.spark.pipeline.settings import check_options
 
         options = _options(data, tables, not once, rest)
         check_options(options)  # what is wrong with them is told before Spark's seconds
