@@ -2,13 +2,13 @@
 would be as if it were empty. Needs no Spark."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from postroom.manager.options import KIND_TOPIC
+from postroom.manager.options import KIND_QUEUE, KIND_TOPIC
 from postroom.spark.option_names import nearest
 from postroom.spark.options import SourceOptionError, SourceOptions
-from postroom.spark.places import Slice
+from postroom.spark.places import Look, Place, Slice
 
 if TYPE_CHECKING:
     from postroom.ledger.definitions import Definitions
@@ -24,7 +24,7 @@ def check_queues(options: SourceOptions, seen: Mapping[str, "Seen"]) -> None:
     missing = set(options.queues or ())
     known: set[str] = set()
     for one in seen.values() if missing else ():
-        for definitions in _definitions(one):
+        for definitions in _definitions(one.place, one.look):
             _refuse_topics(missing, definitions)
             names = set(definitions.holding_names.values())
             missing -= names
@@ -35,13 +35,25 @@ def check_queues(options: SourceOptions, seen: Mapping[str, "Seen"]) -> None:
         raise SourceOptionError(_unknown(sorted(missing), known))
 
 
-def _definitions(seen: "Seen") -> Iterable["Definitions"]:
+def kinds_now(place: Place, look: Look) -> dict[str, str]:
+    """What there is at the end of a look, by name: queue, topic, subscription, remote, …
+
+    Raises ``LedgerError``, ``OSError``.
+    """
+    for definitions in _definitions(place, look):
+        gone = definitions.deleted_queues
+        told = (one for number, one in definitions.queues.items() if number not in gone)
+        return {str(one.get("name")): str(one.get("kind", KIND_QUEUE)) for one in told}
+    return {}
+
+
+def _definitions(place: Place, look: Look) -> Iterator["Definitions"]:
     """What each file of a look defines, the newest first."""
-    for segment in reversed(seen.look.segments):
-        last = min(segment.last_position, seen.look.durable_through)
+    for segment in reversed(look.segments):
+        last = min(segment.last_position, look.durable_through)
         if last >= segment.first_position:
-            hint = seen.place.hint(segment, last, last)
-            yield from (told for _, told in seen.place.read(Slice(seen.place, segment, last, last, hint)))
+            hint = place.hint(segment, last, last)
+            yield from (told for _, told in place.read(Slice(place, segment, last, last, hint)))
 
 
 def _refuse_topics(wanted: set[str], definitions: "Definitions") -> None:
