@@ -16,6 +16,7 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from postroom.ledger.errors import LedgerError
+from postroom.spark.catalog import own_options, remembered, remembering
 from postroom.spark.option_names import TABLE, nearest, unknown_option
 from postroom.spark.store import DataFile, Snapshot, TableStore, open_store
 from postroom.spark.store.folded import halves, read_bucket
@@ -64,7 +65,8 @@ def table_options(options: Any) -> TableOptions:
     wrong = unknown_option(options, TABLE, "the source postroom.table")
     if wrong:
         raise TableOptionError(wrong)
-    version, as_of = options.get("version"), options.get("asOf")
+    options = {name.lower(): text for name, text in options.items()}
+    version, as_of = options.get("version"), options.get("asof")
     if version is not None and as_of is not None:
         raise TableOptionError('give option "version" or "asOf", not both')
     if version is not None and not version.isdecimal():
@@ -72,7 +74,7 @@ def table_options(options: Any) -> TableOptions:
     return TableOptions(
         _given(options, "path", "the folder of tables"),
         _known(_given(options, "table", f"one of {', '.join(DEFINITIONS)}")),
-        options.get("tableFormat", ""),
+        options.get("tableformat", ""),
         _flag(options, "raw"),
         int(version) if version is not None else None,
         _time(as_of) if as_of is not None else None,
@@ -81,7 +83,7 @@ def table_options(options: Any) -> TableOptions:
 
 
 def _given(options: Any, name: str, what: str) -> str:
-    text = options.get(name)
+    text = options.get(name.lower())
     if not text:
         raise TableOptionError(f'option "{name}" is missing: {what}')
     return str(text)
@@ -133,18 +135,21 @@ class TableDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The table's columns with their comments."""
-        options = table_options(self.options)
-        own = struct_of(DEFINITIONS[options.table])
-        return StructType([*own.fields, *RAW_FIELDS]) if options.raw else own
+        return remembering(_columns(table_options(own_options(self.options))), self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch reader; the options are checked here, so that a mistake is told before any task starts."""
-        options = table_options(self.options)
-        known = {field.name for field in self.schema().fields}
+        options = table_options(remembered(schema, self.options))
+        known = {field.name for field in _columns(options).fields}
         unknown = [name for name in schema.names if name not in known]
         if unknown:
             raise TableOptionError(f"table {options.table} has no columns {', '.join(unknown)}")
         return TableReader(options, schema)
+
+
+def _columns(options: TableOptions) -> StructType:
+    own = struct_of(DEFINITIONS[options.table])
+    return StructType([*own.fields, *RAW_FIELDS]) if options.raw else own
 
 
 def struct_of(definition: TableDefinition) -> StructType:

@@ -185,3 +185,57 @@ def quantile_sql(dwell_times: str, quantile: float) -> str:
         f"SELECT {by}, max(queue) AS queue, max(of_all) AS entries, {middle} AS time_us "
         f"FROM ({ranked}) WHERE until >= {quantile!r} * of_all GROUP BY {by}"
     )
+
+
+# --- ready views -----------------------------------------------------------------------------------
+
+STUCK_AFTER_S: Final = 3600
+"""Unless it is said: what has not moved for so long is stuck."""
+
+
+def stuck_sql(entries: str, after_s: int = STUCK_AFTER_S) -> str:
+    """What lives and has had no event for so many seconds, though nothing is to come: who holds it, or why it
+    waits. A delay whose end is still to come is none. Both dialects."""
+    since = "coalesce(last_event_time, arrival_time)"
+    return (
+        "SELECT ledger_id, queue_id, queue, serial, message_id, state, delay_causes, due, holder_kind, "
+        f"holder, delivery_count, failure_count, {since} AS since FROM {entries} WHERE state <> 'deleted' "
+        f"AND {since} < now() - INTERVAL '{int(after_s)}' SECOND AND NOT coalesce(due > now(), false)"
+    )
+
+
+def in_doubt_sql(transactions: str) -> str:
+    """XA branches that are prepared and not decided, and batches of channels whose partner hasn't said
+    whether it has them. Both dialects."""
+    return (
+        "SELECT ledger_id, holder_kind, holder_id, holder, channel, luwid, container, puts, gets, "
+        f"opened_time, prepared_time, last_time FROM {transactions} "
+        "WHERE decision IS NULL AND (prepared_time IS NOT NULL OR holder_kind = 'channel_batch')"
+    )
+
+
+def lineage_sql(entries: str) -> str:
+    """Each entry with the one that it was made of and how that ended, and the root of them all: by
+    ``root_serial`` the whole family of a message. Both dialects."""
+    return (
+        "SELECT e.ledger_id, e.root_serial, e.root_queue_id, root.queue AS root_queue, e.message_id, "
+        "e.serial, e.queue_id, e.queue, e.arrival_event, e.arrival_time, "
+        "e.parent_serial, parent.queue AS parent_queue, "
+        "parent.outcome AS parent_outcome, parent.reason AS parent_reason, e.state, e.outcome, e.ended_time "
+        f"FROM {entries} AS e "
+        f"LEFT JOIN {entries} AS parent ON parent.ledger_id = e.ledger_id "
+        "AND parent.serial = e.parent_serial AND parent.queue_id = e.parent_queue_id "
+        f"LEFT JOIN {entries} AS root ON root.ledger_id = e.ledger_id "
+        "AND root.serial = e.root_serial AND root.queue_id = e.root_queue_id"
+    )
+
+
+def ready_views(after_s: int = STUCK_AFTER_S, prefix: str = "") -> dict[str, tuple[str, str]]:
+    """By name: the table that a view is of, and its query over views of Spark with `prefix` before their
+    names."""
+    entries, transactions = f"`{prefix}entries`", f"`{prefix}transactions`"
+    return {
+        "stuck": ("entries", stuck_sql(entries, after_s)),
+        "in_doubt": ("transactions", in_doubt_sql(transactions)),
+        "lineage": ("entries", lineage_sql(entries)),
+    }
