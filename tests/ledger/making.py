@@ -164,16 +164,18 @@ class LedgerMaker:
         causes: int = 0,
         due_us: int = 0,
         creation_us: int = 0,
+        body_serial: int = 0,
     ) -> int:
         """An arrival; returns its serial. ``received``: through a channel; then ``parent`` is its serial in
-        the sender's ledger and its number in the channel's sequence."""
+        the sender's ledger and its number in the channel's sequence. ``body_serial``: whose body it has."""
         flags = (ArrivalFlag.DURABLE if durable else 0) | (ArrivalFlag.RECEIVED if received else 0)
         flags |= ArrivalFlag.ADVERSE if adverse else 0
+        flags |= ArrivalFlag.BODY_SHARED if body_serial else 0
         return self._tick().arrival(
             queue, to_state, event, holder_kind, holder, causes, priority, flags,
             producer, expiry_us, due_us, creation_us, 0, body, crc32(body or b""),
             message_id, id_type if message_id else 0, correlation_id, IdType.STRING if correlation_id else 0,
-            group_id, 7 if group_id else 0, 0, 0, parent[0], parent[1],
+            group_id, 7 if group_id else 0, body_serial, 0, parent[0], parent[1],
         )  # fmt: skip
 
     def change(

@@ -61,6 +61,18 @@ def applied(at: Scene, *more: str) -> list[str]:
 DISCARD = rule("true", "discard", name="all")
 
 
+def test_targets_and_queues_that_are_not_there_are_told_before_anything_is_looked_at(at: Scene) -> None:
+    at.put("dead", ["a"])
+    ended = triage(at, rule("true", "forward", "audti"), *applied(at))
+    assert ended.exit_code == Exit.USAGE
+    assert "line 1: rule 'rule 1': `to`: there is no queue 'audti'; did you mean 'audit'?" in ended.stderr
+    for command in (("triage", "--rules", str(at.folder.parent / "rules.toml")), ("deduplicate",)):
+        ended = run(*command, "--queue", "daed", "--data", str(at.folder))
+        assert ended.exit_code == Exit.CANNOT
+        assert "has no queue 'daed'; did you mean 'dead'?" in ended.stderr
+    assert at.depth("dead") == 1 and not at.out.exists()
+
+
 def test_a_dry_run_says_what_would_be_done_and_does_nothing(at: Scene) -> None:
     at.put("dead", ["a", "b"])
     text = rule("text = 'a'", "forward", "audit", "the a")

@@ -24,7 +24,7 @@ from postroom.spark.jobs.plan import (
     file_name,
     parse_manifest,
 )
-from postroom.spark.jobs.rules import MAX_RULES, digest_of, parse_rules, read_rules
+from postroom.spark.jobs.rules import MAX_RULES, check_targets, digest_of, parse_rules, read_rules
 
 GOOD = """
 [[rule]]
@@ -134,6 +134,30 @@ def test_rules_are_the_same_if_they_do_the_same() -> None:
     other = parse_rules(GOOD.replace("archive", "old"), "r")
     assert other.digest != parse_rules(GOOD, "r").digest
     assert digest_of(reversed(other.rules)) != other.digest
+
+
+KINDS = {"archive": "queue", "news": "topic", "client:a": "subscription", "far": "remote", "q": "quota"}
+
+
+def test_targets_that_are_there() -> None:
+    for to in ("archive", "client:a", "far", "anything@QM2"):
+        rules = parse_rules(f"[[rule]]\nwhen = 'true'\naction = 'forward'\nto = '{to}'", "r")
+        check_targets(rules, KINDS)
+    check_targets(parse_rules("[[rule]]\nwhen = 'true'\naction = 'replay'", "r"), {})
+
+
+def test_targets_that_are_not_there_are_told_with_their_lines() -> None:
+    text = "".join(
+        f"[[rule]]\nwhen = 'true'\naction = 'replay'\nto = '{to}'\n" for to in ("archve", "x", "news", "q")
+    )
+    with pytest.raises(RulesInvalid) as told:
+        check_targets(parse_rules(text, "r"), KINDS)
+    assert str(told.value).splitlines() == [
+        "r, line 1: rule 'rule 1': `to`: there is no queue 'archve'; did you mean 'archive'?",
+        "r, line 5: rule 'rule 2': `to`: there is no queue 'x'",
+        "r, line 9: rule 'rule 3': `to` is the topic 'news': messages can be sent to queues only",
+        "r, line 13: rule 'rule 4': `to` is the quota 'q': messages can be sent to queues only",
+    ]
 
 
 # --- plans

@@ -17,7 +17,7 @@ from postroom.spark.jobs.contents import with_contents
 from postroom.spark.jobs.deduplicate import check_columns
 from postroom.spark.jobs.errors import CannotBeDone, Exit, JobError, OptionInvalid, RulesInvalid
 from postroom.spark.jobs.plan import ACTIONS_SCHEMA, MANIFEST
-from postroom.spark.jobs.standing import DURABLE_WITHIN_S, look, standing
+from postroom.spark.jobs.standing import DURABLE_WITHIN_S, check_queue, look, standing
 from tests.ledger.making import LedgerMaker
 from tests.ledger.test_reader_carried import _with_dropped_history as with_dropped_history
 from tests.messages.jobs import Scene, counted, rule, rules, scene
@@ -206,7 +206,8 @@ def test_what_is_older_than_the_history_stands_there_without_its_place(
     assert counts == dict.fromkeys(alive, (0, 0)) | {alive[0]: (1, 1)}
     assert all(row["is_free"] and row["state"] == "available" for row in found.values())
     assert {row["body_state"] for row in found.values()} == {"present"}
-    assert standing(spark, ledger, "nowhere", False).count() == 0
+    with pytest.raises(CannotBeDone, match="has no queue 'order'; did you mean 'orders'"):
+        check_queue(ledger, "order")
 
 
 # --- carrying on

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from proton import Message
@@ -15,9 +16,9 @@ from proton.utils import BlockingConnection
 from postroom.server.config import LedgerConfig
 from postroom.server.http.tokens import TOKENS_NAME, Right, add_token, remove_token
 from postroom.server.http_config import HttpConfig
+from postroom.spark.places import Messages, place_of, plan
 from postroom.spark.places import broker as broker_place
 from postroom.spark.places import http_client as client
-from postroom.spark.places import place_of, plan
 from postroom.spark.places.broker import BrokerPlace
 from postroom.spark.places.folder import FolderPlace
 from postroom.spark.places.http_client import BrokerRefused, UrlInvalid
@@ -252,3 +253,27 @@ def test_who_has_too_much_to_do_is_asked_again(tmp_path: Path) -> None:
         there = place(busy)
         looks = [there.look() for _ in range(30)]
         assert looks[0].durable_through == looks[-1].durable_through
+
+
+def test_arrivals_are_those_of_the_folder_without_bodies(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send(served, 3)
+    there, here = place(served), FolderPlace(served.folder)
+    end = there.look().durable_through
+    events = marked_rows(served, end)
+    arrived = events.filter(pa.compute.equal(events["from_state"], "start"))["serial"].to_numpy()[-40:]
+    serials = np.concatenate([arrived[::-1], arrived[:3], [end + 1000]]).astype(np.uint64)
+    monkeypatch.setattr(broker_place, "MAX_ASKED", 7)
+    got, expected = there.arrivals(serials, end), here.arrivals(serials, end)
+    assert got.found.tolist() == expected.found.tolist() == [True] * (len(serials) - 1) + [False]
+    assert not len(got.sections.drop_null())
+    for name in ("position", "message_id_len", "message_id_type", "body_serial", "parent_serial"):
+        assert got.arrivals[name].tolist() == expected.arrivals[name].tolist()
+    assert _ids(got) == _ids(expected)
+    assert "live-2" in _ids(got)
+
+
+def _ids(found: Messages) -> list[str]:
+    places = zip(found.arrivals["message_id_offset"], found.arrivals["message_id_len"], strict=True)
+    return [bytes(found.names[at : at + size]).decode() for at, size in places]

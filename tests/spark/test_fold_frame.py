@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from postroom.spark.tables import DEFINITIONS, partials
+from postroom.spark.tables.fold import shown
 from postroom.spark.tables.views import fold_frame, levels_sql, pending_sql, quantile_sql
 from tests.tables.ranges import cut, every_position, table
 from tests.tables.test_monoids import FOLDED, lived
@@ -22,7 +23,10 @@ def test_spark_folds_as_we_do(spark: SparkSession) -> None:
         rows = spark.createDataFrame(pa.concat_tables(made).combine_chunks())  # empty chunks confuse it
         found = fold_frame(definition, rows).toArrow()
         keys = [(name, "ascending") for name in definition.key]
-        found, expected = found.cast(definition.schema).sort_by(keys), table(definition, events).sort_by(keys)
+        found, expected = (
+            found.cast(definition.schema).sort_by(keys),
+            shown(definition, table(definition, events)).sort_by(keys),
+        )
         differing = [
             name for name in found.column_names if not found.column(name).equals(expected.column(name))
         ]

@@ -18,6 +18,7 @@ from postroom.spark.places import Slice, place_of, plan
 from postroom.spark.reading import read_events, read_opening
 from postroom.spark.store import DONE, open_store, read_folded
 from postroom.spark.tables import DEFINITIONS, fold, partials, split
+from postroom.spark.tables.fold import shown
 from postroom.spark.tables.policy import Policy, apply
 
 ENGINE = HereEngine()
@@ -93,7 +94,9 @@ def in_order(name: str, rows: pa.Table) -> list[dict[str, Any]]:
 
 def whole(name: str, *data: Where) -> list[dict[str, Any]]:
     """The table that one fold of the whole ledgers gives."""
-    return in_order(name, pa.concat_tables([_whole(name, folder) for folder in data]))
+    return in_order(
+        name, shown(DEFINITIONS[name], pa.concat_tables([_whole(name, folder) for folder in data]))
+    )
 
 
 def _whole(name: str, folder: Where) -> pa.Table:

@@ -59,7 +59,7 @@ def rows_of_all(root: Path) -> dict[str, str]:
 def _differs(tables: Tables, name: str) -> bool:
     definition, store, snapshot = DEFINITIONS[name], tables.stores[name], tables.snapshots[name]
     expected = fold(definition, partials(definition, _source(tables, definition, snapshot.state)))
-    return in_order(name, expected) != in_order(name, read_folded(store, snapshot=snapshot))
+    return in_order(name, expected) != in_order(name, read_folded(store, snapshot=snapshot, ongoing=True))
 
 
 def _source(tables: Tables, definition: TableDefinition, state: TableState) -> pa.Table:

@@ -11,6 +11,7 @@ import pytest
 
 from postroom.spark.tables import DEFINITIONS, DONE, TableDefinition, partials, split
 from postroom.spark.tables.dwell_times import ACCURACY, buckets, middle_us
+from postroom.spark.tables.fold import shown
 from postroom.spark.tables.range import Range
 from postroom.spark.tables.views import fold_sql, levels_sql, pending_sql, quantile_sql, view_sql
 from tests.tables.ranges import cut, every_position, table
@@ -37,7 +38,7 @@ def test_duckdb_folds_as_we_do(definition: TableDefinition) -> None:
         events = lived(Random(seed))
         made = [partials(definition, piece) for piece in cut(events, every_position(events))]
         found = ask(fold_sql(definition, "rows", "duckdb"), rows=pa.concat_tables(made))
-        assert ordered(definition, found) == ordered(definition, table(definition, events))
+        assert ordered(definition, found) == ordered(definition, shown(definition, table(definition, events)))
 
 
 @pytest.mark.parametrize("definition", FOLDED, ids=lambda definition: definition.name)
@@ -51,7 +52,7 @@ def test_a_view_of_both_parts_is_the_table(definition: TableDefinition) -> None:
     nothing = definition.schema.empty_table()
     done, waiting = (pa.concat_tables([nothing, *parts[part]]) for part in (DONE, "open"))
     found = ask(view_sql(definition, "done", "waiting", "duckdb"), done=done, waiting=waiting)
-    assert ordered(definition, found) == ordered(definition, table(definition, events))
+    assert ordered(definition, found) == ordered(definition, shown(definition, table(definition, events)))
 
 
 def test_levels_are_what_is_held_at_each_minutes_end() -> None:

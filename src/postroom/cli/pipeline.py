@@ -1,4 +1,4 @@
-"""`postroom pipeline run | status | rebuild | erase`: Spark tables of one or more ledgers.
+"""`postroom pipeline run | status | views | rebuild | erase`: Spark tables of one or more ledgers.
 
 Exit codes: 0 all is done, or it was asked to stop; 1 something failed that may go well next time; 2 wrong
 usage; 3 intake stopped before something that can't be passed (a record that this version doesn't know,
@@ -130,9 +130,11 @@ def run_command(data: tuple[str, ...], tables: str, cores: int, once: bool, **re
     with _one_line_errors(), ExitStack() as stack:
         from postroom.spark.pipeline.ledgers import check_all
         from postroom.spark.pipeline.run import Stop, run
+        from postroom.spark.pipeline.settings import check_options
 
         options = _options(data, tables, not once, rest)
-        check_all(options.data, options.token)  # what is wrong with them is told before Spark's seconds
+        check_options(options)  # what is wrong with them is told before Spark's seconds
+        check_all(options.data, options.token)
         stop = Stop()
         watchers = _watchers(stack, once, rest["metrics_address"], rest["metrics_port"])
         spark = stack.enter_context(_session(cores))
@@ -220,6 +222,29 @@ def _show(found: "PipelineStatus") -> None:
     for why in {at.diverged for one in found.tables for at in one.ledgers if at.diverged}:
         click.echo(why)
     click.echo(f"written by {found.holder}" if found.holder else "no pipeline writes these tables now")
+
+
+# --- views ----------------------------------------------------------------------------------------
+
+
+@pipeline.command("views")
+@tables_option
+@click.option("--prefix", default="", metavar="TEXT", help="Put before the name of each view.")
+@click.option(
+    "--stuck-after-s",
+    type=click.IntRange(0),
+    default=3600,
+    show_default=True,
+    help="What has not moved for so long is in view stuck.",
+)
+def views_command(tables: str, prefix: str, stuck_after_s: int) -> None:
+    """Print SQL for spark-sql that makes a view of each table, and the views stuck, in_doubt and lineage."""
+    with _one_line_errors():
+        from postroom.spark.ready_views import statements
+
+        made = statements(absolute(tables), prefix, stuck_after_s)
+    for statement in made.values():
+        click.echo(f"{statement};")
 
 
 # --- rebuild and erase ----------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from postroom.ledger.expand import ARRIVAL_RECORD, Rows
 from postroom.ledger.fold import survives
 from postroom.ledger.records import ArrivalFlag, RecordType, TransitionFlag
 from postroom.model.codes import DelayCause, Event, HolderKind, IdType, Outcome, State
+from postroom.spark.ancestry import ROOT_QUEUE, ROOT_SERIAL
 from postroom.spark.ids import heap_strings, id_text, utf8
 from postroom.spark.names import Coded, Known, Names, repeated, same
 
@@ -127,6 +128,11 @@ def _origin(field: str) -> Build:
         return _long_or_null(np.where(rows["flags"] & ArrivalFlag.RECEIVED, rows[field], 0))
 
     return build
+
+
+def _root(field: str, own: str) -> Build:
+    """What `ancestry` tells of the root; where it tells nothing, the entry is its own."""
+    return lambda rows, known: _long(rows.columns.get(field, rows[own]))
 
 
 def _survives(flags: Array) -> pa.Array:
@@ -382,6 +388,14 @@ COLUMNS: Final[tuple[Column, ...]] = (
         "That entry's queue; without a parent the topic that it was published to",
         _parent("parent_queue"),
     ),
+    _arrival(
+        "root_serial",
+        pa.int64(),
+        "The entry at the beginning of its chain of parents, as far as the history tells: its own serial"
+        " where it was made of none",
+        _root(ROOT_SERIAL, "serial"),
+    ),
+    _arrival("root_queue_id", pa.int64(), "That entry's queue", _root(ROOT_QUEUE, "queue")),
     _arrival(
         "origin_ledger_id",
         pa.string(),

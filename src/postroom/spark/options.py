@@ -1,11 +1,13 @@
 """The options of the sources ``postroom`` and ``postroom.ranges``, read and checked. Needs no Spark."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
+from postroom.ledger.errors import LedgerError
+from postroom.spark.option_names import SOURCE, unknown_option
 from postroom.spark.places import Places
 from postroom.spark.positions import Position, PositionsInvalid, from_json
 
@@ -22,7 +24,7 @@ DROP: Final = "drop"
 _US_A_S: Final = 1_000_000
 
 
-class SourceOptionError(ValueError):
+class SourceOptionError(LedgerError, ValueError):
     """An option of the source is missing or has no meaning."""
 
 
@@ -69,8 +71,14 @@ class SourceOptions:
         return max(LEAST_PARTITION_RECORDS, min(MOST_PARTITION_RECORDS, share))
 
 
-def read_options(options: Mapping[str, str]) -> SourceOptions:
-    """Options as Spark gives them → checked. Raises ``SourceOptionError``."""
+def read_options(
+    options: Mapping[str, str], known: Iterable[str] = SOURCE, what: str = "the source postroom"
+) -> SourceOptions:
+    """Options as Spark gives them → checked; `known`: their names, of `what`. Raises
+    ``SourceOptionError``."""
+    wrong = unknown_option(options, known, what)
+    if wrong:
+        raise SourceOptionError(wrong)
     options = {name.lower(): text for name, text in options.items()}
     uris = _uris(options)
     read = SourceOptions(

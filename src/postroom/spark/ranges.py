@@ -18,6 +18,7 @@ from postroom.ledger.layout import Array
 from postroom.spark.options import LATEST, SourceOptions
 from postroom.spark.places import Look, Place, Slice, plan, plan_parts
 from postroom.spark.positions import BEGINNING, Position, Positions, check, position_in
+from postroom.spark.queue_names import check_queues
 from postroom.spark.reading import read_events
 
 T = TypeVar("T")
@@ -199,17 +200,22 @@ class Planner:
     def begin(self) -> dict[str, Position]:
         """Where a read of its own begins: the last position of each ledger that is not to be read.
 
-        Raises ``LedgerDiverged``, ``DataLost``.
+        Raises ``LedgerDiverged``, ``DataLost``, ``SourceOptionError`` for queues that no ledger knows.
         """
-        found = {ledger_id: starting_position(self._options, one) for ledger_id, one in self.look().items()}
+        seen = self.look()
+        check_queues(self._options, seen)
+        found = {ledger_id: starting_position(self._options, one) for ledger_id, one in seen.items()}
         return {ledger_id: position for ledger_id, position in found.items() if position is not None}
 
     def next(self, start: Positions, limit: Limit) -> dict[str, Position]:
         """Where a batch ends that begins behind `start`.
 
-        Raises ``LedgerMissing``, ``LedgerDiverged``, ``DataLost``.
+        Raises ``LedgerMissing``, ``LedgerDiverged``, ``DataLost``; ``SourceOptionError`` for queues that no
+        ledger knows.
         """
         seen = self.look()
+        if not start:  # a stream that goes on may have outlived a queue and its history
+            check_queues(self._options, seen)
         self._require_all(start, seen)
         for ledger_id, after in start.items():
             if ledger_id in seen:

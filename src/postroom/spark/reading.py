@@ -16,6 +16,7 @@ from postroom.ledger.expand import Chunk, Rows, entry_rows, expand
 from postroom.ledger.layout import TRANSITION_DTYPE
 from postroom.ledger.records import RecordType
 from postroom.model.codes import Event, HolderKind, Outcome, State
+from postroom.spark.ancestry import TOLD_COLUMNS, Ancestry
 from postroom.spark.columns import EVENTS_SCHEMA, batch
 from postroom.spark.names import Known, Names
 from postroom.spark.places import Look, Place, Slice
@@ -37,6 +38,7 @@ def read_events(
     """
     segment = slice.segment
     known: Known | None = None
+    ancestry = _ancestry(slice.place, slice.last, schema)
     last: Definitions | None = None
     for chunk, definitions in slice.place.read(slice):
         unknown = unknown_type(chunk)
@@ -49,7 +51,7 @@ def read_events(
             if queues is not None:
                 rows = _of_queues(rows, definitions, queues)
             if len(rows):
-                yield batch(rows, known, schema)
+                yield batch(ancestry.told(rows) if ancestry else rows, known, schema)
         if unknown is not None:
             raise unknown
 
@@ -60,6 +62,11 @@ def refusals(chunk: Chunk) -> Iterator[Rows]:
     if refused.any():
         rows = entry_rows(chunk.transitions.compress(refused), chunk.names)
         yield replace(rows, record=int(RecordType.MESSAGE_REFUSED))
+
+
+def _ancestry(place: Place, through: int, schema: pa.Schema) -> Ancestry | None:
+    """Who tells of parents; None where no column asks for that."""
+    return Ancestry(place, through) if TOLD_COLUMNS & set(schema.names) else None
 
 
 def _of_queues(rows: Rows, definitions: Definitions, queues: frozenset[str]) -> Rows:
@@ -137,8 +144,11 @@ def read_opening(
         return None
     known = _KnownOfCarried(look, told.queue_names)
     wanted = [n for n, name in told.queue_names.items() if queues is None or name in queues]
+    ancestry = _ancestry(place, look.durable_through, schema)
     blocks = (rows.where(np.isin(rows["queue"], wanted)) for rows in told.blocks)
-    batches = [batch(rows, known, schema) for rows in blocks if len(rows)]
+    batches = [
+        batch(ancestry.told(rows) if ancestry else rows, known, schema) for rows in blocks if len(rows)
+    ]
     return Opening(look.first_position, told.position, pa.Table.from_batches(batches, schema))
 
 

@@ -1,11 +1,16 @@
 """A local Spark session with the settings that the jobs need; on a cluster, spark-submit brings its own."""
 
 import os
+import re
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Final
 
 from pyspark.sql import SparkSession
+
+from postroom.ledger.errors import LedgerError
 
 DRIVER_MEMORY: Final = "1g"
 LOOPBACK: Final = "127.0.0.1"
@@ -22,6 +27,13 @@ appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 """Spark's own log from its first line on: errors only."""
 
 
+LEAST_JAVA: Final = 17
+JAVA_TIMEOUT_S: Final = 20
+"""So long it may take to tell its version."""
+_RELEASE: Final = re.compile(r'^JAVA_VERSION="(?:1\.)?(\d+)', re.MULTILINE)
+_VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
+_INSTALL: Final = "install one (openjdk-17-jre-headless), or set JAVA_HOME to it"
+
 LONG_JOB: Final = "-XX:+UseParallelGC -Darrow.enable_unsafe_memory_access=true"
 """For a JVM that moves many rows: the collector with the least work beside a task's own, and no check of
 bounds at each value that comes from Python."""
@@ -33,8 +45,51 @@ SHORT_JOB: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For a JVM that lives for seconds: its best compiler would take longer than it saves."""
 
 
+class JavaUnusable(LedgerError):
+    """There is no Java, or none that Spark runs on."""
+
+
+def require_java() -> None:
+    """Whether Spark will find a Java that it runs on: that of ``JAVA_HOME``, else the one in ``PATH``.
+
+    Its own words would be a dozen lines that don't say it. Raises ``JavaUnusable``.
+    """
+    home = os.environ.get("JAVA_HOME", "")
+    found = shutil.which("java", path=f"{home}/bin" if home else None)
+    if found is None:
+        where = f"JAVA_HOME is {home}, and has no bin/java" if home else "no java is in PATH"
+        raise JavaUnusable(f"Spark needs Java {LEAST_JAVA} or newer, and {where}: {_INSTALL}")
+    version = _version_of(Path(found))
+    if version < LEAST_JAVA:
+        what = f"is Java {version}" if version else "doesn't tell its version"
+        raise JavaUnusable(f"Spark needs Java {LEAST_JAVA} or newer, and {found} {what}: {_INSTALL}")
+
+
+def _version_of(java: Path) -> int:
+    """The main version of a Java; 0 if it doesn't tell one."""
+    release = java.resolve().parent.parent / "release"
+    try:
+        told = release.read_text("utf-8", "replace")
+    except OSError:
+        told = ""
+    found = _RELEASE.search(told) or _VERSION.search(_said_by(java))
+    return int(found[1]) if found else 0
+
+
+def _said_by(java: Path) -> str:
+    try:
+        done = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, errors="replace", timeout=JAVA_TIMEOUT_S
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stderr + done.stdout
+
+
 def local_session(name: str, cores: int, scratch: Path, is_short: bool = False) -> SparkSession:
-    """A session on this machine, with its temporary files in `scratch`; `is_short`: for few rows."""
+    """A session on this machine, with its temporary files in `scratch`; `is_short`: for few rows. Raises
+    ``JavaUnusable``."""
+    require_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the interpreter that has this package
     os.environ.setdefault(
         "SPARK_LOCAL_IP", LOOPBACK

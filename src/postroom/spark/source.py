@@ -22,10 +22,12 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from postroom.spark.catalog import is_creating, own_options, remembered, remembering
 from postroom.spark.columns import COLUMNS, NEVER_NULL
 from postroom.spark.options import SourceOptions, read_options
 from postroom.spark.places import Look, Place, Slice, plan_parts
 from postroom.spark.pushdown import NOTHING_PUSHED, push
+from postroom.spark.queue_names import check_queues
 from postroom.spark.ranges import Seen, last_wanted, look_at, rows_of, starting_position
 from postroom.spark.reading import read_opening
 from postroom.spark.struct import check_asked, struct_of
@@ -44,12 +46,14 @@ class PostroomDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The events table, with a comment on every column."""
-        return EVENTS_STRUCT
+        if is_creating(self.options):
+            read_options(own_options(self.options))
+        return remembering(EVENTS_STRUCT, self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch reader; the options are checked here, so that a mistake is told before any task starts."""
         check_asked(schema, EVENTS_STRUCT, "events")
-        options = read_options(self.options)
+        options = read_options(remembered(schema, self.options))
         return PushdownReader(options, schema) if options.pushdown else LedgerBatchReader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
@@ -57,7 +61,7 @@ class PostroomDataSource(DataSource):
         from postroom.spark.stream import StreamReader
 
         check_asked(schema, EVENTS_STRUCT, "events")
-        return StreamReader(read_options(self.options), schema)
+        return StreamReader(read_options(remembered(schema, self.options)), schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,7 @@ class LedgerBatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Even parts of each ledger's range, of at most ``partitionRecords``; one look at each."""
         seen = look_at(self._options.places().now())
+        check_queues(self._options, seen)
         spans = [span for one in seen.values() if (span := self._span(one)) is not None]
         records = self._options.records_a_partition(sum(last - first + 1 for _, first, last in spans))
         found: list[InputPartition] = []

@@ -192,6 +192,7 @@ class Application:
 
     async def _messages(self, request: Request) -> Response:
         with_bodies = Right.BODIES in self._admit(request, Right.LEDGER).rights
+        with_bodies &= request.query_params.get("bodies") != "false"
         timeout_s = self._config.request_timeout_ms / 1000
         try:
             serials = np.frombuffer(await asyncio.wait_for(request.body(), timeout_s), "<u8")

@@ -81,7 +81,7 @@ def _verdict() -> Column:
         & ~_made_way(earlier)
     )
     return (
-        F.when(~F.col("arrival_event").isin(*PUTS), "moved")
+        F.when(F.col("parent_serial").isNotNull() | ~F.col("arrival_event").isin(*PUTS), "moved")
         .when(F.col("adverse"), "report")
         .when(F.col("is_remembered"), "taken again")
         .when(F.col("origin_serial").isNotNull() | F.col("channel").isNotNull(), "hop")

@@ -36,8 +36,14 @@ Batches = Iterator[pa.RecordBatch]
 
 
 def read_table(spark: SparkSession, root: str, name: str, table_format: str, version: int) -> DataFrame:
-    """A version of a table as its readers see it."""
-    options = {"path": root, "table": name, "tableFormat": table_format, "version": str(version)}
+    """A version of a table as its readers see it, but for durations that go on: those are what is stored."""
+    options = {
+        "path": root,
+        "table": name,
+        "tableFormat": table_format,
+        "version": str(version),
+        "ongoing": "sum",
+    }
     return spark.read.format("postroom.table").options(**options).load()
 
 
@@ -93,7 +99,7 @@ def folded(source: DataFrame, definition: TableDefinition) -> DataFrame:
         for rows in _pieces(batches):
             yield from partials(definition, rows).cast(arrow).to_batches()
 
-    return fold_frame(definition, source.mapInArrow(by_range, struct))
+    return fold_frame(definition, source.mapInArrow(by_range, struct), ongoing=True)
 
 
 def _pieces(batches: Batches) -> Iterator[pa.Table]:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from postroom.spark.messages.options import TapOptions, broker_of, read_tap_options
+from postroom.spark.messages.options import TapOptions, broker_of, tap_options
+from postroom.spark.option_names import CONSUME as CONSUME_NAMES
 from postroom.spark.options import SourceOptionError
 from postroom.spark.sink.options import Broker
 
@@ -72,7 +73,7 @@ def read_consume_options(options: Mapping[str, str], is_stream: bool = True) -> 
                 " the subscription's (queue, window, window_bytes)"
             )
     return ConsumeOptions(
-        read_tap_options(options),
+        tap_options(options, CONSUME_NAMES),
         broker_of(named),
         _required(named, "subscription", "the Spark subscription: postroom spark-subscription create"),
         _confirm(named) if is_stream or "confirm" in named else None,

@@ -14,8 +14,8 @@ from postroom.spark.jobs import backfill, deduplicate, triage
 from postroom.spark.jobs.errors import CannotBeDone, OptionInvalid
 from postroom.spark.jobs.plan import Manifest, Plan
 from postroom.spark.jobs.planning import Decision, make_plan
-from postroom.spark.jobs.rules import Rules
-from postroom.spark.jobs.standing import Looked, look
+from postroom.spark.jobs.rules import Rules, check_targets
+from postroom.spark.jobs.standing import Looked, check_queue, look
 
 TRIAGE: Final = "triage"
 DEDUPLICATE: Final = "deduplicate"
@@ -75,8 +75,10 @@ def made_before(where: Where, kind: str, digest: str) -> Manifest | None:
 def plan_triage(spark: SparkSession, where: Where, rules: Rules) -> Manifest:
     """What is to be done with the messages of a queue by rules. Raises ``JobError``, ``LedgerError``,
     ``PySparkException``, OSError."""
-    triage.check_rules(spark, rules)
     ledger = look(where.data, where.token)
+    check_queue(ledger, where.queue)
+    check_targets(rules, ledger.kinds)
+    triage.check_rules(spark, rules)
     rows = triage.decided(spark, ledger, where.queue, rules, bool(where.out))
     return _planned(where, TRIAGE, rules.digest, ledger, rows, triage.decisions_of(rules))
 
@@ -90,6 +92,7 @@ def plan_deduplicate(spark: SparkSession, where: Where, by: tuple[str, ...]) -> 
     """Which messages of a queue are duplicates. Raises as `plan_triage`."""
     by = deduplicate.check_columns(by)
     ledger = look(where.data, where.token)
+    check_queue(ledger, where.queue)
     rows = deduplicate.duplicates(spark, ledger, where.queue, by, bool(where.out))
     return _planned(where, DEDUPLICATE, deduplicate_digest(by), ledger, rows, [deduplicate.DUPLICATE])
 

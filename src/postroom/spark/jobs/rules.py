@@ -8,12 +8,20 @@ from pathlib import Path
 from typing import Any, Final
 
 from postroom.manager.acting import ACTIONS, DISCARD, FORWARD, LEAVE, REPLAY
+from postroom.manager.options import KIND_QUEUE, KIND_SUBSCRIPTION
+from postroom.manager.remote import KIND_REMOTE
 from postroom.server.toml_lines import line_of
 from postroom.spark.jobs.errors import RulesInvalid
+from postroom.spark.option_names import nearest
 
 MAX_RULES: Final = 1000
 MAX_RULES_BYTES: Final = 1 << 20
 MAX_NAME_CHARS: Final = 100
+
+ELSEWHERE: Final = "@"
+"""In `to`, before the queue manager."""
+TARGETS: Final = (KIND_QUEUE, KIND_SUBSCRIPTION, KIND_REMOTE)
+"""Kinds of what messages can be sent to."""
 
 _RULE: Final = "rule"
 _KEYS: Final = ("name", "when", "action", "to")
@@ -77,6 +85,24 @@ def parse_rules(text: str, source: str) -> Rules:
     if reader.findings:
         raise RulesInvalid("\n".join(reader.findings))
     return Rules(source, rules, digest_of(rules))
+
+
+def check_targets(rules: Rules, kinds: Mapping[str, str]) -> None:
+    """Whether what rules send messages to is there; `kinds` of what is, by name. A queue of another queue
+    manager is its own to know. Raises ``RulesInvalid``, with a line for each that isn't."""
+    wrong = [rules.line(rule, why) for rule in rules.rules if (why := _why_no_target(rule.to, kinds))]
+    if wrong:
+        raise RulesInvalid("\n".join(wrong))
+
+
+def _why_no_target(to: str, kinds: Mapping[str, str]) -> str:
+    """Why nothing can be sent there; "" if it can, or nothing is."""
+    if not to or ELSEWHERE in to or kinds.get(to) in TARGETS:
+        return ""
+    if to in kinds:
+        return f"`to` is the {kinds[to]} {to!r}: messages can be sent to queues only"
+    near = nearest(to, [name for name, kind in kinds.items() if kind in TARGETS])
+    return f"`to`: there is no queue {to!r}" + (f"; did you mean {near!r}?" if near else "")
 
 
 def digest_of(rules: Iterable[Rule]) -> str:

@@ -11,8 +11,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import StructField, StructType
 
+from postroom.manager.options import KIND_QUEUE, KIND_SUBSCRIPTION, KIND_TOPIC
 from postroom.spark.jobs.errors import CannotBeDone
+from postroom.spark.option_names import nearest
 from postroom.spark.places import Look, Place, place_of
+from postroom.spark.queue_names import kinds_now
 
 EVENT_SCHEMA: Final = (
     "position bigint, ordinal int, serial bigint, queue_id bigint, time timestamp, event string,"
@@ -60,6 +63,8 @@ class Looked:
     first_position: int
     time_us: int
     """When that was, µs since 1970."""
+    kinds: Mapping[str, str]
+    """What there was then, by name: queue, topic, subscription, remote, …"""
 
     def options(self, **more: str) -> Mapping[str, str]:
         """Of the source ``postroom``, for reading no further."""
@@ -79,11 +84,24 @@ def fields_of(columns: Mapping[str, str]) -> list[StructField]:
 
 def look(uri: str, token: str) -> Looked:
     """Look at a ledger: what was done before is in it. Raises ``LedgerError``, OSError."""
-    seen = _durable(place_of(uri, token))
+    place = place_of(uri, token)
+    seen = _durable(place)
     if seen.durable_through < 1:
         raise CannotBeDone(f"{uri}: nothing was ever put there")
     now_us = max(seen.last_time_us, time.time_ns() // 1000)
-    return Looked(uri, token, seen.ledger_id, seen.durable_through, seen.first_position, now_us)
+    kinds = kinds_now(place, seen)
+    return Looked(uri, token, seen.ledger_id, seen.durable_through, seen.first_position, now_us, kinds)
+
+
+def check_queue(ledger: Looked, queue: str) -> None:
+    """Whether a job can act on that queue. Raises ``CannotBeDone``."""
+    holding = [name for name, kind in ledger.kinds.items() if kind in (KIND_QUEUE, KIND_SUBSCRIPTION)]
+    if ledger.kinds.get(queue) == KIND_TOPIC:
+        raise CannotBeDone(f"{queue!r} is a topic, which holds no messages: name one of its subscriptions")
+    if queue not in holding:
+        near = nearest(queue, holding)
+        hint = f"did you mean {near!r}?" if near else f"`postroom queue list` shows those of {ledger.uri}"
+        raise CannotBeDone(f"{ledger.uri} has no queue {queue!r}; {hint}")
 
 
 def _durable(place: Place) -> Look:

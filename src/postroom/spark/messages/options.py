@@ -1,10 +1,12 @@
 """The options of ``postroom.messages``, read and checked. Needs no Spark."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from postroom.spark.messages.lease import LeaseOptions
+from postroom.spark.option_names import OF_CONSUME
+from postroom.spark.option_names import TAP as TAP_NAMES
 from postroom.spark.options import SourceOptionError, SourceOptions, number, read_options
 from postroom.spark.sink.errors import SinkOptionError
 from postroom.spark.sink.options import Broker, read_broker
@@ -26,11 +28,19 @@ class TapOptions:
 
 def read_tap_options(options: Mapping[str, str]) -> TapOptions:
     """Options as Spark gives them → checked. Raises ``SourceOptionError``."""
+    for name in OF_CONSUME:
+        if name.lower() in {one.lower() for one in options}:
+            raise SourceOptionError(f'option "{name}" is of mode=consume, and mode is {TAP}')
+    return tap_options(options, TAP_NAMES)
+
+
+def tap_options(options: Mapping[str, str], known: Iterable[str]) -> TapOptions:
+    """The same; `known`: the names of the mode's options."""
     named = {name.lower(): text for name, text in options.items()}
     check = named.get("checkbodies", "true").lower()
     if check not in ("true", "false"):
         raise SourceOptionError(f'option "checkBodies" is true or false, not {check!r}')
-    source = read_options(options)
+    source = read_options(options, known, "the source postroom.messages")
     return TapOptions(source, check == "true", _lease(named, source))
 
 

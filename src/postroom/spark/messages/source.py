@@ -18,6 +18,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from postroom.spark.catalog import remembered, remembering
 from postroom.spark.messages.options import CONSUME, TapOptions, mode_of, read_tap_options
 from postroom.spark.messages.schema import FULL_SCHEMA, MESSAGES_SCHEMA, messages_struct
 from postroom.spark.messages.stream import TapStream, read_slices
@@ -40,16 +41,17 @@ class MessagesDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns of messages, with a comment on every one."""
-        return messages_struct(MESSAGES_SCHEMA)
+        return remembering(messages_struct(MESSAGES_SCHEMA), self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch reader; options and columns are checked here, before any task starts."""
         check_asked(schema, _FULL_STRUCT, "messages")
-        if mode_of(self.options) == CONSUME:
+        said = remembered(schema, self.options)
+        if mode_of(said) == CONSUME:
             from postroom.spark.consume import batch_reader
 
-            return batch_reader(self.options, schema)
-        options = read_tap_options(self.options)
+            return batch_reader(said, schema)
+        options = read_tap_options(said)
         if options.lease is not None:
             raise SourceOptionError(
                 'option "lease" is of a stream, which moves it; for a batch read grant one before:'
@@ -60,11 +62,12 @@ class MessagesDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """A reader of micro-batches."""
         check_asked(schema, _FULL_STRUCT, "messages")
-        if mode_of(self.options) == CONSUME:
+        said = remembered(schema, self.options)
+        if mode_of(said) == CONSUME:
             from postroom.spark.consume import stream_reader
 
-            return stream_reader(self.options, schema)
-        return TapStream(read_tap_options(self.options), schema)
+            return stream_reader(said, schema)
+        return TapStream(read_tap_options(said), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """What writes a DataFrame at once."""

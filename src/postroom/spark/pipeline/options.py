@@ -8,7 +8,7 @@ import msgspec
 
 from postroom.spark.pipeline.errors import PipelineError, SettingsConflict
 from postroom.spark.pipeline.root import Root
-from postroom.spark.store.protocol import CHECKPOINT_COMMITS
+from postroom.spark.store.protocol import CHECKPOINT_COMMITS, SETTINGS_FILE
 from postroom.spark.tables import DEFINITIONS
 from postroom.spark.tables.policy import Policy
 
@@ -117,9 +117,6 @@ class Settings(msgspec.Struct, frozen=True):
     """What becomes of each personal column; the key of the hashes is kept nowhere, only what it is known
     by."""
     key_mark: str = ""
-
-
-SETTINGS_FILE: Final = "settings.json"
 
 
 def load_settings(root: Root) -> Settings | None:

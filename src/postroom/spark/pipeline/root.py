@@ -9,14 +9,13 @@ from pyarrow import fs
 
 from postroom.spark import creating
 from postroom.spark.pipeline.errors import PipelineError
-from postroom.spark.store.protocol import checked, with_check
-
-OWN_FOLDER: Final = "_pipeline"
-"""Spark and the table formats take names that begin with an underscore for none of theirs."""
+from postroom.spark.store.files import open_root
+from postroom.spark.store.protocol import OWN_FOLDER, checked, with_check
 
 
 class Root:
-    """Small files of a pipeline under the tables' root. Raises ``OSError``."""
+    """Small files of a pipeline under the tables' root. Raises ``OSError``, and ``TableError`` for a
+    URI that leads nowhere."""
 
     def __init__(self, uri: str) -> None:
         self.uri: Final = uri
@@ -27,7 +26,7 @@ class Root:
             self._files: fs.FileSystem = fs.LocalFileSystem()
             self._folder = str(self.local)
         else:
-            self._files, base = fs.FileSystem.from_uri(uri)
+            self._files, base = open_root(uri)
             self._folder = f"{base}/{OWN_FOLDER}"
 
     def read(self, name: str) -> str | None:

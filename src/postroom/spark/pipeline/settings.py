@@ -7,10 +7,11 @@ from typing import Final
 import msgspec
 
 from postroom.spark.pipeline.errors import SettingsConflict
-from postroom.spark.pipeline.options import SETTINGS_FILE, PipelineOptions, Settings, load_settings
+from postroom.spark.pipeline.options import PipelineOptions, Settings, load_settings
 from postroom.spark.pipeline.root import Root
 from postroom.spark.ranges import Seen
-from postroom.spark.store import DEFAULT_FORMAT
+from postroom.spark.store import DEFAULT_FORMAT, open_store
+from postroom.spark.store.protocol import SETTINGS_FILE
 from postroom.spark.tables.policy import Policy
 
 
@@ -27,6 +28,13 @@ def settled_options(root: Root, options: PipelineOptions) -> PipelineOptions:
     if now != before:
         root.note(SETTINGS_FILE, msgspec.to_builtins(now))
     return options
+
+
+def check_options(options: PipelineOptions) -> None:
+    """Whether there are such tables, in such a format, at such a place. Raises ``TableError``,
+    ``SettingsConflict``."""
+    for name in options.names:
+        open_store(options.tables, name, options.format)
 
 
 LEDGERS_FILE: Final = "ledgers.json"

@@ -187,6 +187,12 @@ class Place(Protocol):
         ``OSError``.
         """
 
+    def arrivals(self, serials: npt.NDArray[np.uint64], through: int) -> Messages:
+        """The arrivals of these serials with their ids, without bodies; all of them, in that order.
+
+        `through`: positions up to there are known to be durable. Raises ``LedgerError``, ``OSError``.
+        """
+
 
 def covered_by_look(look: Look) -> Covered:
     """What a look at a place is about whose files were checked where they lie."""

@@ -10,7 +10,7 @@ from uuid import UUID
 import numpy as np
 import numpy.typing as npt
 
-from postroom.ledger.body_reader import NOTHING, check_bodies
+from postroom.ledger.body_reader import NOTHING, FoundArrivals, check_bodies
 from postroom.ledger.carried import Carried
 from postroom.ledger.definitions import Definitions
 from postroom.ledger.errors import LedgerCorrupt
@@ -28,6 +28,7 @@ from postroom.spark.places.images import cache_key, carried_from, checked_image,
 from postroom.spark.places.messages import messages_of
 
 MESSAGES_PATH: Final = "/ledger/messages"
+ARRIVALS_PATH: Final = f"{MESSAGES_PATH}?bodies=false"
 NO_SERIAL: Final = np.uint64(0)
 """No message has it."""
 SMALL_BYTES: Final = 16 << 20
@@ -110,6 +111,25 @@ class BrokerPlace:
             what = f"{len(found.found)} messages are answered where {len(asked)} were asked for"
             raise LedgerCorrupt(self.uri + MESSAGES_PATH, 0, what)
         return messages_of(check_bodies(found) if check else found)
+
+    def arrivals(self, serials: npt.NDArray[np.uint64], through: int) -> Messages:
+        """See `Place.arrivals`: as many requests as the bound on serials takes."""
+        wanted, order = np.unique(np.asarray(serials, "<u8"), return_inverse=True)
+        if not len(wanted):
+            return messages_of(NOTHING)
+        found = FoundArrivals(wanted)
+        for first in range(0, len(wanted), MAX_ASKED):
+            asked = wanted[first : first + MAX_ASKED]
+            some = decode_messages(
+                self._client.body(ARRIVALS_PATH, asked.tobytes()), self.uri + MESSAGES_PATH
+            )
+            if len(some.found) != len(asked):
+                what = f"{len(some.found)} arrivals are answered where {len(asked)} were asked for"
+                raise LedgerCorrupt(self.uri + MESSAGES_PATH, 0, what)
+            if some.found.any():
+                own = some.arrivals.compress(some.found)
+                found.take(own, np.frombuffer(some.names, np.uint8), first, first + len(asked))
+        return messages_of(found.without_bodies(order))
 
     def _carried(self, look: Look, through: int) -> Carried | None:
         told = self._client.json("/ledger")

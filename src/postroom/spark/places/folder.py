@@ -88,6 +88,12 @@ class FolderPlace:
         with lock:
             return messages_of(reader.read(serials, through, check=check, max_bytes=max_bytes))
 
+    def arrivals(self, serials: npt.NDArray[np.uint64], through: int) -> Messages:
+        """See `Place.arrivals`."""
+        reader, lock = _reader(self.folder)
+        with lock:
+            return messages_of(reader.read(serials, through, with_bodies=False))
+
 
 @lru_cache(KNOWN_FOLDERS)
 def _reader(folder: Path) -> tuple[BodyReader, Lock]:

@@ -143,6 +143,10 @@ class StorePlace:
                 found.take(*_distinct(rows), 0, older)
         return messages_of(found.without_bodies(order))
 
+    def arrivals(self, serials: npt.NDArray[np.uint64], through: int) -> Messages:
+        """See `Place.arrivals`: what was uploaded is durable, and has no bodies."""
+        return self.messages(None, serials)
+
     def _image(self, segment: Segment) -> EventsImage:
         key = cache_key(segment)
         where = f"{self.root}/{key}"

@@ -2,17 +2,19 @@
 
 from collections.abc import Mapping
 
+from postroom.ledger.errors import LedgerError
+
 FENCED = "postroom:sink-fenced"
 QUERY_REPLACED = "postroom:sink-query-replaced"
 BATCH_REPLACED = "postroom:sink-batch-replaced"
 BRANCH_UNKNOWN = "postroom:sink-branch-unknown"
 
 
-class SinkOptionError(ValueError):
+class SinkOptionError(LedgerError, ValueError):
     """An option or a column of the sink is missing or has no meaning."""
 
 
-class SinkError(RuntimeError):
+class SinkError(LedgerError, RuntimeError):
     """The batch was not written. Whatever a task has sent of it is invisible, and will be rolled back."""
 
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from postroom.client.tls import TlsOptions
 from postroom.client.url import parse_url
+from postroom.spark.option_names import SINK, unknown_option
 from postroom.spark.sink.errors import SinkOptionError
 
 MAX_BRANCH_MESSAGES: Final = 50_000
@@ -47,7 +48,7 @@ class SinkOptions:
 
 def read_stream_options(options: Mapping[str, str]) -> SinkOptions:
     """Of writeStream. Raises ``SinkOptionError``."""
-    said = _Said(options)
+    said = _known(options)
     said.refuse(("txnApp", "txnVersion"), "for batch writes; a stream has the option app")
     if not said.text("app"):
         raise SinkOptionError(
@@ -65,7 +66,7 @@ def read_stream_options(options: Mapping[str, str]) -> SinkOptions:
 
 def read_batch_options(options: Mapping[str, str]) -> SinkOptions:
     """Of write. Raises ``SinkOptionError``."""
-    said = _Said(options)
+    said = _known(options)
     said.refuse(("app",), "for streams; a batch write has txnApp and txnVersion")
     app, version = said.text("txnApp"), said.number("txnVersion", 0, (1 << 63) - 1, None)
     if bool(app) != (version is not None):
@@ -76,6 +77,13 @@ def read_batch_options(options: Mapping[str, str]) -> SinkOptions:
     if not app:
         said.refuse(("checkpoint", "abovePosition", "acceptDuplicates"), "for batch writes with txnApp")
     return _read(said, app, version, said.text("checkpoint"))
+
+
+def _known(options: Mapping[str, str]) -> "_Said":
+    wrong = unknown_option(options, SINK, "the sink postroom.messages")
+    if wrong:
+        raise SinkOptionError(wrong)
+    return _Said(options)
 
 
 def _read(said: "_Said", app: str, version: int | None, checkpoint: str) -> SinkOptions:

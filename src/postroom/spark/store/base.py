@@ -1,6 +1,7 @@
 """What the formats have in common: a list of files that grows from version to version, commits, and the
 putting together of small files."""
 
+import json
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -18,12 +19,15 @@ from postroom.spark.store.protocol import (
     CHECKPOINT_COMMITS,
     DONE,
     NO_VERSION,
+    OWN_FOLDER,
+    SETTINGS_FILE,
     DataFile,
     Part,
     Snapshot,
     TableConflict,
     TableState,
     VersionGone,
+    checked,
 )
 from postroom.spark.tables.definition import TableDefinition
 
@@ -93,12 +97,25 @@ class BaseStore(ABC):
         return [file for file in newest.files if part in (None, file.part)] if newest else []
 
     def snapshot(self, version: int | None = None, as_of: datetime | None = None) -> Snapshot:
-        """State and files of a version, or of the newest at a time. Raises ``VersionGone``."""
+        """State and files of a version, or of the newest at a time; no files of a table that the pipeline
+        makes and has had no rows for yet. Raises ``VersionGone``."""
         is_newest = version is None and as_of is None
         listing = self._newest() if is_newest else self._older(version, as_of)
+        if listing is None and self._is_awaited():
+            return Snapshot(TableState(), ())
         if listing is None:
             raise VersionGone(f"there is no table {self.name} at {self.uri}")
         return Snapshot(listing.state, listing.files)
+
+    def _is_awaited(self) -> bool:
+        """Whether the pipeline beside it makes this table."""
+        settings = f"{self.path.rpartition('/')[0]}/{OWN_FOLDER}/{SETTINGS_FILE}"
+        try:
+            with self._data.filesystem.open_input_stream(settings) as stream:
+                told = json.loads(checked(stream.read()))
+        except (FileNotFoundError, ValueError):
+            return False
+        return self.name in told.get("tables", ())
 
     def added_since(self, version: int) -> list[DataFile]:
         """Files with new rows in part ``done``, in the order of their commits. Raises ``VersionGone``."""

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from postroom.spark.store.protocol import DONE, DataFile, Snapshot, TableStore
 from postroom.spark.tables.definition import ORDER, TableDefinition
-from postroom.spark.tables.fold import fold
+from postroom.spark.tables.fold import fold, shown
 
 
 def read_folded(
@@ -20,16 +20,18 @@ def read_folded(
     columns: Sequence[str] | None = None,
     where: pc.Expression | None = None,
     snapshot: Snapshot | None = None,
+    ongoing: bool = False,
 ) -> pa.Table:
     """The rows of a table's newest version, or of `snapshot`, each key once.
 
+    `ongoing`: durations that go on as the sums that are stored, else null.
     ``where`` filters the finished rows and may use the `columns` only. Raises ``TableError``.
     """
     names = list(columns) if columns is not None else store.definition.schema.names
     known = snapshot or store.snapshot()
     final, partial = halves(store.definition, known.files)
     tables = [store.read(file, names) for file in final]
-    tables.append(read_bucket(store, partial, names, 0, 1))
+    tables.append(read_bucket(store, partial, names, 0, 1, ongoing))
     whole = pa.concat_tables(tables)
     return whole if where is None else whole.filter(where)
 
@@ -44,13 +46,20 @@ def halves(definition: TableDefinition, files: Iterable[DataFile]) -> tuple[list
 
 
 def read_bucket(
-    store: TableStore, files: Sequence[DataFile], columns: Sequence[str], number: int, count: int
+    store: TableStore,
+    files: Sequence[DataFile],
+    columns: Sequence[str],
+    number: int,
+    count: int,
+    ongoing: bool = False,
 ) -> pa.Table:
-    """The folded rows of the keys that fall into bucket `number` of `count`."""
+    """The folded rows of the keys that fall into bucket `number` of `count`; `ongoing` as for
+    `read_folded`."""
     wanted = folding(store.definition, columns)
     tables = [wanted.schema.empty_table().replace_schema_metadata(None)]
     tables += [store.read_bucket(file, wanted.schema.names, number, count) for file in files]
-    return fold(wanted, pa.concat_tables(tables)).select(list(columns))
+    folded = fold(wanted, pa.concat_tables(tables)).select(list(columns))
+    return folded if ongoing else shown(wanted, folded)
 
 
 def folding(definition: TableDefinition, columns: Sequence[str]) -> TableDefinition:

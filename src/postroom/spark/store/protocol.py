@@ -26,6 +26,12 @@ Part = Literal["open", "done"]
 OPEN: Final[Part] = "open"
 DONE: Final[Part] = "done"
 
+OWN_FOLDER: Final = "_pipeline"
+"""Beside the tables, the pipeline's. Spark and the formats take names that begin with an underscore for none
+of theirs."""
+SETTINGS_FILE: Final = "settings.json"
+"""There: what the pipeline makes, and how."""
+
 NO_VERSION: Final = -1
 """The version of a table that nobody has committed to yet."""
 

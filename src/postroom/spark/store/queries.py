@@ -3,10 +3,20 @@
 from collections.abc import Sequence
 from typing import Final
 
+import pyarrow as pa
+
 from postroom.spark.store.folded import halves
-from postroom.spark.store.protocol import DataFile, Snapshot, TableError, TableStore
+from postroom.spark.store.protocol import DataFile, Snapshot, TableStore
+from postroom.spark.tables.definition import TIMESTAMP, TableDefinition
 from postroom.spark.tables.views import fold_sql, view_sql
 
+TYPES: Final = {
+    pa.string(): "VARCHAR",
+    pa.int64(): "BIGINT",
+    pa.int32(): "INTEGER",
+    pa.bool_(): "BOOLEAN",
+    TIMESTAMP: "TIMESTAMPTZ",
+}
 OPTIONS: Final = "union_by_name = true, hive_partitioning = true, hive_types_autocast = false"
 """Older files have fewer columns; what a path says is text."""
 
@@ -14,7 +24,7 @@ OPTIONS: Final = "union_by_name = true, hive_partitioning = true, hive_types_aut
 def duckdb_query(store: TableStore, snapshot: Snapshot | None = None) -> str:
     """A query for the rows of a table's newest version, or of `snapshot`: each key once.
 
-    It names the files of that version: make it anew to see a newer one. Raises ``TableError``: no rows yet.
+    It names the files of that version: make it anew to see a newer one. Raises ``TableError``.
     """
     known = snapshot or store.snapshot()
     final, partial = halves(store.definition, known.files)
@@ -24,7 +34,13 @@ def duckdb_query(store: TableStore, snapshot: Snapshot | None = None) -> str:
         return fold_sql(store.definition, files_sql(store, partial), "duckdb")
     if final:
         return f"SELECT {', '.join(store.definition.schema.names)} FROM {files_sql(store, final)}"
-    raise TableError(f"table {store.name} at {store.uri} has no rows yet")
+    return no_rows_sql(store.definition)
+
+
+def no_rows_sql(definition: TableDefinition) -> str:
+    """A query for the columns of a table without rows."""
+    columns = [f'CAST(NULL AS {TYPES[field.type]}) AS "{field.name}"' for field in definition.fields]
+    return f"SELECT {', '.join(columns)} WHERE false"
 
 
 def files_sql(store: TableStore, files: Sequence[DataFile]) -> str:

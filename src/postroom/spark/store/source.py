@@ -16,6 +16,8 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from postroom.ledger.errors import LedgerError
+from postroom.spark.catalog import own_options, remembered, remembering
+from postroom.spark.option_names import TABLE, nearest, unknown_option
 from postroom.spark.store import DataFile, Snapshot, TableStore, open_store
 from postroom.spark.store.folded import halves, read_bucket
 from postroom.spark.tables import DEFINITIONS
@@ -29,6 +31,9 @@ BUCKET_ROWS: Final = 1_000_000
 """A task folds about so many partial rows."""
 
 BATCH_ROWS: Final = 1 << 16
+
+NULL: Final = "null"
+SUM: Final = "sum"
 
 RAW_FIELDS: Final = (
     StructField("part", from_arrow_type(pa.string()), True, {"comment": "done: final; open: partial rows"}),
@@ -51,11 +56,17 @@ class TableOptions:
     raw: bool
     version: int | None
     as_of: datetime | None
+    ongoing: bool
+    """Durations that go on as the sums that are stored, else null."""
 
 
 def table_options(options: Any) -> TableOptions:
     """Options as Spark gives them (keys in any case) → checked. Raises ``TableOptionError``."""
-    version, as_of = options.get("version"), options.get("asOf")
+    wrong = unknown_option(options, TABLE, "the source postroom.table")
+    if wrong:
+        raise TableOptionError(wrong)
+    options = {name.lower(): text for name, text in options.items()}
+    version, as_of = options.get("version"), options.get("asof")
     if version is not None and as_of is not None:
         raise TableOptionError('give option "version" or "asOf", not both')
     if version is not None and not version.isdecimal():
@@ -63,15 +74,16 @@ def table_options(options: Any) -> TableOptions:
     return TableOptions(
         _given(options, "path", "the folder of tables"),
         _known(_given(options, "table", f"one of {', '.join(DEFINITIONS)}")),
-        options.get("tableFormat", ""),
+        options.get("tableformat", ""),
         _flag(options, "raw"),
         int(version) if version is not None else None,
         _time(as_of) if as_of is not None else None,
+        _ongoing(options),
     )
 
 
 def _given(options: Any, name: str, what: str) -> str:
-    text = options.get(name)
+    text = options.get(name.lower())
     if not text:
         raise TableOptionError(f'option "{name}" is missing: {what}')
     return str(text)
@@ -79,7 +91,9 @@ def _given(options: Any, name: str, what: str) -> str:
 
 def _known(table: str) -> str:
     if table not in DEFINITIONS:
-        raise TableOptionError(f"there is no table {table}; there are {', '.join(DEFINITIONS)}")
+        near = nearest(table, DEFINITIONS)
+        hint = f"did you mean {near}?" if near else f"there are {', '.join(DEFINITIONS)}"
+        raise TableOptionError(f"there is no table {table}; {hint}")
     return table
 
 
@@ -88,6 +102,13 @@ def _flag(options: Any, name: str) -> bool:
     if text not in ("true", "false"):
         raise TableOptionError(f'option "{name}" is true or false, not {text!r}')
     return bool(text == "true")
+
+
+def _ongoing(options: Any) -> bool:
+    text = options.get("ongoing", NULL).lower()
+    if text not in (NULL, SUM):
+        raise TableOptionError(f'option "ongoing" is {NULL} or {SUM}, not {text!r}')
+    return bool(text == SUM)
 
 
 def _time(text: str) -> datetime:
@@ -103,7 +124,8 @@ class TableDataSource(DataSource):
 
     ``path``: the folder (or URI) of tables; ``table``: which; ``tableFormat``: delta, parquet or iceberg,
     found out if not given; ``version`` or ``asOf``: an older version, by number or by time; ``raw``: true
-    gives the rows as they are stored, partial ones unfolded, with the columns ``part`` and ``day``. Giving
+    gives the rows as they are stored, partial ones unfolded, with the columns ``part`` and ``day``;
+    ``ongoing``: durations that go on as null (the default), or as sum, less the time when they began. Giving
     `.schema(...)` with some of the columns reads only those.
     """
 
@@ -113,18 +135,21 @@ class TableDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The table's columns with their comments."""
-        options = table_options(self.options)
-        own = struct_of(DEFINITIONS[options.table])
-        return StructType([*own.fields, *RAW_FIELDS]) if options.raw else own
+        return remembering(_columns(table_options(own_options(self.options))), self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch reader; the options are checked here, so that a mistake is told before any task starts."""
-        options = table_options(self.options)
-        known = {field.name for field in self.schema().fields}
+        options = table_options(remembered(schema, self.options))
+        known = {field.name for field in _columns(options).fields}
         unknown = [name for name in schema.names if name not in known]
         if unknown:
             raise TableOptionError(f"table {options.table} has no columns {', '.join(unknown)}")
         return TableReader(options, schema)
+
+
+def _columns(options: TableOptions) -> StructType:
+    own = struct_of(DEFINITIONS[options.table])
+    return StructType([*own.fields, *RAW_FIELDS]) if options.raw else own
 
 
 def struct_of(definition: TableDefinition) -> StructType:
@@ -182,7 +207,8 @@ class TableReader(DataSourceReader):
 
     def _tables(self, partition: InputPartition, columns: Sequence[str]) -> Iterator[pa.Table]:
         if isinstance(partition, Bucket):
-            yield read_bucket(self._store, partition.files, columns, partition.number, partition.count)
+            bucket = (partition.files, columns, partition.number, partition.count)
+            yield read_bucket(self._store, *bucket, self._options.ongoing)
             return
         assert isinstance(partition, Bundle)
         for file in partition.files:

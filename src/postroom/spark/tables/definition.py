@@ -46,13 +46,18 @@ class Merge(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One column. ``of`` names the SUM column whose running sum a HIGH column is the highest of."""
+    """One column. ``of`` names the SUM column whose running sum a HIGH column is the highest of.
+
+    ``is_duration``: a sum of "time when a state was left" less "time when it was entered". It is negative
+    while that state lasts, and readers are shown null then.
+    """
 
     name: str
     type: pa.DataType
     merge: Merge
     comment: str
     of: str = ""
+    is_duration: bool = False
 
 
 Units = Callable[["Range"], pa.Table]

@@ -33,7 +33,8 @@ FIELDS: Final = (
         "delayed_us",
         pa.int64(),
         Merge.SUM,
-        "How long; while it waits, less the time (µs since 2020) when that began",
+        "How long it waited; null while it does",
+        is_duration=True,
     ),
     *ORDER,
 )

@@ -67,7 +67,8 @@ FIELDS: Final = (
         "held_us",
         pa.int64(),
         Merge.SUM,
-        "How long it was held; while it is, less the time (µs since 2020) when that began",
+        "How long it was held; null while it is",
+        is_duration=True,
     ),
     *ORDER,
 )

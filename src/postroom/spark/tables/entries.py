@@ -40,6 +40,8 @@ FROM_ARRIVAL: Final = (
     "producer",
     "parent_serial",
     "parent_queue_id",
+    "root_serial",
+    "root_queue_id",
     "origin_ledger_id",
     "origin_serial",
     "sequence",
@@ -58,7 +60,8 @@ def _dwell(name: str, states: tuple[str, ...]) -> Field:
         name,
         pa.int64(),
         Merge.SUM,
-        f"Time spent {' or '.join(states)}; while it is so, less the time (µs since 2020) when that began",
+        f"Time spent {' or '.join(states)}; null while it is so",
+        is_duration=True,
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any, Final, Literal
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from postroom.spark.tables import arrays
 from postroom.spark.tables.definition import Field, Merge, TableDefinition
@@ -35,6 +36,17 @@ def fold(definition: TableDefinition, rows: pa.Table, groups: Groups | None = No
     folding = _Folding(definition, rows, found)
     columns = [folding.column(field) for field in definition.fields]
     return pa.Table.from_arrays(columns, schema=definition.schema)
+
+
+def shown(definition: TableDefinition, folded: pa.Table) -> pa.Table:
+    """Folded rows as their readers see them, of which columns some may be missing: durations that go on are
+    null."""
+    for field in definition.fields:
+        if field.is_duration and field.name in folded.column_names:
+            at, column = folded.column_names.index(field.name), folded.column(field.name)
+            over = pc.if_else(pc.less(column, 0), pa.scalar(None, field.type), column)
+            folded = folded.set_column(at, folded.schema.field(at), over)
+    return folded
 
 
 def partials(definition: TableDefinition, events: pa.Table | Range) -> pa.Table:

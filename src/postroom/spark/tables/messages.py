@@ -14,7 +14,7 @@ from postroom.spark.tables.words import OUTCOMES
 FIELDS: Final = (
     LEDGER_ID,
     Field("serial", pa.int64(), Merge.KEY, "The message: position of its arrival record"),
-    *(copied(name) for name in FROM_ARRIVAL),
+    *(copied(name) for name in FROM_ARRIVAL if name != "root_queue_id"),
     Field("channel", pa.string(), Merge.ONLY, "The channel that it came through"),
     Field("container", pa.string(), Merge.ONLY, "Container of its producer"),
     Field("user", pa.string(), Merge.ONLY, "Who its producer logged in as"),

@@ -55,13 +55,16 @@ _TYPES: Final[dict[Dialect, dict[pa.DataType, str]]] = {
 }
 
 
-def fold_sql(definition: TableDefinition, rows: str, dialect: Dialect) -> str:
-    """A query that folds the rows of a relation (a table, a view, or a query in parentheses)."""
+def fold_sql(definition: TableDefinition, rows: str, dialect: Dialect, ongoing: bool = False) -> str:
+    """A query that folds the rows of a relation (a table, a view, or a query in parentheses).
+
+    `ongoing`: durations that go on as the sums that are stored, else null.
+    """
     if definition.is_done is None:
         return f"SELECT {_names(definition, dialect)} FROM {rows}"
     prepared = _prepared(definition, rows, dialect)
     columns = ", ".join(
-        f"{_merged(field, dialect)} AS {_quoted(field.name, dialect)}" for field in definition.fields
+        f"{_merged(field, dialect, ongoing)} AS {_quoted(field.name, dialect)}" for field in definition.fields
     )
     keys = ", ".join(_quoted(name, dialect) for name in definition.key)
     return f"SELECT {columns} FROM ({prepared}) GROUP BY {keys}"
@@ -77,9 +80,9 @@ def view_sql(definition: TableDefinition, done: str, open_rows: str, dialect: Di
     return f"SELECT {names} FROM {done} UNION ALL {fold_sql(definition, open_rows, dialect)}"
 
 
-def fold_frame(definition: TableDefinition, rows: "DataFrame") -> "DataFrame":
-    """Rows folded by Spark."""
-    return rows.sparkSession.sql(fold_sql(definition, "{rows}", "spark"), rows=rows)
+def fold_frame(definition: TableDefinition, rows: "DataFrame", ongoing: bool = False) -> "DataFrame":
+    """Rows folded by Spark; `ongoing` as for `fold_sql`."""
+    return rows.sparkSession.sql(fold_sql(definition, "{rows}", "spark", ongoing), rows=rows)
 
 
 def _names(definition: TableDefinition, dialect: Dialect) -> str:
@@ -114,7 +117,7 @@ def _from_neighbours(definition: TableDefinition, field: Field, dialect: Dialect
     return ""
 
 
-def _merged(field: Field, dialect: Dialect) -> str:
+def _merged(field: Field, dialect: Dialect, ongoing: bool) -> str:
     name, words = _quoted(field.name, dialect), _WORDS[dialect]
     merges: dict[Merge, Callable[[], str]] = {
         Merge.KEY: lambda: name,
@@ -123,12 +126,18 @@ def _merged(field: Field, dialect: Dialect) -> str:
         Merge.FIRST: lambda: words.first.format(x=name, by=IN_ORDER),
         Merge.LAST: lambda: words.last.format(x=name, by="last_position, last_ordinal"),
         Merge.LATEST: lambda: words.latest.format(x=name, by=IN_ORDER),
-        Merge.SUM: lambda: f"CAST(sum({name}) AS {_TYPES[dialect][field.type]})",
+        Merge.SUM: lambda: _sum(field, name, dialect, ongoing),
         Merge.MAX: lambda: f"max({name})",
         Merge.MIN: lambda: f"min({name})",
         Merge.HIGH: lambda: f"CAST(max({name}) AS {_TYPES[dialect][field.type]})",
     }
     return merges[field.merge]()
+
+
+def _sum(field: Field, name: str, dialect: Dialect, ongoing: bool) -> str:
+    """A duration that goes on is null, unless what is stored is wanted."""
+    total = f"CAST(sum({name}) AS {_TYPES[dialect][field.type]})"
+    return f"CASE WHEN sum({name}) >= 0 THEN {total} END" if field.is_duration and not ongoing else total
 
 
 # --- questions -------------------------------------------------------------------------------------
@@ -176,3 +185,57 @@ def quantile_sql(dwell_times: str, quantile: float) -> str:
         f"SELECT {by}, max(queue) AS queue, max(of_all) AS entries, {middle} AS time_us "
         f"FROM ({ranked}) WHERE until >= {quantile!r} * of_all GROUP BY {by}"
     )
+
+
+# --- ready views -----------------------------------------------------------------------------------
+
+STUCK_AFTER_S: Final = 3600
+"""Unless it is said: what has not moved for so long is stuck."""
+
+
+def stuck_sql(entries: str, after_s: int = STUCK_AFTER_S) -> str:
+    """What lives and has had no event for so many seconds, though nothing is to come: who holds it, or why it
+    waits. A delay whose end is still to come is none. Both dialects."""
+    since = "coalesce(last_event_time, arrival_time)"
+    return (
+        "SELECT ledger_id, queue_id, queue, serial, message_id, state, delay_causes, due, holder_kind, "
+        f"holder, delivery_count, failure_count, {since} AS since FROM {entries} WHERE state <> 'deleted' "
+        f"AND {since} < now() - INTERVAL '{int(after_s)}' SECOND AND NOT coalesce(due > now(), false)"
+    )
+
+
+def in_doubt_sql(transactions: str) -> str:
+    """XA branches that are prepared and not decided, and batches of channels whose partner hasn't said
+    whether it has them. Both dialects."""
+    return (
+        "SELECT ledger_id, holder_kind, holder_id, holder, channel, luwid, container, puts, gets, "
+        f"opened_time, prepared_time, last_time FROM {transactions} "
+        "WHERE decision IS NULL AND (prepared_time IS NOT NULL OR holder_kind = 'channel_batch')"
+    )
+
+
+def lineage_sql(entries: str) -> str:
+    """Each entry with the one that it was made of and how that ended, and the root of them all: by
+    ``root_serial`` the whole family of a message. Both dialects."""
+    return (
+        "SELECT e.ledger_id, e.root_serial, e.root_queue_id, root.queue AS root_queue, e.message_id, "
+        "e.serial, e.queue_id, e.queue, e.arrival_event, e.arrival_time, "
+        "e.parent_serial, parent.queue AS parent_queue, "
+        "parent.outcome AS parent_outcome, parent.reason AS parent_reason, e.state, e.outcome, e.ended_time "
+        f"FROM {entries} AS e "
+        f"LEFT JOIN {entries} AS parent ON parent.ledger_id = e.ledger_id "
+        "AND parent.serial = e.parent_serial AND parent.queue_id = e.parent_queue_id "
+        f"LEFT JOIN {entries} AS root ON root.ledger_id = e.ledger_id "
+        "AND root.serial = e.root_serial AND root.queue_id = e.root_queue_id"
+    )
+
+
+def ready_views(after_s: int = STUCK_AFTER_S, prefix: str = "") -> dict[str, tuple[str, str]]:
+    """By name: the table that a view is of, and its query over views of Spark with `prefix` before their
+    names."""
+    entries, transactions = f"`{prefix}entries`", f"`{prefix}transactions`"
+    return {
+        "stuck": ("entries", stuck_sql(entries, after_s)),
+        "in_doubt": ("transactions", in_doubt_sql(transactions)),
+        "lineage": ("entries", lineage_sql(entries)),
+    }

@@ -1,0 +1,88 @@
+"""The queues that a read asks for: one that no ledger knows is refused, with the nearest that one does; it
+would be as if it were empty. Needs no Spark."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+from postroom.manager.options import KIND_QUEUE, KIND_TOPIC
+from postroom.spark.option_names import nearest
+from postroom.spark.options import SourceOptionError, SourceOptions
+from postroom.spark.places import Look, Place, Slice
+
+if TYPE_CHECKING:
+    from postroom.ledger.definitions import Definitions
+    from postroom.spark.ranges import Seen
+
+SHOWN_NAMES: Final = 20
+"""So many are named in an error."""
+
+
+def check_queues(options: SourceOptions, seen: Mapping[str, "Seen"]) -> None:
+    """Whether a ledger knows each of the queues that are asked for; those that were deleted, too, as long as
+    there is history of them. Raises ``SourceOptionError``."""
+    missing = set(options.queues or ())
+    known: set[str] = set()
+    for one in seen.values() if missing else ():
+        for definitions in _definitions(one.place, one.look):
+            _refuse_topics(missing, definitions)
+            names = set(definitions.holding_names.values())
+            missing -= names
+            known |= names
+            if not missing:
+                return
+    if missing:
+        raise SourceOptionError(_unknown(sorted(missing), known))
+
+
+def kinds_now(place: Place, look: Look) -> dict[str, str]:
+    """What there is at the end of a look, by name: queue, topic, subscription, remote, …
+
+    Raises ``LedgerError``, ``OSError``.
+    """
+    for definitions in _definitions(place, look):
+        gone = definitions.deleted_queues
+        told = (one for number, one in definitions.queues.items() if number not in gone)
+        return {str(one.get("name")): str(one.get("kind", KIND_QUEUE)) for one in told}
+    return {}
+
+
+def _definitions(place: Place, look: Look) -> Iterator["Definitions"]:
+    """What each file of a look defines, the newest first."""
+    for segment in reversed(look.segments):
+        last = min(segment.last_position, look.durable_through)
+        if last >= segment.first_position:
+            hint = place.hint(segment, last, last)
+            yield from (told for _, told in place.read(Slice(place, segment, last, last, hint)))
+
+
+def _refuse_topics(wanted: set[str], definitions: "Definitions") -> None:
+    for number, definition in definitions.queues.items():
+        name = definition.get("name")
+        is_topic = definition.get("kind") == KIND_TOPIC and number not in definitions.deleted_queues
+        if is_topic and name in wanted:
+            raise SourceOptionError(_topic(str(name), definitions))
+
+
+def _topic(name: str, definitions: "Definitions") -> str:
+    """How a topic's messages are read."""
+    gone = definitions.deleted_queues
+    told = {number: one for number, one in definitions.queues.items() if number not in gone}
+    names = sorted(str(one.get("name")) for one in told.values() if one.get("topic") == name)
+    said = f'option "queues": {name!r} is a topic, which holds no messages: they are on its subscriptions'
+    if not names:
+        return f"{said}. It has none: make a durable one (postroom subscription create), and name that"
+    return f"{said}; name those: {json.dumps(names[:SHOWN_NAMES], ensure_ascii=False)}"
+
+
+def _unknown(missing: list[str], known: set[str]) -> str:
+    said = f'option "queues": no ledger here knows {", ".join(map(repr, missing[:SHOWN_NAMES]))}'
+    hints = {name: near for name in missing if (near := nearest(name, known))}
+    if hints:
+        return f"{said}; did you mean {', '.join(map(repr, hints.values()))}?"
+    if not known:
+        return f"{said}: there is no queue at all yet"
+    shown = sorted(known)[:SHOWN_NAMES]
+    return f"{said}; there {'are' if len(known) > 1 else 'is'} {', '.join(map(repr, shown))}" + (
+        f" and {len(known) - SHOWN_NAMES:,} more" if len(known) > SHOWN_NAMES else ""
+    )
