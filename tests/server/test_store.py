@@ -26,6 +26,7 @@ from postroom.client import (
     UniqueId,
     aio,
 )
+from postroom.manager.holders import MAX_CONFIRMED, store_of
 from postroom.manager.switches import CONSUMPTION
 from postroom.server.broker import Broker
 from postroom.server.config import MessageStoreConfig, QueueConfig
@@ -138,17 +139,20 @@ def test_what_ended_otherwise_was_not_confirmed(store: MessageStore) -> None:
         store.confirm_get(UID, 9)
 
 
-def test_so_many_confirmed_gets_are_remembered(monkeypatch: pytest.MonkeyPatch, store: MessageStore) -> None:
-    monkeypatch.setattr("postroom.manager.holders.MAX_CONFIRMED", 2)
-    uids = [UniqueId("QM1", n) for n in range(1, 4)]
-    for uid in uids:
+def test_so_many_confirmed_gets_are_remembered(broker: BrokerThread, store: MessageStore) -> None:
+    first, last = UniqueId("QM1", 1), UniqueId("QM1", 2)
+    others = {b"%d" % number: 1 for number in range(MAX_CONFIRMED - 1)}
+    for uid in (first, last):
         store.put("a", unique_id=uid)
-        store.get(confirm_id=9)
-        store.confirm_get(uid, 9)
+        store.get(MessageFilter(unique_id=uid), confirm_id=9)
+    store.confirm_get(first, 9)
+    broker.call(lambda broker: store_of(broker.manager.queues["q"]).confirmed.update(others))
+    store.confirm_get(first, 9)
+    store.confirm_get(last, 9)
     with pytest.raises(NoMatchingMessageException):
-        store.confirm_get(uids[0], 9)
-    store.confirm_get(uids[1], 9)
-    store.confirm_get(uids[2], 9)
+        store.confirm_get(first, 9)
+    store.confirm_get(last, 9)
+    assert broker.call(lambda broker: len(store_of(broker.manager.queues["q"]).confirmed)) == MAX_CONFIRMED
 
 
 def test_while_consumption_is_paused_no_get_finds_anything(
@@ -211,7 +215,7 @@ def test_a_browse_that_finds_nothing_locks_nothing(broker: BrokerThread, store: 
         store.undo(6)
     with pytest.raises(NoMatchingMessageException):
         store.unlock(0)
-    assert broker.call(lambda broker: broker.manager.queues["q"].store.locks) == {}
+    assert broker.call(lambda broker: store_of(broker.manager.queues["q"]).locks) == {}
 
 
 def test_a_message_of_any_client_has_a_unique_id(connection: Connection, store: MessageStore) -> None:
