@@ -25,6 +25,12 @@ from tests.manager.reference_place import (
 from tests.manager.store_face import Asked, a_filter, told
 from tests.manager.world import MS
 
+
+def _through(message: Message) -> int:
+    """The lock that it was got through; 0 none."""
+    return message.lock if message.state == GOT_BY_LOCK else 0
+
+
 confirm_ids = st.integers(0, 2)
 LEASES_MS = st.sampled_from([5, 1000])
 
@@ -158,6 +164,26 @@ class Storing(Machine):
         held = [message for message in self.plain().messages if self._means(message, confirm)]
         told = self.store(lambda: self.face.undo(confirm), bool(held))
         assert told is None or told == len(held)
+        for message in held:
+            self.reference.undo(self.plain(), message)
+        self.rest()
+
+    @rule(data=st.data())
+    def store_end(self, data: st.DataObject) -> None:
+        """An administrator ends a confirm id or a lock."""
+        holders = self.face.holders()
+        if not holders:
+            with pytest.raises(NoMatchingMessage):
+                self.face.end(1 << 40)
+            return
+        holder = data.draw(st.sampled_from(sorted(holders)))
+        confirm, lock = holders[holder]
+        if confirm == 0:
+            self.reference.locks[lock].over = True
+            held = [m for m in self.plain().messages if m.state == LOCKED and m.lock == lock]
+        else:
+            held = [m for m in self.plain().messages if m.confirm == confirm and _through(m) == lock]
+        assert self.face.end(holder) == len(held)
         for message in held:
             self.reference.undo(self.plain(), message)
         self.rest()

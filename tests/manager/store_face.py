@@ -13,6 +13,7 @@ from postroom.manager.store_verbs import (
     Confirm,
     ConfirmGet,
     Delete,
+    EndHolder,
     Get,
     StoreAnswer,
     Undo,
@@ -148,6 +149,17 @@ class StoreFace:
 
     def undo(self, confirm: int) -> int:
         return int(self._do(Undo(self.queue, Asked(), confirm)).count)
+
+    def holders(self) -> dict[int, tuple[int, int]]:
+        """Confirm id and lock id (0 without) of each holder, by its id; a lock's own confirm id is 0."""
+        store = self.queue.store
+        if store is None:
+            return {}
+        locks = {id: (0, id) for id in store.locks}
+        return locks | {int(holder.id): key for key, holder in store.holders.items()}
+
+    def end(self, holder: int) -> int:
+        return int(self._do(EndHolder(self.queue, Asked(), holder)).count)
 
     def confirm(self, confirm: int) -> int:
         return int(self._do(Confirm(self.queue, Asked(), confirm)).count)
