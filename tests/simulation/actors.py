@@ -35,8 +35,8 @@ from postroom.client.destinations import filters
 from postroom.manager.units import PROPERTY
 from postroom.server.binding import ConnectionBinding
 from tests.simulation.batch import Batch
-from tests.simulation.oracle import Answer, Broken, Fate, Oracle, Unit, kin_of
-from tests.simulation.swarm import CONTAINERS, REDELIVERY_DELAY_US, REMADE, TOPIC, Swarm
+from tests.simulation.oracle import REMADE, Answer, Broken, Fate, Oracle, Unit, kin_of
+from tests.simulation.swarm import CONTAINERS, REDELIVERY_DELAY_US, TOPIC, Swarm
 
 if TYPE_CHECKING:
     from tests.simulation.branches import BranchLog

@@ -176,7 +176,10 @@ class Brancher(Manager):
             self.decide(log)
 
     def administer(self, log: BranchLog) -> None:
-        """Decide it as an administrator."""
+        """Decide it as an administrator, unless one may have, by deleting a queue."""
+        if log.unit.may_be_forced:
+            self.decide(log)
+            return
         log.by_administrator = True
         log.commits = self.world.random.random() < 0.5
         if log.commits:
@@ -256,6 +259,9 @@ class Brancher(Manager):
         if log.by_administrator and (code == heuristic or verb.startswith("HEURISTIC")):
             self.tell_oracle(log, log.commits)
             log.to("heuristic")
+        elif code == XaCode.XA_HEURRB and log.unit.may_be_forced:
+            self.tell_oracle(log, False)
+            log.to("heuristic")
         elif code == XaCode.XA_OK or (code == XaCode.XAER_NOTA and self.again):
             self.done(log, log.commits)
         else:
@@ -334,7 +340,7 @@ class Brancher(Manager):
         for delivery_id in event.delivery_ids:
             fate = self.held.pop(delivery_id)
             is_of_branch = isinstance(event.state, TransactionalState)
-            if is_of_branch and fate.holder not in ("", self.name):
+            if is_of_branch and fate.holder not in ("", self.name) and not fate.may_go_back:
                 raise Broken(f"message {fate.id} is in a branch of {self.name} while {fate.holder} has it")
             if fate.holder == self.name:
                 fate.holder = ""

@@ -8,8 +8,8 @@ from postroom.amqp.sections import Message, Properties, Value, decode_message
 from postroom.amqp.sender import SenderLink
 from postroom.server.binding import ConnectionBinding
 from tests.simulation.actors import Actor, Surroundings, decode, new_message
-from tests.simulation.oracle import Answer, Broken, Fate
-from tests.simulation.swarm import DEAD_LETTERS, REMADE
+from tests.simulation.oracle import REMADE, Answer, Broken, Fate
+from tests.simulation.swarm import DEAD_LETTERS
 
 NODE = "$management"
 SWITCHES = ("production", "insertion", "consumption")

@@ -13,6 +13,8 @@ from typing import Any
 from postroom.amqp.sections import Header
 
 NEVER_US = 1 << 62
+REMADE = "remade"
+"""The queue that is deleted, past transactions too, and created anew."""
 OVER = ("accepted", "pre-settled", "deleted")
 """Outcomes after which there is nothing more."""
 Line = tuple[tuple[str, int], str]
@@ -74,6 +76,9 @@ class Fate:
     """Put under a confirm id that cannot have been confirmed."""
     holder: str = ""
     """Who has been given it and has neither settled it nor gone."""
+    may_go_back: bool = False
+    """Its transaction has something of a queue that is deleted by force, and may be rolled back at any
+    time."""
     failures: int = 0
     """Times that it was given back as failed, and that was answered."""
     published: bool = False
@@ -125,7 +130,20 @@ class Unit:
     sightings: dict[int, int] = field(default_factory=dict)
     """Of what was received, by id: how often it had been seen until then."""
 
+    touched: list[Fate] = field(default_factory=list)
+    """Sent, received, or acquired in it."""
+    may_be_forced: bool = False
+    """Some of them are on a queue that is deleted by force."""
+
+    def touch(self, fate: Fate) -> None:
+        self.touched.append(fate)
+        self.may_be_forced = self.may_be_forced or fate.queue == REMADE
+        if self.may_be_forced:
+            for each in self.touched:
+                each.may_go_back = each.order_perturbed = each.released = True
+
     def receive(self, fate: Fate) -> None:
+        self.touch(fate)
         self.received.append(fate)
         self.sightings[fate.id] = fate.sightings
 
@@ -168,6 +186,7 @@ class Oracle:
         self.fates[fate.id, queue] = self._first[fate.id] = fate
         if unit is not None:
             unit.sent.append(fate)
+            unit.touch(fate)
         return fate
 
     def published(self, first: Fate, subscriptions: list[str]) -> None:
@@ -263,9 +282,9 @@ class Oracle:
         fate = self.seen(id, queue, now_us)
         if queue not in (fate.queue, self.dead_letter_queue, *fate.may_be_on):
             raise Broken(f"message {id} was given to {by} from {queue}, and had been moved from there")
-        if now_us < fate.withheld_until_us:
+        if now_us < fate.withheld_until_us and not fate.may_go_back:
             raise Broken(f"message {id} was given to {by} from {queue} while somebody else holds it")
-        if fate.holder:
+        if fate.holder and not fate.may_go_back:
             raise Broken(f"message {id} was given to {by} from {queue} while {fate.holder} has it")
         if fate.settled_by in OVER:
             raise Broken(f"message {id} was given to {by} though {fate.settled_by} had been answered")
@@ -312,7 +331,7 @@ class Oracle:
             if one.queue == fate.queue and one is not fate and (how == "exclusive" or is_kin(one, fate))
         ]
         for one in others:
-            if one.holder and one.holder != consumer and not one.may_be_on:
+            if one.holder and one.holder != consumer and not (one.may_be_on or one.may_go_back):
                 raise Broken(f"message {fate.id} went to {consumer} while {one.holder} has message {one.id}")
             if (
                 how == "units"

@@ -10,7 +10,7 @@ from typing import Any
 
 from postroom.ledger.options import VOLUME_SHARE, LedgerOptions
 from postroom.manager.options import QueueDefinition
-from tests.simulation.oracle import Oracle
+from tests.simulation.oracle import REMADE, Oracle
 
 DEAD_LETTERS = "dead-letters"
 SMALL = "small"
@@ -61,8 +61,6 @@ LATER_EXTRAS = (
 clock that jumps. Drawn apart, so that other seeds stay what they were."""
 UNDER_LEASE = ("taker", "brancher", "keeper", "outcomes")
 """Not where the clock jumps: it ends transactions and locks, and nobody hears of that at once."""
-REMADE = "remade"
-"""The queue that is deleted and created anew."""
 CONTAINERS = ("one", "another")
 
 

@@ -144,6 +144,7 @@ class Taker(Transactor, Consumer):
         if outcome == "accepted":
             unit.receive(fate)
         else:
+            unit.touch(fate)
             fate.order_perturbed = True
             fate.released = fate.released or outcome == "released"
             self.others.append((fate, outcome))
@@ -177,8 +178,9 @@ class Taker(Transactor, Consumer):
             fate = self.acquired[event.delivery_id] = self.held[event.delivery_id]
             if bytes(state.txn_id) != self.txn_id:
                 raise Broken(f"message {fate.id} was acquired in another transaction than {self.name} has")
-            if self.unit is not None and self.unit.decision != "open":
-                fate.holder = ""
+            if self.unit is not None:
+                self.unit.touch(fate)
+                fate.holder = fate.holder if self.unit.decision == "open" else ""
 
     def committed(self) -> str:
         return f"committed by {self.name}"
