@@ -115,12 +115,13 @@ def test_a_good_partner() -> None:
     bad = Bad()
     link = bad.attach()
     put(link, 1, "one")
-    link.send(message("fast", durable=False), tag(1, wire.FAST), True)
+    link.send(message("fast", durable=False), tag(1, wire.FAST), False)
     put(link, 2, "two")
     ask(link, 2, 2)
     bad.world.settle()
-    (answer,) = bad.partner.events(DispositionReceived)
-    assert answer.state == ACCEPTED and answer.settled
+    answers = bad.partner.events(DispositionReceived)
+    assert [len(answer.deliveries) for answer in answers] == [1, 1]  # the fast one's, the batch's
+    assert all(answer.state == ACCEPTED and answer.settled for answer in answers)
     assert Client(bad.b).get("IN") == ["fast", "one", "two"]
 
 
@@ -295,7 +296,11 @@ def no_message(link: SenderLink) -> None:
 
 
 def durable_fast(link: SenderLink) -> None:
-    link.send(message(), tag(1, wire.FAST), True)
+    link.send(message(), tag(1, wire.FAST), False)
+
+
+def settled_fast(link: SenderLink) -> None:
+    link.send(message(durable=False), tag(1, wire.FAST), True)
 
 
 def no_header(link: SenderLink) -> None:
@@ -324,6 +329,7 @@ SENDS: list[tuple[Callable[[SenderLink], None], str]] = [
     (unknown_kind, "amqp:invalid-field"),
     (no_message, "amqp:decode-error"),
     (durable_fast, "amqp:invalid-field"),
+    (settled_fast, "amqp:not-implemented"),
     (no_header, wire.BATCH_REFUSED),
     (to_nowhere, wire.BATCH_REFUSED),
 ]
@@ -413,7 +419,17 @@ def test_a_good_requester() -> None:
     assert attached.attach.properties[Symbol(wire.QUEUE_MANAGER)] == "B"
 
 
-@pytest.mark.parametrize("state", [Rejected(Error("x:y", "no")), RELEASED, Modified(), None])
+def test_a_batch_whose_end_is_rejected_goes_back() -> None:
+    asking = Asking()
+    link = asking.ask()
+    (end,) = asking.ends()
+    link.settle(end.delivery_id, end.delivery_id, Rejected(Error("x:y", "no")))
+    assert asking.refused() == wire.BATCH_REFUSED
+    assert asking.b.depth("C") == 3
+    assert asking.b.manager.channels.sync(C_TO_B).in_doubt is None
+
+
+@pytest.mark.parametrize("state", [RELEASED, Modified(), None])
 def test_any_other_answer_to_the_end_of_a_batch_leaves_it_in_doubt(state: DeliveryState | None) -> None:
     asking = Asking()
     link = asking.ask()

@@ -65,6 +65,12 @@ def send(broker: BrokerThread, queue: str, *messages: Message) -> None:
             producer.send(message)
 
 
+def created(shell: Shell, queue: str) -> str:
+    """A queue, made before anything is forwarded to it."""
+    shell.ok("queue", "create", queue)
+    return queue
+
+
 def bodies(shell: Shell, queue: str) -> list[object]:
     return [row["body"] for row in shell.json("message", "list", queue)]
 
@@ -147,7 +153,7 @@ def test_a_bad_table_handles_nothing(broker: BrokerThread, shell: Shell, queue: 
 def test_retry_puts_it_where_it_was_to_go_without_its_header(
     broker: BrokerThread, shell: Shell, queue: str, rules
 ) -> None:
-    target = f"{queue}.target"
+    target = created(shell, f"{queue}.target")
     send(broker, queue, dead_letter("a", target, priority=8, correlation_id="c", reply_to="r"))
     events = handled(shell, rules("REASON(MQRC_Q_FULL) ACTION(RETRY)"))
     assert events[0] == {"event": "retried", "message_id": "id-a", "line": 3, "to": target}
@@ -164,13 +170,14 @@ def test_retry_puts_it_where_it_was_to_go_without_its_header(
 def test_forward_keeps_the_header_unless_it_is_told(
     broker: BrokerThread, shell: Shell, queue: str, rules, header: str, kept: bool
 ) -> None:
+    other = created(shell, f"{queue}.other")
     send(broker, queue, dead_letter("a"))
-    handled(shell, rules(f"ACTION(FWD) FWDQ('{queue}.other') {header}"))
+    handled(shell, rules(f"ACTION(FWD) FWDQ('{other}') {header}"))
     assert ("x-opt-dead-letter" in taken(broker, f"{queue}.other").annotations) == kept
 
 
 def test_forward_to_where_replies_go(broker: BrokerThread, shell: Shell, queue: str, rules) -> None:
-    replies = f"{queue}.replies"
+    replies = created(shell, f"{queue}.replies")
     send(broker, queue, dead_letter("a", reply_to=f"{replies}@HERE"), dead_letter("b", reply_to=replies))
     send(broker, queue, dead_letter("c"))
     events = handled(shell, rules("REPLYQ(?*) +", " ACTION(FWD) FWDQ(&REPLYQ) FWDQM(&REPLYQM)"))
@@ -209,6 +216,7 @@ def test_tries_fail_and_the_next_rule_comes(broker: BrokerThread, shell: Shell, 
     full = f"{queue}.full"
     shell.ok("queue", "create", full, "--set", "max_messages=1")
     send(broker, full, Message("there"))
+    created(shell, f"{queue}.last")
     send(broker, queue, dead_letter("a", full), dead_letter("b", full))
     events = handled(
         shell,
@@ -223,6 +231,30 @@ def test_tries_fail_and_the_next_rule_comes(broker: BrokerThread, shell: Shell, 
     assert "resource-limit-exceeded" in str(of_a[0]["why"]) or "room" in str(of_a[0]["why"])
     assert sorted(map(str, bodies(shell, f"{queue}.last"))) == ["a", "b"]
     assert bodies(shell, full) == ["there"]
+
+
+@pytest.mark.parametrize("action", ["FWD", "RETRY"])
+def test_a_queue_that_is_not_there_is_not_created(
+    broker: BrokerThread, shell: Shell, queue: str, rules, action: str
+) -> None:
+    nowhere = f"{queue}.nowhere"
+    send(broker, queue, dead_letter("a", nowhere))
+    to = f" FWDQ('{nowhere}')" if action == "FWD" else ""
+    events = handled(shell, rules(f"ACTION({action}){to} RETRY(2)"))
+    assert [each["event"] for each in events] == ["failed", "failed", "left", "ended"]
+    assert events[0]["why"] == f"there is no queue '{nowhere}' at queue manager 'HERE'"
+    assert nowhere not in [row["name"] for row in shell.json("queue", "list")]
+    assert bodies(shell, queue) == ["a"]
+
+
+def test_forward_by_a_remote_queue(broker: BrokerThread, shell: Shell, queue: str, rules) -> None:
+    shell.ok("queue", "create", f"{queue}.way", "--set", "usage=transmission")
+    settings = ("remote_queue=IN", "remote_queue_manager=FAR", f"transmission_queue={queue}.way")
+    options = [word for setting in settings for word in ("--set", setting)]
+    shell.ok("remote-queue", "define", f"{queue}.far", *options)
+    send(broker, queue, dead_letter("a"))
+    assert handled(shell, rules(f"ACTION(FWD) FWDQ('{queue}.far')"))[0]["event"] == "forwarded"
+    assert bodies(shell, f"{queue}.way") == ["a"]
 
 
 def test_all_fail_and_it_stays(broker: BrokerThread, shell: Shell, queue: str, rules) -> None:
@@ -263,6 +295,7 @@ def test_without_a_queue_it_is_the_queue_managers(shell: Shell, tmp_path: Path) 
 
 
 def test_sentences_for_people(broker: BrokerThread, shell: Shell, queue: str, rules) -> None:
+    created(shell, f"{queue}.x")
     send(broker, queue, dead_letter("a"), Message("b", message_id="id-b"))
     told = shell.ok("dlq", "handle", "--rules", rules(f"ACTION(FWD) FWDQ('{queue}.x')"))
     first, *between, last = told.splitlines()
@@ -310,6 +343,7 @@ def test_it_waits_for_more_and_gives_back_what_it_has(
     full = f"{queue}.full"
     shell.ok("queue", "create", queue)
     shell.ok("queue", "create", full, "--set", "max_messages=0")
+    created(shell, f"{queue}.target")
     file = rules("DESTQ('*.full') ACTION(RETRY) RETRY(9)", "ACTION(RETRY)", control="RETRYINT(600)")
     with handling(broker, file) as process:
         assert process.stdout is not None
@@ -342,7 +376,7 @@ def test_killed_at_any_moment_nothing_is_lost_or_twice(
     broker: BrokerThread, shell: Shell, queue: str, rules
 ) -> None:
     count = 300
-    target = f"{queue}.target"
+    target = created(shell, f"{queue}.target")
     send(broker, queue, *(dead_letter(f"{number}", target) for number in range(count)))
     file = rules("ACTION(RETRY)")
     for done in (1, 7, 40, 3, 90):

@@ -9,6 +9,7 @@ import pytest
 from postroom.channel.rules.parser import parse_table
 from postroom.cli.dead_letters import handle
 from postroom.client import ConnectionFactory
+from postroom.manager.options import QueueDefinition
 from tests.cli.test_dlq import NUMBERS, dead_letter, send
 from tests.faults.proxy import BROKER, CLIENT, CutPoint, FaultyProxy
 from tests.server.harness import BrokerThread, make_config
@@ -44,6 +45,7 @@ async def handled(broker: BrokerThread, queue: str, cut: CutPoint, again: CutPoi
 def test_each_goes_once_whatever_breaks(broker: BrokerThread, cut: CutPoint) -> None:
     queue = f"dead.{next(NUMBERS)}"
     target = f"{queue}.target"
+    broker.call(lambda one: one.manager.create_queue(QueueDefinition(name=target), one.manager.core.now_us))
     send(broker, queue, *(dead_letter(f"{number}", target) for number in range(MESSAGES)))
     again = CutPoint(cut.sender, cut.frame, cut.number, cut.after, 1)
     events = asyncio.run(handled(broker, queue, cut, again))

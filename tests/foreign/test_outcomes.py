@@ -98,7 +98,7 @@ def test_what_is_larger_than_the_channel_takes_is_a_dead_letter(partner: BrokerT
     assert dead[0].annotations["x-opt-dead-letter"]["reason"] == 2218
 
 
-def test_fast_messages_travel_settled(partner: BrokerThread) -> None:
+def test_fast_messages_travel_outside_of_batches(partner: BrokerThread) -> None:
     with to(partner, OPEN) as postroom:
         scene.send(postroom.url, f"orders@{TRANSMISSION}", [Message(body=n) for n in range(5)])
         found = scene.receive(partner.url, OPEN, count_of(5))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from postroom.manager.channel import Batch, ReceivingEnd, SendingEnd
 from postroom.manager.effects import Asker, Delivery
+from postroom.manager.entry import Entry
 from postroom.manager.options import ManagerOptions
 from postroom.manager.queue import Queue
 from postroom.manager.transmission import TransmissionHeader
@@ -46,6 +47,7 @@ class Sent:
     sequence: int
     serial: int
     fast: bool
+    entry: Entry
 
 
 class Sender(LedgerWorld):
@@ -57,6 +59,8 @@ class Sender(LedgerWorld):
         """After so many messages the queue manager begins the next batch by itself; 0 never."""
         self.end: SendingEnd | None = None
         self.sequence = 0
+        self.outside: list[Sent] = []
+        """Fast ones that have left, of which the partner hasn't said that it has them."""
         super().__init__(ManagerOptions(queue_manager=HERE))
         self.transmission_queue()
         self.manager.channels.define(SENDER, self.now_us)
@@ -92,7 +96,10 @@ class Sender(LedgerWorld):
         if not fast:
             self.sequence = self.sequence % SENDER.sequence_wrap + 1
         head = a_head(durable=durable, priority=delivery.entry.priority)
-        return Sent(head, delivery.body, self.sequence, int(delivery.entry.serial), fast)
+        sent = Sent(head, delivery.body, self.sequence, int(delivery.entry.serial), fast, delivery.entry)
+        if fast:
+            self.outside.append(sent)
+        return sent
 
     def end_batch(self, last_sequence: int = 0) -> Batch:
         assert self.end is not None
@@ -102,13 +109,33 @@ class Sender(LedgerWorld):
         assert self.end is not None
         self.manager.channels.confirm_batch(self.end, batch, self.now_us)
 
+    def taken(self, sent: Sent) -> None:
+        """The partner has a fast message."""
+        assert self.end is not None
+        self.outside.remove(sent)
+        self.manager.channels.forward_outside(self.end, [sent.entry], self.now_us)
+
     def stop(self) -> None:
+        """The link is lost: nobody will ever know of the fast messages that have left."""
         if self.end is not None:
-            self.manager.channels.close_sending(self.end, self.now_us)
-            self.end = None
+            gone = [sent.entry for sent in self.outside]
+            self.manager.channels.forward_outside(self.end, gone, self.now_us)
+            self._close(False)
+
+    def told_off(self) -> None:
+        """The partner has ended the link, and has nothing that it hasn't answered."""
+        if self.end is not None:
+            self._close(True)
+
+    def _close(self, refused: bool) -> None:
+        assert self.end is not None
+        self.manager.channels.close_sending(self.end, self.now_us, refused)
+        self.end = None
+        self.outside = []
 
     def crash(self) -> None:
         self.end = None
+        self.outside = []
         super().crash()
 
 

@@ -25,8 +25,9 @@ class Ends:
         self.sender = Sender(fast, batch_size)
         self.receiver = Receiver()
         self.wire: list[Sent | Batch] = []
-        self.answered: list[Batch] = []
-        """Committed there; the answer comes when that is durable."""
+        self.answered: list[Sent | Batch] = []
+        """Fast messages that were put there, and batches that were committed: these are answered when that
+        is durable."""
         self.asked: list[Batch] = []
         self.unasked: list[Sent] = []
         """Of the batch that is being filled."""
@@ -93,15 +94,19 @@ class Ends:
                 self.answered.append(item)
             else:
                 assert self.receiver.receive(item) is None
+                if item.fast:
+                    self.answered.append(item)
 
     def answers(self) -> None:
         """What has been committed is durable, and the sender hears of it."""
         self.receiver.turn()
         while self.answered and self.receiver.end is not None and self.sender.end is not None:
-            batch = self.answered.pop(0)
-            if batch in self.asked:
-                self.asked.remove(batch)
-                self.sender.confirm(batch)
+            answer = self.answered.pop(0)
+            if isinstance(answer, Batch) and answer in self.asked:
+                self.asked.remove(answer)
+                self.sender.confirm(answer)
+            elif isinstance(answer, Sent) and answer in self.sender.outside:
+                self.sender.taken(answer)
 
     # What befalls them.
 
@@ -113,6 +118,16 @@ class Ends:
         """The sender's end hears that the link is lost."""
         self.sender.stop()
         self.asked, self.unasked = [], []
+
+    def refuse(self) -> None:
+        """The receiver ends the link, once it has answered what it has."""
+        if self.connected:
+            self.answers()
+            self.sender.told_off()
+            self.asked, self.unasked = [], []
+            self.lose_receiver()
+            sync = self.sender.manager.channels.sync(CHANNEL)
+            assert sync.in_doubt is None and not self.sender.manager.queue(THERE).held
 
     def lose_receiver(self) -> None:
         self.receiver.stop()
@@ -211,6 +226,7 @@ STEPS: dict[str, Callable[[Ends], None]] = {
     "some arrive": lambda ends: ends.arrive(3),
     "answers": Ends.answers,
     "cut": Ends.cut,
+    "receiver refuses": Ends.refuse,
     "sender loses link": Ends.lose_sender,
     "receiver loses link": Ends.lose_receiver,
     "sender crashes": Ends.crash_sender,
@@ -253,6 +269,7 @@ def test_nothing_is_lost_and_nothing_comes_twice(
 
 MISHAPS = (
     *("cut", "sender loses link", "receiver loses link", "sender crashes", "receiver crashes"),
+    "receiver refuses",
     "maintain",
 )
 

@@ -3,6 +3,7 @@ receive for branches beside whom."""
 
 import pytest
 
+from postroom.manager.branch import SPARE_DEADLINES
 from postroom.manager.errors import (
     AccessRefused,
     DefinitionInvalid,
@@ -11,7 +12,7 @@ from postroom.manager.errors import (
 )
 from postroom.manager.options import MAX_BRANCH_MESSAGES, ManagerOptions
 from postroom.model.codes import Outcome
-from postroom.model.xa import UNPREPARED, BranchState, XaCode, XaVerb, Xid, cell
+from postroom.model.xa import MAX_TIMEOUT_S, UNPREPARED, BranchState, XaCode, XaVerb, Xid, cell
 from tests.manager.world import TestSink, World, a_head
 from tests.manager.xa_world import (
     FAIL,
@@ -328,6 +329,60 @@ def test_time_outs_can_be_off() -> None:
     world.turn(ms=10_000_000)
     assert xa.state() == BranchState.ACTIVE
     assert world.manager.next_deadline_us() == 0
+
+
+def test_a_branch_that_is_not_prepared_within_its_timeout_is_rolled_back(world: World) -> None:
+    """Whatever is done in it meanwhile; a prepared one waits for its decision, others for their own times."""
+    queue = world.queue()
+    parties = [Xa(world) for _ in range(4)]
+    busy, prepared, shorter, default = (Xid(7, b"timed", bytes([number])) for number in range(4))
+    transaction = parties[0].start(busy, timeout_s=10).transaction
+    world.put(queue, transaction=parties[1].start(prepared, timeout_s=10).transaction)
+    parties[1].end(prepared)
+    assert parties[1].prepare(prepared) == XaCode.XA_OK
+    parties[2].start(shorter, timeout_s=5)
+    parties[3].start(default)
+    for _ in range(9):
+        world.turn(ms=1000)
+        world.put(queue, transaction=transaction)
+    assert [xa.state(xid) for xa, xid in zip(parties, (busy, prepared, shorter, default), strict=True)] == [
+        *(BranchState.ACTIVE, BranchState.PREPARED, BranchState.ROLLBACK_ONLY, BranchState.ACTIVE),
+    ]
+    assert world.manager.next_deadline_us() == world.now_us + 1_000_000
+    world.turn(ms=1000)
+    assert parties[0].state(busy) == BranchState.ROLLBACK_ONLY
+    assert code_of(lambda: parties[0].end(busy)) == XaCode.XA_RBTIMEOUT
+    assert code_of(lambda: parties[2].end(shorter)) == XaCode.XA_RBTIMEOUT
+    parties[1].commit(prepared)
+    assert queue.statistics.depth == 1
+
+
+def test_a_timeout_may_be_longer_than_silence_and_no_other_session_changes_it(world: World) -> None:
+    xa, other = Xa(world), Xa(world)
+    xa.start(timeout_s=1000)
+    xa.end()
+    other.start(flags=JOIN, timeout_s=1)
+    other.end()
+    world.turn(ms=999_000)
+    assert xa.state() == BranchState.IDLE
+    world.turn(ms=1000)
+    assert code_of(xa.prepare) == XaCode.XA_RBTIMEOUT
+
+
+def test_deadlines_that_mean_nothing_any_more_are_dropped(world: World) -> None:
+    xa = Xa(world)
+    for _ in range(1000):
+        xa.start(timeout_s=1_000_000)
+        xa.end()
+        xa.rollback()
+    assert len(world.manager.core.branches._deadlines) <= SPARE_DEADLINES + 2
+    assert world.manager.next_deadline_us() == 0
+
+
+@pytest.mark.parametrize("timeout_s", [-1, MAX_TIMEOUT_S + 1])
+def test_a_timeout_that_can_not_be(xa: Xa, timeout_s: int) -> None:
+    assert code_of(lambda: xa.start(timeout_s=timeout_s)) == XaCode.XAER_INVAL
+    assert xa.session.branch is None
 
 
 @pytest.mark.parametrize("state", BranchState, ids=lambda state: state.name)

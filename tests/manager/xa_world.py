@@ -28,8 +28,8 @@ class Xa:
     def manager(self) -> QueueManager:
         return self.world.manager
 
-    def start(self, xid: Xid = XID, flags: int = NOFLAGS) -> Branch:
-        return self.manager.xa_start(self.session, xid, flags, self.world.now_us)
+    def start(self, xid: Xid = XID, flags: int = NOFLAGS, timeout_s: int = 0) -> Branch:
+        return self.manager.xa_start(self.session, xid, flags, self.world.now_us, timeout_s)
 
     def end(self, xid: Xid = XID, flags: int = SUCCESS, consumer: Consumer | None = None) -> None:
         """What the consumer holds was received."""

@@ -58,10 +58,14 @@ def other(broker: BrokerThread, queue: str) -> Iterator[Controller]:
         [Int(1), b"g", b"b", "TMJOIN"],
         [Int(1), b"g", b"b", True],
         [Int(1), b"g", b"b", UInt(1)],
-        [Int(1), b"g", b"b", UInt(0), UInt(0)],
+        [Int(1), b"g", b"b", UInt(0), UInt(0), UInt(0)],
+        [Int(1), b"g", b"b", UInt(0), UInt(1 << 31)],
+        [Int(1), b"g", b"b", UInt(0), Int(-1)],
+        [Int(1), b"g", b"b", UInt(0), True],
+        [Int(1), b"g", b"b", UInt(0), "1"],
         {"format": 1},
     ],
-    ids=map(str, range(17)),
+    ids=map(str, range(21)),
 )
 def test_a_global_id_that_is_none(controller: Controller, asked: object) -> None:
     assert controller.start_refused(asked) == C.XAER_INVAL

@@ -182,6 +182,20 @@ def test_a_silent_branch_is_rolled_back_and_a_prepared_one_never() -> None:
         assert controller.depth() == (1, 1)
 
 
+def test_a_branch_that_is_not_prepared_in_its_time_is_rolled_back_and_a_prepared_one_never() -> None:
+    kept, late = new_xid(), new_xid()
+    with BrokerThread(make_config(("q",))) as broker, EnginePeer(broker.port) as peer:
+        controller = Controller(broker, peer, "q")
+        controller.send("kept", controller.start(kept, UInt(0), UInt(1)))
+        controller.end(kept)
+        assert controller.verb("PREPARE", kept) == C.XA_OK
+        controller.send("gone", controller.start(late, UInt(0), UInt(1)))
+        broker.wait_until(lambda b: bool(b.manager.core.branches.rolled_back))
+        assert controller.end(late) == C.XA_RBTIMEOUT
+        assert controller.verb("COMMIT", kept) == C.XA_OK
+        assert controller.depth() == (1, 1)
+
+
 def test_the_end_of_a_branch_waits_for_its_sends() -> None:
     """They wait for room, as if their sender had waited for each."""
     config = make_config(queue=[QueueConfig(name="q", max_messages=1)])

@@ -235,8 +235,8 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "prepared-branch-times-out": Mutation(
         "manager/branch.py",
-        "        if branch.state in UNPREPARED:\n            self.silent",
-        "        if branch.state in (*UNPREPARED, BranchState.PREPARED):\n            self.silent",
+        "        if branch.state in UNPREPARED:\n            if",
+        "        if branch.state in (*UNPREPARED, BranchState.PREPARED):\n            if",
     ),
     "receipts-of-a-branch-forgotten-at-restart": Mutation(
         "manager/branches.py",

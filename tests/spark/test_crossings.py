@@ -23,6 +23,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 ROME = UUID("0195f2a0-0000-7000-8000-0000000000c3")
 BATCH = 77
+FAST = 55
 CHANNEL = 5
 FAR = 1 << 40
 
@@ -66,10 +67,17 @@ class Pair:
         self.london.group(E.FORWARD, [group], decision=True, holder_kind=H.CHANNEL_BATCH, holder=BATCH)
 
     def send_fast(self, serial: int) -> None:
-        """Outside the batch."""
+        """Outside the batch, to be forgotten when the answer has come."""
+        self.take_fast(serial)
         self.london.change(
-            serial, self.transmission, E.FORWARD, S.AVAILABLE, S.DELETED,
-            holder_kind=H.NONE, holder=0, outcome=O.FORWARDED,
+            serial, self.transmission, E.FORWARD, S.GET_UNCONFIRMED, S.DELETED,
+            holder_kind=H.CONSUMER, holder=FAST, outcome=O.FORWARDED,
+        )  # fmt: skip
+
+    def take_fast(self, serial: int) -> None:
+        self.london.change(
+            serial, self.transmission, E.ACQUIRE, S.AVAILABLE, S.GET_UNCONFIRMED,
+            holder_kind=H.CONSUMER, holder=FAST,
         )  # fmt: skip
 
     def receive(self, serial: int, **put: object) -> int:
@@ -104,6 +112,14 @@ def _fast(pair: Pair) -> Expected:
         pair.send_fast(serial)
     pair.receive(came, durable=False, body=None)
     return {came: "arrived", lost: "lost"}
+
+
+def _fast_without_an_answer(pair: Pair) -> Expected:
+    came, waits = (pair.put(durable=False, body=None) for _ in range(2))
+    for serial in (came, waits):
+        pair.take_fast(serial)
+    pair.receive(came, durable=False, body=None)
+    return {came: "in doubt"}
 
 
 def _in_doubt(pair: Pair) -> Expected:
@@ -243,6 +259,7 @@ def _faults(pair: Pair) -> Expected:
 SCENES: dict[str, Callable[[Pair], Expected]] = {
     "batch": _batch,
     "fast": _fast,
+    "fast, without an answer": _fast_without_an_answer,
     "in doubt": _in_doubt,
     "written off": _written_off,
     "rolled back": _rolled_back,

@@ -139,8 +139,9 @@ class Life:
         """A message leaves outside of batches."""
         entry = self._entry(number)
         if entry is not None:
+            self.maker.change(*entry, E.ACQUIRE, S.AVAILABLE, S.GET_UNCONFIRMED, holder=self.holders)
             self.maker.change(
-                *entry, E.FORWARD, S.AVAILABLE, S.DELETED, holder=0, holder_kind=0, outcome=O.FORWARDED
+                *entry, E.FORWARD, S.GET_UNCONFIRMED, S.DELETED, holder=self.holders, outcome=O.FORWARDED
             )
 
     def purge(self, number: int) -> None:

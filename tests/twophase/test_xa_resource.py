@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -296,7 +297,40 @@ async def test_prepared_branches_are_found_by_any_session(broker: BrokerProcess)
         assert await party.waiting() == ["a"]
         assert not {first, second} & set(await other.resource.recover())
         assert await other.resource.is_same_rm(party.resource)
-        assert not await other.resource.set_transaction_timeout(10)
+
+
+@asynchronous
+async def test_a_branch_is_prepared_within_the_timeout_of_its_resource(broker: BrokerProcess) -> None:
+    async with at(broker) as party:
+        resource = party.resource
+        assert await resource.get_transaction_timeout() == 0
+        assert await resource.set_transaction_timeout(1)
+        assert await resource.get_transaction_timeout() == 1
+        late = await party.sent("late")
+        assert await resource.set_transaction_timeout(0)
+        in_time = await party.sent("in time")
+        await rolled_back(party, late)
+        assert await code_of(resource.prepare(late)) == C.XA_RBTIMEOUT
+        assert await resource.prepare(in_time) == C.XA_OK
+        await resource.commit(in_time)
+        assert await party.waiting() == ["in time"]
+
+
+async def rolled_back(party: Party, xid: Xid) -> None:
+    """Wait until the broker has rolled the branch back."""
+    management = await party.connection.create_management()
+    async with asyncio.timeout(20):
+        while (await management.read("postroom.xa-branch", str(xid)))["state"] != "rollback-only":
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("seconds", [-1, 1 << 31, True, 1.5, "1", None], ids=repr)
+@asynchronous
+async def test_a_timeout_that_is_no_number_of_seconds(broker: BrokerProcess, seconds: Any) -> None:
+    async with at(broker) as party:
+        assert await party.resource.set_transaction_timeout(7)
+        assert await code_of(party.resource.set_transaction_timeout(seconds)) == C.XAER_INVAL
+        assert await party.resource.get_transaction_timeout() == 7
 
 
 async def code_of(verb: object) -> XaCode:
@@ -442,6 +476,21 @@ async def test_under_fail_over_a_break_rolls_the_branch_back(own_broker: BrokerP
         await session.xa_resource.commit(again, one_phase=True)
         consumer = await (await connection.create_session()).create_consumer("orders")
         assert await received(consumer, 1) == ["kept"]
+
+
+@asynchronous
+async def test_a_timeout_is_the_resource_s_over_a_fail_over_too(own_broker: BrokerProcess) -> None:
+    async with await ConnectionFactory(f"failover:({own_broker.url})").create_connection() as connection:
+        party = Party(connection, await connection.create_xa_session(), "orders")
+        await party.resource.set_transaction_timeout(1)
+        await party.producer()
+        own_broker.restart_after_kill()
+        await connection.create_session()  # which waits until the connection is restored
+        assert await party.resource.get_transaction_timeout() == 1
+        late = await party.sent("late")
+        await rolled_back(party, late)
+        assert await code_of(party.resource.prepare(late)) == C.XA_RBTIMEOUT
+        assert await party.waiting() == []
 
 
 @asynchronous

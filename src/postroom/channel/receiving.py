@@ -79,6 +79,10 @@ class ReceivingMachine:
         self.confirmed_sequence = end.last_sequence
         self.confirmed_luwid = end.luwid
 
+    def failed(self) -> None:
+        """One that has ended couldn't be kept."""
+        self.unanswered -= 1
+
     def at_rest(self) -> bool:
         """Between two batches: nothing has come that isn't confirmed."""
         return self.count == 0 and self.unanswered == 0

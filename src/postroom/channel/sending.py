@@ -8,7 +8,8 @@ asked for at once unless `MAX_ASKED_MESSAGES` are in doubt: small batches share 
 are confirmed in order; after a failure the name of the partner's last batch says how many of them he has.
 
 Fast messages (non-persistent, NPMSPEED(FAST)) are no part of a batch and have no sequence number of their
-own, but count for its end: what is confirmed late would else wait behind any number of them.
+own, but count for its end: what is confirmed late would else wait behind any number of them. The partner
+answers each when it has taken it.
 
 The agent that owns the link asks this machine for room, tells it what it has sent and what was answered, and
 does what `step` says.
@@ -28,6 +29,8 @@ MAX_ASKED_MESSAGES: Final = 64
 MAX_AHEAD_MESSAGES: Final = 2 * MAX_ASKED_MESSAGES
 """Of small batches so many messages, and a batch more, are on their way at a time: those in doubt, and those
 that their own queue manager is still writing down."""
+MAX_OUTSIDE_MESSAGES: Final = 4096
+"""While so many fast messages have no answer no further message is taken."""
 US_PER_MS: Final = 1000
 BYTES_PER_KB: Final = 1000
 
@@ -42,7 +45,7 @@ class Step(IntEnum):
     BEAT = 2
     """Send a batch heartbeat."""
     FINISH = 3
-    """It was told to stop, and everything is confirmed: close the link."""
+    """It was told to stop, and everything is confirmed or taken: close the link."""
 
 
 WAIT: Final = int(Step.WAIT)
@@ -62,6 +65,8 @@ class SendingMachine:
         """Messages with a number in the batch that is being filled."""
         self.asked_count: i64 = 0
         """Messages in doubt: of batches that were asked for and have no answer."""
+        self.outside: i64 = 0
+        """Fast messages that have been sent and have no answer."""
         self.batches: i64 = 0
         """Confirmed on this link."""
         self.stopping = False
@@ -90,7 +95,7 @@ class SendingMachine:
     def room(self) -> i64:
         """How many more messages may be taken from the transmission queue, less those that have been and
         have not been added yet."""
-        if self.stopping or 0 < self._limit_bytes <= self._bytes:
+        if self.stopping or self.outside >= MAX_OUTSIDE_MESSAGES or 0 < self._limit_bytes <= self._bytes:
             return 0
         if self.small:
             return MAX_AHEAD_MESSAGES + self._size - self.asked_count - self._seen
@@ -112,8 +117,14 @@ class SendingMachine:
 
     def add_fast(self, size_bytes: i64) -> None:
         """A fast message is being sent."""
+        self.outside += 1
         self._note(size_bytes)
         self._close_if_fast()
+
+    def taken(self, count: i64, now_us: i64) -> None:
+        """The partner has taken so many fast messages."""
+        self.outside -= count
+        self._heard_us = now_us
 
     def skip(self) -> None:
         """A message that was taken can't travel."""
@@ -131,7 +142,8 @@ class SendingMachine:
         ``empty``: there is nothing more to take.
         """
         if self.count == 0:
-            return FINISH if self.stopping and ahead == 0 and self.asked_count == 0 else WAIT
+            at_rest = ahead == 0 and self.asked_count == 0 and self.outside == 0
+            return FINISH if self.stopping and at_rest else WAIT
         if self._beating or not self._over(ahead, empty, now_us):
             return WAIT
         if self._heartbeat_us > 0 and now_us - self._heard_us > self._heartbeat_us:

@@ -46,6 +46,9 @@ CALL_BACK: Final = "postroom:call-back"
 BATCH_REFUSED: Final = "postroom:batch-refused"
 """A message of the batch can neither be put nor dead-lettered: all of it was backed out."""
 
+ALL_ANSWERED: Final = frozenset((BATCH_REFUSED, CHANNEL_STOPPED))
+"""A receiver that detaches with one of these has answered every batch that it has: it has no other."""
+
 BATCH_END_FORMAT: Final = 0x506F_0001
 HEARTBEAT_FORMAT: Final = 0x506F_0002
 """Message formats (AMQP part 2, section 2.7.5; "Po") of the two unsettled transfers: the answer is wanted."""

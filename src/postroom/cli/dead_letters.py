@@ -25,7 +25,7 @@ from postroom.client.aio.relay import MAX_TARGETS, ComesAgain, Relay, sent_on
 from postroom.client.receiving import Incoming
 from postroom.manager.relaying import without_header
 from postroom.model.names import full_address
-from postroom.server.management import BROKER_NAME, BROKER_TYPE, QUEUE_TYPE
+from postroom.server.management import BROKER_NAME, BROKER_TYPE, QUEUE_TYPE, REMOTE_QUEUE_TYPE
 
 MAX_AT_HAND: Final = 1000
 """Messages that wait for another try, or for their first; more stay with the broker meanwhile."""
@@ -43,6 +43,10 @@ Report = Callable[[dict[str, Any]], None]
 
 class UnsafeTarget(Exception):
     """Forwarding there could lose the message."""
+
+
+class NoTarget(Exception):
+    """There is nothing of that name, and nothing is to be created by forwarding there."""
 
 
 class Agent:
@@ -144,9 +148,9 @@ class Agent:
         try:
             if attempt.rule.action is not Action.DISCARD:
                 address = self._address(attempt)
-                await self._check_target(address)
+                await self._check_target(address, attempt.destination[1])
                 await self._relay.open_target(address)
-        except (JMSException, UnsafeTarget) as refusal:
+        except (JMSException, UnsafeTarget, NoTarget) as refusal:
             self._failed(attempt, refusal)
         else:
             self._under_way.add(asyncio.ensure_future(self._carry_out(attempt, incoming, address)))
@@ -188,16 +192,18 @@ class Agent:
             raise UnsafeTarget("the message names no queue to put it to")
         return full_address(queue, "" if manager == self._connection.broker_container_id else manager)
 
-    async def _check_target(self, address: str) -> None:
+    async def _check_target(self, address: str, manager: str) -> None:
         """Raise UnsafeTarget for a queue that remembers message ids: it may know this one's from before, and
-        would accept and drop it."""
+        would accept and drop it; NoTarget for one of this queue manager that isn't there: a link to it would
+        create it."""
         if _now_us() < self._checked.get(address, 0) + CHECK_AGAIN_US:
             return
-        try:
-            found = await self._management.read(QUEUE_TYPE, address)
-        except InvalidDestinationException:
-            found = {}  # a queue elsewhere, or none
-        if found.get("duplicate_window"):
+        found = await self._read(QUEUE_TYPE, address)
+        here = manager in ("", self._connection.broker_container_id)
+        if found is None and here and await self._read(REMOTE_QUEUE_TYPE, address) is None:
+            own = self._connection.broker_container_id
+            raise NoTarget(f"there is no queue {address!r} at queue manager {own!r}")
+        if found is not None and found.get("duplicate_window"):
             raise UnsafeTarget(
                 f"queue {address!r} drops messages whose ids it remembers (duplicate_window), as it may this "
                 "one's: use `postroom dlq replay`, or a handler inside the broker"
@@ -205,6 +211,13 @@ class Agent:
         if len(self._checked) >= MAX_TARGETS:
             self._checked.clear()
         self._checked[address] = _now_us()
+
+    async def _read(self, kind: str, name: str) -> dict[str, Any] | None:
+        """The attributes of a queue or definition; None: there is none of that name."""
+        try:
+            return await self._management.read(kind, name)
+        except InvalidDestinationException:
+            return None
 
     def _tell(
         self,

@@ -36,6 +36,8 @@ class BranchWork:
         self._coordinator.on_break = self._on_break
         self._receivings = receivings
         self._timeout_s = timeout_s
+        self.branch_timeout_s = 0
+        """Within what those branches are to be prepared that are started from now on; 0: the default."""
         self.xid: Xid | None = None
         """The branch that was started and not ended."""
         self._txn_id: bytes | None = None
@@ -52,8 +54,8 @@ class BranchWork:
     async def start(self, xid: Xid, flags: XaFlag) -> None:
         """Work on ``xid``; raises as the broker refuses."""
         global_id: list[object] = [Int(xid.format_id), xid.gtrid, xid.bqual]
-        if flags:
-            global_id.append(UInt(flags))
+        if flags or self.branch_timeout_s:
+            global_id += [UInt(flags), UInt(self.branch_timeout_s)]
         self._txn_id = await self._coordinator.declare(self._timeout_s, global_id)
         self.xid = xid
         self._outcomes.clear()

@@ -1,4 +1,4 @@
-"""What a sending channel's batch holds: taken, forwarded, backed out."""
+"""What a sending channel holds, in batches and outside of them: taken, forwarded, backed out."""
 
 import json
 from typing import Final
@@ -6,13 +6,14 @@ from typing import Final
 from postroom.ledger.block import encode_groups
 from postroom.ledger.records import RecordType
 from postroom.manager.channel import Batch, SendingEnd
+from postroom.manager.consumer import Consumer
 from postroom.manager.core import Core
 from postroom.manager.entry import Entry
 from postroom.manager.memory import drop_body
 from postroom.manager.placing import ended
 from postroom.manager.ranges import groups_of
 from postroom.manager.returning import come_back
-from postroom.manager.transitions import decide, step
+from postroom.manager.transitions import acquire, decide, step
 from postroom.model import numbers as n
 from postroom.model.codes import Outcome
 
@@ -22,10 +23,9 @@ _FORWARDED: Final = int(Outcome.FORWARDED)
 
 def take(core: Core, end: SendingEnd, entry: Entry) -> None:
     """``entry`` is about to leave: in the batch that is being filled, or, non-persistent on a fast channel,
-    by itself and for good."""
+    by itself: its consumer holds it until the partner has it."""
     if end.fast and entry.flags & n.FLAG_DURABLE == 0:
-        step(core, entry, n.EVENT_FORWARD, 0, 0, None, 0)
-        ended(core, entry)
+        _take_outside(core, end.consumer, entry)
         _count(core, end)
         return
     batch = end.batch
@@ -35,6 +35,14 @@ def take(core: Core, end: SendingEnd, entry: Entry) -> None:
     hold(batch, entry)
     drop_body(core, entry)
     _count(core, end)
+
+
+def _take_outside(core: Core, consumer: Consumer, entry: Entry) -> None:
+    if not consumer.recorded:
+        core.record_consumer(consumer)
+    acquire(core, entry, consumer.id, consumer)
+    consumer.held.add(entry)
+    drop_body(core, entry)
 
 
 def _count(core: Core, end: SendingEnd) -> None:

@@ -1,5 +1,6 @@
 """An XA branch and the sessions that work on branches, as the queue manager keeps them (see `model.xa`)."""
 
+import heapq
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
@@ -19,6 +20,10 @@ HEURISTIC_STATES: Final = {
     "committed": BranchState.HEURISTICALLY_COMMITTED,
     "rolled back": BranchState.HEURISTICALLY_ROLLED_BACK,
 }
+
+
+SPARE_DEADLINES: Final = 64
+"""So many deadlines may mean nothing any more, beside as many as there are, before they are dropped."""
 
 
 @final
@@ -53,6 +58,9 @@ class Branch:
         """When it came to its state."""
         self.active_us: i64 = now_us
         """When something last happened in it."""
+        self.deadline_us: i64 = 0
+        """When it is rolled back unless it is prepared, by the timeout that it was started with; 0: when
+        nothing has been heard of it for too long."""
         self.code = XaCode.XA_OK
         """Rolled back: why, for whoever asks."""
         self.why = ""
@@ -119,7 +127,11 @@ class Branches:
     def __init__(self) -> None:
         self.by_xid: dict[Xid, Branch] = {}
         self.silent: dict[int, Branch] = {}
-        """Those that can time out, by the ids of their transactions, the longest silent first."""
+        """Those that time out by silence, by the ids of their transactions, the longest silent first."""
+        self.limited: dict[int, Branch] = {}
+        """Those that have deadlines of their own, likewise, in no order."""
+        self._deadlines: list[tuple[int, int]] = []
+        """A heap of those deadlines and ids, and of some that mean nothing any more."""
         self.rolled_back: dict[int, Branch] = {}
         """Those that are only remembered, the oldest first."""
 
@@ -132,13 +144,47 @@ class Branches:
         """Its state has changed, or something has happened in it."""
         id = int(branch.transaction.id)
         self.silent.pop(id, None)
+        self.limited.pop(id, None)
         if branch.state in UNPREPARED:
-            self.silent[id] = branch
+            if branch.deadline_us != 0:
+                self.limited[id] = branch
+            else:
+                self.silent[id] = branch
         elif branch.state == BranchState.ROLLBACK_ONLY:
             self.rolled_back[id] = branch
 
+    def limit(self, branch: Branch, deadline_us: i64) -> None:
+        """It is to be prepared by then."""
+        branch.deadline_us = deadline_us
+        self.place(branch)
+        if len(self._deadlines) > SPARE_DEADLINES + 2 * len(self.limited):
+            self._deadlines = [(int(one.deadline_us), id) for id, one in self.limited.items()]
+            heapq.heapify(self._deadlines)
+        else:
+            heapq.heappush(self._deadlines, (int(deadline_us), int(branch.transaction.id)))
+
+    def first_limited(self) -> Branch | None:
+        """The one with the soonest deadline."""
+        while self._deadlines:
+            deadline_us, id = self._deadlines[0]
+            branch = self.limited.get(id)
+            if branch is not None and branch.deadline_us == deadline_us:
+                return branch
+            heapq.heappop(self._deadlines)
+        return None
+
+    def unprepared(self, transaction_id: i64) -> Branch | None:
+        """The branch of that transaction, if it can time out."""
+        id = int(transaction_id)
+        branch = self.silent.get(id)
+        return branch if branch is not None else self.limited.get(id)
+
     def touch(self, transaction_id: i64, now_us: i64) -> None:
         """Something was put or taken in it."""
+        limited = self.limited.get(int(transaction_id))
+        if limited is not None:
+            limited.active_us = now_us
+            return
         branch = self.silent.pop(int(transaction_id), None)
         if branch is not None:
             branch.active_us = now_us
@@ -149,6 +195,7 @@ class Branches:
         id = int(branch.transaction.id)
         del self.by_xid[branch.xid]
         self.silent.pop(id, None)
+        self.limited.pop(id, None)
         self.rolled_back.pop(id, None)
         for session in branch.sessions:
             session.branch = None

@@ -17,7 +17,17 @@ from postroom.manager.settling import let_go, take_up
 from postroom.manager.transaction import Receipt, Transaction
 from postroom.manager.waiting import refuse_transacted
 from postroom.model import numbers as n
-from postroom.model.xa import IN_DOUBT, BranchState, XaCode, XaFlag, XaVerb, Xid, cell, is_rolled_back
+from postroom.model.xa import (
+    IN_DOUBT,
+    MAX_TIMEOUT_S,
+    BranchState,
+    XaCode,
+    XaFlag,
+    XaVerb,
+    Xid,
+    cell,
+    is_rolled_back,
+)
 
 if TYPE_CHECKING:
     from postroom.ledger.recovered import HolderRow
@@ -40,15 +50,21 @@ Received = list[tuple[Consumer, Entry]]
 # --- association ----------------------------------------------------------------------------------
 
 
-def start(core: Core, session: XaSession, xid: Xid, flags: int) -> Branch:
-    """Have ``session`` work on a branch: a new one, or as TMJOIN and TMRESUME say. Raises XaError."""
+def start(core: Core, session: XaSession, xid: Xid, flags: int, timeout_s: int) -> Branch:
+    """Have ``session`` work on a branch: a new one, which is to be prepared within ``timeout_s`` (0: the
+    default is for it), or as TMJOIN and TMRESUME say. Raises XaError."""
     verb = _START_VERBS.get(flags)
     if verb is None:
         raise XaError(XaCode.XAER_INVAL, f"flags {flags:#x} of start must be TMNOFLAGS, TMJOIN or TMRESUME")
+    if not 0 <= timeout_s <= MAX_TIMEOUT_S:
+        what = f"a transaction timeout of {timeout_s} s must be 0 (the default) to {MAX_TIMEOUT_S}"
+        raise XaError(XaCode.XAER_INVAL, what)
     _check_free(session)
     if verb == XaVerb.START:
         _hear_none(core, xid)
         branch = _new(core, session, xid)
+        if timeout_s > 0:
+            core.branches.limit(branch, core.now_us + timeout_s * 1_000_000)
     else:
         branch = _hear(core, xid, verb)
         core.branches.unkeep(branch)
@@ -274,7 +290,7 @@ def give_up_failed(core: Core) -> None:
     failed = core.failed_branches
     core.failed_branches = []
     for transaction in failed:
-        branch = core.branches.silent.get(int(transaction.id))
+        branch = core.branches.unprepared(transaction.id)
         if branch is not None:
             _roll_back(core, branch, cell(XaVerb.GIVE_UP, branch.state).code, transaction.failed)
 
@@ -294,16 +310,30 @@ def lose(core: Core, transaction: Transaction, why: str, user: str) -> None:
 
 
 def time_out(core: Core) -> None:
-    """Roll back the branches of which nothing was heard for too long."""
-    due_us = next_timeout_us(core)
+    """Roll back the branches of which nothing was heard for too long, and those that are over their time."""
+    due_us = _silence_ends_us(core)
     while due_us != 0 and due_us <= core.now_us:
         branch = next(iter(core.branches.silent.values()))
         why = f"nothing was heard of it for {core.options.branch_idle_timeout_ms} ms (branch_idle_timeout_ms)"
         _roll_back(core, branch, cell(XaVerb.TIME_OUT, branch.state).code, why)
-        due_us = next_timeout_us(core)
+        due_us = _silence_ends_us(core)
+    limited = core.branches.first_limited()
+    while limited is not None and limited.deadline_us <= core.now_us:
+        why = "it was not prepared within its transaction timeout"
+        _roll_back(core, limited, cell(XaVerb.TIME_OUT, limited.state).code, why)
+        limited = core.branches.first_limited()
 
 
 def next_timeout_us(core: Core) -> i64:
+    """When the next branch runs out of time; 0 never."""
+    silence_us = _silence_ends_us(core)
+    limited = core.branches.first_limited()
+    if limited is not None and (silence_us == 0 or limited.deadline_us < silence_us):
+        return limited.deadline_us
+    return silence_us
+
+
+def _silence_ends_us(core: Core) -> i64:
     """When the branch that has been silent the longest runs out; 0 never."""
     if not core.branches.silent or core.options.branch_idle_timeout_ms == 0:
         return 0

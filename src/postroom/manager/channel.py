@@ -4,7 +4,8 @@ What leaves by a channel is held by a *batch*, a holder of kind CHANNEL_BATCH wi
 LUWID, logical unit of work id), until the partner says that he has it; then one decision ends all of it as
 forwarded. The partner puts the same batch in a transaction and commits that with the LUWID in one block. So
 after any failure the two ends need to compare no more than the last LUWID: a batch that the partner doesn't
-know goes back to its places, one that he knows has arrived.
+know goes back to its places, one that he knows has arrived. What leaves outside of batches (NPMSPEED(FAST))
+the channel's consumer holds until the partner has taken it.
 """
 
 import json
@@ -158,6 +159,11 @@ class SendingEnd:
         self.in_doubt: list[Batch] = []
         """Those before it whose confirmations are waited for, the oldest first."""
         self.closed = False
+
+    @property
+    def oldest_in_doubt(self) -> Batch | None:
+        """The one that is confirmed next."""
+        return self.in_doubt[0] if self.in_doubt else None
 
 
 @final

@@ -204,8 +204,9 @@ def _reason_of(core: Core, queue: Queue, head: MessageHead, size: i64) -> int:
         return _PERSISTENT_NOT_ALLOWED
     if queue.units is not None and queue.units.full():
         return _Q_FULL
-    if queue.pool is not None and not queue.pool.could_fit(size):
-        return _TOO_BIG_FOR_Q
+    pool = queue.pool
+    if pool is not None and not pool.could_fit(size):
+        return _TOO_BIG_FOR_Q if 0 <= pool.max_bytes < size else _Q_FULL
     return _STORAGE_NOT_AVAILABLE
 
 

@@ -2,7 +2,7 @@
 
 from mypy_extensions import i64
 
-from postroom.manager import batches, channels, consumers
+from postroom.manager import batches, channels, consumers, settling
 from postroom.manager.batches import forward
 from postroom.manager.channel import Batch, Channel, SendingEnd
 from postroom.manager.core import Core
@@ -10,8 +10,10 @@ from postroom.manager.effects import Sink
 from postroom.manager.entry import Entry
 from postroom.manager.errors import ChannelInUse, LimitExceeded, NotAllowed, QueueNotFound
 from postroom.manager.options import USAGE_TRANSMISSION, ConsumerOptions
+from postroom.manager.placing import ended
 from postroom.manager.queue import Queue
 from postroom.manager.returning import come_back
+from postroom.manager.transitions import step
 from postroom.model import numbers as n
 from postroom.model.channel import MAX_BATCH_MESSAGES
 
@@ -105,6 +107,19 @@ def confirm(core: Core, end: SendingEnd, batch: Batch) -> None:
     channels.write_state(core, channel)
 
 
+def forward_outside(core: Core, end: SendingEnd, entries: list[Entry]) -> None:
+    """The partner has taken these, which are in no batch; or nobody will ever know: they won't leave again.
+    Raises NotAllowed."""
+    _check(end)
+    consumer = end.consumer
+    for entry in entries:
+        if entry.owner is consumer:
+            settling.let_go(core, consumer, entry)
+            step(core, entry, n.EVENT_FORWARD, 0, 0, None, 0)
+            ended(core, entry)
+            core.ledger.boundary()
+
+
 def _check(end: SendingEnd) -> None:
     if end.closed:
         raise NotAllowed(f"channel {end.channel.name!r}: this end has been closed")
@@ -115,15 +130,19 @@ def _decided(channel: Channel, batch: Batch) -> None:
         channel.batches.remove(batch)
 
 
-def close(core: Core, end: SendingEnd) -> None:
-    """It sends no more: batches of which no confirmation was asked go back, those in doubt are kept."""
+def close(core: Core, end: SendingEnd, refused: bool) -> None:
+    """It sends no more: batches of which no confirmation was asked go back, and what it holds outside of
+    them; those in doubt are kept, unless they are ``refused``: the partner has said that it has none of
+    them."""
     if end.closed:
         return
     end.closed = True
     channel = end.channel
     channel.sending = None
-    consumers.close_consumer(core, end.consumer, True)
+    consumers.close_consumer(core, end.consumer, False)
     for batch in (end.batch, *reversed(end.full)):
+        _back_out(core, channel, batch)
+    for batch in reversed(end.in_doubt) if refused else ():
         _back_out(core, channel, batch)
 
 
@@ -141,4 +160,4 @@ def close_partly(core: Core, end: SendingEnd, arrived: "set[Entry]", last_sequen
         end_batch(core, end, last_sequence)
     for batch in end.in_doubt[:]:
         confirm(core, end, batch)
-    close(core, end)
+    close(core, end, False)

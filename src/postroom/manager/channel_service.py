@@ -137,6 +137,15 @@ class ChannelService:
         channel_sending.confirm(self._core, end, batch)
         turn.finish(self._core)
 
+    def forward_outside(self, end: SendingEnd, entries: list[Entry], now_us: i64) -> None:
+        """The partner has taken these messages, which are in no batch; or nobody will ever know. Raises
+        NotAllowed."""
+        self._core.begin(now_us)
+        try:
+            channel_sending.forward_outside(self._core, end, entries)
+        finally:
+            turn.finish(self._core)
+
     def refuse_sending(
         self,
         end: SendingEnd,
@@ -146,19 +155,20 @@ class ChannelService:
         why: Undelivered,
         now_us: i64,
     ) -> Undelivered | None:
-        """``entry``, in one of the end's batches, can't travel for the reason ``why``: do ``action``,
-        as `put_undelivered` does at a receiving end. Raises NotAllowed."""
+        """``entry``, in one of the end's batches or outside of them, can't travel for the reason ``why``: do
+        ``action``, as `put_undelivered` does at a receiving end. Raises NotAllowed."""
         self._core.begin(now_us)
         try:
             return refusing.refuse(self._core, end, action, entry, message, why)
         finally:
             turn.finish(self._core)
 
-    def close_sending(self, end: SendingEnd, now_us: i64) -> None:
-        """It sends no more: the batch of which no confirmation was asked goes back, those in doubt are
-        kept."""
+    def close_sending(self, end: SendingEnd, now_us: i64, refused: bool = False) -> None:
+        """It sends no more: the batch of which no confirmation was asked goes back, and what is held outside
+        of batches; those in doubt are kept, unless the partner has said that it has none of them
+        (``refused``)."""
         self._core.begin(now_us)
-        channel_sending.close(self._core, end)
+        channel_sending.close(self._core, end, refused)
         turn.finish(self._core)
 
     def close_partly(self, end: SendingEnd, arrived: set[Entry], last_sequence: i64, now_us: i64) -> None:

@@ -160,7 +160,7 @@ def sync_of(core: Core, name: str, ledger: str) -> ChannelSync:
 def in_doubt(channel: Channel) -> Batch | None:
     """The oldest batch that may have arrived."""
     if channel.sending is not None:
-        return channel.sending.in_doubt[0] if channel.sending.in_doubt else None
+        return channel.sending.oldest_in_doubt
     return channel.batches[0] if channel.batches else None
 
 

@@ -307,6 +307,8 @@ def _consumer_detail(consumer: Consumer) -> bytes:
     told = {"name": who.name, "container": who.container, "user": who.user, "queue": consumer.queue.name}
     if who.selector:
         told["selector"] = who.selector
+    if who.channel:
+        told["channel"] = who.channel
     return json.dumps(told, ensure_ascii=False).encode()
 
 

@@ -1,12 +1,12 @@
 """Messages of a sending channel that can't travel: reported, returned, discarded, or dead letters here.
 
 The same ladder decides as at a receiving end (`channel.undelivered`); but here each message is on the
-transmission queue, in a batch, and ends there.
+transmission queue, in a batch or held outside of them, and ends there.
 """
 
 from typing import Final
 
-from postroom.manager import batches, discarding, reports
+from postroom.manager import batches, discarding, reports, settling
 from postroom.manager.channel import Batch, SendingEnd
 from postroom.manager.channel_receiving import why_not
 from postroom.manager.core import Core
@@ -25,6 +25,7 @@ _ENDS: Final = {
     Action.DEAD_LETTER: n.EVENT_DEAD_LETTER,
     Action.RETURN_TO_SENDER: n.EVENT_RETURN_TO_SENDER,
     Action.DISCARD: n.EVENT_DISCARD,
+    Action.DROP: n.EVENT_DISCARD,
 }
 
 
@@ -32,19 +33,23 @@ def refuse(
     core: Core, end: SendingEnd, action: Action, entry: Entry, message: ReceivedMessage, why: Undelivered
 ) -> Undelivered | None:
     """Do ``action`` about ``entry``, which can't travel for the reason ``why``; what has to be put for it and
-    can't be. ``message`` has its sections without a transmission header. Raises NotAllowed for one that is in
-    none of the end's batches."""
-    batch = entry.owner
-    if end.closed or not isinstance(batch, Batch):
-        raise NotAllowed(f"channel {end.channel.name!r}: message {entry.serial} is in none of its batches")
+    can't be. ``message`` has its sections without a transmission header. Raises NotAllowed for one that the
+    end doesn't hold."""
+    owner = entry.owner
+    if end.closed or not (isinstance(owner, Batch) or owner is end.consumer):
+        raise NotAllowed(f"channel {end.channel.name!r}: message {entry.serial} isn't on its way by it")
     if action is Action.PUT_REPORT:
         return _put_report(core, message, why)
     if action is Action.DEAD_LETTER:
         failure = _put_dead_letter(core, entry, message, why)
         if failure is not None:
             return failure
-    batches.let_go(batch, entry)
-    detail = discarding.detail_of(why, {"channel": end.channel.name})
+    if isinstance(owner, Batch):
+        batches.let_go(owner, entry)
+    else:
+        settling.let_go(core, end.consumer, entry)
+    dropped: dict[str, object] = {"dropped": True} if action is Action.DROP else {}
+    detail = discarding.detail_of(why, {"channel": end.channel.name, **dropped})
     step(core, entry, _ENDS[action], 0, 0, None, 0, detail)
     ended(core, entry)
     return None

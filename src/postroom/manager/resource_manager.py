@@ -67,11 +67,12 @@ class ResourceManager:
         branches.close_session(self.core, session, lost)
         turn.finish(self.core)
 
-    def xa_start(self, session: XaSession, xid: Xid, flags: int, now_us: i64) -> Branch:
+    def xa_start(self, session: XaSession, xid: Xid, flags: int, now_us: i64, timeout_s: int = 0) -> Branch:
         """Have the session work on a branch; flags TMNOFLAGS, TMJOIN or TMRESUME. Puts and outcomes are in
-        it when they name its transaction."""
+        it when they name its transaction. A new one that isn't prepared ``timeout_s`` after its start is
+        rolled back; 0: one of which nothing is heard for ``branch_idle_timeout_ms``."""
         self.core.begin(now_us)
-        return branches.start(self.core, session, xid, flags)
+        return branches.start(self.core, session, xid, flags, timeout_s)
 
     def xa_end(
         self,

@@ -235,11 +235,10 @@ _ROWS: Final[list[tuple[State, tuple[HolderKind, ...], list[_Part]]]] = [
             ((E.MOVE,), _ends(O.MOVED)),
             ((E.REDIRECT,), _ends(O.REDIRECTED)),
             ((E.RETURN_TO_SENDER,), _RETURNED),
-            ((E.FORWARD,), _FORWARDED),  # outside a batch: a fast channel's non-persistent message
             ((E.CONFIRM,), KEPT),
             ((E.RESTART,), KEPT_OR_LOST),
             ((E.UNLOCK, E.UNDO, E.RELEASE, E.FAIL, E.ASSIGN), _NOT_HELD),
-            ((*_PUTS, E.DUE, E.PREPARE, *_LINK_VERBS, E.LINK_LOST), UNREACHABLE),
+            ((*_PUTS, E.DUE, E.PREPARE, *_LINK_VERBS, E.LINK_LOST, E.FORWARD), UNREACHABLE),
         ],
     ),
     (
@@ -270,6 +269,8 @@ _ROWS: Final[list[tuple[State, tuple[HolderKind, ...], list[_Part]]]] = [
             ((E.FAIL,), _BACK_FAILED),
             ((E.DEAD_LETTER,), _DEAD_LETTERED),  # rejected
             ((E.DISCARD,), _DISCARDED),  # rejected, and no dead-letter queue
+            ((E.FORWARD,), _FORWARDED),  # outside a batch: a fast channel's non-persistent message
+            ((E.RETURN_TO_SENDER,), _RETURNED),  # by such a channel, which can't send it
             ((E.ASSIGN,), Move(S.GET_UNCONFIRMED, holders=(H.LOCAL_TRANSACTION, H.XA_BRANCH))),
             ((E.SUSPEND,), Move(S.GET_UNCONFIRMED, holders=(H.SUSPENDED_LINK,))),
             ((E.LINK_LOST,), _BACK_LINK_LOST),
@@ -277,8 +278,7 @@ _ROWS: Final[list[tuple[State, tuple[HolderKind, ...], list[_Part]]]] = [
             ((E.EXPIRE, E.DELETE, E.DELAY), NOTED),
             ((*_VISIBLE_VERBS, E.PURGE), _NO_MATCH),
             ((E.UNLOCK, E.MOVE), _HELD),
-            ((*_PUTS, E.DUE, E.PREPARE, E.RESUME), UNREACHABLE),
-            ((E.REDIRECT, E.RETURN_TO_SENDER, E.FORWARD), UNREACHABLE),
+            ((*_PUTS, E.DUE, E.PREPARE, E.RESUME, E.REDIRECT), UNREACHABLE),
         ],
     ),
     (

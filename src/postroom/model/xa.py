@@ -44,6 +44,8 @@ MAX_PART_BYTES: Final = 64
 """Of a gtrid or bqual; the least is 1."""
 MAX_XID_CHARACTERS: Final = 266
 """Of an Xid in print."""
+MAX_TIMEOUT_S: Final = (1 << 31) - 1
+"""Within what a branch is to be prepared, at most."""
 NULL_FORMAT_ID: Final = -1
 """In X/Open's structure this says that there is no Xid."""
 

@@ -60,6 +60,8 @@ class AgentLink(BoundLink):
         """Sent or received, and their bytes; of these what the channel hasn't been told of yet."""
         self.bytes = 0
         self.untold = 0
+        self.left = False
+        """This end closes it; False: the partner does, or the connection is gone."""
         self._finished = False
         """This end has done what it wanted to."""
 
@@ -154,7 +156,7 @@ class AgentLink(BoundLink):
             return
         self.detach_error = error
         link = self.attached_link
-        self.close(False, now_us)
+        self.leave(now_us)
         link.detach(closed=True, error=error)
         self.binding.forget_link(link)
         self.binding.touch()
@@ -162,17 +164,22 @@ class AgentLink(BoundLink):
     def ended(self, condition: str, description: str) -> None:
         self.refuse(AmqpError(condition, description), self.binding.broker.manager.core.now_us)
 
+    def leave(self, now_us: int) -> None:
+        """This end is about to close it: give back what it holds, and tell the channel."""
+        self.left = True
+        self.close(False, now_us)
+
     def close(self, lost: bool, now_us: int) -> None:
         """Whoever closes it, and for whatever reason: give back what it holds, and tell the channel."""
         if self.over:
             return
         self.over = True
-        self.let_go(now_us)
+        self.let_go(lost, now_us)
         event, why = self._how(lost)
         self.instance.event(event, why, now_us)
 
-    def let_go(self, now_us: int) -> None:
-        """Give up what the queue manager has given to this end."""
+    def let_go(self, lost: bool, now_us: int) -> None:
+        """Give up what the queue manager has given to this end; ``lost``: the connection is gone."""
         raise NotImplementedError
 
     def _how(self, lost: bool) -> tuple[ChannelEvent, str]:

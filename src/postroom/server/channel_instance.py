@@ -50,6 +50,8 @@ class LinkStatus:
     """Of the batch that is open [CURLUWID]."""
     in_doubt: bool = False
     """A batch was asked for and is not answered [INDOUBT]."""
+    outside: int = 0
+    """Messages outside of batches that the partner has not taken yet."""
 
 
 class ChannelLink(Protocol):
@@ -74,8 +76,11 @@ class ChannelLink(Protocol):
     def adopted(self, now_us: int) -> None:
         """Its partner has attached anew: this link is what a broken connection has left."""
 
+    def leave(self, now_us: int) -> None:
+        """This end is about to close it: what hangs on it ends, or stays in doubt."""
+
     def close(self, lost: bool, now_us: int) -> None:
-        """The link is gone for good: what hangs on it ends, or stays in doubt."""
+        """The partner has closed it, or the connection is gone: the same."""
 
 
 class ChannelInstance:
@@ -123,14 +128,20 @@ class ChannelInstance:
         if not self.current:
             return Verdict.DONE
         if event == ChannelEvent.BATCH_CONFIRMED:
-            self.moved(now_us)
+            self.succeeded(now_us)
         return self.channel.happened(event, why, now_us)
 
     def moved(self, now_us: int) -> None:
-        """Messages have flowed: what was tried in vain before is forgotten, the channel isn't idle."""
+        """Messages have been sent, or have come: the channel isn't idle."""
         self.moved_us = now_us
         if self.current:
-            self.channel.flowed(now_us)
+            self.channel.moved_us = now_us
+
+    def succeeded(self, now_us: int) -> None:
+        """Messages are at their other end, and both ends know: what was tried in vain before is forgotten."""
+        self.moved(now_us)
+        if self.current:
+            self.channel.succeeded(now_us)
 
     # The owner of an outgoing connection.
 

@@ -1,7 +1,8 @@
 """The link of a receiving message channel agent: messages of the partner to queues of this queue manager.
 
 What travels in a batch is put as in a transaction; the end of the batch commits it together with the batch's
-name, in one block, and is accepted when that is durable. Fast messages are put at once.
+name, in one block, and is accepted when that is durable. Fast messages are put at once, and accepted when
+the ledger tells of that.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -69,6 +70,13 @@ class ReceivingLink(TakingLink):
         """Stopped between two batches: what still comes is for another link to bring."""
         self._durable: list[int] = []
         """Delivery ids of the ends of batches that have become durable, and are about to be accepted."""
+        self._taken: list[tuple[int, int]] = []
+        """The same of fast messages that have been put, first and last of each run without anything between
+        that wants an answer of its own."""
+        self._run_is_open = False
+        """Whether the next one can belong to the last run."""
+        self._undelivered_id = 0
+        """Delivery id of the message that can't be put, if that is a fast one."""
 
     # Beginning.
 
@@ -117,8 +125,8 @@ class ReceivingLink(TakingLink):
     def take(self, arrival: Arrival, now_us: int) -> None:
         if self._closing:
             return
-        if arrival.format == 0 and arrival.settled:
-            self._take_message(arrival.tag, arrival.payload, now_us)
+        if arrival.format == 0:
+            self._take_message(arrival, now_us)
         elif arrival.format == BATCH_END_FORMAT and not arrival.settled:
             self._commit(read_batch_end(arrival.payload), arrival.delivery_id, now_us)
         elif arrival.format == HEARTBEAT_FORMAT and not arrival.settled:
@@ -128,7 +136,7 @@ class ReceivingLink(TakingLink):
             raise AmqpError(
                 NOT_IMPLEMENTED,
                 f"message format {arrival.format:#x}, {what}, means nothing on a channel: messages are of "
-                "format 0 and settled, ends of batches and heartbeats unsettled",
+                "format 0, ends of batches and heartbeats unsettled",
             )
 
     def take_past(self, arrival: Arrival) -> bool:
@@ -142,26 +150,64 @@ class ReceivingLink(TakingLink):
         self.link.settle(delivery_id, delivery_id, ACCEPTED)
         self.binding.touch()
 
-    def _take_message(self, tag: bytes, payload: bytes, now_us: int) -> None:
-        end, machine, terms = self.end, self.machine, self.terms
-        if end is None or machine is None or terms is None:
+    def _take_message(self, arrival: Arrival, now_us: int) -> None:
+        end, machine = self.end, self.machine
+        if end is None or machine is None:
             return
-        said = read_tag(tag)
-        fast = said.kind == FAST
-        head = scan_head(payload)
-        if not fast:
-            machine.arrived(said.sequence)
-        elif not terms.fast:
-            raise AmqpError(NOT_ALLOWED, "a fast message on a channel that has agreed on normal speed")
-        elif head.durable:
-            raise AmqpError(INVALID_FIELD, "a durable message outside of a batch")
-        self.count(len(payload))
+        message = self._message(arrival)
+        if not message.fast:
+            machine.arrived(message.sequence)
+        self.count(len(arrival.payload))
         self.binding.messages_in += 1
-        body = payload[head.bare_offset :]
-        failure = self.channels.receive(end, head, body, said.sequence, said.serial, fast, now_us)
+        failure = self.put(end, message, now_us)
         if failure is not None:
-            message = ReceivedMessage(head, body, int(said.sequence), int(said.serial), fast)
+            self._undelivered_id = arrival.delivery_id
             self.undelivered(message, failure, now_us)
+        elif message.fast:
+            self._has_taken(arrival.delivery_id)
+
+    def _message(self, arrival: Arrival) -> ReceivedMessage:
+        """What has come. Raises `AmqpError` for what can't come so."""
+        said = read_tag(arrival.tag)
+        fast = said.kind == FAST
+        head = scan_head(arrival.payload)
+        if fast and (self.terms is None or not self.terms.fast):
+            raise AmqpError(NOT_ALLOWED, "a fast message on a channel that has agreed on normal speed")
+        if fast and head.durable:
+            raise AmqpError(INVALID_FIELD, "a durable message outside of a batch")
+        if fast == arrival.settled:
+            what = "fast messages are unsettled" if fast else "messages of a batch are settled"
+            raise AmqpError(NOT_IMPLEMENTED, f"{what}: this one isn't")
+        body = arrival.payload[head.bare_offset :]
+        return ReceivedMessage(head, body, int(said.sequence), int(said.serial), fast)
+
+    def placed(self, message: ReceivedMessage, now_us: int) -> None:
+        if message.fast:
+            self._has_taken(self._undelivered_id)
+
+    def _has_taken(self, delivery_id: int) -> None:
+        """A fast message has been put, or has its end: accept it soon, with those around it."""
+        runs = self._taken
+        if runs and self._run_is_open:
+            runs[-1] = runs[-1][0], delivery_id
+        else:
+            runs.append((delivery_id, delivery_id))
+            self._run_is_open = True
+        if len(runs) == 1:
+            self.binding.broker.after_durable(self.binding, self._accept_now)
+
+    def _accept_now(self, now_us: int) -> None:
+        """The ledger tells of the fast messages that have been put so far."""
+        if not self.over:
+            self._accept_taken()
+            self.instance.succeeded(now_us)
+
+    def _accept_taken(self) -> None:
+        runs, self._taken = self._taken, []
+        for first, last in runs:
+            self.link.settle(first, last, ACCEPTED)
+        if runs:
+            self.binding.touch()
 
     # Batches.
 
@@ -170,6 +216,7 @@ class ReceivingLink(TakingLink):
         if end is None or machine is None:
             return
         machine.ended(batch)
+        self._run_is_open = False
         answer = BatchAnswer(self, batch, delivery_id)
         self.channels.commit_received(end, batch.luwid, int(batch.last_sequence), answer, now_us)
         self._closing = self.stopping
@@ -180,6 +227,7 @@ class ReceivingLink(TakingLink):
         if self.over or machine is None:
             return
         if isinstance(payload, ManagerError):
+            machine.failed()
             self.refuse(payload, now_us)
             return
         machine.confirmed(answer.end)
@@ -188,15 +236,21 @@ class ReceivingLink(TakingLink):
 
     def refill(self, now_us: int) -> None:
         """Accept, in one frame, all that has become durable by now."""
-        durable, self._durable = self._durable, []
-        if not durable or self.over:
+        if self.over or not self._durable:
             return
-        self.link.settle(durable[0], durable[-1], ACCEPTED)
-        self.binding.touch()
+        self._accept_durable()
         self.tell(now_us)
         self.instance.event(ChannelEvent.BATCH_CONFIRMED, "", now_us)
+        if self.refuses_now(now_us):
+            return
         if self._closing and self.machine is not None and self.machine.unanswered == 0:
             self._stopped(now_us)
+
+    def _accept_durable(self) -> None:
+        durable, self._durable = self._durable, []
+        if durable:
+            self.link.settle(durable[0], durable[-1], ACCEPTED)
+            self.binding.touch()
 
     def status(self) -> LinkStatus:
         machine = self.machine
@@ -210,11 +264,31 @@ class ReceivingLink(TakingLink):
 
     def quiesce(self, now_us: int) -> None:
         """A message that can't be put would never let the batch end."""
-        machine = self.machine
-        if machine is None or machine.at_rest() or self.paused:
+        machine, end = self.machine, self.end
+        if machine is None or end is None or machine.at_rest():
+            self._stopped(now_us)
+        elif not self.paused:
+            self._closing = machine.count == 0
+        elif machine.unanswered == 0:
             self._stopped(now_us)
         else:
-            self._closing = machine.count == 0
+            self._closing = True
+            self.give_batch_up(end, now_us)
+
+    def unanswered(self) -> int:
+        return 0 if self.machine is None else int(self.machine.unanswered)
+
+    def let_go(self, lost: bool, now_us: int) -> None:
+        if self.left:
+            self._accept_taken()
+            self._accept_durable()
+        super().let_go(lost, now_us)
+
+    def comes_again(self, message: ReceivedMessage) -> bool:
+        return not message.fast
+
+    def last_message(self, arrival: Arrival) -> ReceivedMessage | None:
+        return self._message(arrival) if arrival.format == 0 and not arrival.settled else None
 
     def _stopped(self, now_us: int) -> None:
         """The partner hears why; the channel, that it has ended."""

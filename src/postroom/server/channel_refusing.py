@@ -13,11 +13,12 @@ from postroom.server.headers import header_of
 _DURABLE = int(ArrivalFlag.DURABLE)
 
 
-def message_of(entry: Entry, sections: bytes, now_us: int) -> ReceivedMessage:
-    """The message that would travel: ``sections`` are without a transmission header."""
+def message_of(entry: Entry, sections: bytes, fast: bool, now_us: int) -> ReceivedMessage:
+    """The message that would travel: ``sections`` are without a transmission header. On a ``fast`` channel
+    only persistent ones are in a batch."""
     durable = entry.flags & _DURABLE != 0
     head = scan_head(header_of(durable, entry.priority, entry.expiry_us, 0, now_us) + sections)
-    return ReceivedMessage(head, sections, 0, int(entry.serial), False)
+    return ReceivedMessage(head, sections, 0, int(entry.serial), fast and not durable)
 
 
 def give_up(

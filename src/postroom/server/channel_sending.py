@@ -1,12 +1,12 @@
 """The link of a sending message channel agent: messages of a transmission queue to the partner.
 
-Messages leave settled, each behind a header that says what is left of its time to live; the end of a batch
-leaves unsettled, and the partner accepts it when the batch is durable there. What they have to agree on
+Messages of batches leave settled, each behind a header that says what is left of its time to live; the end of
+a batch leaves unsettled, and the partner accepts it when the batch is durable there. Fast messages leave
+unsettled, too, and are accepted when they have been put. What they have to agree on
 before, and every byte, is in the reference ("Channel protocol"); when a batch ends is the business of
 `channel.sending`, what it holds that of the queue manager.
 """
 
-import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
@@ -33,6 +33,7 @@ from postroom.channel.wire import (
 from postroom.ledger.records import ArrivalFlag
 from postroom.manager.channel import Batch, SendingEnd
 from postroom.manager.effects import Delivery
+from postroom.manager.entry import Entry
 from postroom.manager.errors import ManagerError
 from postroom.manager.transmission import take_transmission
 from postroom.model import mq
@@ -41,7 +42,6 @@ from postroom.server.channel_agents import LINK_NAME_PREFIX, AgentLink
 from postroom.server.channel_instance import ChannelInstance, LinkStatus
 from postroom.server.channel_refusing import give_up, message_of
 from postroom.server.headers import changed_sections, header_of
-from postroom.server.logs import log
 
 if TYPE_CHECKING:
     from postroom.server.binding import ConnectionBinding
@@ -61,12 +61,12 @@ _DURABLE = int(ArrivalFlag.DURABLE)
 class Outgoing:
     """A message that is to leave."""
 
-    __slots__ = ("fast", "payload", "serial")
+    __slots__ = ("entry", "fast", "payload")
 
-    def __init__(self, payload: bytes, fast: bool, serial: int) -> None:
+    def __init__(self, payload: bytes, fast: bool, entry: Entry) -> None:
         self.payload: Final = payload
         self.fast: Final = fast
-        self.serial: Final = serial
+        self.entry: Final = entry
 
 
 class SendingLink(AgentLink):
@@ -89,6 +89,10 @@ class SendingLink(AgentLink):
         self._unsent: deque[Outgoing] = deque()
         """Those that can't leave now: the partner has taken its credit back, or the batch before them is
         whole and can't be asked for yet."""
+        self._outside: dict[Entry, None] = {}
+        """Fast messages that have left and have no answer; as they left."""
+        self._rejected = False
+        """The partner has rejected the oldest batch in doubt: it can't have those behind it either."""
         self._average_bytes = FIRST_AVERAGE_BYTES
         self._most_ahead = binding.broker.config.limits.deliveries_ahead
         self._recheck_us = 0
@@ -201,7 +205,7 @@ class SendingLink(AgentLink):
                 return
             payload = NOTHING
         self._average_bytes += (size_bytes - self._average_bytes) // 4
-        outgoing = Outgoing(payload, end.fast and not durable, entry.serial)
+        outgoing = Outgoing(payload, end.fast and not durable, entry)
         if self._unsent or self.link.credit <= 0 or machine.full:
             self._unsent.append(outgoing)
         else:
@@ -220,12 +224,15 @@ class SendingLink(AgentLink):
             self._step(now_us)
 
     def _transfer(self, machine: SendingMachine, outgoing: Outgoing, size_bytes: int, now_us: int) -> None:
+        entry = outgoing.entry
         if outgoing.fast:
+            self._outside[entry] = None
             machine.add_fast(size_bytes)
-            tag = TAG.pack(FAST, machine.sequence, outgoing.serial)
+            tag = TAG.pack(FAST, machine.sequence, entry.serial)
+            self.link.send(outgoing.payload, tag, False, 0, None, entry)
         else:
-            tag = TAG.pack(IN_BATCH, machine.add(size_bytes, now_us), outgoing.serial)
-        self.link.send(outgoing.payload, tag, True)
+            tag = TAG.pack(IN_BATCH, machine.add(size_bytes, now_us), entry.serial)
+            self.link.send(outgoing.payload, tag, True)
         self.count(size_bytes)
         self.binding.messages_out += 1
 
@@ -239,9 +246,6 @@ class SendingLink(AgentLink):
         assert self.terms is not None
         most_bytes = self.terms.max_message_bytes
         what = f"message of {size_bytes} bytes; channel {self.name!r} takes {most_bytes} (max_message_bytes)"
-        if end.fast and delivery.entry.flags & _DURABLE == 0:
-            log(logging.WARNING, "message-too-large-for-channel", channel=self.name, reason=what)
-            return True  # it was forwarded when it was taken
         header, sections = take_transmission(changed_sections(delivery.body, delivery.annotations))
         queue, queue_manager = (
             (self.instance.definition.transmission_queue, "")
@@ -249,7 +253,8 @@ class SendingLink(AgentLink):
             else (header.queue, header.queue_manager)
         )
         why = mq.Undelivered(mq.Reason.MSG_TOO_BIG_FOR_CHANNEL, queue, queue_manager, what)
-        message, ladder = message_of(delivery.entry, sections, now_us), Ladder(self.instance.definition, None)
+        message = message_of(delivery.entry, sections, end.fast, now_us)
+        ladder = Ladder(self.instance.definition, None)
         try:
             step = ladder.begin(why, message)
             if give_up(self._channels, end, ladder, step, delivery.entry, message, now_us) is None:
@@ -294,29 +299,47 @@ class SendingLink(AgentLink):
     def disposed(
         self, deliveries: list[WireDelivery], state: DeliveryState | None, settled: bool, now_us: int
     ) -> None:
-        """The partner's answer to the ends of batches, and to heartbeats."""
+        """The partner's answer to fast messages, to the ends of batches, and to heartbeats."""
         confirmed = False
+        taken: list[Entry] = []
         for delivery in deliveries:
-            machine, end, batch = self.machine, self.end, delivery.context
+            machine, end, what = self.machine, self.end, delivery.context
             if machine is None or end is None:
                 return
             if not settled:
                 self.link.settle(delivery.id, delivery.id)
             if not isinstance(state, Accepted):
+                self._rejected = isinstance(state, Rejected) and what is end.oldest_in_doubt
                 self._not_confirmed(state, now_us)
-            elif isinstance(batch, Batch):
-                self._channels.confirm_batch(end, batch, now_us)
+            elif isinstance(what, Entry):
+                taken.append(what)
+            elif isinstance(what, Batch):
+                self._channels.confirm_batch(end, what, now_us)
                 machine.confirmed(now_us)
                 confirmed = True
             else:
                 machine.beat_answered(now_us)
+        if taken:
+            self._taken(taken, now_us)
         if confirmed:
             self.instance.event(ChannelEvent.BATCH_CONFIRMED, "", now_us)
         self._go_on(now_us)
 
+    def _taken(self, entries: list[Entry], now_us: int) -> None:
+        """The partner has these fast messages."""
+        machine, end = self.machine, self.end
+        if machine is None or end is None:
+            return
+        for entry in entries:
+            self._outside.pop(entry, None)
+        machine.taken(len(entries), now_us)
+        self._channels.forward_outside(end, entries, now_us)
+        self.instance.succeeded(now_us)
+
     def _not_confirmed(self, state: DeliveryState | None, now_us: int) -> None:
-        """An answer that leaves open what the partner has: the next start will tell."""
-        why = "the partner has not accepted the end of a batch"
+        """An answer after which this link can't go on; unless it is a rejection, it leaves open what the
+        partner has, and the next start will tell."""
+        why = "the partner has not accepted the end of a batch, or a fast message"
         if isinstance(state, Rejected) and state.error is not None:
             why = f"{why}: {state.error.condition} {state.error.description or ''}"
         self.refuse(AmqpError(wire.BATCH_REFUSED, why), now_us)
@@ -345,6 +368,7 @@ class SendingLink(AgentLink):
             int(machine.sequence),
             b"" if batch is None else batch.luwid,
             machine.asked_count > 0,
+            int(machine.outside),
         )
 
     # Ends.
@@ -358,12 +382,20 @@ class SendingLink(AgentLink):
         self._update_credit(now_us)
         self._step(now_us)
 
-    def let_go(self, now_us: int) -> None:
+    def let_go(self, lost: bool, now_us: int) -> None:
+        """What the partner hasn't taken goes back. Of fast messages only the partner's own end of the link
+        tells that: else those that have left are forwarded, whatever has become of them."""
         self.tell(now_us)
         end, self.end = self.end, None
         self._unsent.clear()
-        if end is not None:
-            self._channels.close_sending(end, now_us)
+        if end is None:
+            return
+        if lost or self.left:
+            self._channels.forward_outside(end, list(self._outside), now_us)
+        self._outside.clear()
+        error = self.detach_error
+        answered = not self.left and error is not None and error.condition in wire.ALL_ANSWERED
+        self._channels.close_sending(end, now_us, answered or self._rejected)
 
 
 def begin_sending(binding: "ConnectionBinding", instance: ChannelInstance, now_us: int) -> SendingLink:

@@ -3,10 +3,14 @@
 Frames become messages; a message that can't be put goes up the ladder of `channel.undelivered`. While it
 waits for another attempt the channel is paused: it takes nothing else, so that nothing is overtaken, and
 gives no credit. What was under way by then waits in memory.
+
+A link that this end gives up waits until every batch that it has taken is durable and answered: whatever has
+no answer then, the partner may send again.
 """
 
 import logging
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from postroom.amqp.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
@@ -61,6 +65,8 @@ class TakingLink(AgentLink):
         self._waiting: ReceivedMessage | None = None
         self._held: Final[deque[Arrival]] = deque()
         self._held_bytes = 0
+        self._refusing: AmqpError | ManagerError | None = None
+        """Why the link is closed as soon as what was asked for is answered."""
         self._parts: Final[list[bytes]] = []
         """Of a message of which some frames have come; the engine bounds its size."""
 
@@ -77,6 +83,10 @@ class TakingLink(AgentLink):
     def take(self, arrival: Arrival, now_us: int) -> None:
         """Something has come, and nothing is in its way. Raises `AmqpError`, `ManagerError`: the link is
         closed."""
+        raise NotImplementedError
+
+    def unanswered(self) -> int:
+        """How many batches are being made durable."""
         raise NotImplementedError
 
     def take_past(self, arrival: Arrival) -> bool:
@@ -96,6 +106,8 @@ class TakingLink(AgentLink):
     def grant(self) -> None:
         """Credit, said again when half of it is used; none while a message is tried again."""
         if self._waiting is not None or not self.wants_more() or not self.link.attached:
+            return
+        if self._refusing is not None:
             return
         limit = self.credit_limit()
         if self.link.credit * 2 <= limit:
@@ -121,7 +133,7 @@ class TakingLink(AgentLink):
                 return
             payload = b"".join(self._parts)
             self._parts.clear()
-        if self.end is None:
+        if self.end is None or self._refusing is not None:
             return
         arrival = Arrival(event.message_format, event.tag, payload, event.delivery_id, event.settled)
         try:
@@ -202,15 +214,76 @@ class TakingLink(AgentLink):
 
     # Ends.
 
-    def let_go(self, now_us: int) -> None:
+    def refuse(self, error: AmqpError | ManagerError, now_us: int) -> None:
+        """What is on its way to the disk is answered first, or the partner would not know what it has to send
+        again."""
+        if self.end is None or self.unanswered() == 0:
+            super().refuse(error, now_us)
+        elif self._refusing is None:
+            self._refusing = error
+            self.give_batch_up(self.end, now_us)
+
+    def give_batch_up(self, end: ReceivingEnd, now_us: int) -> None:
+        """Nothing of the batch that is arriving is taken; what comes from now on isn't either."""
+        self._waiting = None
+        self.retry_due_us = 0
+        self._held.clear()
+        self._held_bytes = 0
+        self.channels.roll_back_received(end, now_us)
+
+    def refuses_now(self, now_us: int) -> bool:
+        """Whether the link was to be given up; it is, once nothing is unanswered."""
+        if self._refusing is None:
+            return False
+        if self.unanswered() == 0:
+            super().refuse(self._refusing, now_us)
+        return True
+
+    def let_go(self, lost: bool, now_us: int) -> None:
         self.tell(now_us)
         end, self.end = self.end, None
+        if end is not None and not self.left:
+            self._take_last(end, now_us)
         self._waiting = None
         self.retry_due_us = 0
         self._held.clear()
         self._parts.clear()
         if end is not None:
             self.channels.close_receiving(end, now_us)
+
+    def comes_again(self, message: ReceivedMessage) -> bool:
+        """Whether the partner will send the message that can't be put again, on another link."""
+        raise NotImplementedError
+
+    def last_message(self, arrival: Arrival) -> ReceivedMessage | None:
+        """What has come behind it, if that is a message that may not come again. Raises `AmqpError`."""
+        raise NotImplementedError
+
+    def _take_last(self, end: ReceivingEnd, now_us: int) -> None:
+        """The partner has closed the link, or the connection is gone: what waits here in no batch, and won't
+        be sent again, is put now, is a dead letter, or is dropped."""
+        waiting = self._waiting
+        if waiting is None:
+            return
+        definition = replace(self.instance.definition, message_retry_count=0, message_retry_exit="")
+        ladder = Ladder(definition, None)
+        try:
+            if not self.comes_again(waiting):
+                self._put_last(end, ladder, waiting, now_us)
+            for arrival in self._held:
+                message = self.last_message(arrival)
+                if message is not None and message.fast:
+                    self._put_last(end, ladder, message, now_us)
+        except (AmqpError, ManagerError) as error:
+            log(logging.WARNING, "message-not-taken", channel=self.name, description=error.description)
+
+    def _put_last(self, end: ReceivingEnd, ladder: Ladder, message: ReceivedMessage, now_us: int) -> None:
+        failure = self.put(end, message, now_us)
+        step = Step(Action.DONE) if failure is None else ladder.begin(failure, message)
+        while step.action is not Action.DONE:
+            why = ladder.undelivered
+            assert why is not None
+            step = ladder.next(self.channels.put_undelivered(end, step.action, message, why, now_us))
 
 
 def backed_out(failure: Undelivered) -> AmqpError:

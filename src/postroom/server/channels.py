@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from postroom.amqp.composite import Error
-from postroom.amqp.errors import NOT_ALLOWED, NOT_FOUND, AmqpError
+from postroom.amqp.errors import LINK_DETACH_FORCED, NOT_ALLOWED, NOT_FOUND, AmqpError
 from postroom.amqp.states import UNOPENED
 from postroom.channel.wire import CALL_BACK, CHANNEL_IN_USE, CHANNEL_STOPPED
 from postroom.manager import triggering
@@ -355,7 +355,7 @@ class Channels:
     def _is_idle(self, instance: ChannelInstance) -> bool:
         assert instance.link is not None
         status = instance.link.status()
-        busy = status.in_doubt or status.current_messages > 0
+        busy = status.in_doubt or status.current_messages > 0 or status.outside > 0
         return not busy and not self._has_work(instance.definition.transmission_queue)
 
 
@@ -385,11 +385,11 @@ def _close_link(link: ChannelLink, why: str, now_us: int) -> None:
     bound: object = binding.links.get(attached)
     if bound is not link:
         return
+    link.leave(now_us)
     binding.forget_link(attached)
-    error = Error(CHANNEL_STOPPED, why) if why else None
     if attached.local_state == UNOPENED:
-        attached.refuse_attach(error or Error(CHANNEL_STOPPED, "the channel was stopped"))
+        attached.refuse_attach(Error(CHANNEL_STOPPED, why or "the channel was stopped"))
     else:
-        attached.detach(error=error)
+        # CHANNEL_STOPPED would say that all batches asked for are answered.
+        attached.detach(error=Error(LINK_DETACH_FORCED, why) if why else None)
     binding.touch()
-    link.close(False, now_us)

@@ -99,14 +99,14 @@ class CoordinatorLink(BoundLink):
 
     def _start(self, global_id: object, now_us: int) -> bytes:
         """Of an XA branch; it is nobody's but its transaction manager's, and outlives this link."""
-        xid, flags = read_global_id(global_id)
+        xid, flags, timeout_s = read_global_id(global_id)
         session, txn_id = self.link.session, self._new_id()
         local_work = any(
             isinstance(bound, CoordinatorLink) and bound._declared
             for link, bound in self.binding.links.items()
             if link.session is session
         )
-        self.binding.xa_context(session).start(xid, flags, txn_id, local_work, now_us)
+        self.binding.xa_context(session).start(xid, flags, timeout_s, txn_id, local_work, now_us)
         return txn_id
 
     def _discharge(self, discharge: Discharge, delivery_id: int, now_us: int) -> None:

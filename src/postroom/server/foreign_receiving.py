@@ -68,8 +68,6 @@ class ForeignReceivingLink(TakingLink):
         self._asked = 0
         """Batches whose being durable is waited for."""
         self._batches = 0
-        self._refusing: AmqpError | ManagerError | None = None
-        """Why the link is closed as soon as what was asked for is answered."""
         self._undelivered_id: int | None = None
         """Delivery id of the message that is on the ladder; None if it came settled."""
 
@@ -100,13 +98,9 @@ class ForeignReceivingLink(TakingLink):
         """For a batch, and for another one while that becomes durable."""
         return 2 * self._definition.batch_size
 
-    def grant(self) -> None:
-        if not self.stopping and self._refusing is None:
-            super().grant()
-
     def take(self, arrival: Arrival, now_us: int) -> None:
         end = self.end
-        if end is None or self._refusing is not None:
+        if end is None:
             return
         try:
             message = self._message(arrival)
@@ -162,6 +156,7 @@ class ForeignReceivingLink(TakingLink):
         if fast:
             if delivery_id is not None:
                 self._accept(delivery_id, delivery_id)
+            self.instance.succeeded(now_us)
             return
         if delivery_id is not None:
             self._batch.append(delivery_id)
@@ -186,16 +181,15 @@ class ForeignReceivingLink(TakingLink):
         """The batch is kept here, whatever comes: say so."""
         if self.over:
             return
+        self._asked -= 1
         if isinstance(payload, ManagerError):
             self.refuse(payload, now_us)
             return
-        self._asked -= 1
         self._batches += 1
         self._accept_all(delivery_ids)
         self.tell(now_us)
         self.instance.event(ChannelEvent.BATCH_CONFIRMED, "", now_us)
-        if self._refusing is not None:
-            self.refuse(self._refusing, now_us)
+        if self.refuses_now(now_us):
             return
         try:
             if self._batch and self._asked == 0:
@@ -222,16 +216,18 @@ class ForeignReceivingLink(TakingLink):
     def _how(self, lost: bool) -> tuple[ChannelEvent, str]:
         return how_it_ended(self._finished, self.detach_error, lost)
 
-    def refuse(self, error: AmqpError | ManagerError, now_us: int) -> None:
-        """What is on its way to the disk is answered first, or it would come again."""
-        end = self.end
-        if self._asked == 0 or end is None:
-            super().refuse(error, now_us)
-        elif self._refusing is None:
-            self._refusing = error
-            self.retry_due_us = 0
-            self._batch.clear()
-            self.channels.roll_back_received(end, now_us)
+    def unanswered(self) -> int:
+        return self._asked
+
+    def comes_again(self, message: ReceivedMessage) -> bool:
+        return self._undelivered_id is not None or not message.fast
+
+    def last_message(self, arrival: Arrival) -> ReceivedMessage | None:
+        return self._message(arrival) if arrival.settled else None
+
+    def give_batch_up(self, end: ReceivingEnd, now_us: int) -> None:
+        self._batch.clear()
+        super().give_batch_up(end, now_us)
 
     def status(self) -> LinkStatus:
         """What it has done so far."""

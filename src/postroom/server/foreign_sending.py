@@ -7,6 +7,10 @@ have their outcomes. While the last of one batch are waited for, the next is fil
 
 When the link is lost, what has no outcome goes back to its place, and what was accepted is forwarded; after
 a crash the whole batch goes back. So nothing is lost, and some may be sent again: at least once.
+
+Non-persistent messages of a fast channel are in no batch: each is forwarded when it is accepted, and is not
+sent again if it has no outcome when the connection breaks, or when this end closes the link: it is forwarded
+then, too.
 """
 
 import logging
@@ -17,7 +21,7 @@ from postroom.amqp.delivery import Delivery as WireDelivery
 from postroom.amqp.errors import AmqpError
 from postroom.amqp.messaging import scan_head
 from postroom.amqp.outcomes import DeliveryState, Received
-from postroom.amqp.performatives import SND_MIXED, Attach
+from postroom.amqp.performatives import Attach
 from postroom.amqp.rewriting import with_message_id
 from postroom.amqp.sender import SenderLink
 from postroom.channel import wire
@@ -87,6 +91,8 @@ class Sent:
         """Both once the partner has not taken it."""
         self.due_us = 0
         """When it is to be sent again; 0: it is on its way."""
+        self.left = False
+        """It is on the wire, and the partner has said nothing of it."""
 
 
 class ForeignSendingLink(AgentLink):
@@ -102,10 +108,12 @@ class ForeignSendingLink(AgentLink):
         self._retry_exit = load(instance.definition.message_retry_exit)
         self._flights: deque[Flight] = deque([Flight()])
         """The last one is being filled."""
+        self._outside: Final = Flight()
+        """What is in no batch."""
         self._again: list[Sent] = []
         """To be sent again, the first due first."""
-        self._unsent: deque[tuple[bytes, Sent | None]] = deque()
-        """Of which the partner has taken the credit back meanwhile; None: it was forwarded already."""
+        self._unsent: deque[tuple[bytes, Sent]] = deque()
+        """Of which the partner has taken the credit back meanwhile."""
         self._given = 0
         """Messages that the queue manager has given and that have come here."""
         self._sequence = 0
@@ -133,9 +141,7 @@ class ForeignSendingLink(AgentLink):
         self._sequence = self._channels.sync(self.name).last_sequence
         self._channels.resynchronise(self.name, b"", self._sequence, now_us)
         end = self.end = self._channels.open_sending(self.name, self, now_us)
-        end.fast = (
-            self._definition.nonpersistent_speed == SPEED_FAST and self.link.snd_settle_mode == SND_MIXED
-        )
+        end.fast = self._definition.nonpersistent_speed == SPEED_FAST
         self.instance.event(ChannelEvent.RESYNCHRONISED, "", now_us)
         if self.stopping:
             self.quiesce(now_us)
@@ -164,7 +170,7 @@ class ForeignSendingLink(AgentLink):
         return 0 if end is None else int(end.consumer.assigned) - self._given
 
     def _waiting(self) -> int:
-        return sum(len(flight.waiting) for flight in self._flights)
+        return len(self._outside.waiting) + sum(len(flight.waiting) for flight in self._flights)
 
     def _update_credit(self, now_us: int) -> None:
         """Tell the queue manager how many more messages this link can take: never more than the batch can."""
@@ -190,27 +196,27 @@ class ForeignSendingLink(AgentLink):
         destination, stored = take_transmission(changed_sections(delivery.body, delivery.annotations))
         if scan_head(stored).message_id_type == 0:
             stored = with_message_id(stored, f"{self.binding.broker.ledger_id}:{entry.serial}")
-        flight = self._flights[-1]
-        if end.fast and entry.flags & _DURABLE == 0:
-            self._leave(None, entry, stored, now_us)
-        else:
-            sent = Sent(entry, destination, stored, flight)
-            if self._waiting() == 0:
-                self._heard_us = now_us
-            flight.taken += 1
-            flight.waiting[sent] = None
-            self._leave(sent, entry, stored, now_us)
+        fast = end.fast and entry.flags & _DURABLE == 0
+        flight = self._outside if fast else self._flights[-1]
+        sent = Sent(entry, destination, stored, flight)
+        if self._waiting() == 0:
+            self._heard_us = now_us
+        flight.taken += 1
+        flight.waiting[sent] = None
+        self._leave(sent, now_us)
         self.binding.messages_out += 1
         self.binding.wrote(self)
 
-    def _leave(self, sent: Sent | None, entry: Entry, stored: bytes, now_us: int) -> None:
+    def _leave(self, sent: Sent, now_us: int) -> None:
+        entry = sent.entry
         durable = entry.flags & _DURABLE != 0
-        payload = header_of(durable, entry.priority, entry.expiry_us, 0, now_us) + stored
+        payload = header_of(durable, entry.priority, entry.expiry_us, 0, now_us) + sent.stored
         size_bytes = len(payload)
         self._average_bytes += (size_bytes - self._average_bytes) // 4
         most_bytes = min(self._definition.max_message_bytes, self.link.max_message_size_bytes or size_bytes)
         if size_bytes > most_bytes:
-            self._too_large(sent, size_bytes, most_bytes, now_us)
+            what = f"message of {size_bytes} bytes; channel {self.name!r} and its partner take {most_bytes}"
+            self._not_taken(sent, (int(Reason.MSG_TOO_BIG_FOR_CHANNEL), what), now_us)
             return
         self.count(size_bytes)
         if self.link.credit > 0 and not self._unsent:
@@ -218,17 +224,11 @@ class ForeignSendingLink(AgentLink):
         else:
             self._unsent.append((payload, sent))
 
-    def _send(self, payload: bytes, sent: Sent | None) -> None:
+    def _send(self, payload: bytes, sent: Sent) -> None:
         tag = self._next_tag.to_bytes(TAG_BYTES, "big")
         self._next_tag += 1
-        self.link.send(payload, tag, sent is None, 0, None, sent)
-
-    def _too_large(self, sent: Sent | None, size_bytes: int, most_bytes: int, now_us: int) -> None:
-        what = f"message of {size_bytes} bytes; channel {self.name!r} and its partner take {most_bytes}"
-        if sent is None:
-            log(logging.WARNING, "message-too-large-for-channel", channel=self.name, reason=what)
-        else:
-            self._not_taken(sent, (int(Reason.MSG_TOO_BIG_FOR_CHANNEL), what), now_us)
+        sent.left = True
+        self.link.send(payload, tag, False, 0, None, sent)
 
     # Outcomes.
 
@@ -244,13 +244,22 @@ class ForeignSendingLink(AgentLink):
             if not settled:
                 self.link.settle(delivery.id, delivery.id, state)
             if isinstance(sent, Sent) and sent in sent.flight.waiting and not self.over:
+                sent.left = False
                 if refusal is None:
-                    del sent.flight.waiting[sent]
-                    sent.flight.arrived.add(sent.entry)
+                    self._taken(sent, now_us)
                 else:
                     self._not_taken(sent, refusal, now_us)
         self.binding.touch()
         self._go_on(now_us)
+
+    def _taken(self, sent: Sent, now_us: int) -> None:
+        flight, end = sent.flight, self.end
+        del flight.waiting[sent]
+        if flight is not self._outside:
+            flight.arrived.add(sent.entry)
+        elif end is not None:
+            self._channels.forward_outside(end, [sent.entry], now_us)
+        self.instance.succeeded(now_us)
 
     def _not_taken(self, sent: Sent, refusal: tuple[int, str], now_us: int) -> None:
         reason, description = refusal
@@ -262,7 +271,7 @@ class ForeignSendingLink(AgentLink):
         ladder = sent.ladder
         if ladder is None:
             ladder = sent.ladder = Ladder(self._definition, self._retry_exit)
-            sent.message = message_of(sent.entry, sent.stored, now_us)
+            sent.message = message_of(sent.entry, sent.stored, sent.flight is self._outside, now_us)
             step = ladder.begin(why, sent.message)
         else:
             step = ladder.next(why)
@@ -373,7 +382,7 @@ class ForeignSendingLink(AgentLink):
         while again and again[0].due_us <= now_us and self.link.credit > 0:
             sent = again.pop(0)
             sent.due_us = 0
-            self._leave(sent, sent.entry, sent.stored, now_us)
+            self._leave(sent, now_us)
         if not again:
             self.instance.event(ChannelEvent.RESUME, "", now_us)
         self.binding.touch()
@@ -394,6 +403,7 @@ class ForeignSendingLink(AgentLink):
             self._sequence,
             b"" if end is None else end.batch.luwid,
             len(self._flights) > 1,
+            len(self._outside.waiting),
         )
 
     def quiesce(self, now_us: int) -> None:
@@ -403,14 +413,18 @@ class ForeignSendingLink(AgentLink):
             self._update_credit(now_us)
             self._go_on(now_us)
 
-    def let_go(self, now_us: int) -> None:
-        """What was accepted is forwarded; what has no outcome goes back to its place."""
+    def let_go(self, lost: bool, now_us: int) -> None:
+        """What was accepted is forwarded, and what has left in no batch, unless the partner has closed the
+        link without taking it; what else has no outcome goes back to its place."""
         self.tell(now_us)
         end, self.end = self.end, None
         self._unsent.clear()
         self._again.clear()
         if end is None:
             return
+        if lost or self.left:
+            gone = [sent.entry for sent in self._outside.waiting if sent.left]
+            self._channels.forward_outside(end, gone, now_us)
         arrived: set[Entry] = set()
         for flight in self._flights:
             arrived |= flight.arrived

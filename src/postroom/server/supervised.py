@@ -153,9 +153,8 @@ class Supervised:
         """It has another definition, and is at rest."""
         self._refill_retries()
 
-    def flowed(self, now_us: int) -> None:
-        """A message has flowed: the attempts to start count from the beginning again."""
-        self.moved_us = now_us
+    def succeeded(self, now_us: int) -> None:
+        """Messages have been confirmed: the attempts to start count from the beginning again."""
         self._refill_retries()
         if self.channel.status and self.state not in (ChannelState.STOPPING, ChannelState.STOPPED):
             self._owner.save(self, {}, now_us)

@@ -24,21 +24,29 @@ if TYPE_CHECKING:
 XA_CODE: Final = "xa-code"
 """In the info of an error, and in the body of an answer: X/Open's code."""
 XID_PARTS: Final = 3
-"""Of a global-id: format id, gtrid and bqual; a fourth are the flags of the start."""
+"""Of a global-id: format id, gtrid and bqual."""
+MORE_PARTS: Final = ("flags", "timeout")
+"""What may follow: the flags of the start, and the branch's timeout in seconds."""
 
 
-def read_global_id(value: object) -> tuple[Xid, int]:
-    """The Xid and the flags of a declare's global-id. Raises XaError."""
+def read_global_id(value: object) -> tuple[Xid, int, int]:
+    """The Xid, the flags and the timeout of a declare's global-id. Raises XaError."""
     parts = list(value) if isinstance(value, (list, tuple)) else value
-    flags: object = int(XaFlag.TMNOFLAGS)
-    if isinstance(parts, list) and len(parts) == XID_PARTS + 1:
-        flags = parts.pop()
-    if isinstance(flags, bool) or not isinstance(flags, int):
-        raise XaError(XaCode.XAER_INVAL, f"the flags of a global-id are a uint, not {flags!r:.100}")
+    more = [int(XaFlag.TMNOFLAGS), 0]
+    if isinstance(parts, list) and len(parts) <= XID_PARTS + len(MORE_PARTS):
+        for place, said in enumerate(parts[XID_PARTS:]):
+            more[place] = _uint(MORE_PARTS[place], said)
+        parts = parts[:XID_PARTS]
     try:
-        return Xid.from_wire(parts), int(flags)
+        return Xid.from_wire(parts), more[0], more[1]
     except XidInvalid as error:
         raise XaError(XaCode.XAER_INVAL, str(error)) from error
+
+
+def _uint(what: str, said: object) -> int:
+    if isinstance(said, bool) or not isinstance(said, int):
+        raise XaError(XaCode.XAER_INVAL, f"the {what} of a global-id is a uint, not {said!r:.100}")
+    return int(said)
 
 
 class XaContext:
@@ -53,10 +61,12 @@ class XaContext:
         self._txn_id = b""
         """By what transfers and dispositions name the branch; b"" while there is none."""
 
-    def start(self, xid: Xid, flags: int, txn_id: bytes, local_work: bool, now_us: int) -> None:
+    def start(
+        self, xid: Xid, flags: int, timeout_s: int, txn_id: bytes, local_work: bool, now_us: int
+    ) -> None:
         """Work on a branch, which is ``txn_id`` on this connection until it is ended. Raises XaError."""
         self.known.local_work = local_work
-        branch = self._manager.xa_start(self.known, xid, flags, now_us)
+        branch = self._manager.xa_start(self.known, xid, flags, now_us, timeout_s)
         self._txn_id = txn_id
         self._binding.branches[txn_id] = branch.transaction
 

@@ -226,15 +226,11 @@ def _of_either(field: str) -> Build:
 
 
 def _channel(rows: Rows, known: Known) -> pa.Array | Coded:
-    """The receiving channel of an arrival; the sending channel of what a batch holds or what leaves outside
-    of one."""
+    """The receiving channel of an arrival; the sending channel of what a batch holds, or the channel's
+    consumer outside of one."""
     if rows.arrivals is not None:
         return known.receiving.of(rows["producer"])
-    named = _of_holder(rows, known, "channel")
-    alone = (rows["event"] == Event.FORWARD) & (rows["holder"] == 0)
-    if not alone.any():
-        return named
-    return pc.if_else(pa.array(alone), known.sending.of(rows["queue"]).plain(), named.plain())
+    return _of_holder(rows, known, "channel")
 
 
 def _luwid(rows: Rows, known: Known) -> Coded:

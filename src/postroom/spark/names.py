@@ -155,13 +155,6 @@ class Known:
         told = self._definitions.receiving_channels
         return Names({number: str(UUID(hex=ledger)) for number, (_, ledger) in told.items() if ledger})
 
-    @cached_property
-    def sending(self) -> Names:
-        """Names of sending channels by the id of their transmission queue."""
-        numbers = {name: number for number, name in self._definitions.queue_names.items()}
-        told = [(d.get("transmission_queue"), d.get("name")) for d in self._definitions.channels.values()]
-        return Names({numbers[queue]: name for queue, name in told if queue in numbers})
-
     def of_holder(self, field: str) -> Names:
         """What is said of holders under `field` of their details."""
         return self._said("holder", field)

@@ -45,6 +45,7 @@ function finish(connection, said) {
 
 function send(connection, [queue, size, ...texts]) {
     const sender = connection.open_sender({ name: 'js', target: { address: '$channel' }, properties: offer({}) });
+    const unanswered = new Set();  // fast messages
     let sequence, count = 0, waiting = 0, begun;
 
     function put(text) {
@@ -56,7 +57,13 @@ function send(connection, [queue, size, ...texts]) {
             sequence += 1;
             count += 1;
         }
-        sender.send(bytes, tag(fast ? FAST : IN_BATCH, sequence), 0).settled = true;
+        const delivery = sender.send(bytes, tag(fast ? FAST : IN_BATCH, sequence), 0);
+        if (fast) {
+            waiting += 1;
+            unanswered.add(delivery);
+        } else {
+            delivery.settled = true;
+        }
         if (count === Number(size)) {
             end();
         }
@@ -81,8 +88,8 @@ function send(connection, [queue, size, ...texts]) {
         end();
     });
     let batches = 0;
-    connection.on('accepted', () => {
-        batches += 1;
+    connection.on('accepted', ({ delivery }) => {
+        batches += unanswered.delete(delivery) ? 0 : 1;
         waiting -= 1;
         if (waiting === 0) {
             finish(connection, { begun, sequence, batches, partner: sender.properties['postroom:queue-manager'] });
@@ -105,6 +112,9 @@ function receive(connection, [last, luwid]) {
             const said = { texts, sequences, luwid: name.toString('hex'), sequence: Number(sequence), count };
             setImmediate(() => finish(connection, said));
         } else {
+            if (delivery.tag[0] === FAST) {
+                delivery.accept();
+            }
             texts.push(came.body);
             sequences.push(Number(delivery.tag.readBigUInt64BE(1)));
         }

@@ -107,7 +107,7 @@ class Task:
 
     def next_message(self, world: World, sender: str, at: str) -> tuple[Sent, bytes]:
         self.left -= 1
-        durable = self._random.random() < 0.7
+        durable = self._random.random() < 0.7 or self.address in world.scenario.persistent
         sent = world.oracle.puts(sender, at, self.address, durable, self.returns)
         message = Message(
             header=Header(durable=durable),

@@ -41,8 +41,8 @@ CHANNEL_MUTATIONS: dict[str, Mutation] = {
     ),
     "lost-link-forwards-what-is-in-doubt": _mutation(
         "manager/channel_sending.py",
-        "    consumers.close_consumer(core, end.consumer, True)\n",
-        "    consumers.close_consumer(core, end.consumer, True)\n"
+        "    consumers.close_consumer(core, end.consumer, False)\n",
+        "    consumers.close_consumer(core, end.consumer, False)\n"
         "    for batch in end.in_doubt:\n        _decided(channel, batch)\n        forward(core, batch)\n",
     ),
     "half-a-batch-stays-when-the-link-is-lost": _mutation(
@@ -77,6 +77,11 @@ CHANNEL_MUTATIONS: dict[str, Mutation] = {
         "manager/batches.py",
         "    if end.fast and entry.flags & n.FLAG_DURABLE == 0:\n",
         "    if end.fast:\n",
+    ),
+    "fast-messages-forgotten-when-the-partner-refuses": _mutation(
+        "server/channel_sending.py",
+        "        if lost or self.left:\n",
+        "        if self._outside:\n",
     ),
     "message-of-a-batch-put-at-once": _mutation(
         "manager/channel_receiving.py",

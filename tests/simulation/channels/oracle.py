@@ -72,10 +72,13 @@ class Oracle:
             raise Broken(f"message {message.id} is on {place} behind message {newest} of its stream")
         self.newest[place, message.stream()] = message.id
 
-    def final(self, expected: dict[str, Seen], lost: set[int]) -> None:
+    def final(self, expected: dict[str, Seen], lost: set[int], calm: bool) -> None:
         """Everything has come to rest and was taken: ``expected`` says where messages to an address go;
-        ``lost`` are those that the ledgers name as lost.
+        ``lost`` are those that the ledgers name as lost, which there are only if lines or machines have
+        failed (not ``calm``).
         """
+        if calm and lost:
+            raise Broken(f"nothing has failed, and these are said to be lost: {sorted(lost)}")
         for message in self.sent.values():
             self.checks += 1
             if not message.seen:

@@ -24,8 +24,9 @@ PAIRS: Final[dict[str, Callable[[], Scenario]]] = {
     "server and requester": lambda: pair(5, 3, requester=True),
     "sequence numbers that wrap": wrapping,
     "no dead-letter queue": without_dead_letters,
+    "no dead-letter queue, fast": lambda: without_dead_letters("fast"),
 }
-EVERY: Final = {"no dead-letter queue": 7}
+EVERY: Final = {"no dead-letter queue": 7, "no dead-letter queue, fast": 7}
 """Where a world takes many steps, most of them retries, a fault comes before one in so many."""
 RANDOM_STEPS: Final = 700
 CUT_CHANCE: Final = 0.008

@@ -66,11 +66,12 @@ def wrapping() -> Scenario:
     return scenario
 
 
-def without_dead_letters() -> Scenario:
+def without_dead_letters(speed: str = "normal") -> Scenario:
     """A queue that is not there yet, and nowhere else to put its messages: the batch is refused until
     somebody has made the queue."""
-    scenario = pair(5, 2, "normal")
-    scenario.tasks = [("LONDON", "orders@PARIS", 3, False), ("LONDON", "late@PARIS", 4, False)]
+    scenario = pair(5, 2, speed)
+    scenario.tasks = [("LONDON", "late@PARIS", 4, False), ("LONDON", "orders@PARIS", 6, False)]
+    scenario.persistent = ["late@PARIS"]
     scenario.expected["late@PARIS"] = ("PARIS", "late")
     scenario.late_queues = [("PARIS", "late")]
     del scenario.nodes["PARIS"]["queue_manager"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.simulation.channels.runs import FAULTS, PAIRS, run_seed, steps_of, sweep
+from tests.simulation.channels.runs import FAULTS, PAIRS, run_seed, run_with_fault, steps_of, sweep
 
 SEEDS_PER_TEST = 20
 BATCHES = 4
@@ -13,6 +13,12 @@ BATCHES = 4
 def test_a_fault_before_every_step_of_a_batch_loses_and_doubles_nothing(kind: str, fault: str) -> None:
     assert steps_of(PAIRS[kind](), 1) > 60, "too little happens for the run to mean anything"
     assert sweep(kind, fault, 1) > 30
+
+
+@pytest.mark.parametrize("kind", PAIRS)
+def test_where_nothing_fails_nothing_is_lost(kind: str) -> None:
+    for seed in range(5):
+        run_with_fault(PAIRS[kind](), seed, 0, lambda world: None)
 
 
 @pytest.mark.parametrize("batch", range(BATCHES))

@@ -28,4 +28,4 @@ def test_the_oracle_misses_what_is_taken_away() -> None:
     message = next(sent for sent in world.oracle.sent.values() if sent.durable)
     message.seen.clear()
     with pytest.raises(Broken, match=f"message {message.id} to orders is nowhere"):
-        world.oracle.final({}, set())
+        world.oracle.final({}, set(), True)

@@ -42,6 +42,8 @@ class Scenario:
     """Queues that somebody empties all along."""
     first_sequence: int = 0
     """The number with which sending channels begin, if not with 1."""
+    persistent: list[str] = field(default_factory=list)
+    """Addresses to which all messages are persistent."""
     late_queues: list[Seen] = field(default_factory=list)
     """Queues that somebody makes when everything has waited for them for a while."""
 
@@ -228,7 +230,7 @@ class World:
                 if node.manager.queues[queue].definition.usage == "normal" and not queue.startswith("$"):
                     self.enter(Taker(self, f"last-{name}-{queue}", name, queue))
         self.settle()
-        self.oracle.final(self.scenario.expected, lost)
+        self.oracle.final(self.scenario.expected, lost, self.faults == 0)
 
     def audit(self) -> set[int]:
         """What the ledgers say must come out even; the ids of messages that they name as lost."""

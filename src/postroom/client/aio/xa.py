@@ -26,7 +26,7 @@ from postroom.client.modes import AcknowledgeMode
 from postroom.client.provider import Channel
 from postroom.client.receiving import Receiving
 from postroom.client.shared import SharedState
-from postroom.model.xa import XaCode, XaFlag, Xid, is_rolled_back
+from postroom.model.xa import MAX_TIMEOUT_S, XaCode, XaFlag, Xid, is_rolled_back
 
 __all__ = ["XAResource", "XASession"]
 
@@ -71,8 +71,20 @@ class XAResource:
         return self._broker() == other.broker_container_id
 
     async def set_transaction_timeout(self, seconds: int) -> bool:
-        """False: the broker's ``branch_idle_timeout_ms`` is for all branches."""
-        return False
+        """Have each branch that is started from now on, over this resource, rolled back unless it is
+        prepared within so many seconds (XA_RBTIMEOUT at the next verb); 0: the default again, the broker's
+        ``branch_idle_timeout_ms``. Always True. Raises XAException (XAER_INVAL) for what is no number of
+        seconds.
+        """
+        if isinstance(seconds, bool) or not isinstance(seconds, int) or not 0 <= seconds <= MAX_TIMEOUT_S:
+            what = f"a transaction timeout is 0 (the default) to {MAX_TIMEOUT_S} s, not {seconds!r:.100}"
+            raise XAException(what, XaCode.XAER_INVAL)
+        self._work.branch_timeout_s = seconds
+        return True
+
+    async def get_transaction_timeout(self) -> int:
+        """The seconds that were set last; 0: the broker's default."""
+        return self._work.branch_timeout_s
 
     async def start(self, xid: Xid, flags: XaFlag = XaFlag.TMNOFLAGS) -> None:
         """What the session sends and receives from now on belongs to branch ``xid``.

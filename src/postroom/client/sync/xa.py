@@ -40,8 +40,16 @@ class XAResource:
         return self._portal.call(self._inner.is_same_rm(other))
 
     def set_transaction_timeout(self, seconds: int) -> bool:
-        """False: the broker's ``branch_idle_timeout_ms`` is for all branches."""
+        """Have each branch that is started from now on, over this resource, rolled back unless it is
+        prepared within so many seconds (XA_RBTIMEOUT at the next verb); 0: the default again, the broker's
+        ``branch_idle_timeout_ms``. Always True. Raises XAException (XAER_INVAL) for what is no number of
+        seconds.
+        """
         return self._portal.call(self._inner.set_transaction_timeout(seconds))
+
+    def get_transaction_timeout(self) -> int:
+        """The seconds that were set last; 0: the broker's default."""
+        return self._portal.call(self._inner.get_transaction_timeout())
 
     def start(self, xid: Xid, flags: XaFlag = XaFlag.TMNOFLAGS) -> None:
         """What the session sends and receives from now on belongs to branch ``xid``.

@@ -62,7 +62,8 @@ def crossings(entries: DataFrame, looks: DataFrame, elsewhere: Collection[str] |
 
 def _left(entries: DataFrame, looks: DataFrame) -> DataFrame:
     """The senders' side: entries that were forwarded, that a batch holds, and whatever else may be named as
-    the origin of an arrival."""
+    the origin of an arrival. What travels outside of batches the channel's consumer holds until the partner
+    has said that it came: that counts as held by a batch."""
     forwarded = F.coalesce("outcome", F.lit("")) == "forwarded"
     seen_gone = forwarded & (F.col("last_position") <= F.col("first_look"))
     in_batch = F.coalesce("holder_kind", F.lit("")) == "channel_batch"
@@ -72,7 +73,10 @@ def _left(entries: DataFrame, looks: DataFrame) -> DataFrame:
         (F.col("ledger_id") == F.col("named_ledger")) & (F.col("serial") == F.col("named_serial")),
         "left",
     )
-    chosen = said.where(forwarded | in_batch | F.col("named_serial").isNotNull())
+    is_named = F.col("named_serial").isNotNull()
+    outside = is_named & (F.col("holder_kind") == "consumer") & ~F.col("stored")
+    on_its_way = in_batch | F.coalesce(outside, F.lit(False))
+    chosen = said.where(forwarded | in_batch | is_named)
     return chosen.groupBy(F.col("ledger_id").alias(KEY[0]), F.col("serial").alias(KEY[1])).agg(
         F.max_by("queue_id", forwarded | in_batch).alias("queue_id"),
         F.max_by("queue", forwarded | in_batch).alias("queue"),
@@ -82,7 +86,7 @@ def _left(entries: DataFrame, looks: DataFrame) -> DataFrame:
         F.max("last_position").alias("last_position"),
         F.count_if(forwarded).alias("forwards"),
         F.count_if(seen_gone).alias("seen_gone"),
-        F.count_if(in_batch).alias("in_batch"),
+        F.count_if(on_its_way).alias("in_batch"),
         F.count_if(F.col("outcome") == "lost").alias("written_off"),
     )
 
