@@ -78,7 +78,7 @@ def _stop(core: Core, queue: Queue, channel: Channel) -> None:
     end = channel.sending
     if end is not None:
         sink = end.consumer.sink
-        channel_sending.close(core, end)
+        channel_sending.close(core, end, False)
         core.effects.detached.append(Detach(sink, QueueDeleted.condition, queue.deleted_text()))
 
 
