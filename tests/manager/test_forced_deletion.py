@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from postroom.ledger.records import RecordType
-from postroom.manager.errors import QueueInUse, SinkBranchUnknown, TransactionRolledBack
+from postroom.manager.errors import NotAllowed, QueueInUse, SinkBranchUnknown, TransactionRolledBack
 from postroom.manager.topics import Subscribing
 from postroom.model.codes import Outcome
 from postroom.model.xa import BranchState, XaCode
@@ -214,8 +214,8 @@ def test_the_transmission_queue_of_a_channel_whose_batch_was_not_asked_for() -> 
 
 
 @pytest.mark.parametrize("after_restart", [False, True])
-def test_a_batch_that_the_partner_may_have_is_not_forced(after_restart: bool) -> None:
-    """Neither outcome would be true in both ledgers: the channel's two ends agree first."""
+def test_a_batch_that_the_partner_may_have_is_backed_out_by_force(after_restart: bool) -> None:
+    """As by RESOLVE: nothing is in doubt any more, and the ledger says whose decision it was."""
     sender, receiver = Sender(), Receiver()
     receiver.queue("q")
     resynchronise(sender, receiver)
@@ -226,15 +226,15 @@ def test_a_batch_that_the_partner_may_have_is_not_forced(after_restart: bool) ->
     sender.turn()
     if after_restart:
         sender.restart()
-    transaction = sender.manager.begin(sender.now_us)
-    sender.put(sender.manager.queue(THERE), b"open", transaction=transaction)
-    with pytest.raises(QueueInUse, match=f"channel {CHANNEL!r} has 1 messages in batches that its partner"):
-        force(sender, THERE)
-    sender.manager.commit(transaction, sender.now_us)  # nothing was rolled back
-    if not after_restart:
-        sender.confirm(batch)
-        assert force(sender, THERE) == 1
-        return
-    sender.stop()
-    sender.manager.channels.resolve(CHANNEL, True, sender.now_us)
+    with pytest.raises(QueueInUse, match="1 messages held by transactions or channels"):
+        sender.manager.delete_queue(THERE, False, False, sender.now_us)
     assert force(sender, THERE) == 1
+    if not after_restart:
+        with pytest.raises(NotAllowed):
+            sender.confirm(batch)
+    sender.turn()
+    for _ in range(2):
+        assert sender.manager.channels.sync(CHANNEL).in_doubt is None
+        assert THERE not in sender.manager.queues
+        check_counters(sender.manager.core)
+        sender.restart()

@@ -11,7 +11,7 @@ import pytest
 from postroom.amqp.message_fields import MessageFields
 from postroom.amqp.messaging import scan_head
 from postroom.manager.dead_letter_header import header_of
-from postroom.manager.errors import ChannelNotInDoubt
+from postroom.manager.errors import ChannelNotInDoubt, QueueInUse
 from postroom.manager.options import QueueDefinition
 from postroom.model.channel_states import ChannelState
 from postroom.model.mq import Reason
@@ -250,3 +250,25 @@ def test_a_queue_of_depth_0_is_full_and_is_tried_again() -> None:
     fields = MessageFields(letter.priority, True, 0, letter.body[head.bare_offset :], None)
     header = header_of(fields.annotation("x-opt-dead-letter"))
     assert header is not None and header.reason == Reason.Q_FULL
+
+
+def test_a_queue_whose_batch_is_in_doubt_is_deleted_by_force() -> None:
+    """The channel ends in order, at both ends, though the answer comes to nobody."""
+    world = make()
+    start(world)
+    world.frozen = {"B"}
+    world.put("A", "in@B", "slow", "fast")
+    assert sync(world).in_doubt is not None
+    manager = world.nodes["A"].manager
+    with pytest.raises(QueueInUse):
+        manager.delete_queue("B", False, False, world.now_us)
+    manager.delete_queue("B", False, False, world.now_us, True, "ann")
+    world.nodes["A"].turn_wanted = True
+    world.settle()
+    world.frozen = set()
+    world.pass_s(1)
+    assert "B" not in manager.queues
+    for _ in range(2):
+        assert sync(world).in_doubt is None and not world.channel("A").channel.batches
+        world.restart("A")
+        assert world.depth("A", "B") == 0, "it is in the configuration, and empty"

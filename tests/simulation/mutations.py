@@ -177,9 +177,8 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "undone-get-loses-its-place": Mutation(
         "manager/store.py",
-        "        _let_go(core, entry)\n        come_back(core, entry, n.EVENT_UNDO, 0)\n",
-        "        _let_go(core, entry)\n        entry.place = core.ledger.next_position\n"
-        "        come_back(core, entry, n.EVENT_UNDO, 0)\n",
+        "        _free(core, entry, n.EVENT_UNDO, detail)\n",
+        "        entry.place = core.ledger.next_position\n        _free(core, entry, n.EVENT_UNDO, detail)\n",
     ),
     "resent-put-leaves-the-first": Mutation(
         "manager/store_putting.py",

@@ -41,3 +41,23 @@ def test_what_waits_behind_a_refused_message_is_not_lost(tmp_path: Path, spark: 
     result = audited(world, tmp_path, spark)
     assert result.verdict is Verdict.CLEAN
     assert result.sentence().endswith(": every message is accounted for")
+
+
+def test_the_sentence_counts_what_was_lost_with_the_line(tmp_path: Path, spark: SparkSession) -> None:
+    world = make({"short_retry_count": 10})
+    start(world)
+    world.put("A", "in@B", "came", durable=False)
+    world.put("A", "in@B", "came, too")
+    world.frozen = {"B"}
+    world.put("A", "in@B", "one", "two", "three", durable=False)
+    world.restart("B")
+    world.frozen = set()
+    world.pass_s(1)
+    assert world.depth("A", "B") == 0
+    for text in ("later", "last"):  # what is in the last block isn't known to be durable
+        world.put("A", "in@B", text)
+        world.pass_s(1)
+    result = audited(world, tmp_path, spark)
+    assert (result.verdict, result.lost_on_the_way) == (Verdict.CLEAN, 3)
+    said = "every persistent message is accounted for; of the others 3 lost on the way between queue managers"
+    assert result.sentence().endswith(f": {said} and 1 lost when a broker ended")

@@ -2,17 +2,18 @@
 
 Nothing is half done: a transaction is rolled back as a whole, wherever its messages are, and its client is
 told at the commit; a prepared branch gets the heuristic outcome "rolled back", which its transaction manager
-is told until it forgets the branch. Only a batch that a channel's partner may have is nobody's to decide.
+is told until it forgets the branch. A channel's batch is backed out, one that its partner may have as by
+RESOLVE: if it has, the audit tells of each message that arrived though its sender says that it stayed.
 """
 
 from collections import Counter
 from typing import Final
 
-from postroom.manager import branches, channel_receiving, channel_sending, sinks, transactions
+from postroom.manager import branches, channel_receiving, channel_sending, channels, sinks, transactions
 from postroom.manager.channel import Batch, Channel
 from postroom.manager.core import Core
 from postroom.manager.effects import Detach
-from postroom.manager.errors import QueueDeleted, QueueInUse
+from postroom.manager.errors import QueueDeleted
 from postroom.manager.queue import Queue
 from postroom.manager.transaction import Transaction
 from postroom.model import numbers as n
@@ -25,17 +26,14 @@ _KINDS: Final[dict[int, str]] = {
 }
 """How the ledger counts them in the queue's last record."""
 _BATCHES: Final = "batches"
+_IN_DOUBT: Final = "batches_in_doubt"
 
 
 def roll_back_holders(core: Core, queue: Queue, user: str) -> dict[str, int]:
-    """Roll back the work of every holder that has something of ``queue``; how many of each kind. Raises
-    QueueInUse, with nothing done, where a channel's partner may have what its batch holds."""
-    channels = _channels_of(core, queue)
-    _check_in_doubt(queue, channels)
+    """Roll back the work of every holder that has something of ``queue``; how many of each kind."""
     counts: Counter[str] = Counter()
-    for channel in channels:
-        _stop(core, queue, channel)
-        counts[_BATCHES] += 1
+    for channel in _channels_of(core, queue):
+        counts += _back_out(core, queue, channel)
     for transaction in _transactions_of(queue):
         counts[_KINDS[int(transaction.kind)]] += 1
         _roll_back(core, transaction, queue, user)
@@ -61,25 +59,17 @@ def _channels_of(core: Core, queue: Queue) -> list[Channel]:
     ]
 
 
-def _check_in_doubt(queue: Queue, channels: list[Channel]) -> None:
-    for channel in channels:
-        end = channel.sending
-        if end is None or end.in_doubt:
-            count = sum(len(batch.entries) for batch in channel.batches)
-            raise QueueInUse(
-                f"queue {queue.name!r}: channel {channel.name!r} has {count} messages in batches that its "
-                "partner may have: have it start, so that both agree, or stop and resolve it, then delete "
-                "the queue"
-            )
-
-
-def _stop(core: Core, queue: Queue, channel: Channel) -> None:
-    """It was not asked yet whether its batch has arrived, so the partner has nothing of it for good."""
-    end = channel.sending
+def _back_out(core: Core, queue: Queue, channel: Channel) -> Counter[str]:
+    """It holds no batch any more, and sends no more; how many batches there were, and in doubt."""
+    end, count = channel.sending, len(channel.batches)
+    doubtful = count if end is None else len(end.in_doubt)
     if end is not None:
         sink = end.consumer.sink
-        channel_sending.close(core, end, False)
+        channel_sending.close(core, end, True)
         core.effects.detached.append(Detach(sink, QueueDeleted.condition, queue.deleted_text()))
+    else:
+        channels.resolve(core, channel.name, False)
+    return Counter({_BATCHES: count - doubtful, _IN_DOUBT: doubtful})
 
 
 def _roll_back(core: Core, transaction: Transaction, queue: Queue, user: str) -> None:

@@ -390,7 +390,7 @@ class SendingLink(AgentLink):
         self._unsent.clear()
         if end is None:
             return
-        if lost or self.left:
+        if (lost or self.left) and not end.closed:  # else the queue manager has taken back what it held
             self._channels.forward_outside(end, list(self._outside), now_us)
         self._outside.clear()
         error = self.detach_error
