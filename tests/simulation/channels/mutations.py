@@ -80,8 +80,8 @@ CHANNEL_MUTATIONS: dict[str, Mutation] = {
     ),
     "fast-messages-forgotten-when-the-partner-refuses": _mutation(
         "server/channel_sending.py",
-        "        if lost or self.left:\n",
-        "        if self._outside:\n",
+        "        if (lost or self.left) and not end.closed:",
+        "        if self._outside:",
     ),
     "message-of-a-batch-put-at-once": _mutation(
         "manager/channel_receiving.py",
