@@ -94,26 +94,23 @@ new_environment() { # new_environment PYTHON
 
 try_installed() { PYTHONPATH= $WORK/env/bin/python -I tools/check_installed.py "$@"; } # compiled|interpreted [EXTRA…]
 
-install_by() { # install_by FOLDER COMMAND: what README says, in the empty environment
-  local path=$PWD/$WORK/env/bin:$PATH started=$SECONDS
-  (cd "$1" && PATH=$path logged_here "$2")
+install_by() { # install_by FOLDER COMMAND: there, into the empty environment, with the pip that is in it
+  local started=$SECONDS
+  PATH=$PWD/$WORK/env/bin:$PATH logged install bash -c "cd '$1' && $2"
   say "$2: $((SECONDS - started)) s"
 }
-
-logged_here() { bash -c "$1" > pip.log 2>&1 || { tail -n 40 pip.log; echo "postroom: failed: $1" >&2; exit 1; }; }
 
 try_compiled() { # try_compiled VERSION
   new_environment "$(find_python "$1")"
   local command
   command=$(readme_commands 'dist/.*whl')
-  ln -sfn "$PWD/dist" $WORK/dist
-  install_by $WORK "${command//cp311/$(tag "$1")}"
+  install_by . "${command//cp311/$(tag "$1")}"
   try_installed compiled
 }
 
 try_interpreted() { # try_interpreted VERSION
   new_environment "$(find_python "$1")"
-  install_by $WORK "pip install $(echo dist/*-none-any.whl)"
+  install_by . "pip install $(echo dist/*-none-any.whl)"
   try_installed interpreted
 }
 
@@ -129,11 +126,13 @@ try_extras() { # try_extras COMMAND: README's, which adds them to an installed w
 # The two ways
 
 check() {
+  local command
+  command=$(readme_commands 'install \.$')
   build_sdist $WORK
   mkdir $WORK/source
   tar -xzf $WORK/*.tar.gz -C $WORK/source --strip-components 1
   new_environment .venv/bin/python
-  POSTROOM_COMPILE=1 install_by $WORK/source "$(readme_commands 'install \.$')"
+  POSTROOM_COMPILE=1 install_by $WORK/source "$command"
   try_installed compiled
 }
 
@@ -142,14 +141,16 @@ dist() {
   rm -rf dist
   build_sdist dist
   build_interpreted
-  local version command
+  local version command commands
+  commands=$(readme_commands 'postroom\[')
   for version in "${here[@]}"; do try_interpreted "$version"; done
   for version in "${compiled[@]}"; do
     say "compiling for Python $version"
     build_compiled "$version"
     try_compiled "$version"
   done
-  while read -r command; do try_extras "$command"; done < <(readme_commands 'postroom\[')
+  mapfile -t commands <<< "$commands"
+  for command in "${commands[@]}"; do try_extras "$command"; done
   say "in dist: $(cd dist && echo *)"
 }
 
