@@ -20,7 +20,7 @@ HOT_SOURCES := setup.py pyproject.toml $(shell find src -name '*.py' -o -name '*
 
 # apt-get takes one caller at a time.
 .NOTPARALLEL:
-.PHONY: help setup packages-of-demo packages-of-test compiled java peers test test-pure test-sockets test-spark test-spark42 check lock bench demo docs mutants explore fuzz soak clean
+.PHONY: help setup packages-of-demo packages-of-test compiled java peers test test-pure test-sockets test-spark test-spark42 check lock bench demo docs dist dist-check mutants explore fuzz soak clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -90,6 +90,12 @@ bench: compiled java ## the benchmark table, with RabbitMQ and Artemis beside us
 docs: setup ## build the documentation, warnings are errors
 	PYTHONPATH=src $(PY) -m sphinx -W --keep-going -b html docs docs/_build/html
 
+dist: setup ## sdist and wheels into dist/, each installed and used; compiled for .venv's Python and PYTHONS="3.12 3.13", or all
+	tools/dist.sh
+
+dist-check: setup ## the sdist alone, installed as README says, compiled, on .venv's Python
+	tools/dist.sh check
+
 mutants: setup ## plant bugs and show that each is found
 	PYTHONPATH=src $(PY) -m tests.simulation.mutants
 
@@ -105,4 +111,4 @@ fuzz: setup ## fuzz the decoder for ten minutes
 	PYTHONPATH=src $(PY) tests/amqp/fuzz_codec.py --seconds 600
 
 clean: ## remove what was built
-	rm -rf build docs/_build demo/out bench/out
+	rm -rf build dist docs/_build demo/out bench/out

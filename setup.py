@@ -12,6 +12,7 @@ import shlex
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -22,6 +23,7 @@ SOURCE = Path("src/postroom")
 WIRE_FOLDERS = ("amqp", "model", "model/selector")
 CORE_FOLDERS = ("manager",)
 CORE_LEDGER = ("records", "block")
+DESCRIBING = {"egg_info", "dist_info", "sdist"}
 C_MODULES = ("_writer", "_split")
 EDGE_FOLDERS = ("channel",)
 EDGE_SERVER = (
@@ -53,6 +55,11 @@ def c_sources() -> dict[str, str]:
     return {f"postroom.ledger.{name}": str(SOURCE / "ledger" / f"{name}.c") for name in C_MODULES}
 
 
+def describes_only() -> bool:
+    """Whether only metadata or sources are wanted, as by pip before it builds: nothing is compiled."""
+    return not DESCRIBING.isdisjoint(sys.argv)
+
+
 def can_compile() -> bool:
     """Whether the C compiler that Python was built with, or CC, is here with the headers of C and Python."""
     command = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
@@ -67,7 +74,7 @@ def can_compile() -> bool:
 def extensions() -> list[Extension]:
     """The compiled modules, or none where they are not wanted or cannot be built."""
     wanted = os.environ.get("POSTROOM_COMPILE")
-    if wanted == "0":
+    if wanted == "0" or describes_only():
         return []
     if not can_compile():
         if wanted == "1":
@@ -80,13 +87,16 @@ def extensions() -> list[Extension]:
     in_c = [Extension(name, [path], extra_compile_args=["-O2"]) for name, path in c_sources().items()]
     groups = hot_groups()
     paths = [path for group, _ in groups for path in group]
-    compiled = cast("list[Extension]", mypycify(paths, opt_level="3", separate=groups, multi_file=True))
+    with tempfile.TemporaryDirectory() as cache:
+        # What mypyc remembers of another build misleads it where a class has other attributes since.
+        options = [f"--cache-dir={cache}", *paths]
+        compiled = cast("list[Extension]", mypycify(options, opt_level="3", separate=groups, multi_file=True))
     for extension in compiled:  # what a group knows of the others is declared in each of its files
-        extension.extra_compile_args.append("-fcommon")
+        extension.extra_compile_args = [*extension.extra_compile_args, "-fcommon"]
     return [*compiled, *in_c]
 
 
 if __name__ == "__main__":
     from setuptools import setup
 
-    setup(ext_modules=extensions())
+    setup(ext_modules=extensions(), options={"build_ext": {"parallel": str(os.cpu_count() or 1)}})

@@ -24,9 +24,8 @@ mkdir -p build
 touch build/started # what changes while the build runs counts as changed after it
 made_of=$(cat $(hot_sources) requirements.lock | sha256sum)
 if [ "$made_of" != "$(cat build/extensions.sum 2> /dev/null)" ]; then
-  # without what mypyc remembers of the last build: it fails where a class has other attributes since
-  rm -rf build/compiled build/temp build/extensions.sum build/mypyc_cache
-  MYPY_CACHE_DIR=build/mypyc_cache POSTROOM_COMPILE=1 build build_ext --build-lib build/compiled --build-temp build/temp --parallel 2
+  rm -rf build/compiled build/temp build/extensions.sum
+  POSTROOM_COMPILE=1 build build_ext --build-lib build/compiled --build-temp build/temp
   echo "$made_of" > build/extensions.sum
 fi
 find build/compiled -name '*.py' -delete

@@ -181,8 +181,10 @@ def test_a_link_follows_its_name_as_definitions_change(
     assert (take(connection).body, take(connection, "ELSEWHERE").body) == (1, 2)
 
 
-def test_a_link_follows_a_queue_that_has_moved(broker: BrokerThread, connection: BlockingConnection) -> None:
-    """The queue is deleted here, and its name leads to where it is now."""
+def test_who_sends_to_a_queue_that_has_moved_attaches_again(
+    broker: BrokerThread, connection: BlockingConnection
+) -> None:
+    """The queue is deleted here, which ends the links to it, and its name leads to where it is now."""
     sender = connection.create_sender("moved")
     sender.send(ProtonMessage(body=1))
     with our_client(broker) as ours:
@@ -190,8 +192,11 @@ def test_a_link_follows_a_queue_that_has_moved(broker: BrokerThread, connection:
         management.delete(QUEUE_TYPE, "moved")
         where = {"remote_queue": "Q", "remote_queue_manager": "QM2"}
         management.create(REMOTE_QUEUE_TYPE, "moved", where)
-        sender.send(ProtonMessage(body=2))
-        sender.send(ProtonMessage(body=3))
+        with pytest.raises(LinkDetached, match="amqp:resource-deleted"):
+            sender.send(ProtonMessage(body=2))
+        sender = connection.create_sender("moved", name="again")
+        for number in (2, 3):
+            sender.send(ProtonMessage(body=number))
         assert [header_of(take(connection)) for _ in range(2)] == [["Q", "QM2", 1]] * 2
         management.delete(REMOTE_QUEUE_TYPE, "moved")
         management.create(QUEUE_TYPE, "moved", {})
