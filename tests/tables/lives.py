@@ -107,6 +107,8 @@ class Life:
     def consume(self, number: int) -> None:
         entry = self._entry(number)
         if entry is not None:
+            self.holders += 1
+            self.maker.holder(self.holders, name="QM1/TO.QM2", container="QM1", channel="TO.QM2")
             self.maker.change(*entry, E.ACQUIRE, S.AVAILABLE, S.GET_UNCONFIRMED, holder=self.holders)
             self.maker.change(
                 *entry, E.CONFIRM, S.GET_UNCONFIRMED, S.DELETED, holder=self.holders, outcome=O.CONSUMED
@@ -136,13 +138,16 @@ class Life:
         self.new_holder(number)
 
     def forward(self, number: int) -> None:
-        """A message leaves outside of batches."""
+        """A message leaves outside of batches, held by the channel's consumer meanwhile."""
         entry = self._entry(number)
         if entry is not None:
+            self.holders += 1
+            self.maker.holder(self.holders, name="QM1/TO.QM2", container="QM1", channel="TO.QM2")
             self.maker.change(*entry, E.ACQUIRE, S.AVAILABLE, S.GET_UNCONFIRMED, holder=self.holders)
             self.maker.change(
                 *entry, E.FORWARD, S.GET_UNCONFIRMED, S.DELETED, holder=self.holders, outcome=O.FORWARDED
             )
+            self.new_holder(number)
 
     def purge(self, number: int) -> None:
         queue = self._queue(number)

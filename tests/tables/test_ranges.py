@@ -206,6 +206,7 @@ def test_what_a_row_says_of_holders_and_channels(tmp_path: Path) -> None:
         ("entry", "confirm", "receiver-0", "app", "guest", None, None, "a"),
         ("entry", "acquire", "batch", None, None, "TO.QM2", "ab" * 16, "a"),
         ("decision", "forward", "batch", None, None, "TO.QM2", "ab" * 16, "a"),
-        ("entry", "forward", None, None, None, "TO.QM2", None, "a"),
+        ("entry", "acquire", "QM1/TO.QM2", "QM1", None, "TO.QM2", None, "a"),
+        ("entry", "forward", "QM1/TO.QM2", "QM1", None, "TO.QM2", None, "a"),
         ("arrival", "put", None, "app", "guest", None, None, "b"),
     ]
