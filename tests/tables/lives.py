@@ -107,8 +107,6 @@ class Life:
     def consume(self, number: int) -> None:
         entry = self._entry(number)
         if entry is not None:
-            self.holders += 1
-            self.maker.holder(self.holders, name="QM1/TO.QM2", container="QM1", channel="TO.QM2")
             self.maker.change(*entry, E.ACQUIRE, S.AVAILABLE, S.GET_UNCONFIRMED, holder=self.holders)
             self.maker.change(
                 *entry, E.CONFIRM, S.GET_UNCONFIRMED, S.DELETED, holder=self.holders, outcome=O.CONSUMED
