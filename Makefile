@@ -6,9 +6,9 @@ PURE_TESTS := tests/model tests/manager tests/channel tests/amqp tests/ledger te
 SOCKET_TESTS := tests/server tests/cli tests/client tests/clients tests/crash tests/faults tests/twophase tests/channels tests/foreign
 SPARK_KILLS := tests/crash/test_spark_kills.py
 SPARK_TESTS := tests/spark tests/messages $(SPARK_KILLS)
-# What depends on Spark's version: sources, streams, sinks, the pipeline, the audit; not damages, stores and notebook.
-SPARK42_TESTS := $(filter-out %/test_table_damages.py %/test_object_store.py %/test_notebook.py,$(wildcard tests/spark/test_*.py)) \
-  $(addprefix tests/messages/,test_tap_spark.py test_consume_spark.py test_sink_spark.py)
+# What depends on Spark's version: sources, streams, tables and sinks in Spark's Python processes, and what SQL makes of them.
+SPARK42_TESTS := $(addprefix tests/spark/test_,worker.py source.py stream.py table_source.py pipeline.py audit.py) \
+  $(addprefix tests/messages/test_,tap_spark.py consume_spark.py sink_spark.py)
 HYPOTHESIS_TESTS := $(PURE_TESTS) tests/server tests/client tests/faults tests/twophase
 ROUNDS := 10
 MINUTES := 180
