@@ -523,19 +523,21 @@ def test_a_delayed_member_that_is_moved_is_a_member_there() -> None:
 
 
 def test_members_that_a_lock_held_when_units_were_read_after_a_restart_keep_their_order() -> None:
-    world = LedgerWorld()
+    world = LedgerWorld(TINY)
     queue = world.queue("q", unit_of_order=True)
     for text in ("a", "b"):
         member(world, queue, text)
+    for _ in range(30):
+        put(world, queue, "free", head={"priority": 9})  # are read first
     world.turn()
     world.restart()
     queue = world.manager.queue("q")
     store = StoreFace(world, "q")
     lock, locked = store.lock()
-    assert len(locked) == 1
+    assert len(locked) == 31
     store.unlock(lock)
-    world.consumer(queue, credit=10)
-    assert turn(world) == ["a"]
+    world.consumer(queue, credit=100)
+    assert turn(world) == [*["free"] * 30, "a"]
 
 
 def test_a_member_that_was_born_and_waits_for_its_turn_waits_for_no_time_after_a_restart() -> None:
