@@ -3,6 +3,9 @@
 from pathlib import Path
 
 import pytest
+from proton import Message as ProtonMessage
+from proton import symbol
+from proton.utils import BlockingConnection
 
 from postroom.client import AcknowledgeMode, ConnectionFactory, Message
 from postroom.model.codes import Outcome
@@ -132,3 +135,39 @@ def test_transactions_that_hold_are_named(broker: BrokerThread, shell: Shell, qu
         (holder,) = found["holders"] if isinstance(found["holders"], list) else ()
         assert (holder["held_by"], holder["container_id"]) == ("local_transaction", "in.a.transaction")
         assert holder["messages"] == 1 and holder["since_us"] > 0
+
+
+def send_members(broker: BrokerThread) -> None:
+    """Four of a unit, of which the first is unborn, and one of none."""
+    connection = BlockingConnection(broker.address, timeout=20)
+    sender = connection.create_sender("q")
+    for number in range(5):
+        message = ProtonMessage(body=number, durable=True)
+        if number < 4:
+            message.properties = {"JMS_BEA_UnitOfOrder": "u"}
+        if number == 0:
+            message.annotations = {symbol("x-opt-delivery-delay"): 3_600_000}
+        sender.send(message)
+    connection.close()
+
+
+def test_who_waits_behind_an_unborn_member_is_counted_so_though_nobody_receives(tmp_path: Path) -> None:
+    with BrokerThread(folder=tmp_path) as broker:
+        Shell(broker.url).ok("queue", "create", "q", "--set", "unit_of_order=true")
+        send_members(broker)
+        check_waiting(Shell(broker.url))
+    with BrokerThread(folder=tmp_path) as broker:
+        shell = Shell(broker.url)
+        check_waiting(shell)
+        (unborn,) = shell.json("message", "list", "q", "--state", "delayed")
+        shell.ok("message", "delete", "q", "--serial", str(unborn["serial"]))
+        broker.wait_until(lambda running: running.manager.queues["q"].statistics.current == 2)
+        counters = balanced(shell, "queue", "stats", "q")
+        assert (counters["messages_ordered"], counters["messages_pending"]) == (2, 2)
+
+
+def check_waiting(shell: Shell) -> None:
+    counters = balanced(shell, "queue", "stats", "q")
+    assert counters["messages_current"] == counters["messages_unborn"] == 1
+    assert counters["messages_ordered"] == 3 and counters["messages_pending"] == 4
+    assert len(shell.json("message", "list", "q", "--state", "ordered")) == 3

@@ -242,11 +242,9 @@ class Machine(RuleBasedStateMachine):
         entry, consumer = delivery.entry, delivery.consumer
         place = self.place_of(entry)
         assert not place.consumption, "a paused queue gave something out"
+        self.reference.give_turns(place)
         waiting = place.available_to(consumer, self.wanted_by(consumer))
         assert waiting, f"{place.name} gave out what the reference does not have"
-        if place.unit_of_order:  # between units there is no order: one is held back when it is met
-            number = next((each.number for each in waiting if each.body == delivery.body), -1)
-            waiting = [each for each in waiting if each.number == number] or waiting
         unordered = self.crowded or place.takes_children
         message = self._next_with(delivery.body, waiting, unordered)
         assert message is not None, (place.name, delivery.body, waiting[0].body)
@@ -301,15 +299,12 @@ class Machine(RuleBasedStateMachine):
         shown, expected = queue.statistics.snapshot(), place.snapshot(self.world.now_us)
         for name in BALANCED:
             del shown[name]
-        if place.unit_of_order:  # a member is held back when it is met, and parked when its turn comes
-            for counted in (shown, expected):
-                _join(counted)
         different = {name: (shown[name], expected[name]) for name in shown if shown[name] != expected[name]}
         assert not different and shown.keys() == expected.keys(), (place.name, different)
         if place.takers.exclusive:
             active = [consumer for consumer in place.takers.present if consumer.active]
             assert active == [each for each in [place.takers.active] if each is not None]
-        if not place.consumption and not (place.unit_of_order and place.insertion):
+        if not place.consumption:
             for consumer in place.takers.present:
                 left = place.available_to(consumer, self.wanted_by(consumer))
                 unable = consumer.credit == 0 or consumer.backoff_us != 0
@@ -453,10 +448,3 @@ class Machine(RuleBasedStateMachine):
         (manager.pause if on else manager.resume)(node, switch, now_us)
         self.reference.switch(name, switch, on)
         self.rest()
-
-
-def _join(counted: dict[str, int]) -> None:
-    """Current, ordered and paused in one."""
-    for unit in ("messages", "bytes"):
-        counted[f"{unit}_current"] += counted.pop(f"{unit}_ordered") + counted.pop(f"{unit}_paused")
-        counted.pop(f"{unit}_pending")

@@ -60,9 +60,7 @@ class Looking(Machine):
         self.rest()
         seen = [delivery.body for delivery in self.world.delivered if delivery.consumer is browser]
         expected = [m for m in place.in_sight() if wanted in (None, m.number)]
-        if place.unit_of_order:
-            assert set(seen) <= {message.body for message in expected}
-        elif not place.takes_children:
+        if not place.takes_children:
             assert seen == [message.body for message in expected]
         assert len(seen) <= len(expected)
         self.world.close(browser)
@@ -78,7 +76,6 @@ class Looking(Machine):
         """A query of any queue or subscription; what it found is looked through at once."""
         names = sorted(self.reference.places)
         place = self.reference.places[self.chosen(data.draw(st.sampled_from([*names, *FAVOURED])))]
-        states = set() if place.unit_of_order else states  # there it isn't said who is ordered already
         queue = self.queue(place.name)
         meant = Wanted(mask_of(sorted(states)), TEXTS[wanted])
         answer = self.ask(OpenCursor(queue, Asked(), meant, idle_ms * MS))
@@ -124,9 +121,7 @@ class Looking(Machine):
             return
         entry, ids = row.entry, row.ids
         assert entry is not None and ids is not None, "it is there"
-        apart = {"visible", "ordered", "paused"} if place.unit_of_order else set()  # see `_check_place`
-        states = states_of(place, message, self.world.now_us)
-        assert set(named(row.states)) - apart == states - apart
+        assert set(named(row.states)) == states_of(place, message, self.world.now_us)
         assert row.body == (message.body if bodies else None)
         assert ids.message_id == message.id.encode()
         origin = message.origin[0].name if message.origin is not None else ""

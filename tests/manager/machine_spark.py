@@ -21,7 +21,7 @@ from postroom.manager.spark_subscription import SparkSubscription, SparkSubscrip
 from postroom.model.codes import Outcome
 from postroom.model.packed import PackedEntry
 from tests.manager.machine import FAVOURED, QUEUES, TEXTS, Machine, again
-from tests.manager.reference_place import AVAILABLE, HELD, Message, Place
+from tests.manager.reference_place import AVAILABLE, HELD, ORDERED, Message, Place
 
 NAMES = ("s0", "s1")
 LEASES_S = (1, 86_400)
@@ -141,7 +141,7 @@ class SparkRules(Machine):
         assert (spark.held.count, spark.checkpoint) == (len(self.assigned[name]), registered)
         assert spark.assigned == max(self.last_position[name], int(spark.confirmed))
         assert not spark_subscriptions.is_filling(spark) or spark.room() > 0
-        waiting = self._place(spark).in_sight()
+        waiting = [m for m in self._place(spark).messages if m.state in (AVAILABLE, ORDERED)]
         assert (spark_subscriptions.oldest_waiting(spark) > 0) == bool(waiting)
         assert spark_subscriptions.register(name, checkpoint, True, now_us).checkpoint == checkpoint
 
@@ -255,7 +255,8 @@ class SparkRules(Machine):
     def _adopt(self, name: str, spark: SparkSubscription, position: int, entry: Entry) -> None:
         place, consumer = self._place(spark), self._consumer(name)
         body = self._body(entry)
-        same = [each for each in place.messages if each.state == AVAILABLE and each.body == body]
+        free = [each for each in place.messages if each.state in (AVAILABLE, ORDERED)]
+        same = [each for each in free if each.body == body]
         assert same, f"{name} was assigned what the reference does not have"
         message = min(same, key=Message.rank)
         assert place.takers.is_active(consumer) and not place.consumption
@@ -281,7 +282,8 @@ class SparkRules(Machine):
         for name, position, entry in self.unadopted:
             self._adopt(name, self._the(name), position, entry)
         for consumer, place, message in self.fresh:
-            if place.unit_of_order or place.takes_children or self.crowded:
+            assert place.has_turn(message), "what it waited for has been consumed at this moment"
+            if place.takes_children or self.crowded:
                 continue
             for other in place.available_to(consumer, self.wanted_by(consumer)):
                 before = other.order <= self.rank_before and message.order <= self.rank_before

@@ -15,6 +15,7 @@ from tests.manager.reference_place import (
     GOT_BY_LOCK,
     HELD,
     LOCKED,
+    ORDERED,
     PARKED,
     PUT,
     PUT_BY_ID,
@@ -266,7 +267,7 @@ class Reference:
 
     def purge(self, place: Place, outcome: Outcome) -> None:
         for message in list(place.messages):
-            if message.state in (AVAILABLE, UNBORN, DELAYED, PARKED):
+            if message.state in (AVAILABLE, UNBORN, DELAYED, PARKED, ORDERED):
                 self.end(place, message, outcome)
 
     def _release(self, place: Place) -> None:
@@ -289,15 +290,27 @@ class Reference:
             self._end_delays(place)
             self._expire(place)
             self._end_leases(place)
+            self.give_turns(place)
         self._tie = 0
         self.let_in()
         self.refuse([each for each in self.lines.all if each.due_us <= self.now_us])
         self.let_in()
+        for place in self.all_places():
+            self.give_turns(place)
         if any(place.expired(self.now_us) for place in self.all_places()):
             self.rest()
 
+    def give_turns(self, place: Place) -> None:
+        """Members of a unit of order wait from their being available until they are its first."""
+        for message in sorted(place.messages, key=lambda m: m.serial):
+            has_turn = place.has_turn(message)
+            if message.state == AVAILABLE and not has_turn:
+                message.state, message.due_us = ORDERED, 0
+            elif message.state == ORDERED and has_turn:
+                self._end_delay(place, message)
+
     def _end_delays(self, place: Place) -> None:
-        waiting = [m for m in place.messages if m.state in (UNBORN, DELAYED, PARKED)]
+        waiting = [m for m in place.messages if m.state in (UNBORN, DELAYED, PARKED, ORDERED)]
         for message in sorted(waiting, key=lambda m: (m.moment_us(), m.serial)):
             if message.moment_us() <= self.now_us:
                 self._end_delay(place, message)

@@ -8,6 +8,7 @@ from tests.manager.reference_place import (
     GOT_BY_LOCK,
     HELD,
     LOCKED,
+    ORDERED,
     PARKED,
     PUT,
     PUT_BY_ID,
@@ -22,6 +23,7 @@ STATES = {
     UNBORN: {"delayed"},
     DELAYED: {"delayed"},
     PARKED: {"paused"},
+    ORDERED: {"ordered"},
     PUT: {"send", "transaction"},
     GOT: {"receive", "transaction"},
     PUT_BY_ID: {"send"},
@@ -53,11 +55,11 @@ def found_by(place: Place, wanted: int | None, states: set[str], now_us: int) ->
 def _in_search(message: Message) -> tuple[int, tuple[int, int]]:
     if message.state == AVAILABLE:
         return (0, message.rank())
-    return (1 if message.state in (UNBORN, DELAYED, PARKED) else 2, (message.serial, 0))
+    return (1 if message.state in (UNBORN, DELAYED, PARKED, ORDERED) else 2, (message.serial, 0))
 
 
 def same_order(place: Place, first: list[Message], second: list[Message]) -> bool:
     """Whether both are the same messages in one order, as far as there is one."""
-    if place.unit_of_order or place.takes_children:  # held back when met; of one moment
+    if place.takes_children:  # of one moment
         return {id(message) for message in first} == {id(message) for message in second}
     return [_in_search(message) for message in first] == [_in_search(message) for message in second]

@@ -15,6 +15,7 @@ HELD = "held by a consumer"
 UNBORN = "unborn"
 DELAYED = "delayed"
 PARKED = "parked"
+ORDERED = "behind another of its unit"
 PUT = "put in a transaction"
 GOT = "got in a transaction"
 PUT_BY_ID = "put by a confirm id"
@@ -28,6 +29,7 @@ SLOTS = {
     UNBORN: "unborn",
     DELAYED: "redelivery_delay",
     PARKED: "paused",
+    ORDERED: "ordered",
     PUT: "uncommitted_put",
     GOT: "uncommitted_get",
     PUT_BY_ID: "uncommitted_put",
@@ -214,7 +216,7 @@ class Place(Switched):
 
     def changeable(self, wanted: int | None) -> list[Message]:
         """What an administrator can delete or move, those that are available first."""
-        free = [m for m in self.messages if m.state in (UNBORN, DELAYED)]
+        free = [m for m in self.messages if m.state in (UNBORN, DELAYED, ORDERED)]
         return [m for m in [*self.in_sight(), *free] if wanted in (None, m.number)]
 
     def in_sight(self) -> list[Message]:
@@ -224,8 +226,6 @@ class Place(Switched):
     def available(self, wanted: int | None = None) -> list[Message]:
         """What can be given to somebody with that selector, in order."""
         found = [m for m in self.messages if m.state == AVAILABLE and wanted in (None, m.number)]
-        if self.unit_of_order:
-            found = [m for m in found if not m.number or m is self._first_of_unit(m.number)]
         return sorted(found, key=Message.rank)
 
     def available_to(self, consumer: Consumer, wanted: int | None) -> list[Message]:
@@ -235,13 +235,16 @@ class Place(Switched):
         found = [m for m in self.available(wanted) if consumer not in m.not_for]
         return [m for m in found if self.takers.may_have(consumer, m.group)]
 
-    def _first_of_unit(self, number: int) -> Message | None:
-        members = [m for m in self.messages if m.number == number]
-        return min(members, key=lambda m: m.serial, default=None)
+    def has_turn(self, message: Message) -> bool:
+        """Whether nothing of its unit of order comes before it."""
+        if not self.unit_of_order or not message.number:
+            return True
+        return all(m.serial >= message.serial for m in self.messages if m.number == message.number)
 
     def expired(self, now_us: int) -> bool:
         return any(
-            m.state in (AVAILABLE, UNBORN, DELAYED, PARKED) and m.expired(now_us) for m in self.messages
+            m.state in (AVAILABLE, UNBORN, DELAYED, PARKED, ORDERED) and m.expired(now_us)
+            for m in self.messages
         )
 
     # Counting.

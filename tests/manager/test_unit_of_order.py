@@ -13,13 +13,13 @@ from postroom.amqp.types import Symbol
 from postroom.manager.consumer import Consumer
 from postroom.manager.entry import Entry
 from postroom.manager.errors import DefinitionInvalid, QueueInUse
-from postroom.manager.message_states import ALL_STATES
-from postroom.manager.moving import MoveMessages
+from postroom.manager.message_states import ALL_STATES, mask_of
+from postroom.manager.moving import DeleteMessages, MoveMessages
 from postroom.manager.options import ManagerOptions
 from postroom.manager.queue import Queue
 from postroom.manager.searching import Wanted
 from postroom.manager.switches import INSERTION
-from postroom.manager.units import ANNOTATION, ORDERED_AHEAD, PROPERTY
+from postroom.manager.units import ANNOTATION, PROPERTY
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.selecting import got, put, text_of, texts, turn
 from tests.manager.store_face import Asked, StoreFace, ask
@@ -213,16 +213,18 @@ def test_purging_and_deleting_leave_nothing_behind(world: World) -> None:
     assert turn(world) == ["next"]
 
 
-def test_what_is_held_back_is_bounded() -> None:
-    world = World()
+def test_many_that_wait_are_packed_and_hold_nobody_else_back() -> None:
+    world = World(TINY)
     queue = world.queue(unit_of_order=True)
-    for number in range(ORDERED_AHEAD + 50):
+    for number in range(3000):
         member(world, queue, str(number))
     put(world, queue, "free")
+    assert slots(queue) == (2, 2999)
+    assert queue.delayed.object_count() == TINY.live_head
     consumer = world.consumer(queue)
     world.credit(consumer, 10, drain=True)
-    assert turn(world) == ["0"] and world.drained == [consumer]
-    assert slots(queue) == (50, ORDERED_AHEAD)
+    assert turn(world) == ["0", "free"] and world.drained == [consumer]
+    assert slots(queue) == (0, 2999)
 
 
 def test_more_members_than_can_be_kept_in_mind_are_refused() -> None:
@@ -521,19 +523,21 @@ def test_a_delayed_member_that_is_moved_is_a_member_there() -> None:
 
 
 def test_members_that_a_lock_held_when_units_were_read_after_a_restart_keep_their_order() -> None:
-    world = LedgerWorld()
+    world = LedgerWorld(TINY)
     queue = world.queue("q", unit_of_order=True)
     for text in ("a", "b"):
         member(world, queue, text)
+    for _ in range(30):
+        put(world, queue, "free", head={"priority": 9})  # are read first
     world.turn()
     world.restart()
     queue = world.manager.queue("q")
     store = StoreFace(world, "q")
     lock, locked = store.lock()
-    assert len(locked) == 2
+    assert len(locked) == 31
     store.unlock(lock)
-    world.consumer(queue, credit=10)
-    assert turn(world) == ["a"]
+    world.consumer(queue, credit=100)
+    assert turn(world) == [*["free"] * 30, "a"]
 
 
 def test_a_member_that_was_born_and_waits_for_its_turn_waits_for_no_time_after_a_restart() -> None:
@@ -558,3 +562,95 @@ def test_a_member_that_was_born_and_waits_for_its_turn_waits_for_no_time_after_a
     (holder,) = (each for each in (first, second) if each.held)
     world.accept(holder, world.held(holder)[0])
     assert turn(world) == ["unborn"]
+
+
+def test_who_waits_is_counted_so_without_a_look(world: World) -> None:
+    queue = world.queue(unit_of_order=True)
+    member(world, queue, "unborn", head={"delivery_delay_ms": 1000})
+    for number in range(9):
+        member(world, queue, str(number), head={"priority": number})
+        put(world, queue, "free")
+    member(world, queue, "another", unit="v")
+    assert slots(queue) == (10, 9)
+    world.turn(1100)
+    assert slots(queue) == (11, 9)
+    assert world.manager.purge_queue("q", world.now_us) == 20
+    assert slots(queue) == (0, 0)
+
+
+def test_the_end_of_a_member_counts_the_next_as_current(world: World) -> None:
+    queue = world.queue(unit_of_order=True)
+    member(world, queue, "brief", head={"ttl_ms": 100})
+    member(world, queue, "briefer", head={"ttl_ms": 50})
+    for number in range(9):
+        member(world, queue, str(number))
+    assert slots(queue) == (1, 10)
+    world.turn(60)
+    assert slots(queue) == (1, 9)
+    world.turn(2000)
+    assert slots(queue) == (1, 8)
+    world.manager.pause(queue, "consumption", world.now_us)
+    ask(world, DeleteMessages(queue, Asked(), Wanted(mask_of(["visible"])), False))
+    world.turn()
+    assert slots(queue) == (1, 7)
+
+
+def test_a_commit_counts_only_the_first_of_its_members_as_current(world: World) -> None:
+    queue = world.queue(unit_of_order=True)
+    transaction = world.manager.begin(world.now_us)
+    for number in range(9):
+        member(world, queue, str(number), transaction=transaction)
+    member(world, queue, "later")
+    assert slots(queue) == (0, 1)
+    world.manager.commit(transaction, world.now_us)
+    assert slots(queue) == (1, 9)
+    consumer = world.consumer(queue, credit=20)
+    seen = turn(world)
+    while consumer.held:
+        world.accept(consumer, world.held(consumer)[0])
+        seen += turn(world)
+    assert seen == [*(str(number) for number in range(9)), "later"]
+
+
+@pytest.mark.parametrize("options", [None, TINY])
+def test_who_waits_is_counted_so_after_a_restart(options: ManagerOptions | None) -> None:
+    world = LedgerWorld(options)
+    queue = world.queue(unit_of_order=True)
+    member(world, queue, "unborn", head={"delivery_delay_ms": 1000})
+    transaction = world.manager.begin(world.now_us)
+    for number in range(4):
+        member(world, queue, str(number), transaction=transaction if number % 2 else None)
+    world.manager.commit(transaction, world.now_us)
+    put(world, queue, "free")
+    assert slots(queue) == (1, 4)
+    for _ in range(2):
+        world.turn()
+        world.maintain()
+        world.restart()
+        queue = world.manager.queue("q")
+        assert slots(queue) == (1, 4)
+        assert queue.delayed.object_count() == 0
+    member(world, queue, "last")
+    world.turn()
+    assert slots(queue) == (1, 5)
+    world.turn(1100)
+    assert slots(queue) == (2, 5)
+    consumer = world.consumer(queue, credit=20)
+    seen = turn(world)
+    while consumer.held:
+        for entry in world.held(consumer):
+            world.accept(consumer, entry)
+        seen += turn(world)
+    assert seen == ["free", "unborn", "0", "1", "2", "3", "last"]
+
+
+def test_a_moved_member_whose_body_must_be_read_waits_too() -> None:
+    world = World(TINY)
+    source, queue = world.queue("source"), world.queue("units", unit_of_order=True)
+    for number in range(20):
+        member(world, source, str(number))
+    where = world.manager.names.taker("units")
+    ask(world, MoveMessages(source, Asked(), Wanted(ALL_STATES), where, False, False))
+    member(world, queue, "last")
+    world.turn()
+    assert slots(queue) == (1, 20)

@@ -94,7 +94,7 @@ INTEGRITY_MUTATIONS: dict[str, Mutation] = {
     ),
     "member-keeps-its-time-of-birth": _found_by(
         f"{UNITS}::test_a_member_that_was_born_and_waits_for_its_turn_waits_for_no_time_after_a_restart",
-        "manager/ordering.py",
+        "manager/placing.py",
         "    entry.due_us = 0\n    step(core, entry, n.EVENT_DELAY, 0, 0, None, n.ORDERED)\n",
         "    step(core, entry, n.EVENT_DELAY, 0, 0, None, n.ORDERED)\n    entry.due_us = 0\n",
     ),

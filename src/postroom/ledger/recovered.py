@@ -26,10 +26,11 @@ from postroom.ledger.layout import EXPLICIT_ROW, Array, are_children, rows_at, r
 from postroom.ledger.records import ArrivalFlag
 from postroom.ledger.state import Arrivals, FoldState, distinct, rows_from_arrivals
 from postroom.model.codes import DelayCause, HolderKind, State
-from postroom.model.packed import CHUNK_ENTRIES, PACKED_FIELDS, UNBORN_FIELDS
+from postroom.model.packed import CHUNK_ENTRIES, ORDERED_FIELDS, PACKED_FIELDS, UNBORN_FIELDS
 
 PACKED_DTYPE: Final = np.dtype(PACKED_FIELDS)
 UNBORN_DTYPE: Final = np.dtype(UNBORN_FIELDS)
+ORDERED_DTYPE: Final = np.dtype(ORDERED_FIELDS)
 _PRIORITY_SHIFT: Final = 8
 _MOST_COUNTED: Final = 0xFFFF
 """That a packed entry can say."""
@@ -129,6 +130,9 @@ class Recovered:
     queues: list[tuple[int, dict[str, Any]]]
     backlog: list[tuple[int, bytes]]
     """(queue, at most 64 Ki packed entries of one priority in place order); highest priority first."""
+    ordered: list[tuple[int, bytes]]
+    """Stored entries that wait, behind another of their unit of order, for their turn: `ORDERED_FIELDS`, by
+    queue."""
     unborn: list[tuple[int, bytes]]
     """(queue, at most 64 Ki packed entries that wait for nothing but their birth), in order of serial."""
     assigned: list[AssignedRows]
@@ -167,6 +171,7 @@ def recovered_from(state: FoldState, source: Arrivals) -> Recovered:
     rows = rows.take(np.lexsort((rows["queue"], rows["serial"])))
     lost = _is_lost(rows)
     unborn = _is_unborn(rows) & ~lost
+    ordered = _is_ordered(rows) & ~lost
     in_sinks = rows["holder_kind"] == HolderKind.SPARK_BRANCH
     no_serials = np.zeros(0, np.uint64)
     assigned = (rows["holder_kind"] == HolderKind.SPARK_SUBSCRIPTION) & ~lost
@@ -179,9 +184,12 @@ def recovered_from(state: FoldState, source: Arrivals) -> Recovered:
         time_us=state.time_us,
         queues=list(_details(dictionary, QUEUES)),
         backlog=backlog,
+        ordered=list(_ordered(rows.compress(ordered))),
         unborn=list(_unborn(rows.compress(unborn))),
         assigned=list(_assigned(rows.compress(assigned))),
-        explicit=[EntryRow._make(row) for row in rows.compress(~lost & ~unborn & ~assigned).tolist()],
+        explicit=[
+            EntryRow._make(row) for row in rows.compress(~lost & ~ordered & ~unborn & ~assigned).tolist()
+        ],
         lost=list(_by_queue_and_state(rows.compress(lost))),
         holders=list(_holders(dictionary)),
         producers=list(_details(dictionary, PRODUCERS)),
@@ -284,6 +292,26 @@ def _unborn(rows: Array) -> Iterator[tuple[int, bytes]]:
         packed["flags"] = own["arrival_flags"] & _FLAG_MASK
         for name in ("serial", "due_us", "delivery_count", *_PACKED_AS_IT_IS):
             packed[name] = own[name]
+        for start in range(0, len(packed), CHUNK_ENTRIES):
+            yield queue, packed[start : start + CHUNK_ENTRIES].tobytes()
+
+
+def _is_ordered(rows: Array) -> Array:
+    """Which explicit rows say no more than a packed entry that waits for its turn can."""
+    waits = (rows["state"] == State.DELAYED) & (rows["causes"] == DelayCause.ORDERED)
+    return np.asarray(waits & (rows["noted"] == 0) & (rows["due_us"] == 0))
+
+
+def _ordered(rows: Array) -> Iterator[tuple[int, bytes]]:
+    for queue in distinct(rows["queue"]).tolist():
+        own = rows.compress(rows["queue"] == queue)
+        packed = np.zeros(len(own), ORDERED_DTYPE)
+        packed["flags"] = own["arrival_flags"] & _FLAG_MASK
+        for name in ("serial", *_PACKED_AS_IT_IS):
+            packed[name] = own[name]
+        for name in ("delivery_count", "failure_count"):
+            packed[name] = np.minimum(own[name], _MOST_COUNTED)
+        packed["place"], packed["ordinal"] = own["place_position"], own["place_ordinal"]
         for start in range(0, len(packed), CHUNK_ENTRIES):
             yield queue, packed[start : start + CHUNK_ENTRIES].tobytes()
 

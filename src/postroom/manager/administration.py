@@ -144,6 +144,7 @@ def _end_chunk(core: Core, queue: Queue, chunk: Chunk, event: int) -> int:
     if queue.units is not None:
         for serial in rows["serial"].tolist():
             queue.units.ended(serial)
+        core.woken.append(queue)
     if queue.annotated is not None:
         for serial in rows["serial"].tolist():
             annotating.drop(core, queue, serial)

@@ -90,6 +90,9 @@ class Chunk:
         self.dead_count += 1
         self.objects.pop(index, None)
 
+    def serial(self, index: i64) -> i64:
+        return read_i64_le(self.data, index * PACKED_BYTES)
+
     def place(self, index: i64) -> i64:
         """Position of the event that first made the entry available."""
         if self.places:

@@ -5,6 +5,8 @@ before. The first are objects on a heap. Beyond the bound on objects, unborn ent
 each, into runs sorted by moment; what has come since lies unsorted in the tail, whose earliest moment is
 known. The tail becomes a run when that moment comes, or when it is full; small runs are merged, so that their
 number stays within the logarithm of what waits, and a sort never holds up a turn for long.
+
+Those that wait for no time but for their turn in a unit of order are kept apart, see `held_back`.
 """
 
 import heapq
@@ -15,6 +17,7 @@ from librt.strings import BytesWriter, read_i64_le, write_i64_le
 from mypy_extensions import i64
 
 from postroom.manager.entry import Entry, unpacked
+from postroom.manager.held_back import HeldBack
 from postroom.model import numbers as n
 from postroom.model.packed import UNBORN_BYTES, UNBORN_FIELDS, PackedEntry, write_packed
 
@@ -44,7 +47,10 @@ def _moment(due_us: i64, expiry_us: i64) -> i64:
 
 def can_be_packed(entry: Entry) -> bool:
     """Whether nothing of it is lost by packing, and its body can be read again."""
-    plain = entry.causes == n.UNBORN and entry.place == 0 and entry.failure_count == 0
+    if entry.causes == n.ORDERED:
+        plain = entry.excluded is None and entry.noted == 0
+    else:
+        plain = entry.causes == n.UNBORN and entry.place == 0 and entry.failure_count == 0
     return plain and entry.flags & n.FLAG_BODY_STORED != 0 and entry.annotations is None
 
 
@@ -141,7 +147,9 @@ class DelayedEntries:
         self._runs: list[_Run] = []
         self._scratch = PackedEntry()
         self.packed: i64 = 0
-        """Entries that are not objects."""
+        """Unborn entries that are not objects."""
+        self.ordered = HeldBack(queue)
+        """Those of them that wait for their turn, and for no time."""
         self._new_tail()
 
     def _new_tail(self) -> None:
@@ -150,13 +158,16 @@ class DelayedEntries:
         self._tail_next_us: i64 = NEVER
 
     def __len__(self) -> int:
-        return len(self._objects) + int(self.packed)
+        return len(self._objects) + int(self.packed) + len(self.ordered)
 
     def object_count(self) -> i64:
-        return len(self._objects)
+        return len(self._objects) + self.ordered.object_count()
 
     def add(self, entry: Entry) -> None:
         """``entry`` waits for its moment, as the object that it is."""
+        if entry.causes == n.ORDERED:
+            self.ordered.add(entry)
+            return
         moment = moment_us(entry)
         if moment != NEVER:
             heapq.heappush(self._heap, (moment, entry.serial, entry))
@@ -170,6 +181,9 @@ class DelayedEntries:
 
     def pack(self, entry: Entry) -> None:
         """``entry``, of which `can_be_packed` holds, waits for its moment; the object is not kept."""
+        if entry.causes == n.ORDERED:
+            self.ordered.pack(entry)
+            return
         write_packed(
             self._tail,
             entry.serial,
@@ -200,6 +214,8 @@ class DelayedEntries:
 
     def discard(self, entry: Entry) -> None:
         """It waits no longer (deleted, moved, purged)."""
+        if self.ordered.discard(int(entry.serial)):
+            return
         if entry in self._objects:
             self._objects.discard(entry)
             self._parked.pop(entry, None)
@@ -217,6 +233,9 @@ class DelayedEntries:
     def next_us(self) -> i64:
         """The first moment of all; 0 if none comes."""
         soonest = self._soonest()
+        expiry_us = self.ordered.next_us()
+        if expiry_us != 0 and expiry_us < soonest:
+            return expiry_us
         return 0 if soonest == NEVER else soonest
 
     def _soonest(self) -> i64:
@@ -234,7 +253,7 @@ class DelayedEntries:
         """Take out the first whose moment has come."""
         soonest = self._soonest()
         if soonest > now_us:
-            return None
+            return self.ordered.pop(now_us)
         if self._tail_next_us == soonest:
             self._seal()
         serial: i64 = self._heap[0][1] if self._heap and self._heap[0][0] == soonest else NEVER
@@ -287,14 +306,14 @@ class DelayedEntries:
         """Of all that wait, in no order."""
         if self._tail_count > 0:
             self._seal()
-        found = [int(entry.serial) for entry in self._objects]
+        found = [*(int(entry.serial) for entry in self._objects), *self.ordered.serials()]
         for run in self._runs:
             found += run.rows()["serial"].tolist()
         return found
 
     def holds(self, entry: Entry) -> bool:
         """Whether it waits here, as this object or packed."""
-        if entry in self._objects:
+        if entry in self._objects or self.ordered.has(int(entry.serial)):
             return True
         if self._tail_count > 0:
             self._seal()
@@ -307,6 +326,7 @@ class DelayedEntries:
         if self._tail_count > 0:
             self._seal()
         found = sorted((entry for entry in self._objects if entry.serial > serial), key=_by_serial)[:limit]
+        found += self.ordered.behind(serial, limit)
         for run in self._runs:
             indexes = run.waiting()
             serials = np.frombuffer(run.data, _ROWS)["serial"][indexes]
@@ -317,6 +337,10 @@ class DelayedEntries:
                 found.append(self._object(run, index))
         return sorted(found, key=_by_serial)[:limit]
 
+    def timed(self) -> list[Entry]:
+        """All that wait for a time, as `entries`: without those that wait for their turn."""
+        return [entry for entry in self.entries() if entry.causes != n.ORDERED]
+
     def entries(self) -> list[Entry]:
         """All that wait, as objects; those that are packed stay so. First moment first."""
         return self.some(len(self))
@@ -326,6 +350,7 @@ class DelayedEntries:
         if self._tail_count > 0:
             self._seal()
         found = sorted(self._objects, key=_by_moment)[:limit]
+        found += self.ordered.some(limit - len(found))
         packed: list[Entry] = []
         for run in self._runs:
             index = run.head

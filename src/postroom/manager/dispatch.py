@@ -16,7 +16,7 @@ from postroom.manager.expiry import expire_available
 from postroom.manager.fetching import fetch_ahead, fetch_entry
 from postroom.manager.groups import FIRST_IN_GROUP
 from postroom.manager.memory import drop_body
-from postroom.manager.ordering import hold_back, is_full, may_look
+from postroom.manager.ordering import catch_up, give_turns
 from postroom.manager.outgoing_sections import outgoing_sections
 from postroom.manager.placing import ended, refill, take_out
 from postroom.manager.queue import Queue
@@ -66,6 +66,8 @@ def refresh(core: Core, consumer: Consumer) -> None:
 def dispatch(core: Core, queue: Queue) -> None:
     """Deliver what can be delivered, within the bounds of a turn."""
     queue.stopped = False
+    if queue.units is not None:
+        give_turns(core, queue, queue.units)
     if not queue.consumption_paused and not queue.get_inhibited:
         _give_out(core, queue)
     if queue.browsers:
@@ -78,10 +80,10 @@ def dispatch(core: Core, queue: Queue) -> None:
 
 def _give_out(core: Core, queue: Queue) -> None:
     """Entries to those who take them."""
-    if queue.returning > 0 or (queue.units is not None and not may_look(core, queue, queue.units)):
+    if queue.returning > 0 or (queue.units is not None and not queue.units.known()):
         queue.stopped = True
     elif queue.ready:
-        if queue.exclusions > 0 or queue.selecting > 0 or queue.groups is not None or queue.units is not None:
+        if queue.exclusions > 0 or queue.selecting > 0 or queue.groups is not None:
             _dispatch_choosing(core, queue)
         elif queue.spark:
             _dispatch_with_spark(core, queue)
@@ -141,6 +143,7 @@ def next_entry(core: Core, queue: Queue) -> Entry | None:
     """The next available entry with its body in memory; expired ones on the way are ended. None: nothing
     now."""
     while True:
+        catch_up(core, queue)
         band = queue.top_band()
         if band is None:
             return None
@@ -239,22 +242,9 @@ def _assign_chosen(
 
 def _next_for(core: Core, queue: Queue, consumer: Consumer) -> Entry | None:
     """The next entry for this consumer, with its body; None: nothing now."""
-    units = queue.units
-    if units is None:
-        return _next_choice(core, queue, consumer)
-    while consumer.matching is None or not is_full(units):
-        entry = _next_choice(core, queue, consumer)
-        if entry is None or not hold_back(core, queue, units, entry):
-            return entry
-        if entry.state == n.AVAILABLE:
-            return None  # so many wait already that it stays where it is
-    return None
-
-
-def _next_choice(core: Core, queue: Queue, consumer: Consumer) -> Entry | None:
-    """The same, whatever its unit of order says."""
     cursor = consumer.matching
     if cursor is not None:
+        catch_up(core, queue)
         entry = next_wanted(core, cursor, consumer)
         consumer.waits = cursor.busy
         return entry
@@ -265,6 +255,7 @@ def _next_choice(core: Core, queue: Queue, consumer: Consumer) -> Entry | None:
 
 def _next_that_may_go(core: Core, queue: Queue, consumer: Consumer) -> Entry | None:
     while True:
+        catch_up(core, queue)
         entry = first_for(core, queue, consumer)
         if entry is None:
             return None

@@ -1,80 +1,72 @@
-"""Unit of order: a member that is met before its turn waits, DELAYED with cause ORDERED, in its place."""
+"""Unit of order: which members have their turn. One that becomes available before it waits from then on,
+DELAYED with cause ORDERED (`placing.wait_for_turn`); here those are let go whose turn has come.
+"""
+
+from typing import Final
 
 from mypy_extensions import i64
 
 from postroom.ledger.body import Body
-from postroom.manager.band import NOWHERE
+from postroom.manager.band import Band
 from postroom.manager.core import Core
 from postroom.manager.entry import Entry
 from postroom.manager.fetching import readable, request, wait_for_durable
-from postroom.manager.memory import drop_body, stored
-from postroom.manager.placing import take_out
+from postroom.manager.memory import stored
+from postroom.manager.placing import take_out, take_packed, wait_for_turn
 from postroom.manager.queue import Queue
 from postroom.manager.returning import end_delay
 from postroom.manager.spark_looking import held_entries
-from postroom.manager.transitions import step
-from postroom.manager.units import ORDERED_AHEAD, Units
-from postroom.model import numbers as n
+from postroom.manager.units import Units
+
+ASKED_AT_A_TIME: Final = 4096
+"""Of those that wait, packed, so many become objects at once to have their bodies read."""
 
 
-def may_look(core: Core, queue: Queue, units: Units) -> bool:
-    """Let go whose turn has come; whether anything can be delivered before something else happens."""
+def give_turns(core: Core, queue: Queue, units: Units) -> None:
+    """Let go whose turn has come; first of all find out who is in which unit."""
     if not units.known():
         _find_out(core, queue, units)
         if not units.known():
-            return False
+            return
     while units.freed:
-        entry = units.take_waiting(units.freed.pop())
-        if entry is not None:
-            _let_go(core, queue, entry)
-    return True
+        serial = units.freed.pop()
+        if not units.must_wait(serial):
+            _let_go(core, queue, serial)
 
 
-def hold_back(core: Core, queue: Queue, units: Units, entry: Entry) -> bool:
-    """Whether an available object, in its band or just out of the backlog, is not to be delivered yet; then
-    it waits for its turn."""
-    unit = units.held_back_by(int(entry.serial))
-    if unit is None:
+def catch_up(core: Core, queue: Queue) -> bool:
+    """Give turns while the queue is dispatched: what has ended meanwhile may have let somebody go who stands
+    ahead of the next. Whether there was anything to do."""
+    units = queue.units
+    if units is None or not units.freed:
         return False
-    if units.waiting_count >= ORDERED_AHEAD and entry.spot != NOWHERE:
-        return True
-    if entry.spot != NOWHERE:
-        take_out(queue, entry)
-    if core.cached_bytes > core.body_cache_bytes:
-        drop_body(core, entry)
-    entry.due_us = 0
-    step(core, entry, n.EVENT_DELAY, 0, 0, None, n.ORDERED)
-    queue.delayed.add(entry)
-    core.set_alarm(queue, entry.expiry_us)
-    units.hold_back(unit, entry)
+    give_turns(core, queue, units)
     return True
 
 
-def is_full(units: Units) -> bool:
-    """Whether so many wait that nothing more is looked at."""
-    return units.waiting_count >= ORDERED_AHEAD
-
-
-def _let_go(core: Core, queue: Queue, entry: Entry) -> None:
-    queue.delayed.discard(entry)
-    end_delay(core, queue, entry)
+def _let_go(core: Core, queue: Queue, serial: int) -> None:
+    entry = queue.delayed.ordered.take(serial)
+    if entry is not None:
+        end_delay(core, queue, entry)
 
 
 # Units that are not known yet.
 
 
-def restored(queue: Queue, units: Units) -> None:
+def restored(core: Core, queue: Queue, units: Units) -> None:
     """The queue was there before the start: every body must be read once before anything is delivered."""
     if queue.empty():
         return
     units.restored = True
-    objects = [*queue.held, *queue.delayed.entries(), *held_entries(queue)]
+    units.unread_ordered = queue.delayed.ordered.packed_serials()
+    objects = [*queue.held, *queue.delayed.timed(), *queue.delayed.ordered.objects(), *held_entries(queue)]
     for band in queue.bands:
         objects += band.waiting()
         units.unread_chunks += band.backlog.sealed()
     for entry in objects:
         if stored(entry):  # what a prepared branch holds need not be
             units.ask_for(entry)
+    core.woken.append(queue)
 
 
 def _find_out(core: Core, queue: Queue, units: Units) -> None:
@@ -87,6 +79,8 @@ def _find_out(core: Core, queue: Queue, units: Units) -> None:
         for index in range(chunk.count):
             # Also what was taken from it since the start, and may come back; what has ended is known.
             units.ask_for(backlog.object_at(chunk, index))
+    while not units.unread and units.unread_ordered:
+        _ask_for_some_ordered(queue, units)
     bytes_left: i64 = core.options.fetch_bytes
     wanted: list[Entry] = []
     while units.unread and len(wanted) < core.options.fetch_entries and bytes_left > 0:
@@ -99,8 +93,18 @@ def _find_out(core: Core, queue: Queue, units: Units) -> None:
         request(core, wanted)
     elif units.unread:
         wait_for_durable(core, queue)
-    elif units.restored:
-        _take_over(core, queue, units)
+    else:
+        _judge(core, queue, units)
+
+
+def _ask_for_some_ordered(queue: Queue, units: Units) -> None:
+    """The next of those that wait, packed, for their turn."""
+    some = units.unread_ordered[-ASKED_AT_A_TIME:]
+    del units.unread_ordered[-ASKED_AT_A_TIME:]
+    for serial in some:
+        entry = queue.delayed.ordered.find(serial)
+        if entry is not None:  # else it has ended
+            units.ask_for(entry)
 
 
 def names_read(core: Core, units: Units, copies: list[Entry], bodies: list[Body]) -> None:
@@ -112,14 +116,45 @@ def names_read(core: Core, units: Units, copies: list[Entry], bodies: list[Body]
     core.woken.append(copies[0].queue)
 
 
-def _take_over(core: Core, queue: Queue, units: Units) -> None:
-    """All units are known after a start: those that were held back wait on, or go."""
-    units.restored = False
-    for entry in queue.delayed.some(queue.delayed.object_count()):
-        if entry.causes & n.ORDERED == 0:
-            continue
-        unit = units.held_back_by(int(entry.serial))
-        if unit is None:
-            _let_go(core, queue, entry)
-        else:
-            units.hold_back(unit, entry)
+def _judge(core: Core, queue: Queue, units: Units) -> None:
+    """All units are known (again): what became available meanwhile waits for its turn, or has it."""
+    places, units.undecided = units.undecided, []
+    if units.restored:
+        units.restored = False
+        for band in queue.bands:
+            _judge_band(core, queue, band, units)
+        for serial in queue.delayed.ordered.serials():
+            if not units.must_wait(serial):
+                _let_go(core, queue, serial)
+        return
+    for priority, place, ordinal in places:
+        _judge_at(core, queue, queue.bands[priority], units, place, ordinal)
+
+
+def _judge_band(core: Core, queue: Queue, band: Band, units: Units) -> None:
+    for entry in band.waiting():
+        if units.must_wait(int(entry.serial)):
+            take_out(queue, entry)
+            wait_for_turn(core, queue, entry)
+    for chunk in list(band.backlog.sealed()):
+        for index in range(chunk.head, chunk.count):
+            serial = chunk.serial(index)
+            if units.must_wait(int(serial)) and not chunk.is_dead(index):
+                wait_for_turn(core, queue, take_packed(core, queue, band, chunk, index))
+    core.ledger.boundary()
+
+
+def _judge_at(core: Core, queue: Queue, band: Band, units: Units, place: i64, ordinal: i64) -> None:
+    """The same for what is available at a place, if it still is."""
+    entry = band.find(place, ordinal)
+    if entry is not None:
+        if units.must_wait(int(entry.serial)):
+            take_out(queue, entry)
+            wait_for_turn(core, queue, entry)
+        return
+    band.backlog.sealed()
+    found = band.backlog.find(place, ordinal)
+    if found is not None:
+        chunk, index = found
+        if units.must_wait(int(chunk.serial(index))):
+            wait_for_turn(core, queue, take_packed(core, queue, band, chunk, index))

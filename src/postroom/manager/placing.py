@@ -12,9 +12,11 @@ from postroom.manager.cursor import came_back, unpacked
 from postroom.manager.delayed import NEVER, can_be_packed, moment_us
 from postroom.manager.entry import Entry
 from postroom.manager.judging import wanted_at_arrival
-from postroom.manager.memory import admit, forget, must_pack, note_unbodied, stored
+from postroom.manager.memory import admit, drop_body, forget, must_pack, note_unbodied, stored
 from postroom.manager.queue import Queue
 from postroom.manager.statistics import slot_of
+from postroom.manager.transitions import step
+from postroom.manager.units import Units
 from postroom.model import numbers as n
 
 REFILL_BELOW: Final = 256
@@ -22,6 +24,10 @@ REFILL_BELOW: Final = 256
 
 def add_new(core: Core, queue: Queue, entry: Entry) -> None:
     """A new available entry, behind all others of its priority. It may be packed: use ``entry`` no more."""
+    if queue.units is not None and not has_turn(core, queue, queue.units, entry):
+        admit(core, entry)
+        wait_for_turn(core, queue, entry)
+        return
     band = queue.bands[entry.priority]
     backlog = band.backlog
     wanted = queue.selecting > 0 and wanted_at_arrival(queue, entry)
@@ -47,6 +53,9 @@ def add_new(core: Core, queue: Queue, entry: Entry) -> None:
 def add_committed(core: Core, queue: Queue, entry: Entry) -> None:
     """An object that becomes available by a commit or its birth, behind all others. It may be packed: use it
     no more."""
+    if queue.units is not None and not has_turn(core, queue, queue.units, entry):
+        wait_for_turn(core, queue, entry)
+        return
     band = queue.bands[entry.priority]
     packed = band.backlog.count > 0 or must_pack(core, band.live_count(), 0)
     wanted = queue.selecting > 0 and wanted_at_arrival(queue, entry)
@@ -67,6 +76,9 @@ def add_committed(core: Core, queue: Queue, entry: Entry) -> None:
 
 def add_again(core: Core, queue: Queue, entry: Entry) -> None:
     """An object that was held or delayed is available (again), at its place."""
+    if queue.units is not None and not has_turn(core, queue, queue.units, entry):
+        wait_for_turn(core, queue, entry)
+        return
     queue.bands[entry.priority].give_back(entry)
     if queue.cursors:
         came_back(queue, entry)
@@ -76,6 +88,27 @@ def add_again(core: Core, queue: Queue, entry: Entry) -> None:
         queue.exclusions += 1
     if entry.expiry_us != 0:
         watch_expiry(core, queue, entry.expiry_us)
+
+
+def has_turn(core: Core, queue: Queue, units: Units, entry: Entry) -> bool:
+    """Whether nothing of the unit of order of ``entry``, which has become available, comes before it. While
+    not every unit is known that is found out later, and nothing is delivered before."""
+    if units.known():
+        return not units.must_wait(int(entry.serial))
+    if not units.restored:
+        units.undecided.append((int(entry.priority), int(entry.place), int(entry.ordinal)))
+    core.woken.append(queue)
+    return True
+
+
+def wait_for_turn(core: Core, queue: Queue, entry: Entry) -> None:
+    """An available object, in no order, waits until it is the first of its unit of order. It may be packed:
+    use it no more."""
+    if core.cached_bytes > core.body_cache_bytes:
+        drop_body(core, entry)
+    entry.due_us = 0
+    step(core, entry, n.EVENT_DELAY, 0, 0, None, n.ORDERED)
+    delay(core, entry)
 
 
 def take_packed(core: Core, queue: Queue, band: Band, chunk: Chunk, index: i64) -> Entry:

@@ -158,7 +158,7 @@ def store(
         core.reports.note(new, n.FEEDBACK_COA)
     band = queue.bands[priority]
     packed = flags & n.FLAG_BODY_STORED != 0 and must_pack(core, band.live_count(), band.backlog.count)
-    if packed and queue.selecting == 0:
+    if packed and queue.selecting == 0 and queue.units is None:
         band.backlog.append(serial, serial, expiry_us, offset, size, flags)
         if expiry_us != 0:
             watch_expiry(core, queue, expiry_us)

@@ -38,12 +38,12 @@ from postroom.manager.queue import Queue
 from postroom.manager.quota import KIND_QUOTA, QuotaDefinition
 from postroom.manager.ranges import group_of_many
 from postroom.manager.remote import KIND_REMOTE, RemoteQueueDefinition
-from postroom.manager.statistics import UNBORN, slot_of
+from postroom.manager.statistics import ORDERED, UNBORN, slot_of
 from postroom.manager.transaction import Transaction
 from postroom.manager.transitions import allowed, step
 from postroom.model import numbers as n
 from postroom.model.codes import HolderKind, Outcome
-from postroom.model.packed import CHUNK_ENTRIES, PACKED_BYTES, PACKED_FIELDS, UNBORN_FIELDS
+from postroom.model.packed import CHUNK_ENTRIES, ORDERED_FIELDS, PACKED_BYTES, PACKED_FIELDS, UNBORN_FIELDS
 
 if TYPE_CHECKING:
     from postroom.ledger.recovered import EntryRow, HolderRow, Recovered
@@ -53,6 +53,7 @@ _PRODUCER_CLOSED: Final = int(RecordType.PRODUCER_CLOSED)
 _LOST: Final = int(Outcome.LOST)
 _PACKED: Final = np.dtype(PACKED_FIELDS)
 _UNBORN: Final = np.dtype(UNBORN_FIELDS)
+_ORDERED: Final = np.dtype(ORDERED_FIELDS)
 
 _GONE_WITH_THE_PROCESS: Final = frozenset(
     {
@@ -78,6 +79,8 @@ def restore(core: Core, recovered: "Recovered") -> None:
         _add_packed(core.queues_by_id[queue_id], packed)
     for queue_id, packed in recovered.unborn:
         _add_unborn(core.queues_by_id[queue_id], packed)
+    for queue_id, packed in recovered.ordered:
+        _add_ordered(core.queues_by_id[queue_id], packed)
     _restore_windows(core, recovered)
     _lose(core, recovered.lost)
     prepared = branches.restore(core, recovered.holders)
@@ -146,7 +149,7 @@ def _begin_again(core: Core, queue: Queue) -> None:
     core.set_alarm(queue, queue.delayed.next_us())
     pausing.release(core, queue)
     if queue.units is not None:
-        ordering.restored(queue, queue.units)
+        ordering.restored(core, queue, queue.units)
     for band in queue.bands:
         if band.backlog.count > 0:
             watch = band.backlog.min_expiry_us()
@@ -186,6 +189,12 @@ def _add_unborn(queue: Queue, packed: bytes) -> None:
     rows = np.frombuffer(packed, _UNBORN)
     queue.delayed.restore(packed)
     queue.statistics.restore_many(len(rows), int(rows["body_len"].sum()), UNBORN)
+
+
+def _add_ordered(queue: Queue, packed: bytes) -> None:
+    rows = np.frombuffer(packed, _ORDERED)
+    queue.delayed.ordered.restore(packed)
+    queue.statistics.restore_many(len(rows), int(rows["body_len"].sum()), ORDERED)
 
 
 def _zones(expiries_us: Any) -> list[int]:

@@ -26,6 +26,7 @@ from postroom.manager.fetching import readable, request, wait_for_durable
 from postroom.manager.finding import find_again, pick
 from postroom.manager.judging import judge
 from postroom.manager.memory import keep_body
+from postroom.manager.ordering import catch_up
 from postroom.manager.placing import put_back_packed, take_packed
 from postroom.manager.queue import PRIORITIES, Queue
 from postroom.manager.unread import without_body
@@ -110,6 +111,8 @@ def _next_of(core: Core, cursor: SelectorCursor, band: Band, consumer: Consumer)
         _judge_apart(core, cursor, band)
     while not cursor.busy:
         key = _first_key(core, cursor, band, consumer)
+        if catch_up(core, cursor.queue):
+            continue
         if key is not None and cursor.passed(priority, key[0], key[1]):
             return _with_body(core, cursor, band, key)
         if not _walk(core, cursor, band):

@@ -17,6 +17,7 @@ from postroom.manager.core import Core
 from postroom.manager.entry import Entry
 from postroom.manager.expiry import expire_available
 from postroom.manager.memory import drop_body, forget, stored
+from postroom.manager.ordering import catch_up
 from postroom.manager.placing import refill, take_out
 from postroom.manager.queue import Queue
 from postroom.manager.ranges import group_of_many
@@ -80,6 +81,7 @@ def assign_next(core: Core, queue: Queue, spark: SparkSubscription, alone: bool)
     """Give ``spark``, which has room, the next that is available: whole runs where nobody else wants any
     (``alone``). False if there is nothing."""
     while True:
+        catch_up(core, queue)
         band = queue.top_band()
         if band is None:
             return False

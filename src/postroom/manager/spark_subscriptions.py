@@ -253,8 +253,8 @@ def oldest_waiting(queue: Queue) -> int:
     """The place of what has been available the longest: the position of the event that made it so; 0 nothing
     is. What is behind another of its unit of order counts: it can be assigned when that is confirmed."""
     places: list[int] = []
-    if queue.units is not None and queue.units.waiting_count > 0:
-        places.append(int(queue.units.oldest_held_back()))
+    if len(queue.delayed.ordered) > 0:
+        places.append(int(queue.delayed.ordered.oldest_place()))
     for band in queue.bands:
         front = band.first()
         if front is not None:

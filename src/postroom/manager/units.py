@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 ANNOTATION: Final = "x-opt-unit-of-order"
 PROPERTY: Final = "JMS_BEA_UnitOfOrder"
 
-ORDERED_AHEAD: Final = 1024
-"""Members that were met before their turn and are held back; beyond so many, those behind wait, too."""
-
 
 @final
 class Unit:
@@ -33,8 +30,6 @@ class Unit:
         self.name = name
         self.serials: list[int] = []
         """Heap of its members; those that have ended are dropped when they come to its top."""
-        self.waiting: dict[int, Entry] = {}
-        """Members that were met before their turn, by serial."""
 
 
 @final
@@ -45,17 +40,20 @@ class Units:
         self.max_members: i64 = max_members
         self._by_name: dict[str, Unit] = {}
         self._by_serial: dict[int, Unit] = {}
-        self.waiting_count: i64 = 0
-        self.freed: list[Unit] = []
-        """Units whose first member waits and may go now."""
+        self.freed: list[int] = []
+        """Members that are the first of their units now; they may wait for that."""
         self.unread: list[Entry] = []
         """Copies of entries whose unit is not known before their body has been read."""
         self.unread_chunks: list[Chunk] = []
         """The same, packed: of a queue that was there before the start."""
+        self.unread_ordered: list[int] = []
+        """The same, by serial: of those that wait, packed, for their turn."""
+        self.undecided: list[tuple[int, int, int]] = []
+        """Priority, place and ordinal of what became available while not every unit was known."""
         self.asked: i64 = 0
         """Bodies on their way."""
         self.restored = False
-        """Members that were held back before the start are to be taken over when all units are known."""
+        """Nothing that was there before the start has been judged since."""
         self._ended_unread: set[int] = set()
         """Messages that have ended while not every unit is known: they are no members any more."""
 
@@ -65,7 +63,8 @@ class Units:
 
     def known(self) -> bool:
         """Whether the unit of every entry is known."""
-        return self.asked == 0 and not self.unread and not self.unread_chunks and not self.restored
+        reading = self.asked != 0 or self.unread or self.unread_chunks or self.unread_ordered
+        return not reading and not self.restored and not self.undecided
 
     def join(self, serial: int, sections: bytes) -> None:
         """The message ``serial`` is a member of the unit that its sections name, if they name one."""
@@ -92,10 +91,10 @@ class Units:
         """The unit of ``entry`` is to be found out from its stored body."""
         self.unread.append(entry.copy_for(self))
 
-    def held_back_by(self, serial: int) -> Unit | None:
-        """The unit in which another member comes before ``serial``; None if it may go."""
+    def must_wait(self, serial: int) -> bool:
+        """Whether another member of its unit comes before ``serial``."""
         unit = self._by_serial.get(serial)
-        return None if unit is None or self.first_of(unit) == serial else unit
+        return unit is not None and self.first_of(unit) != serial
 
     def first_of(self, unit: Unit) -> int:
         """The first member that has not ended; −1 if all have."""
@@ -104,43 +103,20 @@ class Units:
             heapq.heappop(serials)
         return serials[0] if serials else -1
 
-    def hold_back(self, unit: Unit, entry: Entry) -> None:
-        unit.waiting[int(entry.serial)] = entry
-        self.waiting_count += 1
-
-    def oldest_held_back(self) -> i64:
-        """The lowest place of those that are held back; 0 none is."""
-        oldest: i64 = 0
-        for unit in self._by_name.values():
-            for entry in unit.waiting.values():
-                if oldest == 0 or entry.place < oldest:
-                    oldest = entry.place
-        return oldest
-
-    def take_waiting(self, unit: Unit) -> Entry | None:
-        """The first member, if it waits: it does no longer."""
-        entry = unit.waiting.pop(self.first_of(unit), None)
-        if entry is not None:
-            self.waiting_count -= 1
-        return entry
-
     def ended(self, serial: int) -> bool:
-        """A message of the queue has ended; whether that lets another go."""
+        """A message of the queue has ended; whether another may have its turn by that."""
         unit = self._by_serial.pop(serial, None)
         if unit is None:
-            if not self.known():
-                self._ended_unread.add(serial)
-            return False
-        if unit.waiting.pop(serial, None) is not None:
-            self.waiting_count -= 1
+            if self.known():
+                return False
+            self._ended_unread.add(serial)
+            return True
         first = self.first_of(unit)
         if first < 0:
             del self._by_name[unit.name]
             return False
-        if first in unit.waiting:
-            self.freed.append(unit)
-            return True
-        return False
+        self.freed.append(first)
+        return True
 
 
 def unit_of(sections: bytes) -> str:

@@ -1,6 +1,7 @@
 """A waiting entry in 40 bytes: how the backlog of a queue is held in memory and handed over by recovery.
 
-Only plain entries are packed: AVAILABLE (or unborn, see `UNBORN_FIELDS`), stored, held by nobody. Available
+Only plain entries are packed: AVAILABLE (or unborn, see `UNBORN_FIELDS`, or behind another of their unit of
+order, see `ORDERED_FIELDS`), stored, held by nobody. Available
 entries of one piece have one priority and lie in the order of their places. The place itself isn't packed: it
 is the serial, or, where serials don't ascend (commits make messages available in an order of their own), it
 follows from the order.
@@ -31,6 +32,10 @@ PACKED_BYTES: Final = 40
 UNBORN_FIELDS: Final = [*PACKED_FIELDS, ("due_us", "<i8")]
 """An entry that is DELAYED for the one cause UNBORN: as above, and when it is to be born."""
 UNBORN_BYTES: Final = 48
+
+ORDERED_FIELDS: Final = [*PACKED_FIELDS, ("place", "<u8"), ("ordinal", "<u8")]
+"""An entry that is DELAYED for the one cause ORDERED: as above, and its place."""
+ORDERED_BYTES: Final = 56
 
 CHUNK_ENTRIES: Final = 64 << 10
 """Entries of a full backlog chunk; recovery best hands over pieces of this size."""
