@@ -212,8 +212,8 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "members-of-a-unit-do-not-wait": Mutation(
         "manager/units.py",
-        "return None if unit is None or self.first_of(unit) == serial else unit",
-        "return None",
+        "return unit is not None and self.first_of(unit) != serial",
+        "return False",
     ),
     "redelivery-without-its-delay": Mutation(
         "manager/returning.py",

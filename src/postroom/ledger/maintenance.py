@@ -188,6 +188,11 @@ class Maintenance:
         room = self._options.reserve_bytes + self._options.upkeep_bytes
         return self._is_thrifty and self._disk.free_bytes() < room
 
+    def _lacks_room(self) -> bool:
+        """Whether the disk runs short, and this work may find no room: then the journal may have none to be
+        sealed early, and nothing is left to be done here that gives any back."""
+        return self._is_thrifty and self._disk.free_bytes() < self._options.upkeep_bytes
+
     def wake(self) -> None:
         """More may go than before."""
         self._wake.set()
@@ -238,8 +243,8 @@ class Maintenance:
         return found
 
     def _gives_up_spare(self) -> bool:
-        """Whether there was a spare checkpoint, whose place what found no room may take: without the next
-        checkpoint nothing that has ended gives its room back."""
+        """Whether there was a spare checkpoint, whose place what found no room may take, the journal's
+        successor too: without the next checkpoint nothing that has ended gives its room back."""
         if len(self._checkpoints) < KEPT_CHECKPOINTS:
             return False
         self._remove_oldest_checkpoint()
@@ -260,7 +265,7 @@ class Maintenance:
             self._seal_next()
         else:
             self._working = False
-            return False
+            return self._lacks_room() and self._gives_up_spare()
         return True
 
     def _more_may_go(self) -> bool:
