@@ -57,7 +57,7 @@ INTEGRITY_MUTATIONS: dict[str, Mutation] = {
     "full-journal-never-sealed": _found_by(
         f"{FULL_DISK}::test_what_was_consumed_makes_room_by_itself",
         "ledger/journal.py",
-        "return (over or self._records_bytes > early) and self._has_room_for_next()",
+        "return (over or self._is_early(idle)) and self._has_room_for_next()",
         "return False",
     ),
     "history-fills-the-disk": _found_by(

@@ -193,6 +193,10 @@ class Journal:
         """Whether space is short and this file would be followed by the next if anything was written."""
         return self.space_short and self._is_full(BLOCK_HEADER_BYTES, True)
 
+    def lacks_room_for_next(self) -> bool:
+        """Whether space is short, and this file would be followed by the next if there was room for that."""
+        return self.space_short and not self._head and self._is_early(True) and not self._has_room_for_next()
+
     def ask_again(self, now_us: int) -> None:
         """While space is short: whether the disk has some by now."""
         if self.space_short and not 0 <= now_us - self._asked_us < RETRY_US:
@@ -208,8 +212,11 @@ class Journal:
         over = total > self._options.journal_file_bytes
         if not self.space_short:
             return over
-        early = self._options.reserve_bytes // (IDLE_SHARE if idle else EARLY_SHARE)
-        return (over or self._records_bytes > early) and self._has_room_for_next()
+        return (over or self._is_early(idle)) and self._has_room_for_next()
+
+    def _is_early(self, idle: bool) -> bool:
+        """Whether there is enough in this file to be followed by the next while space is short."""
+        return self._records_bytes > self._options.reserve_bytes // (IDLE_SHARE if idle else EARLY_SHARE)
 
     def _has_room_for_next(self) -> bool:
         """Whether this file can be sealed and another begun with what this one gives back."""

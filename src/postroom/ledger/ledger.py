@@ -186,7 +186,7 @@ class Ledger:
         self._journal.ask_again(now_us)
         short = self.space_short
         broken = self.leases.tend(now_us, short)
-        self._maintenance.be_thrifty(short, now_us)
+        self._maintenance.be_thrifty(short, short and self._journal.lacks_room_for_next(), now_us)
         if self._maintenance.written and not self.builder.empty():
             self._record_checkpoints(now_us)
         return broken

@@ -119,6 +119,7 @@ class Maintenance:
         self._working = False
         """A journal is being sealed, or what follows from that is not done."""
         self._thread: threading.Thread | None = None
+        self._journal_waits = False
         self._is_thrifty = False
         """The disk runs short: no body stays that no live entry has, and no history that isn't needed."""
         self._looks_again = False
@@ -173,9 +174,11 @@ class Maintenance:
         """Whether a journal waits while the one before isn't done with: writing outruns this."""
         return len(self._pending) > 1 or (len(self._pending) == 1 and self._working)
 
-    def be_thrifty(self, thrifty: bool, now_us: int) -> None:
+    def be_thrifty(self, thrifty: bool, journal_waits: bool, now_us: int) -> None:
         """The disk runs short: bodies of what has ended go soon, whatever their queues say, and history, the
-        oldest first; or it does so no longer."""
+        oldest first; or it does so no longer. ``journal_waits``: the journal can't be sealed before there is
+        more room."""
+        self._journal_waits = journal_waits
         if thrifty != self._is_thrifty:
             self._is_thrifty = self._looks_again = thrifty
             self._wake.set()
@@ -187,11 +190,6 @@ class Maintenance:
         """Whether what can go must go now: there isn't room for the reserve and for this work."""
         room = self._options.reserve_bytes + self._options.upkeep_bytes
         return self._is_thrifty and self._disk.free_bytes() < room
-
-    def _lacks_room(self) -> bool:
-        """Whether the disk runs short, and this work may find no room: then the journal may have none to be
-        sealed early, and nothing is left to be done here that gives any back."""
-        return self._is_thrifty and self._disk.free_bytes() < self._options.upkeep_bytes
 
     def wake(self) -> None:
         """More may go than before."""
@@ -265,7 +263,7 @@ class Maintenance:
             self._seal_next()
         else:
             self._working = False
-            return self._lacks_room() and self._gives_up_spare()
+            return self._journal_waits and self._gives_up_spare()
         return True
 
     def _more_may_go(self) -> bool:
