@@ -229,17 +229,23 @@ def _spark_subscriptions(dictionary: Dictionary, rows: Array) -> Iterator[tuple[
         yield id, int(positions.max()) if len(positions) else 0, said
 
 
+def _packed(own: Array, dtype: np.dtype[np.void]) -> Array:
+    """What entries say that are packed with both their counts; the fields beside it are 0."""
+    packed = np.zeros(len(own), dtype)
+    packed["flags"] = own["arrival_flags"] & _FLAG_MASK
+    for name in ("serial", *_PACKED_AS_IT_IS):
+        packed[name] = own[name]
+    for name in ("delivery_count", "failure_count"):
+        packed[name] = np.minimum(own[name], _MOST_COUNTED)
+    return packed
+
+
 def _assigned(rows: Array) -> Iterator[AssignedRows]:
     """By subscription; of one assignment in order of serial, as its record tells them."""
     for holder in distinct(rows["holder"]).tolist():
         own = rows.compress(rows["holder"] == holder)
         own = own.take(np.lexsort((own["serial"], own["acquired_position"])))
-        packed = np.zeros(len(own), PACKED_DTYPE)
-        packed["flags"] = own["arrival_flags"] & _FLAG_MASK
-        for name in ("serial", *_PACKED_AS_IT_IS):
-            packed[name] = own[name]
-        for name in ("delivery_count", "failure_count"):
-            packed[name] = np.minimum(own[name], _MOST_COUNTED)
+        packed = _packed(own, PACKED_DTYPE)
         places = np.stack([own["place_position"], own["place_ordinal"].astype(np.uint64)], axis=1)
         yield AssignedRows(
             holder,
@@ -305,12 +311,7 @@ def _is_ordered(rows: Array) -> Array:
 def _ordered(rows: Array) -> Iterator[tuple[int, bytes]]:
     for queue in distinct(rows["queue"]).tolist():
         own = rows.compress(rows["queue"] == queue)
-        packed = np.zeros(len(own), ORDERED_DTYPE)
-        packed["flags"] = own["arrival_flags"] & _FLAG_MASK
-        for name in ("serial", *_PACKED_AS_IT_IS):
-            packed[name] = own[name]
-        for name in ("delivery_count", "failure_count"):
-            packed[name] = np.minimum(own[name], _MOST_COUNTED)
+        packed = _packed(own, ORDERED_DTYPE)
         packed["place"], packed["ordinal"] = own["place_position"], own["place_ordinal"]
         for start in range(0, len(packed), CHUNK_ENTRIES):
             yield queue, packed[start : start + CHUNK_ENTRIES].tobytes()
