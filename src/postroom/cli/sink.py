@@ -7,9 +7,9 @@ import click
 
 from postroom.cli.listing import by_name, show_json, show_one
 from postroom.cli.tables import new_table, show_table
-from postroom.cli.talk import EXIT_BROKER, connected, json_option, notes, shown, url_option
+from postroom.cli.talk import EXIT_BROKER, connected, json_option, shown, url_option
 from postroom.cli.times import age_s, moment
-from postroom.server.management import SINK_TYPE
+from postroom.model.entity_types import SINK_TYPE
 
 _HIDDEN: Final = ("identity", "type", "open_branches")
 _NUMBERS: Final = ("partition", "attempt", "messages", "bytes")
@@ -87,7 +87,7 @@ def roll_back(name: str, branch: str, url: str, as_json: bool) -> None:
     count = int(str(reply.attributes()["rolled_back"]))
     click.echo(json.dumps({"rolled_back": count}) if as_json else f"rolled back {count} branches of {name}")
     if branch and not count:
-        notes.print(f"{name} has no undecided branch {branch}", highlight=False)
+        click.echo(f"{name} has no undecided branch {branch}", err=True)
         raise SystemExit(EXIT_BROKER)
 
 

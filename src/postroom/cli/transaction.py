@@ -9,9 +9,9 @@ import click
 
 from postroom.cli.listing import show_json, show_one
 from postroom.cli.tables import new_table, show_table
-from postroom.cli.talk import EXIT_BROKER, connected, json_option, notes, shown, url_option
+from postroom.cli.talk import EXIT_BROKER, connected, json_option, shown, url_option
 from postroom.cli.times import age_s
-from postroom.server.management import BRANCH_TYPE, TRANSACTION_TYPE
+from postroom.model.entity_types import BRANCH_TYPE, TRANSACTION_TYPE
 
 LOCAL: Final = "local"
 XA: Final = "xa"
@@ -108,10 +108,10 @@ def _tell(answer: dict[str, Any], xid: str, done: str, as_json: bool) -> None:
         for each in answer["xids"]:
             click.echo(f"{done} {each}")
     for reason in answer["refused"]:
-        notes.print(reason, highlight=False)
+        click.echo(reason, err=True)
     if not answer["xids"]:
         if not answer["refused"]:
-            notes.print(f"no branch matches {xid}", highlight=False)
+            click.echo(f"no branch matches {xid}", err=True)
         raise SystemExit(EXIT_BROKER)
 
 

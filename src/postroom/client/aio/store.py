@@ -26,10 +26,10 @@ from postroom.client.store import (
     rows_of,
     unique_id_of,
 )
+from postroom.model.entity_types import MESSAGE_TYPE
 
 __all__ = ["MessageListener", "MessageStore"]
 
-MESSAGE_TYPE: Final = "postroom.message"
 LISTEN_ROUND_S: Final = 30.0
 """A listener asks again after so long without an event."""
 MS_A_SECOND: Final = 1000

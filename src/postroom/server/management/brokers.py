@@ -5,14 +5,12 @@ from typing import TYPE_CHECKING, Final
 
 from postroom import __version__
 from postroom.manager import totals
+from postroom.model.entity_types import BROKER_NAME, BROKER_TYPE
 from postroom.server.management.noun import Operation
 from postroom.server.management.request import OK, Attributes, Request, Response
 
 if TYPE_CHECKING:
     from postroom.server.broker import Broker
-
-BROKER_TYPE: Final = "postroom.broker"
-BROKER_NAME: Final = "broker"
 
 
 class Brokers:

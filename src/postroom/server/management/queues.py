@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from postroom.manager.options import QueueDefinition
 from postroom.manager.queue import Queue
+from postroom.model.entity_types import QUEUE_TYPE
 from postroom.model.names import DYNAMIC_PREFIX
 from postroom.server.management.destinations import Destinations, queue_attribute_names, shown_queue
 from postroom.server.management.holders import holders_operation
@@ -21,8 +22,6 @@ from postroom.server.management.switches import switch_operations
 
 if TYPE_CHECKING:
     from postroom.server.broker import Broker
-
-QUEUE_TYPE: Final = "postroom.queue"
 
 
 class Queues(Destinations):
