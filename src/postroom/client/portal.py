@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, Final, TypeVar
 
 from postroom.client.base_message import DONE, Message
@@ -19,16 +20,19 @@ T = TypeVar("T")
 
 MAX_CALLBACK_THREADS: Final = 64
 """Listeners that can be called at a time; a session calls one."""
+SIGNAL_LOOK_S: Final = 0.1
+"""So long Ctrl-C may go unnoticed where it doesn't end a wait."""
 
 
 class Portal:
     """A thread with an event loop; :meth:`call` runs coroutines there and waits for them."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
         self._callers = ThreadPoolExecutor(MAX_CALLBACK_THREADS, "postroom-listener")
-        self._thread = threading.Thread(target=self._run, name="postroom-client", daemon=True)
+        made: Future[asyncio.AbstractEventLoop] = Future()
+        self._thread = threading.Thread(target=_run, args=(made,), name="postroom-client", daemon=True)
         self._thread.start()
+        self._loop = made.result()
 
     @classmethod
     def open(cls, start: Callable[[], Coroutine[Any, Any, T]]) -> tuple[Portal, T]:
@@ -79,7 +83,7 @@ class Portal:
             raise IllegalStateException("the connection is closed")
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
-            return future.result()
+            return _result(future)
         except BaseException:
             future.cancel()
             raise
@@ -95,10 +99,27 @@ class Portal:
             return
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
-        self._loop.close()
         self._callers.shutdown(wait=False)
 
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
-        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+
+def _run(made: Future[asyncio.AbstractEventLoop]) -> None:
+    """Make a loop and run it until it is stopped, all in this thread: made or closed in the main thread of
+    Windows, it would take the signals of the application's own loop."""
+    try:
+        loop = asyncio.new_event_loop()
+    except BaseException as error:
+        made.set_exception(error)
+        return
+    asyncio.set_event_loop(loop)
+    made.set_result(loop)
+    loop.run_forever()
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.close()
+
+
+def _result(future: Future[T]) -> T:
+    """Wait for the result. On Windows, Ctrl-C ends no wait for a lock: it is looked for again and again."""
+    if sys.platform == "win32":
+        while not future.done():
+            wait([future], SIGNAL_LOOK_S)
+    return future.result()
