@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 class Listening:
     """Calls ``listener`` with each message of a consumer, one at a time in the whole session.
 
-    A message is accepted when the listener has returned, where the mode says so; one that raises gives it back
-    as a failed attempt, or as the redelivery policy says.
+    A message is accepted when the listener has returned, where the mode says so; one that raises gives it
+    back as a failed attempt, or as the redelivery policy says.
     """
 
     def __init__(self, deliveries: Deliveries, listener: MessageCallback) -> None:

@@ -79,9 +79,9 @@ class RedeliveryPolicy:
     outcome: RedeliveryOutcome = RedeliveryOutcome.MODIFIED_FAILED_UNDELIVERABLE
     """What the broker is told of it instead; ValueError for a number that is none."""
     listener_failure: RedeliveryOutcome = RedeliveryOutcome.MODIFIED_FAILED
-    """What the broker is told, in the modes AUTO and DUPS_OK, of a message whose listener has raised: by default
-    that the attempt has failed, so that the queue's redelivery delay and limit apply. Qpid JMS releases it, to
-    come again for ever."""
+    """What the broker is told, in the modes AUTO and DUPS_OK, of a message whose listener has raised: by
+    default that the attempt has failed, so that the queue's redelivery delay and limit apply. Qpid JMS
+    releases it, to come again for ever."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "outcome", RedeliveryOutcome(self.outcome))

@@ -20,6 +20,12 @@ IDENTITY_FIELDS: Final = (
 )
 """What a queue, topic or subscription is from its beginning, or becomes by other operations: no settings."""
 
+QUEUE_DEFAULTS: Final = (
+    *("redelivery_limit", "redelivery_delay_ms", "redelivery_delay_multiplier_percent"),
+    *("max_redelivery_delay_ms", "dead_letter_queue"),
+)
+"""Settings of which the configuration says what they are where a queue doesn't."""
+
 MAX_GROUP_BUCKETS: Final = 65_536
 MAX_BRANCH_MESSAGES: Final = 16_384
 """Of one XA branch: so many go back in one block of the ledger."""
