@@ -59,5 +59,5 @@ def test_dead_letters_are_listed_without_a_name(shell: Shell) -> None:
         assert message is not None
         consumer.reject(message, "app:no")
         consumer.close()
-        (listed,) = shell.json("dlq", "list")
-    assert listed["destination"] == "orders@postroom" and "spoilt" in str(listed)
+        listed = shell.ok("dlq", "list")
+    assert "orders@postroom" in listed and "spoilt" in listed
