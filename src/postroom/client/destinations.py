@@ -20,6 +20,8 @@ TEMPORARY_QUEUE_CAPABILITY: Final = "temporary-queue"
 TEMPORARY_TOPIC_CAPABILITY: Final = "temporary-topic"
 SHARED_CAPABILITY: Final = "shared"
 GLOBAL_CAPABILITY: Final = "global"
+CREATE_CAPABILITY: Final = "create-on-demand"
+"""Of a queue to receive from: the broker makes it if it isn't there."""
 SELECTOR_FILTER: Final = "jms-selector"
 SELECTOR_DESCRIPTOR: Final = Symbol("apache.org:selector-filter:string")
 NO_LOCAL_FILTER: Final = "no-local"
@@ -77,12 +79,12 @@ def target_of(destination: Destination | None) -> Target:
     return Target(address=address_of(destination), capabilities=[capability_of(destination)])
 
 
-def source_of(destination: Destination, selector: str | None, no_local: bool) -> Source:
-    """Where a consumer of its own takes from."""
+def source_of(destination: Destination, selector: str | None, no_local: bool, create: bool = False) -> Source:
+    """Where a consumer of its own takes from. ``create``: a queue is made if it isn't there."""
     return Source(
         address=address_of(destination),
         filter=filters(selector, no_local),
-        capabilities=[capability_of(destination)],
+        capabilities=[capability_of(destination), *([CREATE_CAPABILITY] if create else [])],
     )
 
 

@@ -66,15 +66,21 @@ class RecoverMode(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class RedeliveryPolicy:
-    """What a consumer does before it hands a message to the application that came before."""
+    """What a consumer does about messages that fail: before it hands one out that came before, and when its
+    listener raises."""
 
     max_redeliveries: int = NO_LIMIT
     """A message with more failed attempts is not handed out; 0: none that failed before; −1: no limit."""
     outcome: RedeliveryOutcome = RedeliveryOutcome.MODIFIED_FAILED_UNDELIVERABLE
     """What the broker is told of it instead; ValueError for a number that is none."""
+    listener_failure: RedeliveryOutcome = RedeliveryOutcome.MODIFIED_FAILED
+    """What the broker is told, in the modes AUTO and DUPS_OK, of a message whose listener has raised: by
+    default that the attempt has failed, so that the queue's redelivery delay and limit apply. Qpid JMS
+    releases it, to come again for ever."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "outcome", RedeliveryOutcome(self.outcome))
+        object.__setattr__(self, "listener_failure", RedeliveryOutcome(self.listener_failure))
 
     def is_exceeded(self, redelivery_count: int) -> bool:
         """Whether a message with so many failed attempts is not to be handed out."""
@@ -268,6 +274,7 @@ URL_OPTIONS: Final[dict[str, tuple[str, Reader]]] = {
     "jms.prefetchPolicy.queueBrowserPrefetch": ("prefetch.browser", int),
     "jms.redeliveryPolicy.maxRedeliveries": ("redelivery.max_redeliveries", int),
     "jms.redeliveryPolicy.outcome": ("redelivery.outcome", _outcome),
+    "jms.redeliveryPolicy.listenerFailure": ("redelivery.listener_failure", _outcome),
     "jms.presettlePolicy.presettleAll": ("presettle.all", read_flag),
     "jms.presettlePolicy.presettleProducers": ("presettle.producers", read_flag),
     "jms.presettlePolicy.presettleQueueProducers": ("presettle.queue_producers", read_flag),

@@ -6,7 +6,14 @@ from mypy_extensions import i64
 
 from postroom.manager.consumer import Consumer
 from postroom.manager.core import Core
-from postroom.manager.deadletter import dead_letter_over_limit, over_limit
+from postroom.manager.deadletter import (
+    MAX_REASON_CHARS,
+    dead_letter,
+    dead_letter_over_limit,
+    detail_of,
+    keeps_rejected,
+    over_limit,
+)
 from postroom.manager.entry import Entry
 from postroom.manager.expiry import expire, expired
 from postroom.manager.memory import admit
@@ -70,6 +77,16 @@ def come_back(core: Core, entry: Entry, event: int, delay_us: i64, detail: bytes
         return
     if settle_down(core, entry):
         core.woken.append(entry.queue)
+
+
+def turn_down(core: Core, entry: Entry, consumer: Consumer | None, condition: str, description: str) -> None:
+    """A consumer rejects ``entry``: to the dead-letter queue, or out. Where there is nothing behind the queue
+    (`keeps_rejected`) it comes back as failed."""
+    if keeps_rejected(core, entry.queue):
+        detail = detail_of(condition[:MAX_REASON_CHARS], description[:MAX_REASON_CHARS])
+        come_back(core, entry, n.EVENT_FAIL, redelivery_delay_us(entry, consumer), detail)
+    else:
+        dead_letter(core, entry, condition, description)
 
 
 def settle_down(core: Core, entry: Entry) -> bool:

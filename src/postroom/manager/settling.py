@@ -4,12 +4,11 @@ from mypy_extensions import i64
 
 from postroom.manager.consumer import Consumer
 from postroom.manager.core import Core
-from postroom.manager.deadletter import dead_letter
 from postroom.manager.dispatch import refresh
 from postroom.manager.entry import Entry
 from postroom.manager.errors import LimitExceeded, NotHeld
 from postroom.manager.placing import ended
-from postroom.manager.returning import NOT_ASKED, come_back, redelivery_delay_us
+from postroom.manager.returning import NOT_ASKED, come_back, redelivery_delay_us, turn_down
 from postroom.manager.transitions import confirm, step
 from postroom.model import numbers as n
 
@@ -74,7 +73,7 @@ def modify(
 def reject(core: Core, consumer: Consumer, entry: Entry, condition: str, description: str) -> None:
     take_up(core, consumer, entry)
     let_go(core, consumer, entry)
-    dead_letter(core, entry, condition, description)
+    turn_down(core, entry, consumer, condition, description)
 
 
 def _back_off(core: Core, consumer: Consumer, times: i64) -> None:

@@ -145,6 +145,7 @@ class Service:
         for _, server in self._servers:
             server.close()
         self._broker.channels.shut_down(wall_us())
+        self._broker.discards.tell_all()
         for binding in list(self._sockets):
             binding.close()
         self._settle_up()

@@ -133,6 +133,7 @@ class Session:
         settle_second: bool = False,
         exclusive: bool = False,
         redelivery_delay_ms: int = 0,
+        create: bool = False,
     ) -> MessageConsumer:
         """A consumer of a queue (a str or :class:`Queue`), or a subscriber to a :class:`Topic`, which gets
         what is published while it is there.
@@ -141,9 +142,10 @@ class Session:
         the connection's prefetch policy says.
         ``settle_second``: every outcome waits for the broker's answer, so that it is known to be durable.
         ``no_local``: not what is published under this client id. ``redelivery_delay_ms``: how long what is
-        rolled back or recovered waits, unless its queue has a delay of its own. Raises as
-        :meth:`create_producer`, and ResourceAllocationException where another consumer has the queue for
-        itself.
+        rolled back or recovered waits, unless its queue has a delay of its own. ``create``: a queue that
+        isn't there is made, as for a producer; otherwise it is an InvalidDestinationException, unless the
+        broker's ``[auto_create]`` lets consumers create. Raises as :meth:`create_producer`, and
+        ResourceAllocationException where another consumer has the queue for itself.
         """
         return MessageConsumer(
             self._portal,
@@ -156,6 +158,7 @@ class Session:
                     settle_second=settle_second,
                     exclusive=exclusive,
                     redelivery_delay_ms=redelivery_delay_ms,
+                    create=create,
                 )
             ),
         )
