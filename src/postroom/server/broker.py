@@ -74,6 +74,10 @@ class LedgerFace(Protocol):
     def free_bytes(self) -> int: ...
 
     @property
+    def most_unsynced_bytes(self) -> int:
+        """What may wait for the disk, by the ledger's reserve."""
+
+    @property
     def in_flight(self) -> bool: ...
 
     def tend(self, now_us: int) -> list[Lease]: ...
@@ -351,7 +355,9 @@ class Broker:
         builder, wanted_through = self.ledger.builder, self.manager.core.wanted_through()
         if self.stopping or wanted_through == builder.next_position - 1:
             return True
-        bound = min(PROVISIONAL_BYTES, self.config.limits.unsynced_bytes // 2)
+        bound = min(
+            PROVISIONAL_BYTES, self.config.limits.unsynced_bytes // 2, self.ledger.most_unsynced_bytes
+        )
         return wanted_through > self.durable_through or builder.waiting_bytes() >= bound
 
     def _take_at_once(self, effects: Effects) -> None:
