@@ -12,6 +12,7 @@ from postroom.server.management.channels import CHANNEL_TYPE
 from postroom.server.management.connections import CONNECTION_TYPE
 from postroom.server.management.dead_letter_handlers import DEAD_LETTER_HANDLER_TYPE
 from postroom.server.management.leases import LEASE_TYPE
+from postroom.server.management.ledgers import LEDGER_TYPE
 from postroom.server.management.messages import MESSAGE_TYPE
 from postroom.server.management.node import Management
 from postroom.server.management.queues import QUEUE_TYPE
@@ -32,6 +33,7 @@ __all__ = [
     "CONNECTION_TYPE",
     "DEAD_LETTER_HANDLER_TYPE",
     "LEASE_TYPE",
+    "LEDGER_TYPE",
     "MESSAGE_TYPE",
     "QUEUE_TYPE",
     "QUOTA_TYPE",
