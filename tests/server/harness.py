@@ -138,7 +138,7 @@ class BrokerThread:
             names = (f"node-{number}" for number in range(1_000_000))
             define_queues(self.config, manager, 1)
             await self._run_service(
-                self._memory, Broker(self.config, self._memory, manager, lambda: next(names))
+                self.config, self._memory, Broker(self.config, self._memory, manager, lambda: next(names))
             )
             return
         with tempfile.TemporaryDirectory() as temporary:
@@ -148,16 +148,16 @@ class BrokerThread:
             try:
                 broker = make_broker(config, ledger)
                 self.http_urls = http.start(broker, ledger)
-                await self._run_service(ledger, broker)
+                await self._run_service(config, ledger, broker)
             finally:
                 http.stop()
                 ledger.close()
 
-    async def _run_service(self, ledger: ServiceLedger, broker: Broker) -> None:
+    async def _run_service(self, config: Config, ledger: ServiceLedger, broker: Broker) -> None:
         self._loop = asyncio.get_running_loop()
         self.broker = broker
-        listeners = [Listener(listen) for listen in self.config.listen]
-        self._service = Service(self.config, listeners, ledger, broker, self._loop)
+        listeners = [Listener(listen) for listen in config.listen]
+        self._service = Service(config, listeners, ledger, broker, self._loop)
         await self._service.start()
         self.addresses = self._service.addresses()
         self.address = self.addresses[0]

@@ -11,7 +11,7 @@ from postroom.cli.tables import new_table, show_table
 from postroom.cli.talk import connected, json_option, shown, url_option
 from postroom.cli.times import age_s
 from postroom.manager.options import IDENTITY_FIELDS, QueueDefinition
-from postroom.server.management import BROKER_NAME, BROKER_TYPE
+from postroom.model.entity_types import BROKER_NAME, BROKER_TYPE
 
 _DEFAULTS: Final = QueueDefinition(name="").to_record()
 """Of a queue, but for those that the broker's configuration says."""

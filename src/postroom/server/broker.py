@@ -39,6 +39,7 @@ from postroom.server.outward import Outward
 from postroom.server.pacing import Pacing
 from postroom.server.registry import Registry
 from postroom.server.releasing import release, release_provisional
+from postroom.server.tracing import Look
 
 PROVISIONAL_BYTES: Final = 1 << 20
 """Work of open transactions that is collected in memory before it is written without anybody waiting."""
@@ -137,6 +138,8 @@ class Broker:
         """Bodies to be read; answer each with `fetched`."""
         self.id_reads: Final[list[IdRead]] = []
         """Ids to be read; answer each with `ids_read`."""
+        self.looks: Final[list[Look]] = []
+        """Looks into the ledger's history; have each run in the thread for them, and answer it."""
         self.logins: Final[list[Login]] = []
         self.wanted: Final[list[Outward]] = []
         """Connections to be opened; answer each with `connect_outward` or its own ``fail``."""

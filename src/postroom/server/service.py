@@ -26,6 +26,7 @@ from postroom.server.logs import LOGGER_NAME, log
 from postroom.server.outward import Outward
 from postroom.server.passwords import unmatched_hash, verify_password
 from postroom.server.protocol import SocketConnection
+from postroom.server.tracing import Look, Looked, Tracer
 from postroom.server.turns import Turns
 
 STOP_GRACE_S: Final = 2.0
@@ -100,6 +101,9 @@ class Service:
         self._servers: list[tuple[Listener, asyncio.Server]] = []
         self._sockets: dict[ConnectionBinding, SocketConnection] = {}
         self._pool = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="postroom-read")
+        self._looking = ThreadPoolExecutor(1, thread_name_prefix="postroom-trace")
+        """One look into the ledger's history at a time: no message waits for one."""
+        self._tracer = Tracer(config.data_folder, lambda: broker.durable_through)
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due_us = 0
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -172,6 +176,7 @@ class Service:
             if timer is not None:
                 timer.cancel()
         self._pool.shutdown()
+        self._looking.shutdown(cancel_futures=True)
 
     def cut(self, bindings: list[ConnectionBinding]) -> None:
         """Cut their sockets at once."""
@@ -319,6 +324,8 @@ class Service:
             self._read_bodies()
         if broker.id_reads:
             self._read_ids()
+        if broker.looks:
+            self._look_into_ledger()
         if broker.logins:
             self._check_logins()
         if broker.wanted:
@@ -378,6 +385,23 @@ class Service:
             reading.add_done_callback(
                 functools.partial(self._have_read, functools.partial(self._broker.ids_read, read))
             )
+
+    def _look_into_ledger(self) -> None:
+        looks = self._broker.looks[:]
+        self._broker.looks.clear()
+        for look in looks:
+            reading = self._loop.run_in_executor(self._looking, look.run, self._tracer)
+            reading.add_done_callback(functools.partial(self._have_looked, look))
+
+    def _have_looked(self, look: Look, reading: "asyncio.Future[Looked]") -> None:
+        if self.failure is not None or reading.cancelled():
+            return
+        defect = reading.exception()
+        if defect is not None:  # of a reader: what is written is not in question
+            logging.getLogger(LOGGER_NAME).error("internal-error", exc_info=defect)
+        result = reading.result() if defect is None else RuntimeError("the broker's log says more")
+        self._guarded(lambda: look.answer(result, self.clock.now_us()))
+        self.turns.schedule()
 
     def _open_wanted(self) -> None:
         wanted = self._broker.wanted[:]

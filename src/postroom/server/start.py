@@ -92,8 +92,8 @@ def _tune_collector() -> None:
 
 
 async def _serve(config: Config) -> Exit:
-    _warn_of_closed_doors(config)
     listeners = [Listener(listen) for listen in config.listen]
+    _warn_of_closed_doors(config)
     http = Http(config)
     ledger = open_ledger(config)
     try:
