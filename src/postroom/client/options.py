@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from postroom.amqp.outcomes import ACCEPTED, RELEASED, DeliveryState, Modified, Rejected
 from postroom.amqp.types import MAX_UINT
+from postroom.client.durations import check_duration
 from postroom.client.url import ParsedUrl
 
 DEFAULT_PREFETCH: Final = 1_000
@@ -22,12 +23,6 @@ NO_LIMIT: Final = -1
 MIN_FRAME_SIZE_BYTES: Final = 512
 """Every peer may send so much (part 2, section 2.4.1)."""
 MS_A_SECOND: Final = 1_000
-
-
-def check_timeout(name: str, value_s: float | None) -> None:
-    """Raises ValueError for a negative time."""
-    if value_s is not None and value_s < 0:
-        raise ValueError(f"{name} is {value_s}; it is 0 or more, or None for no limit")
 
 
 class RedeliveryOutcome(IntEnum):
@@ -163,7 +158,7 @@ class ClientOptions:
     def __post_init__(self) -> None:
         object.__setattr__(self, "recover", read_recover(self.recover))
         for name in ("send_timeout_s", "close_timeout_s", "drain_timeout_s"):
-            check_timeout(name, getattr(self, name))
+            check_duration(name, getattr(self, name))
 
     def with_url_options(self, said: Mapping[str, str]) -> ClientOptions:
         """These options, and what a URL says, by the names in :data:`URL_OPTIONS`.
@@ -191,7 +186,7 @@ class FactoryOptions:
 
     def __post_init__(self) -> None:
         for name in ("connect_timeout_s", "request_timeout_s"):
-            check_timeout(name, getattr(self, name))
+            check_duration(name, getattr(self, name))
         if self.idle_timeout_ms < 0:
             raise ValueError(f"idle_timeout_ms is {self.idle_timeout_ms}; it is 0 (never) or more")
         if not MIN_FRAME_SIZE_BYTES <= self.max_frame_size_bytes <= MAX_UINT:

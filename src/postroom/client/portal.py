@@ -12,8 +12,10 @@ from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
+from postroom.amqp.outcomes import DeliveryState
 from postroom.client.base_message import DONE, Message
 from postroom.client.exceptions import IllegalStateException
+from postroom.client.outcomes import Receiver
 
 T = TypeVar("T")
 
@@ -56,15 +58,16 @@ class Portal:
         return outside
 
     def received(self, message: T) -> T:
-        """``message``, whose ``acknowledge`` now waits, as everything of this face does."""
-        if isinstance(message, Message) and message.acknowledger is not None:
-            acknowledge = message.acknowledger
-            message.acknowledger = lambda: self._acknowledge(acknowledge)
+        """``message``, whose outcomes now wait, as everything of this face does."""
+        if isinstance(message, Message) and message.receiver is not None:
+            message.receiver = Outside(self, message.receiver)
         return message
 
-    def _acknowledge(self, acknowledge: Callable[[], Awaitable[None]]) -> Awaitable[None]:
+    def wait_for(self, say: Callable[[], Awaitable[None]]) -> Awaitable[None]:
+        """Do something in the thread that may be awaited there."""
+
         async def there() -> None:
-            await acknowledge()
+            await say()
 
         self.call(there())
         return DONE
@@ -102,3 +105,23 @@ class Portal:
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+
+
+class Outside:
+    """The receiver of a message, as the blocking face has it."""
+
+    def __init__(self, portal: Portal, inner: Receiver) -> None:
+        self._portal = portal
+        self._inner = inner
+
+    def acknowledge(self, message: Message) -> Awaitable[None]:
+        return self._portal.wait_for(lambda: self._inner.acknowledge(message))
+
+    def say(self, message: Message, state: DeliveryState) -> Awaitable[None]:
+        return self._portal.wait_for(lambda: self._inner.say(message, state))
+
+    def check_open(self, message: Message) -> None:
+        self._inner.check_open(message)
+
+    def holds(self, message: Message) -> bool:
+        return self._inner.holds(message)

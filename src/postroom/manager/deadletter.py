@@ -20,6 +20,9 @@ REASON_KEY: Final = "x-opt-dead-letter-reason"
 DESCRIPTION_KEY: Final = "x-opt-dead-letter-description"
 ORIGIN_KEY: Final = "x-opt-dead-letter-queue"
 
+FAILURE_KEY: Final = "x-opt-failure-reason"
+"""With it a consumer says why it failed (an annotation of its outcome ``modified``)."""
+
 MAX_REASON_CHARS: Final = 1024
 """Of a reason and of its description, each; what a client says beyond that is cut off."""
 
@@ -100,4 +103,7 @@ def number_of(reason: str) -> int:
 def dead_letter_over_limit(core: Core, entry: Entry) -> None:
     """The redelivery limit is judged, and the entry is over it."""
     failures = f"{entry.failure_count} failures, limit {entry.queue.redelivery_limit}"
+    last = (entry.annotations or {}).get(FAILURE_KEY)
+    if isinstance(last, str):
+        failures += f"; the last: {last}"
     dead_letter(core, entry, OVER_LIMIT, failures)

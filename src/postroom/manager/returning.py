@@ -21,12 +21,20 @@ MAX_DELAY_GROWTH: Final = 10
 """A delay that grows stops at so many times the first, where its queue doesn't say."""
 
 
-def redelivery_delay_us(entry: Entry, consumer: Consumer | None) -> i64:
-    """How long ``entry``, at which ``consumer`` fails, is to wait: the queue's delay beats the consumer's.
+NOT_ASKED: Final = -1
+"""The consumer's outcome asks for no delay."""
 
-    It grows with each failure, if the queue says so.
+
+def redelivery_delay_us(entry: Entry, consumer: Consumer | None, asked_us: i64 = NOT_ASKED) -> i64:
+    """How long ``entry``, at which ``consumer`` fails, is to wait: what its outcome asks for beats the
+    queue's delay, up to the longest that the queue names, and that the consumer's.
+
+    It grows with each failure, if the queue says so; what is asked for stays as it is.
     """
     queue = entry.queue
+    if asked_us >= 0:
+        most_us: i64 = queue.max_redelivery_delay_us
+        return asked_us if most_us < 0 else min(asked_us, most_us)
     delay_us: i64 = queue.redelivery_delay_us
     if delay_us < 0:
         delay_us = consumer.redelivery_delay_us if consumer is not None else 0

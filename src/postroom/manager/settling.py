@@ -9,7 +9,7 @@ from postroom.manager.dispatch import refresh
 from postroom.manager.entry import Entry
 from postroom.manager.errors import LimitExceeded, NotHeld
 from postroom.manager.placing import ended
-from postroom.manager.returning import come_back, redelivery_delay_us
+from postroom.manager.returning import NOT_ASKED, come_back, redelivery_delay_us
 from postroom.manager.transitions import confirm, step
 from postroom.model import numbers as n
 
@@ -56,6 +56,7 @@ def modify(
     failed: bool,
     undeliverable_here: bool,
     annotations: dict[str, object] | None,
+    delay_us: i64 = NOT_ASKED,
 ) -> None:
     take_up(core, consumer, entry)
     if undeliverable_here:
@@ -65,7 +66,7 @@ def modify(
         entry.annotations = {**(entry.annotations or {}), **annotations}
     if failed:
         entry.releases = 0
-        come_back(core, entry, n.EVENT_FAIL, redelivery_delay_us(entry, consumer))
+        come_back(core, entry, n.EVENT_FAIL, redelivery_delay_us(entry, consumer, delay_us))
     else:
         come_back(core, entry, n.EVENT_RELEASE, 0)
 

@@ -365,7 +365,7 @@ def _apply(core: Core, receipt: Receipt) -> None:
     if receipt.annotations:
         entry.annotations = {**(entry.annotations or {}), **receipt.annotations}
     failed = receipt.event == n.EVENT_FAIL
-    delay_us = redelivery_delay_us(entry, consumer) if failed else 0
+    delay_us = redelivery_delay_us(entry, consumer, receipt.delay_us) if failed else 0
     come_back(core, entry, receipt.event, delay_us)
 
 
