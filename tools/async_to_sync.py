@@ -264,6 +264,8 @@ class Generator:
         if decorators:
             return self.result(node, f"self._inner.{node.name}")
         call = f"self._inner.{node.name}({call_arguments(node)})"
+        if node.returns is not None and ast.unparse(node.returns) == "None":
+            return [f"self._portal.do(lambda: {call})"]  # what changes something does so in the thread
         return self.result(node, call)
 
     def result(self, node: Method, call: str) -> list[str]:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from proton import Delivery, symbol
+from proton.utils import BlockingConnection, LinkDetached
 
 from postroom.client import (
     AcknowledgeMode,
@@ -19,6 +21,7 @@ from postroom.client import (
     aio,
     connect,
 )
+from postroom.model import numbers as n
 from postroom.server.config import QueueConfig
 from tests.client.fake_broker import asynchronous
 from tests.server.harness import BrokerThread, make_config
@@ -28,6 +31,8 @@ pytestmark = pytest.mark.sockets
 REASON = "x-opt-dead-letter-reason"
 DESCRIPTION = "x-opt-dead-letter-description"
 ORIGIN = "x-opt-dead-letter-queue"
+HOUR_S = 3_600
+HOUR_MS = HOUR_S * 1_000
 
 
 def config():
@@ -35,6 +40,7 @@ def config():
         QueueConfig(name="orders"),
         QueueConfig(name="strict", redelivery_limit=1, dead_letter_queue="dead"),
         QueueConfig(name="dead"),
+        QueueConfig(name="slow", redelivery_delay_ms=HOUR_MS),
     ]
     return make_config(queue=queues)
 
@@ -183,6 +189,76 @@ def test_a_copy_of_a_message_has_no_outcome(orders: MessageConsumer) -> None:
     with pytest.raises(IllegalStateException, match="a consumer has received"):
         copy.release()
     message.acknowledge()
+
+
+# --- the delay of one attempt
+
+
+def test_a_retry_after_a_time_is_delayed_and_stays_so_over_a_restart(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    with BrokerThread(config(), folder=folder) as broker, connect(broker.url) as connection:
+        with connection.producer("orders") as producer:
+            producer.send_all(["a", "b"])
+        with connection.consumer("orders", prefetch=0) as orders:
+            next(orders).retry(after_s=HOUR_S, reason="later")
+            assert seen(orders) == ("b", 0)
+            assert orders.receive_no_wait() is None
+        with connection.create_management() as management:
+            told = management.read("postroom.queue", "orders")
+        assert (told["messages_redelivery_delay"], told["messages_current"]) == (1, 0)
+    with BrokerThread(config(), folder=folder) as broker:
+        (entry,) = broker.call(lambda broker: broker.manager.queues["orders"].delayed.behind(0, 10))
+        assert (entry.causes, entry.delivery_count, entry.failure_count) == (n.REDELIVERY_DELAY, 1, 1)
+        waits_s = broker.call(lambda broker: (entry.due_us - broker.manager.core.now_us) // 1_000_000)
+        assert HOUR_S - 600 < waits_s <= HOUR_S
+
+
+def test_it_counts_instead_of_the_delay_of_the_queue(connection: Connection) -> None:
+    with connection.producer("slow") as producer, connection.consumer("slow") as slow:
+        producer.send("a")
+        next(slow).retry(after_s=0)
+        assert seen(slow) == ("a", 1)
+        producer.send("b")
+        next(slow).retry()
+        assert slow.receive_no_wait() is None
+
+
+def test_it_is_no_annotation_of_the_message(orders: MessageConsumer) -> None:
+    next(orders).retry(after_s=0)
+    assert "x-opt-redelivery-delay" not in next(orders).annotations
+
+
+def test_process_says_it_for_an_attempt_that_fails(connection: Connection) -> None:
+    with connection.producer("slow") as producer, connection.consumer("slow") as slow:
+        producer.send("a")
+        with pytest.raises(ZeroDivisionError), next(slow).process(retry_after_s=0):
+            raise ZeroDivisionError
+        assert seen(slow) == ("a", 1)
+
+
+def test_it_waits_its_time(orders: MessageConsumer) -> None:
+    """Shorter than the client waits for it."""
+    next(orders).retry(after_s=0.05)
+    assert [seen(orders), seen(orders)] == [("b", 0), ("a", 1)]
+
+
+@pytest.mark.parametrize("delay", [-1, "soon", 1.5, True, None, 1 << 60])
+def test_a_delay_that_is_none_ends_the_link(broker: BrokerThread, delay: object) -> None:
+    """Another client's: what it holds goes back."""
+    with connect(broker.url) as connection, connection.producer("orders") as producer:
+        producer.send("a")
+    proton = BlockingConnection(broker.url)
+    receiver = proton.create_receiver("orders", credit=1)
+    receiver.receive()
+    delivery = receiver.fetcher.unsettled.popleft()
+    delivery.local.failed = True
+    delivery.local.annotations = {symbol("x-opt-redelivery-delay"): delay}
+    delivery.update(Delivery.MODIFIED)
+    with pytest.raises(LinkDetached, match=r"amqp:invalid-field.*x-opt-redelivery-delay"):
+        proton.wait(lambda: False)
+    proton.close()
+    with connect(broker.url) as connection, connection.consumer("orders") as orders:
+        assert next(orders).body == "a"
 
 
 # --- process

@@ -120,6 +120,19 @@ def test_another_thread_ends_a_loop_that_waits(broker: BrokerThread) -> None:
             assert list(orders) == []
 
 
+def test_a_stop_ends_a_loop_with_the_message_in_hand(broker: BrokerThread) -> None:
+    send(broker, "a", "b")
+    with connect(broker.url) as connection, connection.consumer("orders") as orders:
+        for message in orders:
+            with message.process():
+                orders.stop()
+        orders.stop()
+        with pytest.raises(IllegalStateException):
+            orders.receive()
+        assert waiting(broker) == ["b"]
+    orders.stop()
+
+
 def test_what_is_in_hand_can_be_finished_after_close(broker: BrokerThread) -> None:
     send(broker, "a", "b")
     with connect(broker.url) as connection, connection.consumer("orders") as orders:

@@ -294,6 +294,12 @@ class Deliveries:
         if self._listening is not None:
             raise IllegalStateException("the consumer has a message listener, which gets its messages")
 
+    def stop(self) -> None:
+        """Hand nothing more out, which ends a loop: what nobody has seen goes back."""
+        if self.receiving.failure is None and not self.is_closed:
+            self.is_closed = self._is_over = True
+            self.receiving.stop(RELEASED)
+
     async def close(self, finally_: bool = False) -> None:
         """Release what nobody has seen, and detach: as soon as the application has no message without an
         outcome, or ``finally_`` now, such a message going back as a failed attempt.
@@ -303,10 +309,7 @@ class Deliveries:
             self.is_closed = True
             self.on_detached()
             return
-        self._is_over = True
-        if not self.is_closed:
-            self.is_closed = True
-            self.receiving.stop(RELEASED)
+        self.stop()
         if self._delivered and not finally_:
             self._is_closing = True
             return

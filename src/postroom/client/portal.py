@@ -63,6 +63,15 @@ class Portal:
             message.receiver = Outside(self, message.receiver)
         return message
 
+    def do(self, function: Callable[[], None]) -> None:
+        """Call ``function`` in the thread, while there is one."""
+
+        async def there() -> None:
+            function()
+
+        if self.is_running:
+            self.call(there())
+
     def wait_for(self, say: Callable[[], Awaitable[None]]) -> Awaitable[None]:
         """Do something in the thread that may be awaited there."""
 

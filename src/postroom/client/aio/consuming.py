@@ -139,6 +139,12 @@ class MessageConsumer:
             changed = {Symbol(name): value for name, value in annotations.items()}
         await self._deliveries.settle(message, Modified(failed, undeliverable_here, changed))
 
+    def stop(self) -> None:
+        """Nothing more is handed out, so that a loop over the consumer ends with the message in hand: as
+        :meth:`close`, which follows, and without waiting, for a signal's handler.
+        """
+        self._deliveries.stop()
+
     async def close(self) -> None:
         """Close the consumer: what was only prefetched goes back as if it had never left, and a loop over it
         ends.

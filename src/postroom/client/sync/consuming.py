@@ -124,6 +124,12 @@ class MessageConsumer:
             )
         )
 
+    def stop(self) -> None:
+        """Nothing more is handed out, so that a loop over the consumer ends with the message in hand: as
+        :meth:`close`, which follows, and without waiting, for a signal's handler.
+        """
+        self._portal.do(lambda: self._inner.stop())
+
     def close(self) -> None:
         """Close the consumer: what was only prefetched goes back as if it had never left, and a loop over it
         ends.
