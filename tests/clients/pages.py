@@ -95,10 +95,5 @@ def fates(broker: BrokerProcess) -> dict[str, dict[str, int]]:
         "--json",
     ]
     told: dict[str, Any] = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
-    return {
-        queue["queue"]: {
-            name: count for name, count in {**queue["outcomes"], **queue["states"]}.items() if count
-        }
-        for queue in told["queues"]
-        if not queue["queue"].startswith("postroom.dynamic.")
-    }
+    counts = {queue["queue"]: {**queue["outcomes"], **queue["states"]} for queue in told["queues"]}
+    return {name: fate for name, fate in counts.items() if fate and not name.startswith("postroom.dynamic.")}
