@@ -267,7 +267,7 @@ class QueueDefinition:
 
     @staticmethod
     def from_record(record: dict[str, object]) -> "QueueDefinition":
-        """The definition that `to_ledger` wrote; fields of later versions are left out."""
+        """The definition that `to_ledger` wrote."""
         known = {each.name for each in fields(QueueDefinition)}
         definition = QueueDefinition(name=str(record["name"]))
         return replace(definition, **{k: v for k, v in record.items() if k in known})  # type: ignore[arg-type]

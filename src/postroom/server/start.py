@@ -54,10 +54,16 @@ def open_ledger(config: Config) -> Ledger:
 
 
 def make_broker(config: Config, ledger: Ledger, clock: Clock = WALL) -> Broker:
-    """The queue manager as it was, the queues of the configuration, and everything of that durable."""
+    """The queue manager as it was, the queues of the configuration, and everything of that durable.
+
+    Raises `StartError`.
+    """
     now_us = clock.now_us()
     manager = QueueManager(manager_options(config), ledger.builder)
-    manager.restore(ledger.recovered, now_us)
+    try:
+        manager.restore(ledger.recovered, now_us)
+    except LedgerError as error:
+        raise StartError(Exit.LEDGER_REFUSED, str(error)) from error
     broker = Broker(config, ledger, manager, lambda: uuid.uuid4().hex)
     left_over = broker.dynamic.delete_left_over(now_us)
     define_queues(config, manager, now_us)
