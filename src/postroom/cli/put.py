@@ -11,7 +11,7 @@ import click
 
 from postroom.cli.names import is_missing
 from postroom.cli.progress import counting_bar
-from postroom.cli.talk import connected, json_option, notes, url_option
+from postroom.cli.talk import connected, json_option, url_option
 from postroom.client import Message, Topic
 from postroom.model.entity_types import QUEUE_TYPE, TOPIC_TYPE
 
@@ -117,7 +117,7 @@ def _bodies(bodies: tuple[str, ...], files: tuple[Path, ...], lines: bool) -> It
         return (line.rstrip("\n") for line in sys.stdin)
     if not bodies and not files:
         if sys.stdin.isatty():
-            notes.print("the body is read from here until Ctrl-D")
+            click.echo("the body is read from here until Ctrl-D", err=True)
         return [_text_if_it_is(sys.stdin.buffer.read())]
     return [*bodies, *(_text_if_it_is(file.read_bytes()) for file in files)]
 

@@ -58,13 +58,13 @@ def trace_command(
     """
     if undecided and folder is None:
         raise click.UsageError("--undecided is about files: give --data FOLDER, too")
-    wanted = _serial(message_id) if is_serial else id_value(message_id, "MESSAGE-ID")
+    wanted: object = _serial(message_id) if is_serial else id_value(message_id, "MESSAGE-ID")
     shown = 0
     if folder is not None:
         with one_line_errors():
             history = FolderHistory(LedgerReader(folder, undecided))
             extent = Extent(history.first_position, history.durable_through)
-            for line in _of_files(history, wanted if is_serial else _id(wanted)):
+            for line in _of_files(history, wanted if isinstance(wanted, int) and is_serial else _id(wanted)):
                 shown += 1
                 _show(line, as_json)
     else:
