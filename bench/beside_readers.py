@@ -139,7 +139,7 @@ def measure(readers: int, seconds: float, rounds: int, messages: int) -> dict[st
         broker.data.mkdir()
         token = add_token(broker.data / TOKENS_NAME, "bench", [Right.LEDGER])
         address = f"{LOOPBACK}:{free_port()}"
-        broker.configuration = f'[http]\naddress = "{address}"\nmax_requests_per_s = 10000\n'
+        broker.configuration += f'[http]\naddress = "{address}"\nmax_requests_per_s = 10000\n'
         with broker:
             loadtool.run(broker, "both", QUEUE, messages=messages, body_bytes=BODY_BYTES, window=1000)
             for number in range(rounds):

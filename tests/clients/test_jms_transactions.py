@@ -7,19 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.broker import BrokerProcess
+from tests.clients.broker import USUAL, BrokerProcess
 from tests.clients.driver import jms_findings
+from tests.originals import ORIGINALS_TOML
 
 pytestmark = [pytest.mark.sockets, pytest.mark.peer]
 
-CONFIGURATION = """
-[[listen]]
-address = "{address}"
-
+CONFIGURATION = f"""
+{ORIGINALS_TOML}
+{USUAL}
 [transactions]
 timeout_ms = 2000
 """
-"""Transactions time out sooner than the client of this test goes on with one."""
+"""Transactions time out sooner than the client of this test goes on with one; what is rolled back comes again
+at once."""
 
 EXPECTED = {
     "before the commit": "",

@@ -17,6 +17,9 @@ pytestmark = [pytest.mark.sockets, pytest.mark.peer]
 CONFIG = """
 container_id = "LONDON"
 listen = [{{ address = "{address}" }}]
+
+[auto_create]
+consumers = true
 """
 
 

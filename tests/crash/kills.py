@@ -69,6 +69,7 @@ def broker_in(folder: Path, source: Path, module: str = "postroom.cli") -> Postr
     A mutant, which has not written all that it should, keeps to one file.
     """
     broker = Postroom(folder, source, module)
-    broker.configuration = SMALL_FILES if module == "postroom.cli" else None
+    if module == "postroom.cli":
+        broker.configuration += SMALL_FILES
     broker.extra_paths = [ROOT]
     return broker

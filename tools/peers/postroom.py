@@ -8,11 +8,16 @@ from pathlib import Path
 
 from tools.peers.broker import LOOPBACK, ROOT, Broker
 
+RECEIVERS_CREATE = """
+[auto_create]
+consumers = true
+"""
+"""As other brokers do: whoever comes first, sender or receiver, makes the queue."""
 COMPILED, INTERPRETED = ROOT / "build/compiled", ROOT / "src"
 
 
 class Postroom(Broker):
-    """`postroom serve` with its defaults, a loopback port and a data folder of its own.
+    """`postroom serve` with its defaults, a loopback port and a data folder; receivers make queues.
 
     `source` is the folder that Python imports postroom from; `module` may name another module with the same
     command line (a test's mutant).
@@ -25,8 +30,8 @@ class Postroom(Broker):
         self.source = source.resolve()
         self.module = module
         self.extra_paths: list[Path] = []
-        self.configuration: str | None = None
-        """Text of a configuration file, or None for the embedded default."""
+        self.configuration = RECEIVERS_CREATE
+        """Text of a configuration file."""
 
     @property
     def data(self) -> Path:
@@ -34,14 +39,11 @@ class Postroom(Broker):
         return self.folder / "data"
 
     def command(self) -> list[str]:
-        command = [sys.executable, "-m", self.module, "serve"]
-        if self.configuration is not None:
-            command += ["--config", str(self.folder / "postroom.toml")]
+        command = [sys.executable, "-m", self.module, "serve", "--config", str(self.folder / "postroom.toml")]
         return [*command, "--listen", f"{LOOPBACK}:{self.port}", "--data", str(self.data)]
 
     def prepare(self) -> None:
-        if self.configuration is not None:
-            (self.folder / "postroom.toml").write_text(self.configuration)
+        (self.folder / "postroom.toml").write_text(self.configuration)
 
     def environment(self) -> dict[str, str]:
         return {"PYTHONPATH": ":".join(str(path) for path in (self.source, *self.extra_paths))}
