@@ -211,6 +211,9 @@ def test_selectors_and_subscriptions(broker: BrokerThread) -> None:
             connection.consumer(news, subscription="both", shared=True) as two,
         ):
             assert one.address == two.address
+        connection.unsubscribe("kept")
+        with pytest.raises(InvalidDestinationException):
+            connection.unsubscribe("kept")
 
 
 @pytest.mark.parametrize(
