@@ -64,7 +64,7 @@ class Portal:
     def received(self, message: T) -> T:
         """``message``, whose outcomes now wait, as everything of this face does."""
         if isinstance(message, Message) and message.receiver is not None:
-            message.receiver = Outside(self, message.receiver)
+            message.receiver = outside(self, message.receiver)
         return message
 
     def do(self, function: Callable[[], None]) -> None:
@@ -112,6 +112,11 @@ class Portal:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._callers.shutdown(wait=False)
+
+
+def outside(portal: Portal, receiver: Receiver) -> Receiver:
+    """A message may have it already: one that was received and sent on."""
+    return receiver if isinstance(receiver, Outside) else Outside(portal, receiver)
 
 
 class Outside:
