@@ -34,14 +34,13 @@ NOT_ASKED: Final = -1
 
 def redelivery_delay_us(entry: Entry, consumer: Consumer | None, asked_us: i64 = NOT_ASKED) -> i64:
     """How long ``entry``, at which ``consumer`` fails, is to wait: what its outcome asks for beats the
-    queue's delay, up to the longest that the queue names, and that the consumer's.
+    queue's delay, and that the consumer's.
 
     It grows with each failure, if the queue says so; what is asked for stays as it is.
     """
     queue = entry.queue
     if asked_us >= 0:
-        most_us: i64 = queue.max_redelivery_delay_us
-        return asked_us if most_us < 0 else min(asked_us, most_us)
+        return asked_us
     delay_us: i64 = queue.redelivery_delay_us
     if delay_us < 0:
         delay_us = consumer.redelivery_delay_us if consumer is not None else 0
