@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -19,9 +18,7 @@ from postroom.client import (
     MessageConsumer,
     RecoverMode,
 )
-from postroom.model import numbers as n
-from postroom.server.config import QueueConfig
-from tests.server.harness import BrokerThread, make_config
+from postroom.testing import Broker
 
 pytestmark = pytest.mark.sockets
 
@@ -30,28 +27,21 @@ BY_BROKER = ClientOptions(recover=RecoverMode.BROKER)
 CLIENT = AcknowledgeMode.CLIENT
 
 
-def config():
-    queues = [
-        QueueConfig(name="q"),
-        QueueConfig(name="slow", redelivery_delay_ms=LONG_MS),
-        QueueConfig(name="strict", redelivery_limit=1, dead_letter_queue="dead"),
-        QueueConfig(name="dead"),
-    ]
-    return make_config(queue=queues)
+QUEUES = [
+    {"name": "q"},
+    {"name": "slow", "redelivery_delay_ms": LONG_MS},
+    {"name": "strict", "redelivery_limit": 1, "dead_letter_queue": "dead"},
+    {"name": "dead"},
+]
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "data"
-
-
-@pytest.fixture
-def broker(folder: Path) -> Iterator[BrokerThread]:
-    with BrokerThread(config(), folder=folder) as running:
+def broker() -> Iterator[Broker]:
+    with Broker(config={"queue": QUEUES}) as running:
         yield running
 
 
-def send(broker: BrokerThread, queue: str, bodies: str) -> None:
+def send(broker: Broker, queue: str, bodies: str) -> None:
     with ConnectionFactory(broker.url).create_connection() as connection:
         connection.create_session().create_producer(queue).send_all(
             [Message(body, durable=True) for body in bodies]
@@ -64,11 +54,7 @@ def received(consumer: MessageConsumer, count: int) -> list[tuple[object, int]]:
     return [(message.body, message.delivery_count) for message in messages if message is not None]
 
 
-def depth(broker: BrokerThread, queue: str) -> int:
-    return broker.call(lambda broker: int(broker.manager.queues[queue].statistics.depth))
-
-
-def test_what_was_received_comes_again_in_order_before_what_was_prefetched(broker: BrokerThread) -> None:
+def test_what_was_received_comes_again_in_order_before_what_was_prefetched(broker: Broker) -> None:
     send(broker, "q", "abcde")
     with ConnectionFactory(broker.url, options=BY_BROKER).create_connection() as connection:
         session = connection.create_session(CLIENT)
@@ -77,11 +63,11 @@ def test_what_was_received_comes_again_in_order_before_what_was_prefetched(broke
         session.recover()
         assert received(consumer, 5) == [("a", 1), ("b", 1), ("c", 1), ("d", 0), ("e", 0)]
         session.acknowledge()
-    broker.wait_until(lambda broker: broker.manager.queues["q"].statistics.depth == 0)
+    broker.queue("q").wait_for(current=0, pending=0)
 
 
 @pytest.mark.parametrize("prefetch", [0, 1, 3])
-def test_with_little_prefetch(broker: BrokerThread, prefetch: int) -> None:
+def test_with_little_prefetch(broker: Broker, prefetch: int) -> None:
     send(broker, "q", "abcd")
     with ConnectionFactory(broker.url, options=BY_BROKER).create_connection() as connection:
         session = connection.create_session(CLIENT)
@@ -92,7 +78,7 @@ def test_with_little_prefetch(broker: BrokerThread, prefetch: int) -> None:
         assert received(consumer, 4) == [("a", 3), ("b", 3), ("c", 0), ("d", 0)]
 
 
-def test_two_consumers_of_a_session_both_give_back(broker: BrokerThread) -> None:
+def test_two_consumers_of_a_session_both_give_back(broker: Broker) -> None:
     send(broker, "q", "a")
     send(broker, "dead", "b")
     with ConnectionFactory(broker.url, options=BY_BROKER).create_connection() as connection:
@@ -103,23 +89,28 @@ def test_two_consumers_of_a_session_both_give_back(broker: BrokerThread) -> None
         assert [received(consumer, 1) for consumer in consumers] == [[("a", 1)], [("b", 1)]]
 
 
-def test_the_redelivery_delay_holds_it_and_survives_a_restart(folder: Path) -> None:
-    with BrokerThread(config(), folder=folder) as broker:
-        send(broker, "slow", "ab")
-        with ConnectionFactory(broker.url, options=BY_BROKER).create_connection() as connection:
-            session = connection.create_session(CLIENT)
-            consumer = session.create_consumer("slow", prefetch=1)
-            assert received(consumer, 1) == [("a", 0)]
-            session.recover()
-            assert received(consumer, 1) == [("b", 0)]
-            assert consumer.receive_no_wait() is None
-            session.acknowledge()
-    with BrokerThread(config(), folder=folder) as broker:
-        (entry,) = broker.call(lambda broker: broker.manager.queues["slow"].delayed.behind(0, 10))
-        assert (entry.causes, entry.delivery_count, entry.failure_count) == (n.REDELIVERY_DELAY, 1, 1)
+def test_the_redelivery_delay_holds_it_and_survives_a_crash(broker: Broker) -> None:
+    send(broker, "slow", "ab")
+    with ConnectionFactory(broker.url, options=BY_BROKER).create_connection() as connection:
+        session = connection.create_session(CLIENT)
+        consumer = session.create_consumer("slow", prefetch=1)
+        assert received(consumer, 1) == [("a", 0)]
+        session.recover()
+        assert received(consumer, 1) == [("b", 0)]
+        assert consumer.receive_no_wait() is None
+        session.acknowledge()
+    broker.queue("slow").wait_for(consumed=1)
+    broker.crash()
+    (message,) = broker.queue("slow").messages
+    assert (message.states, message.delivery_count, message.failure_count) == (("delayed",), 1, 1)
+    broker.advance(minutes=59)
+    assert broker.queue("slow").statistics["messages_redelivery_delay"] == 1
+    broker.advance(minutes=1)
+    with ConnectionFactory(broker.url).create_connection() as connection:
+        assert received(connection.create_session().create_consumer("slow"), 1) == [("a", 1)]
 
 
-def test_a_delay_of_the_consumer_holds_it(broker: BrokerThread) -> None:
+def test_a_delay_of_the_consumer_holds_it(broker: Broker) -> None:
     send(broker, "q", "a")
     with ConnectionFactory(broker.url, options=BY_BROKER).create_connection() as connection:
         session = connection.create_session(CLIENT)
@@ -127,10 +118,12 @@ def test_a_delay_of_the_consumer_holds_it(broker: BrokerThread) -> None:
         assert received(consumer, 1) == [("a", 0)]
         session.recover()
         assert consumer.receive_no_wait() is None
-    assert depth(broker, "q") == 1
+        assert broker.queue("q").pending == 1
+        broker.advance(hours=1)
+        assert received(consumer, 1) == [("a", 1)]
 
 
-def test_over_the_limit_it_is_a_dead_letter(broker: BrokerThread) -> None:
+def test_over_the_limit_it_is_a_dead_letter(broker: Broker) -> None:
     send(broker, "strict", "ab")
     with ConnectionFactory(broker.url, options=BY_BROKER).create_connection() as connection:
         session = connection.create_session(CLIENT)
@@ -139,13 +132,13 @@ def test_over_the_limit_it_is_a_dead_letter(broker: BrokerThread) -> None:
             assert received(consumer, 1) == [("a", count)]
             session.recover()
         assert received(consumer, 1) == [("b", 0)]
-    assert depth(broker, "dead") == 1
+    assert broker.queue("dead").depth == 1
     shown = CliRunner().invoke(main, ["browse", "dead", "--url", broker.url, "--json"])
     (letter,) = [json.loads(line) for line in shown.stdout.splitlines()]
     assert letter["annotations"]["x-opt-dead-letter-reason"] == "postroom:redelivery-limit-exceeded"
 
 
-def test_what_was_acknowledged_stays_acknowledged(broker: BrokerThread) -> None:
+def test_what_was_acknowledged_stays_acknowledged(broker: Broker) -> None:
     send(broker, "q", "abc")
     with ConnectionFactory(broker.url, options=BY_BROKER).create_connection() as connection:
         session = connection.create_session(AcknowledgeMode.INDIVIDUAL)
@@ -157,7 +150,7 @@ def test_what_was_acknowledged_stays_acknowledged(broker: BrokerThread) -> None:
         assert received(consumer, 2) == [("a", 1), ("c", 1)]
 
 
-def test_in_a_listener(broker: BrokerThread) -> None:
+def test_in_a_listener(broker: Broker) -> None:
     send(broker, "q", "ab")
     seen: list[tuple[object, int]] = []
     with ConnectionFactory(broker.url, options=BY_BROKER).create_connection() as connection:
@@ -172,11 +165,11 @@ def test_in_a_listener(broker: BrokerThread) -> None:
                 message.acknowledge()
 
         consumer.set_message_listener(listen)
-        broker.wait_until(lambda broker: broker.manager.queues["q"].statistics.depth == 0)
+        broker.queue("q").wait_for(current=0, pending=0)
     assert seen == [("a", 0), ("a", 1), ("b", 0)]
 
 
-def test_nothing_received_nothing_said(broker: BrokerThread) -> None:
+def test_nothing_received_nothing_said(broker: Broker) -> None:
     send(broker, "q", "a")
     with ConnectionFactory(broker.url, options=BY_BROKER).create_connection() as connection:
         session = connection.create_session(CLIENT)
@@ -185,11 +178,11 @@ def test_nothing_received_nothing_said(broker: BrokerThread) -> None:
         assert received(consumer, 1) == [("a", 0)]
         consumer.close()
         session.recover()
-    broker.wait_until(lambda broker: broker.manager.queues["q"].statistics.depth == 1)
+    broker.queue("q").wait_for(current=1, pending=0)
 
 
 @pytest.mark.parametrize("how", ["url", "session", "session's text", "context"])
-def test_where_it_is_said(broker: BrokerThread, how: str) -> None:
+def test_where_it_is_said(broker: Broker, how: str) -> None:
     send(broker, "slow", "a")
     url = f"{broker.url}?jms.recover=broker" if how == "url" else broker.url
     factory = ConnectionFactory(url)
@@ -209,7 +202,7 @@ def test_where_it_is_said(broker: BrokerThread, how: str) -> None:
         assert consumer.receive_no_wait() is None
 
 
-def test_a_session_may_differ_from_its_connection(broker: BrokerThread) -> None:
+def test_a_session_may_differ_from_its_connection(broker: Broker) -> None:
     send(broker, "slow", "a")
     with ConnectionFactory(broker.url, options=BY_BROKER).create_connection() as connection:
         session = connection.create_session(CLIENT, recover=RecoverMode.LOCAL)
@@ -220,7 +213,7 @@ def test_a_session_may_differ_from_its_connection(broker: BrokerThread) -> None:
         session.acknowledge()
 
 
-def test_what_is_none_is_refused(broker: BrokerThread) -> None:
+def test_what_is_none_is_refused(broker: Broker) -> None:
     with pytest.raises(ValueError, match=r"jms.recover.*'remote'.*local or broker"):
         ConnectionFactory(f"{broker.url}?jms.recover=remote")
     with pytest.raises(ValueError, match="recover is 'x'"):

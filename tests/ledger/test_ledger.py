@@ -21,6 +21,7 @@ from postroom.ledger.headers import decode_block_header
 from postroom.ledger.records import BLOCK_MAGIC
 from postroom.ledger.writer import InlineWriter
 from postroom.model.codes import Event, State
+from postroom.testing.disk import MemoryFile
 from tests.ledger.test_fold import opened
 from tests.ledger.workload import START_US, Workload, assert_bodies, assert_recovered
 from tests.simulation.disk import SimDisk, SimFile
@@ -172,17 +173,14 @@ class FullDisk(SimDisk):
     full = False
     left_bytes = 0
 
-    def allocate(self, file: SimFile, end: int) -> None:
+    def allocate(self, file: MemoryFile, end: int) -> None:
         pass
 
     def free_bytes(self) -> int:
         return self.left_bytes if self.full else super().free_bytes()
 
-    def create(self, name: str) -> SimFile:
-        super().create(name)
-        file = self.files[name] = FullFile(self)
-        self.unsynced_names[-1] = ("create", name, file)
-        return file
+    def new_file(self) -> MemoryFile:
+        return FullFile(self)
 
 
 def test_space_low_is_raised_and_taken_back() -> None:
@@ -254,11 +252,8 @@ class FailingFile(SimFile):
 class FailingDisk(SimDisk):
     failing = False
 
-    def create(self, name: str) -> SimFile:
-        super().create(name)
-        file = self.files[name] = FailingFile(self)
-        self.unsynced_names[-1] = ("create", name, file)
-        return file
+    def new_file(self) -> MemoryFile:
+        return FailingFile(self)
 
 
 def test_a_failed_sync_is_fatal_and_never_retried() -> None:

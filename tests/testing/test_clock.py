@@ -1,12 +1,13 @@
 """Time stands still for the broker until the test moves it; then what falls due happens, in its order."""
 
+import time
 from datetime import timedelta
 
 import pytest
 from proton import Delivery, Message, symbol, ulong
 from proton.utils import BlockingConnection
 
-from postroom.client import AcknowledgeMode, ConnectionFactory, TextMessage
+from postroom.client import AcknowledgeMode, BytesMessage, ConnectionFactory, TextMessage
 from postroom.model.entity_types import LEASE_TYPE
 from postroom.testing import Broker
 
@@ -111,6 +112,68 @@ def test_an_open_transaction_times_out_by_advance(postroom_broker: Broker) -> No
         queue.wait_for(uncommitted_put=1)
         postroom_broker.advance(hours=1)
         assert (queue.depth, queue.statistics["messages_rolled_back"]) == (0, 1)
+
+
+def test_messages_that_expire_shortly_after_one_another_do_so_at_their_times(
+    postroom_broker: Broker, proton: BlockingConnection
+) -> None:
+    queue = postroom_broker.create_queue("orders")
+    sent_at = postroom_broker.now
+    sender = proton.create_sender("orders")
+    for number in range(3):
+        sender.send(Message(body=number, id=f"m-{number}", durable=True, ttl=60 + number / 10))
+    postroom_broker.advance(seconds=60.1)
+    assert (queue.current, queue.expired) == (1, 2)
+    postroom_broker.advance(hours=1)
+    times = [postroom_broker.history(f"m-{number}")[-1].time - sent_at for number in range(3)]
+    assert times == [timedelta(seconds=60 + number / 10) for number in range(3)]
+
+
+def test_a_message_that_is_given_back_again_and_again_comes_without_a_pause(
+    postroom_broker: Broker, proton: BlockingConnection
+) -> None:
+    postroom_broker.create_queue("orders")
+    proton.create_sender("orders").send(Message(body="one", durable=True))
+    receiver = proton.create_receiver("orders", credit=1)
+    for _ in range(6):
+        assert receiver.receive().body == "one"
+        receiver.release(delivered=False)
+
+
+@pytest.mark.parametrize("ahead_days", [0, 400])
+@pytest.mark.parametrize("size", [1, 1 << 20], ids=["one-frame", "many-frames"])
+def test_times_that_clients_say_by_their_own_clocks_are_as_far_from_now(
+    postroom_broker: Broker, ahead_days: int, size: int
+) -> None:
+    expiring, unborn = postroom_broker.create_queue("expiring"), postroom_broker.create_queue("unborn")
+    postroom_broker.advance(days=ahead_days)
+    with ConnectionFactory(postroom_broker.url).create_connection() as connection:
+        session = connection.create_session()
+        session.create_producer("expiring").send(BytesMessage(bytes(size), ttl_ms=3_600_000))
+        session.create_producer("unborn").send(BytesMessage(bytes(size), delivery_delay_ms=3_600_000))
+        postroom_broker.advance(minutes=59)
+        assert (expiring.current, unborn.current, unborn.pending) == (1, 0, 1)
+        (message,) = session.create_browser("expiring")
+        assert 0 < (message.expiration_ms or 0) - time.time() * 1000 <= 3_600_000
+    postroom_broker.advance(minutes=1)
+    assert (expiring.expired, unborn.current, unborn.pending) == (1, 1, 0)
+
+
+def test_a_time_that_is_over_or_out_of_reach_stays_so(
+    postroom_broker: Broker, proton: BlockingConnection
+) -> None:
+    queue = postroom_broker.create_queue("orders")
+    postroom_broker.advance(days=1)
+    sender = proton.create_sender("orders")
+    for expiry_s in (1, 10**15):
+        message = Message(body=expiry_s, id=f"m-{expiry_s}", durable=True)
+        message.expiry_time = expiry_s
+        sender.send(message)
+    postroom_broker.advance(seconds=1)
+    (message,) = queue.messages
+    assert (message.body, message.expires and message.expires.year, queue.expired) == (10**15, 9999, 1)
+    (event,) = postroom_broker.history(f"m-{10**15}")
+    assert event.details["expiry"] == "9999-12-31T23:59:59.000000Z"
 
 
 def test_a_running_clock_needs_nobody(postroom_broker_factory: type[Broker]) -> None:

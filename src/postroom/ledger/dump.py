@@ -24,6 +24,9 @@ from postroom.model.codes import DelayCause, Event, HolderKind, IdType, Outcome,
 ROW_TYPES: Final = (RecordType.ENTRY_EVENT, RecordType.GROUP_EVENT, RecordType.DECISION)
 """Records that are shown as the entries they change."""
 
+_FIRST_S: Final = datetime(1, 1, 1, tzinfo=UTC).timestamp()
+_LAST_S: Final = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()
+
 Line = dict[str, Any]
 """One row or record: position and time first; only fields that say something."""
 
@@ -204,10 +207,10 @@ def heap_piece(names: Array, record: Any, field: str) -> bytes:
 
 
 def iso(time_us: int) -> str:
-    """A time in UTC, to the microsecond."""
-    return (
-        datetime.fromtimestamp(time_us / 1e6, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-    )
+    """A time in UTC, to the microsecond; the first or last that has four digits for the year where a message
+    says that it expires still farther away."""
+    time_s = min(max(time_us / 1e6, _FIRST_S), _LAST_S)
+    return datetime.fromtimestamp(time_s, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def name_of(codes: type[Any], value: int) -> str:

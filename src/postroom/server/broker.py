@@ -25,6 +25,7 @@ from postroom.manager.effects import Effects, Fetch, IdRead
 from postroom.manager.entry import Entry
 from postroom.manager.manager import QueueManager
 from postroom.manager.unread import UNREADABLE_DELAY_US
+from postroom.model.message import MessageHead
 from postroom.server.alarms import BODIES_UNREADABLE, Alarms
 from postroom.server.binding import ConnectionBinding
 from postroom.server.channels import Channels
@@ -159,6 +160,9 @@ class Broker:
         self.heed_leases()
         self.wants_turn = False
         """There is more to release that needs no wait: have a turn soon."""
+        self.adjust_head: Callable[[MessageHead], None] | None = None
+        """Called with the head of each message that a client sends, before anything is made of it: where the
+        broker's time is not that of its clients."""
         self._waiting: Final[deque[Waiting]] = deque()
         self._after: list[After] = []
         self._in_flight_bytes = 0

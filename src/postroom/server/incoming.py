@@ -196,6 +196,9 @@ class IncomingLink(BoundLink):
             if event.state is not None:
                 transaction = self._transaction(event.state, token)
             head = scan_head(payload)
+            adjust = self._broker.adjust_head
+            if adjust is not None:
+                adjust(head)
             if event.message_format != 0 or self._broker.space_low:
                 self._refuse_all(event)
             queue = self.queue or self._addressed(event, payload, head, now_us)
@@ -321,6 +324,9 @@ class IncomingLink(BoundLink):
             return b""
         if event.message_format != 0 or self._broker.space_low:
             self._refuse_all(event)
+        adjust = self._broker.adjust_head
+        if adjust is not None:
+            adjust(head)
         arriving.head = head
         arriving.queue = self.queue or self._addressed(event, data, head, now_us)
         arriving.onward = self._onward

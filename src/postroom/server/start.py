@@ -17,6 +17,7 @@ from postroom._build import compiled
 from postroom.ledger import Ledger, LedgerError, LedgerFailed, LedgerLocked, LedgerOptions
 from postroom.ledger.writer import ask_to_run_soon
 from postroom.manager.manager import QueueManager
+from postroom.manager.options import ManagerOptions
 from postroom.server.assembly import define_channels, define_queues, manager_options
 from postroom.server.broker import Broker
 from postroom.server.clock import WALL, Clock, wall_us
@@ -53,13 +54,15 @@ def open_ledger(config: Config) -> Ledger:
         raise StartError(Exit.LEDGER_REFUSED, what) from error
 
 
-def make_broker(config: Config, ledger: Ledger, clock: Clock = WALL) -> Broker:
+def make_broker(
+    config: Config, ledger: Ledger, clock: Clock = WALL, options: ManagerOptions | None = None
+) -> Broker:
     """The queue manager as it was, the queues of the configuration, and everything of that durable.
 
-    Raises `StartError`.
+    ``options``: in place of those that the configuration says. Raises `StartError`.
     """
     now_us = clock.now_us()
-    manager = QueueManager(manager_options(config), ledger.builder)
+    manager = QueueManager(options or manager_options(config), ledger.builder)
     try:
         manager.restore(ledger.recovered, now_us)
     except LedgerError as error:

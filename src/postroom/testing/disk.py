@@ -159,8 +159,12 @@ class MemoryDisk:
 
     def create(self, name: str) -> MemoryFile:
         with self.using("create"):
-            file = self.files[name] = MemoryFile(self)
+            file = self.files[name] = self.new_file()
             return file
+
+    def new_file(self) -> MemoryFile:
+        """An empty file."""
+        return MemoryFile(self)
 
     def open(self, name: str) -> MemoryFile:
         with self.using("open"):

@@ -20,6 +20,7 @@ from postroom.server.start import make_broker
 from postroom.testing.clock import SettableClock
 from postroom.testing.disk import MemoryDisk
 from postroom.testing.errors import BrokerFailed
+from postroom.testing.settings import make_options
 
 T = TypeVar("T")
 RESTART_GRACE_S: Final = 0.2
@@ -83,7 +84,9 @@ class Run:
             options = LedgerOptions(**msgspec.structs.asdict(config.ledger), at_once_bytes=AT_ONCE_BYTES)
             self.ledger: Final = Ledger.open(Path("memory"), options, clock.now_us(), disk=disk)
             self._ledgers.append(self.ledger)
-            self.broker: Final[Broker] = make_broker(config, self.ledger, clock)
+            managing = make_options(config, not clock.running)
+            self.broker: Final[Broker] = make_broker(config, self.ledger, clock, managing)
+            self.broker.adjust_head = clock.shift
             self.service: Final = WatchedService(config, listeners, self.ledger, self.broker, clock)
         except BaseException:
             for listener in listeners:

@@ -1,12 +1,14 @@
 """The configuration of a broker under test."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 import msgspec
 
 from postroom.manager.errors import DefinitionInvalid
 from postroom.manager.options import ManagerOptions, QueueDefinition
+from postroom.server.assembly import manager_options
 from postroom.server.config import Config, ListenConfig, QueueConfig
 from postroom.server.passwords import hash_password
 from postroom.testing.errors import ConfigInvalid
@@ -52,6 +54,13 @@ def make_config(config: Mapping[str, object], users: Mapping[str, str], port: in
         return msgspec.convert(tree, Config)
     except msgspec.ValidationError as error:
         raise ConfigInvalid(f"config: {error}") from error
+
+
+def make_options(config: Config, frozen: bool) -> ManagerOptions:
+    """The queue manager's, so that what expires is noticed at its time, and nothing waits for a clock that
+    stands: a consumer that gives a message back again and again is given it again without a pause."""
+    options = replace(manager_options(config), expiry_scan_ms=1)
+    return replace(options, release_backoff_ms=0) if frozen else options
 
 
 def make_definition(name: str, settings: Mapping[str, object], options: ManagerOptions) -> QueueDefinition:
