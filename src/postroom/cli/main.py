@@ -9,7 +9,7 @@ from click.shell_completion import CompletionItem
 
 from postroom import __version__
 
-UNIX_MODULES: Final = ("fcntl",)
+UNIX_MODULES: Final = ("fcntl", "isal", "uvloop")
 """Modules that Windows has not, and without which the files of a broker can't be worked on."""
 
 _MARGINS: Final = 6
