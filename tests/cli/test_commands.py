@@ -28,6 +28,7 @@ class Shell:
     """Runs commands with the broker's URL in the environment."""
 
     def __init__(self, url: str) -> None:
+        self.url = url
         self.runner = CliRunner(env={"POSTROOM_URL": url})
 
     def run(self, *arguments: str, stdin: str | bytes | None = None) -> Result:
@@ -119,6 +120,23 @@ def test_put_and_get_in_order(shell: Shell, queue: str) -> None:
     assert "there is no message" in result.stderr
 
 
+def test_an_empty_body_is_a_message(shell: Shell, queue: str) -> None:
+    assert shell.ok("put", queue, "") == f"sent 1 to {queue}\n"
+    shell.ok("put", queue, stdin="")
+    assert [each["body"] for each in shell.json("get", queue, "-n", "0")] == ["", ""]
+
+
+def test_put_tells_what_it_has_created(shell: Shell, queue: str) -> None:
+    first = shell.run("put", queue, "x")
+    assert (first.stdout, first.stderr) == (
+        f"sent 1 to {queue}\n",
+        f"created the queue {queue}: it was not there\n",
+    )
+    assert shell.run("put", queue, "x").stderr == ""
+    assert shell.run("put", f"{queue}/t", "x", "--topic").stderr.startswith("created the topic ")
+    assert shell.run("put", f"{queue}/t", "x", "--topic").stderr == ""
+
+
 def test_lines_of_standard_input(shell: Shell, queue: str) -> None:
     shell.ok("put", queue, "--lines", stdin="a\nb\n\nc\n")
     assert [message["body"] for message in shell.json("get", queue, "-n", "10")] == ["a", "b", "", "c"]
@@ -174,7 +192,7 @@ def test_browse_shows_a_table(shell: Shell, queue: str) -> None:
         (["put", "q-bad", "y", "-p", "k"], 2, "is not KEY=VALUE"),
         (["put", "q-bad", "--file", "/no/such/file"], 2, "does not exist"),
         (["put", "q-bad", "y", "--priority", "10"], 2, "0<=x<=9"),
-        (["queue", "list", "--url", "amqp://127.0.0.1:1"], 3, "can't connect"),
+        (["queue", "list", "--url", "amqp://127.0.0.1:1"], 3, "no broker listens on 127.0.0.1:1"),
         (["queue", "list", "--url", "http://x"], 2, "scheme 'http'"),
         (["queue", "list", "--url", "amqp://h:x"], 2, "port"),
         (["nonsense"], 2, "No such command"),

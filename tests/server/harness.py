@@ -21,6 +21,7 @@ from postroom.server.http.opening import Http
 from postroom.server.listeners import Listener
 from postroom.server.service import Service, ServiceLedger
 from postroom.server.start import make_broker, open_ledger
+from tests.originals import ORIGINALS
 from tests.server.memory_ledger import MemoryLedger
 
 T = TypeVar("T")
@@ -28,8 +29,9 @@ TIMEOUT_S = 20.0
 
 
 def make_config(queues: tuple[str, ...] = (), **changes: object) -> Config:
-    """A configuration that listens on any free port."""
+    """A configuration that listens on any free port, with the originals' defaults of queues."""
     settings: dict[str, object] = {
+        **ORIGINALS,
         "listen": [ListenConfig(address="127.0.0.1:0")],
         "queue": [QueueConfig(name=name) for name in queues],
         "limits": LimitsConfig(idle_timeout_ms=10_000),
@@ -136,7 +138,7 @@ class BrokerThread:
             names = (f"node-{number}" for number in range(1_000_000))
             define_queues(self.config, manager, 1)
             await self._run_service(
-                self._memory, Broker(self.config, self._memory, manager, lambda: next(names))
+                self.config, self._memory, Broker(self.config, self._memory, manager, lambda: next(names))
             )
             return
         with tempfile.TemporaryDirectory() as temporary:
@@ -146,16 +148,16 @@ class BrokerThread:
             try:
                 broker = make_broker(config, ledger)
                 self.http_urls = http.start(broker, ledger)
-                await self._run_service(ledger, broker)
+                await self._run_service(config, ledger, broker)
             finally:
                 http.stop()
                 ledger.close()
 
-    async def _run_service(self, ledger: ServiceLedger, broker: Broker) -> None:
+    async def _run_service(self, config: Config, ledger: ServiceLedger, broker: Broker) -> None:
         self._loop = asyncio.get_running_loop()
         self.broker = broker
-        listeners = [Listener(listen) for listen in self.config.listen]
-        self._service = Service(self.config, listeners, ledger, broker, self._loop)
+        listeners = [Listener(listen) for listen in config.listen]
+        self._service = Service(config, listeners, ledger, broker, self._loop)
         await self._service.start()
         self.addresses = self._service.addresses()
         self.address = self.addresses[0]

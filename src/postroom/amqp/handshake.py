@@ -13,7 +13,6 @@ from mypy_extensions import i64
 from postroom.amqp.errors import (
     CONNECTION_FRAMING_ERROR,
     ILLEGAL_STATE,
-    NOT_ALLOWED,
     UNAUTHORIZED_ACCESS,
     DecodeError,
     ProtocolHeaderError,
@@ -227,7 +226,7 @@ class Handshake:
         wanted = [each for each in self.options.sasl_mechanisms if each in offered]
         if not wanted:
             raise ConnectionViolation(
-                NOT_ALLOWED,
+                UNAUTHORIZED_ACCESS,
                 f"the server offers SASL {', '.join(offered)}; allowed here: "
                 f"{', '.join(self.options.sasl_mechanisms)}",
             )

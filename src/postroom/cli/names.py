@@ -36,6 +36,12 @@ def _is_there(management: ManagementClient, kind: str, name: str) -> bool:
     return True
 
 
+def is_missing(connection: Connection, kind: str, name: str) -> bool:
+    """Whether the broker says that nothing of type ``kind`` has that name."""
+    with closing(connection.create_management()) as management:
+        return not _is_there(management, kind, name)
+
+
 def check_topic_there(connection: Connection, name: str) -> None:
     """Raise InvalidDestinationException unless there is a topic of that name, or it is a pattern."""
     if not is_pattern(name):

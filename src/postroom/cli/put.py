@@ -9,9 +9,11 @@ from typing import Final
 
 import click
 
+from postroom.cli.names import is_missing
 from postroom.cli.progress import counting_bar
 from postroom.cli.talk import connected, json_option, url_option
 from postroom.client import Message, Topic
+from postroom.model.entity_types import QUEUE_TYPE, TOPIC_TYPE
 
 Sender = Callable[[list[Message]], int]
 
@@ -21,9 +23,15 @@ BATCH: Final = 1000
 
 @click.command()
 @click.argument("queue")
-@click.argument("bodies", nargs=-1)
+@click.argument("bodies", nargs=-1, metavar="[BODY]...")
 @click.option(
-    "files", "--file", "-f", multiple=True, type=click.Path(path_type=Path, exists=True, dir_okay=False)
+    "files",
+    "--file",
+    "-f",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Its content is a message; may be given again.",
 )
 @click.option("--lines", is_flag=True, help="Each line of standard input is a message.")
 @click.option(
@@ -60,9 +68,10 @@ def put(
     url: str,
     as_json: bool,
 ) -> None:
-    """Send messages to QUEUE: each of BODIES, each file; else standard input as one.
+    """Send messages to QUEUE: each BODY, each file; else standard input as one.
 
-    Returns when the broker has made all of them durable.
+    "" is an empty message. Returns when the broker has made all of them durable, and says whether that has
+    created QUEUE.
     """
     properties: dict[str, object] = dict(_property(text) for text in settings)
 
@@ -80,11 +89,16 @@ def put(
         )
 
     given = _bodies(bodies, files, lines)
+    kind = TOPIC_TYPE if to_topic else QUEUE_TYPE
     with connected(url) as connection, connection.create_session() as session:
+        was_missing = is_missing(connection, kind, queue)
         producer = session.create_producer(Topic(queue) if to_topic else queue)
         sent = _send(
             producer.send_all, (message(body) for body in _repeated(given, count)), _total(given, count)
         )
+        created = was_missing and not is_missing(connection, kind, queue)
+    if created:
+        click.echo(f"created the {'topic' if to_topic else 'queue'} {queue}: it was not there", err=True)
     click.echo(json.dumps({"sent": sent}) if as_json else f"sent {sent} to {queue}")
 
 
@@ -102,6 +116,8 @@ def _bodies(bodies: tuple[str, ...], files: tuple[Path, ...], lines: bool) -> It
     if lines:
         return (line.rstrip("\n") for line in sys.stdin)
     if not bodies and not files:
+        if sys.stdin.isatty():
+            click.echo("the body is read from here until Ctrl-D", err=True)
         return [_text_if_it_is(sys.stdin.buffer.read())]
     return [*bodies, *(_text_if_it_is(file.read_bytes()) for file in files)]
 

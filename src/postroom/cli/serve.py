@@ -66,7 +66,7 @@ def _listener(address: str) -> "ListenConfig":
     try:
         return ListenConfig(address=address)
     except PlacedError as error:
-        raise click.BadParameter(str(error), param_hint="--listen") from error
+        raise StartError(Exit.CONFIGURATION, f"--listen: {error}") from error
 
 
 def _fail(code: Exit, what: str) -> None:

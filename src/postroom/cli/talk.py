@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from postroom.cli.names import hint_at_names
+from postroom.cli.unreachable import URL_VARIABLE, why_not_connected
 from postroom.client import (
     ClientOptions,
     Connection,
@@ -16,9 +17,9 @@ from postroom.client import (
     InvalidDestinationException,
     JMSException,
 )
+from postroom.client.url import parse_url
 
 DEFAULT_URL: Final = "amqp://127.0.0.1:5672"
-URL_VARIABLE: Final = "POSTROOM_URL"
 EXIT_BROKER: Final = 3
 """The broker could not be reached, or refused the request."""
 EXIT_NOTHING: Final = 4
@@ -101,7 +102,11 @@ def connected(url: str, name: str = "") -> Iterator[Connection]:
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--url") from error
     try:
-        with factory.create_connection() as connection:
+        opened = factory.create_connection()
+    except JMSException as error:
+        raise BrokerError(why_not_connected(error, parse_url(url).brokers)) from error
+    try:
+        with opened as connection:
             try:
                 yield connection
             except InvalidDestinationException as error:

@@ -6,6 +6,7 @@ from uuid import UUID
 
 import click
 
+from postroom.amqp.types import ULong
 from postroom.cli.progress import is_watched, new_progress
 from postroom.client import ManagementClient
 from postroom.model.entity_types import MESSAGE_TYPE
@@ -21,9 +22,17 @@ PAGE_ROWS: Final = 500
 PROGRESS_FROM: Final = 1000
 """A progress bar is shown when so many messages are worked on and a person is looking."""
 
+
+def _ulong(text: str) -> ULong:
+    value = int(text)
+    if not 0 <= value < 1 << 64:
+        raise ValueError("it is a number from 0 to 2^64 - 1")
+    return ULong(value)
+
+
 _TYPED_IDS: Final[Mapping[str, Callable[[str], object]]] = {
     "ID:AMQP_UUID:": UUID,
-    "ID:AMQP_ULONG:": int,
+    "ID:AMQP_ULONG:": _ulong,
     "ID:AMQP_BINARY:": bytes.fromhex,
 }
 """Message ids that are no strings, as JMS writes them."""
@@ -64,14 +73,17 @@ def which(selector: str, message_id: str | None, serial: int | None, every: bool
     return {"selector": selector}
 
 
-def id_value(text: str) -> object:
-    """A message id as it goes over the wire: a string, or what JMS writes as ``ID:AMQP_UUID:…`` and so on."""
+def id_value(text: str, of: str = "--id") -> object:
+    """A message id as it goes over the wire: a string, or what JMS writes as ``ID:AMQP_UUID:…`` and so on.
+
+    ``of`` is the option or argument that says it.
+    """
     for prefix, read in _TYPED_IDS.items():
         if text.startswith(prefix):
             try:
                 return read(text.removeprefix(prefix))
             except ValueError as error:
-                raise click.BadParameter(f"{text!r}: {error}", param_hint="--id") from error
+                raise click.BadParameter(f"{text!r} is no message id: {error}", param_hint=of) from error
     return text
 
 

@@ -13,8 +13,10 @@ from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, Final, TypeVar
 
+from postroom.amqp.outcomes import DeliveryState
 from postroom.client.base_message import DONE, Message
 from postroom.client.exceptions import IllegalStateException
+from postroom.client.outcomes import Receiver
 
 T = TypeVar("T")
 
@@ -60,15 +62,25 @@ class Portal:
         return outside
 
     def received(self, message: T) -> T:
-        """``message``, whose ``acknowledge`` now waits, as everything of this face does."""
-        if isinstance(message, Message) and message.acknowledger is not None:
-            acknowledge = message.acknowledger
-            message.acknowledger = lambda: self._acknowledge(acknowledge)
+        """``message``, whose outcomes now wait, as everything of this face does."""
+        if isinstance(message, Message) and message.receiver is not None:
+            message.receiver = Outside(self, message.receiver)
         return message
 
-    def _acknowledge(self, acknowledge: Callable[[], Awaitable[None]]) -> Awaitable[None]:
+    def do(self, function: Callable[[], None]) -> None:
+        """Call ``function`` in the thread, while there is one."""
+
         async def there() -> None:
-            await acknowledge()
+            function()
+
+        if self.is_running:
+            self.call(there())
+
+    def wait_for(self, say: Callable[[], Awaitable[None]]) -> Awaitable[None]:
+        """Do something in the thread that may be awaited there."""
+
+        async def there() -> None:
+            await say()
 
         self.call(there())
         return DONE
@@ -100,6 +112,26 @@ class Portal:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._callers.shutdown(wait=False)
+
+
+class Outside:
+    """The receiver of a message, as the blocking face has it."""
+
+    def __init__(self, portal: Portal, inner: Receiver) -> None:
+        self._portal = portal
+        self._inner = inner
+
+    def acknowledge(self, message: Message) -> Awaitable[None]:
+        return self._portal.wait_for(lambda: self._inner.acknowledge(message))
+
+    def say(self, message: Message, state: DeliveryState) -> Awaitable[None]:
+        return self._portal.wait_for(lambda: self._inner.say(message, state))
+
+    def check_open(self, message: Message) -> None:
+        self._inner.check_open(message)
+
+    def holds(self, message: Message) -> bool:
+        return self._inner.holds(message)
 
 
 def _run(made: Future[asyncio.AbstractEventLoop]) -> None:

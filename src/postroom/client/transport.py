@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from postroom.amqp import events
 from postroom.amqp.connection import Connection as Engine
-from postroom.amqp.errors import CONNECTION_REDIRECT, NOT_ALLOWED, NOT_IMPLEMENTED
+from postroom.amqp.errors import CONNECTION_REDIRECT, NOT_ALLOWED, NOT_IMPLEMENTED, UNAUTHORIZED_ACCESS
 from postroom.amqp.link import Link
 from postroom.amqp.options import NEVER_US, ConnectionOptions
 from postroom.amqp.performatives import Error, Open
@@ -258,7 +258,9 @@ class Transport(asyncio.Protocol):
     def _on_protocol_failed(self, event: events.ProtocolFailed) -> None:
         """The broker broke a rule, or was silent too long; the engine has closed the connection."""
         error = event.error
-        self._fail(ConnectionLostException(f"the connection failed: {error.description}", error.condition))
+        what = f"the connection failed: {error.description}"
+        unknown = error.condition == UNAUTHORIZED_ACCESS
+        self._fail((JMSSecurityException if unknown else ConnectionLostException)(what, error.condition))
         self._hang_up()
 
     def _hang_up(self) -> None:

@@ -52,10 +52,11 @@ def dump(folder: Path, wanted: Filter, beyond_durable: bool = False) -> Iterator
     for segment, source, chunk in reader.chunks(wanted.first, wanted.last):
         if segment.number != number or known is None:
             known, number = source.definitions(segment.last_position), segment.number
-        yield from _chunk_lines(chunk, known, wanted)
+        yield from chunk_lines(chunk, known, wanted)
 
 
-def _chunk_lines(chunk: Chunk, known: Definitions, wanted: Filter) -> list[Line]:
+def chunk_lines(chunk: Chunk, known: Definitions, wanted: Filter) -> list[Line]:
+    """The lines of some records that a filter lets through, in order."""
     lines: list[tuple[int, int, Line]] = []
     if wanted.serials is not None:
         chunk = _about(chunk, np.array(sorted(wanted.serials), np.uint64))

@@ -59,7 +59,10 @@ def _bind(config: ListenConfig) -> list[socket.socket]:
 
 def cannot_listen(config: ListenConfig, error: OSError) -> StartError:
     """The error of starting that ``error`` is."""
-    return StartError(Exit.ADDRESS, f"can't listen on {config.address}: {error.strerror or error}")
+    reason = error.strerror or str(error)
+    if isinstance(error, socket.gaierror):
+        reason = f"there is no host {config.host!r} ({reason}): an address is HOST:PORT, as in 127.0.0.1:5672"
+    return StartError(Exit.ADDRESS, f"can't listen on {config.address}: {reason}")
 
 
 def _resolve(config: ListenConfig) -> list[tuple[socket.AddressFamily, tuple[str, int]]]:

@@ -130,6 +130,7 @@ class RequestLink(BoundLink):
             self._later.discard(later)
             self._respond(message, request, response, now_us)
             self._grant()
+            self.binding.touch()
 
         self._later.add(later)
         later.then(answered)

@@ -54,7 +54,7 @@ class Arguments:
         """Which messages are meant."""
         made = StoreFilter()
         made.unique_id = self.unique_id()
-        made.message_id, made.message_id_type = _id_of("message_id", self._said.get("message_id"))
+        made.message_id, made.message_id_type = self.message_id()
         made.correlation_id, made.correlation_id_type = _id_of(
             "correlation_id", self._said.get("correlation_id")
         )
@@ -64,6 +64,10 @@ class Arguments:
         made.properties = self._properties()
         made.lock_id = self.number("lock_id")
         return made
+
+    def message_id(self) -> tuple[bytes, int]:
+        """As the ledger has it, and its IdType."""
+        return _id_of("message_id", self._said.get("message_id"))
 
     def unique_id(self) -> bytes:
         """Packed; b"" where there is none."""

@@ -9,6 +9,7 @@ from postroom.server.management.channels import ChannelNoun
 from postroom.server.management.connections import Connections
 from postroom.server.management.dead_letter_handlers import DeadLetterHandlerNoun
 from postroom.server.management.leases import LeaseNoun
+from postroom.server.management.ledgers import LedgerNoun
 from postroom.server.management.messages import Messages
 from postroom.server.management.noun import Noun, Operation
 from postroom.server.management.queues import Queues
@@ -16,7 +17,6 @@ from postroom.server.management.quotas import Quotas
 from postroom.server.management.remote_queues import RemoteQueues
 from postroom.server.management.request import (
     BAD_REQUEST,
-    CONDITIONS,
     NOT_IMPLEMENTED,
     OK,
     Attributes,
@@ -57,6 +57,7 @@ class Management:
             Connections(broker),
             Brokers(broker),
             LeaseNoun(broker),
+            LedgerNoun(broker),
             Messages(broker),
             SparkSubscriptions(broker),
             Transactions(broker),
@@ -79,7 +80,7 @@ class Management:
         try:
             return self._find(request)(request, now_us)
         except RequestError as error:
-            return Response(error.status, error.description, {}, condition=CONDITIONS.get(error.status, ""))
+            return error.response()
         except ManagerError as refused:
             return refusal(refused)
 

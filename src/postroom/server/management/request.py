@@ -136,6 +136,10 @@ class RequestError(Exception):
         self.status: Final = status
         self.description: Final = description
 
+    def response(self) -> "Response":
+        """The answer to the request."""
+        return Response(self.status, self.description, {}, condition=CONDITIONS.get(self.status, ""))
+
 
 class Request:
     """One management request, as its message said it."""

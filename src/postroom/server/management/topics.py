@@ -72,8 +72,8 @@ class Topics(Destinations):
         return attributes | _sums(self._manager.core.patterns.exactly(node.name))
 
     def _create(self, request: Request, now_us: int) -> Response:
-        plain = QueueDefinition(name=request.required_name(), kind=KIND_TOPIC)
-        return self.created(plain, self._manager.topics, request, now_us)
+        name = request.required_name()
+        return self.created(name, KIND_TOPIC, self._manager.topics, request, now_us)
 
     def _delete(self, request: Request, now_us: int) -> Response:
         node = self.find(request)
