@@ -38,11 +38,23 @@ def rooms(modules: list[str]) -> set[str]:
 
 @pytest.mark.parametrize("module", ["postroom.client", "postroom.client.aio", "postroom.client.sync"])
 def test_the_client_loads_nothing_of_the_broker(module: str) -> None:
+    ours, others = loaded_with(module)
+    assert rooms(ours) == ROOMS
+    assert not others & {*NOT_INSTALLED, "click", "psycopg"}
+
+
+def test_applications_load_the_client_and_what_reads_bodies() -> None:
+    ours, others = loaded_with("postroom.app")
+    assert rooms(ours) == {*ROOMS, "postroom.app"}
+    assert others & {*NOT_INSTALLED, "click", "psycopg", "pydantic"} == {"msgspec"}
+
+
+def loaded_with(module: str) -> tuple[list[str], set[str]]:
+    """What is loaded with it: Postroom's modules, and the packages of others."""
     program = f"import json, sys, {module}; print(json.dumps(list(sys.modules)))"
     loaded = json.loads(in_a_process("-c", program))
     ours = [name for name in loaded if name.startswith("postroom.")]
-    assert rooms(ours) == ROOMS
-    assert not {name.partition(".")[0] for name in loaded} & {*NOT_INSTALLED, "click", "psycopg"}
+    return ours, {name.partition(".")[0] for name in loaded}
 
 
 @pytest.mark.sockets

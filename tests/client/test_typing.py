@@ -76,4 +76,4 @@ def test_an_application_is_typed(installed: Path, tmp_path: Path, pytestconfig: 
 def test_the_client_calls_nothing_that_a_system_lacks(system: str, pytestconfig: pytest.Config) -> None:
     assert pytestconfig.cache is not None
     cache = pytestconfig.cache.mkdir(f"mypy-{system}")
-    assert mypy(ROOT, cache, "--platform", system, "src/postroom/client") == ""
+    assert mypy(ROOT, cache, "--platform", system, "src/postroom/client", "src/postroom/app") == ""
