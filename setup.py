@@ -1,8 +1,8 @@
 """Builds the hot modules with mypyc and two of the ledger's from C; pyproject.toml declares everything else.
 
-The same source runs interpreted. Where C can't be compiled the extensions are left out and said so: Postroom
-then works, more slowly. ``POSTROOM_COMPILE=0`` leaves them out on purpose, ``POSTROOM_COMPILE=1`` fails
-without them.
+The same source runs interpreted. Where C can't be compiled, and elsewhere than on Linux, the extensions are
+left out and said so: Postroom then works, more slowly. ``POSTROOM_COMPILE=0`` leaves them out on purpose,
+``POSTROOM_COMPILE=1`` fails without them.
 """
 
 from __future__ import annotations
@@ -61,7 +61,10 @@ def describes_only() -> bool:
 
 
 def can_compile() -> bool:
-    """Whether the C compiler that Python was built with, or CC, is here with the headers of C and Python."""
+    """Whether the C compiler that Python was built with, or CC, is here with the headers of C and Python, on
+    Linux: it is the broker's modules that are compiled, and it runs nowhere else."""
+    if sys.platform != "linux":
+        return False
     command = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
     command += ["-fsyntax-only", f"-I{sysconfig.get_path('include')}", "-x", "c", "-"]
     try:
@@ -78,8 +81,13 @@ def extensions() -> list[Extension]:
         return []
     if not can_compile():
         if wanted == "1":
-            sys.exit("postroom: the compiled version needs a C compiler with the headers of C and Python")
-        print("postroom: no C compiler with Python's headers, building it interpreted", file=sys.stderr)
+            sys.exit(
+                "postroom: the compiled version needs Linux, and a C compiler with C's and Python's headers"
+            )
+        print(
+            "postroom: no Linux, or no C compiler with Python's headers: building it interpreted",
+            file=sys.stderr,
+        )
         return []
     from mypyc.build import mypycify
     from setuptools import Extension

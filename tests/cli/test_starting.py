@@ -145,3 +145,10 @@ def test_the_shell_completes_commands_and_their_options() -> None:
     assert completions("postroom", "--v") == ["--version"]
     assert completions("postroom", "queue", "cre") == ["create"]
     assert completions("postroom", "put", "--pri") == ["--priority"]
+
+
+def test_a_broker_without_http_loads_no_web_server() -> None:
+    program = "import json, sys, postroom.server.start; print(json.dumps(list(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, timeout=60)
+    modules = {name.partition(".")[0] for name in json.loads(done.stdout)}
+    assert not modules & (HEAVY - {"numpy", "msgspec", "isal", "uvloop"}) and "click" not in modules

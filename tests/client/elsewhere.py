@@ -2,8 +2,9 @@
 that system lacks, and then sends, receives and commits through a broker.
 
     python -m tests.client.elsewhere SYSTEM URL FOLDER
+    python -m tests.client.elsewhere SYSTEM -- ARGUMENT...
 
-What is taken away is checked to be away. It says on standard output what it has done, as JSON.
+The first says on standard output what it has done, as JSON; the second is the command `postroom ARGUMENT...`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import importlib.abc
 import importlib.machinery
 import json
 import os
+import platform
 import signal
 import socket
 import ssl
@@ -114,6 +116,7 @@ def on_a_mac(does_full_sync: bool) -> list[str]:
 
     sys.meta_path.insert(0, Absent(NOT_INSTALLED))
     fake: Any = fcntl
+    platform.system = lambda: "Darwin"
     fake.F_FULLFSYNC, fake.fcntl = F_FULLFSYNC, full_sync
     os.fsync = sync
     take_away(os, NO_MAC_CALLS)
@@ -156,6 +159,7 @@ def on_windows() -> list[str]:
         real_sync(fd)
 
     sys.meta_path.insert(0, Absent((*NOT_INSTALLED, *UNIX_MODULES)))
+    platform.system = lambda: "Windows"
     console: Any = types.ModuleType("msvcrt")
     console.LK_NBLCK, console.locking = LK_NBLCK, locking
     sys.modules["msvcrt"] = console
@@ -279,5 +283,16 @@ def main(system: str, url: str, folder: str) -> None:
     print(json.dumps(told))
 
 
+def command(system: str, arguments: list[str]) -> None:
+    import click  # which has modules of its own for Windows  # noqa: F401
+
+    SYSTEMS[system]()
+    from postroom.cli.main import main
+
+    main(arguments, prog_name="postroom")
+
+
 if __name__ == "__main__":
+    if sys.argv[2] == "--":
+        command(sys.argv[1], sys.argv[3:])
     main(*sys.argv[1:])

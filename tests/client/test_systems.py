@@ -5,12 +5,15 @@ There is one system here: of the others, what they lack is taken away in a proce
 """
 
 import json
+import runpy
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
 
 from tests.client.elsewhere import NOT_INSTALLED, SYSTEMS
 from tests.server.harness import BrokerThread
@@ -35,11 +38,23 @@ def rooms(modules: list[str]) -> set[str]:
 
 @pytest.mark.parametrize("module", ["postroom.client", "postroom.client.aio", "postroom.client.sync"])
 def test_the_client_loads_nothing_of_the_broker(module: str) -> None:
+    ours, others = loaded_with(module)
+    assert rooms(ours) == ROOMS
+    assert not others & {*NOT_INSTALLED, "click", "psycopg"}
+
+
+def test_applications_load_the_client_and_what_reads_bodies() -> None:
+    ours, others = loaded_with("postroom.app")
+    assert rooms(ours) == {*ROOMS, "postroom.app"}
+    assert others & {*NOT_INSTALLED, "click", "psycopg", "pydantic"} == {"msgspec"}
+
+
+def loaded_with(module: str) -> tuple[list[str], set[str]]:
+    """What is loaded with it: Postroom's modules, and the packages of others."""
     program = f"import json, sys, {module}; print(json.dumps(list(sys.modules)))"
     loaded = json.loads(in_a_process("-c", program))
     ours = [name for name in loaded if name.startswith("postroom.")]
-    assert rooms(ours) == ROOMS
-    assert not {name.partition(".")[0] for name in loaded} & {*NOT_INSTALLED, "click", "psycopg"}
+    return ours, {name.partition(".")[0] for name in loaded}
 
 
 @pytest.mark.sockets
@@ -64,3 +79,33 @@ def test_the_client_works_where_much_is_missing(system: str, tmp_path: Path) -> 
         assert set(syncs) == {"full"} and len(syncs) >= 6 * 2 + 3 + 2
     elif system == "mac-network-disk":
         assert set(syncs) == {"fsync"} and len(syncs) >= 6 * 2 + 3 + 2
+
+
+@pytest.mark.parametrize(
+    ("system", "left_out"), [("linux", set()), ("darwin", {"uvloop"}), ("win32", {"uvloop", "isal"})]
+)
+def test_what_has_no_wheel_for_a_system_is_not_installed_there(system: str, left_out: set[str]) -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    wanted = [Requirement(text) for text in declared["project"]["dependencies"]]
+    wanted += [Requirement(text) for text in declared["build-system"]["requires"]]
+    there = {
+        each.name for each in wanted if each.marker is None or each.marker.evaluate({"sys_platform": system})
+    }
+    assert {"click", "librt", "setuptools"} <= there
+    assert not there & left_out
+    assert ("mypy" in there) == (system == "linux")
+
+
+@pytest.mark.parametrize("system", ["darwin", "win32"])
+def test_elsewhere_nothing_is_compiled(
+    system: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    build = runpy.run_path(str(ROOT / "setup.py"), run_name="sources")
+    monkeypatch.setattr(sys, "platform", system)
+    monkeypatch.setattr(sys, "argv", ["setup.py", "build_ext"])
+    monkeypatch.delenv("POSTROOM_COMPILE", raising=False)
+    assert build["extensions"]() == []
+    assert "no Linux" in capsys.readouterr().err
+    monkeypatch.setenv("POSTROOM_COMPILE", "1")
+    with pytest.raises(SystemExit, match="needs Linux"):
+        build["extensions"]()

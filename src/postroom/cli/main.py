@@ -9,7 +9,7 @@ from click.shell_completion import CompletionItem
 
 from postroom import __version__
 
-UNIX_MODULES: Final = ("fcntl",)
+UNIX_MODULES: Final = ("fcntl", "isal", "uvloop")
 """Modules that Windows has not, and without which the files of a broker can't be worked on."""
 
 _MARGINS: Final = 6
@@ -32,7 +32,7 @@ COMMANDS: Final = {
     "sink": "Spark jobs that write to queues of a running broker.",
     "spark-subscription": "Spark queries that consume queues of a running broker.",
     "store": "The message store of a queue: put, get and browse in two steps, with confirm ids and locks.",
-    "put": "Send messages to QUEUE: each of BODIES, each file; else standard input as one.",
+    "put": "Send messages to QUEUE: each BODY, each file; else standard input as one.",
     "get": "Take messages from QUEUE and print their bodies.",
     "browse": "Show the messages on QUEUE and leave them there.",
     "user": "Users of a broker.",

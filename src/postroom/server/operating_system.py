@@ -1,8 +1,8 @@
 """What the broker needs of the operating system: files and events as Linux has them."""
 
+import importlib
 import os
 import platform
-from importlib.util import find_spec
 from typing import Final
 
 from postroom.server.exits import Exit, StartError
@@ -14,7 +14,7 @@ CALLS: Final = ("eventfd", "fdatasync", "preadv", "pwritev")
 
 def check_system() -> None:
     """Raise `StartError` where a broker can't run, before anything is imported that needs what isn't here."""
-    missing = [name for name in MODULES if find_spec(name) is None]
+    missing = [name for name in MODULES if not _is_there(name)]
     missing += [f"os.{name}" for name in CALLS if not hasattr(os, name)]
     if missing:
         here = platform.system() or "this system"
@@ -24,3 +24,11 @@ def check_system() -> None:
             "start it in a container, a virtual machine or WSL 2; clients, and the commands that ask a "
             "running broker, work here",
         )
+
+
+def _is_there(module: str) -> bool:
+    try:
+        importlib.import_module(module)
+    except ImportError:
+        return False
+    return True
