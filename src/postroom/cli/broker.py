@@ -61,7 +61,7 @@ def list_connections(url: str, as_json: bool) -> None:
     if as_json:
         show_json(found)
         return
-    table = new_table("connection", "user", *LISTED.values())
+    table = new_table("connection", "user", *LISTED.values(), numbers=tuple(LISTED.values()))
     for each in found:
         table.add_row(str(each["name"]), str(each["user"]), *(shown(each[name]) for name in LISTED))
     show_table(table)

@@ -8,7 +8,7 @@ import click
 
 from postroom.cli.listing import alter, by_name, create, show_json, show_list
 from postroom.cli.tables import new_table, show_table
-from postroom.cli.talk import connected, json_option, output, settings_option, shown, url_option
+from postroom.cli.talk import connected, json_option, settings_option, shown, url_option
 from postroom.server.management import CHANNEL_TYPE
 
 PING_PATIENCE_S: Final = 30.0
@@ -210,7 +210,7 @@ def _command(url: str, name: str, operation: str, body: Mapping[str, object]) ->
 
 def _show_states(rows: Sequence[Mapping[str, Any]]) -> None:
     """A line for each channel, and below why those that don't run don't."""
-    table = new_table(*STATUS_HEADS)
+    table = new_table(*STATUS_HEADS, numbers=("sequence", "messages"))
     for row in rows:
         table.add_row(
             *(str(row["name"]), str(row["state"]), str(row["partner"])),
@@ -221,7 +221,7 @@ def _show_states(rows: Sequence[Mapping[str, Any]]) -> None:
     show_table(table)
     for row in rows:
         if row["state"] != "running" and row["reason"]:
-            output.print(f"{row['name']}: {_retries(row)}{row['reason']}", markup=False, highlight=False)
+            click.echo(f"{row['name']}: {_retries(row)}{row['reason']}")
 
 
 def _retries(row: Mapping[str, Any]) -> str:

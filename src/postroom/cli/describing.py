@@ -83,7 +83,7 @@ def _show_holders(holders: Sequence[Mapping[str, Any]], more: bool) -> None:
     if not holders:
         click.echo("nobody holds or consumes anything")
         return
-    table = new_table("held by", "messages", "for", "who")
+    table = new_table("held by", "messages", "for", "who", numbers=("messages", "for"))
     for each in holders:
         who = ", ".join(f"{key.removesuffix('_id')} {each[key]}" for key in _WHO if each.get(key))
         since = f"{age_s(each['since_us']):,} s" if each.get("since_us") else ""

@@ -77,7 +77,7 @@ def get(
                 consumer.accept(message)
                 progress.update(task, completed=taken)
     if taken == 0:
-        notes.print(f"there is no message on {queue}")
+        click.echo(f"there is no message on {queue}", err=True)
         raise SystemExit(EXIT_NOTHING)
 
 
@@ -108,7 +108,7 @@ def _consumer(
 def browse(queue: str, count: int, selector: str, url: str, as_json: bool) -> None:
     """Show the messages on QUEUE and leave them there."""
     numbers = ("priority", "deliveries", "bytes")
-    table = new_table("message id", *numbers, "body", numbers=numbers, boxed=True)
+    table = new_table("message id", *numbers, "body", numbers=numbers)
     with connected(url, queue) as connection, connection.create_session() as session:
         check_there(connection, queue)
         browser = session.create_browser(queue, selector=selector or None)

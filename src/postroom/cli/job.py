@@ -19,7 +19,7 @@ from postroom.cli.options import Command, json_option, spark_extra, token_option
 from postroom.cli.progress import progress_bar
 from postroom.cli.spark import absolute, cores_option, in_one_line, spark_errors, spark_session
 from postroom.cli.tables import new_table, show_table
-from postroom.cli.talk import URL_VARIABLE
+from postroom.cli.unreachable import URL_VARIABLE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -44,7 +44,7 @@ def list_leases(url: str, as_json: bool) -> None:
         show_json(leases)
         return
     columns = ("lease", "owner", "from", "keeps", "queues", "bytes held", "state")
-    table = new_table(*columns)
+    table = new_table(*columns, numbers=("from", "bytes held"))
     for each in leases:
         table.add_row(*_cells(each))
     show_table(table)

@@ -107,7 +107,7 @@ def stats_command(folder: Path, as_json: bool) -> None:
 
 
 def _show_stats(counted: LedgerStats) -> None:
-    table = new_table("queue", "arrivals", "held", "by state", "ended")
+    table = new_table("queue", "arrivals", "held", "by state", "ended", numbers=("arrivals", "held"))
     for queue in counted.queues:
         table.add_row(
             queue.queue,
@@ -117,13 +117,13 @@ def _show_stats(counted: LedgerStats) -> None:
             _pairs(queue.outcomes),
         )
     show_table(table)
-    files = new_table("file", "bytes", "epoch", "positions")
+    files = new_table("file", "bytes", "epoch", "positions", numbers=("bytes", "epoch"))
     for file in counted.files:
         positions = f"{file.first_position:,}–{file.last_position:,}" if file.epoch else ""
         files.add_row(file.name, f"{file.size_bytes:,}", str(file.epoch or ""), positions)
     show_table(files)
     if counted.leases:
-        leases = new_table("lease", "owner", "from position", "until", "broken")
+        leases = new_table("lease", "owner", "from position", "until", "broken", numbers=("from position",))
         for each in counted.leases:
             until = iso(each.expires_us)
             leases.add_row(each.name, each.owner, f"{each.position:,}", until, each.reason)

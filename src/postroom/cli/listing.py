@@ -30,7 +30,7 @@ def show_list(rows: Rows, listed: Sequence[tuple[str, str]], as_json: bool) -> N
         show_json(rows)
         return
     heads = tuple(head for _, head in listed)
-    table = new_table(*heads, numbers=heads[1:], boxed=True)
+    table = new_table(*heads, numbers=heads[1:])
     for each in rows:
         table.add_row(*(shown(each.get(attribute)) for attribute, _ in listed))
     show_table(table)

@@ -118,7 +118,7 @@ def _bodies(bodies: tuple[str, ...], files: tuple[Path, ...], lines: bool) -> It
         return (line.rstrip("\n") for line in sys.stdin)
     if not bodies and not files:
         if sys.stdin.isatty():
-            notes.print("the body is read from here until Ctrl-D")
+            click.echo("the body is read from here until Ctrl-D", err=True)
         return [_text_if_it_is(sys.stdin.buffer.read())]
     return [*bodies, *(_text_if_it_is(file.read_bytes()) for file in files)]
 

@@ -30,7 +30,7 @@ def list_quotas(url: str, as_json: bool) -> None:
     if as_json:
         show_json(quotas)
         return
-    table = new_table(*COLUMNS, boxed=True)
+    table = new_table(*COLUMNS, numbers=("queues", "blocked"))
     for each in quotas:
         table.add_row(*_row(each))
     show_table(table)

@@ -12,6 +12,7 @@ from postroom.cli.times import age_s
 from postroom.server.management import SPARK_SUBSCRIPTION_TYPE
 
 _HIDDEN: Final = ("identity", "type")
+NUMBERS: Final = ("held", "window", "confirmed", "assigned")
 
 window_option = click.option(
     "--window", type=click.IntRange(min=1), metavar="MESSAGES", help="So many may be held unconfirmed."
@@ -39,9 +40,7 @@ def list_subscriptions(url: str, as_json: bool) -> None:
     if as_json:
         show_json({key: row[key] for key in row if key not in _HIDDEN} for row in found)
         return
-    table = new_table(
-        "subscription", "queue", "held", "window", "confirmed", "assigned", "heard of", "state", boxed=True
-    )
+    table = new_table("subscription", "queue", *NUMBERS, "heard of", "state", numbers=NUMBERS)
     for row in found:
         numbers = (row[name] for name in ("held", "window", "confirmed", "assigned_through"))
         table.add_row(

@@ -277,7 +277,7 @@ def list_holders(queue: str, url: str, as_json: bool) -> None:
     if as_json:
         show_json(rows)
         return
-    table = new_table("holder", "kind", "queue", "confirm id", "messages", "for", "user")
+    table = new_table("holder", "kind", "queue", "confirm id", "messages", "for", "user", numbers=("for",))
     for each in rows:
         table.add_row(*_holder_cells(each))
     show_table(table)

@@ -9,13 +9,14 @@ import click
 
 from postroom.cli.listing import show_json, show_one
 from postroom.cli.tables import new_table, show_table
-from postroom.cli.talk import EXIT_BROKER, connected, json_option, notes, shown, url_option
+from postroom.cli.talk import EXIT_BROKER, connected, json_option, shown, url_option
 from postroom.cli.times import age_s
 from postroom.server.management import BRANCH_TYPE, TRANSACTION_TYPE
 
 LOCAL: Final = "local"
 XA: Final = "xa"
 _HIDDEN: Final = ("identity", "type")
+HEADS: Final = ("transaction", "kind", "state", "for", "sent", "received", "container", "user")
 
 
 @click.group()
@@ -39,9 +40,7 @@ def list_transactions(kind: str | None, url: str, as_json: bool) -> None:
     if as_json:
         show_json(found)
         return
-    table = new_table(
-        "transaction", "kind", "state", "for", "sent", "received", "container", "user", boxed=True
-    )
+    table = new_table(*HEADS, numbers=("for", "sent", "received"))
     for each in found:
         table.add_row(*_cells(each))
     show_table(table)
@@ -108,10 +107,10 @@ def _tell(answer: dict[str, Any], xid: str, done: str, as_json: bool) -> None:
         for each in answer["xids"]:
             click.echo(f"{done} {each}")
     for reason in answer["refused"]:
-        notes.print(reason, highlight=False)
+        click.echo(reason, err=True)
     if not answer["xids"]:
         if not answer["refused"]:
-            notes.print(f"no branch matches {xid}", highlight=False)
+            click.echo(f"no branch matches {xid}", err=True)
         raise SystemExit(EXIT_BROKER)
 
 
