@@ -33,6 +33,7 @@ TRANSLATED = ("transaction", "transaction_manager", "postgresql")
 
 FACTORY = "ConnectionFactory"
 """The one class that applications make by themselves, and that opens the thread."""
+OPENING = "Opening"
 CLOSES = {"Connection": "is_closed", "JMSContext": "is_connection_closed"}
 """They end the thread, when their connection is closed: that may have been refused."""
 CALLBACKS = ("MessageCallback", "FailureCallback", "ExceptionListener")
@@ -87,6 +88,8 @@ class Source:
     """Those imported whole."""
     classes: list[ast.ClassDef] = field(default_factory=list)
     """Those to be generated: public, and with a coroutine."""
+    functions: list[ast.FunctionDef] = field(default_factory=list)
+    """Those to be generated: they open something."""
 
 
 def read_source(name: str) -> Source:
@@ -102,7 +105,19 @@ def read_source(name: str) -> Source:
         for defined in names_defined(node):
             source.origins[defined] = f"{PACKAGE}.aio.{name}"
     source.classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and is_generated(node)]
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    source.functions = [node for node in functions if opened_by(node) is not None]
     return source
+
+
+def opened_by(node: Method) -> str | None:
+    """What a method returns that may be awaited or entered, ``Opening[…]``: the blocking face has it at
+    once; None for another method.
+    """
+    returns = node.returns
+    if isinstance(returns, ast.Subscript) and ast.unparse(returns.value) == OPENING:
+        return ast.unparse(returns.slice)
+    return None
 
 
 def names_defined(node: ast.stmt) -> list[str]:
@@ -132,7 +147,8 @@ class Generator:
 
     def file(self) -> str:
         """The whole text, not yet formatted."""
-        classes = [self.class_(node) for node in self.source.classes]
+        classes = [self.function(node) for node in self.source.functions]
+        classes += [self.class_(node) for node in self.source.classes]
         summary = sync_words((ast.get_docstring(self.source.tree) or "").split("\n")[0]).replace(
             "asyncio", "sync"
         )
@@ -144,7 +160,7 @@ class Generator:
             f"from {PACKAGE}.aio import {self.source.name} as aio",
             f"from {PACKAGE}.portal import Portal",
         ]
-        own = {node.name for node in self.source.classes}
+        own = {node.name for node in self.source.classes} | {node.name for node in self.source.functions}
         for name in sorted(self.used - own):
             if name in self.source.modules:
                 lines.append(f"import {name}")
@@ -154,6 +170,12 @@ class Generator:
                 lines.append(f"from {self.source.origins[name]} import {name}")
         exported = ", ".join(f'"{name}"' for name in sorted(own))
         return "\n".join(lines) + f"\n\n__all__ = [{exported}]\n"
+
+    def function(self, node: ast.FunctionDef) -> str:
+        """What opens a connection, by the factory of this face."""
+        arguments = call_arguments(node)
+        body = f"    return {FACTORY}({arguments}).create_connection()"
+        return "\n".join([self.head(node).removeprefix("    "), docstring(node, 4), body]) + "\n"
 
     def class_(self, node: ast.ClassDef) -> str:
         methods = [self.init(node)]
@@ -182,10 +204,14 @@ class Generator:
 
     def head(self, node: Method) -> str:
         """The ``def`` line, with the same arguments."""
-        for part in [node.args, node.returns]:
+        given = node.returns
+        if opened_by(node) is not None:
+            assert isinstance(given, ast.Subscript)
+            given = given.slice
+        for part in [node.args, given]:
             if part is not None:
                 self.used |= {found.id for found in ast.walk(part) if isinstance(found, ast.Name)}
-        returns = f" -> {ast.unparse(node.returns)}" if node.returns is not None else ""
+        returns = f" -> {ast.unparse(given)}" if given is not None else ""
         return f"    def {RENAMED.get(node.name, node.name)}({ast.unparse(node.args)}){returns}:"
 
     def method(self, owner: ast.ClassDef, node: Method) -> str:
@@ -198,12 +224,16 @@ class Generator:
         return "\n".join(lines) + "\n"
 
     def body(self, owner: str, node: Method) -> list[str]:
+        opened = opened_by(node)
+        if opened is not None:
+            call = f"self._inner.{node.name}({call_arguments(node)})"
+            return [f"return {opened}(self._portal, self._portal.call({call}.open()))"]
         if not isinstance(node, ast.AsyncFunctionDef):
             return self.plain_body(owner, node)
         if node.name == "__aenter__":
             return ["return self"]
         if node.name == "__aexit__":
-            return ["self.close()"]
+            return leaving(node)
         call = f"self._inner.{node.name}({call_arguments(node)})"
         if owner == FACTORY:
             assert node.returns is not None
@@ -215,8 +245,10 @@ class Generator:
             return closing(owner, call)
         if node.name == "__anext__":
             return [
+                "if not self._portal.is_running:",
+                "    raise StopIteration",
                 "try:",
-                f"    return self._portal.call({call})",
+                f"    return self._portal.received(self._portal.call({call}))",
                 "except StopAsyncIteration:",
                 "    raise StopIteration from None",
             ]
@@ -232,6 +264,8 @@ class Generator:
         if decorators:
             return self.result(node, f"self._inner.{node.name}")
         call = f"self._inner.{node.name}({call_arguments(node)})"
+        if node.returns is not None and ast.unparse(node.returns) == "None":
+            return [f"self._portal.do(lambda: {call})"]  # what changes something does so in the thread
         return self.result(node, call)
 
     def result(self, node: Method, call: str) -> list[str]:
@@ -243,6 +277,16 @@ class Generator:
         if returns in self.homes:
             return [f"return {returns}(self._portal, {call})"]
         return [call if returns == "None" else f"return {call}"]
+
+
+def leaving(node: ast.AsyncFunctionDef) -> list[str]:
+    """The end of ``with``: what its twin does, if that is more than to close."""
+    last = ast.unparse(node.body[-1])
+    if last in ("await self.close()", "await self.delete()"):
+        return [last.removeprefix("await ")]
+    arguments = [each for each in node.args.args if each.arg != "self"]
+    names = ", ".join(each.arg for each in arguments)
+    return ["if self._portal.is_running:", f"    self._portal.call(self._inner.__aexit__({names}))"]
 
 
 def closing(owner: str, call: str) -> list[str]:

@@ -5,6 +5,7 @@ judges, which has Postroom with these extras and nothing else: it uses only the 
 """
 
 import importlib
+import importlib.util
 import platform
 import re
 import signal
@@ -18,6 +19,8 @@ from pathlib import Path
 SOURCE = Path(__file__).parent.parent / "src"
 COMMAND = Path(sys.executable).parent / "postroom"
 PATIENCE_S = 60
+LOADED_BY = ("pytest",)
+"""What imports modules of ours itself, and is no requirement."""
 
 
 class Fault(Exception):
@@ -47,6 +50,7 @@ def import_all(extras: list[str]) -> str:
     brought = brought_by_extras()
     absent = {name for extra, names in brought.items() if extra not in extras for name in names}
     absent -= {name for extra in extras for name in brought[extra]}
+    absent |= {name for name in LOADED_BY if importlib.util.find_spec(name) is None}
     imported, left_out, faults = 0, 0, []
     for name in [*(name for extra in extras for name in sorted(brought[extra])), *source_modules()]:
         try:
@@ -110,19 +114,32 @@ def exchange(url: str) -> None:
         raise Fault(f"put {body!r}, got {got!r}")
 
 
+def in_memory() -> None:
+    """The same through a broker for tests; pytest finds its fixtures."""
+    plugins = {found.value for found in metadata.entry_points(group="pytest11", name="postroom")}
+    if plugins != {"postroom.testing.plugin"}:
+        raise Fault(f"pytest is told to load {plugins or 'nothing'}")
+    testing = importlib.import_module("postroom.testing")
+    with testing.Broker() as broker:
+        exchange(broker.url)
+        if broker.queue("parcels").consumed != 1:
+            raise Fault("the broker for tests has not counted what was got from it")
+
+
 def main(wanted: str, extras: list[str]) -> int:
     try:
         check_place()
         modules = import_all(extras)
         with tempfile.TemporaryDirectory() as folder:
             build = round_trip(Path(folder))
+        in_memory()
         if build != wanted:
             raise Fault(f"the build should be {wanted}, it is {build}")
     except Fault as fault:
         print(f"postroom on Python {platform.python_version()}: {fault}", file=sys.stderr)
         return 1
     told = f"Python {platform.python_version()}" + "".join(f" with {extra}" for extra in extras)
-    print(f"{told}, build={build}: {modules} imported; served, put, got, stopped")
+    print(f"{told}, build={build}: {modules} imported; served, put, got, stopped; in memory, too")
     return 0
 
 

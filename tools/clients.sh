@@ -1,8 +1,9 @@
 #!/bin/sh
-# usage: tools/clients.sh [rhea] [qpid_jms] [joram]      (without names: all)
+# usage: tools/clients.sh [rhea] [qpid_jms] [joram] [spring_boot] [go_amqp]      (without names: all)
 #
 # Makes the foreign AMQP clients ready that the tests and the demo drive: rhea (npm ci), Qpid JMS and the runner of the
-# Joram JMS tests (mvn package). Does nothing for a client whose sources did not change since. Says what to install when a tool is missing.
+# Joram JMS tests (mvn package), the libraries of Spring Boot (mvn) and go-amqp (go). Does nothing for a client whose sources
+# did not change since. Says what to install when a tool is missing.
 set -eu
 
 here=$(cd "$(dirname "$0")/.." && pwd)
@@ -49,14 +50,35 @@ maven() { # folder
     echo "$wanted" >"$stamp"
 }
 
-[ $# -gt 0 ] || set -- rhea qpid_jms joram
+spring_boot() { # the libraries alone: the program is the one in the how-to page
+    dir=$clients/spring-boot
+    stamp=$dir/target/.postroom-stamp
+    wanted=$(digest "$dir/pom.xml")
+    fresh "$stamp" "$wanted" && return
+    need javac default-jdk-headless
+    need mvn maven
+    echo "spring-boot: mvn dependency:copy-dependencies" >&2
+    (cd "$dir" && rm -rf target && mvn -q -B -Dstyle.color=never dependency:copy-dependencies \
+        -DincludeScope=runtime -DoutputDirectory=target/lib)
+    echo "$wanted" >"$stamp"
+}
+
+go_amqp() { # fetched and compiled into Go's own caches
+    dir=$clients/go-amqp
+    need go golang
+    (cd "$dir" && go build github.com/Azure/go-amqp)
+}
+
+[ $# -gt 0 ] || set -- rhea qpid_jms joram spring_boot go_amqp
 for client in "$@"; do
     case $client in
         rhea) rhea ;;
         qpid_jms) maven qpid-jms ;;
         joram) maven joram ;;
+        spring_boot) spring_boot ;;
+        go_amqp) go_amqp ;;
         *)
-            echo "unknown client $client: rhea, qpid_jms or joram" >&2
+            echo "unknown client $client: rhea, qpid_jms, joram, spring_boot or go_amqp" >&2
             exit 2
             ;;
     esac

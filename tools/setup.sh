@@ -38,6 +38,7 @@ lacks_peers() {
   has node && has npm || lacks "Node and npm, for the tests' JavaScript client" nodejs npm
   [ "$(java_major javac)" -ge 17 ] || lacks "a JDK of Java 17 or newer, for the tests' Java client" default-jdk-headless
   has mvn || lacks "Maven, for the tests' Java client" maven
+  has go || lacks "Go, for the tests' Go client" golang
   has openssl || lacks "the openssl command, for the tests' certificates" openssl
   has strace || lacks "strace, for the test of the broker's system calls" strace
   has_postgres || lacks "PostgreSQL's server, for the tests of two-phase commit" postgresql

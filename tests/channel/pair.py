@@ -28,6 +28,7 @@ from postroom.server.binding import ConnectionBinding
 from postroom.server.broker import Broker
 from postroom.server.channel_instance import ChannelLink
 from postroom.server.config import Config, QueueConfig
+from tests.originals import ORIGINALS
 from tests.simulation.disk import SimDisk
 from tests.simulation.world import SimWriter
 
@@ -81,7 +82,7 @@ class Place:
     def __init__(self, world: "World", name: str, queues: tuple[QueueConfig, ...], **config: object) -> None:
         self.world = world
         self.name = name
-        settings: dict[str, object] = {"container_id": name, "queue": list(queues), **config}
+        settings: dict[str, object] = {"container_id": name, "queue": list(queues), **ORIGINALS, **config}
         self.config = Config(**settings)  # type: ignore[arg-type]
         self.disk = SimDisk()
         self.boot()

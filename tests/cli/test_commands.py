@@ -28,6 +28,7 @@ class Shell:
     """Runs commands with the broker's URL in the environment."""
 
     def __init__(self, url: str) -> None:
+        self.url = url
         self.runner = CliRunner(env={"POSTROOM_URL": url})
 
     def run(self, *arguments: str, stdin: str | bytes | None = None) -> Result:

@@ -1,4 +1,4 @@
-"""Every command that lists, in a pipe: each name, id and number is whole, each row a line, all in one style."""
+"""Every command that lists, in a pipe: each name, id and number is whole, and all in one style."""
 
 import re
 from collections.abc import Iterator

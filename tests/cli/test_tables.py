@@ -47,7 +47,7 @@ def test_on_a_terminal_a_long_cell_goes_on_in_the_next_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(
-        "postroom.cli.tables.Console",
+        "rich.console.Console",
         lambda **said: Console(force_terminal=True, width=40, color_system=None),
     )
     table = new_table("name", "more", "count", numbers=("count",))

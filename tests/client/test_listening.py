@@ -15,6 +15,7 @@ from postroom.amqp.outcomes import Accepted, Modified, Rejected, Released
 from postroom.amqp.performatives import Error
 from postroom.client import (
     AcknowledgeMode,
+    ClientOptions,
     Connection,
     ConnectionFactory,
     ConnectionLostException,
@@ -23,6 +24,8 @@ from postroom.client import (
     JMSException,
     Message,
     MessageRejectedException,
+    RedeliveryOutcome,
+    RedeliveryPolicy,
 )
 from postroom.client.aio import Session
 from tests.client.fake_broker import FakeBroker, asynchronous
@@ -110,16 +113,27 @@ async def test_accepted_when_the_listener_has_returned() -> None:
         await broker.until(lambda: len(told(broker)) == 2)
 
 
+def fail(message: Message) -> None:
+    raise RuntimeError("no")
+
+
 @pytest.mark.parametrize("mode", [AcknowledgeMode.AUTO, AcknowledgeMode.DUPS_OK])
 @asynchronous
-async def test_a_listener_that_raises_releases(mode: AcknowledgeMode) -> None:
+async def test_a_listener_that_raises_has_failed(mode: AcknowledgeMode) -> None:
     async with FakeBroker() as broker:
-
-        def fail(message: Message) -> None:
-            raise RuntimeError("no")
-
         await listening(broker, fail, "a", "b", mode=mode)
-        await broker.until(lambda: told(broker) == {0: Released(), 1: Released()})
+        await broker.until(lambda: told(broker) == {0: Modified(True), 1: Modified(True)})
+
+
+@asynchronous
+async def test_a_listener_that_raises_releases_where_that_is_asked_for() -> None:
+    """As with Qpid JMS."""
+    policy = RedeliveryPolicy(listener_failure=RedeliveryOutcome.RELEASED)
+    async with FakeBroker() as broker:
+        session = await (await broker.connect(options=ClientOptions(redelivery=policy))).create_session()
+        broker.put("q", *texts("a"))
+        await (await session.create_consumer("q")).set_message_listener(fail)
+        await broker.until(lambda: told(broker) == {0: Released()})
 
 
 @asynchronous
@@ -396,7 +410,9 @@ def test_a_listener_of_the_blocking_face_may_call_everything(connection: Connect
     assert list(asking.create_browser("questions")) == []
 
 
-def test_a_blocking_listener_that_raises_releases(connection: Connection) -> None:
+def test_a_blocking_listener_that_raises_is_given_the_message_again_and_the_attempt_counts(
+    connection: Connection,
+) -> None:
     attempts: list[int] = []
     done = threading.Event()
 
@@ -410,7 +426,7 @@ def test_a_blocking_listener_that_raises_releases(connection: Connection) -> Non
     session.create_producer("q").send("a")
     session.create_consumer("q").set_message_listener(listen)
     assert done.wait(10)
-    assert attempts == [0, 0, 0]
+    assert attempts == [0, 1, 2]
 
 
 def test_a_blocking_listener_can_not_close_its_session(connection: Connection) -> None:

@@ -69,6 +69,11 @@ PRESETTLED = {
             "released",
             {"redelivery": RedeliveryPolicy(outcome=RedeliveryOutcome.RELEASED)},
         ),
+        (
+            "jms.redeliveryPolicy.listenerFailure",
+            "released",
+            {"redelivery": RedeliveryPolicy(listener_failure=RedeliveryOutcome.RELEASED)},
+        ),
         *(
             (f"jms.presettlePolicy.{name}", "true", {"presettle": PresettlePolicy(**{field: True})})
             for name, field in PRESETTLED.items()

@@ -12,6 +12,8 @@ import time
 from pathlib import Path
 from types import TracebackType
 
+from tests.originals import ORIGINALS_TOML
+
 START_S = 30.0
 STOP_S = 30.0
 READY = re.compile(r"listening on (?:amqp://)?(\S+):(\d+)")
@@ -25,18 +27,25 @@ def free_port() -> int:
         return port
 
 
+USUAL = """
+[[listen]]
+address = "{address}"
+"""
+"""A configuration that says nothing more, as users meet it."""
+
+
 class BrokerProcess:
     """``postroom serve`` on loopback, with its data in ``folder``.
 
-    ``config`` is the text of a configuration in which {address} is where to listen. ``name`` tells it from
-    another one with the same folder.
+    ``config`` is the text of a configuration in which {address} is where to listen; without one queues are as
+    with the originals. ``name`` tells it from another one with the same folder.
     """
 
     def __init__(self, folder: Path, config: str | None = None, name: str = "") -> None:
         self.folder = folder
         self.host = "127.0.0.1"
         self.port = free_port()
-        self._config = config
+        self._config = config or ORIGINALS_TOML + USUAL
         self._files = folder.with_name(folder.name + name)
         self._log = self._files.with_suffix(".log")
         self._process: subprocess.Popen[str] | None = None
@@ -57,8 +66,6 @@ class BrokerProcess:
 
     def _where_to_listen(self) -> list[str]:
         address = f"{self.host}:{self.port}"
-        if self._config is None:
-            return ["--listen", address]
         file = self._files.with_suffix(".toml")
         file.write_text(self._config.format(address=address))
         return ["--config", str(file)]

@@ -25,7 +25,7 @@ COMMANDS: dict[str, list[str]] = {
     ],
     "postroom": [sys.executable, str(HERE / "postroom_driver.py")],
 }  # fmt: skip
-MADE_READY_BY_SCRIPT = ("rhea", "qpid_jms", "joram")
+MADE_READY_BY_SCRIPT = ("rhea", "qpid_jms", "joram", "spring_boot", "go_amqp")
 
 
 class ClientError(Exception):

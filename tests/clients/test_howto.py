@@ -6,11 +6,12 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.clients.broker import BrokerProcess
+from tests.clients.broker import USUAL, BrokerProcess
 from tests.clients.driver import HERE, ROOT, make_ready, python_path
 
 pytestmark = [pytest.mark.sockets, pytest.mark.peer]
@@ -31,6 +32,13 @@ PROGRAMS = {
 OUTPUT = "waiting: hello\nreceived: hello\n"
 """Of a program whose output the page doesn't show."""
 RUN_S = 60
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """As a reader of the page has it."""
+    with BrokerProcess(tmp_path_factory.mktemp("howto") / "data", USUAL) as process:
+        yield process
 
 
 def command_for(language: str, text: str, folder: Path) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from postroom.client import ConnectionFactory
-from postroom.server.management import QUEUE_TYPE
+from postroom.model.entity_types import QUEUE_TYPE
 from tests.clients.broker import BrokerProcess
 from tests.clients.driver import Client
 

@@ -5,7 +5,7 @@ import pytest
 
 from postroom.client import Message
 from postroom.client.sync import Connection, ConnectionFactory
-from postroom.server.management import QUEUE_TYPE, QUOTA_TYPE
+from postroom.model.entity_types import QUEUE_TYPE, QUOTA_TYPE
 from tests.clients.broker import BrokerProcess
 
 KILLS = 5

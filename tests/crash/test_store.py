@@ -10,7 +10,7 @@ from postroom.client import (
     UniqueId,
 )
 from postroom.client.sync import Connection, ConnectionFactory
-from postroom.server.management import QUEUE_TYPE
+from postroom.model.entity_types import QUEUE_TYPE
 from tests.clients.broker import BrokerProcess
 
 ROUNDS = 3

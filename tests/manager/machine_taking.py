@@ -12,6 +12,7 @@ from postroom.manager.entry import Entry
 from postroom.manager.errors import AccessRefused
 from postroom.manager.transaction import Transaction
 from tests.manager.machine import FAVOURED, QUEUES, TEXTS, WITH_QUOTA, Machine, again
+from tests.manager.reference_place import ASKED_US
 from tests.manager.world import MS, TestSink
 
 CREDITS = st.sampled_from([0, 1, 2, 5, 20, 20])
@@ -64,7 +65,7 @@ class Taking(Machine):
     @precondition(lambda self: any(c.held and not c.suspended for c in self.consumers))
     @rule(
         data=st.data(),
-        verb=st.sampled_from(["accept", "accept", "release", "fail", "not here", "reject"]),
+        verb=st.sampled_from(["accept", "accept", "release", "fail", "fail later", "not here", "reject"]),
         within=st.booleans(),
         settled=st.booleans(),
     )
@@ -105,6 +106,8 @@ class Taking(Machine):
             manager.release(consumer, entry, now_us, token, transaction)
         elif verb == "fail":
             manager.modify(consumer, entry, True, False, None, now_us, token, transaction)
+        elif verb == "fail later":
+            manager.modify(consumer, entry, True, False, None, now_us, token, transaction, ASKED_US)
         elif verb == "not here":
             manager.modify(consumer, entry, False, True, None, now_us, token, transaction)
         else:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from postroom.model.codes import Outcome
 from tests.manager.reference_place import (
+    ASKED_US,
     AVAILABLE,
     DELAYED,
     GOT,
@@ -391,6 +392,8 @@ class Reference:
             self.come_back(place, message, False, False)
         elif verb == "fail":
             self.come_back(place, message, True, True, place.delay_for(message))
+        elif verb == "fail later":
+            self.come_back(place, message, True, True, ASKED_US)
         else:
             self.dead_letter(place, message)
 

@@ -40,6 +40,8 @@ SLOTS = {
 """Where the statistics count a message in each state."""
 
 NEVER = 1 << 63
+ASKED_US = 5_000
+"""The delay that a consumer asks for with its outcome."""
 
 
 @dataclass(eq=False)

@@ -7,7 +7,7 @@ from postroom.manager.errors import DefinitionInvalid
 from postroom.manager.options import QueueDefinition
 from postroom.model.codes import Outcome
 from tests.manager.over_ledger import LedgerWorld
-from tests.manager.world import World
+from tests.manager.world import MS, World
 
 
 @pytest.fixture
@@ -53,6 +53,52 @@ def test_the_delay_of_the_consumer_grows_too(world: World) -> None:
 
 def test_without_a_multiplier_it_stays(world: World) -> None:
     assert _delays_ms(world, 3, redelivery_delay_ms=5, max_redelivery_delay_ms=3) == [5, 5, 5]
+
+
+def _asked_delays_ms(world: World, asked_ms: int, **definition: int) -> list[int]:
+    """How long each of two failures keeps a message whose consumer asks for so many ms, the second in a
+    transaction.
+    """
+    queue = world.queue(**definition)
+    consumer = world.consumer(queue, credit=3, redelivery_delay_ms=7)
+    world.put(queue)
+    delays = []
+    for within in (False, True):
+        world.turn()
+        transaction = world.manager.begin(world.now_us) if within else None
+        entry = world.held(consumer)[0]
+        world.manager.modify(consumer, entry, True, False, None, world.now_us, -1, transaction, asked_ms * MS)
+        if transaction is not None:
+            world.manager.commit(transaction, world.now_us)
+        waited = 0
+        while not world.held(consumer):
+            waited += 1
+            world.turn(1)
+        delays.append(waited)
+    return delays
+
+
+def test_a_delay_that_an_outcome_asks_for_beats_all_others_and_does_not_grow(world: World) -> None:
+    definition = {"redelivery_delay_ms": 20, "redelivery_delay_multiplier_percent": 200}
+    assert _asked_delays_ms(world, 3, **definition) == [3, 3]
+
+
+def test_it_is_no_longer_than_the_queue_allows(world: World) -> None:
+    assert _asked_delays_ms(world, 30, max_redelivery_delay_ms=11) == [11, 11]
+
+
+def test_the_last_reason_is_told_with_the_dead_letter(world: World) -> None:
+    queue, dead = world.queue(dead_letter_queue="dead", redelivery_limit=0), world.queue("dead")
+    consumer, letters = world.consumer(queue, credit=1), world.consumer(dead, credit=1)
+    world.put(queue)
+    world.turn()
+    said: dict[str, object] = {"x-opt-failure-reason": "no such city"}
+    world.manager.modify(consumer, world.held(consumer)[0], True, False, said, world.now_us)
+    world.turn()
+    (letter,) = world.held(letters)
+    assert letter.annotations is not None
+    told = letter.annotations["x-opt-dead-letter-description"]
+    assert told == "1 failures, limit 0; the last: no such city"
 
 
 def _dead_letters(world: World, **definition: object) -> list[bytes]:

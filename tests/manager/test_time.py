@@ -226,6 +226,60 @@ def test_a_dead_letter_queue_does_not_send_to_itself(world: World) -> None:
     assert (queue.statistics.depth, queue.statistics.ended[Outcome.DISCARDED]) == (0, 1)
 
 
+LAST = ManagerOptions(
+    dead_letter_queue="dead",
+    queue_defaults=QueueDefinition(
+        name="default", redelivery_limit=1, redelivery_delay_ms=5, dead_letter_queue="dead"
+    ),
+)
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_what_is_rejected_on_the_queue_managers_own_comes_back_as_failed(committed: bool) -> None:
+    """It has no redelivery limit, so that this never ends; but it waits."""
+    world = World(LAST)
+    dead = world.manager.create_queue(LAST.new_queue("dead"), world.now_us)
+    world.put(dead, b"bad")
+    consumer = world.consumer(dead, credit=1)
+    for attempt in range(3):
+        assert world.turn(5) == [b"bad"]
+        (entry,) = world.held(consumer)
+        transaction = world.manager.begin(world.now_us) if committed else None
+        world.manager.reject(consumer, entry, "app:bad", "no", world.now_us, transaction=transaction)
+        if transaction is not None:
+            world.manager.commit(transaction, world.now_us)
+        assert (entry.failure_count, entry.delivery_count) == (attempt + 1, attempt + 1)
+        assert (dead.statistics.current, dead.statistics.depth) == (0, 1)
+        world.manager.set_credit(consumer, 1, False, world.now_us)
+    world.turn()
+    failed = [i for i, row in enumerate(world.transitions) if row["event"] == Event.FAIL]
+    assert [json.loads(world.details[i]) for i in failed] == [
+        {"condition": "app:bad", "description": "no"}
+    ] * 3
+    assert dead.statistics.ended[Outcome.DISCARDED] == 0
+
+
+def test_new_queues_are_as_the_defaults_say_but_for_some() -> None:
+    plain = LAST.new_queue("q", temporary=True)
+    assert (plain.name, plain.redelivery_limit, plain.dead_letter_queue) == ("q", 1, "dead")
+    assert plain.temporary
+    assert LAST.new_queue("x", usage="transmission") == QueueDefinition(name="x", usage="transmission")
+    end = LAST.new_queue("dead")
+    assert (end.redelivery_limit, end.redelivery_delay_ms, end.dead_letter_queue) == (-1, 5, "")
+
+
+def test_each_discard_is_an_effect_for_the_log(world: World) -> None:
+    queue = world.queue()
+    for _ in range(2):
+        world.put(queue)
+    consumer = world.consumer(queue, credit=2)
+    world.turn()
+    for entry in world.held(consumer):
+        world.manager.reject(consumer, entry, "app:bad", "why", world.now_us)
+    (told,) = world.manager.take_effects().discarded.values()
+    assert (told.queue, told.count, told.reason) == ("q", 2, "app:bad: why")
+
+
 def test_a_full_dead_letter_queue_still_takes_dead_letters(world: World) -> None:
     queue, dead = world.queue(dead_letter_queue="dead"), world.queue("dead", max_messages=0)
     world.put(queue)

@@ -19,8 +19,8 @@ from postroom.client import (
     MessageConsumer,
     PrefetchPolicy,
 )
+from postroom.model.entity_types import MESSAGE_TYPE, QUEUE_TYPE
 from postroom.server.config import QueueConfig
-from postroom.server.management import MESSAGE_TYPE, QUEUE_TYPE
 from postroom.spark.jobs import acting, jobs
 from postroom.spark.jobs.jobs import Where
 from postroom.spark.jobs.plan import Manifest, Plan, Results

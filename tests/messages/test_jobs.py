@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from postroom.client import Message
+from postroom.model.entity_types import QUEUE_TYPE
 from postroom.server import service
-from postroom.server.management import QUEUE_TYPE
 from postroom.spark.jobs import acting, jobs
 from postroom.spark.jobs.contents import with_contents
 from postroom.spark.jobs.deduplicate import check_columns

@@ -21,6 +21,7 @@ from postroom.server.http.opening import Http
 from postroom.server.listeners import Listener
 from postroom.server.service import Service, ServiceLedger
 from postroom.server.start import make_broker, open_ledger
+from tests.originals import ORIGINALS
 from tests.server.memory_ledger import MemoryLedger
 
 T = TypeVar("T")
@@ -28,8 +29,9 @@ TIMEOUT_S = 20.0
 
 
 def make_config(queues: tuple[str, ...] = (), **changes: object) -> Config:
-    """A configuration that listens on any free port."""
+    """A configuration that listens on any free port, with the originals' defaults of queues."""
     settings: dict[str, object] = {
+        **ORIGINALS,
         "listen": [ListenConfig(address="127.0.0.1:0")],
         "queue": [QueueConfig(name=name) for name in queues],
         "limits": LimitsConfig(idle_timeout_ms=10_000),

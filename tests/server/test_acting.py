@@ -8,7 +8,7 @@ import pytest
 
 from postroom.client import ConnectionFactory, JMSException, ManagementClient, ManagementException
 from postroom.manager.acting import MAX_ACTIONS
-from postroom.server.management import MESSAGE_TYPE, QUEUE_TYPE
+from postroom.model.entity_types import MESSAGE_TYPE, QUEUE_TYPE
 from tests.server.harness import BrokerThread
 
 pytestmark = pytest.mark.sockets

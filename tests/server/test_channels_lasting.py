@@ -12,9 +12,10 @@ from postroom.amqp.errors import NOT_ALLOWED, AmqpError
 from postroom.manager.errors import ChannelInUse, ChannelNotFound, ChannelNotInDoubt, LimitExceeded
 from postroom.model.channel import ChannelDefinition
 from postroom.model.channel_states import ChannelState
+from postroom.model.entity_types import CHANNEL_TYPE
 from postroom.server.channel_config import ChannelConfig
 from postroom.server.channel_instance import StopMode
-from postroom.server.management import CHANNEL_TYPE, Later, Request, Response
+from postroom.server.management import Later, Request, Response
 from tests.server.stations import NO_ROUTE, Stations
 from tests.server.test_channels import AT_A, SENDER, make, start, stop, world
 

@@ -269,7 +269,8 @@ def test_handlers_that_cannot_be_begun(tmp_path: Path) -> None:
         DeadLetterHandlerConfig(rules=good),
         DeadLetterHandlerConfig(rules=good, queue="other"),
     ]
-    loaded = load_handlers(config(tmp_path, dead_letter_handler=handlers, queue_manager=QueueManagerConfig()))
+    without = QueueManagerConfig(dead_letter_queue="")
+    loaded = load_handlers(config(tmp_path, dead_letter_handler=handlers, queue_manager=without))
     assert [each.error.split(": ", 1)[-1][:30] for each in loaded if each.error] == [
         "can't be read: [Errno 2] No su",
         "its rules are for queue manage",

@@ -6,7 +6,8 @@ from proton.reactor import AtLeastOnce, AtMostOnce, Copy, LinkOption
 from proton.utils import BlockingConnection, BlockingReceiver, LinkDetached, SendException
 
 from postroom.amqp.performatives import Source, Target
-from tests.server.harness import BrokerThread
+from postroom.server.config import LedgerConfig
+from tests.server.harness import BrokerThread, make_config
 from tests.server.peers import EnginePeer
 
 pytestmark = pytest.mark.sockets
@@ -330,3 +331,12 @@ def management(connection: BlockingConnection, operation: str, name: str, body: 
     replies.close()
     sender.close()
     return reply
+
+
+def test_a_message_larger_than_what_a_small_reserve_lets_wait_for_the_disk_is_taken() -> None:
+    config = make_config(("q",), ledger=LedgerConfig(reserve_bytes=1 << 20))
+    with BrokerThread(config) as broker:
+        connection = BlockingConnection(broker.url, timeout=20)
+        connection.create_sender("q").send(Message(body=bytes(3 << 20), durable=True))
+        connection.close()
+        assert depth(broker, "q") == 1

@@ -21,9 +21,9 @@ from postroom.client import (
     Message,
     Queue,
 )
+from postroom.model.entity_types import QUEUE_TYPE, REMOTE_QUEUE_TYPE
 from postroom.server.config import QueueConfig, QueueManagerConfig, RemoteQueueConfig
 from postroom.server.exits import StartError
-from postroom.server.management import QUEUE_TYPE, REMOTE_QUEUE_TYPE
 from tests.server.harness import BrokerThread, make_config
 
 pytestmark = pytest.mark.sockets

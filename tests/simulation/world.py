@@ -21,6 +21,7 @@ from postroom.manager.options import ManagerOptions
 from postroom.manager.topics import Subscribing
 from postroom.server.broker import Broker
 from postroom.server.config import Config
+from tests.originals import ORIGINALS
 from tests.simulation.actors import Actor, Browser, Consumer, Producer, Reader, Reattacher, Requester, Resumer
 from tests.simulation.batch import Batch
 from tests.simulation.branches import Brancher, BranchLog
@@ -209,7 +210,8 @@ class World:
                 wanted = Subscribing(TOPIC, "", name.partition("::")[2], durable=True, shared=True)
                 assert self.manager.subscribe(wanted, self.now_us).name == name
         self.names = 0
-        self.broker = Broker(Config(), self.ledger, self.manager, self._new_name)
+        config = Config(**ORIGINALS)  # type: ignore[arg-type]
+        self.broker = Broker(config, self.ledger, self.manager, self._new_name)
         self.actors = []
 
     def _open(self, disk: SimDisk, writer: SimWriter) -> Ledger:

@@ -274,7 +274,7 @@ def test_a_crash_while_the_file_is_written_again_leaves_the_old_one(
     log.commit(decision(0)).result(WAIT_S)
     log.close()
     with monkeypatch.context() as patched:
-        patched.setattr(decision_log.Path, "rename", crash)
+        patched.setattr(Path, "replace", crash)
         with pytest.raises(DecisionLogException, match="as far as it came"):
             DecisionLog(tmp_path)
     log = DecisionLog(tmp_path)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from postroom.client import ConnectionFactory
-from tests.clients.broker import BrokerProcess
+from tests.clients.broker import USUAL, BrokerProcess
 from tests.clients.driver import ROOT, python_path
 from tests.twophase.postgres import PostgreSQL
 
@@ -25,7 +25,7 @@ RUN_S = 60
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path / "data") as process:
+    with BrokerProcess(tmp_path / "data", USUAL) as process:
         yield process
 
 

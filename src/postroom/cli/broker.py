@@ -9,7 +9,7 @@ from postroom.cli.listing import show_json
 from postroom.cli.switches import show_counters
 from postroom.cli.tables import new_table, show_table
 from postroom.cli.talk import connected, json_option, shown, url_option
-from postroom.server.management import BROKER_NAME, BROKER_TYPE, CONNECTION_TYPE
+from postroom.model.entity_types import BROKER_NAME, BROKER_TYPE, CONNECTION_TYPE
 
 LISTED: Final = {
     "messages_in": "in",

@@ -9,7 +9,7 @@ import click
 from postroom.cli.listing import alter, by_name, create, show_json, show_list
 from postroom.cli.tables import new_table, show_table
 from postroom.cli.talk import connected, json_option, settings_option, shown, url_option
-from postroom.server.management import CHANNEL_TYPE
+from postroom.model.entity_types import CHANNEL_TYPE
 
 PING_PATIENCE_S: Final = 30.0
 US_PER_S: Final = 1_000_000

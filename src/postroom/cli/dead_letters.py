@@ -24,8 +24,8 @@ from postroom.client.aio import Connection, ConnectionFactory, ManagementClient
 from postroom.client.aio.relay import MAX_TARGETS, ComesAgain, Relay, sent_on
 from postroom.client.receiving import Incoming
 from postroom.manager.relaying import without_header
+from postroom.model.entity_types import BROKER_NAME, BROKER_TYPE, QUEUE_TYPE, REMOTE_QUEUE_TYPE
 from postroom.model.names import full_address
-from postroom.server.management import BROKER_NAME, BROKER_TYPE, QUEUE_TYPE, REMOTE_QUEUE_TYPE
 
 MAX_AT_HAND: Final = 1000
 """Messages that wait for another try, or for their first; more stay with the broker meanwhile."""

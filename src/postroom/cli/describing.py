@@ -11,8 +11,10 @@ from postroom.cli.tables import new_table, show_table
 from postroom.cli.talk import connected, json_option, shown, url_option
 from postroom.cli.times import age_s
 from postroom.manager.options import IDENTITY_FIELDS, QueueDefinition
+from postroom.model.entity_types import BROKER_NAME, BROKER_TYPE
 
 _DEFAULTS: Final = QueueDefinition(name="").to_record()
+"""Of a queue, but for those that the broker's configuration says."""
 _SETTINGS: Final = tuple(name for name in _DEFAULTS if name not in IDENTITY_FIELDS)
 _FLAGS: Final = ("auto_created", "temporary", "dynamic", "durable")
 _WHO: Final = ("name", "confirm_id", "lock_id", "container_id", "user")
@@ -31,20 +33,25 @@ def show_command(kind: str, what: str) -> click.Command:
         with connected(url, name) as connection:
             management = connection.create_management()
             found = management.read(kind, name)
+            configured = management.read(BROKER_TYPE, BROKER_NAME)["queue_defaults"]
             held = management.request("HOLDERS", kind=kind, name=name).attributes()
+        assert isinstance(configured, dict)
+        defaults = {**_DEFAULTS, **configured}
         if as_json:
-            click.echo(json.dumps(_as_json(found, held), default=str))
+            click.echo(json.dumps(_as_json(found, held, defaults), default=str))
         else:
-            _show(found, held, every)
+            _show(found, held, defaults, every)
 
     return command
 
 
-def _altered(found: Mapping[str, Any]) -> list[str]:
-    return [name for name in _SETTINGS if found[name] != _DEFAULTS[name]]
+def _altered(found: Mapping[str, Any], defaults: Mapping[str, Any]) -> list[str]:
+    return [name for name in _SETTINGS if found[name] != defaults[name]]
 
 
-def _as_json(found: Mapping[str, Any], held: Mapping[str, Any]) -> dict[str, Any]:
+def _as_json(
+    found: Mapping[str, Any], held: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> dict[str, Any]:
     counters = {
         name: value
         for name, value in found.items()
@@ -54,22 +61,24 @@ def _as_json(found: Mapping[str, Any], held: Mapping[str, Any]) -> dict[str, Any
         "name": found["name"],
         **{flag: found[flag] for flag in _FLAGS if flag in found},
         "settings": {name: found[name] for name in _SETTINGS},
-        "not_default": _altered(found),
+        "not_default": _altered(found, defaults),
         "paused": [switch for switch in SWITCHES if found[f"{switch}_paused"]],
         "counters": counters,
         **held,
     }
 
 
-def _show(found: Mapping[str, Any], held: Mapping[str, Any], every: bool) -> None:
+def _show(
+    found: Mapping[str, Any], held: Mapping[str, Any], defaults: Mapping[str, Any], every: bool
+) -> None:
     click.echo(found["name"])
     for flag in _FLAGS:
         if found.get(flag):
             click.echo(flag.replace("_", " "))
-    altered = _altered(found)
+    altered = _altered(found, defaults)
     click.echo("settings:" if altered or every else "settings: as by default")
     for name in _SETTINGS if every else altered:
-        default = f"  (default: {_text(_DEFAULTS[name])})" if name in altered else ""
+        default = f"  (default: {_text(defaults[name])})" if name in altered else ""
         click.echo(f"  {name}: {_text(found[name])}{default}")
     show_counters(found)
     _show_holders(held["holders"], bool(held["more"]))

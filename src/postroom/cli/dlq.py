@@ -25,9 +25,9 @@ from postroom.client import JMSException, ManagementClient, Message
 from postroom.client.message import decode_message
 from postroom.manager.dead_letter_header import DEAD_LETTER, DeadLetterHeader, header_of
 from postroom.manager.deadletter import ORIGIN_KEY, REASON_KEY
+from postroom.model.entity_types import BROKER_NAME, BROKER_TYPE, DEAD_LETTER_HANDLER_TYPE, MESSAGE_TYPE
 from postroom.model.mq import reason_name
 from postroom.model.names import full_address
-from postroom.server.management import BROKER_NAME, BROKER_TYPE, DEAD_LETTER_HANDLER_TYPE, MESSAGE_TYPE
 
 LISTED: Final = ("serial", "reason", "destination", "put", "message id", "body")
 HANDLERS_LISTED: Final = ("queue", "state", "at_hand", "retried", "forwarded", "discarded", "failed", "left")

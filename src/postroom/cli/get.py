@@ -3,18 +3,20 @@
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
-from rich.progress import Progress
-from rich.table import Table
 
 from postroom.cli.names import check_there, check_topic_there
+from postroom.cli.progress import counting_bar
 from postroom.cli.show import as_json_line, as_text, body_bytes
 from postroom.cli.tables import new_table, show_table
-from postroom.cli.talk import EXIT_NOTHING, connected, json_option, notes, url_option
+from postroom.cli.talk import EXIT_NOTHING, connected, json_option, url_option
 from postroom.cli.which import selector_option
 from postroom.client import AcknowledgeMode, Message, MessageConsumer, Session, Topic
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 BODY_CHARS: Final = 60
 """Of each body in a table."""
@@ -68,14 +70,13 @@ def get(
         prefetch = min(count, 100) or 100
         destination = Topic(queue) if of_topic else queue
         consumer = _consumer(session, destination, subscription, selector or None, prefetch)
-        hidden = folder is None or count < PROGRESS_FROM or not notes.is_terminal
-        with Progress(console=notes, transient=True, disable=hidden) as progress:
-            task = progress.add_task("getting", total=count or None)
+        is_shown = folder is not None and count >= PROGRESS_FROM
+        with counting_bar("getting", count, is_shown) as tell:
             for message in _received(consumer, count, wait_s):
                 taken += 1
                 _put_out(message, as_json, folder, taken)
                 consumer.accept(message)
-                progress.update(task, completed=taken)
+                tell(taken)
     if taken == 0:
         click.echo(f"there is no message on {queue}", err=True)
         raise SystemExit(EXIT_NOTHING)
@@ -141,7 +142,7 @@ def _put_out(message: Message, as_json: bool, folder: Path | None, number: int) 
         click.echo(body_bytes(message))
 
 
-def _add_row(table: Table, message: Message) -> None:
+def _add_row(table: "Table", message: Message) -> None:
     table.add_row(
         str(message.message_id or ""),
         str(message.priority),

@@ -9,7 +9,7 @@ import click
 from postroom.cli.listing import show_json
 from postroom.cli.tables import new_table, show_table
 from postroom.cli.talk import connected, json_option, url_option
-from postroom.server.management import LEASE_TYPE
+from postroom.model.entity_types import LEASE_TYPE
 
 position_option = click.option(
     "--position",

@@ -1,57 +1,102 @@
 """The command group that everything else hangs on. A command's module is imported on first use."""
 
 import importlib
+from types import ModuleType
 from typing import Final
 
 import click
+from click.shell_completion import CompletionItem
 
 from postroom import __version__
 
+UNIX_MODULES: Final = ("fcntl",)
+"""Modules that Windows has not, and without which the files of a broker can't be worked on."""
+
+_MARGINS: Final = 6
+"""Columns that click leaves empty in a list of commands."""
+
 COMMANDS: Final = {
-    "serve": ("postroom.cli.serve", "serve"),
-    "queue": ("postroom.cli.queue", "queue"),
-    "topic": ("postroom.cli.topic", "topic"),
-    "subscription": ("postroom.cli.subscription", "subscription"),
-    "remote-queue": ("postroom.cli.remote_queue", "remote_queue"),
-    "quota": ("postroom.cli.quota", "quota"),
-    "channel": ("postroom.cli.channel", "channel"),
-    "message": ("postroom.cli.message", "message"),
-    "dlq": ("postroom.cli.dlq", "dlq"),
-    "top": ("postroom.cli.top", "top"),
-    "broker": ("postroom.cli.broker", "broker"),
-    "connection": ("postroom.cli.broker", "connection"),
-    "transaction": ("postroom.cli.transaction", "transaction"),
-    "sink": ("postroom.cli.sink", "sink"),
-    "spark-subscription": ("postroom.cli.spark_subscription", "spark_subscription"),
-    "store": ("postroom.cli.store", "store"),
-    "put": ("postroom.cli.put", "put"),
-    "get": ("postroom.cli.get", "get"),
-    "browse": ("postroom.cli.get", "browse"),
-    "user": ("postroom.cli.user", "user"),
-    "token": ("postroom.cli.token", "token"),
-    "ledger": ("postroom.cli.ledger", "ledger"),
-    "pipeline": ("postroom.cli.pipeline", "pipeline"),
-    "job": ("postroom.cli.job", "job"),
-    "audit": ("postroom.cli.audit", "audit"),
-    "report": ("postroom.cli.report", "report"),
-    "state": ("postroom.cli.state", "state"),
-    "trace": ("postroom.cli.trace", "trace_command"),
+    "serve": "Run a broker until it is told to stop (SIGTERM, Ctrl-C).",
+    "queue": "Queues of a running broker.",
+    "topic": "Topics of a running broker.",
+    "subscription": "Subscriptions to topics of a running broker.",
+    "remote-queue": "Remote queues and aliases of a running broker.",
+    "quota": "Quotas of a running broker.",
+    "channel": "Channels of a running broker to other queue managers.",
+    "message": "Messages on the queues of a running broker, in whatever state.",
+    "dlq": "Dead-letter queues of a running broker.",
+    "top": "Watch channels, queues and connections of a running broker.",
+    "broker": "The running broker as a whole.",
+    "connection": "Connections to a running broker.",
+    "transaction": "Open transactions and XA branches of a running broker.",
+    "sink": "Spark jobs that write to queues of a running broker.",
+    "spark-subscription": "Spark queries that consume queues of a running broker.",
+    "store": "The message store of a queue: put, get and browse in two steps, with confirm ids and locks.",
+    "put": "Send messages to QUEUE: each of BODIES, each file; else standard input as one.",
+    "get": "Take messages from QUEUE and print their bodies.",
+    "browse": "Show the messages on QUEUE and leave them there.",
+    "user": "Users of a broker.",
+    "token": "Tokens for reading a broker over HTTP.",
+    "ledger": "The record of every message: check it, list it, count it.",
+    "pipeline": "Tables of the ledger, by Spark: where each message is and how it got there.",
+    "job": "Jobs that act on the messages of queues: what a look at the ledger decides, the broker carries "
+    "out.",
+    "audit": "Prove from the ledger that no message was lost or made twice, or say where that fails.",
+    "report": "Draw where the messages went: one HTML file that needs nothing beside it, in light and dark.",
+    "state": "Show what is on QUEUE, or was at a time: each message with its state, since when, and why.",
+    "trace": "Show what happened to a message, and to what was made of it, from its arrival on.",
 }
+"""The help of each in one line, said again here so that a list of them needs none of their modules."""
+
+_ELSEWHERE: Final = {
+    "browse": ("get", "browse"),
+    "connection": ("broker", "connection"),
+    "trace": ("trace", "trace_command"),
+}
+"""Commands that don't stand, under their own name, in a module of that name: where they do."""
 
 
 class LazyGroup(click.Group):
-    """Imports a command's module on first use, so that `postroom put` does not wait for numpy."""
+    """Imports a command's module on first use, so that `postroom put` does not wait for numpy. Help and shell
+    completion, which list all commands, import none."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        place = COMMANDS.get(cmd_name)
-        if place is None:
+        if cmd_name not in COMMANDS:
             return None
-        command = getattr(importlib.import_module(place[0]), place[1])
+        own = cmd_name.replace("-", "_")
+        module, name = _ELSEWHERE.get(cmd_name, (own, own))
+        command = getattr(_imported(module, cmd_name), name)
         assert isinstance(command, click.Command)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        longest = formatter.width - _MARGINS - max(map(len, COMMANDS))
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _short_help(name, longest)) for name in COMMANDS])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        commands = [
+            CompletionItem(name, help=_short_help(name)) for name in COMMANDS if name.startswith(incomplete)
+        ]
+        return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
+
+
+def _imported(module: str, cmd_name: str) -> ModuleType:
+    try:
+        return importlib.import_module(f"postroom.cli.{module}")
+    except ModuleNotFoundError as error:
+        if error.name not in UNIX_MODULES:
+            raise
+        what = f"{cmd_name} is built on the broker's own parts and runs where it does, on Linux: "
+        raise click.ClickException(f"{what}{error.name} is missing here") from error
+
+
+def _short_help(name: str, longest: int = 45) -> str:
+    """A command's help as click shortens it."""
+    return click.Command(name, help=COMMANDS[name]).get_short_help_str(longest)
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

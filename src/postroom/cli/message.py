@@ -24,7 +24,7 @@ from postroom.cli.which import (
 )
 from postroom.client import ManagementClient
 from postroom.client.message import decode_message
-from postroom.server.management import MESSAGE_TYPE
+from postroom.model.entity_types import MESSAGE_TYPE
 
 LISTED: Final = ("serial", "message id", "states", "bytes", "body")
 """What fits a terminal; the rest is told by `show` and by JSON."""

@@ -1,13 +1,12 @@
 """Names that commands get: whether there is such a queue, and which names are like one that isn't there."""
 
-import difflib
 from contextlib import closing
 from typing import Final
 
 from postroom.client import Connection, InvalidDestinationException, JMSException, ManagementClient
 from postroom.manager.name_rules import is_pattern
+from postroom.model.entity_types import QUEUE_TYPE, REMOTE_QUEUE_TYPE, SUBSCRIPTION_TYPE, TOPIC_TYPE
 from postroom.model.names import split_address
-from postroom.server.management import QUEUE_TYPE, REMOTE_QUEUE_TYPE, SUBSCRIPTION_TYPE, TOPIC_TYPE
 
 COMPARED_NAMES: Final = 1000
 """Of each kind, the oldest: one answer of the management node."""
@@ -59,6 +58,8 @@ def hint_at_names(connection: Connection, name: str) -> str:
         return ""
     if names.get(name.casefold()) == name:
         return ""
+    import difflib
+
     near = difflib.get_close_matches(name.casefold(), names, HINTED_NAMES)
     return f"; did you mean {' or '.join(repr(names[each]) for each in near)}?" if near else ""
 

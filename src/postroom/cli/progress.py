@@ -1,20 +1,49 @@
-"""Progress bars on standard error, where a person is looking."""
+"""Progress bars on standard error, where a person is looking. Rich is loaded where one is shown."""
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+
+def is_watched() -> bool:
+    """Whether a person sees standard error, to whom a bar says something."""
+    return sys.stderr.isatty()
 
 
 @contextmanager
 def progress_bar(unit: str, is_shown: bool) -> Iterator[Callable[[int, int], None] | None]:
     """A bar on standard error while work goes on, where a person is looking."""
-    console = Console(stderr=True)
-    if not (is_shown and console.is_terminal):
+    if not (is_shown and is_watched()):
         yield None
         return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(unit)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@contextmanager
+def counting_bar(what: str, total: int | None, is_shown: bool) -> Iterator[Callable[[int], object]]:
+    """Such a bar for as many as ``total``, None where that isn't known; what it yields is told how many are
+    done."""
+    if not (is_shown and is_watched()):
+        yield lambda done: None
+        return
+    with new_progress() as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done: bar.update(task, completed=done)
+
+
+def new_progress(is_hidden: bool = False) -> "Progress":
+    """Bars on standard error that leave nothing behind."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    return Progress(console=Console(stderr=True), transient=True, disable=is_hidden)

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Final
 
 import click
-from rich.progress import Progress
 
 from postroom.cli.names import is_missing
-from postroom.cli.talk import connected, json_option, notes, url_option
+from postroom.cli.progress import counting_bar
+from postroom.cli.talk import connected, json_option, url_option
 from postroom.client import Message, Topic
-from postroom.server.management import QUEUE_TYPE, TOPIC_TYPE
+from postroom.model.entity_types import QUEUE_TYPE, TOPIC_TYPE
 
 Sender = Callable[[list[Message]], int]
 
@@ -104,11 +104,10 @@ def put(
 
 def _send(send_all: Sender, messages: Iterator[Message], total: int | None) -> int:
     sent = 0
-    with Progress(console=notes, transient=True, disable=not notes.is_terminal) as progress:
-        task = progress.add_task("sending", total=total)
+    with counting_bar("sending", total, is_shown=total != 1) as tell:
         while batch := list(itertools.islice(messages, BATCH)):
             sent += send_all(batch)
-            progress.update(task, completed=sent)
+            tell(sent)
     return sent
 
 

@@ -9,7 +9,7 @@ import click
 from postroom.cli.listing import by_name, create, show_json
 from postroom.cli.tables import new_table, show_table
 from postroom.cli.talk import connected, json_option, setting, settings_option, shown, url_option
-from postroom.server.management import QUOTA_TYPE
+from postroom.model.entity_types import QUOTA_TYPE
 
 COLUMNS: Final = ("quota", "messages", "bytes", "policy", "pools", "queues", "blocked")
 

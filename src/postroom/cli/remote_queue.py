@@ -7,7 +7,7 @@ import click
 
 from postroom.cli.listing import alter, by_name, show_list
 from postroom.cli.talk import connected, json_option, setting, settings_option, url_option
-from postroom.server.management import REMOTE_QUEUE_TYPE
+from postroom.model.entity_types import REMOTE_QUEUE_TYPE
 
 LISTED: Final = (
     ("name", "name"),

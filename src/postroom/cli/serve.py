@@ -1,16 +1,15 @@
 """`postroom serve`: run a broker."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
-from postroom.server.config import Config, ListenConfig
-from postroom.server.config_file import ConfigError, load_config
-from postroom.server.config_values import PlacedError
 from postroom.server.exits import Exit, StartError
-from postroom.server.logs import set_up
-from postroom.server.start import serve as run
+from postroom.server.operating_system import check_system
+
+if TYPE_CHECKING:
+    from postroom.server.config import Config, ListenConfig
 
 
 @click.command()
@@ -26,18 +25,33 @@ def serve(config_file: Path | None, listen: tuple[str, ...], data: str | None, j
     Without any option: AMQP on 127.0.0.1:5672, data in ./postroom-data.
     """
     try:
-        config = _overridden(load_config(config_file) if config_file else Config(), listen, data)
-        set_up(config.log.json or json_logs, config.log.level)
-        code = run(config)
-    except ConfigError as error:
-        _fail(Exit.CONFIGURATION, str(error))
+        check_system()
+        code = _run(config_file, listen, data, json_logs)
     except StartError as error:
         _fail(error.code, str(error))
     else:
         raise SystemExit(code)
 
 
-def _overridden(config: Config, listen: tuple[str, ...], data: str | None) -> Config:
+def _run(config_file: Path | None, listen: tuple[str, ...], data: str | None, json_logs: bool) -> Exit:
+    """The broker's modules are imported here: help needs none of them, and not every system has what they
+    need."""
+    from postroom.server.config import Config
+    from postroom.server.config_file import ConfigError, load_config
+    from postroom.server.logs import set_up
+    from postroom.server.start import serve as run
+
+    try:
+        config = _overridden(load_config(config_file) if config_file else Config(), listen, data)
+        set_up(config.log.json or json_logs, config.log.level)
+        return run(config)
+    except ConfigError as error:
+        raise StartError(Exit.CONFIGURATION, str(error)) from error
+
+
+def _overridden(config: "Config", listen: tuple[str, ...], data: str | None) -> "Config":
+    import msgspec
+
     if listen:
         config = msgspec.structs.replace(config, listen=[_listener(address) for address in listen])
     if data is not None:
@@ -45,7 +59,10 @@ def _overridden(config: Config, listen: tuple[str, ...], data: str | None) -> Co
     return config
 
 
-def _listener(address: str) -> ListenConfig:
+def _listener(address: str) -> "ListenConfig":
+    from postroom.server.config import ListenConfig
+    from postroom.server.config_values import PlacedError
+
     try:
         return ListenConfig(address=address)
     except PlacedError as error:

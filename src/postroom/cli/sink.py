@@ -9,7 +9,7 @@ from postroom.cli.listing import by_name, show_json, show_one
 from postroom.cli.tables import new_table, show_table
 from postroom.cli.talk import EXIT_BROKER, connected, json_option, shown, url_option
 from postroom.cli.times import age_s, moment
-from postroom.server.management import SINK_TYPE
+from postroom.model.entity_types import SINK_TYPE
 
 _HIDDEN: Final = ("identity", "type", "open_branches")
 _NUMBERS: Final = ("partition", "attempt", "messages", "bytes")

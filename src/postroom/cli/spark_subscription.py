@@ -9,7 +9,7 @@ from postroom.cli.listing import by_name, show_json, show_one
 from postroom.cli.tables import new_table, show_table
 from postroom.cli.talk import connected, json_option, shown, url_option
 from postroom.cli.times import age_s
-from postroom.server.management import SPARK_SUBSCRIPTION_TYPE
+from postroom.model.entity_types import SPARK_SUBSCRIPTION_TYPE
 
 _HIDDEN: Final = ("identity", "type")
 NUMBERS: Final = ("held", "window", "confirmed", "assigned")

@@ -25,7 +25,7 @@ from postroom.client import (
     StoredMessage,
     UniqueId,
 )
-from postroom.server.management import STORE_HOLDER_TYPE
+from postroom.model.entity_types import STORE_HOLDER_TYPE
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

@@ -8,7 +8,7 @@ from postroom.cli.describing import show_command
 from postroom.cli.listing import alter, by_name, show_list
 from postroom.cli.switches import add_switches
 from postroom.cli.talk import connected, json_option, settings_option, url_option
-from postroom.server.management import SUBSCRIPTION_TYPE
+from postroom.model.entity_types import SUBSCRIPTION_TYPE
 
 LISTED: Final = (
     ("name", "subscription"),

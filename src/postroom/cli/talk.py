@@ -1,13 +1,12 @@
 """What the commands that talk to a running broker share: the connection, and errors in one line."""
 
 import contextlib
+import functools
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import fields
 from typing import Any, Final, TypeVar
 
 import click
-from rich.console import Console
 
 from postroom.cli.names import hint_at_names
 from postroom.cli.unreachable import URL_VARIABLE, why_not_connected
@@ -19,7 +18,6 @@ from postroom.client import (
     JMSException,
 )
 from postroom.client.url import parse_url
-from postroom.manager.options import QueueDefinition
 
 DEFAULT_URL: Final = "amqp://127.0.0.1:5672"
 EXIT_BROKER: Final = 3
@@ -29,13 +27,7 @@ EXIT_NOTHING: Final = 4
 EVERY_OUTCOME: Final = ClientOptions(force_sync_send=True)
 """A command is asked for once, and says how it went: of non-persistent messages, too."""
 
-_TEXTS: Final = {each.name for each in fields(QueueDefinition) if isinstance(each.default, str)}
-
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-output: Final = Console(soft_wrap=True)
-notes: Final = Console(stderr=True)
-"""Progress and remarks: never mixed with what a script reads."""
 
 
 class BrokerError(click.ClickException):
@@ -80,7 +72,17 @@ def setting(text: str) -> tuple[str, Any]:
         said = json.loads(value)
     except json.JSONDecodeError:
         return key, value
-    return key, value if key in _TEXTS and not isinstance(said, str) else said
+    return key, value if key in _texts() and not isinstance(said, str) else said
+
+
+@functools.cache
+def _texts() -> frozenset[str]:
+    """The settings of a queue that are text."""
+    from dataclasses import fields
+
+    from postroom.manager.options import QueueDefinition
+
+    return frozenset(each.name for each in fields(QueueDefinition) if isinstance(each.default, str))
 
 
 def shown(value: object) -> str:

@@ -5,20 +5,19 @@ import json
 import os
 import select
 import sys
-import termios
 import time
-import tty
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import Final
 
 import click
 from rich.console import Console
 from rich.live import Live
 
-from postroom.cli.talk import connected, json_option, output, url_option
+from postroom.cli.talk import connected, json_option, url_option
 from postroom.cli.top_view import SORTS, Look, View
 from postroom.client import ManagementClient
-from postroom.server.management import BROKER_NAME, BROKER_TYPE, CHANNEL_TYPE, CONNECTION_TYPE, QUEUE_TYPE
+from postroom.model.entity_types import BROKER_NAME, BROKER_TYPE, CHANNEL_TYPE, CONNECTION_TYPE, QUEUE_TYPE
 
 LEAST_INTERVAL_S: Final = 0.2
 QUIT_KEYS: Final = ("q", "Q", "\x03")
@@ -89,7 +88,8 @@ def _print(view: View, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(view.as_json(), default=str))
     else:
-        output.print(view.render(output.width))
+        console = Console(soft_wrap=True)
+        console.print(view.render(console.width))
 
 
 def _stream(management: ManagementClient, interval_s: float, sort: str, every: bool, as_json: bool) -> None:
@@ -119,12 +119,20 @@ def _watch(management: ManagementClient, interval_s: float, sort: str, every: bo
             before, now = now, look(management, every)
 
 
+def _has_keys() -> bool:
+    """Whether a person sits there whose keys can be read; on Windows there is Ctrl-C alone."""
+    return sys.stdin.isatty() and find_spec("termios") is not None
+
+
 @contextlib.contextmanager
 def _keys() -> Iterator[None]:
     """Keys are read one by one and not shown."""
-    if not sys.stdin.isatty():
+    if not _has_keys():
         yield
         return
+    import termios
+    import tty
+
     before = termios.tcgetattr(sys.stdin)
     try:
         tty.setcbreak(sys.stdin)
@@ -137,7 +145,7 @@ def _keys() -> Iterator[None]:
 
 def _key(timeout_s: float) -> str:
     """The key that was hit meanwhile; "" when the time is over."""
-    if not sys.stdin.isatty():
+    if not _has_keys():
         time.sleep(timeout_s)
         return ""
     ready, _, _ = select.select([sys.stdin], [], [], timeout_s)

@@ -7,7 +7,7 @@ import click
 from postroom.cli.listing import alter, by_name, create, fold_dynamic, show_json, show_list
 from postroom.cli.switches import add_switches
 from postroom.cli.talk import connected, json_option, settings_option, url_option
-from postroom.server.management import TOPIC_TYPE
+from postroom.model.entity_types import TOPIC_TYPE
 
 LISTED: Final = (
     ("name", "topic"),

@@ -16,7 +16,7 @@ from postroom.ledger.dump import Line
 from postroom.ledger.reader import LedgerReader
 from postroom.ledger.trace import FolderHistory, MessageId, TooManyMessages, trace_in
 from postroom.model.codes import IdType
-from postroom.server.management import LEDGER_TYPE
+from postroom.model.entity_types import LEDGER_TYPE
 
 PATIENCE_S: Final = 60.0
 """How much longer than usual one answer may take: others look into the ledger, too."""

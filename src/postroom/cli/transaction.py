@@ -11,7 +11,7 @@ from postroom.cli.listing import show_json, show_one
 from postroom.cli.tables import new_table, show_table
 from postroom.cli.talk import EXIT_BROKER, connected, json_option, shown, url_option
 from postroom.cli.times import age_s
-from postroom.server.management import BRANCH_TYPE, TRANSACTION_TYPE
+from postroom.model.entity_types import BRANCH_TYPE, TRANSACTION_TYPE
 
 LOCAL: Final = "local"
 XA: Final = "xa"

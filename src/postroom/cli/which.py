@@ -1,16 +1,18 @@
 """Which messages a command means, and pages of what a query finds: for all commands about messages."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import UUID
 
 import click
-from rich.progress import Progress
 
 from postroom.amqp.types import ULong
-from postroom.cli.talk import notes
+from postroom.cli.progress import is_watched, new_progress
 from postroom.client import ManagementClient
-from postroom.server.management import MESSAGE_TYPE
+from postroom.model.entity_types import MESSAGE_TYPE
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 STATES: Final = (
     *("visible", "send", "receive", "transaction", "ordered"),
@@ -135,6 +137,6 @@ class Found:
         return reply.attributes()
 
 
-def progress_of(total: int) -> Progress:
+def progress_of(total: int) -> "Progress":
     """A bar on standard error; invisible for little work, and where nobody looks."""
-    return Progress(console=notes, transient=True, disable=total < PROGRESS_FROM or not notes.is_terminal)
+    return new_progress(is_hidden=total < PROGRESS_FROM or not is_watched())

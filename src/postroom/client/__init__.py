@@ -38,6 +38,7 @@ from postroom.client.exceptions import (
 )
 from postroom.client.management import ManagementReply
 from postroom.client.message import (
+    Body,
     BodyKind,
     BytesMessage,
     DeliveryMode,
@@ -80,10 +81,12 @@ from postroom.client.sync import (
     Resource,
     Session,
     TemporaryDestination,
+    TransactedSession,
     Transaction,
     TransactionManager,
     XAResource,
     XASession,
+    connect,
 )
 from postroom.client.tls import TlsOptions
 from postroom.client.two_phase import Recovery, Step, TransactionStatus
@@ -91,6 +94,7 @@ from postroom.model.xa import XaCode, XaFlag, Xid
 
 __all__ = [
     "AcknowledgeMode",
+    "Body",
     "BodyKind",
     "BrowseLock",
     "BytesMessage",
@@ -160,6 +164,7 @@ __all__ = [
     "TextMessage",
     "TlsOptions",
     "Topic",
+    "TransactedSession",
     "Transaction",
     "TransactionInProgressException",
     "TransactionManager",
@@ -172,4 +177,5 @@ __all__ = [
     "XaCode",
     "XaFlag",
     "Xid",
+    "connect",
 ]

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Generator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from enum import Enum, IntEnum
 from typing import Any, Final, TypeVar, overload
 
+from postroom.amqp.outcomes import RELEASED
 from postroom.client import ids
 from postroom.client.destinations import Destination
-from postroom.client.exceptions import MessageFormatException, MessageNotWriteableException
+from postroom.client.exceptions import (
+    IllegalStateException,
+    MessageFormatException,
+    MessageNotWriteableException,
+)
 from postroom.client.ids import MessageId
+from postroom.client.outcomes import PROCESSING_FAILED, Processing, Receiver, failed, given_up
 from postroom.client.properties import MessageProperties, PropertyAccess, as_properties
 
 DEFAULT_PRIORITY: Final = 4
@@ -153,12 +159,16 @@ class Message(PropertyAccess):
     def __post_init__(self) -> None:
         self.stamp: dict[str, object] = {}
         """What a producer set, and the next one makes anew (:mod:`postroom.client.stamping`)."""
-        self.acknowledger: Callable[[], Awaitable[None]] | None = None
-        """What ``acknowledge`` does; None: nothing."""
+        self.receiver: Receiver | None = None
+        """Where it was received, which takes its outcome; None for a message made here."""
 
     _body: object = field(default=None, init=False, repr=False, compare=False)
     _properties: MessageProperties = field(init=False, repr=False, compare=False)
     _body_is_read_only = False
+
+    def __getstate__(self) -> dict[str, object]:
+        """A copy, in another process, too, is nobody's delivery."""
+        return {**self.__dict__, "receiver": None}
 
     # --- state
 
@@ -233,7 +243,7 @@ class Message(PropertyAccess):
     def jms_correlation_id(self, text: str | None) -> None:
         self.correlation_id = ids.id_of_jms(text)
 
-    # --- body and acknowledgement
+    # --- body
 
     def get_body(self, kind: type[T]) -> T | None:
         """The body, which is a ``kind`` (str of text, bytes of bytes, dict of a map); None where there is
@@ -250,11 +260,54 @@ class Message(PropertyAccess):
         """Whether ``get_body(kind)`` gives it."""
         return self.body is None or isinstance(self.body, kind)
 
+    # --- outcomes
+
     def acknowledge(self) -> Awaitable[None]:
         """The message is done: in mode CLIENT with everything that its session has received, in mode
-        INDIVIDUAL alone. In other modes, and of a message that wasn't received, nothing happens.
+        INDIVIDUAL, which :meth:`Connection.consumer` has, alone. In other modes, and of a message that wasn't
+        received, nothing happens.
 
-        In asyncio the answer may be awaited: it comes at once, or, of a consumer with ``settle_second``, when
-        the broker has answered. Raises IllegalStateException when the session is closed.
+        In asyncio the answer may be awaited, as that of the other outcomes: it comes at once, or, of a
+        consumer with ``settle_second``, when the broker has answered. Raises IllegalStateException when the
+        session is closed.
         """
-        return DONE if self.acknowledger is None else self.acknowledger()
+        return DONE if self.receiver is None else self.receiver.acknowledge(self)
+
+    def retry(self, *, after_s: float | None = None, reason: str = "") -> Awaitable[None]:
+        """This attempt has failed: the message comes again, and becomes a dead letter where it has failed
+        more often than its queue allows (AMQP: modified, delivery-failed).
+
+        ``after_s``: not before so many seconds have passed, whatever the queue says; brokers other than
+        Postroom give it no heed. ``reason`` is the annotation ``x-opt-failure-reason`` of the next attempt,
+        and stands in the description of the dead letter. Raises ValueError for a negative ``after_s``,
+        IllegalStateException where the outcome isn't the application's to say: it has one already, it was
+        said in mode AUTO as the message was received, or a transaction says it.
+        """
+        return self._received_by().say(self, failed(after_s, reason))
+
+    def release(self) -> Awaitable[None]:
+        """Give it back as if it had never left: no attempt is counted. Raises as :meth:`retry`."""
+        return self._received_by().say(self, RELEASED)
+
+    def dead_letter(self, reason: str, *, condition: str = PROCESSING_FAILED) -> Awaitable[None]:
+        """It will never be good: the broker moves it to the dead letters (AMQP: rejected), where
+        ``condition`` is its reason and ``reason`` the description. Raises as :meth:`retry`.
+        """
+        return self._received_by().say(self, given_up(reason, condition))
+
+    def process(self, *, retry_after_s: float | None = None, suppress: bool = False) -> Processing:
+        """``async with message.process():`` (in the blocking face ``with``) accepts the message at the end.
+
+        An exception is a failed attempt with its text as the reason, ``retry_after_s`` as of :meth:`retry`,
+        and goes on to the caller; with ``suppress`` its traceback is logged and the program goes on behind
+        the block, to the next message. What stops the program or the task (CancelledError, KeyboardInterrupt,
+        SystemExit) releases the message, and goes on always. An outcome that is said within the block stays.
+
+        Entering raises IllegalStateException as :meth:`retry`.
+        """
+        return Processing(self, self._received_by(), retry_after_s, suppress)
+
+    def _received_by(self) -> Receiver:
+        if self.receiver is None:
+            raise IllegalStateException("only a message that a consumer has received has an outcome")
+        return self.receiver

@@ -7,7 +7,6 @@ written to a new one that takes its name.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import secrets
 import threading
@@ -15,6 +14,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Final
 
+from postroom.client import durable_files
 from postroom.client.decisions import (
     ALIGNMENT_BYTES,
     FIRST_SEQUENCE,
@@ -36,7 +36,6 @@ OWNER_ID_BYTES: Final = 12
 FILE_BYTES: Final = 4 * 1024 * 1024
 """The least size of the file; more only where what still matters fills half of it."""
 DEFAULT_MAX_UNFINISHED: Final = 10_000
-PERMISSIONS: Final = 0o600
 
 
 class DecisionLog:
@@ -211,8 +210,8 @@ class DecisionLog:
         if self._end + len(block) > os.fstat(self._fd).st_size:
             self._rewrite()  # says what the block does
             return
-        _write_at(self._fd, self._end, block)
-        os.fdatasync(self._fd)
+        durable_files.write_at(self._fd, self._end, block)
+        durable_files.sync_data(self._fd)
         self._end += len(block)
         self._sequence += 1
 
@@ -235,50 +234,34 @@ class DecisionLog:
             block = encode_block(FIRST_SEQUENCE, self._state.records())
         size = max(FILE_BYTES, -(-2 * len(block) // ALIGNMENT_BYTES) * ALIGNMENT_BYTES)
         temporary = self._path.with_suffix(".tmp")
-        fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, PERMISSIONS)
+        fd = durable_files.open_file(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         try:
-            _write_at(fd, 0, block + bytes(size - len(block)))
-            os.fsync(fd)
-            temporary.rename(self._path)
-            _sync_folder(self._path.parent)
-        except BaseException:
+            durable_files.write_at(fd, 0, block + bytes(size - len(block)))
+            durable_files.sync(fd)
+        finally:
             os.close(fd)
-            raise
+        self._close_file()
+        durable_files.replace(temporary, self._path)
+        self._fd = durable_files.open_file(self._path, os.O_RDWR)
+        self._end, self._sequence = len(block), FIRST_SEQUENCE + 1
+
+    def _close_file(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)
-        self._fd, self._end, self._sequence = fd, len(block), FIRST_SEQUENCE + 1
+        self._fd = -1
 
     def _close_files(self) -> None:
-        for fd in (self._fd, self._lock_fd):
-            if fd >= 0:
-                os.close(fd)
-        self._fd = self._lock_fd = -1
-
-
-def _write_at(fd: int, offset: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        written = os.pwrite(fd, view, offset)
-        view = view[written:]
-        offset += written
-
-
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+        self._close_file()
+        if self._lock_fd >= 0:
+            os.close(self._lock_fd)
+        self._lock_fd = -1
 
 
 def _lock(folder: Path) -> int:
     """Two managers with one log would roll back each other's transactions."""
-    fd = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PERMISSIONS)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return durable_files.lock(folder / LOCK_NAME)
     except BlockingIOError:
-        os.close(fd)
         raise DecisionLogException(
             f"the decision log in {folder} is in use by another transaction manager"
         ) from None
-    return fd

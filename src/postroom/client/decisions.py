@@ -17,8 +17,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
-
-from isal.isal_zlib import crc32
+from zlib import crc32
 
 ALIGNMENT_BYTES: Final = 4096
 """Of blocks: no write touches a sector that holds an earlier one."""

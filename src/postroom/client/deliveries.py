@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple
 
 from postroom.amqp.outcomes import ACCEPTED, RELEASED, DeliveryState, Modified
 from postroom.client.base_message import DONE
 from postroom.client.destinations import Destination
+from postroom.client.durations import check_duration
 from postroom.client.exceptions import IllegalStateException, JMSException, MessageFormatException
 from postroom.client.listening import Listening
 from postroom.client.message import Message, decode_message
@@ -59,8 +60,27 @@ class Deliveries:
         self._detaching: asyncio.Task[None] | None = None
         """Closed by the application, and kept until the last outcome was said."""
         self._is_closing = False
+        self._is_over = False
+        """The application has closed it: no loss."""
+        self.on_detached: Callable[[], None] = nothing
+        """Called when the link has ended: what was made for this consumer alone ends with it."""
 
     # --- to the application
+
+    async def next_of_loop(self) -> Message | None:
+        """The next message, handed over; None when the application has closed the consumer, its session or
+        its connection. What is no message is logged and passed over: it has gone back.
+        """
+        while not self._is_over:
+            try:
+                self.check_receive()
+                return await self.receive(None)
+            except MessageFormatException as failure:
+                LOG.warning("%s: %s", self.receiving.what, failure)
+            except JMSException:
+                if not self._is_over:
+                    raise
+        return None
 
     async def receive(self, timeout_s: float | None) -> Message | None:
         """The next message, handed over; None when the time is up."""
@@ -119,6 +139,7 @@ class Deliveries:
             # As Qpid JMS does: it failed, and would fail here again.
             self.receiving.settle(incoming, UNDELIVERABLE)
             raise
+        message.receiver = self
         message.delivery_count += incoming.redeliveries
         options = self.state.shared.options
         if options.local_message_expiry and has_expired(message):
@@ -146,12 +167,7 @@ class Deliveries:
             return await self.state.transaction.acknowledge(self.receiving, delivery.incoming)
         if delivery.incoming.settled:
             return True
-        message = delivery.message
         self._delivered[delivery.incoming.delivery_id] = delivery
-        if self.state.mode is AcknowledgeMode.CLIENT:
-            message.acknowledger = self._acknowledge_session
-        elif self.state.mode is AcknowledgeMode.INDIVIDUAL:
-            message.acknowledger = lambda: self._acknowledge_one(message)
         return True
 
     def put_back(self, messages: Sequence[Incoming]) -> None:
@@ -165,15 +181,36 @@ class Deliveries:
         delivery = self._delivered.get(message.delivery_id)
         return delivery is not None and delivery.message is message
 
-    async def settle(self, message: Message, state: DeliveryState) -> None:
-        """The application's word on ``message``; IllegalStateException when there was one, or it isn't from
-        here.
+    def check_open(self, message: Message) -> None:
+        """Raises IllegalStateException, which says what to do, where the outcome of ``message`` isn't the
+        application's to say.
         """
         if self.state.is_transacted:
             raise IllegalStateException("in a transacted session, commit and rollback are the outcomes")
-        if not self.holds(message):
-            raise IllegalStateException("the message has its outcome already, or is not of this consumer")
-        await self._say([self._delivered.pop(message.delivery_id).incoming], state)
+        if self.holds(message):
+            return
+        mode = self.state.mode
+        if mode.is_automatic or mode.is_presettled:
+            raise IllegalStateException(
+                f"in mode {mode.name} a message has its outcome as it is received: take"
+                " connection.consumer(), or a session in mode INDIVIDUAL or CLIENT"
+            )
+        raise IllegalStateException("the message has its outcome already, or is not of this consumer")
+
+    async def settle(self, message: Message, state: DeliveryState) -> None:
+        """The application's word on ``message``, and the broker's answer, where one was asked for."""
+        await self.say(message, state)
+
+    def say(self, message: Message, state: DeliveryState) -> Awaitable[None]:
+        """The application's word on ``message``; raises as :meth:`check_open`."""
+        self.check_open(message)
+        return self._say([self._delivered.pop(message.delivery_id).incoming], state)
+
+    def acknowledge(self, message: Message) -> Awaitable[None]:
+        """``Message.acknowledge``: what it does is a matter of the mode."""
+        if self.state.mode is AcknowledgeMode.CLIENT:
+            return self._acknowledge_session()
+        return self._acknowledge_one(message) if self.state.mode is AcknowledgeMode.INDIVIDUAL else DONE
 
     def acknowledge_delivered(self) -> Awaitable[None]:
         """Accept everything that the application has."""
@@ -257,6 +294,12 @@ class Deliveries:
         if self._listening is not None:
             raise IllegalStateException("the consumer has a message listener, which gets its messages")
 
+    def stop(self) -> None:
+        """Hand nothing more out, which ends a loop: what nobody has seen goes back."""
+        if self.receiving.failure is None and not self.is_closed:
+            self.is_closed = self._is_over = True
+            self.receiving.stop(RELEASED)
+
     async def close(self, finally_: bool = False) -> None:
         """Release what nobody has seen, and detach: as soon as the application has no message without an
         outcome, or ``finally_`` now, such a message going back as a failed attempt.
@@ -264,10 +307,9 @@ class Deliveries:
         await self.stop_listening()
         if self.receiving.failure is not None:
             self.is_closed = True
+            self.on_detached()
             return
-        if not self.is_closed:
-            self.is_closed = True
-            self.receiving.stop(RELEASED)
+        self.stop()
         if self._delivered and not finally_:
             self._is_closing = True
             return
@@ -284,7 +326,10 @@ class Deliveries:
             self._detaching = self.state.begin(self._detach_unasked())
 
     async def _detach(self) -> None:
-        await self.receiving.detach(self.state.shared.options.close_timeout_s, closed=not self._durable)
+        try:
+            await self.receiving.detach(self.state.shared.options.close_timeout_s, closed=not self._durable)
+        finally:
+            self.on_detached()
 
     async def _detach_unasked(self) -> None:
         try:
@@ -293,8 +338,13 @@ class Deliveries:
             LOG.warning("%s", failure)
 
 
+def nothing() -> None:
+    """For nobody in particular."""
+
+
 def end_of(timeout_s: float | None) -> float | None:
-    """When so many seconds have passed; None: never."""
+    """When so many seconds have passed; None: never. ValueError for a negative time."""
+    check_duration("timeout_s", timeout_s)
     return None if timeout_s is None else time.monotonic() + timeout_s
 
 

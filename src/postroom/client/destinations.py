@@ -6,7 +6,7 @@ Link names and capabilities of subscriptions are those of Qpid JMS, which broker
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
 from postroom.amqp.performatives import Source, Target
@@ -20,6 +20,8 @@ TEMPORARY_QUEUE_CAPABILITY: Final = "temporary-queue"
 TEMPORARY_TOPIC_CAPABILITY: Final = "temporary-topic"
 SHARED_CAPABILITY: Final = "shared"
 GLOBAL_CAPABILITY: Final = "global"
+CREATE_CAPABILITY: Final = "create-on-demand"
+"""Of a queue to receive from: the broker makes it if it isn't there."""
 SELECTOR_FILTER: Final = "jms-selector"
 SELECTOR_DESCRIPTOR: Final = Symbol("apache.org:selector-filter:string")
 NO_LOCAL_FILTER: Final = "no-local"
@@ -77,12 +79,12 @@ def target_of(destination: Destination | None) -> Target:
     return Target(address=address_of(destination), capabilities=[capability_of(destination)])
 
 
-def source_of(destination: Destination, selector: str | None, no_local: bool) -> Source:
-    """Where a consumer of its own takes from."""
+def source_of(destination: Destination, selector: str | None, no_local: bool, create: bool = False) -> Source:
+    """Where a consumer of its own takes from. ``create``: a queue is made if it isn't there."""
     return Source(
         address=address_of(destination),
         filter=filters(selector, no_local),
-        capabilities=[capability_of(destination)],
+        capabilities=[capability_of(destination), *([CREATE_CAPABILITY] if create else [])],
     )
 
 
@@ -147,3 +149,38 @@ def filters(selector: str | None, no_local: bool = False) -> dict[object, object
     if no_local:
         found[Symbol(NO_LOCAL_FILTER)] = Described(NO_LOCAL_DESCRIPTOR, [])
     return found or None
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A consumer as ``Connection.consumer`` is asked for it; JMSException for what doesn't go together."""
+
+    destination: Destination
+    selector: str | None = None
+    _: KW_ONLY
+    no_local: bool = False
+    subscription: str | None = None
+    durable: bool = False
+    shared: bool = False
+    prefetch: int | None = None
+    settle_second: bool = False
+    exclusive: bool = False
+
+    def __post_init__(self) -> None:
+        if self.subscription is None:
+            if self.durable or self.shared:
+                raise JMSException('a durable or shared subscription has a name: subscription="…"')
+            return
+        if isinstance(self.destination, Queue):
+            raise JMSException(f"subscription {self.subscription!r} is to a Topic, not to a queue")
+        if not (self.durable or self.shared):
+            raise JMSException(
+                f"subscription {self.subscription!r} needs durable=True, shared=True, or both;"
+                " without a name it lasts as long as its consumer"
+            )
+        if self.exclusive:
+            raise JMSException(
+                "exclusive=True is for queues; a subscription that isn't shared has one consumer"
+            )
+        if self.shared and self.no_local:
+            raise JMSException("a shared subscription can't have no_local=True")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from postroom.amqp.outcomes import ACCEPTED, RELEASED, DeliveryState
+from postroom.amqp.outcomes import ACCEPTED, DeliveryState
 from postroom.client.exceptions import JMSException, MessageFormatException
 from postroom.client.shared import CALLED_FOR, LOG, MessageCallback, call_back
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 class Listening:
     """Calls ``listener`` with each message of a consumer, one at a time in the whole session.
 
-    A message is accepted when the listener has returned, where the mode says so; a listener that raises gives
-    it back as released, so that it comes again and the attempt isn't counted.
+    A message is accepted when the listener has returned, where the mode says so; one that raises gives it
+    back as a failed attempt, or as the redelivery policy says.
     """
 
     def __init__(self, deliveries: Deliveries, listener: MessageCallback) -> None:
@@ -75,7 +75,7 @@ class Listening:
             await call_back(self._listener, message)
         except Exception:
             LOG.exception("the message listener of %s failed", deliveries.receiving.what)
-            outcome = RELEASED
+            outcome = deliveries.state.shared.options.redelivery.listener_failure.state
         try:
             if deliveries.state.mode.is_automatic and deliveries.holds(message):
                 await deliveries.settle(message, outcome)

@@ -38,6 +38,7 @@ __all__ = [
     "DEFAULT_PRIORITY",
     "ID_PREFIX",
     "NO_DELIVERY",
+    "Body",
     "BodyKind",
     "BytesMessage",
     "DeliveryMode",
@@ -80,11 +81,48 @@ _DESTINATIONS: Final[dict[int, type[Queue] | type[Topic]]] = {
 _DESTINATION_NUMBERS: Final = {kind: number for number, kind in _DESTINATIONS.items()}
 
 
-def as_message(given: Message | str | bytes) -> Message:
-    """A str as a TextMessage, bytes as a BytesMessage, with default headers."""
+Body = Message | str | bytes | bytearray | memoryview | Mapping[str, object]
+"""What a producer sends: a message, or the body of one."""
+
+
+def as_message(given: Body) -> Message:
+    """A str as a TextMessage, bytes as a BytesMessage, a dict of what a MapMessage may hold as that, with
+    default headers. Raises MessageFormatException, which says what to do, for anything else.
+    """
     if isinstance(given, Message):
         return given
-    return TextMessage(given) if isinstance(given, str) else BytesMessage(given)
+    if isinstance(given, str):
+        return TextMessage(given)
+    if isinstance(given, bytes | bytearray | memoryview):
+        return BytesMessage(bytes(given))
+    if isinstance(given, Mapping):
+        return _map_message(given)
+    raise MessageFormatException(_not_a_body(given))
+
+
+def _map_message(given: Mapping[str, object]) -> MapMessage:
+    message = MapMessage()
+    try:
+        for name, value in given.items():
+            message.set_object(name, value)
+        return message
+    except (MessageFormatException, ValueError) as failure:
+        raise MessageFormatException(
+            f"the dict is no body of a MapMessage: {failure}; as JSON it is"
+            ' TextMessage(json.dumps(…), content_type="application/json")'
+        ) from None
+
+
+def _not_a_body(given: object) -> str:
+    if given is None:
+        return "None is no message; an empty one is Message()"
+    if isinstance(given, Queue | Topic):
+        return f"{given} is no message; the destination goes by name: send(message, destination=…)"
+    return (
+        f"an object of type {type(given).__name__} is no message: serialise it yourself"
+        ' (TextMessage(json.dumps(…), content_type="application/json"), or bytes),'
+        " or send Message(…), whose body is any value that AMQP has a type for"
+    )
 
 
 # --- to the wire

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from postroom.amqp.outcomes import ACCEPTED, RELEASED, DeliveryState, Modified, Rejected
 from postroom.amqp.types import MAX_UINT
+from postroom.client.durations import check_duration
 from postroom.client.url import ParsedUrl
 
 DEFAULT_PREFETCH: Final = 1_000
@@ -22,12 +23,6 @@ NO_LIMIT: Final = -1
 MIN_FRAME_SIZE_BYTES: Final = 512
 """Every peer may send so much (part 2, section 2.4.1)."""
 MS_A_SECOND: Final = 1_000
-
-
-def check_timeout(name: str, value_s: float | None) -> None:
-    """Raises ValueError for a negative time."""
-    if value_s is not None and value_s < 0:
-        raise ValueError(f"{name} is {value_s}; it is 0 or more, or None for no limit")
 
 
 class RedeliveryOutcome(IntEnum):
@@ -71,15 +66,21 @@ class RecoverMode(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class RedeliveryPolicy:
-    """What a consumer does before it hands a message to the application that came before."""
+    """What a consumer does about messages that fail: before it hands one out that came before, and when its
+    listener raises."""
 
     max_redeliveries: int = NO_LIMIT
     """A message with more failed attempts is not handed out; 0: none that failed before; −1: no limit."""
     outcome: RedeliveryOutcome = RedeliveryOutcome.MODIFIED_FAILED_UNDELIVERABLE
     """What the broker is told of it instead; ValueError for a number that is none."""
+    listener_failure: RedeliveryOutcome = RedeliveryOutcome.MODIFIED_FAILED
+    """What the broker is told, in the modes AUTO and DUPS_OK, of a message whose listener has raised: by
+    default that the attempt has failed, so that the queue's redelivery delay and limit apply. Qpid JMS
+    releases it, to come again for ever."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "outcome", RedeliveryOutcome(self.outcome))
+        object.__setattr__(self, "listener_failure", RedeliveryOutcome(self.listener_failure))
 
     def is_exceeded(self, redelivery_count: int) -> bool:
         """Whether a message with so many failed attempts is not to be handed out."""
@@ -163,7 +164,7 @@ class ClientOptions:
     def __post_init__(self) -> None:
         object.__setattr__(self, "recover", read_recover(self.recover))
         for name in ("send_timeout_s", "close_timeout_s", "drain_timeout_s"):
-            check_timeout(name, getattr(self, name))
+            check_duration(name, getattr(self, name))
 
     def with_url_options(self, said: Mapping[str, str]) -> ClientOptions:
         """These options, and what a URL says, by the names in :data:`URL_OPTIONS`.
@@ -191,7 +192,7 @@ class FactoryOptions:
 
     def __post_init__(self) -> None:
         for name in ("connect_timeout_s", "request_timeout_s"):
-            check_timeout(name, getattr(self, name))
+            check_duration(name, getattr(self, name))
         if self.idle_timeout_ms < 0:
             raise ValueError(f"idle_timeout_ms is {self.idle_timeout_ms}; it is 0 (never) or more")
         if not MIN_FRAME_SIZE_BYTES <= self.max_frame_size_bytes <= MAX_UINT:
@@ -273,6 +274,7 @@ URL_OPTIONS: Final[dict[str, tuple[str, Reader]]] = {
     "jms.prefetchPolicy.queueBrowserPrefetch": ("prefetch.browser", int),
     "jms.redeliveryPolicy.maxRedeliveries": ("redelivery.max_redeliveries", int),
     "jms.redeliveryPolicy.outcome": ("redelivery.outcome", _outcome),
+    "jms.redeliveryPolicy.listenerFailure": ("redelivery.listener_failure", _outcome),
     "jms.presettlePolicy.presettleAll": ("presettle.all", read_flag),
     "jms.presettlePolicy.presettleProducers": ("presettle.producers", read_flag),
     "jms.presettlePolicy.presettleQueueProducers": ("presettle.queue_producers", read_flag),

@@ -10,10 +10,11 @@ from isal.isal_zlib import crc32
 from postroom.ledger.dictionary import decode_dictionary
 from postroom.ledger.disk import Bytes, Disk
 from postroom.ledger.duplicates import DUPLICATE_DTYPE
-from postroom.ledger.errors import LedgerCorrupt
+from postroom.ledger.errors import LedgerCorrupt, UnknownFormat, UnknownRecord
 from postroom.ledger.files import checkpoint_name
 from postroom.ledger.headers import crc_matches, header_crc_of, with_crc
 from postroom.ledger.image import EventsImage, write_durably
+from postroom.ledger.known import unknown_definition
 from postroom.ledger.layout import (
     ARRIVAL_DTYPE,
     CHECKPOINT_HEADER,
@@ -23,6 +24,7 @@ from postroom.ledger.layout import (
     PLAIN_DTYPE,
     SECTION_ROW,
     TOTAL_DTYPE,
+    TRANSITION_DTYPE,
     Array,
 )
 from postroom.ledger.records import FORMAT_VERSION, RecordType
@@ -31,6 +33,22 @@ from postroom.ledger.state import FileSpan, FoldState
 
 BITMAP: Final = 0
 INDEXES: Final = 1
+
+SECTION_NAMES: Final = (
+    "meta",
+    "dictionary",
+    "details",
+    "totals",
+    "plain",
+    "indexes",
+    "explicit",
+    "carried",
+    "carried_names",
+    "chunks",
+    "duplicates",
+    "retained",
+)
+"""All that this version knows."""
 
 _INDEX_BITS: Final = 32
 _U32: Final = np.dtype("<u4")
@@ -164,11 +182,25 @@ def load_checkpoint(disk: Disk, position: int, ledger_id: bytes | None) -> FoldS
     directory = bytes(data[len(head) : len(head) + count * SECTION_ROW.size_bytes])
     if not crc_matches(bytes(head), directory) or fields["magic"] != CHECKPOINT_MAGIC:
         raise LedgerCorrupt(where, 0, "the checkpoint's header or directory is damaged")
-    if fields["version"] != FORMAT_VERSION or fields["position"] != position:
-        raise LedgerCorrupt(where, 0, "the checkpoint is of another format version or position")
+    if fields["version"] != FORMAT_VERSION:
+        raise UnknownFormat(where, fields["version"], FORMAT_VERSION)
+    if fields["position"] != position:
+        raise LedgerCorrupt(where, 0, "the checkpoint is of another position")
     if ledger_id is not None and fields["ledger_id"] != ledger_id:
         raise LedgerCorrupt(where, 0, "the checkpoint belongs to another ledger")
-    return _decode_state(fields, _load_sections(where, data, directory))
+    sections = _load_sections(where, data, directory)
+    _require_known(position, sections)
+    return _decode_state(fields, sections)
+
+
+def _require_known(position: int, sections: dict[str, memoryview]) -> None:
+    """Raises ``UnknownRecord`` where it says more than this version knows."""
+    for name in sections:
+        if name not in SECTION_NAMES:
+            raise UnknownRecord(position, f"the section {name!r} of its checkpoint")
+    definition = unknown_definition(np.frombuffer(sections["dictionary"], TRANSITION_DTYPE))
+    if definition is not None:
+        raise UnknownRecord(definition.position, definition.what)
 
 
 def _fields(head: memoryview) -> dict[str, Any]:

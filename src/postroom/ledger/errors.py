@@ -1,5 +1,12 @@
 """What can go wrong with a ledger. Each error says what, where, and what to do."""
 
+from postroom import __version__
+
+
+def _wanted(version: str) -> str:
+    """What to ask pip for."""
+    return f"'postroom>={version}'" if version else "postroom"
+
 
 class LedgerError(Exception):
     """Any failure of the ledger."""
@@ -56,12 +63,23 @@ class BodyUnreadable(LedgerCorrupt):
 class UnknownFormat(LedgerError):
     """A file of a newer format than this version reads. Nothing of it was read."""
 
-    def __init__(self, file: str, version: int, known: int) -> None:
+    def __init__(self, file: str, version: int, known: int, writer: str = "") -> None:
+        wrote = f", written by Postroom {writer}" if writer else ""
         super().__init__(
-            f"{file}: format version {version}, this Postroom reads {known}; upgrade it (pip install"
-            " --upgrade postroom) wherever the ledger is read"
+            f"{file}: format version {version}{wrote}; this Postroom, {__version__}, reads {known}:"
+            f" upgrade it (pip install --upgrade {_wanted(writer)}) wherever the ledger is used"
         )
         self.version = version
+
+
+class UnknownSetting(LedgerError):
+    """A definition has a setting that this version doesn't know."""
+
+    def __init__(self, kind: str, name: str, setting: str) -> None:
+        super().__init__(
+            f"{kind} {name!r} has the setting {setting!r}, which is unknown here: a newer Postroom defined"
+            f" it, this one, {__version__}, would not keep to it: upgrade it (pip install --upgrade postroom)"
+        )
 
 
 class UnknownRecord(LedgerError):

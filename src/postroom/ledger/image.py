@@ -199,7 +199,7 @@ def _decode_header(data: memoryview, where: str, file_number: int) -> dict[str, 
     if f["magic"] == EVENTS_MAGIC and f["version"] != FORMAT_VERSION:
         raise UnknownFormat(where, f["version"], FORMAT_VERSION)
     if f["magic"] != EVENTS_MAGIC or f["file_number"] != file_number:
-        raise LedgerCorrupt(where, 0, "this is not an events file of that number and of format version 1")
+        raise LedgerCorrupt(where, 0, "this is not an events file of that number")
     return f
 
 

@@ -203,6 +203,11 @@ class Journal:
             self._asked_us = now_us
             self._reserve()
 
+    def look_for_space(self) -> None:
+        """Ask the disk now, short of space or not."""
+        self.space_short = True
+        self._reserve()
+
     def _is_full(self, block_bytes: int, idle: bool) -> bool:
         """Whether the next block goes to another file. While space is short that is so early, if there is
         room for it: only what is in sealed files can be given back."""

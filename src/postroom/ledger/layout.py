@@ -131,7 +131,8 @@ SUPERBLOCK: Final = Layout(
         ("end_position", "Q"),
         ("end_epoch", "I"),
         ("end_crc", "I"),
-        ("reserved", "56s"),
+        ("writer", "16s"),
+        ("reserved", "40s"),
     ],
 )
 

@@ -267,6 +267,17 @@ class Ledger:
         self._writer.close()
         self._disk.unlock()
 
+    def abandon(self) -> None:
+        """Stop the background work and give up the folder without writing anything more, as a process that
+        ends: what is not durable is lost."""
+        self._failed = True
+        self.close()
+
+    def look_for_space(self) -> None:
+        """Ask the disk at once whether it still has what is kept free, instead of when more is needed."""
+        self._journal.look_for_space()
+        self._maintenance.wake()
+
     def _record_checkpoints(self, now_us: int) -> None:
         """They ride with the next block that has something else to say: an idle ledger stays idle."""
         self.builder.set_time(now_us)

@@ -7,7 +7,7 @@ import numpy as np
 from isal.isal_zlib import crc32
 
 from postroom.ledger.disk import SYNC_PIECE_BYTES, Disk, DiskFile, is_no_space
-from postroom.ledger.errors import LedgerCorrupt
+from postroom.ledger.errors import LedgerCorrupt, UnknownFormat
 from postroom.ledger.files import TMP_SUFFIX, PackedName, packed_name
 from postroom.ledger.headers import crc_matches, with_crc
 from postroom.ledger.layout import PACKED_HEADER, PACKED_MAGIC, PACKED_ROW_DTYPE, Array
@@ -108,8 +108,10 @@ def load_packed_span(disk: Disk, name: PackedName, ledger_id: bytes | None) -> P
         raise LedgerCorrupt(where, 0, "the header is damaged")
     fields = PACKED_HEADER.struct.unpack(head)
     magic, _, version, generation, owner, first_file, last_file = fields[:7]
-    if (magic, version) != (PACKED_MAGIC, FORMAT_VERSION) or ledger_id not in (None, owner):
-        raise LedgerCorrupt(where, 0, "this is not a packed file of this ledger and of format version 1")
+    if magic == PACKED_MAGIC and version != FORMAT_VERSION:
+        raise UnknownFormat(where, version, FORMAT_VERSION)
+    if magic != PACKED_MAGIC or ledger_id not in (None, owner):
+        raise LedgerCorrupt(where, 0, "this is not a packed file of this ledger")
     if (first_file, last_file, generation) != name:
         raise LedgerCorrupt(where, 0, f"the header says files {first_file} to {last_file}, the name another")
     return PackedSpan(*fields[7:12])

@@ -49,10 +49,12 @@ from postroom.ledger.fold import fold_image, prune_chunks
 from postroom.ledger.headers import FILE_HEADER_BYTES, NO_SEAL, FileHeader, Seal, decode_file_header
 from postroom.ledger.image import EventsImage, build_image, load_image
 from postroom.ledger.journal import BlockTable
+from postroom.ledger.known import require_known
 from postroom.ledger.layout import Array
 from postroom.ledger.packed import load_packed_span
 from postroom.ledger.recovered import RecoveryReport
 from postroom.ledger.scan import Scan, bodies_start, count_blocks, read_block, scan_journal, void_bytes
+from postroom.ledger.segments import require_known_version
 from postroom.ledger.state import CARRIED_FILE, FoldState
 from postroom.ledger.superblock import Superblock, read_superblock
 
@@ -174,6 +176,7 @@ def _journal_headers(
     for number in listing.journal.copy():
         name = journal_name(number)
         data = memoryview(disk.open(name).view())
+        require_known_version(disk.describe(name), bytes(data[:FILE_HEADER_BYTES]))
         header = decode_file_header(bytes(data[:FILE_HEADER_BYTES]))
         fact = _head_fact(header, number, previous, found.ledger_id)
         if fact is HeadFact.GOOD and header is not None and not _has_dictionary(data, header):
@@ -352,6 +355,7 @@ def _fold(disk: Disk, found: Found, images: Images) -> None:
         recorded |= checkpoints_recorded(image, disk.describe(name))
         if image.first_position != state.position + 1:
             raise LedgerCorrupt(events_name(number), 0, "the file does not follow the one before it")
+        require_known(image)
         fold_image(state, image, images.arrivals)
         found.report.files_folded += 1
         found.report.records_folded += image.last_position - image.first_position + 1

@@ -15,7 +15,7 @@ from postroom.ledger.block import (
     CHUNKED_OFFSET,
 )
 from postroom.ledger.cases import TAIL_CASES, BlockFact, SealFact, TailVerdict
-from postroom.ledger.errors import LedgerCorrupt
+from postroom.ledger.errors import LedgerCorrupt, UnknownRecord
 from postroom.ledger.headers import (
     FILE_HEADER_BYTES,
     BlockHeader,
@@ -25,7 +25,7 @@ from postroom.ledger.headers import (
     decode_block_header,
     decode_file_header,
 )
-from postroom.ledger.layout import ARRIVAL_DTYPE, TRANSITION_DTYPE, Array
+from postroom.ledger.layout import ARRIVAL_DTYPE, BLOCK_DICTIONARY, TRANSITION_DTYPE, Array
 from postroom.ledger.records import BLOCK_MAGIC, ArrivalFlag, RecordType
 
 _MAGIC_BYTES: Final = BLOCK_MAGIC.to_bytes(4, "little")
@@ -142,6 +142,8 @@ def read_block(
     start = offset + BLOCK_HEADER_BYTES
     if crc32(data[start : start + header.records_bytes()]) != header.records_crc:
         return None
+    if header.flags & ~BLOCK_DICTIONARY:
+        raise UnknownRecord(header.first_position, f"block flag {header.flags & ~BLOCK_DICTIONARY}")
     return FoundBlock(offset, header)
 
 

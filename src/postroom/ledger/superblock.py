@@ -10,6 +10,7 @@ floor: what it says was durable before it said so, and what came since may not b
 from dataclasses import dataclass, replace
 from typing import Final
 
+from postroom import __version__
 from postroom.ledger.disk import Disk, DiskFile
 from postroom.ledger.errors import LedgerCorrupt, UnknownFormat
 from postroom.ledger.files import SUPERBLOCK_NAME
@@ -20,6 +21,9 @@ from postroom.ledger.records import FORMAT_VERSION
 
 COPY_OFFSETS: Final = (0, 4096)
 """Where the two copies begin: in different sectors and pages, so that no write touches both."""
+
+
+WRITER_BYTES: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,8 @@ class Superblock:
     """A block that was durable: the ledger reaches it at least."""
     is_closed: bool = False
     """The ledger was closed, and ends with that block."""
+    writer: str = __version__
+    """The version of Postroom that wrote it."""
 
     def encode(self) -> bytes:
         """One copy."""
@@ -55,6 +61,7 @@ class Superblock:
                 end.position,
                 end.epoch,
                 end.crc,
+                self.writer.encode()[:WRITER_BYTES],
                 b"",
             )
         )
@@ -65,15 +72,15 @@ def decode_superblock(data: bytes, where: str) -> Superblock | None:
     if len(data) < SUPERBLOCK.size_bytes or not crc_matches(data):
         return None
     fields = SUPERBLOCK.struct.unpack(data)
-    magic, _, version, is_closed, ledger_id, sequence, first, newest, end_file, position, epoch, crc, _ = (
-        fields
-    )
+    magic, _, version, is_closed, ledger_id, sequence, first, newest, *rest = fields
+    end_file, position, epoch, crc, written_by, _ = rest
+    writer = written_by.rstrip(b"\0").decode("ascii", "replace")
     if magic != SUPERBLOCK_MAGIC:
         return None
     if version != FORMAT_VERSION:
-        raise UnknownFormat(where, version, FORMAT_VERSION)
+        raise UnknownFormat(where, version, FORMAT_VERSION, writer)
     end = Seal(end_file, epoch, position, crc)
-    return Superblock(ledger_id, sequence, first, newest, end, bool(is_closed))
+    return Superblock(ledger_id, sequence, first, newest, end, bool(is_closed), writer)
 
 
 def read_copies(disk: Disk) -> list[Superblock | None] | None:
@@ -140,7 +147,7 @@ class SuperblockFile:
         self._write(replace(self.current, newest_file=end.file_number, end=end, is_closed=True))
 
     def _write(self, changed: Superblock) -> None:
-        changed = replace(changed, sequence=self.current.sequence + 1)
+        changed = replace(changed, sequence=self.current.sequence + 1, writer=__version__)
         for offset in self._offsets:
             self._file.write_at(offset, [changed.encode()])
             self._file.sync()

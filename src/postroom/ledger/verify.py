@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Final
 from uuid import UUID
 
 import numpy as np
@@ -27,7 +26,7 @@ from postroom.ledger.checkpoint import (
 )
 from postroom.ledger.definitions import Definitions, is_definition
 from postroom.ledger.disk import Disk
-from postroom.ledger.errors import LedgerCorrupt
+from postroom.ledger.errors import LedgerCorrupt, UnknownRecord
 from postroom.ledger.expand import Chunk, ExpandError, expand
 from postroom.ledger.files import (
     SUPERBLOCK_NAME,
@@ -41,9 +40,10 @@ from postroom.ledger.files import (
 from postroom.ledger.headers import Seal, crc_matches
 from postroom.ledger.image import ARRIVAL_NAMES, EventsImage, build_image, load_image, name_bytes
 from postroom.ledger.integrity import check
+from postroom.ledger.known import unknowns
 from postroom.ledger.layout import PACKED_HEADER, PACKED_MAGIC, PACKED_ROW_DTYPE, Array
 from postroom.ledger.reader import LedgerReader
-from postroom.ledger.records import ArrivalFlag, RecordType
+from postroom.ledger.records import ArrivalFlag
 from postroom.ledger.scan import (
     Scan,
     arrivals_of,
@@ -55,20 +55,9 @@ from postroom.ledger.scan import (
 )
 from postroom.ledger.segments import SegmentReader, folder_of, walk_journal
 from postroom.ledger.superblock import read_copies
-from postroom.model.codes import DelayCause, Event, HolderKind, Outcome, State
 
 Progress = Callable[[int, int], None]
 """Called with (files done, files in all)."""
-
-LAST_CODE: Final = {
-    "from_state": max(State),
-    "to_state": max(State),
-    "holder_kind": max(HolderKind),
-    "event": max(Event),
-    "outcome": max(Outcome),
-    "causes": sum(DelayCause),
-}
-"""The highest value that each coded field may have in this version."""
 
 
 class Severity(StrEnum):
@@ -166,6 +155,9 @@ def _check_whole(folder: Path, result: Verification) -> dict[int, Seal | None]:
     except LedgerCorrupt as error:
         result.is_refused = True
         result.corrupt(error)
+        return {}
+    except UnknownRecord:
+        result.is_refused = True  # the check of its file tells more
         return {}
     result.ledger_id = str(reader.ledger_id)
     result.first_position, result.durable_through = reader.first_position, reader.durable_through
@@ -293,24 +285,9 @@ def _check_times(name: str, image: EventsImage, result: Verification) -> None:
 
 
 def _check_codes(name: str, image: EventsImage, result: Verification) -> None:
-    """No state, event, holder or outcome is beyond what this version knows."""
-    for records in (image.arrivals, image.own_transitions()):
-        for code, last in LAST_CODE.items():
-            if code not in (records.dtype.names or ()):
-                continue
-            wrong = np.flatnonzero(records[code] > last)
-            if len(wrong):
-                one = records[int(wrong[0])]
-                result.error(
-                    name, f"position {one['position']}: {code} {one[code]} is unknown to this version"
-                )
-    kinds = image.own_transitions()["type"]
-    wrong = np.flatnonzero((kinds < min(RecordType)) | (kinds > max(RecordType)))
-    if len(wrong):
-        one = image.own_transitions()[int(wrong[0])]
-        result.error(
-            name, f"position {one['position']}: record type {one['type']} is unknown to this version"
-        )
+    """Nothing is beyond what this version knows."""
+    for unknown in unknowns(image).values():
+        result.error(name, f"position {unknown.position}: {unknown.what} is unknown to this version")
 
 
 def _check_definitions(name: str, image: EventsImage, result: Verification) -> None:

@@ -240,6 +240,7 @@ class Core:
             "description": description[:_MAX_TOLD_CHARS],
         }
         detail = json.dumps(told, ensure_ascii=False).encode("utf-8", "replace")
+        self.effects.discard(address[:_MAX_TOLD_CHARS], condition, description[:_MAX_TOLD_CHARS])
         ledger = self.ledger
         ledger.record(_MESSAGE_REFUSED, ledger.next_position, 0, producer.id, 0, n.EVENT_DISCARD, detail)
 

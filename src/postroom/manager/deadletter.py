@@ -12,6 +12,7 @@ from postroom.manager.core import Core
 from postroom.manager.dead_letter_header import DEAD_LETTER, header_for
 from postroom.manager.entry import Entry
 from postroom.manager.placing import ended
+from postroom.manager.queue import Queue
 from postroom.manager.transitions import step
 from postroom.model import numbers as n
 from postroom.model.mq import Reason
@@ -19,6 +20,9 @@ from postroom.model.mq import Reason
 REASON_KEY: Final = "x-opt-dead-letter-reason"
 DESCRIPTION_KEY: Final = "x-opt-dead-letter-description"
 ORIGIN_KEY: Final = "x-opt-dead-letter-queue"
+
+FAILURE_KEY: Final = "x-opt-failure-reason"
+"""With it a consumer says why it failed (an annotation of its outcome ``modified``)."""
 
 MAX_REASON_CHARS: Final = 1024
 """Of a reason and of its description, each; what a client says beyond that is cut off."""
@@ -45,16 +49,26 @@ def dead_letter(core: Core, entry: Entry, reason: str, description: str) -> None
     annotations, MQ's dead-letter header among them.
     """
     reason, description = reason[:MAX_REASON_CHARS], description[:MAX_REASON_CHARS]
-    detail = _detail(reason, description)
+    detail = detail_of(reason, description)
     target = None
     if may_leave(entry):
         target = queues.target(core, entry.queue, entry.queue.definition.dead_letter_queue)
     if target is None:
+        core.effects.discard(entry.queue.name, reason, description)
         step(core, entry, n.EVENT_DISCARD, 0, 0, None, 0, detail)
     else:
         make_child(core, entry, target, n.EVENT_DEAD_LETTER, _annotations(core, entry, reason, description))
         step(core, entry, n.EVENT_DEAD_LETTER, 0, 0, None, 0, detail)
     ended(core, entry)
+
+
+def keeps_rejected(core: Core, queue: Queue) -> bool:
+    """Whether what is rejected stays on ``queue``: the queue manager's dead-letter queue, unless that has
+    one in turn. There is no place behind it, and a consumer can't make a dead letter vanish, as in MQ."""
+    return queue.name == core.options.dead_letter_queue and queue.definition.dead_letter_queue in (
+        "",
+        queue.name,
+    )
 
 
 def discard_damaged(core: Core, entry: Entry, damage: LedgerCorrupt) -> None:
@@ -64,11 +78,12 @@ def discard_damaged(core: Core, entry: Entry, damage: LedgerCorrupt) -> None:
     reason.
     """
     description = f"{damage.file} at byte {damage.offset}: {damage.reason}"[:MAX_REASON_CHARS]
-    step(core, entry, n.EVENT_DISCARD, 0, 0, None, 0, _detail(BODY_DAMAGED, description))
+    step(core, entry, n.EVENT_DISCARD, 0, 0, None, 0, detail_of(BODY_DAMAGED, description))
     ended(core, entry)
 
 
-def _detail(reason: str, description: str) -> bytes:
+def detail_of(reason: str, description: str) -> bytes:
+    """What the ledger is told with the event, as JSON."""
     told = {"condition": reason, "description": description}
     return json.dumps(told, ensure_ascii=False).encode("utf-8", "replace")
 
@@ -100,4 +115,7 @@ def number_of(reason: str) -> int:
 def dead_letter_over_limit(core: Core, entry: Entry) -> None:
     """The redelivery limit is judged, and the entry is over it."""
     failures = f"{entry.failure_count} failures, limit {entry.queue.redelivery_limit}"
+    last = (entry.annotations or {}).get(FAILURE_KEY)
+    if isinstance(last, str):
+        failures += f"; the last: {last}"
     dead_letter(core, entry, OVER_LIMIT, failures)

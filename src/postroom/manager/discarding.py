@@ -24,7 +24,7 @@ from postroom.manager.transaction import Disposal
 from postroom.manager.transitions import step
 from postroom.model import numbers as n
 from postroom.model.message import MessageHead
-from postroom.model.mq import Undelivered
+from postroom.model.mq import Undelivered, reason_name
 
 CONDITION: Final = "postroom:undelivered"
 """In the detail of the event that ends such a message, as other ends have the condition of an error."""
@@ -77,6 +77,10 @@ def end(core: Core, entry: Entry, event: i64, detail: bytes) -> None:
     """End an available entry that is in no order."""
     step(core, entry, event, 0, 0, None, 0, detail)
     ended(core, entry)
+    if event == n.EVENT_DISCARD:
+        told = json.loads(detail)
+        if told["condition"] == CONDITION:  # else it is here already, or a channel's own business
+            core.effects.discard(told["queue"], reason_name(told["reason"]), told["description"])
 
 
 @final

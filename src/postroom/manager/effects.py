@@ -193,6 +193,19 @@ class Alarm:
 
 
 @final
+class Discarded:
+    """Messages of ``queue`` that a turn has ended and that are nowhere any more, though nobody has consumed
+    them: how many, and why the last."""
+
+    __slots__ = ("count", "queue", "reason")
+
+    def __init__(self, queue: str) -> None:
+        self.queue = queue
+        self.count: i64 = 0
+        self.reason = ""
+
+
+@final
 class Effects:
     """Everything one turn wants done."""
 
@@ -202,6 +215,7 @@ class Effects:
         "crossed",
         "deliveries",
         "detached",
+        "discarded",
         "drained",
         "fetches",
         "id_reads",
@@ -231,8 +245,10 @@ class Effects:
         self.crossed: list[Crossed] = []
         """Thresholds, for the log."""
         self.warned: list[Warned] = []
-        """For the log, too; likewise the next."""
+        """For the log, too; likewise the next two."""
         self.alarms: list[Alarm] = []
+        self.discarded: dict[str, Discarded] = {}
+        """By the queue's name."""
         self.fetches: list[Fetch] = []
         """Not waiting for durability."""
         self.id_reads: list[IdRead] = []
@@ -253,9 +269,18 @@ class Effects:
             or self.crossed
             or self.warned
             or self.alarms
+            or self.discarded
             or self.fetches
             or self.id_reads
         )
+
+    def discard(self, queue: str, condition: str, description: str) -> None:
+        """A message of ``queue`` has ended, and nobody has it: that is for the log."""
+        discarded = self.discarded.get(queue)
+        if discarded is None:
+            discarded = self.discarded[queue] = Discarded(queue)
+        discarded.count += 1
+        discarded.reason = f"{condition}: {description}" if description else condition
 
     def accept(self, sink: Sink, token: i64) -> None:
         """``token`` of ``sink`` is accepted; consecutive ones become one range."""

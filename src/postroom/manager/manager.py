@@ -40,6 +40,7 @@ from postroom.manager.options import KIND_QUEUE, KIND_TOPIC, ConsumerOptions, Ma
 from postroom.manager.queue import Queue
 from postroom.manager.quota import Quota, QuotaDefinition
 from postroom.manager.resource_manager import ResourceManager
+from postroom.manager.returning import NOT_ASKED
 from postroom.manager.sink_service import SinkService
 from postroom.manager.spark_service import SparkSubscriptionService
 from postroom.manager.topics import Subscribing
@@ -403,20 +404,23 @@ class QueueManager(ResourceManager):
         now_us: i64,
         token: i64 = -1,
         transaction: Transaction | None = None,
+        delay_us: i64 = NOT_ASKED,
     ) -> None:
         """Back to its place; ``failed`` raises both counts, ``undeliverable_here`` keeps it from this
         consumer.
 
-        ``annotations`` are merged into the message's for later deliveries. Raises LimitExceeded.
+        ``annotations`` are merged into the message's for later deliveries. ``delay_us``: how long a failed
+        one is to wait, instead of the queue's delay. Raises LimitExceeded.
         """
         self.core.begin(now_us)
         if transaction is None:
-            settling.modify(self.core, consumer, entry, failed, undeliverable_here, annotations)
+            settling.modify(self.core, consumer, entry, failed, undeliverable_here, annotations, delay_us)
         else:
             event = n.EVENT_FAIL if failed else n.EVENT_RELEASE
             receipt = transactions.dispose(self.core, transaction, consumer, entry, event, token < 0)
             receipt.not_here = undeliverable_here
             receipt.annotations = annotations
+            receipt.delay_us = delay_us
         self._settled(consumer, token)
 
     def reject(

@@ -7,6 +7,8 @@ from postroom.manager.errors import NameNotAllowed
 MAX_NAME_BYTES: Final = 255
 RESERVED_PREFIX: Final = "$"
 """Names that begin so belong to the broker ("$management"); clients can't create them."""
+DEAD_LETTERS: Final = "postroom.dead"
+"""The queue manager's dead-letter queue, unless it is told another one or none."""
 UNDELIVERED: Final = "$undelivered"
 """The queue on which stands, for the ledger, what ends as it comes (`discarding`); nobody can send there or
 receive."""

@@ -20,6 +20,12 @@ IDENTITY_FIELDS: Final = (
 )
 """What a queue, topic or subscription is from its beginning, or becomes by other operations: no settings."""
 
+QUEUE_DEFAULTS: Final = (
+    *("redelivery_limit", "redelivery_delay_ms", "redelivery_delay_multiplier_percent"),
+    *("max_redelivery_delay_ms", "dead_letter_queue"),
+)
+"""Settings of which the configuration says what they are where a queue doesn't."""
+
 MAX_GROUP_BUCKETS: Final = 65_536
 MAX_BRANCH_MESSAGES: Final = 16_384
 """Of one XA branch: so many go back in one block of the ledger."""
@@ -261,7 +267,7 @@ class QueueDefinition:
 
     @staticmethod
     def from_record(record: dict[str, object]) -> "QueueDefinition":
-        """The definition that `to_ledger` wrote; fields of later versions are left out."""
+        """The definition that `to_ledger` wrote."""
         known = {each.name for each in fields(QueueDefinition)}
         definition = QueueDefinition(name=str(record["name"]))
         return replace(definition, **{k: v for k, v in record.items() if k in known})  # type: ignore[arg-type]
@@ -460,7 +466,7 @@ class ManagerOptions:
     packed_run_entries: int = 64
     """So many packed entries in a row are assigned to one as they are; fewer are made objects first."""
     queue_defaults: QueueDefinition = field(default_factory=lambda: QueueDefinition(name="default"))
-    """What an auto-created queue is like."""
+    """What a new queue or topic is like where nobody says more; see `new_queue`."""
 
     def __post_init__(self) -> None:
         """Raise DefinitionInvalid."""
@@ -469,3 +475,18 @@ class ManagerOptions:
                 f"max_branch_messages is {self.max_branch_messages}, must be 1 to {MAX_BRANCH_MESSAGES}",
                 "max_branch_messages",
             )
+
+    def new_queue(
+        self, name: str, kind: str = KIND_QUEUE, usage: str = USAGE_NORMAL, temporary: bool = False
+    ) -> QueueDefinition:
+        """What a new queue or topic is like where nobody says more: as ``queue_defaults``.
+
+        Nothing is ever taken off a transmission queue for its failures: that is its channel's business. The
+        queue manager's dead-letter queue is the end of the way: what is there stays.
+        """
+        if usage != USAGE_NORMAL:
+            return QueueDefinition(name=name, kind=kind, usage=usage, temporary=temporary)
+        new = replace(self.queue_defaults, name=name, kind=kind, temporary=temporary)
+        if name == self.dead_letter_queue:
+            new = replace(new, redelivery_limit=NO_LIMIT, dead_letter_queue="")
+        return new

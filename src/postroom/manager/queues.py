@@ -57,7 +57,7 @@ def find_or_create(core: Core, name: str, kind: str) -> Queue:
             f"{kind} {name!r} can't be created: {core.auto_created} auto-created queues and topics are the "
             f"limit (max_auto_created_queues); delete some or create the {kind} explicitly"
         )
-    return create(core, replace(core.options.queue_defaults, name=name, kind=kind, auto_created=True))
+    return create(core, replace(core.options.new_queue(name, kind), auto_created=True))
 
 
 def create(core: Core, definition: QueueDefinition) -> Queue:
@@ -218,4 +218,4 @@ def target(core: Core, queue: Queue, name: str) -> Queue | None:
     node = core.topics.get(name)
     if node is not None:
         return node if routing.route_of(core, node).queues else None
-    return _make(core, replace(core.options.queue_defaults, name=name, auto_created=False))
+    return _make(core, core.options.new_queue(name))

@@ -19,7 +19,7 @@ from postroom.manager.rewritten import make_rewritten
 from postroom.manager.transitions import step
 from postroom.manager.undelivered import Action, Asked, ReceivedMessage
 from postroom.model import numbers as n
-from postroom.model.mq import Undelivered
+from postroom.model.mq import Undelivered, reason_name
 
 _ENDS: Final = {
     Action.DEAD_LETTER: n.EVENT_DEAD_LETTER,
@@ -50,6 +50,8 @@ def refuse(
         settling.let_go(core, end.consumer, entry)
     dropped: dict[str, object] = {"dropped": True} if action is Action.DROP else {}
     detail = discarding.detail_of(why, {"channel": end.channel.name, **dropped})
+    if _ENDS[action] == n.EVENT_DISCARD:
+        core.effects.discard(entry.queue.name, reason_name(why.reason), why.description)
     step(core, entry, _ENDS[action], 0, 0, None, 0, detail)
     ended(core, entry)
     return None

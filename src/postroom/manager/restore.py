@@ -5,10 +5,12 @@ The holder table decides about held entries (`model.holders`); each change is an
 ledger.
 """
 
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from postroom.ledger.errors import UnknownSetting
 from postroom.ledger.records import RecordType
 from postroom.manager import (
     administration,
@@ -32,7 +34,7 @@ from postroom.manager.channel import Batch
 from postroom.manager.core import Core
 from postroom.manager.entry import Entry
 from postroom.manager.memory import admit, note_unbodied
-from postroom.manager.options import QueueDefinition
+from postroom.manager.options import KIND_QUEUE, QueueDefinition
 from postroom.manager.placing import delay, ended, watch_expiry
 from postroom.manager.queue import Queue
 from postroom.manager.quota import KIND_QUOTA, QuotaDefinition
@@ -42,6 +44,7 @@ from postroom.manager.statistics import ORDERED, UNBORN, slot_of
 from postroom.manager.transaction import Transaction
 from postroom.manager.transitions import allowed, step
 from postroom.model import numbers as n
+from postroom.model.channel import ChannelDefinition
 from postroom.model.codes import HolderKind, Outcome
 from postroom.model.packed import CHUNK_ENTRIES, ORDERED_FIELDS, PACKED_BYTES, PACKED_FIELDS, UNBORN_FIELDS
 
@@ -66,8 +69,17 @@ _GONE_WITH_THE_PROCESS: Final = frozenset(
 """Holders that a restart ends; the others are kept."""
 
 
+_SETTINGS: Final[dict[str, frozenset[str]]] = {
+    KIND_QUOTA: frozenset(each.name for each in fields(QuotaDefinition)),
+    KIND_REMOTE: frozenset(each.name for each in fields(RemoteQueueDefinition)),
+}
+_QUEUE_SETTINGS: Final = frozenset(each.name for each in fields(QueueDefinition))
+_CHANNEL_SETTINGS: Final = frozenset(each.name for each in fields(ChannelDefinition))
+
+
 def restore(core: Core, recovered: "Recovered") -> None:
-    """Take over what was recovered, and write what the restart itself changes."""
+    """Take over what was recovered, and write what the restart itself changes. Raises ``UnknownSetting``."""
+    _require_known(recovered)
     core.counting_since_us = core.now_us
     core.durable_through = core.ledger.next_position - 1  # what comes from here on isn't, until we are told
     _define(core, recovered)
@@ -96,6 +108,21 @@ def restore(core: Core, recovered: "Recovered") -> None:
     for queue in [*core.queues.values(), *core.topics.values()]:
         _begin_again(core, queue)
     _restore_sets(core, recovered)
+
+
+def _require_known(recovered: "Recovered") -> None:
+    """Nothing is defined by a setting of a later version: it would not be kept to."""
+    for _, record in recovered.queues:
+        kind = str(record.get("kind", KIND_QUEUE))
+        _check_settings(kind, record, _SETTINGS.get(kind, _QUEUE_SETTINGS))
+    for _, record in recovered.channels:
+        _check_settings("channel", record, _CHANNEL_SETTINGS)
+
+
+def _check_settings(kind: str, record: dict[str, Any], known: frozenset[str]) -> None:
+    for setting in record:
+        if setting not in known and setting != "kind":
+            raise UnknownSetting(kind, str(record["name"]), setting)
 
 
 def _define(core: Core, recovered: "Recovered") -> None:

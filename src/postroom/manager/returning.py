@@ -6,7 +6,14 @@ from mypy_extensions import i64
 
 from postroom.manager.consumer import Consumer
 from postroom.manager.core import Core
-from postroom.manager.deadletter import dead_letter_over_limit, over_limit
+from postroom.manager.deadletter import (
+    MAX_REASON_CHARS,
+    dead_letter,
+    dead_letter_over_limit,
+    detail_of,
+    keeps_rejected,
+    over_limit,
+)
 from postroom.manager.entry import Entry
 from postroom.manager.expiry import expire, expired
 from postroom.manager.memory import admit
@@ -21,12 +28,20 @@ MAX_DELAY_GROWTH: Final = 10
 """A delay that grows stops at so many times the first, where its queue doesn't say."""
 
 
-def redelivery_delay_us(entry: Entry, consumer: Consumer | None) -> i64:
-    """How long ``entry``, at which ``consumer`` fails, is to wait: the queue's delay beats the consumer's.
+NOT_ASKED: Final = -1
+"""The consumer's outcome asks for no delay."""
 
-    It grows with each failure, if the queue says so.
+
+def redelivery_delay_us(entry: Entry, consumer: Consumer | None, asked_us: i64 = NOT_ASKED) -> i64:
+    """How long ``entry``, at which ``consumer`` fails, is to wait: what its outcome asks for beats the
+    queue's delay, up to the longest that the queue names, and that the consumer's.
+
+    It grows with each failure, if the queue says so; what is asked for stays as it is.
     """
     queue = entry.queue
+    if asked_us >= 0:
+        most_us: i64 = queue.max_redelivery_delay_us
+        return asked_us if most_us < 0 else min(asked_us, most_us)
     delay_us: i64 = queue.redelivery_delay_us
     if delay_us < 0:
         delay_us = consumer.redelivery_delay_us if consumer is not None else 0
@@ -62,6 +77,16 @@ def come_back(core: Core, entry: Entry, event: int, delay_us: i64, detail: bytes
         return
     if settle_down(core, entry):
         core.woken.append(entry.queue)
+
+
+def turn_down(core: Core, entry: Entry, consumer: Consumer | None, condition: str, description: str) -> None:
+    """A consumer rejects ``entry``: to the dead-letter queue, or out. Where there is nothing behind the queue
+    (`keeps_rejected`) it comes back as failed."""
+    if keeps_rejected(core, entry.queue):
+        detail = detail_of(condition[:MAX_REASON_CHARS], description[:MAX_REASON_CHARS])
+        come_back(core, entry, n.EVENT_FAIL, redelivery_delay_us(entry, consumer), detail)
+    else:
+        dead_letter(core, entry, condition, description)
 
 
 def settle_down(core: Core, entry: Entry) -> bool:

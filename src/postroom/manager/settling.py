@@ -4,12 +4,11 @@ from mypy_extensions import i64
 
 from postroom.manager.consumer import Consumer
 from postroom.manager.core import Core
-from postroom.manager.deadletter import dead_letter
 from postroom.manager.dispatch import refresh
 from postroom.manager.entry import Entry
 from postroom.manager.errors import LimitExceeded, NotHeld
 from postroom.manager.placing import ended
-from postroom.manager.returning import come_back, redelivery_delay_us
+from postroom.manager.returning import NOT_ASKED, come_back, redelivery_delay_us, turn_down
 from postroom.manager.transitions import confirm, step
 from postroom.model import numbers as n
 
@@ -56,6 +55,7 @@ def modify(
     failed: bool,
     undeliverable_here: bool,
     annotations: dict[str, object] | None,
+    delay_us: i64 = NOT_ASKED,
 ) -> None:
     take_up(core, consumer, entry)
     if undeliverable_here:
@@ -65,7 +65,7 @@ def modify(
         entry.annotations = {**(entry.annotations or {}), **annotations}
     if failed:
         entry.releases = 0
-        come_back(core, entry, n.EVENT_FAIL, redelivery_delay_us(entry, consumer))
+        come_back(core, entry, n.EVENT_FAIL, redelivery_delay_us(entry, consumer, delay_us))
     else:
         come_back(core, entry, n.EVENT_RELEASE, 0)
 
@@ -73,7 +73,7 @@ def modify(
 def reject(core: Core, consumer: Consumer, entry: Entry, condition: str, description: str) -> None:
     take_up(core, consumer, entry)
     let_go(core, consumer, entry)
-    dead_letter(core, entry, condition, description)
+    turn_down(core, entry, consumer, condition, description)
 
 
 def _back_off(core: Core, consumer: Consumer, times: i64) -> None:

@@ -128,7 +128,7 @@ def _same(existing: Queue, wanted: Subscribing) -> bool:
 
 def _create(core: Core, wanted: Subscribing) -> Queue:
     node = core.topics.get(wanted.topic)
-    template = core.options.queue_defaults if node is None else node.definition
+    template = core.options.new_queue(wanted.topic, KIND_TOPIC) if node is None else node.definition
     name = _queue_name(core, wanted)
     if name in core.queues:
         raise QueueExists(f"{wanted.text()} can't be created: another has the queue name {name!r}")

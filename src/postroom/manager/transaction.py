@@ -33,6 +33,8 @@ class Receipt:
         """It was acquired in the transaction, too: it returns however it was settled."""
         self.not_here = False
         self.annotations: dict[str, object] | None = None
+        self.delay_us: i64 = -1
+        """How long a failed one is to wait; −1: as its queue or consumer says."""
         self.condition = ""
         self.description = ""
 

@@ -12,7 +12,6 @@ from postroom.ledger.block import Group, encode_groups
 from postroom.ledger.records import RecordType
 from postroom.manager.consumer import Consumer, Producer
 from postroom.manager.core import Core
-from postroom.manager.deadletter import dead_letter
 from postroom.manager.duplicates import HAS_TWIN, forget, has_twin, note, remember
 from postroom.manager.entry import Entry
 from postroom.manager.errors import (
@@ -27,7 +26,7 @@ from postroom.manager.placing import add_committed, delay, ended, why_put_waits
 from postroom.manager.putting import due_of, new_entry, upload_size
 from postroom.manager.queue import Queue
 from postroom.manager.ranges import groups_of
-from postroom.manager.returning import come_back, redelivery_delay_us
+from postroom.manager.returning import come_back, redelivery_delay_us, turn_down
 from postroom.manager.settling import exclude, let_go, take_up
 from postroom.manager.sink import admit_to_branch
 from postroom.manager.statistics import UNCOMMITTED_PUT
@@ -356,7 +355,7 @@ def _apply(core: Core, receipt: Receipt) -> None:
     entry = receipt.entry
     entry.queue.held.discard(entry)
     if receipt.event == n.EVENT_DEAD_LETTER:
-        dead_letter(core, entry, receipt.condition, receipt.description)
+        turn_down(core, entry, receipt.consumer, receipt.condition, receipt.description)
         return
     consumer = receipt.consumer
     assert consumer is not None, "only a branch outlives its consumers"
@@ -365,7 +364,7 @@ def _apply(core: Core, receipt: Receipt) -> None:
     if receipt.annotations:
         entry.annotations = {**(entry.annotations or {}), **receipt.annotations}
     failed = receipt.event == n.EVENT_FAIL
-    delay_us = redelivery_delay_us(entry, consumer) if failed else 0
+    delay_us = redelivery_delay_us(entry, consumer, receipt.delay_us) if failed else 0
     come_back(core, entry, receipt.event, delay_us)
 
 

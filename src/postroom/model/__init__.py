@@ -5,5 +5,6 @@ transition table), `cells` (its words), `tables` (the same, flattened, and the a
 (who keeps what at a lost link or a restart), `message.MessageHead`, `packed` (a waiting entry in 40 bytes),
 `selector` (the selector language of JMS), `numbers` (the codes as plain ints for compiled code), `xa`
 (names, codes and states of XA branches), `channel` (what a message channel is), `mq`
-(reasons, feedback and report options of IBM MQ, and `mq.Undelivered`).
+(reasons, feedback and report options of IBM MQ, and `mq.Undelivered`), `entity_types` (what management calls
+its things).
 """

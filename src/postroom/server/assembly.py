@@ -7,13 +7,14 @@ import msgspec
 
 from postroom.manager.errors import ManagerError
 from postroom.manager.manager import QueueManager
-from postroom.manager.options import KIND_TOPIC, ManagerOptions, QueueDefinition
+from postroom.manager.name_rules import DEAD_LETTERS
+from postroom.manager.options import ManagerOptions, QueueDefinition
 from postroom.manager.queue import Queue
 from postroom.manager.quota import QuotaDefinition
 from postroom.manager.remote import RemoteQueueDefinition
 from postroom.model.ids import MAX_ORIGIN_BYTES
 from postroom.server.channels import Channels
-from postroom.server.config import Config, QueueConfig
+from postroom.server.config import Config
 from postroom.server.exits import Exit, StartError
 
 SUSPEND_SLACK_S: Final = 60
@@ -26,9 +27,9 @@ def manager_options(config: Config) -> ManagerOptions:
     startup, transactions = config.startup, config.transactions
     sending, flow, store = config.sending, config.flow_control, config.message_store
     queue_manager = config.queue_manager
-    return ManagerOptions(
+    return replace(
+        config.queue_options(),
         queue_manager=config.container_id,
-        dead_letter_queue=queue_manager.dead_letter_queue,
         default_transmission_queue=queue_manager.default_transmission_queue,
         max_hops=queue_manager.max_hops,
         report_persistence=queue_manager.report_persistence,
@@ -75,11 +76,6 @@ def manager_options(config: Config) -> ManagerOptions:
     )
 
 
-def queue_definition(queue: QueueConfig) -> QueueDefinition:
-    """A queue of the configuration file, as the queue manager defines it."""
-    return QueueDefinition(**msgspec.structs.asdict(queue))
-
-
 def define_quotas(config: Config, manager: QueueManager, now_us: int) -> None:
     """Make the quotas of the configuration; those that exist take its settings. Raises `StartError`."""
     for quota in config.quota:
@@ -100,11 +96,13 @@ def define_queues(config: Config, manager: QueueManager, now_us: int) -> None:
     Raises `StartError`.
     """
     define_quotas(config, manager, now_us)
+    options = manager.options
+    if options.dead_letter_queue == DEAD_LETTERS and DEAD_LETTERS not in manager.queues:
+        manager.create_queue(options.new_queue(DEAD_LETTERS), now_us)
     for queue in config.queue:
-        _define(manager, queue_definition(queue), manager.queues.get(queue.name), now_us)
+        _define(manager, queue.definition(options), manager.queues.get(queue.name), now_us)
     for topic in config.topic:
-        definition = replace(queue_definition(topic), kind=KIND_TOPIC)
-        _define(manager, definition, manager.topics.get(topic.name), now_us)
+        _define(manager, topic.definition(options), manager.topics.get(topic.name), now_us)
     define_remote_queues(config, manager, now_us)
 
 

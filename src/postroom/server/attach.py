@@ -31,6 +31,7 @@ from postroom.server.management_links import MANAGEMENT_ADDRESS, ReplyLink, Requ
 from postroom.server.outgoing import OutgoingLink
 from postroom.server.subscribing import subscription_of_link, wanted_subscription
 from postroom.server.terminus import (
+    CREATE_ON_DEMAND,
     GLOBAL,
     NO_LOCAL_NAME,
     SELECTOR_NAME,
@@ -168,7 +169,8 @@ def _source_node(binding: "ConnectionBinding", source: Source, now_us: int) -> t
     """The node to receive from: its address, whether it is a topic, and the address again where the node was
     made for this link alone (else "").
 
-    A queue that isn't there is made; a topic when it is subscribed to.
+    A queue that isn't there is made if the client asks for it, or `[auto_create]` says so; a topic when it is
+    subscribed to.
     """
     broker = binding.broker
     if source.dynamic:
@@ -183,6 +185,7 @@ def _source_node(binding: "ConnectionBinding", source: Source, now_us: int) -> t
     address = broker.manager.names.local(address)
     broker.manager.names.check_readable(address)
     _check_reserved(address, address in broker.manager.queues)
+    _check_may_create(binding, address, source.capabilities)
     return broker.manager.queue_for_attach(address, now_us).name, False, ""
 
 
@@ -307,6 +310,21 @@ def _check_reserved(address: str, exists: bool) -> None:
     if is_reserved(address) and (not exists or address == UNDELIVERED):
         raise AmqpError(
             NOT_FOUND, f"there is no node {address!r}; names of that kind are not created on attach"
+        )
+
+
+def _check_may_create(binding: "ConnectionBinding", address: str, capabilities: list[str]) -> None:
+    """Raises `AmqpError` for a queue that isn't there and that whoever receives is not to make: a mistyped
+    name would be a queue on which nothing ever comes."""
+    broker = binding.broker
+    auto, manager = broker.config.auto_create, broker.manager
+    if address in manager.queues or address in manager.topics or auto.consumers or not auto.enabled:
+        return
+    if CREATE_ON_DEMAND not in capabilities:
+        raise AmqpError(
+            NOT_FOUND,
+            f"there is no queue {address!r}, and to receive from one doesn't create it: send to it first, "
+            f"create it, or ask for that by the source capability {CREATE_ON_DEMAND}",
         )
 
 

@@ -30,6 +30,7 @@ from postroom.server.binding import ConnectionBinding
 from postroom.server.channels import Channels
 from postroom.server.config import Config
 from postroom.server.dead_letters import DeadLetterHandlers
+from postroom.server.discards import DiscardLog
 from postroom.server.dynamic import DynamicNodes
 from postroom.server.incoming import IncomingLink
 from postroom.server.logs import log
@@ -72,6 +73,10 @@ class LedgerFace(Protocol):
 
     @property
     def free_bytes(self) -> int: ...
+
+    @property
+    def most_unsynced_bytes(self) -> int:
+        """What may wait for the disk, by the ledger's reserve."""
 
     @property
     def in_flight(self) -> bool: ...
@@ -145,6 +150,7 @@ class Broker:
         self.held_back: Final[dict[IncomingLink, None]] = {}
         """Links that get no credit meanwhile: what they send is settled, and would be refused unheard."""
         self.alarms: Final = Alarms()
+        self.discards: Final = DiscardLog()
         self._unreadable_until_us = 0
         """When nothing will have been unreadable for long enough; 0 nothing is."""
         self._space_is_short = False
@@ -235,6 +241,7 @@ class Broker:
         self.dynamic.on_time(now_us)
         self.dead_letters.on_time(now_us)
         self.channels.on_time(now_us)
+        self.discards.on_time(now_us)
         if 0 < self._unreadable_until_us <= now_us:
             self._unreadable_until_us = 0
             self.alarms.end(BODIES_UNREADABLE, now_us)
@@ -244,7 +251,8 @@ class Broker:
         manager, registry = self.manager.next_deadline_us(), self.registry.next_deadline_us()
         leases, pacing = self.ledger.leases.next_expiry_us(), self.pacing.next_deadline_us()
         channels, dead_letters = self.channels.next_deadline_us(), self.dead_letters.next_deadline_us()
-        all_due = (manager, registry, leases, pacing, channels, dead_letters, self._unreadable_until_us)
+        discards, unreadable = self.discards.next_deadline_us(), self._unreadable_until_us
+        all_due = (manager, registry, leases, pacing, channels, dead_letters, discards, unreadable)
         return min((due for due in all_due if due), default=0)
 
     def fetched(self, fetch: Fetch, bodies: list[Body], now_us: int) -> None:
@@ -350,7 +358,9 @@ class Broker:
         builder, wanted_through = self.ledger.builder, self.manager.core.wanted_through()
         if self.stopping or wanted_through == builder.next_position - 1:
             return True
-        bound = min(PROVISIONAL_BYTES, self.config.limits.unsynced_bytes // 2)
+        bound = min(
+            PROVISIONAL_BYTES, self.config.limits.unsynced_bytes // 2, self.ledger.most_unsynced_bytes
+        )
         return wanted_through > self.durable_through or builder.waiting_bytes() >= bound
 
     def _take_at_once(self, effects: Effects) -> None:
@@ -378,6 +388,8 @@ class Broker:
         while waiting and waiting[0].position <= durable_through:
             turn = waiting.popleft()
             release(turn.effects, now_us)
+            if turn.effects.discarded:
+                self.discards.note(turn.effects.discarded, now_us)
             for binding, action in turn.after:
                 try:
                     action(now_us)

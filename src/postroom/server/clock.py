@@ -1,10 +1,27 @@
 """The two clocks of the server, in µs: what time it is, and how much has passed."""
 
 import time
-from typing import Final
+from typing import Final, Protocol
 
 STEP_US: Final = 1_000_000
 """A clock that is set by less is not noticed: the queue manager holds its own still for so long."""
+MAX_WAIT_S: Final = 60.0
+"""So late may it be noticed that the clock was set forward."""
+
+
+class Clock(Protocol):
+    """The time of day, as one broker has it."""
+
+    ahead_us: int
+    """How much it is ahead of the machine's clock, since that was set back."""
+    forward_us: int
+    """How much the machine's clock was set forward since somebody looked and set this to 0."""
+
+    def now_us(self) -> int:
+        """µs since 1970."""
+
+    def wait_s(self, due_us: int) -> float | None:
+        """How long to wait before looking whether it is ``due_us``; None: time doesn't pass by itself."""
 
 
 class WallClock:
@@ -30,6 +47,9 @@ class WallClock:
             self.forward_us += max(0, step_us)
         self._wall_us, self._monotonic_us = wall_us, passed_us
         return wall_us + self.ahead_us
+
+    def wait_s(self, due_us: int) -> float | None:
+        return min(max(0, due_us - self.now_us()) / 1e6, MAX_WAIT_S)
 
 
 WALL: Final = WallClock()

@@ -4,14 +4,22 @@ Read from TOML. Every key that is unknown, of the wrong type or out of its bound
 and line.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from msgspec import Meta, Struct, field
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 from msgspec.structs import asdict
 
 from postroom.manager.errors import DefinitionInvalid, ManagerError
-from postroom.manager.options import KIND_TOPIC, MAX_BRANCH_MESSAGES, QueueDefinition
+from postroom.manager.name_rules import DEAD_LETTERS
+from postroom.manager.options import (
+    KIND_QUEUE,
+    KIND_TOPIC,
+    MAX_BRANCH_MESSAGES,
+    ManagerOptions,
+    QueueDefinition,
+)
 from postroom.manager.quota import QuotaDefinition
 from postroom.manager.remote import RemoteQueueDefinition
 from postroom.manager.sending_checks import check_order
@@ -33,6 +41,7 @@ RESERVED_PREFIXES: Final = ("$", "postroom.")
 """Names that begin so belong to the broker: they are neither created on attach nor by request."""
 
 Policy = Literal["fifo", "preemptive"]
+Growth = Annotated[int, Meta(ge=100)]
 
 
 def is_reserved(name: str) -> bool:
@@ -113,6 +122,8 @@ class AutoCreateConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Queues that come to be because a client attaches to them."""
 
     enabled: bool = True
+    consumers: bool = False
+    """Whether who receives or browses creates queues, too, and not only who sends; or asks for it."""
     max_queues: NotNegative = 1000
     idle_s: NotNegative = 600
     """An auto-created queue that is empty and unused for so long is removed; 0: as soon as it is."""
@@ -227,19 +238,20 @@ class QueueConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """A message expires at the latest so long after its arrival."""
     respect_ttl: bool = True
     """Whether the time to live that senders give counts."""
-    redelivery_limit: Limit = -1
-    """Failures after which a message is still delivered again; above, it goes to the dead-letter queue."""
-    redelivery_delay_ms: Limit = -1
+    redelivery_limit: Limit | UnsetType = UNSET
+    """Failures after which a message is still delivered again; above, it goes to the dead-letter queue. -1 no
+    limit. Unset, as the next three and dead_letter_queue: as `[queue_defaults]` says."""
+    redelivery_delay_ms: Limit | UnsetType = UNSET
     """How long a message waits after a failure; -1: as its consumer says."""
-    redelivery_delay_multiplier_percent: Annotated[int, Meta(ge=100)] = 100
+    redelivery_delay_multiplier_percent: Growth | UnsetType = UNSET
     """The delay of each further failure is so much of the one before."""
-    max_redelivery_delay_ms: Limit = -1
+    max_redelivery_delay_ms: Limit | UnsetType = UNSET
     """It grows to no more than this; -1: ten times the first."""
     lost_link_counts: bool = False
     """Whether a delivery that came back by a broken link is charged to the redelivery limit."""
     undo_counts: bool = False
     """Message store: whether what is got and taken back by undo is charged to the redelivery limit."""
-    dead_letter_queue: str = ""
+    dead_letter_queue: str | UnsetType = UNSET
     """Where rejected messages and those over the limit go; empty: they are discarded."""
     dead_letter_eligible_only: bool = False
     """Only messages whose sender says that they may become dead letters or are redirected."""
@@ -261,7 +273,12 @@ class QueueConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         _check_not_reserved(self.name)
-        _check(QueueDefinition(**asdict(self)))
+
+    def definition(self, options: ManagerOptions) -> QueueDefinition:
+        """As the queue manager defines it: what is not said here is as its options say."""
+        kind = KIND_TOPIC if isinstance(self, TopicConfig) else KIND_QUEUE
+        said = {key: value for key, value in asdict(self).items() if value is not UNSET}
+        return replace(options.new_queue(self.name, kind, self.usage), **said)
 
 
 class TopicConfig(QueueConfig, frozen=True, forbid_unknown_fields=True):
@@ -270,9 +287,24 @@ class TopicConfig(QueueConfig, frozen=True, forbid_unknown_fields=True):
     They are those of the subscriptions to it that are made from then on.
     """
 
-    def __post_init__(self) -> None:
-        _check_not_reserved(self.name)
-        _check(QueueDefinition(**asdict(self), kind=KIND_TOPIC))
+
+class QueueDefaultsConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """What queues, topics and subscriptions that don't say it themselves are made with, however they come to
+    be; transmission queues aren't. -1 (and an empty dead_letter_queue) is what the originals do."""
+
+    redelivery_limit: Limit = 10
+    redelivery_delay_ms: Limit = 500
+    redelivery_delay_multiplier_percent: Growth = 200
+    max_redelivery_delay_ms: Limit = 60_000
+    dead_letter_queue: str | UnsetType = UNSET
+    """Unset: the queue manager's."""
+
+    def definition(self, dead_letter_queue: str) -> QueueDefinition:
+        """The pattern of new queues; ``dead_letter_queue`` is the queue manager's."""
+        said = asdict(self)
+        if self.dead_letter_queue is UNSET:
+            said["dead_letter_queue"] = dead_letter_queue
+        return QueueDefinition(name="default", **said)
 
 
 class QuotaConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -310,9 +342,9 @@ class RemoteQueueConfig(Struct, frozen=True, forbid_unknown_fields=True):
 class QueueManagerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """What this queue manager, whose name is the container id, is to others."""
 
-    dead_letter_queue: str = ""
-    """Where messages that came from other queue managers and can't be delivered go, a queue here; empty:
-    nowhere."""
+    dead_letter_queue: str = DEAD_LETTERS
+    """A queue here, for the dead letters of queues that name no other, and for messages that came from other
+    queue managers and can't be delivered; empty: none."""
     default_transmission_queue: str = ""
     """Where messages for queue managers wait that have no transmission queue of their own."""
     max_hops: Annotated[int, Meta(ge=1, le=MAX_HOPS)] = 16
@@ -327,13 +359,13 @@ def _check_not_reserved(name: str) -> None:
         raise PlacedError(("name",), f"{name!r} is reserved: names may not begin with {prefixes}")
 
 
-def _check(definition: QueueDefinition | QuotaDefinition | RemoteQueueDefinition) -> None:
+def _check(definition: QueueDefinition | QuotaDefinition | RemoteQueueDefinition, *place: str | int) -> None:
     try:
         definition.check()
     except DefinitionInvalid as error:
-        raise PlacedError((error.key,) if error.key else (), error.description) from error
+        raise PlacedError((*place, error.key) if error.key else place, error.description) from error
     except ManagerError as error:
-        raise PlacedError((), error.description) from error
+        raise PlacedError(place, error.description) from error
 
 
 class SendingConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -415,6 +447,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     """User name → hashed password (`postroom user hash`)."""
     limits: LimitsConfig = LimitsConfig()
     auto_create: AutoCreateConfig = AutoCreateConfig()
+    queue_defaults: QueueDefaultsConfig = QueueDefaultsConfig()
     ledger: LedgerConfig = LedgerConfig()
     log: LogConfig = LogConfig()
     message_log: MessageLogConfig = MessageLogConfig()
@@ -445,10 +478,26 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
         _check_users(self.users)
         _check_names("queue", [queue.name for queue in self.queue])
         _check_names("topic", [topic.name for topic in self.topic])
+        self._check_queues()
         _check_names("quota", [quota.name for quota in self.quota])
         _check_names("channel", [channel.name for channel in self.channel])
         _check_credentials(self.channel, self.credentials)
         _check_names("remote_queue", [remote.name for remote in self.remote_queue])
+
+    def _check_queues(self) -> None:
+        """What a queue says must go with what the defaults say for it."""
+        options = self.queue_options()
+        _check(options.queue_defaults, "queue_defaults")
+        for index, queue in enumerate(self.queue):
+            _check(queue.definition(options), "queue", index)
+        for index, topic in enumerate(self.topic):
+            _check(topic.definition(options), "topic", index)
+
+    def queue_options(self) -> ManagerOptions:
+        """Those of the queue manager's options that say what new queues are like."""
+        dead_letter_queue = self.queue_manager.dead_letter_queue
+        defaults = self.queue_defaults.definition(dead_letter_queue)
+        return ManagerOptions(dead_letter_queue=dead_letter_queue, queue_defaults=defaults)
 
     @property
     def data_folder(self) -> Path:

@@ -19,7 +19,7 @@ from postroom.amqp.termini import (
 from postroom.amqp.types import Described
 from postroom.manager.errors import ManagerError
 from postroom.manager.manager import QueueManager
-from postroom.manager.options import KIND_QUEUE, KIND_TOPIC, QueueDefinition
+from postroom.manager.options import KIND_QUEUE, KIND_TOPIC
 from postroom.manager.queue import Queue
 from postroom.model.names import DYNAMIC_PREFIX
 from postroom.server.terminus import TEMPORARY_QUEUE, TEMPORARY_TOPIC, means_topic
@@ -68,7 +68,8 @@ class DynamicNodes:
         policy = _policy(properties or {})
         kind = KIND_TOPIC if means_topic(capabilities) else KIND_QUEUE
         name = DYNAMIC_PREFIX + self._new_name()
-        node = self._manager.create_queue(QueueDefinition(name=name, kind=kind, temporary=True), now_us)
+        definition = self._manager.options.new_queue(name, kind, temporary=True)
+        node = self._manager.create_queue(definition, now_us)
         self._policies[name] = policy
         if TEMPORARY_QUEUE in capabilities or TEMPORARY_TOPIC in capabilities:
             self._owners[name] = container_id

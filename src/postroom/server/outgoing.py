@@ -31,7 +31,7 @@ from postroom.manager.errors import ManagerError
 from postroom.manager.options import ConsumerOptions
 from postroom.manager.queue import Queue
 from postroom.manager.transaction import Receipt, Transaction
-from postroom.server.applying import apply_outcome
+from postroom.server.applying import REDELIVERY_DELAY, apply_outcome, check_outcome
 from postroom.server.bound import BoundLink
 from postroom.server.headers import message_payload
 from postroom.server.logs import log
@@ -46,8 +46,6 @@ FIRST_AVERAGE_BYTES: Final = 64 << 10
 """Taken as the size of a message before the first has been seen."""
 EXCLUSIVE_PROPERTY: Final = "exclusive"
 """Link property (boolean): nobody else may consume from the queue while this link does."""
-REDELIVERY_DELAY_PROPERTY: Final = "x-opt-redelivery-delay"
-"""Link property (ms): how long what this consumer fails at waits, unless its queue says."""
 FOR_BRANCHES_PROPERTY: Final = "x-opt-xa"
 """Link property (boolean): what it receives is for XA branches of its session."""
 TAG_BYTES: Final = 4
@@ -124,7 +122,7 @@ class OutgoingLink(BoundLink):
             container=self.binding.container_id,
             user=self.binding.user,
             selector=selector,
-            redelivery_delay_ms=ms_property(attach, REDELIVERY_DELAY_PROPERTY, 0),
+            redelivery_delay_ms=ms_property(attach, REDELIVERY_DELAY, 0),
             xa=self.for_branches,
         )
         self.consumer = self._manager.open_consumer(queue, self, options, now_us)
@@ -336,7 +334,7 @@ class OutgoingLink(BoundLink):
         if consumer is None:
             self.binding.outcome_too_late(self.link, deliveries, state, settled, now_us)
             return
-        if isinstance(state, Received) or (state is None and not settled):
+        if isinstance(state, Received) or (state is None and not settled) or self._is_refused(state):
             return
         if self.browse:
             self._answer_copies(deliveries, state, settled)
@@ -363,6 +361,15 @@ class OutgoingLink(BoundLink):
             elif not settled:  # of a resumed delivery, whose outcome was applied
                 self.link.settle(delivery.id, delivery.id)
                 self.binding.touch()
+
+    def _is_refused(self, state: DeliveryState | None) -> bool:
+        """An outcome that is none ends the link."""
+        try:
+            check_outcome(state.outcome if isinstance(state, TransactionalState) else state)
+            return False
+        except AmqpError as error:
+            self.binding.end_link(self, Error(error.condition, error.description))
+            return True
 
     def _dispose(
         self,

@@ -25,10 +25,16 @@ class PasswordHashError(ValueError):
     """The text is not a password hash of the form that ``postroom user hash`` prints."""
 
 
-def hash_password(password: str) -> str:
+def hash_password(password: str, log2_n: int = LOG2_N) -> str:
     """A new salted hash of ``password``, to be put into the configuration under ``[users]``."""
     salt = os.urandom(SALT_BYTES)
-    digest = _scrypt(password.encode(), salt, LOG2_N, BLOCK_SIZE, PARALLEL)
+    digest = _scrypt(password.encode(), salt, log2_n, BLOCK_SIZE, PARALLEL)
+    return f"scrypt${log2_n}${BLOCK_SIZE}${PARALLEL}${_base64(salt)}${_base64(digest)}"
+
+
+def unmatched_hash() -> str:
+    """A hash that no password has, and that takes as long to check as others."""
+    salt, digest = os.urandom(SALT_BYTES), os.urandom(HASH_BYTES)
     return f"scrypt${LOG2_N}${BLOCK_SIZE}${PARALLEL}${_base64(salt)}${_base64(digest)}"
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from postroom.amqp.options import NEVER_US
 from postroom.server.binding import ConnectionBinding
-from postroom.server.clock import monotonic_us, wall_us
+from postroom.server.clock import Clock, monotonic_us
 from postroom.server.config import LimitsConfig
 from postroom.server.turns import Turns
 
@@ -24,6 +24,9 @@ class Owner(Protocol):
 
     @property
     def turns(self) -> Turns: ...
+
+    @property
+    def clock(self) -> Clock: ...
 
     def connect(self, connection: "SocketConnection") -> ConnectionBinding | None:
         """A binding for a new connection; None when there are too many."""
@@ -47,6 +50,7 @@ class SocketConnection(asyncio.Protocol):
         """What the broker has opened it for; None: it was accepted."""
         self.remote = "?"
         self._owner = owner
+        self._now_us = owner.clock.now_us
         self._loop = loop
         self._transport: asyncio.Transport | None = None
         self._binding: ConnectionBinding | None = None
@@ -89,18 +93,18 @@ class SocketConnection(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         if self._binding is not None:
-            self._binding.lost(wall_us())
+            self._binding.lost(self._now_us())
             self._owner.forget(self._binding)
             self._owner.turns.schedule()
 
     def pause_writing(self) -> None:
         if self._binding is not None:
-            self._binding.set_writable(False, wall_us())
+            self._binding.set_writable(False, self._now_us())
             self._owner.turns.schedule()
 
     def resume_writing(self) -> None:
         if self._binding is not None:
-            self._binding.set_writable(True, wall_us())
+            self._binding.set_writable(True, self._now_us())
             self._owner.turns.schedule()
 
     # From the turns.
@@ -161,7 +165,7 @@ class SocketConnection(asyncio.Protocol):
     def _on_timer(self) -> None:
         self._timer = None
         if self._binding is not None:
-            self._binding.on_time(monotonic_us(), wall_us())
+            self._binding.on_time(monotonic_us(), self._now_us())
             self._owner.turns.schedule()
             self.arm_timer()
 
@@ -169,7 +173,7 @@ class SocketConnection(asyncio.Protocol):
 
     def _hand_over(self, binding: ConnectionBinding, limit_bytes: int) -> int:
         """Give ``binding`` up to ``limit_bytes`` of the inbox; the number of events that made."""
-        return binding.receive(self._take(limit_bytes), monotonic_us(), wall_us())
+        return binding.receive(self._take(limit_bytes), monotonic_us(), self._now_us())
 
     def _wrapped(self, binding: ConnectionBinding) -> bytes:
         """What goes out of all that ``binding`` has to say."""

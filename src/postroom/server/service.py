@@ -18,13 +18,13 @@ from postroom.server.addresses import is_loopback
 from postroom.server.alarms import MAINTENANCE_STOPPED
 from postroom.server.binding import ConnectionBinding
 from postroom.server.broker import Broker, LedgerFace, Login
-from postroom.server.clock import WALL, monotonic_us, wall_us
+from postroom.server.clock import WALL, Clock, monotonic_us
 from postroom.server.config import Config, ListenConfig
 from postroom.server.connecting import Connecting
 from postroom.server.listeners import Listener, cannot_listen
 from postroom.server.logs import LOGGER_NAME, log
 from postroom.server.outward import Outward
-from postroom.server.passwords import hash_password, verify_password
+from postroom.server.passwords import unmatched_hash, verify_password
 from postroom.server.protocol import SocketConnection
 from postroom.server.tracing import Look, Looked, Tracer
 from postroom.server.turns import Turns
@@ -37,8 +37,6 @@ READ_AT_ONCE_BYTES: Final = 1 << 20
 a thread and back would take longer than it saves.
 """
 LISTEN_BACKLOG: Final = 512
-MAX_TIMER_S: Final = 60.0
-"""So late may it be noticed that the clock was set forward."""
 IDLE_S: Final = 0.05
 """After so long without work the ledger writes that its last block is durable."""
 
@@ -55,10 +53,6 @@ class ServiceLedger(LedgerFace, Protocol):
 
     @property
     def completion_fd(self) -> int: ...
-
-    @property
-    def most_unsynced_bytes(self) -> int:
-        """What may wait for the disk, by the ledger's reserve."""
 
     @property
     def behind(self) -> bool:
@@ -86,8 +80,10 @@ class Service:
         ledger: ServiceLedger,
         broker: Broker,
         loop: asyncio.AbstractEventLoop,
+        clock: Clock = WALL,
     ) -> None:
         self.limits: Final = config.limits
+        self.clock: Final = clock
         self._most_unsynced_bytes: Final = min(config.limits.unsynced_bytes, ledger.most_unsynced_bytes)
         self.turns: Final = Turns(loop, self)
         self.failure: BaseException | None = None
@@ -97,6 +93,8 @@ class Service:
         self._done: Final = asyncio.Event()
         self._config = config
         self._ledger = ledger
+        self._reads_out = 0
+        """Reads off the loop that have not come back."""
         self._broker = broker
         self._loop = loop
         self._listeners = listeners
@@ -112,7 +110,7 @@ class Service:
         self._connecting = Connecting(
             config.credentials, config.limits.open_timeout_ms / 1e3, self._open_outward, self._outward_failed
         )
-        self._no_user = hash_password("")
+        self._no_user = unmatched_hash()
         """Checked for names that don't exist, so that the time taken doesn't tell."""
 
     # Start and stop.
@@ -142,26 +140,61 @@ class Service:
                 host, port = each.getsockname()[:2]
                 yield listener, f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
-    async def stop(self) -> None:
-        """Take no more connections, close those that are, make everything durable."""
+    async def stop(self, grace_s: float = STOP_GRACE_S) -> None:
+        """Take no more connections, close those that are, make everything durable. Clients have ``grace_s``
+        to answer the close, and then for what waits for the disk again."""
         self._broker.stopping = True
         self._connecting.stop()
         for _, server in self._servers:
             server.close()
-        self._broker.channels.shut_down(wall_us())
+        self._broker.channels.shut_down(self.clock.now_us())
+        self._broker.discards.tell_all()
         for binding in list(self._sockets):
             binding.close()
-        self._settle_up()
-        await self._wait_until_done(STOP_GRACE_S)
+        self.settle_up()
+        await self._wait_until_done(grace_s)
         for connection in list(self._sockets.values()):
             connection.abort()
-        await self._wait_until_done(STOP_GRACE_S)
+        await self._wait_until_done(grace_s)
+        self._let_go()
+
+    def abandon(self, why: BaseException) -> None:
+        """End at once, as a process that is killed: nothing is said, written or waited for any more."""
+        self.failure = why
+        self._broker.stopping = True
+        self._connecting.stop()
+        for _, server in self._servers:
+            server.close()
+        for connection in list(self._sockets.values()):
+            connection.abort()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Of the event loop, and of the threads that read."""
         self._loop.remove_reader(self._ledger.completion_fd)
         for timer in (self._timer, self._idle_timer):
             if timer is not None:
                 timer.cancel()
         self._pool.shutdown()
         self._looking.shutdown(cancel_futures=True)
+
+    def cut(self, bindings: list[ConnectionBinding]) -> None:
+        """Cut their sockets at once."""
+        for binding in bindings:
+            connection = self._sockets.get(binding)
+            if connection is not None:
+                connection.abort()
+
+    def quiet(self) -> bool:
+        """Whether everything that has arrived, and everything that is due, is done and durable."""
+        if self._reads_out or not self.turns.quiet() or self._broker.wants_turn or not self._broker.idle():
+            return False
+        return not 0 < self._broker.next_deadline_us() <= self.clock.now_us()
+
+    def on_time(self) -> None:
+        """Look what is due: the clock was set by hand."""
+        self._guarded(lambda: self._broker.on_time(self.clock.now_us()))
+        self.turns.schedule()
 
     async def _wait_until_done(self, limit_s: float) -> None:
         """Until no connection is left and nothing waits for the disk."""
@@ -201,9 +234,9 @@ class Service:
     def connect(self, connection: SocketConnection) -> ConnectionBinding | None:
         broker, remote = self._broker, connection.remote
         if connection.outward is None:
-            binding = broker.connect(remote, connection.anonymous, monotonic_us(), wall_us())
+            binding = broker.connect(remote, connection.anonymous, monotonic_us(), self.clock.now_us())
         else:
-            binding = broker.connect_outward(connection.outward, remote, monotonic_us(), wall_us())
+            binding = broker.connect_outward(connection.outward, remote, monotonic_us(), self.clock.now_us())
         if binding is not None:
             self._sockets[binding] = connection
             self.turns.schedule()
@@ -222,7 +255,7 @@ class Service:
         )
 
     def _outward_failed(self, outward: Outward, why: str, lasting: bool) -> None:
-        self._guarded(lambda: outward.fail(why, lasting, wall_us()))
+        self._guarded(lambda: outward.fail(why, lasting, self.clock.now_us()))
         self.turns.schedule()
 
     # Turns.
@@ -246,9 +279,9 @@ class Service:
         self._guarded(self._end_turn)
 
     def _end_turn(self) -> None:
-        self._broker.end_turn(wall_us())
+        self._broker.end_turn(self.clock.now_us())
         self._take_written()
-        self._settle_up()
+        self.settle_up()
 
     def _take_written(self) -> None:
         """A block that the ledger has written at once is durable: nothing will signal it.
@@ -256,7 +289,7 @@ class Service:
         One at a time: what it has released must reach the sockets before more is given to consumers.
         """
         if self._ledger.written_at_once:
-            self._broker.completed(wall_us())
+            self._broker.completed(self.clock.now_us())
         if self._ledger.written_at_once:
             self.turns.schedule()
 
@@ -267,19 +300,19 @@ class Service:
         try:
             action()
         except Exception as error:
-            self._fail(error)
+            self.fail(error)
 
     def _on_completion(self) -> None:
         """The block in flight is durable, or could not be written."""
         self._guarded(self._complete)
 
     def _complete(self) -> None:
-        self._broker.completed(wall_us())
+        self._broker.completed(self.clock.now_us())
         self._take_written()
-        self._settle_up()
+        self.settle_up()
         self.turns.go_on()
 
-    def _settle_up(self) -> None:
+    def settle_up(self) -> None:
         """After effects were released: send, read, check, and be called again in time."""
         broker = self._broker
         while broker.touched:
@@ -315,9 +348,10 @@ class Service:
             left_bytes -= fetch.size_bytes
             bodies = self._ledger.read_cached_bodies(fetch.wanted) if left_bytes >= 0 else None
             if bodies is not None:
-                self._broker.fetched(fetch, bodies, wall_us())
+                self._broker.fetched(fetch, bodies, self.clock.now_us())
                 self.turns.schedule()
                 continue
+            self._reads_out += 1
             reading = self._loop.run_in_executor(self._pool, self._ledger.read_bodies, fetch.wanted)
             reading.add_done_callback(
                 functools.partial(self._have_read, functools.partial(self._broker.fetched, fetch))
@@ -327,13 +361,14 @@ class Service:
         self, take: Callable[[list[Any], int], None], reading: "asyncio.Future[list[Any]]"
     ) -> None:
         """Bodies or ids are read: the broker takes them, with the time."""
+        self._reads_out -= 1
         if self.failure is not None or reading.cancelled():
             return
         error = reading.exception()
         if error is not None:
-            self._fail(error)
+            self.fail(error)
             return
-        self._guarded(lambda: take(reading.result(), wall_us()))
+        self._guarded(lambda: take(reading.result(), self.clock.now_us()))
         self.turns.schedule()
 
     def _read_ids(self) -> None:
@@ -345,6 +380,7 @@ class Service:
                 job: Callable[[], list[Any]] = functools.partial(ledger.read_ids, read.serials)
             else:
                 job = functools.partial(ledger.hash_ids, read.all_serials)
+            self._reads_out += 1
             reading = self._loop.run_in_executor(self._pool, job)
             reading.add_done_callback(
                 functools.partial(self._have_read, functools.partial(self._broker.ids_read, read))
@@ -364,7 +400,7 @@ class Service:
         if defect is not None:  # of a reader: what is written is not in question
             logging.getLogger(LOGGER_NAME).error("internal-error", exc_info=defect)
         result = reading.result() if defect is None else RuntimeError("the broker's log says more")
-        self._guarded(lambda: look.answer(result, wall_us()))
+        self._guarded(lambda: look.answer(result, self.clock.now_us()))
         self.turns.schedule()
 
     def _open_wanted(self) -> None:
@@ -385,7 +421,7 @@ class Service:
     def _have_checked(self, login: Login, checking: "asyncio.Future[bool]") -> None:
         if login.binding in self._sockets and not checking.cancelled():
             known = login.user in self._config.users
-            login.binding.login_decided(login.user, known and checking.result(), wall_us())
+            login.binding.login_decided(login.user, known and checking.result(), self.clock.now_us())
             self.turns.schedule()
 
     # Timers.
@@ -394,16 +430,18 @@ class Service:
         due_us = self._broker.next_deadline_us()
         if due_us == 0:
             return
-        now_us = wall_us()
+        now_us = self.clock.now_us()
         if self._timer is not None and now_us < self._timer_due_us <= due_us:
             return
         if due_us <= now_us and self._ledger.in_flight:
             return  # the completion looks at what is due
         if self._timer is not None:
             self._timer.cancel()
-        self._timer_due_us = due_us
-        delay_s = min(max(0, due_us - now_us) / 1e6, MAX_TIMER_S)
-        self._timer = self._loop.call_later(delay_s, self._on_timer)
+            self._timer = None
+        wait_s = self.clock.wait_s(due_us)
+        if wait_s is not None:
+            self._timer_due_us = due_us
+            self._timer = self._loop.call_later(wait_s, self._on_timer)
 
     def _on_idle(self) -> None:
         """Nothing has been written for a while: tell readers beside us that the last block is durable."""
@@ -425,21 +463,20 @@ class Service:
     def _watch_maintenance(self) -> None:
         error = self._ledger.maintenance_error
         if error is not None:
-            self._broker.alarms.begin(MAINTENANCE_STOPPED, str(error), wall_us())
+            self._broker.alarms.begin(MAINTENANCE_STOPPED, str(error), self.clock.now_us())
 
     def _watch_clock(self) -> None:
         """Say that somebody has set the machine's clock."""
-        self._broker.alarms.of_clock(WALL.ahead_us, wall_us())
-        if WALL.forward_us:
-            log(logging.WARNING, "clock-set-forward", seconds=round(WALL.forward_us / 1e6))
-            WALL.forward_us = 0
+        self._broker.alarms.of_clock(self.clock.ahead_us, self.clock.now_us())
+        if self.clock.forward_us:
+            log(logging.WARNING, "clock-set-forward", seconds=round(self.clock.forward_us / 1e6))
+            self.clock.forward_us = 0
 
     def _on_timer(self) -> None:
         self._timer = None
-        self._guarded(lambda: self._broker.on_time(wall_us()))
-        self.turns.schedule()
+        self.on_time()
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
         """The ledger has failed, or we have: nothing that waits is released, nothing more is taken in."""
         self.failure = error
         if isinstance(error, LedgerError):

@@ -19,7 +19,7 @@ from postroom.ledger.writer import ask_to_run_soon
 from postroom.manager.manager import QueueManager
 from postroom.server.assembly import define_channels, define_queues, manager_options
 from postroom.server.broker import Broker
-from postroom.server.clock import wall_us
+from postroom.server.clock import WALL, Clock, wall_us
 from postroom.server.config import Config
 from postroom.server.dead_letter_config import load_handlers
 from postroom.server.exits import Exit, StartError
@@ -53,11 +53,17 @@ def open_ledger(config: Config) -> Ledger:
         raise StartError(Exit.LEDGER_REFUSED, what) from error
 
 
-def make_broker(config: Config, ledger: Ledger) -> Broker:
-    """The queue manager as it was, the queues of the configuration, and everything of that durable."""
-    now_us = wall_us()
+def make_broker(config: Config, ledger: Ledger, clock: Clock = WALL) -> Broker:
+    """The queue manager as it was, the queues of the configuration, and everything of that durable.
+
+    Raises `StartError`.
+    """
+    now_us = clock.now_us()
     manager = QueueManager(manager_options(config), ledger.builder)
-    manager.restore(ledger.recovered, now_us)
+    try:
+        manager.restore(ledger.recovered, now_us)
+    except LedgerError as error:
+        raise StartError(Exit.LEDGER_REFUSED, str(error)) from error
     broker = Broker(config, ledger, manager, lambda: uuid.uuid4().hex)
     left_over = broker.dynamic.delete_left_over(now_us)
     define_queues(config, manager, now_us)

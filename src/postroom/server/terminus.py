@@ -41,6 +41,8 @@ TEMPORARY_QUEUE: Final = "temporary-queue"
 TEMPORARY_TOPIC: Final = "temporary-topic"
 QUEUE_CAPABILITIES: Final = ("queue", TEMPORARY_QUEUE)
 TOPIC_CAPABILITIES: Final = ("topic", TEMPORARY_TOPIC)
+CREATE_ON_DEMAND: Final = "create-on-demand"
+"""Of a source: make the queue if it isn't there. The name is that of Apache Qpid's C++ broker and client."""
 
 
 class Filters:
@@ -171,7 +173,7 @@ def _policy(asked: str) -> str:
 
 
 def _granted_capabilities(asked: list[str], topic: bool) -> list[str]:
-    kinds = (*TOPIC_CAPABILITIES, SHARED, GLOBAL) if topic else QUEUE_CAPABILITIES
+    kinds = (*TOPIC_CAPABILITIES, SHARED, GLOBAL) if topic else (*QUEUE_CAPABILITIES, CREATE_ON_DEMAND)
     granted = [capability for capability in asked if capability in kinds]
     kind = "topic" if topic else "queue"
     return granted if any(capability.endswith(kind) for capability in granted) else [kind, *granted]

@@ -83,6 +83,10 @@ class Turns:
             self._scheduled = True
             self._loop.call_soon(self._run)
 
+    def quiet(self) -> bool:
+        """Whether no turn is to come, and no inbox waits for one."""
+        return not self._scheduled and not self._ready
+
     def go_on(self) -> None:
         """Have a turn soon if there are bytes to take and they may be taken."""
         if self._ready and self._end.may_take_in():

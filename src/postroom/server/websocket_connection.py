@@ -5,7 +5,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from postroom.amqp.frames import MIN_MAX_FRAME_BYTES
-from postroom.server.clock import monotonic_us, wall_us
+from postroom.server.clock import monotonic_us
 from postroom.server.logs import log
 from postroom.server.protocol import Owner, SocketConnection
 from postroom.server.websocket import Phase, WebSocket
@@ -56,10 +56,10 @@ class WebSocketConnection(SocketConnection):
         payload = websocket.receive(b"" if websocket.pending else self._take(limit_bytes))
         events = websocket.frames
         if payload:
-            events += binding.receive(payload, monotonic_us(), wall_us())
+            events += binding.receive(payload, monotonic_us(), self._now_us())
         if websocket.ended:
             self._tell_failure()
-            binding.cut_off(wall_us())
+            binding.cut_off(self._now_us())
         binding.touch()
         return events
 

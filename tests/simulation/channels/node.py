@@ -1,5 +1,6 @@
 """One queue manager of the world: its disk, its ledger, its broker, and the power that may fail."""
 
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -15,11 +16,13 @@ from postroom.server.assembly import define_channels, define_queues, manager_opt
 from postroom.server.broker import Broker
 from postroom.server.config import Config
 from postroom.server.outward import Outward
+from tests.originals import ORIGINALS_TOML
 from tests.simulation.disk import SimDisk
 from tests.simulation.world import SimWriter
 
 LEDGER = LedgerOptions(journal_file_bytes=1 << 18, reserve_bytes=0, retention_bytes=1 << 30)
 """All history is kept: the audit reads it."""
+DEFAULTS = tomllib.loads(ORIGINALS_TOML)
 
 
 class Node:
@@ -27,7 +30,7 @@ class Node:
 
     def __init__(self, name: str, settings: dict[str, object], random: Random, now_us: int) -> None:
         self.name = name
-        self.config = msgspec.convert({"container_id": name, **settings}, Config)
+        self.config = msgspec.convert({"container_id": name, **DEFAULTS, **settings}, Config)
         self.random = random
         self.disk = SimDisk()
         self.lives = 0

@@ -1,10 +1,11 @@
 """The client for asyncio: every name of :mod:`postroom.client`, with ``await``."""
 
-from postroom.client.aio.connecting import Connection, ConnectionFactory
+from postroom.client.aio.connecting import Connection, ConnectionFactory, connect
 from postroom.client.aio.consuming import MessageConsumer, QueueBrowser
 from postroom.client.aio.context import JMSContext, JMSProducer
 from postroom.client.aio.management import ManagementClient
-from postroom.client.aio.messaging import Session
+from postroom.client.aio.messaging import Session, TransactedSession
+from postroom.client.aio.opening import Opening
 from postroom.client.aio.producing import MessageProducer
 from postroom.client.aio.requesting import Requestor
 from postroom.client.aio.store import MessageListener, MessageStore
@@ -25,13 +26,16 @@ __all__ = [
     "MessageListener",
     "MessageProducer",
     "MessageStore",
+    "Opening",
     "QueueBrowser",
     "Requestor",
     "Resource",
     "Session",
     "TemporaryDestination",
+    "TransactedSession",
     "Transaction",
     "TransactionManager",
     "XAResource",
     "XASession",
+    "connect",
 ]

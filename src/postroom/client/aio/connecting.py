@@ -1,13 +1,14 @@
-"""The asyncio face of the client, with the names of JMS: connections.
+"""The asyncio face of the client: connections, and what is opened on them.
 
 .. code-block:: python
 
-    async with await ConnectionFactory("amqp://127.0.0.1").create_connection() as connection:
-        session = await connection.create_session()
-        producer = await session.create_producer("orders")
-        await producer.send(Message("one crate of apples"))
-        consumer = await session.create_consumer("orders")
-        message = await consumer.receive(timeout_s=5)
+    async with connect("amqp://127.0.0.1") as connection:
+        async with connection.producer("orders") as producer:
+            await producer.send("one crate of apples")
+        async with connection.consumer("orders") as orders:
+            async for message in orders:
+                async with message.process():
+                    print(message.body)
 
 The face without asyncio, :mod:`postroom.client.sync`, is generated from these files by
 ``tools/async_to_sync.py``: same names, same arguments, no ``await``.
@@ -16,15 +17,21 @@ The face without asyncio, :mod:`postroom.client.sync`, is generated from these f
 from __future__ import annotations
 
 import ssl
+from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Final
+from typing import Final, TypeVar
 
+from postroom.client.aio.consuming import MessageConsumer, QueueBrowser
 from postroom.client.aio.context import JMSContext
 from postroom.client.aio.management import ManagementClient
-from postroom.client.aio.messaging import Session
+from postroom.client.aio.messaging import Session, TransactedSession
+from postroom.client.aio.opening import Opening
+from postroom.client.aio.producing import MessageProducer
+from postroom.client.aio.requesting import Requestor
 from postroom.client.aio.store import MessageStore
 from postroom.client.aio.xa import XASession
 from postroom.client.connector import Connector
+from postroom.client.destinations import Destination, Queue, Wanted
 from postroom.client.exceptions import JMSException
 from postroom.client.management import MANAGEMENT_NODE
 from postroom.client.metadata import ConnectionMetaData
@@ -42,12 +49,44 @@ from postroom.client.shared import ExceptionListener, SharedState, Telling, refu
 from postroom.client.tls import TlsOptions
 from postroom.client.url import parse_url
 
-__all__ = ["Connection", "ConnectionFactory"]
+__all__ = ["Connection", "ConnectionFactory", "connect"]
 
 DEFAULT_CONNECT_TIMEOUT_S: Final = 15.0
 DEFAULT_IDLE_TIMEOUT_MS: Final = 60_000
 DEFAULT_MAX_FRAME_SIZE_BYTES: Final = 64 * 1024
 DEFAULT_OPTIONS: Final = ClientOptions()
+
+Opened = TypeVar("Opened", MessageConsumer, MessageProducer, QueueBrowser, Requestor)
+S = TypeVar("S", bound=Session)
+
+
+def connect(
+    url: str = "amqp://127.0.0.1:5672",
+    *,
+    client_id: str | None = None,
+    connect_timeout_s: float | None = DEFAULT_CONNECT_TIMEOUT_S,
+    request_timeout_s: float | None = DEFAULT_TIMEOUT_S,
+    idle_timeout_ms: int = DEFAULT_IDLE_TIMEOUT_MS,
+    max_frame_size_bytes: int = DEFAULT_MAX_FRAME_SIZE_BYTES,
+    tls: ssl.SSLContext | TlsOptions | None = None,
+    listener: ConnectionListener | None = None,
+    options: ClientOptions = DEFAULT_OPTIONS,
+) -> Opening[Connection]:
+    """A connection to the broker at ``url``: ``async with connect(url) as connection:``. The arguments are
+    those of :class:`ConnectionFactory`; raises as that and :meth:`ConnectionFactory.create_connection` do.
+    """
+    factory = ConnectionFactory(
+        url,
+        client_id=client_id,
+        connect_timeout_s=connect_timeout_s,
+        request_timeout_s=request_timeout_s,
+        idle_timeout_ms=idle_timeout_ms,
+        max_frame_size_bytes=max_frame_size_bytes,
+        tls=tls,
+        listener=listener,
+        options=options,
+    )
+    return Opening(factory.create_connection)
 
 
 class ConnectionFactory:
@@ -130,7 +169,12 @@ class ConnectionFactory:
 
 
 class Connection:
-    """A connection to a broker; leaving ``async with`` closes it. Made by :class:`ConnectionFactory`."""
+    """A connection to a broker; leaving ``async with`` closes it. Made by :func:`connect` and
+    :class:`ConnectionFactory`.
+
+    ``consumer``, ``producer``, ``browser``, ``requestor`` and ``transaction`` are the short way: what they
+    open has a session to itself, which closes with it. ``create_session`` is JMS's.
+    """
 
     def __init__(self, provider: Provider, shared: SharedState) -> None:
         self._provider = provider
@@ -195,6 +239,100 @@ class Connection:
         """
         self._shared.exception_listener = listener
 
+    def consumer(
+        self,
+        destination: Destination,
+        selector: str | None = None,
+        *,
+        prefetch: int | None = None,
+        no_local: bool = False,
+        subscription: str | None = None,
+        durable: bool = False,
+        shared: bool = False,
+        settle_second: bool = False,
+        exclusive: bool = False,
+    ) -> Opening[MessageConsumer]:
+        """A consumer of a queue (a str or :class:`Queue`) or of a :class:`Topic`: each message is the
+        application's until it says what became of it (mode INDIVIDUAL), by :meth:`Message.process` or the
+        outcome's own method.
+
+        ``subscription`` names one of a topic that is ``durable`` (it keeps what is published while nobody
+        consumes), ``shared`` by several consumers, or both; without a name it lasts as long as the consumer.
+        The others are those of :meth:`Session.create_consumer`. Raises as that, and JMSException for
+        arguments that don't go together.
+        """
+        wanted = Wanted(
+            destination,
+            selector,
+            no_local=no_local,
+            subscription=subscription,
+            durable=durable,
+            shared=shared,
+            prefetch=prefetch,
+            settle_second=settle_second,
+            exclusive=exclusive,
+        )
+        return self._opening(lambda session: session._wanted(wanted), AcknowledgeMode.INDIVIDUAL)
+
+    def producer(
+        self,
+        destination: Destination | None = None,
+        *,
+        settled: bool | None = None,
+        send_timeout_ms: int | None = None,
+    ) -> Opening[MessageProducer]:
+        """A producer for a queue or topic, or with None for any; see :meth:`Session.create_producer`."""
+        return self._opening(
+            lambda session: session.create_producer(
+                destination, settled=settled, send_timeout_ms=send_timeout_ms
+            )
+        )
+
+    def browser(self, queue: str | Queue, selector: str | None = None) -> Opening[QueueBrowser]:
+        """A browser of ``queue``: sees the messages that wait there, takes none."""
+        return self._opening(lambda session: session.create_browser(queue, selector))
+
+    def requestor(self, destination: Destination) -> Opening[Requestor]:
+        """Requests to a queue or topic, and their replies."""
+        return self._opening(lambda session: session.create_requestor(destination))
+
+    def transaction(self) -> Opening[TransactedSession]:
+        """A session whose sends and receipts count all together or not at all: ``async with`` commits at the
+        end, and rolls back with an exception.
+        """
+        return Opening(self._transacted)
+
+    async def _transacted(self) -> TransactedSession:
+        channel = await self._provider.begin(self._request_timeout_s)
+        session = TransactedSession(channel, AcknowledgeMode.SESSION_TRANSACTED, self._shared)
+        await session._begin_transactions()
+        return self._kept(session)
+
+    def _opening(
+        self,
+        make: Callable[[Session], Awaitable[Opened]],
+        mode: AcknowledgeMode = AcknowledgeMode.AUTO,
+    ) -> Opening[Opened]:
+        """Something with a session to itself."""
+
+        async def made() -> Opened:
+            session = await self.create_session(mode)
+            try:
+                opened = await make(session)
+            except BaseException:
+                await session.close()
+                raise
+            opened._end_with(session._end)
+            return opened
+
+        return Opening(made)
+
+    def _kept(self, session: S) -> S:
+        """Remember what is to be closed with the connection."""
+        self._sessions = [known for known in self._sessions if not known.is_closed]
+        self._sessions.append(session)
+        return session
+
     async def create_session(
         self,
         acknowledge_mode: AcknowledgeMode = AcknowledgeMode.AUTO,
@@ -214,27 +352,28 @@ class Connection:
         session = Session(channel, mode, self._shared, recover)
         if session.is_transacted:
             await session._begin_transactions()
-        self._sessions = [known for known in self._sessions if not known.is_closed]
-        self._sessions.append(session)
-        return session
+        return self._kept(session)
 
     async def create_xa_session(self) -> XASession:
         """Begin a session for global transactions. Raises JMSException where the broker has none."""
         channel = await self._provider.begin(self._request_timeout_s)
-        session = XASession(channel, self._shared)
-        self._sessions.append(session)
+        session = self._kept(XASession(channel, self._shared))
         await session._attach()
         return session
 
     async def create_management(self) -> ManagementClient:
         """A client of the broker's management node, in a session of its own until it is closed."""
         session = await self.create_session()
-        return ManagementClient(
-            await session.create_producer(MANAGEMENT_NODE),
-            await session.create_reply_consumer(),
-            self._request_timeout_s,
-            session,
-        )
+        try:
+            return ManagementClient(
+                await session.create_producer(MANAGEMENT_NODE),
+                await session.create_reply_consumer(),
+                self._request_timeout_s,
+                session,
+            )
+        except BaseException:
+            await session.close()
+            raise
 
     async def create_message_store(self, queue: str) -> MessageStore:
         """The message store of a queue, with the verbs of MQ Everyplace."""

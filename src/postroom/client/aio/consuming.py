@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Self, TypeVar
 
 from postroom.amqp.outcomes import ACCEPTED, RELEASED, Modified, Rejected
 from postroom.amqp.performatives import Error
 from postroom.amqp.types import Symbol
-from postroom.client.deliveries import Deliveries, end_of
+from postroom.client.deliveries import Deliveries, end_of, nothing
 from postroom.client.exceptions import MessageFormatException
 from postroom.client.message import Message, decode_message
 from postroom.client.receiving import Receiving
@@ -21,12 +22,34 @@ T = TypeVar("T")
 
 
 class MessageConsumer:
-    """Receives messages from a queue or a subscription. Made by :meth:`Session.create_consumer` and its
-    likes.
+    """Receives messages from a queue or a subscription: ``async for message in consumer``. Made by
+    :meth:`Connection.consumer`, :meth:`Session.create_consumer` and its likes.
+
+    The loop ends when the application closes the consumer, its session or its connection, be it from another
+    task or thread; when the link is lost, it raises what ended it.
     """
 
     def __init__(self, deliveries: Deliveries) -> None:
         self._deliveries = deliveries
+        self._has_session = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Closed; one that has a session to itself gives back what has no outcome, as that does."""
+        await self._deliveries.close(finally_=self._has_session)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Message:
+        message = await self._deliveries.next_of_loop()
+        if message is None:
+            raise StopAsyncIteration
+        return message
 
     @property
     def address(self) -> str | None:
@@ -42,7 +65,7 @@ class MessageConsumer:
         """The next message, or None when none came in ``timeout_s`` seconds (None: wait as long as it takes).
 
         Raises IllegalStateException after ``close``, and where a listener gets the messages;
-        MessageFormatException for a delivery that is no message.
+        MessageFormatException for a delivery that is no message; ValueError for a negative time.
         """
         self._deliveries.check_receive()
         return await self._deliveries.receive(timeout_s)
@@ -116,25 +139,48 @@ class MessageConsumer:
             changed = {Symbol(name): value for name, value in annotations.items()}
         await self._deliveries.settle(message, Modified(failed, undeliverable_here, changed))
 
+    def stop(self) -> None:
+        """Nothing more is handed out, so that a loop over the consumer ends with the message in hand: as
+        :meth:`close`, which follows, and without waiting, for a signal's handler.
+        """
+        self._deliveries.stop()
+
     async def close(self) -> None:
-        """Close the consumer: what was only prefetched goes back as if it had never left.
+        """Close the consumer: what was only prefetched goes back as if it had never left, and a loop over it
+        ends.
 
         A call of its listener is waited for, unless it is that call which closes. While the application has
-        messages of it without an outcome, the broker is not told: they can still be acknowledged, and the
-        session's ``close`` ends it at the latest.
+        messages of it without an outcome, the broker is not told: they can still be acknowledged. Leaving
+        ``async with`` ends a consumer of :meth:`Connection.consumer` at the latest, and the session's
+        ``close`` another one: such messages go back as failed attempts.
         """
         await self._deliveries.close()
+
+    def _end_with(self, ends: Callable[[], None]) -> None:
+        """It has a session to itself, which ends with it."""
+        self._has_session = True
+        self._deliveries.on_detached = ends
 
 
 class QueueBrowser:
     """Looks at the messages of a queue, in order: ``async for message in browser``.
 
-    Made by :meth:`Session.create_browser`.
+    Made by :meth:`Connection.browser` and :meth:`Session.create_browser`.
     """
 
     def __init__(self, receiving: Receiving, state: SessionState) -> None:
         self._receiving = receiving
         self._state = state
+        self._is_over = False
+        self._ends: Callable[[], None] = nothing
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
 
     @property
     def is_closed(self) -> bool:
@@ -145,12 +191,22 @@ class QueueBrowser:
         return self
 
     async def __anext__(self) -> Message:
-        incoming = await self._receiving.receive_now(max(self._state.shared.options.prefetch.browser, 1))
+        incoming = None
+        if not self._is_over:
+            incoming = await self._receiving.receive_now(max(self._state.shared.options.prefetch.browser, 1))
         if incoming is None:
             raise StopAsyncIteration
         self._receiving.settle(incoming, ACCEPTED)
         return decode_message(incoming.payload, incoming.delivery_id)
 
     async def close(self) -> None:
-        """Close the browser."""
-        await self._receiving.detach(self._state.shared.options.close_timeout_s)
+        """Close the browser; a loop over it ends."""
+        self._is_over = True
+        try:
+            await self._receiving.detach(self._state.shared.options.close_timeout_s)
+        finally:
+            self._ends()
+
+    def _end_with(self, ends: Callable[[], None]) -> None:
+        """It has a session to itself, which ends with it."""
+        self._ends = ends

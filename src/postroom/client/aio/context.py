@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -19,8 +18,7 @@ from postroom.client.aio.messaging import Session
 from postroom.client.aio.producing import MessageProducer
 from postroom.client.aio.temporary import TemporaryDestination
 from postroom.client.destinations import Destination, Queue, Topic
-from postroom.client.exceptions import MessageFormatException
-from postroom.client.message import BytesMessage, DeliveryMode, MapMessage, Message, TextMessage
+from postroom.client.message import Body, DeliveryMode, Message, as_message
 from postroom.client.metadata import ConnectionMetaData
 from postroom.client.modes import AcknowledgeMode
 from postroom.client.options import RecoverMode
@@ -34,8 +32,8 @@ __all__ = ["JMSContext", "JMSProducer"]
 MAX_PRODUCERS: Final = 16
 """Links that a context keeps, one for each destination that it has sent to lately."""
 
-Body = Message | str | bytes | Mapping[str, object] | None
-"""What :meth:`JMSProducer.send` sends."""
+JmsBody = Body | None
+"""What :meth:`JMSProducer.send` sends: in JMS, no body is a body."""
 
 
 class JMSContext:
@@ -112,30 +110,30 @@ class JMSContext:
         return JMSProducer(self)
 
     async def create_consumer(
-        self, destination: Destination, *, selector: str | None = None, no_local: bool = False
+        self, destination: Destination, selector: str | None = None, no_local: bool = False
     ) -> MessageConsumer:
         """See :meth:`Session.create_consumer`."""
         return await self._session.create_consumer(destination, selector=selector, no_local=no_local)
 
     async def create_durable_consumer(
-        self, topic: Topic | str, name: str, *, selector: str | None = None, no_local: bool = False
+        self, topic: Topic | str, name: str, selector: str | None = None, no_local: bool = False
     ) -> MessageConsumer:
         """See :meth:`Session.create_durable_consumer`."""
         return await self._session.create_durable_consumer(topic, name, selector=selector, no_local=no_local)
 
     async def create_shared_consumer(
-        self, topic: Topic | str, name: str, *, selector: str | None = None
+        self, topic: Topic | str, name: str, selector: str | None = None
     ) -> MessageConsumer:
         """See :meth:`Session.create_shared_consumer`."""
         return await self._session.create_shared_consumer(topic, name, selector=selector)
 
     async def create_shared_durable_consumer(
-        self, topic: Topic | str, name: str, *, selector: str | None = None
+        self, topic: Topic | str, name: str, selector: str | None = None
     ) -> MessageConsumer:
         """See :meth:`Session.create_shared_durable_consumer`."""
         return await self._session.create_shared_durable_consumer(topic, name, selector=selector)
 
-    async def create_browser(self, queue: str | Queue, *, selector: str | None = None) -> QueueBrowser:
+    async def create_browser(self, queue: str | Queue, selector: str | None = None) -> QueueBrowser:
         """See :meth:`Session.create_browser`."""
         return await self._session.create_browser(queue, selector=selector)
 
@@ -256,7 +254,7 @@ class JMSProducer:
         self._headers["subject"] = jms_type
         return self
 
-    async def send(self, destination: Destination, body: Body) -> Self:
+    async def send(self, destination: Destination, body: JmsBody) -> Self:
         """Send a message, or the body of one: a str as TextMessage, bytes as BytesMessage, a mapping as
         MapMessage, None as a Message without a body. Raises as :meth:`MessageProducer.send`.
         """
@@ -270,15 +268,5 @@ class JMSProducer:
         return self
 
 
-def _message(body: Body) -> Message:
-    if isinstance(body, Message):
-        return body
-    if body is None:
-        return Message()
-    if isinstance(body, str):
-        return TextMessage(body)
-    if isinstance(body, bytes):
-        return BytesMessage(body)
-    if isinstance(body, Mapping):
-        return MapMessage(dict(body))
-    raise MessageFormatException(f"a body is a str, bytes, a mapping or None, not {type(body).__name__}")
+def _message(body: JmsBody) -> Message:
+    return Message() if body is None else as_message(body)

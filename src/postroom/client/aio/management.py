@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
 
 from postroom.client.aio.consuming import MessageConsumer
 from postroom.client.aio.producing import MessageProducer
+from postroom.client.durations import check_duration
 from postroom.client.exceptions import JMSTimeoutException
 from postroom.client.management import (
     MANAGEMENT_NODE,
@@ -56,6 +58,14 @@ class ManagementClient:
         self._numbers = itertools.count(1)
         self._one_at_a_time = asyncio.Lock()
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
     async def request(
         self,
         operation: str,
@@ -74,6 +84,7 @@ class ManagementClient:
             said["type"] = kind
         if name is not None:
             said["name"] = name
+        check_duration("patience_s", patience_s)
         number = f"{next(self._numbers)}"
         async with self._one_at_a_time:
             await self._online()

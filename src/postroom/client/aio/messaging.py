@@ -19,6 +19,7 @@ from postroom.amqp.termini import (
 )
 from postroom.amqp.types import Described, Symbol, ULong
 from postroom.client.aio.consuming import MessageConsumer, QueueBrowser
+from postroom.client.aio.opening import Opening
 from postroom.client.aio.producing import MessageProducer
 from postroom.client.aio.requesting import Requestor
 from postroom.client.aio.temporary import TemporaryDestination
@@ -37,6 +38,7 @@ from postroom.client.destinations import (
     TemporaryQueue,
     TemporaryTopic,
     Topic,
+    Wanted,
     address_of,
     check_subscription_name,
     filters,
@@ -55,9 +57,9 @@ from postroom.client.provider import Channel
 from postroom.client.receiving import Receiving
 from postroom.client.sending import Sending
 from postroom.client.session_state import SessionState
-from postroom.client.shared import SharedState, all_of, refuse_in_callback
+from postroom.client.shared import LOG, SharedState, all_of, refuse_in_callback
 
-__all__ = ["Session"]
+__all__ = ["Session", "TransactedSession"]
 
 LIFETIME_POLICY: Final = "lifetime-policy"
 EXCLUSIVE_PROPERTY: Final = Symbol("exclusive")
@@ -70,7 +72,7 @@ P = TypeVar("P", MessageProducer, QueueBrowser)
 
 class Session:
     """A session: the producers and consumers of one unit of work. Made by
-    :meth:`Connection.create_session`.
+    :meth:`Connection.create_session`; leaving ``async with`` closes it.
     """
 
     def __init__(
@@ -97,6 +99,12 @@ class Session:
     ) -> None:
         await self.close()
 
+    def _end(self) -> None:
+        """What it was made for has been closed, and nothing else is in it."""
+        if not self.is_closed:
+            self._state.is_closed = True
+            self._channel.end()
+
     async def _begin_transactions(self) -> None:
         """Mode SESSION_TRANSACTED: from now on everything is done in a transaction."""
         transaction = TransactionContext(
@@ -119,6 +127,68 @@ class Session:
     def is_closed(self) -> bool:
         """True after ``close``, and when the connection is over."""
         return self._state.is_closed or self._provider.failure is not None
+
+    def producer(
+        self,
+        destination: Destination | None = None,
+        *,
+        settled: bool | None = None,
+        send_timeout_ms: int | None = None,
+    ) -> Opening[MessageProducer]:
+        """A producer in this session, closed by ``async with``; see :meth:`create_producer`."""
+        return Opening(
+            lambda: self.create_producer(destination, settled=settled, send_timeout_ms=send_timeout_ms)
+        )
+
+    def consumer(
+        self,
+        destination: Destination,
+        selector: str | None = None,
+        *,
+        prefetch: int | None = None,
+        no_local: bool = False,
+        subscription: str | None = None,
+        durable: bool = False,
+        shared: bool = False,
+        settle_second: bool = False,
+        exclusive: bool = False,
+    ) -> Opening[MessageConsumer]:
+        """A consumer in this session, closed by ``async with``; the arguments are those of
+        :meth:`Connection.consumer`.
+        """
+        wanted = Wanted(
+            destination,
+            selector,
+            no_local=no_local,
+            subscription=subscription,
+            durable=durable,
+            shared=shared,
+            prefetch=prefetch,
+            settle_second=settle_second,
+            exclusive=exclusive,
+        )
+        return Opening(lambda: self._wanted(wanted))
+
+    async def _wanted(self, wanted: Wanted) -> MessageConsumer:
+        """By the method of JMS that makes such a consumer."""
+        topic, name, selector = wanted.destination, wanted.subscription, wanted.selector
+        prefetch, settle_second = wanted.prefetch, wanted.settle_second
+        if name is None:
+            return await self.create_consumer(
+                topic,
+                selector,
+                wanted.no_local,
+                prefetch=prefetch,
+                settle_second=settle_second,
+                exclusive=wanted.exclusive,
+            )
+        assert not isinstance(topic, Queue)
+        if not wanted.shared:
+            return await self.create_durable_consumer(
+                topic, name, selector, wanted.no_local, prefetch=prefetch, settle_second=settle_second
+            )
+        create = self.create_shared_durable_consumer if wanted.durable else self.create_shared_consumer
+        return await create(topic, name, selector, prefetch=prefetch, settle_second=settle_second)
 
     async def create_producer(
         self,
@@ -179,29 +249,31 @@ class Session:
     async def create_consumer(
         self,
         destination: Destination,
-        *,
         selector: str | None = None,
         no_local: bool = False,
+        *,
         prefetch: int | None = None,
         settle_second: bool = False,
         exclusive: bool = False,
         redelivery_delay_ms: int = 0,
+        create: bool = False,
     ) -> MessageConsumer:
-        """A consumer of a queue (a str or :class:`Queue`), or a subscriber to a :class:`Topic`, who gets what
-        is published while he is there.
+        """A consumer of a queue (a str or :class:`Queue`), or a subscriber to a :class:`Topic`, which gets
+        what is published while it is there.
 
         ``prefetch`` messages (0 to 32,767) are asked for ahead; 0: each ``receive`` asks for one; None: as
         the connection's prefetch policy says.
         ``settle_second``: every outcome waits for the broker's answer, so that it is known to be durable.
         ``no_local``: not what is published under this client id. ``redelivery_delay_ms``: how long what is
-        rolled back or recovered waits, unless its queue has a delay of its own. Raises as
-        :meth:`create_producer`, and ResourceAllocationException where another consumer has the queue for
-        itself.
+        rolled back or recovered waits, unless its queue has a delay of its own. ``create``: a queue that
+        isn't there is made, as for a producer; otherwise it is an InvalidDestinationException, unless the
+        broker's ``[auto_create]`` lets consumers create. Raises as :meth:`create_producer`, and
+        ResourceAllocationException where another consumer has the queue for itself.
         """
         policy = self._state.shared.options.prefetch
         of_topic = isinstance(destination, Topic)
         receiving = await self._receiving(
-            source_of(destination, selector, no_local),
+            source_of(destination, selector, no_local, create),
             f"the consumer of {text_of(destination)}",
             prefetch=first_of(prefetch, policy.topic if of_topic else policy.queue),
             settled=self._state.shared.options.presettle.consumer(of_topic, self.is_transacted),
@@ -215,9 +287,9 @@ class Session:
         self,
         topic: Topic | str,
         name: str,
-        *,
         selector: str | None = None,
         no_local: bool = False,
+        *,
         prefetch: int | None = None,
         settle_second: bool = False,
     ) -> MessageConsumer:
@@ -236,8 +308,8 @@ class Session:
         self,
         topic: Topic | str,
         name: str,
-        *,
         selector: str | None = None,
+        *,
         prefetch: int | None = None,
         settle_second: bool = False,
     ) -> MessageConsumer:
@@ -253,8 +325,8 @@ class Session:
         self,
         topic: Topic | str,
         name: str,
-        *,
         selector: str | None = None,
+        *,
         prefetch: int | None = None,
         settle_second: bool = False,
     ) -> MessageConsumer:
@@ -311,7 +383,7 @@ class Session:
         sending = await self._sending(channel, target, "a temporary destination")
         return TemporaryDestination(channel, sending, kind, self._request_timeout_s)
 
-    async def create_browser(self, queue: str | Queue, *, selector: str | None = None) -> QueueBrowser:
+    async def create_browser(self, queue: str | Queue, selector: str | None = None) -> QueueBrowser:
         """A browser of ``queue``: sees the messages that wait there, takes none."""
         source = Source(
             address=address_of(queue),
@@ -494,6 +566,30 @@ class Session:
             for opened in self._others:
                 await opened.close()
             self._channel.end()
+
+
+class TransactedSession(Session):
+    """A session that is one transaction. Made by :meth:`Connection.transaction`: ``async with`` commits at
+    the end, rolls back with an exception, and closes it.
+
+    ``commit`` and ``rollback`` may be called in between; the next transaction begins with that.
+    """
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Committed, or with an exception rolled back, and closed."""
+        try:
+            if error is None:
+                await self.commit()
+            elif not self.is_closed:
+                await self.rollback()
+        except JMSException as failure:
+            if error is None:
+                raise
+            LOG.warning("a transaction could not be rolled back, which its broker does then: %s", failure)
+        finally:
+            await self.close()
 
 
 def first_of(said: int | None, default: int) -> int:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from types import TracebackType
+from typing import Self
 
 from postroom.client.completing import Completions, Sent, raise_unless_accepted
+from postroom.client.deliveries import nothing
 from postroom.client.destinations import Destination, text_of
 from postroom.client.exceptions import JMSException
-from postroom.client.message import DeliveryMode, Message, as_message, encode_message
+from postroom.client.message import Body, DeliveryMode, Message, as_message, encode_message
 from postroom.client.sending import Outcome, Sending
 from postroom.client.session_state import SessionState
 from postroom.client.shared import FailureCallback, MessageCallback
@@ -19,7 +22,8 @@ __all__ = ["MessageProducer"]
 
 
 class MessageProducer:
-    """Sends messages to a queue or publishes them to a topic. Made by :meth:`Session.create_producer`.
+    """Sends messages to a queue or publishes them to a topic. Made by :meth:`Connection.producer`
+    and :meth:`Session.create_producer`.
 
     Its properties count for messages that don't say otherwise (:mod:`postroom.client.stamping`). Setting one
     raises MessageFormatException for a value that no message can have.
@@ -42,6 +46,15 @@ class MessageProducer:
         self._always_waits = always_waits
         self._defaults = NO_OPTIONS
         self._completions = completions
+        self._ends: Callable[[], None] = nothing
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
 
     @property
     def destination(self) -> Destination | None:
@@ -114,20 +127,21 @@ class MessageProducer:
 
     async def send(
         self,
-        message: Message | str | bytes,
-        *,
-        destination: Destination | None = None,
+        message: Body,
         delivery_mode: DeliveryMode | None = None,
         priority: int | None = None,
         ttl_ms: int | None = None,
+        *,
+        destination: Destination | None = None,
         delivery_delay_ms: int | None = None,
         on_completion: MessageCallback | None = None,
         on_exception: FailureCallback | None = None,
     ) -> None:
         """Send and wait until the broker has taken responsibility: a persistent message is on its disk then.
 
-        A str is sent as a TextMessage, bytes as a BytesMessage. ``destination``: for a producer without one.
-        The others count for this message, whatever it and the producer say.
+        A str is sent as a TextMessage, bytes as a BytesMessage, a dict of values that a MapMessage may hold
+        as that; anything else is for the application to serialise. ``destination``: for a producer without
+        one. The others count for this message, whatever it and the producer say.
 
         It isn't waited for the outcome of a non-persistent message, or in a transaction, unless the option
         ``force_sync_send`` is set; nor of any with ``force_async_send``, or ``on_completion`` or
@@ -155,9 +169,7 @@ class MessageProducer:
         elif outcome is not None or on_completion is not None:
             self._completions.add(Sent(sent, outcome, self._sending.what, on_completion, on_exception))
 
-    async def send_all(
-        self, messages: Iterable[Message | str | bytes], *, destination: Destination | None = None
-    ) -> int:
+    async def send_all(self, messages: Iterable[Body], *, destination: Destination | None = None) -> int:
         """Send many, without waiting for each outcome before the next; returns their number when all are
         accepted, whatever their delivery mode.
 
@@ -202,4 +214,11 @@ class MessageProducer:
         if self._state.transaction is not None and not self._state.is_closed:
             # The commit looks at the outcomes, which come no more to a link that has ended.
             await self._sending.answered(self._state.shared.options.send_timeout_s)
-        await self._sending.detach(self._state.shared.options.close_timeout_s)
+        try:
+            await self._sending.detach(self._state.shared.options.close_timeout_s)
+        finally:
+            self._ends()
+
+    def _end_with(self, ends: Callable[[], None]) -> None:
+        """It has a session to itself, which ends with it."""
+        self._ends = ends

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Final
+from types import TracebackType
+from typing import Final, Self
 
 from postroom.client.aio.management import ManagementClient
+from postroom.client.durations import check_duration
 from postroom.client.exceptions import JMSException, NoMatchingMessageException
 from postroom.client.management import ManagementReply
-from postroom.client.message import Message, as_message, encode_message
+from postroom.client.message import Body, as_message, encode_message
 from postroom.client.store import (
     EVERY_MESSAGE,
     BrowseLock,
@@ -26,10 +28,10 @@ from postroom.client.store import (
     rows_of,
     unique_id_of,
 )
+from postroom.model.entity_types import MESSAGE_TYPE
 
 __all__ = ["MessageListener", "MessageStore"]
 
-MESSAGE_TYPE: Final = "postroom.message"
 LISTEN_ROUND_S: Final = 30.0
 """A listener asks again after so long without an event."""
 MS_A_SECOND: Final = 1000
@@ -56,6 +58,14 @@ class MessageStore:
         """For requests that wait: each has one to itself, so that it holds up nothing else."""
         self._opened: list[ManagementClient] = [requests]
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
     @property
     def queue(self) -> str:
         """The queue's name."""
@@ -63,7 +73,7 @@ class MessageStore:
 
     async def put(
         self,
-        message: Message | str | bytes,
+        message: Body,
         *,
         confirm_id: int = 0,
         unique_id: UniqueId | None = None,
@@ -103,6 +113,7 @@ class MessageStore:
         """waitForMessage: as :meth:`get`, but one that is not there yet is waited for, ``timeout_s``
         seconds.
         """
+        check_duration("timeout_s", timeout_s)
         said = filter.arguments() | {"confirm_id": confirm_id, "timeout_ms": int(timeout_s * MS_A_SECOND)}
         waiting = self._idle.pop() if self._idle else await self._open()
         try:
@@ -221,6 +232,14 @@ class MessageListener:
         self._position = position
         self._events: list[MessageEvent] = []
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
     def __aiter__(self) -> MessageListener:
         return self
 
@@ -232,6 +251,7 @@ class MessageListener:
 
     async def receive(self, timeout_s: float) -> MessageEvent | None:
         """The next event, or None when there was none within ``timeout_s`` seconds."""
+        check_duration("timeout_s", timeout_s)
         if not self._events:
             said = self._filter.arguments()
             said |= {"position": self._position, "timeout_ms": int(timeout_s * MS_A_SECOND)}

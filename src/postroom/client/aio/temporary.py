@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import TracebackType
+from typing import Self
+
 from postroom.client.destinations import Queue, Topic
 from postroom.client.exceptions import IllegalStateException
 from postroom.client.provider import Channel
@@ -14,8 +17,8 @@ __all__ = ["TemporaryDestination"]
 class TemporaryDestination:
     """A queue or topic that the broker has made and named for this connection, and deletes with it.
 
-    Everybody can send to it, only this connection can consume from it. Made by
-    :meth:`Session.create_temporary_queue` and :meth:`Session.create_temporary_topic`.
+    Leaving ``async with`` deletes it. Everybody can send to it, only this connection can consume from it.
+    Made by :meth:`Session.create_temporary_queue` and :meth:`Session.create_temporary_topic`.
     """
 
     def __init__(
@@ -29,6 +32,14 @@ class TemporaryDestination:
         self._sending = sending
         self._kind = kind
         self._request_timeout_s = request_timeout_s
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.delete()
 
     @property
     def destination(self) -> Queue | Topic:

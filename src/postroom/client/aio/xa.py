@@ -26,11 +26,11 @@ from postroom.client.modes import AcknowledgeMode
 from postroom.client.provider import Channel
 from postroom.client.receiving import Receiving
 from postroom.client.shared import SharedState
+from postroom.model.entity_types import BRANCH_TYPE
 from postroom.model.xa import MAX_TIMEOUT_S, XaCode, XaFlag, Xid, is_rolled_back
 
 __all__ = ["XAResource", "XASession"]
 
-BRANCH_TYPE: Final = "postroom.xa-branch"
 XA_PROPERTY: Final = Symbol("x-opt-xa")
 """Link property: this consumer receives for branches."""
 WHOLE_SCAN: Final = XaFlag.TMSTARTRSCAN | XaFlag.TMENDRSCAN

@@ -5,11 +5,11 @@ application is busy.
 """
 
 from postroom.client.modes import AcknowledgeMode
-from postroom.client.sync.connecting import Connection, ConnectionFactory
+from postroom.client.sync.connecting import Connection, ConnectionFactory, connect
 from postroom.client.sync.consuming import MessageConsumer, QueueBrowser
 from postroom.client.sync.context import JMSContext, JMSProducer
 from postroom.client.sync.management import ManagementClient
-from postroom.client.sync.messaging import Session
+from postroom.client.sync.messaging import Session, TransactedSession
 from postroom.client.sync.producing import MessageProducer
 from postroom.client.sync.requesting import Requestor
 from postroom.client.sync.store import MessageListener, MessageStore
@@ -34,8 +34,10 @@ __all__ = [
     "Resource",
     "Session",
     "TemporaryDestination",
+    "TransactedSession",
     "Transaction",
     "TransactionManager",
     "XAResource",
     "XASession",
+    "connect",
 ]

@@ -1,4 +1,4 @@
-"""The sync face of the client, with the names of JMS: connections.
+"""The sync face of the client: connections, and what is opened on them.
 
 Generated from aio/connecting.py by tools/async_to_sync.py: change that, and run the tool.
 """
@@ -15,20 +15,52 @@ from postroom.client.aio.connecting import (
     DEFAULT_MAX_FRAME_SIZE_BYTES,
     DEFAULT_OPTIONS,
 )
+from postroom.client.destinations import Destination, Queue
 from postroom.client.metadata import ConnectionMetaData
 from postroom.client.modes import AcknowledgeMode
 from postroom.client.options import DEFAULT_TIMEOUT_S, ClientOptions, RecoverMode
 from postroom.client.portal import Portal
 from postroom.client.provider import ConnectionListener
 from postroom.client.shared import ExceptionListener
+from postroom.client.sync.consuming import MessageConsumer, QueueBrowser
 from postroom.client.sync.context import JMSContext
 from postroom.client.sync.management import ManagementClient
-from postroom.client.sync.messaging import Session
+from postroom.client.sync.messaging import Session, TransactedSession
+from postroom.client.sync.producing import MessageProducer
+from postroom.client.sync.requesting import Requestor
 from postroom.client.sync.store import MessageStore
 from postroom.client.sync.xa import XASession
 from postroom.client.tls import TlsOptions
 
-__all__ = ["Connection", "ConnectionFactory"]
+__all__ = ["Connection", "ConnectionFactory", "connect"]
+
+
+def connect(
+    url: str = "amqp://127.0.0.1:5672",
+    *,
+    client_id: str | None = None,
+    connect_timeout_s: float | None = DEFAULT_CONNECT_TIMEOUT_S,
+    request_timeout_s: float | None = DEFAULT_TIMEOUT_S,
+    idle_timeout_ms: int = DEFAULT_IDLE_TIMEOUT_MS,
+    max_frame_size_bytes: int = DEFAULT_MAX_FRAME_SIZE_BYTES,
+    tls: ssl.SSLContext | TlsOptions | None = None,
+    listener: ConnectionListener | None = None,
+    options: ClientOptions = DEFAULT_OPTIONS,
+) -> Connection:
+    """A connection to the broker at ``url``: ``with connect(url) as connection:``. The arguments are
+    those of :class:`ConnectionFactory`; raises as that and :meth:`ConnectionFactory.create_connection` do.
+    """
+    return ConnectionFactory(
+        url,
+        client_id=client_id,
+        connect_timeout_s=connect_timeout_s,
+        request_timeout_s=request_timeout_s,
+        idle_timeout_ms=idle_timeout_ms,
+        max_frame_size_bytes=max_frame_size_bytes,
+        tls=tls,
+        listener=listener,
+        options=options,
+    ).create_connection()
 
 
 class ConnectionFactory:
@@ -90,7 +122,12 @@ class ConnectionFactory:
 
 
 class Connection:
-    """A connection to a broker; leaving ``with`` closes it. Made by :class:`ConnectionFactory`."""
+    """A connection to a broker; leaving ``with`` closes it. Made by :func:`connect` and
+    :class:`ConnectionFactory`.
+
+    ``consumer``, ``producer``, ``browser``, ``requestor`` and ``transaction`` are the short way: what they
+    open has a session to itself, which closes with it. ``create_session`` is JMS's.
+    """
 
     def __init__(self, portal: Portal, inner: aio.Connection) -> None:
         self._portal = portal
@@ -141,6 +178,74 @@ class Connection:
         failure is logged.
         """
         self._portal.call(self._inner.set_exception_listener(self._portal.callback(listener)))
+
+    def consumer(
+        self,
+        destination: Destination,
+        selector: str | None = None,
+        *,
+        prefetch: int | None = None,
+        no_local: bool = False,
+        subscription: str | None = None,
+        durable: bool = False,
+        shared: bool = False,
+        settle_second: bool = False,
+        exclusive: bool = False,
+    ) -> MessageConsumer:
+        """A consumer of a queue (a str or :class:`Queue`) or of a :class:`Topic`: each message is the
+        application's until it says what became of it (mode INDIVIDUAL), by :meth:`Message.process` or the
+        outcome's own method.
+
+        ``subscription`` names one of a topic that is ``durable`` (it keeps what is published while nobody
+        consumes), ``shared`` by several consumers, or both; without a name it lasts as long as the consumer.
+        The others are those of :meth:`Session.create_consumer`. Raises as that, and JMSException for
+        arguments that don't go together.
+        """
+        return MessageConsumer(
+            self._portal,
+            self._portal.call(
+                self._inner.consumer(
+                    destination,
+                    selector,
+                    prefetch=prefetch,
+                    no_local=no_local,
+                    subscription=subscription,
+                    durable=durable,
+                    shared=shared,
+                    settle_second=settle_second,
+                    exclusive=exclusive,
+                ).open()
+            ),
+        )
+
+    def producer(
+        self,
+        destination: Destination | None = None,
+        *,
+        settled: bool | None = None,
+        send_timeout_ms: int | None = None,
+    ) -> MessageProducer:
+        """A producer for a queue or topic, or with None for any; see :meth:`Session.create_producer`."""
+        return MessageProducer(
+            self._portal,
+            self._portal.call(
+                self._inner.producer(destination, settled=settled, send_timeout_ms=send_timeout_ms).open()
+            ),
+        )
+
+    def browser(self, queue: str | Queue, selector: str | None = None) -> QueueBrowser:
+        """A browser of ``queue``: sees the messages that wait there, takes none."""
+        return QueueBrowser(self._portal, self._portal.call(self._inner.browser(queue, selector).open()))
+
+    def requestor(self, destination: Destination) -> Requestor:
+        """Requests to a queue or topic, and their replies."""
+        return Requestor(self._portal, self._portal.call(self._inner.requestor(destination).open()))
+
+    def transaction(self) -> TransactedSession:
+        """A session whose sends and receipts count all together or not at all: ``with`` commits at the
+        end, and rolls back with an exception.
+        """
+        return TransactedSession(self._portal, self._portal.call(self._inner.transaction().open()))
 
     def create_session(
         self, acknowledge_mode: AcknowledgeMode = AcknowledgeMode.AUTO, *, recover: RecoverMode | None = None

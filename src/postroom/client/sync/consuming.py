@@ -6,6 +6,8 @@ Generated from aio/consuming.py by tools/async_to_sync.py: change that, and run 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
 
 from postroom.client.aio import consuming as aio
 from postroom.client.aio.consuming import T
@@ -17,13 +19,37 @@ __all__ = ["MessageConsumer", "QueueBrowser"]
 
 
 class MessageConsumer:
-    """Receives messages from a queue or a subscription. Made by :meth:`Session.create_consumer` and its
-    likes.
+    """Receives messages from a queue or a subscription: ``for message in consumer``. Made by
+    :meth:`Connection.consumer`, :meth:`Session.create_consumer` and its likes.
+
+    The loop ends when the application closes the consumer, its session or its connection, be it from another
+    task or thread; when the link is lost, it raises what ended it.
     """
 
     def __init__(self, portal: Portal, inner: aio.MessageConsumer) -> None:
         self._portal = portal
         self._inner = inner
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Closed; one that has a session to itself gives back what has no outcome, as that does."""
+        if self._portal.is_running:
+            self._portal.call(self._inner.__aexit__(kind, error, trace))
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Message:
+        if not self._portal.is_running:
+            raise StopIteration
+        try:
+            return self._portal.received(self._portal.call(self._inner.__anext__()))
+        except StopAsyncIteration:
+            raise StopIteration from None
 
     @property
     def address(self) -> str | None:
@@ -39,7 +65,7 @@ class MessageConsumer:
         """The next message, or None when none came in ``timeout_s`` seconds (None: wait as long as it takes).
 
         Raises IllegalStateException after ``close``, and where a listener gets the messages;
-        MessageFormatException for a delivery that is no message.
+        MessageFormatException for a delivery that is no message; ValueError for a negative time.
         """
         return self._portal.received(self._portal.call(self._inner.receive(timeout_s)))
 
@@ -98,12 +124,20 @@ class MessageConsumer:
             )
         )
 
+    def stop(self) -> None:
+        """Nothing more is handed out, so that a loop over the consumer ends with the message in hand: as
+        :meth:`close`, which follows, and without waiting, for a signal's handler.
+        """
+        self._portal.do(lambda: self._inner.stop())
+
     def close(self) -> None:
-        """Close the consumer: what was only prefetched goes back as if it had never left.
+        """Close the consumer: what was only prefetched goes back as if it had never left, and a loop over it
+        ends.
 
         A call of its listener is waited for, unless it is that call which closes. While the application has
-        messages of it without an outcome, the broker is not told: they can still be acknowledged, and the
-        session's ``close`` ends it at the latest.
+        messages of it without an outcome, the broker is not told: they can still be acknowledged. Leaving
+        ``with`` ends a consumer of :meth:`Connection.consumer` at the latest, and the session's
+        ``close`` another one: such messages go back as failed attempts.
         """
         if self._portal.is_running:
             self._portal.call(self._inner.close())
@@ -112,12 +146,20 @@ class MessageConsumer:
 class QueueBrowser:
     """Looks at the messages of a queue, in order: ``for message in browser``.
 
-    Made by :meth:`Session.create_browser`.
+    Made by :meth:`Connection.browser` and :meth:`Session.create_browser`.
     """
 
     def __init__(self, portal: Portal, inner: aio.QueueBrowser) -> None:
         self._portal = portal
         self._inner = inner
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     @property
     def is_closed(self) -> bool:
@@ -128,12 +170,14 @@ class QueueBrowser:
         return self
 
     def __next__(self) -> Message:
+        if not self._portal.is_running:
+            raise StopIteration
         try:
-            return self._portal.call(self._inner.__anext__())
+            return self._portal.received(self._portal.call(self._inner.__anext__()))
         except StopAsyncIteration:
             raise StopIteration from None
 
     def close(self) -> None:
-        """Close the browser."""
+        """Close the browser; a loop over it ends."""
         if self._portal.is_running:
             self._portal.call(self._inner.close())

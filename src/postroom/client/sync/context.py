@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from postroom.client.aio import context as aio
-from postroom.client.aio.context import Body
+from postroom.client.aio.context import JmsBody
 from postroom.client.destinations import Destination, Queue, Topic
 from postroom.client.message import DeliveryMode
 from postroom.client.metadata import ConnectionMetaData
@@ -90,48 +90,41 @@ class JMSContext:
         return JMSProducer(self._portal, self._inner.create_producer())
 
     def create_consumer(
-        self, destination: Destination, *, selector: str | None = None, no_local: bool = False
+        self, destination: Destination, selector: str | None = None, no_local: bool = False
     ) -> MessageConsumer:
         """See :meth:`Session.create_consumer`."""
         return MessageConsumer(
-            self._portal,
-            self._portal.call(self._inner.create_consumer(destination, selector=selector, no_local=no_local)),
+            self._portal, self._portal.call(self._inner.create_consumer(destination, selector, no_local))
         )
 
     def create_durable_consumer(
-        self, topic: Topic | str, name: str, *, selector: str | None = None, no_local: bool = False
+        self, topic: Topic | str, name: str, selector: str | None = None, no_local: bool = False
     ) -> MessageConsumer:
         """See :meth:`Session.create_durable_consumer`."""
         return MessageConsumer(
             self._portal,
-            self._portal.call(
-                self._inner.create_durable_consumer(topic, name, selector=selector, no_local=no_local)
-            ),
+            self._portal.call(self._inner.create_durable_consumer(topic, name, selector, no_local)),
         )
 
     def create_shared_consumer(
-        self, topic: Topic | str, name: str, *, selector: str | None = None
+        self, topic: Topic | str, name: str, selector: str | None = None
     ) -> MessageConsumer:
         """See :meth:`Session.create_shared_consumer`."""
         return MessageConsumer(
-            self._portal,
-            self._portal.call(self._inner.create_shared_consumer(topic, name, selector=selector)),
+            self._portal, self._portal.call(self._inner.create_shared_consumer(topic, name, selector))
         )
 
     def create_shared_durable_consumer(
-        self, topic: Topic | str, name: str, *, selector: str | None = None
+        self, topic: Topic | str, name: str, selector: str | None = None
     ) -> MessageConsumer:
         """See :meth:`Session.create_shared_durable_consumer`."""
         return MessageConsumer(
-            self._portal,
-            self._portal.call(self._inner.create_shared_durable_consumer(topic, name, selector=selector)),
+            self._portal, self._portal.call(self._inner.create_shared_durable_consumer(topic, name, selector))
         )
 
-    def create_browser(self, queue: str | Queue, *, selector: str | None = None) -> QueueBrowser:
+    def create_browser(self, queue: str | Queue, selector: str | None = None) -> QueueBrowser:
         """See :meth:`Session.create_browser`."""
-        return QueueBrowser(
-            self._portal, self._portal.call(self._inner.create_browser(queue, selector=selector))
-        )
+        return QueueBrowser(self._portal, self._portal.call(self._inner.create_browser(queue, selector)))
 
     def create_temporary_queue(self) -> TemporaryDestination:
         """See :meth:`Session.create_temporary_queue`."""
@@ -236,7 +229,7 @@ class JMSProducer:
         self._inner.set_jms_type(jms_type)
         return self
 
-    def send(self, destination: Destination, body: Body) -> Self:
+    def send(self, destination: Destination, body: JmsBody) -> Self:
         """Send a message, or the body of one: a str as TextMessage, bytes as BytesMessage, a mapping as
         MapMessage, None as a Message without a body. Raises as :meth:`MessageProducer.send`.
         """

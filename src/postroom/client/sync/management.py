@@ -6,6 +6,8 @@ Generated from aio/management.py by tools/async_to_sync.py: change that, and run
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Self
 
 from postroom.client.aio import management as aio
 from postroom.client.management import ManagementReply
@@ -25,6 +27,14 @@ class ManagementClient:
     def __init__(self, portal: Portal, inner: aio.ManagementClient) -> None:
         self._portal = portal
         self._inner = inner
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     def request(
         self,

@@ -17,12 +17,12 @@ from postroom.client.sync.producing import MessageProducer
 from postroom.client.sync.requesting import Requestor
 from postroom.client.sync.temporary import TemporaryDestination
 
-__all__ = ["Session"]
+__all__ = ["Session", "TransactedSession"]
 
 
 class Session:
     """A session: the producers and consumers of one unit of work. Made by
-    :meth:`Connection.create_session`.
+    :meth:`Connection.create_session`; leaving ``with`` closes it.
     """
 
     def __init__(self, portal: Portal, inner: aio.Session) -> None:
@@ -52,6 +52,54 @@ class Session:
         """True after ``close``, and when the connection is over."""
         return self._inner.is_closed
 
+    def producer(
+        self,
+        destination: Destination | None = None,
+        *,
+        settled: bool | None = None,
+        send_timeout_ms: int | None = None,
+    ) -> MessageProducer:
+        """A producer in this session, closed by ``with``; see :meth:`create_producer`."""
+        return MessageProducer(
+            self._portal,
+            self._portal.call(
+                self._inner.producer(destination, settled=settled, send_timeout_ms=send_timeout_ms).open()
+            ),
+        )
+
+    def consumer(
+        self,
+        destination: Destination,
+        selector: str | None = None,
+        *,
+        prefetch: int | None = None,
+        no_local: bool = False,
+        subscription: str | None = None,
+        durable: bool = False,
+        shared: bool = False,
+        settle_second: bool = False,
+        exclusive: bool = False,
+    ) -> MessageConsumer:
+        """A consumer in this session, closed by ``with``; the arguments are those of
+        :meth:`Connection.consumer`.
+        """
+        return MessageConsumer(
+            self._portal,
+            self._portal.call(
+                self._inner.consumer(
+                    destination,
+                    selector,
+                    prefetch=prefetch,
+                    no_local=no_local,
+                    subscription=subscription,
+                    durable=durable,
+                    shared=shared,
+                    settle_second=settle_second,
+                    exclusive=exclusive,
+                ).open()
+            ),
+        )
+
     def create_producer(
         self,
         destination: Destination | None = None,
@@ -78,36 +126,39 @@ class Session:
     def create_consumer(
         self,
         destination: Destination,
-        *,
         selector: str | None = None,
         no_local: bool = False,
+        *,
         prefetch: int | None = None,
         settle_second: bool = False,
         exclusive: bool = False,
         redelivery_delay_ms: int = 0,
+        create: bool = False,
     ) -> MessageConsumer:
-        """A consumer of a queue (a str or :class:`Queue`), or a subscriber to a :class:`Topic`, who gets what
-        is published while he is there.
+        """A consumer of a queue (a str or :class:`Queue`), or a subscriber to a :class:`Topic`, which gets
+        what is published while it is there.
 
         ``prefetch`` messages (0 to 32,767) are asked for ahead; 0: each ``receive`` asks for one; None: as
         the connection's prefetch policy says.
         ``settle_second``: every outcome waits for the broker's answer, so that it is known to be durable.
         ``no_local``: not what is published under this client id. ``redelivery_delay_ms``: how long what is
-        rolled back or recovered waits, unless its queue has a delay of its own. Raises as
-        :meth:`create_producer`, and ResourceAllocationException where another consumer has the queue for
-        itself.
+        rolled back or recovered waits, unless its queue has a delay of its own. ``create``: a queue that
+        isn't there is made, as for a producer; otherwise it is an InvalidDestinationException, unless the
+        broker's ``[auto_create]`` lets consumers create. Raises as :meth:`create_producer`, and
+        ResourceAllocationException where another consumer has the queue for itself.
         """
         return MessageConsumer(
             self._portal,
             self._portal.call(
                 self._inner.create_consumer(
                     destination,
-                    selector=selector,
-                    no_local=no_local,
+                    selector,
+                    no_local,
                     prefetch=prefetch,
                     settle_second=settle_second,
                     exclusive=exclusive,
                     redelivery_delay_ms=redelivery_delay_ms,
+                    create=create,
                 )
             ),
         )
@@ -116,9 +167,9 @@ class Session:
         self,
         topic: Topic | str,
         name: str,
-        *,
         selector: str | None = None,
         no_local: bool = False,
+        *,
         prefetch: int | None = None,
         settle_second: bool = False,
     ) -> MessageConsumer:
@@ -132,12 +183,7 @@ class Session:
             self._portal,
             self._portal.call(
                 self._inner.create_durable_consumer(
-                    topic,
-                    name,
-                    selector=selector,
-                    no_local=no_local,
-                    prefetch=prefetch,
-                    settle_second=settle_second,
+                    topic, name, selector, no_local, prefetch=prefetch, settle_second=settle_second
                 )
             ),
         )
@@ -146,8 +192,8 @@ class Session:
         self,
         topic: Topic | str,
         name: str,
-        *,
         selector: str | None = None,
+        *,
         prefetch: int | None = None,
         settle_second: bool = False,
     ) -> MessageConsumer:
@@ -159,7 +205,7 @@ class Session:
             self._portal,
             self._portal.call(
                 self._inner.create_shared_consumer(
-                    topic, name, selector=selector, prefetch=prefetch, settle_second=settle_second
+                    topic, name, selector, prefetch=prefetch, settle_second=settle_second
                 )
             ),
         )
@@ -168,8 +214,8 @@ class Session:
         self,
         topic: Topic | str,
         name: str,
-        *,
         selector: str | None = None,
+        *,
         prefetch: int | None = None,
         settle_second: bool = False,
     ) -> MessageConsumer:
@@ -178,7 +224,7 @@ class Session:
             self._portal,
             self._portal.call(
                 self._inner.create_shared_durable_consumer(
-                    topic, name, selector=selector, prefetch=prefetch, settle_second=settle_second
+                    topic, name, selector, prefetch=prefetch, settle_second=settle_second
                 )
             ),
         )
@@ -199,11 +245,9 @@ class Session:
         """A topic that only this connection subscribes to, and that ends with it."""
         return TemporaryDestination(self._portal, self._portal.call(self._inner.create_temporary_topic()))
 
-    def create_browser(self, queue: str | Queue, *, selector: str | None = None) -> QueueBrowser:
+    def create_browser(self, queue: str | Queue, selector: str | None = None) -> QueueBrowser:
         """A browser of ``queue``: sees the messages that wait there, takes none."""
-        return QueueBrowser(
-            self._portal, self._portal.call(self._inner.create_browser(queue, selector=selector))
-        )
+        return QueueBrowser(self._portal, self._portal.call(self._inner.create_browser(queue, selector)))
 
     def create_reply_consumer(self) -> MessageConsumer:
         """A consumer of a queue of its own, which the broker names (``address``) and deletes with the
@@ -260,3 +304,22 @@ class Session:
         """
         if self._portal.is_running:
             self._portal.call(self._inner.close())
+
+
+class TransactedSession(Session):
+    """A session that is one transaction. Made by :meth:`Connection.transaction`: ``with`` commits at
+    the end, rolls back with an exception, and closes it.
+
+    ``commit`` and ``rollback`` may be called in between; the next transaction begins with that.
+    """
+
+    def __init__(self, portal: Portal, inner: aio.TransactedSession) -> None:
+        super().__init__(portal, inner)
+        self._inner: aio.TransactedSession = inner
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Committed, or with an exception rolled back, and closed."""
+        if self._portal.is_running:
+            self._portal.call(self._inner.__aexit__(kind, error, trace))

@@ -6,10 +6,12 @@ Generated from aio/producing.py by tools/async_to_sync.py: change that, and run 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from types import TracebackType
+from typing import Self
 
 from postroom.client.aio import producing as aio
 from postroom.client.destinations import Destination
-from postroom.client.message import DeliveryMode, Message
+from postroom.client.message import Body, DeliveryMode
 from postroom.client.portal import Portal
 from postroom.client.shared import FailureCallback, MessageCallback
 
@@ -17,7 +19,8 @@ __all__ = ["MessageProducer"]
 
 
 class MessageProducer:
-    """Sends messages to a queue or publishes them to a topic. Made by :meth:`Session.create_producer`.
+    """Sends messages to a queue or publishes them to a topic. Made by :meth:`Connection.producer`
+    and :meth:`Session.create_producer`.
 
     Its properties count for messages that don't say otherwise (:mod:`postroom.client.stamping`). Setting one
     raises MessageFormatException for a value that no message can have.
@@ -26,6 +29,14 @@ class MessageProducer:
     def __init__(self, portal: Portal, inner: aio.MessageProducer) -> None:
         self._portal = portal
         self._inner = inner
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     @property
     def destination(self) -> Destination | None:
@@ -93,20 +104,21 @@ class MessageProducer:
 
     def send(
         self,
-        message: Message | str | bytes,
-        *,
-        destination: Destination | None = None,
+        message: Body,
         delivery_mode: DeliveryMode | None = None,
         priority: int | None = None,
         ttl_ms: int | None = None,
+        *,
+        destination: Destination | None = None,
         delivery_delay_ms: int | None = None,
         on_completion: MessageCallback | None = None,
         on_exception: FailureCallback | None = None,
     ) -> None:
         """Send and wait until the broker has taken responsibility: a persistent message is on its disk then.
 
-        A str is sent as a TextMessage, bytes as a BytesMessage. ``destination``: for a producer without one.
-        The others count for this message, whatever it and the producer say.
+        A str is sent as a TextMessage, bytes as a BytesMessage, a dict of values that a MapMessage may hold
+        as that; anything else is for the application to serialise. ``destination``: for a producer without
+        one. The others count for this message, whatever it and the producer say.
 
         It isn't waited for the outcome of a non-persistent message, or in a transaction, unless the option
         ``force_sync_send`` is set; nor of any with ``force_async_send``, or ``on_completion`` or
@@ -122,19 +134,17 @@ class MessageProducer:
         self._portal.call(
             self._inner.send(
                 message,
+                delivery_mode,
+                priority,
+                ttl_ms,
                 destination=destination,
-                delivery_mode=delivery_mode,
-                priority=priority,
-                ttl_ms=ttl_ms,
                 delivery_delay_ms=delivery_delay_ms,
                 on_completion=self._portal.callback(on_completion),
                 on_exception=self._portal.callback(on_exception),
             )
         )
 
-    def send_all(
-        self, messages: Iterable[Message | str | bytes], *, destination: Destination | None = None
-    ) -> int:
+    def send_all(self, messages: Iterable[Body], *, destination: Destination | None = None) -> int:
         """Send many, without waiting for each outcome before the next; returns their number when all are
         accepted, whatever their delivery mode.
 

@@ -5,8 +5,11 @@ Generated from aio/requesting.py by tools/async_to_sync.py: change that, and run
 
 from __future__ import annotations
 
+from types import TracebackType
+from typing import Self
+
 from postroom.client.aio import requesting as aio
-from postroom.client.message import Message
+from postroom.client.message import Body, Message
 from postroom.client.portal import Portal
 
 __all__ = ["Requestor"]
@@ -14,7 +17,7 @@ __all__ = ["Requestor"]
 
 class Requestor:
     """Sends requests and waits for their replies: QueueRequestor and TopicRequestor of JMS. Made by
-    :meth:`Session.create_requestor`.
+    :meth:`Connection.requestor` and :meth:`Session.create_requestor`.
 
     Who serves sends the reply to the request's ``reply_to``, a queue of the requestor's own, with the
     request's message id as correlation id (or the request's own correlation id, where it has one).
@@ -24,12 +27,20 @@ class Requestor:
         self._portal = portal
         self._inner = inner
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
     @property
     def is_closed(self) -> bool:
         """True after ``close``, and when the broker or a broken connection ended it."""
         return self._inner.is_closed
 
-    def request(self, message: Message | str | bytes, timeout_s: float | None = None) -> Message:
+    def request(self, message: Body, timeout_s: float | None = None) -> Message:
         """Send a request and return its reply; replies to requests that were given up are passed over.
 
         ``timeout_s`` None: ``request_timeout_s`` of the connection. Raises JMSTimeoutException when no reply

@@ -5,8 +5,11 @@ Generated from aio/store.py by tools/async_to_sync.py: change that, and run the 
 
 from __future__ import annotations
 
+from types import TracebackType
+from typing import Self
+
 from postroom.client.aio import store as aio
-from postroom.client.message import Message
+from postroom.client.message import Body
 from postroom.client.portal import Portal
 from postroom.client.store import (
     EVERY_MESSAGE,
@@ -32,18 +35,21 @@ class MessageStore:
         self._portal = portal
         self._inner = inner
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
     @property
     def queue(self) -> str:
         """The queue's name."""
         return self._inner.queue
 
     def put(
-        self,
-        message: Message | str | bytes,
-        *,
-        confirm_id: int = 0,
-        unique_id: UniqueId | None = None,
-        resend: bool = False,
+        self, message: Body, *, confirm_id: int = 0, unique_id: UniqueId | None = None, resend: bool = False
     ) -> UniqueId:
         """putMessage: returns the message's unique id, which the broker derives where none is given.
 
@@ -147,12 +153,22 @@ class MessageListener:
         self._portal = portal
         self._inner = inner
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
     def __iter__(self) -> MessageListener:
         return self
 
     def __next__(self) -> MessageEvent:
+        if not self._portal.is_running:
+            raise StopIteration
         try:
-            return self._portal.call(self._inner.__anext__())
+            return self._portal.received(self._portal.call(self._inner.__anext__()))
         except StopAsyncIteration:
             raise StopIteration from None
 

@@ -5,6 +5,9 @@ Generated from aio/temporary.py by tools/async_to_sync.py: change that, and run 
 
 from __future__ import annotations
 
+from types import TracebackType
+from typing import Self
+
 from postroom.client.aio import temporary as aio
 from postroom.client.destinations import Queue, Topic
 from postroom.client.portal import Portal
@@ -15,13 +18,21 @@ __all__ = ["TemporaryDestination"]
 class TemporaryDestination:
     """A queue or topic that the broker has made and named for this connection, and deletes with it.
 
-    Everybody can send to it, only this connection can consume from it. Made by
-    :meth:`Session.create_temporary_queue` and :meth:`Session.create_temporary_topic`.
+    Leaving ``with`` deletes it. Everybody can send to it, only this connection can consume from it.
+    Made by :meth:`Session.create_temporary_queue` and :meth:`Session.create_temporary_topic`.
     """
 
     def __init__(self, portal: Portal, inner: aio.TemporaryDestination) -> None:
         self._portal = portal
         self._inner = inner
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.delete()
 
     @property
     def destination(self) -> Queue | Topic:

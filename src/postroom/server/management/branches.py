@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from postroom.amqp.types import Int
 from postroom.manager.branch import BranchRow
 from postroom.manager.errors import ManagerError, XaError
+from postroom.model.entity_types import BRANCH_TYPE
 from postroom.model.xa import XaCode, XaFlag, Xid, XidInvalid
 from postroom.server.management.noun import ListedNoun, Operation
 from postroom.server.management.request import (
@@ -28,7 +29,6 @@ from postroom.server.xa_context import XA_CODE, XaContext
 if TYPE_CHECKING:
     from postroom.server.broker import Broker
 
-BRANCH_TYPE: Final = "postroom.xa-branch"
 _ATTRIBUTES: Final = (
     *("name", "identity", "type", "state", "since_us", "active_us"),
     *("puts", "receipts", "container_id", "user", "decided_by"),

@@ -5,14 +5,13 @@ from typing import TYPE_CHECKING, Final
 
 from postroom import __version__
 from postroom.manager import totals
+from postroom.manager.options import QUEUE_DEFAULTS
+from postroom.model.entity_types import BROKER_NAME, BROKER_TYPE
 from postroom.server.management.noun import Operation
 from postroom.server.management.request import OK, Attributes, Request, Response
 
 if TYPE_CHECKING:
     from postroom.server.broker import Broker
-
-BROKER_TYPE: Final = "postroom.broker"
-BROKER_NAME: Final = "broker"
 
 
 class Brokers:
@@ -57,6 +56,7 @@ class Brokers:
             "version": __version__,
             "container_id": broker.config.container_id,
             "dead_letter_queue": core.options.dead_letter_queue,
+            "queue_defaults": {name: getattr(core.options.queue_defaults, name) for name in QUEUE_DEFAULTS},
             "queues": len(broker.manager.queues),
             "connections": len(broker.connections),
             "connections_high": broker.connections_high,

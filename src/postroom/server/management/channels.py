@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from postroom.manager.channel import Batch, Channel
 from postroom.model.channel import ChannelDefinition
 from postroom.model.channel_states import ChannelState, Verdict
+from postroom.model.entity_types import CHANNEL_TYPE
 from postroom.server.channel_instance import LinkStatus, StopMode
 from postroom.server.management.noun import ListedNoun, Operation
 from postroom.server.management.request import (
@@ -29,7 +30,6 @@ from postroom.server.supervised import Supervised
 if TYPE_CHECKING:
     from postroom.server.broker import Broker
 
-CHANNEL_TYPE: Final = "postroom.channel"
 
 ONLY_CONFIGURED: Final = "message_retry_exit"
 """Names code that the broker runs: whoever may send management requests may not choose that."""

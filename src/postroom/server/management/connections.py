@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from postroom.model.entity_types import CONNECTION_TYPE
 from postroom.server.management.noun import ListedNoun, Operation
 from postroom.server.management.request import (
     NOT_FOUND,
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from postroom.server.binding import ConnectionBinding
     from postroom.server.broker import Broker
 
-CONNECTION_TYPE: Final = "postroom.connection"
 _ATTRIBUTES: Final = (
     *("name", "identity", "type", "container_id"),
     *("user", "opened_us", "links", "transactions"),

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from postroom.model.entity_types import DEAD_LETTER_HANDLER_TYPE
 from postroom.server.dead_letter_config import Loaded
 from postroom.server.dead_letters import QueueHandler
 from postroom.server.management.noun import ListedNoun, Operation
@@ -11,7 +12,6 @@ from postroom.server.management.request import NOT_FOUND, Attributes, Request, R
 if TYPE_CHECKING:
     from postroom.server.broker import Broker
 
-DEAD_LETTER_HANDLER_TYPE: Final = "postroom.dead-letter-handler"
 
 COUNTS: Final = ("retried", "forwarded", "discarded", "failed", "left", "without_header")
 _ATTRIBUTES: Final = (

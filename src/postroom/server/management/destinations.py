@@ -4,7 +4,7 @@ from collections.abc import Container
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Final
 
-from postroom.manager.options import IDENTITY_FIELDS, QueueDefinition
+from postroom.manager.options import IDENTITY_FIELDS, USAGE_NORMAL, QueueDefinition
 from postroom.manager.queue import Queue
 from postroom.manager.statistics import HeldByAll, Statistics
 from postroom.manager.switches import SWITCH_ATTRIBUTES, switches_of
@@ -39,14 +39,14 @@ class Destinations(ListedNoun[Queue]):
     def __init__(self, broker: "Broker") -> None:
         self._manager: Final = broker.manager
 
-    def created(
-        self, plain: QueueDefinition, taken: Container[str], request: Request, now_us: int
-    ) -> Response:
-        """Create ``plain`` with the request's settings, unless its name is ``taken``."""
-        if is_reserved(plain.name):
-            raise RequestError(FORBIDDEN, f"{plain.name!r} is reserved for the broker itself")
-        if plain.name in taken:
-            raise RequestError(CONFLICT, f"{plain.kind} {plain.name!r} exists already")
+    def created(self, name: str, kind: str, taken: Container[str], request: Request, now_us: int) -> Response:
+        """Create a queue or topic with the request's settings, unless its name is ``taken``."""
+        if is_reserved(name):
+            raise RequestError(FORBIDDEN, f"{name!r} is reserved for the broker itself")
+        if name in taken:
+            raise RequestError(CONFLICT, f"{kind} {name!r} exists already")
+        usage = str(request.attributes().get("usage", USAGE_NORMAL))
+        plain = self._manager.options.new_queue(name, kind, usage)
         queue = self._manager.create_queue(_changed(plain, request), now_us)
         return Response(CREATED, "created", self.shown(queue))
 

@@ -13,6 +13,7 @@ from postroom.ledger.errors import (
     LeaseUnknown,
 )
 from postroom.ledger.leases import Lease
+from postroom.model.entity_types import LEASE_TYPE
 from postroom.server.management.noun import ListedNoun, Operation
 from postroom.server.management.request import (
     BAD_REQUEST,
@@ -32,7 +33,6 @@ from postroom.server.management.request import (
 if TYPE_CHECKING:
     from postroom.server.broker import Broker
 
-LEASE_TYPE: Final = "postroom.lease"
 
 _GRANTED: Final[Mapping[str, type]] = {
     "owner": str,

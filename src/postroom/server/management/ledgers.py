@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from postroom.ledger.trace import MAX_RELATIONS, MessageId, TooManyMessages
 from postroom.model.codes import IdType
+from postroom.model.entity_types import LEDGER_TYPE
 from postroom.server.management.arguments import Arguments
 from postroom.server.management.noun import Operation
 from postroom.server.management.request import (
@@ -24,7 +25,6 @@ from postroom.server.tracing import Ask, Look, Looked, followed, found
 if TYPE_CHECKING:
     from postroom.server.broker import Broker
 
-LEDGER_TYPE: Final = "postroom.ledger"
 MAX_WAITING_LOOKS: Final = 100
 """Looks into the ledger that wait for their turn, of all clients."""
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from postroom.model.entity_types import MESSAGE_TYPE
 from postroom.server.management.administering import MessageManagement
 from postroom.server.management.noun import Operation
 from postroom.server.management.request import Attributes
@@ -10,8 +11,6 @@ from postroom.server.management.store import StoreOperations
 
 if TYPE_CHECKING:
     from postroom.server.broker import Broker
-
-MESSAGE_TYPE: Final = "postroom.message"
 
 
 class Messages:

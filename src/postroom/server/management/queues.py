@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from postroom.manager.options import QueueDefinition
+from postroom.manager.options import KIND_QUEUE
 from postroom.manager.queue import Queue
+from postroom.model.entity_types import QUEUE_TYPE
 from postroom.model.names import DYNAMIC_PREFIX
 from postroom.server.management.destinations import Destinations, queue_attribute_names, shown_queue
 from postroom.server.management.holders import holders_operation
@@ -21,8 +22,6 @@ from postroom.server.management.switches import switch_operations
 
 if TYPE_CHECKING:
     from postroom.server.broker import Broker
-
-QUEUE_TYPE: Final = "postroom.queue"
 
 
 class Queues(Destinations):
@@ -59,7 +58,7 @@ class Queues(Destinations):
         name = request.name or str(request.attributes().get("name", ""))
         if not name:
             raise RequestError(BAD_REQUEST, "CREATE needs a `name`")
-        return self.created(QueueDefinition(name=name), self._manager.queues, request, now_us)
+        return self.created(name, KIND_QUEUE, self._manager.queues, request, now_us)
 
     def _delete(self, request: Request, now_us: int) -> Response:
         queue = self.find(request)

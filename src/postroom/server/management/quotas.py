@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from postroom.manager.quota import Quota, QuotaDefinition
+from postroom.model.entity_types import QUOTA_TYPE
 from postroom.server.management.noun import ListedNoun, Operation
 from postroom.server.management.request import (
     CONFLICT,
@@ -20,7 +21,6 @@ from postroom.server.management.request import (
 if TYPE_CHECKING:
     from postroom.server.broker import Broker
 
-QUOTA_TYPE: Final = "postroom.quota"
 
 _SETTABLE: Final[Mapping[str, type]] = {
     "messages_maximum": int,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from postroom.manager.errors import NameUnknown, NameUnusable
 from postroom.manager.remote import RemoteQueue, RemoteQueueDefinition
+from postroom.model.entity_types import REMOTE_QUEUE_TYPE
 from postroom.model.names import full_address
 from postroom.server.config import is_reserved
 from postroom.server.management.noun import ListedNoun, Operation
@@ -24,7 +25,6 @@ from postroom.server.management.request import (
 if TYPE_CHECKING:
     from postroom.server.broker import Broker
 
-REMOTE_QUEUE_TYPE: Final = "postroom.remote-queue"
 
 _DEFINITION: Final = tuple(each.name for each in fields(RemoteQueueDefinition))
 _SETTABLE: Final[Mapping[str, type]] = {name: str for name in _DEFINITION if name != "name"}

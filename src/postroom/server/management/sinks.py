@@ -16,6 +16,7 @@ from postroom.manager.sink import (
     SinkBranch,
     SinkContact,
 )
+from postroom.model.entity_types import SINK_TYPE
 from postroom.server.management.noun import ListedNoun, Operation
 from postroom.server.management.request import (
     BAD_REQUEST,
@@ -33,7 +34,6 @@ from postroom.server.sink_context import SinkContext
 if TYPE_CHECKING:
     from postroom.server.broker import Broker
 
-SINK_TYPE: Final = "postroom.sink"
 MAX_SHOWN_BRANCHES: Final = 1000
 """In the answer to READ."""
 MAX_INT: Final = (1 << 63) - 1

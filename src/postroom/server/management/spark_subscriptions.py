@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 from postroom.manager.errors import PositionRefused
 from postroom.manager.spark_subscription import SparkSubscription, SparkSubscriptionDefinition
 from postroom.manager.spark_subscriptions import ON_NEW_CHECKPOINT_FAIL, redefined
+from postroom.model.entity_types import SPARK_SUBSCRIPTION_TYPE
 from postroom.server.management.arguments import MAX_NUMBER
 from postroom.server.management.noun import ListedNoun, Operation
 from postroom.server.management.request import (
@@ -22,7 +23,6 @@ from postroom.server.management.request import (
 if TYPE_CHECKING:
     from postroom.server.broker import Broker
 
-SPARK_SUBSCRIPTION_TYPE: Final = "postroom.spark-subscription"
 
 _CHANGEABLE: Final[Mapping[str, type]] = {"window": int, "window_bytes": int, "lease_s": int}
 _SETTABLE: Final[Mapping[str, type]] = {"queue": str, **_CHANGEABLE, "selector": str}

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from postroom.manager.holders import BrowseLock, ConfirmIdHolder
 from postroom.manager.queue import Queue
 from postroom.manager.store_verbs import EndHolder, holder_by_id
+from postroom.model.entity_types import STORE_HOLDER_TYPE
 from postroom.server.management.arguments import Arguments
 from postroom.server.management.noun import ListedNoun, Operation
 from postroom.server.management.request import NOT_FOUND, Attributes, Request, RequestError
@@ -15,7 +16,6 @@ from postroom.server.management.tickets import Ticket, asking_operations
 if TYPE_CHECKING:
     from postroom.server.broker import Broker
 
-STORE_HOLDER_TYPE: Final = "postroom.store-holder"
 CONFIRM_ID: Final = "confirm-id"
 BROWSE_LOCK: Final = "browse-lock"
 _ATTRIBUTES: Final = (

@@ -8,6 +8,7 @@ from postroom.manager.errors import QueueNotFound
 from postroom.manager.options import IDENTITY_FIELDS, KIND_TOPIC, QueueDefinition
 from postroom.manager.queue import Queue
 from postroom.manager.switches import SWITCH_ATTRIBUTES, switches_of
+from postroom.model.entity_types import SUBSCRIPTION_TYPE, TOPIC_TYPE
 from postroom.model.names import DYNAMIC_PREFIX
 from postroom.server.management.destinations import Destinations, queue_attribute_names, shown_queue
 from postroom.server.management.holders import holders_operation
@@ -18,8 +19,6 @@ from postroom.server.management.switches import switch_operations
 if TYPE_CHECKING:
     from postroom.server.broker import Broker
 
-TOPIC_TYPE: Final = "postroom.topic"
-SUBSCRIPTION_TYPE: Final = "postroom.subscription"
 
 _SETTINGS: Final = tuple(each.name for each in fields(QueueDefinition) if each.name not in IDENTITY_FIELDS)
 _TOPIC_FIELDS: Final = ("name", *_SETTINGS, "auto_created", "temporary", "durably_paused")
@@ -73,8 +72,8 @@ class Topics(Destinations):
         return attributes | _sums(self._manager.core.patterns.exactly(node.name))
 
     def _create(self, request: Request, now_us: int) -> Response:
-        plain = QueueDefinition(name=request.required_name(), kind=KIND_TOPIC)
-        return self.created(plain, self._manager.topics, request, now_us)
+        name = request.required_name()
+        return self.created(name, KIND_TOPIC, self._manager.topics, request, now_us)
 
     def _delete(self, request: Request, now_us: int) -> Response:
         node = self.find(request)

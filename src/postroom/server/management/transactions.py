@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from postroom.manager.transaction import Transaction
+from postroom.model.entity_types import TRANSACTION_TYPE
 from postroom.server.management.noun import ListedNoun, Operation
 from postroom.server.management.request import NOT_FOUND, Attributes, Request, RequestError
 
@@ -11,7 +12,6 @@ if TYPE_CHECKING:
     from postroom.server.binding import ConnectionBinding
     from postroom.server.broker import Broker
 
-TRANSACTION_TYPE: Final = "postroom.transaction"
 _ATTRIBUTES: Final = (
     *("name", "identity", "type", "state", "since_us", "puts", "receipts", "blocked_sends"),
     *("container_id", "user", "connection"),

@@ -3,9 +3,11 @@ batch is."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
+from postroom.ledger.errors import UnknownRecord
 from postroom.spark.pipeline.batches import BatchDone, job_of, take
 from postroom.spark.pipeline.books import Book, open_books
 from postroom.spark.pipeline.engine import Engine
@@ -63,7 +65,8 @@ class Pipeline:
         """Whether a ledger is whole is asked when it is met first; what comes is checked as it is read."""
         for place in places:
             if place not in self._checked:
-                place.check()
+                with suppress(UnknownRecord):  # what is before it can be read, and the intake stops there
+                    place.check()
                 self._checked.append(place)
 
     def _open(self, seen: Seen) -> None:

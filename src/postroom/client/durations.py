@@ -1,0 +1,11 @@
+"""Durations that an application gives."""
+
+from __future__ import annotations
+
+import math
+
+
+def check_duration(name: str, value: float | None) -> None:
+    """Raises ValueError for a negative time, and for what is no number; None is no limit."""
+    if value is not None and (math.isnan(value) or value < 0):
+        raise ValueError(f"{name} is {value}; it is 0 or more, or None for no limit")

@@ -1,0 +1,68 @@
+"""The configuration of a broker under test."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from postroom.manager.options import QueueDefinition
+from postroom.server.assembly import queue_definition
+from postroom.server.config import Config, ListenConfig, QueueConfig
+from postroom.server.passwords import hash_password
+from postroom.testing.errors import ConfigInvalid
+
+LEFT_OUT: Final[Mapping[str, str]] = {
+    "data": "the ledger is in memory",
+    "listen": "the broker listens on the loopback address; say port= for a certain one",
+    "http": "nothing is served over HTTP",
+    "log": "logging is Python's: the logger is named postroom",
+    "message_log": "there is no file of the message log",
+    "users": "say users={name: password}",
+}
+"""Tables of the configuration that a broker in memory has no use for."""
+
+DEFAULTS: Final[Mapping[str, Mapping[str, object]]] = {
+    # Nobody is disconnected while a debugger holds the test.
+    "limits": {"idle_timeout_ms": 0},
+    # Small files: they are in memory.
+    "ledger": {"journal_file_bytes": 16 << 20, "reserve_bytes": 8 << 20},
+}
+FROZEN_DEFAULTS: Final[Mapping[str, Mapping[str, object]]] = {
+    # A send that waits for room would wait for the test to move the clock.
+    "sending": {"send_timeout_ms": 0},
+}
+CHEAP_LOG2_N: Final = 4
+"""Cost of the hashes of passwords that guard nothing."""
+
+
+def make_config(config: Mapping[str, object], users: Mapping[str, str], port: int, *, frozen: bool) -> Config:
+    """The configuration of a broker. Raises ConfigInvalid."""
+    for key in config:
+        if key in LEFT_OUT:
+            raise ConfigInvalid(f"config: {key} can't be set for a broker in memory: {LEFT_OUT[key]}")
+    tree: dict[str, object] = dict(config)
+    for defaults in (DEFAULTS, FROZEN_DEFAULTS) if frozen else (DEFAULTS,):
+        for table, settings in defaults.items():
+            given = tree.get(table, {})
+            if isinstance(given, Mapping):
+                tree[table] = {**settings, **given}
+    tree["users"] = {name: _hashed(name, password) for name, password in users.items()}
+    tree["listen"] = [ListenConfig(address=f"127.0.0.1:{port}", anonymous=not users)]
+    try:
+        return msgspec.convert(tree, Config)
+    except msgspec.ValidationError as error:
+        raise ConfigInvalid(f"config: {error}") from error
+
+
+def make_definition(name: str, settings: Mapping[str, object]) -> QueueDefinition:
+    """A queue with the settings that a table ``[[queue]]`` has. Raises ConfigInvalid."""
+    try:
+        return queue_definition(msgspec.convert({**settings, "name": name}, QueueConfig))
+    except msgspec.ValidationError as error:
+        raise ConfigInvalid(f"queue {name!r}: {error}") from error
+
+
+def _hashed(name: str, password: object) -> str:
+    if not isinstance(password, str):
+        raise ConfigInvalid(f"users: the password of {name!r} is no str")
+    return hash_password(password, CHEAP_LOG2_N)

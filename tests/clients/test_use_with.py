@@ -1,0 +1,110 @@
+"""The pages on frameworks and languages: what their programs leave on the queues and in the ledger."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from postroom.client import ConnectionFactory, Message
+from tests.clients.broker import BrokerProcess
+from tests.clients.driver import HERE, make_ready
+from tests.clients.pages import Page, fates, files_of
+
+pytestmark = [pytest.mark.sockets, pytest.mark.peer]
+WAIT_S = 30
+
+
+def received(broker: BrokerProcess, queue: str, count: int) -> list[Message]:
+    """The next messages of a queue, waited for."""
+    with ConnectionFactory(broker.url).create_context() as context:
+        consumer = context.create_consumer(queue)
+        messages = [consumer.receive(WAIT_S) for _ in range(count)]
+    assert None not in messages
+    return [message for message in messages if message is not None]
+
+
+def send_bytes(broker: BrokerProcess) -> None:
+    """An order that is no text."""
+    with ConnectionFactory(broker.url).create_context() as context:
+        context.create_producer().send("orders", b"\xff")
+
+
+def check_failed(dead: Message) -> None:
+    """One whose handler failed each of its four times."""
+    assert dead.body == "rotten pears"
+    assert dead.annotations["x-opt-dead-letter-queue"] == "orders"
+    assert dead.annotations["x-opt-dead-letter-description"] == "4 failures, limit 3"
+
+
+def check_refused(dead: Message) -> None:
+    """One that was rejected, with the reason that the page gives."""
+    assert dead.body == b"\xff"
+    assert dead.annotations["x-opt-dead-letter-reason"] == "amqp:decode-error"
+    assert dead.annotations["x-opt-dead-letter-description"] == "an order is a text"
+
+
+def test_spring_boot(own_broker: BrokerProcess, tmp_path: Path) -> None:
+    make_ready("spring_boot")
+    page = Page("use-with-spring-boot.md", own_broker, tmp_path)
+    page.run_commands()
+    page.write_files()
+    libraries = f"{HERE}/spring-boot/target/lib/*"
+    page.run(
+        ["javac", "-parameters", "-d", "classes", "-cp", libraries, *map(str, tmp_path.glob("src/**/*.java"))]
+    )
+    application = ["java", "-XX:TieredStopAtLevel=1", "-cp", f"classes:src/main/resources:{libraries}"]
+    application += ["com.example.orders.OrdersApplication", "apples", "rotten pears"]
+    with page.running(application):
+        assert [invoice.body for invoice in received(own_broker, "invoices", 1)] == ["invoice for apples"]
+        check_failed(*received(own_broker, "orders.dead", 1))
+    own_broker.stop()
+    assert fates(own_broker) == {
+        "orders": {"consumed": 1, "dead_lettered": 1},
+        "orders.dead": {"consumed": 1},
+        "invoices": {"consumed": 1},
+    }
+
+
+def test_spring_boot_of_the_page_is_the_one_that_is_fetched() -> None:
+    page = (HERE.parent.parent / "docs" / "howto" / "use-with-spring-boot.md").read_text()
+    assert files_of(page)["pom.xml"] == (HERE / "spring-boot" / "pom.xml").read_text()
+
+
+def check_worker(page: Page, worker: list[str], shop: list[str]) -> None:
+    """Of three orders one is done, one fails four times, and one is refused."""
+    page.run([*shop, "apples", "rotten pears"])
+    send_bytes(page.broker)
+    with page.running(worker) as process:
+        assert [invoice.body for invoice in received(page.broker, "invoices", 1)] == ["invoice for apples"]
+        dead = received(page.broker, "orders.dead", 2)
+        check_failed(*(each for each in dead if each.body != b"\xff"))
+        check_refused(*(each for each in dead if each.body == b"\xff"))
+    assert process.returncode == 0
+    page.broker.stop()
+    assert fates(page.broker) == {
+        "orders": {"consumed": 1, "dead_lettered": 2},
+        "orders.dead": {"consumed": 2},
+        "invoices": {"consumed": 1},
+    }
+
+
+def test_node(own_broker: BrokerProcess, tmp_path: Path) -> None:
+    make_ready("rhea")
+    page = Page("use-with-node.md", own_broker, tmp_path)
+    page.environment["NODE_PATH"] = str(HERE / "rhea" / "node_modules")
+    page.run_commands()
+    page.write_files()
+    check_worker(page, ["node", "worker.js"], ["node", "shop.js"])
+
+
+def test_go(own_broker: BrokerProcess, tmp_path: Path) -> None:
+    make_ready("go_amqp")
+    page = Page("use-with-go.md", own_broker, tmp_path)
+    page.run_commands()
+    page.write_files()
+    for name in ("go.mod", "go.sum"):
+        shutil.copy(HERE / "go-amqp" / name, tmp_path)
+    page.run(["go", "build", "-o", "orders", "."])
+    check_worker(page, ["./orders"], ["./orders"])

@@ -1,0 +1,1 @@
+"""The broker for tests, and its pytest plugin."""
