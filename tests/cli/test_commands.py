@@ -223,11 +223,11 @@ def test_quotas_are_created_changed_listed_and_deleted(shell: Shell, queue: str)
     shell.ok("quota", "create", queue, "--set", "messages_maximum=5", "--set", "policy=preemptive")
     shell.ok("queue", "create", queue, "--set", f"quota={queue}")
     shell.ok("put", queue, "a message")
-    shell.ok("quota", "update", queue, "--set", "bytes_maximum=1000")
+    shell.ok("quota", "alter", queue, "--set", "bytes_maximum=1000")
     [listed] = [each for each in shell.json("quota", "list") if each["name"] == queue]
     assert (listed["messages_maximum"], listed["bytes_maximum"], listed["messages_used"]) == (5, 1000, 1)
     assert "blocked" in shell.ok("quota", "list")
     assert shell.run("quota", "delete", queue).exit_code == 3
     shell.ok("queue", "delete", queue)
     shell.ok("quota", "delete", queue)
-    assert shell.run("quota", "update", queue, "--set", "shared=yes").exit_code == 3
+    assert shell.run("quota", "alter", queue, "--set", "shared=yes").exit_code == 3

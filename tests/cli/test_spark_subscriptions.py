@@ -50,7 +50,7 @@ def test_they_are_listed_and_shown(shell: Shell) -> None:
 
 
 def test_one_is_changed_and_deleted(shell: Shell) -> None:
-    assert json.loads(shell.spark("set", "lake", "--window", "7", "--json"))["window"] == 7
+    assert json.loads(shell.spark("alter", "lake", "--window", "7", "--json"))["window"] == 7
     assert shell.run("queue", "delete", "orders").exit_code != 0
     shell.ok("queue", "delete", "orders", "--force")
     assert shell.run("spark-subscription", "show", "lake").exit_code != 0

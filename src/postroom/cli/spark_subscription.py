@@ -92,7 +92,7 @@ def create_subscription(
     click.echo(json.dumps(row) if as_json else f"created {name} on {queue}")
 
 
-@spark_subscription.command("set")
+@spark_subscription.command("alter")
 @click.argument("name")
 @window_option
 @window_bytes_option
@@ -106,7 +106,7 @@ def set_subscription(
     said = {"window": window, "window_bytes": window_bytes, "lease_s": lease_s}
     with connected(url) as connection:
         row = connection.create_management().update(SPARK_SUBSCRIPTION_TYPE, name, _given(said))
-    click.echo(json.dumps(row) if as_json else f"changed {name}")
+    click.echo(json.dumps(row) if as_json else f"altered {name}")
 
 
 @spark_subscription.command("delete")
