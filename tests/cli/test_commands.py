@@ -4,9 +4,11 @@ wrong.
 
 import base64
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -210,6 +212,41 @@ def test_a_password_hash(shell: Shell) -> None:
     asked = shell.ok("user", "hash", stdin="sesame\nsesame\n")
     assert verify_password("sesame", asked.splitlines()[-1])
     assert shell.run("user", "hash", "--stdin", stdin="\n").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (("qeue", "list"), "'qeue'. Did you mean 'queue'?"),
+        (("queue", "crate"), "'crate'. Did you mean 'create' or 'alter'?"),
+        (("ledger", "lease", "Grant"), "'Grant'. Did you mean 'grant'?"),
+        (("zzzz",), "'zzzz'."),
+    ],
+)
+def test_a_command_that_is_not_there(shell: Shell, arguments: tuple[str, ...], hint: str) -> None:
+    result = shell.run(*arguments)
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (2, f"Error: No such command {hint}")
+
+
+def every_command(group: click.Group, *before: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    for name in group.list_commands(click.Context(group)):
+        command = group.get_command(click.Context(group), name)
+        assert command is not None
+        yield (*before, name), command
+        if isinstance(command, click.Group):
+            yield from every_command(command, *before, name)
+
+
+def test_every_command_and_option_says_what_it_is(shell: Shell) -> None:
+    """And options take what their names say: no RANGE, no PATH."""
+    for path, command in every_command(main):
+        told = shell.ok(*path, "--help")
+        assert command.help, path
+        assert not re.search(r"\b(INTEGER|FLOAT|RANGE|PATH|DIRECTORY)\b", told), path
+        for option in command.params:
+            assert not isinstance(option, click.Option) or option.help, (path, option.opts)
+        if isinstance(command, click.Group):
+            assert "..." not in told.partition("Commands:")[2], path
 
 
 def test_help_and_version(shell: Shell) -> None:

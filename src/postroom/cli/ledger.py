@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import click
 
+from postroom.cli.groups import Group
 from postroom.cli.lease import lease
 from postroom.cli.ledger_places import export_command, upload_command
 from postroom.cli.life_cycle import log_command
@@ -27,7 +28,7 @@ from postroom.ledger.verify import Severity, Verification, verify
 EXIT_DAMAGED: Final = 3
 
 
-@click.group()
+@click.group(cls=Group)
 def ledger() -> None:
     """The record of every message: check it, list it, count it. Works beside a running broker."""
 
@@ -151,7 +152,7 @@ def _pairs(counts: dict[str, int]) -> str:
     "--to", "last", type=click.IntRange(min=1), metavar="POSITION", help="The last position to show."
 )
 @click.option("--queue", metavar="NAME", help="Only what happens on this queue.")
-@click.option("--serial", type=click.IntRange(min=1), help="Only the message with this serial.")
+@click.option("--serial", type=click.IntRange(min=1), metavar="N", help="Only the message with this serial.")
 @click.option(
     "--undecided",
     is_flag=True,

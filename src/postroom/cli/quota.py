@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import click
 
+from postroom.cli.groups import Group
 from postroom.cli.listing import alter, by_name, create, show_json
 from postroom.cli.tables import new_table, show_table
 from postroom.cli.talk import connected, json_option, settings_option, shown, url_option
@@ -13,7 +14,7 @@ from postroom.model.entity_types import QUOTA_TYPE
 COLUMNS: Final = ("quota", "messages", "bytes", "policy", "pools", "queues", "blocked")
 
 
-@click.group()
+@click.group(cls=Group)
 def quota() -> None:
     """Quotas of a running broker."""
 

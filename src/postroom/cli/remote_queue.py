@@ -5,6 +5,7 @@ from typing import Final
 
 import click
 
+from postroom.cli.groups import Group
 from postroom.cli.listing import alter, by_name, create, show_list
 from postroom.cli.talk import connected, json_option, settings_option, url_option
 from postroom.model.entity_types import REMOTE_QUEUE_TYPE
@@ -20,7 +21,7 @@ LISTED: Final = (
 """Attributes of the list, and the heads of their columns."""
 
 
-@click.group("remote-queue")
+@click.group("remote-queue", cls=Group)
 def remote_queue() -> None:
     """Remote queues and aliases of a running broker."""
 

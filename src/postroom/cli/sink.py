@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import click
 
+from postroom.cli.groups import Group
 from postroom.cli.listing import by_name, show_json, show_one
 from postroom.cli.tables import new_table, show_table
 from postroom.cli.talk import EXIT_BROKER, connected, json_option, shown, url_option
@@ -17,7 +18,7 @@ COUNTS: Final = ("branches", "messages", "bytes")
 BRANCH_HEADS: Final = ("branch", "batch", *_NUMBERS, "state", "for", "lease ends", "user")
 
 
-@click.group()
+@click.group(cls=Group)
 def sink() -> None:
     """Spark jobs that write to queues of a running broker."""
 

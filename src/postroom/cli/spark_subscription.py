@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import click
 
+from postroom.cli.groups import Group
 from postroom.cli.listing import by_name, show_json, show_one
 from postroom.cli.tables import new_table, show_table
 from postroom.cli.talk import connected, json_option, shown, url_option
@@ -25,7 +26,7 @@ lease_option = click.option(
 )
 
 
-@click.group("spark-subscription")
+@click.group("spark-subscription", cls=Group)
 def spark_subscription() -> None:
     """Spark queries that consume queues of a running broker."""
 

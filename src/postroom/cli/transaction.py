@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import click
 
+from postroom.cli.groups import Group
 from postroom.cli.listing import show_json, show_one
 from postroom.cli.tables import new_table, show_table
 from postroom.cli.talk import EXIT_BROKER, connected, json_option, shown, url_option
@@ -19,7 +20,7 @@ _HIDDEN: Final = ("identity", "type")
 HEADS: Final = ("transaction", "kind", "state", "for", "sent", "received", "container", "user")
 
 
-@click.group()
+@click.group(cls=Group)
 def transaction() -> None:
     """Open transactions and XA branches of a running broker."""
 
