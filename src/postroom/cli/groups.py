@@ -1,6 +1,5 @@
 """Groups of commands, which list each with its whole help, and tell the nearest to one that isn't there."""
 
-import difflib
 from typing import Final
 
 import click
@@ -21,6 +20,8 @@ class Group(click.Group):
         except click.UsageError:
             if args[0] in self.list_commands(ctx):
                 raise
+            import difflib  # help and completion, which are to be quick, need none
+
             near = difflib.get_close_matches(args[0].casefold(), self.list_commands(ctx), HINTED_COMMANDS)
             hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
             raise click.UsageError(f"No such command {args[0]!r}.{hint}", ctx) from None
