@@ -14,10 +14,11 @@ from click.testing import CliRunner, Result
 from postroom.cli import main
 from postroom.client import Connection, ConnectionFactory, ManagementException, Message
 from postroom.ledger.reader import LedgerReader
+from postroom.model.entity_types import LEDGER_TYPE
 from postroom.server import tracing
 from postroom.server.broker import Broker
 from postroom.server.config import LedgerConfig
-from postroom.server.management import LEDGER_TYPE, ledgers
+from postroom.server.management import ledgers
 from tests.server.harness import BrokerThread, make_config
 from tests.tables.ledgers import FORGETFUL, Writer
 

@@ -32,6 +32,7 @@ from postroom.client import (
 )
 from postroom.ledger.dump import Filter, Line, dump
 from postroom.manager.effects import Discarded
+from postroom.model.entity_types import QUEUE_TYPE, SUBSCRIPTION_TYPE, TOPIC_TYPE
 from postroom.server.config import (
     AutoCreateConfig,
     Config,
@@ -41,7 +42,6 @@ from postroom.server.config import (
     QueueManagerConfig,
 )
 from postroom.server.discards import INTERVAL_US, MAX_QUEUES, OTHERS, DiscardLog
-from postroom.server.management import QUEUE_TYPE, SUBSCRIPTION_TYPE, TOPIC_TYPE
 from tests.server.harness import BrokerThread
 from tests.server.peers import EnginePeer
 from tests.server.transacting import Controller, commit

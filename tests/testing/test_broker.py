@@ -127,7 +127,7 @@ def test_an_unknown_queue_is_named_with_those_that_are_like_it(postroom_broker: 
     assert str(caught.value) == "the broker has no queue 'order'; did you mean 'orders'?"
     with pytest.raises(testing.UnknownQueue, match="there is 'invoices' and 'orders'"):
         postroom_broker.queue("xyz")
-    assert postroom_broker.queues == ["invoices", "orders"]
+    assert postroom_broker.queues == ["invoices", "orders", "postroom.dead"]
 
 
 def test_wait_for_waits_for_what_another_thread_does(postroom_broker: Broker) -> None:

@@ -7,7 +7,7 @@ from proton import Delivery, Message, symbol, ulong
 from proton.utils import BlockingConnection
 
 from postroom.client import AcknowledgeMode, ConnectionFactory, TextMessage
-from postroom.server.management import LEASE_TYPE
+from postroom.model.entity_types import LEASE_TYPE
 from postroom.testing import Broker
 
 pytestmark = pytest.mark.sockets

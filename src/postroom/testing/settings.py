@@ -5,8 +5,8 @@ from typing import Final
 
 import msgspec
 
-from postroom.manager.options import QueueDefinition
-from postroom.server.assembly import queue_definition
+from postroom.manager.errors import DefinitionInvalid
+from postroom.manager.options import ManagerOptions, QueueDefinition
 from postroom.server.config import Config, ListenConfig, QueueConfig
 from postroom.server.passwords import hash_password
 from postroom.testing.errors import ConfigInvalid
@@ -54,12 +54,15 @@ def make_config(config: Mapping[str, object], users: Mapping[str, str], port: in
         raise ConfigInvalid(f"config: {error}") from error
 
 
-def make_definition(name: str, settings: Mapping[str, object]) -> QueueDefinition:
-    """A queue with the settings that a table ``[[queue]]`` has. Raises ConfigInvalid."""
+def make_definition(name: str, settings: Mapping[str, object], options: ManagerOptions) -> QueueDefinition:
+    """A queue with the settings that a table ``[[queue]]`` has; what they leave out is as the options of the
+    queue manager say. Raises ConfigInvalid."""
     try:
-        return queue_definition(msgspec.convert({**settings, "name": name}, QueueConfig))
-    except msgspec.ValidationError as error:
+        definition = msgspec.convert({**settings, "name": name}, QueueConfig).definition(options)
+        definition.check()
+    except (msgspec.ValidationError, DefinitionInvalid) as error:
         raise ConfigInvalid(f"queue {name!r}: {error}") from error
+    return definition
 
 
 def _hashed(name: str, password: object) -> str:
