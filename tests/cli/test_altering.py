@@ -74,7 +74,9 @@ def test_every_setting_is_altered_and_stays_over_a_restart(tmp_path: Path) -> No
             shell.ok("queue", "create", f"q.{name}")
             (answer,) = shell.json("queue", "alter", f"q.{name}", *said(settings))
             assert {key: answer[key] for key in settings} == settings
-            assert shell.ok("queue", "alter", f"q.{name}", *said(settings)) == f"altered q.{name}\n"
+            assert shell.ok("queue", "alter", f"q.{name}", *said(settings)).startswith(
+                f"q.{name} is so already: "
+            )
     with BrokerThread(folder=tmp_path) as broker:
         listed = {str(row["name"]): row for row in Shell(broker.url).json("queue", "list", "q.")}
         for name, settings in altered.items():

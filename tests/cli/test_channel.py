@@ -56,7 +56,7 @@ def test_a_channel_is_defined_shown_altered_deleted(shell: Shell) -> None:
     assert (listed["name"], listed["channel_type"], listed["batch_size"]) == ("D.1", "sender", 7)
     assert (listed["state"], listed["type"]) == ("inactive", "postroom.channel")
     assert "D.1" in shell.ok("channel", "list", "D.")
-    assert shell.ok("channel", "alter", "D.1", "--set", "batch_size=9") == "altered D.1\n"
+    assert shell.ok("channel", "alter", "D.1", "--set", "batch_size=9") == "altered D.1: batch_size 7 → 9\n"
     (shown,) = shell.json("channel", "show", "D.1")
     assert shown["batch_size"] == 9 and "state" not in shown
     assert "batch_size: 9\n" in shell.ok("channel", "show", "D.1")

@@ -4,9 +4,11 @@ wrong.
 
 import base64
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -212,6 +214,41 @@ def test_a_password_hash(shell: Shell) -> None:
     assert shell.run("user", "hash", "--stdin", stdin="\n").exit_code == 1
 
 
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (("qeue", "list"), "'qeue'. Did you mean 'queue'?"),
+        (("queue", "crate"), "'crate'. Did you mean 'create' or 'alter'?"),
+        (("ledger", "lease", "Grant"), "'Grant'. Did you mean 'grant'?"),
+        (("zzzz",), "'zzzz'."),
+    ],
+)
+def test_a_command_that_is_not_there(shell: Shell, arguments: tuple[str, ...], hint: str) -> None:
+    result = shell.run(*arguments)
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (2, f"Error: No such command {hint}")
+
+
+def every_command(group: click.Group, *before: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    for name in group.list_commands(click.Context(group)):
+        command = group.get_command(click.Context(group), name)
+        assert command is not None
+        yield (*before, name), command
+        if isinstance(command, click.Group):
+            yield from every_command(command, *before, name)
+
+
+def test_every_command_and_option_says_what_it_is(shell: Shell) -> None:
+    """And options take what their names say: no RANGE, no PATH."""
+    for path, command in every_command(main):
+        told = shell.ok(*path, "--help")
+        assert command.help, path
+        assert not re.search(r"\b(INTEGER|FLOAT|RANGE|PATH|DIRECTORY)\b", told), path
+        for option in command.params:
+            assert not isinstance(option, click.Option) or option.help, (path, option.opts)
+        if isinstance(command, click.Group):
+            assert "..." not in told.partition("Commands:")[2], path
+
+
 def test_help_and_version(shell: Shell) -> None:
     assert __version__ in shell.ok("--version")
     for command in ("serve", "queue", "put", "get", "browse", "user", "ledger"):
@@ -223,11 +260,11 @@ def test_quotas_are_created_changed_listed_and_deleted(shell: Shell, queue: str)
     shell.ok("quota", "create", queue, "--set", "messages_maximum=5", "--set", "policy=preemptive")
     shell.ok("queue", "create", queue, "--set", f"quota={queue}")
     shell.ok("put", queue, "a message")
-    shell.ok("quota", "update", queue, "--set", "bytes_maximum=1000")
+    shell.ok("quota", "alter", queue, "--set", "bytes_maximum=1000")
     [listed] = [each for each in shell.json("quota", "list") if each["name"] == queue]
     assert (listed["messages_maximum"], listed["bytes_maximum"], listed["messages_used"]) == (5, 1000, 1)
     assert "blocked" in shell.ok("quota", "list")
     assert shell.run("quota", "delete", queue).exit_code == 3
     shell.ok("queue", "delete", queue)
     shell.ok("quota", "delete", queue)
-    assert shell.run("quota", "update", queue, "--set", "shared=yes").exit_code == 3
+    assert shell.run("quota", "alter", queue, "--set", "shared=yes").exit_code == 3

@@ -25,10 +25,8 @@ def test_reply_queues_are_one_line_of_the_list(broker: BrokerThread, shell: Shel
         session.create_temporary_topic()
         told = shell.ok("queue", "list")
         (line,) = (each for each in told.splitlines() if "dynamic" in each)
-        assert (
-            line.strip("│ ").startswith(f"{COUNT + 1} dynamic queues (--all)") and DYNAMIC_PREFIX not in told
-        )
-        current = line.split("│")[2].strip()
+        assert line.startswith(f"{COUNT + 1} dynamic queues (--all)") and DYNAMIC_PREFIX not in told
+        current = line.partition("(--all)")[2].split()[0]
         assert current == f"{COUNT}" and queue in told
         assert shell.ok("queue", "list", "--all").count(DYNAMIC_PREFIX) == COUNT + 1
         assert "1 dynamic topics (--all)" in shell.ok("topic", "list")

@@ -20,12 +20,13 @@ def shell() -> Iterator[Shell]:
 
 def test_remote_queues_are_defined_altered_shown_and_deleted(shell: Shell) -> None:
     settings = ("--set", "remote_queue=ORDERS", "--set", "remote_queue_manager=QM2")
-    assert shell.ok("remote-queue", "define", "SALES", *settings) == "defined SALES\n"
+    assert shell.ok("remote-queue", "define", "SALES", *settings) == "created SALES\n"
     assert shell.ok("put", "SALES", "hello")
     (listed,) = shell.json("remote-queue", "list", "SA")
     assert (listed["leads_to"], listed["waits_on"]) == ("ORDERS@QM2", "QM2")
     assert "ORDERS" in shell.ok("remote-queue", "list")
-    assert shell.ok("remote-queue", "alter", "SALES", "--set", "transmission_queue=NONE") == "altered SALES\n"
+    told = shell.ok("remote-queue", "alter", "SALES", "--set", "transmission_queue=NONE")
+    assert told == 'altered SALES: transmission_queue "" → "NONE"\n'
     shown = shell.ok("remote-queue", "show", "SALES")
     assert "transmission_queue: NONE" in shown and "MQRC_UNKNOWN_XMIT_Q" in shown
     refused = shell.run("put", "SALES", "lost")

@@ -9,8 +9,9 @@ from proton.utils import BlockingConnection
 
 from postroom.client import AcknowledgeMode, ConnectionFactory, Message
 from postroom.model.codes import Outcome
+from postroom.server.config import AutoCreateConfig, QueueConfig, QueueDefaultsConfig
 from tests.cli.test_commands import Shell, broker, queue, shell
-from tests.server.harness import BrokerThread
+from tests.server.harness import BrokerThread, make_config
 
 __all__ = ["broker", "queue", "shell"]
 
@@ -120,7 +121,7 @@ def test_a_queue_is_shown_with_what_differs_and_who_holds(
         assert of_consumer["container_id"] == "holder.of.one" and of_consumer["messages"] >= 1
         assert (of_store["held_by"], of_store["confirm_id"], of_store["messages"]) == ("confirm_id", 77, 1)
         told = shell.ok("queue", "show", queue)
-    assert "  max_messages: 100  (default: -1)\n" in told and "redelivery_limit" not in told
+    assert "  max_messages: 100  (default: -1; by management)\n" in told and "redelivery_limit" not in told
     assert "counting since 20" in told and "when there were 0 current and 0 pending (0 bytes)" in told
     assert "production is paused" in told and "holder.of.one" in told and "confirm 77" in told
     assert "  redelivery_limit: -1\n" in shell.ok("queue", "show", queue, "--all")
@@ -171,3 +172,39 @@ def check_waiting(shell: Shell) -> None:
     assert counters["messages_current"] == counters["messages_unborn"] == 1
     assert counters["messages_ordered"] == 3 and counters["messages_pending"] == 4
     assert len(shell.json("message", "list", "q", "--state", "ordered")) == 3
+
+
+def test_who_has_said_what_is_not_the_default(tmp_path: Path) -> None:
+    configured = QueueConfig(name="configured", max_messages=10, redelivery_limit=3)
+    changes = {"auto_create": AutoCreateConfig(), "queue_defaults": QueueDefaultsConfig()}
+    config = make_config(queue=[configured], **changes)
+    with BrokerThread(config, folder=tmp_path) as broker:
+        shell = Shell(broker.url)
+        shell.ok("queue", "create", "made", "--set", "max_messages=20")
+        shell.ok("put", "attached", "x")
+        altered = shell.run("queue", "alter", "configured", "--set", "max_messages=11")
+        assert altered.stdout == "altered configured: max_messages 10 → 11\n"
+        again = "configured is in the configuration, too: the next start takes what stands there\n"
+        assert altered.stderr == again
+        assert shell.run("queue", "alter", "made", "--set", "max_bytes=99").stderr == ""
+        told = shell.ok("queue", "show", "configured")
+        assert "redelivery_limit: 3  (default: 10; by the configuration)" in told
+        assert "max_messages: 11  (default: -1; by management, until the next start)" in told
+        assert "max_messages: 20  (default: -1; by management)" in shell.ok("queue", "show", "made")
+        (shown,) = shell.json("queue", "show", "configured")
+        assert shown["sources"] == {
+            "max_messages": "by management, until the next start",
+            "redelivery_limit": "by the configuration",
+        }
+    with BrokerThread(config, folder=tmp_path) as broker:
+        shell = Shell(broker.url)
+        told = shell.ok("queue", "show", "configured")
+        assert "max_messages: 10  (default: -1; by the configuration)" in told
+        assert "max_messages: 20  (default: -1; by management)" in shell.ok("queue", "show", "made")
+    later = make_config(
+        queue=[configured], **changes | {"queue_defaults": QueueDefaultsConfig(redelivery_limit=7)}
+    )
+    with BrokerThread(later, folder=tmp_path) as broker:
+        attached = Shell(broker.url).ok("queue", "show", "attached")
+        assert "auto created" in attached
+        assert "redelivery_limit: 10  (default: 7; as when it was made by attaching)" in attached

@@ -54,7 +54,7 @@ class Shell:
 def test_sinks_are_listed(shell: Shell) -> None:
     lines = shell.ok("list").splitlines()
     (row,) = [line for line in lines if "app" in line]
-    assert [cell.strip() for cell in row.strip("│┃ ").split("│")][:4] == ["app", "q", "0", "12"]
+    assert row.split()[:4] == ["app", "q", "0", "12"]
     (said,) = (json.loads(line) for line in shell.ok("list", "--json").splitlines())
     assert (said["branches"], said["messages"], said["digest"]) == (2, 1, "d")
 

@@ -43,15 +43,14 @@ def words(text: str) -> list[str]:
     return text.split()
 
 
-@pytest.mark.parametrize("boxed", [True, False])
 def test_on_a_terminal_a_long_cell_goes_on_in_the_next_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], boxed: bool
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(
         "rich.console.Console",
         lambda **said: Console(force_terminal=True, width=40, color_system=None),
     )
-    table = new_table("name", "more", "count", numbers=("count",), boxed=boxed)
+    table = new_table("name", "more", "count", numbers=("count",))
     table.add_row(LONG_NAME, "x" * 100, "1,000")
     show_table(table)
     told = capsys.readouterr().out

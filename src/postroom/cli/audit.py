@@ -31,7 +31,9 @@ Say = Callable[[str], None]
 @click.command("audit")
 @ledgers_option
 @click.option("--tables", metavar="ROOT", help="The pipeline's tables instead: they are folded anew, too.")
-@click.option("--format", "table_format", default="", help="Of the tables, where it can't be seen.")
+@click.option(
+    "--format", "table_format", metavar="NAME", default="", help="Of the tables, where it can't be seen."
+)
 @click.option(
     "--elsewhere",
     multiple=True,

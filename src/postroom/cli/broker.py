@@ -5,6 +5,7 @@ from typing import Final
 
 import click
 
+from postroom.cli.groups import Group
 from postroom.cli.listing import show_json
 from postroom.cli.switches import show_counters
 from postroom.cli.tables import new_table, show_table
@@ -22,7 +23,7 @@ LISTED: Final = {
 """Counters that the table shows, and the head of each column."""
 
 
-@click.group()
+@click.group(cls=Group)
 def broker() -> None:
     """The running broker as a whole."""
 
@@ -46,7 +47,7 @@ def broker_stats(reset: bool, url: str, as_json: bool) -> None:
         click.echo(f"{name.replace('_', ' ')}: {shown(counters[name])}")
 
 
-@click.group()
+@click.group(cls=Group)
 def connection() -> None:
     """Connections to a running broker."""
 
@@ -61,7 +62,7 @@ def list_connections(url: str, as_json: bool) -> None:
     if as_json:
         show_json(found)
         return
-    table = new_table("connection", "user", *LISTED.values())
+    table = new_table("connection", "user", *LISTED.values(), numbers=tuple(LISTED.values()))
     for each in found:
         table.add_row(str(each["name"]), str(each["user"]), *(shown(each[name]) for name in LISTED))
     show_table(table)

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import click
 
+from postroom.cli.groups import Group
 from postroom.cli.listing import alter, by_name, create, show_json, show_list
 from postroom.cli.tables import new_table, show_table
 from postroom.cli.talk import connected, json_option, settings_option, shown, url_option
@@ -35,7 +36,7 @@ DETAILS: Final = (
 """What `status NAME` prints, in this order."""
 
 
-@click.group()
+@click.group(cls=Group)
 def channel() -> None:
     """Channels of a running broker to other queue managers."""
 
@@ -153,7 +154,9 @@ def stop_channel(name: str, mode: str, status: str, url: str) -> None:
 
 @channel.command("reset")
 @click.argument("name")
-@click.option("--sequence", type=int, default=1, show_default=True, help="The number of the next message.")
+@click.option(
+    "--sequence", type=int, metavar="N", default=1, show_default=True, help="The number of the next message."
+)
 @url_option
 def reset_channel(name: str, sequence: int, url: str) -> None:
     """Reset the sequence number of the channel NAME.
@@ -210,7 +213,7 @@ def _command(url: str, name: str, operation: str, body: Mapping[str, object]) ->
 
 def _show_states(rows: Sequence[Mapping[str, Any]]) -> None:
     """A line for each channel, and below why those that don't run don't."""
-    table = new_table(*STATUS_HEADS)
+    table = new_table(*STATUS_HEADS, numbers=("sequence", "messages"))
     for row in rows:
         table.add_row(
             *(str(row["name"]), str(row["state"]), str(row["partner"])),

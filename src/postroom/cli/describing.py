@@ -62,6 +62,7 @@ def _as_json(
         **{flag: found[flag] for flag in _FLAGS if flag in found},
         "settings": {name: found[name] for name in _SETTINGS},
         "not_default": _altered(found, defaults),
+        "sources": {name: _source(found, name) for name in _altered(found, defaults)},
         "paused": [switch for switch in SWITCHES if found[f"{switch}_paused"]],
         "counters": counters,
         **held,
@@ -78,10 +79,21 @@ def _show(
     altered = _altered(found, defaults)
     click.echo("settings:" if altered or every else "settings: as by default")
     for name in _SETTINGS if every else altered:
-        default = f"  (default: {_text(defaults[name])})" if name in altered else ""
+        default = f"  (default: {_text(defaults[name])}; {_source(found, name)})" if name in altered else ""
         click.echo(f"  {name}: {_text(found[name])}{default}")
     show_counters(found)
     _show_holders(held["holders"], bool(held["more"]))
+
+
+def _source(found: Mapping[str, Any], name: str) -> str:
+    """Who has said that a setting is not as by default."""
+    if name in found.get("unlike_configuration", ()):
+        return "by management, until the next start"
+    if found.get("configured"):
+        return "by the configuration"
+    if found.get("auto_created"):
+        return "as when it was made by attaching"
+    return "by management" if "configured" in found else "as its topic had it, or by management"
 
 
 def _text(value: object) -> str:
@@ -92,7 +104,7 @@ def _show_holders(holders: Sequence[Mapping[str, Any]], more: bool) -> None:
     if not holders:
         click.echo("nobody holds or consumes anything")
         return
-    table = new_table("held by", "messages", "for", "who")
+    table = new_table("held by", "messages", "for", "who", numbers=("messages", "for"))
     for each in holders:
         who = ", ".join(f"{key.removesuffix('_id')} {each[key]}" for key in _WHO if each.get(key))
         since = f"{age_s(each['since_us']):,} s" if each.get("since_us") else ""

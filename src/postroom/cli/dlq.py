@@ -14,6 +14,7 @@ from postroom.channel.rules.errors import Finding
 from postroom.channel.rules.lines import MAX_TABLE_CHARS
 from postroom.channel.rules.parser import check_table
 from postroom.channel.rules.table import RulesTable
+from postroom.cli.groups import Group
 from postroom.cli.listing import show_list
 from postroom.cli.message import as_fields, if_paused_option, in_pieces_of
 from postroom.cli.names import check_there
@@ -38,7 +39,7 @@ EXIT_INVALID: Final = 1
 queue_argument = click.argument("queue", required=False, default="")
 
 
-@click.group()
+@click.group(cls=Group)
 def dlq() -> None:
     """Dead-letter queues of a running broker."""
 
@@ -68,6 +69,7 @@ def check(file: Path, printed: bool) -> None:
     "file",
     required=True,
     type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
+    metavar="FILE",
     help="The rules table, in the language of IBM MQ's dead-letter queue handler.",
 )
 @click.option("--inputq", default="", metavar="QUEUE", help="This queue, whatever INPUTQ says.")
@@ -174,7 +176,7 @@ def list_handlers(url: str, as_json: bool) -> None:
 @dlq.command("list")
 @queue_argument
 @selector_option
-@click.option("--count", "-n", default=0, type=click.IntRange(0), help="Show so many; 0: all.")
+@click.option("--count", "-n", default=0, type=click.IntRange(0), metavar="N", help="Show so many; 0: all.")
 @url_option
 @json_option
 def list_dead_letters(queue: str, selector: str, count: int, url: str, as_json: bool) -> None:
@@ -200,7 +202,9 @@ def list_dead_letters(queue: str, selector: str, count: int, url: str, as_json: 
 
 @dlq.command("show")
 @queue_argument
-@click.option("--serial", required=True, type=click.IntRange(1), help="The message with this serial.")
+@click.option(
+    "--serial", required=True, type=click.IntRange(1), metavar="N", help="The message with this serial."
+)
 @url_option
 @json_option
 def show_dead_letter(queue: str, serial: int, url: str, as_json: bool) -> None:

@@ -27,17 +27,33 @@ PROGRESS_FROM: Final = 1000
 @click.command()
 @click.argument("queue")
 @click.option(
-    "--count", "-n", default=1, show_default=True, type=click.IntRange(0), help="Take so many; 0: all."
+    "--count",
+    "-n",
+    default=1,
+    show_default=True,
+    type=click.IntRange(0),
+    metavar="N",
+    help="Take so many; 0: all.",
 )
 @click.option(
-    "--wait-s", default=0.0, show_default=True, type=click.FloatRange(0), help="Wait so long for each."
+    "--wait-s",
+    default=0.0,
+    show_default=True,
+    type=click.FloatRange(0),
+    metavar="N",
+    help="Wait so long for each.",
 )
 @click.option(
-    "--folder", type=click.Path(path_type=Path, file_okay=False), help="Write each body to a file here."
+    "--folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    help="Write each body to a file here.",
 )
 @click.option("--topic", "of_topic", is_flag=True, help="QUEUE is a topic, or a pattern of topics.")
 @click.option(
-    "--subscription", help="Of a topic: the shared durable subscription to take from, made if need be."
+    "--subscription",
+    metavar="NAME",
+    help="Of a topic: the shared durable subscription to take from, made if need be.",
 )
 @selector_option
 @url_option
@@ -57,6 +73,13 @@ def get(
 
     From a topic comes what is published meanwhile (give --wait-s), or what a subscription has kept.
     A message is accepted when it has been printed or written; one that could not be stays on the queue.
+    Exit code 4: there was none.
+
+    \b
+    Examples:
+      postroom get orders --count 0 --folder ./orders
+      postroom get orders --wait-s 30 --selector "kind = 'new'"
+      postroom get prices --topic --subscription mine --count 0
     """
     taken = 0
     with (
@@ -101,7 +124,13 @@ def _consumer(
 @click.command()
 @click.argument("queue")
 @click.option(
-    "--count", "-n", default=0, show_default=True, type=click.IntRange(0), help="Show so many; 0: all."
+    "--count",
+    "-n",
+    default=0,
+    show_default=True,
+    type=click.IntRange(0),
+    metavar="N",
+    help="Show so many; 0: all.",
 )
 @selector_option
 @url_option
@@ -109,7 +138,7 @@ def _consumer(
 def browse(queue: str, count: int, selector: str, url: str, as_json: bool) -> None:
     """Show the messages on QUEUE and leave them there."""
     numbers = ("priority", "deliveries", "bytes")
-    table = new_table("message id", *numbers, "body", numbers=numbers, boxed=True)
+    table = new_table("message id", *numbers, "body", numbers=numbers)
     with connected(url, queue) as connection, connection.create_session() as session:
         check_there(connection, queue)
         browser = session.create_browser(queue, selector=selector or None)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from postroom.cli.groups import Group
 from postroom.cli.options import Command, json_option, spark_extra, token_option
 from postroom.cli.progress import progress_bar
 from postroom.cli.spark import absolute, cores_option, in_one_line, spark_errors, spark_session
@@ -48,6 +49,7 @@ apply_option = click.option(
 in_flight_option = click.option(
     "--in-flight",
     type=click.IntRange(1, MAX_IN_FLIGHT),
+    metavar="N",
     default=1,
     show_default=True,
     help="Requests at a time; with more than 1 messages may go on out of order.",
@@ -61,12 +63,13 @@ def broker_option(command: Command) -> Command:
         "--url",
         "url",
         envvar=URL_VARIABLE,
+        metavar="URL",
         default="",
         help=f"The broker that acts: amqp://[USER[:PASSWORD]@]HOST[:PORT]; also from {URL_VARIABLE}.",
     )(command)
 
 
-@click.group("job")
+@click.group("job", cls=Group)
 def job() -> None:
     """Jobs that act on the messages of queues: what a look at the ledger decides, the broker carries out."""
 
@@ -87,6 +90,7 @@ def _of_a_queue(command: Command) -> Command:
     "file",
     required=True,
     type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
     help="What is done with which messages: TOML, see docs/reference/jobs.",
 )
 @_of_a_queue
@@ -125,7 +129,9 @@ def deduplicate(by: str, **said: Any) -> None:
 
 @job.command("backfill")
 @click.option("--table", required=True, metavar="URI", help="The table: a folder of Parquet files or Delta.")
-@click.option("--format", "table_format", default="", help="parquet, delta, or what else Spark reads.")
+@click.option(
+    "--format", "table_format", metavar="NAME", default="", help="parquet, delta, or what else Spark reads."
+)
 @click.option(
     "--column",
     "columns",
@@ -136,7 +142,10 @@ def deduplicate(by: str, **said: Any) -> None:
 @click.option("--where", "condition", default="", metavar="SQL", help="Only these rows.")
 @click.option("--order-by", default="", metavar="COLUMN,…", help="Send them in this order.")
 @click.option(
-    "--chunk-rows", type=click.IntRange(1, MAX_CHUNK_ROWS), help="Messages of one transaction at most."
+    "--chunk-rows",
+    type=click.IntRange(1, MAX_CHUNK_ROWS),
+    metavar="N",
+    help="Messages of one transaction at most.",
 )
 @click.option("--queue", required=True, metavar="QUEUE", help="Where the messages go.")
 @broker_option

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from postroom.cli.groups import Group
 from postroom.cli.listing import show_json
 from postroom.cli.tables import new_table, show_table
 from postroom.cli.talk import connected, json_option, url_option
@@ -28,7 +29,7 @@ max_bytes_option = click.option(
 )
 
 
-@click.group()
+@click.group(cls=Group)
 def lease() -> None:
     """Leases of readers: history that stays until they have read it, within bounds."""
 
@@ -44,7 +45,7 @@ def list_leases(url: str, as_json: bool) -> None:
         show_json(leases)
         return
     columns = ("lease", "owner", "from", "keeps", "queues", "bytes held", "state")
-    table = new_table(*columns)
+    table = new_table(*columns, numbers=("from", "bytes held"))
     for each in leases:
         table.add_row(*_cells(each))
     show_table(table)

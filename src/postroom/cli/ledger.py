@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import click
 
+from postroom.cli.groups import Group
 from postroom.cli.lease import lease
 from postroom.cli.ledger_places import export_command, upload_command
 from postroom.cli.life_cycle import log_command
@@ -27,7 +28,7 @@ from postroom.ledger.verify import Severity, Verification, verify
 EXIT_DAMAGED: Final = 3
 
 
-@click.group()
+@click.group(cls=Group)
 def ledger() -> None:
     """The record of every message: check it, list it, count it. Works beside a running broker."""
 
@@ -107,7 +108,7 @@ def stats_command(folder: Path, as_json: bool) -> None:
 
 
 def _show_stats(counted: LedgerStats) -> None:
-    table = new_table("queue", "arrivals", "held", "by state", "ended")
+    table = new_table("queue", "arrivals", "held", "by state", "ended", numbers=("arrivals", "held"))
     for queue in counted.queues:
         table.add_row(
             queue.queue,
@@ -117,13 +118,13 @@ def _show_stats(counted: LedgerStats) -> None:
             _pairs(queue.outcomes),
         )
     show_table(table)
-    files = new_table("file", "bytes", "epoch", "positions")
+    files = new_table("file", "bytes", "epoch", "positions", numbers=("bytes", "epoch"))
     for file in counted.files:
         positions = f"{file.first_position:,}–{file.last_position:,}" if file.epoch else ""
         files.add_row(file.name, f"{file.size_bytes:,}", str(file.epoch or ""), positions)
     show_table(files)
     if counted.leases:
-        leases = new_table("lease", "owner", "from position", "until", "broken")
+        leases = new_table("lease", "owner", "from position", "until", "broken", numbers=("from position",))
         for each in counted.leases:
             until = iso(each.expires_us)
             leases.add_row(each.name, each.owner, f"{each.position:,}", until, each.reason)
@@ -151,7 +152,7 @@ def _pairs(counts: dict[str, int]) -> str:
     "--to", "last", type=click.IntRange(min=1), metavar="POSITION", help="The last position to show."
 )
 @click.option("--queue", metavar="NAME", help="Only what happens on this queue.")
-@click.option("--serial", type=click.IntRange(min=1), help="Only the message with this serial.")
+@click.option("--serial", type=click.IntRange(min=1), metavar="N", help="Only the message with this serial.")
 @click.option(
     "--undecided",
     is_flag=True,

@@ -78,7 +78,12 @@ def _until_told() -> threading.Event:
 @hash_key_option
 @token_option
 @click.option(
-    "--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes side by side."
+    "--jobs",
+    type=click.IntRange(min=1),
+    metavar="N",
+    default=1,
+    show_default=True,
+    help="Processes side by side.",
 )
 def export_command(
     uri: str, out: str, columns: str, personal: tuple[str, ...], hash_key: str, token: str, jobs: int

@@ -30,7 +30,7 @@ def show_list(rows: Rows, listed: Sequence[tuple[str, str]], as_json: bool) -> N
         show_json(rows)
         return
     heads = tuple(head for _, head in listed)
-    table = new_table(*heads, numbers=heads[1:], boxed=True)
+    table = new_table(*heads, numbers=heads[1:])
     for each in rows:
         table.add_row(*(shown(each.get(attribute)) for attribute, _ in listed))
     show_table(table)
@@ -54,13 +54,37 @@ def show_one(row: Mapping[str, Any], hidden: Container[str]) -> None:
 
 
 def alter(kind: str, name: str, settings: Iterable[str], url: str, as_json: bool) -> None:
-    """Give ``name`` of type ``kind`` other ``settings`` (KEY=VALUE), and say so."""
+    """Give ``name`` of type ``kind`` other ``settings`` (KEY=VALUE), and say which were others."""
     attributes = dict(setting(text) for text in settings)
     if not attributes:
         raise click.UsageError("say what is to change: --set KEY=VALUE")
     with connected(url, name) as connection:
-        altered = connection.create_management().update(kind, name, attributes)
-    click.echo(json.dumps(altered, default=str) if as_json else f"altered {name}")
+        management = connection.create_management()
+        before = management.read(kind, name)
+        altered = management.update(kind, name, attributes)
+    click.echo(
+        json.dumps(altered, default=str) if as_json else _alteration(name, attributes, before, altered)
+    )
+    others = altered.get("unlike_configuration")
+    if isinstance(others, list) and any(key in others for key in attributes):
+        click.echo(f"{name} is in the configuration, too: the next start takes what stands there", err=True)
+
+
+def _alteration(
+    name: str, keys: Iterable[str], before: Mapping[str, object], after: Mapping[str, object]
+) -> str:
+    changes = [
+        f"{key} {_as_said(before.get(key))} → {_as_said(after.get(key))}"
+        for key in keys
+        if before.get(key) != after.get(key)
+    ]
+    if changes:
+        return f"altered {name}: {', '.join(changes)}"
+    return f"{name} is so already: {', '.join(f'{key} {_as_said(after.get(key))}' for key in keys)}"
+
+
+def _as_said(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def create(kind: str, name: str, settings: Iterable[str], url: str, as_json: bool) -> None:

@@ -8,6 +8,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from postroom import __version__
+from postroom.cli.groups import Group
 
 UNIX_MODULES: Final = ("fcntl", "isal", "uvloop")
 """Modules that Windows has not, and without which the files of a broker can't be worked on."""
@@ -56,7 +57,7 @@ _ELSEWHERE: Final = {
 """Commands that don't stand, under their own name, in a module of that name: where they do."""
 
 
-class LazyGroup(click.Group):
+class LazyGroup(Group):
     """Imports a command's module on first use, so that `postroom put` does not wait for numpy. Help and shell
     completion, which list all commands, import none."""
 
@@ -102,4 +103,18 @@ def _short_help(name: str, longest: int = 45) -> str:
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="postroom")
 def main() -> None:
-    """A message broker that accounts for every message."""
+    """A message broker that accounts for every message.
+
+    \b
+    First steps:
+      postroom serve                 in one terminal: a broker with its data in ./postroom-data
+      postroom put orders hello      in another: a message for the queue orders
+      postroom queue list            what there is
+      postroom get orders            take the message
+
+    A broker elsewhere: --url, or the variable POSTROOM_URL. With --json there is JSON, an object a line.
+    Each command says more with --help.
+
+    Exit codes: 0 done; 2 the command line can't be used; 3 the broker can't be reached, or refused; 4 there
+    is nothing of this kind; 1 any other error.
+    """

@@ -8,6 +8,7 @@ from typing import IO, Any, Final
 import click
 
 from postroom.cli.exporting import FORMATS, messages_of, writer_of
+from postroom.cli.groups import Group
 from postroom.cli.show import as_text, message_fields
 from postroom.cli.tables import new_table, show_table
 from postroom.cli.talk import BrokerError, connected, json_option, shown, url_option
@@ -42,7 +43,7 @@ if_paused_option = click.option(
 )
 
 
-@click.group()
+@click.group(cls=Group)
 def message() -> None:
     """Messages on the queues of a running broker, in whatever state."""
 
@@ -51,7 +52,7 @@ def message() -> None:
 @click.argument("queue")
 @selector_option
 @state_option
-@click.option("--count", "-n", default=0, type=click.IntRange(0), help="Show so many; 0: all.")
+@click.option("--count", "-n", default=0, type=click.IntRange(0), metavar="N", help="Show so many; 0: all.")
 @url_option
 @json_option
 def list_messages(
@@ -78,7 +79,7 @@ def list_messages(
 @message.command("show")
 @click.argument("queue")
 @click.option("--id", "message_id", metavar="ID", help="The message with this message id.")
-@click.option("--serial", type=click.IntRange(1), help="The message with this serial.")
+@click.option("--serial", type=click.IntRange(1), metavar="N", help="The message with this serial.")
 @url_option
 @json_option
 def show_message(queue: str, message_id: str | None, serial: int | None, url: str, as_json: bool) -> None:
@@ -178,7 +179,14 @@ def in_pieces_of(
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True))
 @selector_option
 @state_option
-@click.option("--format", "form", type=click.Choice(FORMATS), default="jsonl", show_default=True)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    default="jsonl",
+    show_default=True,
+    help="JSON, an object a line; or AMQP messages, byte for byte.",
+)
 @url_option
 def export_messages(
     queue: str, file: Path, selector: str, states: tuple[str, ...], form: str, url: str

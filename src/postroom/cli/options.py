@@ -47,7 +47,7 @@ def _secret_option(flag: str, name: str, variable: str, what: str) -> Callable[[
             raise click.ClickException(f"{file}: {error.strerror}") from error
 
     help = f"File with {what}; default: ${variable}."
-    return click.option(flag, name, type=click.Path(path_type=Path), callback=read, help=help)
+    return click.option(flag, name, type=click.Path(path_type=Path), metavar="FILE", callback=read, help=help)
 
 
 hash_key_option = _secret_option("--hash-key-file", "hash_key", HASH_KEY_VARIABLE, "the key of the hashes")

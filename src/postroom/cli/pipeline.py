@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 import click
 from rich.console import Console
 
+from postroom.cli.groups import Group
 from postroom.cli.options import (
     hash_key_option,
     json_option,
@@ -40,7 +41,7 @@ tables_option = click.option(
 )
 
 
-@click.group()
+@click.group(cls=Group)
 def pipeline() -> None:
     """Tables of the ledger, by Spark: where each message is and how it got there."""
 
@@ -88,6 +89,7 @@ def _stopping(ask: Callable[[], None]) -> Iterator[None]:
 @click.option(
     "--format",
     "table_format",
+    metavar="NAME",
     default="",
     help="delta, parquet or iceberg; default that of the tables there, delta at first.",
 )
@@ -96,9 +98,11 @@ def _stopping(ask: Callable[[], None]) -> Iterator[None]:
 )
 @token_option
 @cores_option
-@click.option("--interval-ms", type=click.IntRange(1), help="How often --continuous looks for new records.")
-@click.option("--batch-records", type=click.IntRange(1), help="Records of one batch at most.")
-@click.option("--partition-records", type=click.IntRange(1), help="Records that one task reads.")
+@click.option(
+    "--interval-ms", type=click.IntRange(1), metavar="N", help="How often --continuous looks for new records."
+)
+@click.option("--batch-records", type=click.IntRange(1), metavar="N", help="Records of one batch at most.")
+@click.option("--partition-records", type=click.IntRange(1), metavar="N", help="Records that one task reads.")
 @click.option(
     "--on-missing-ledger",
     type=click.Choice(["fail", "drop"]),
@@ -108,7 +112,9 @@ def _stopping(ask: Callable[[], None]) -> Iterator[None]:
 )
 @personal_option
 @hash_key_option
-@click.option("--metrics-port", type=click.IntRange(1, 65535), help="Serve Prometheus metrics here.")
+@click.option(
+    "--metrics-port", type=click.IntRange(1, 65535), metavar="N", help="Serve Prometheus metrics here."
+)
 @click.option(
     "--metrics-address",
     default=LOOPBACK,
@@ -116,13 +122,30 @@ def _stopping(ask: Callable[[], None]) -> Iterator[None]:
     metavar="HOST",
     help="The address of these metrics, which need no token; 0.0.0.0: any of this machine.",
 )
-@click.option("--compact-interval-s", type=click.FloatRange(0), help="Small files are put together so often.")
 @click.option(
-    "--checkpoint-commits", type=click.IntRange(1), help="The list of files is written whole so often."
+    "--compact-interval-s",
+    type=click.FloatRange(0),
+    metavar="N",
+    help="Small files are put together so often.",
 )
-@click.option("--vacuum-interval-s", type=click.FloatRange(0), help="Old versions are deleted so often.")
-@click.option("--vacuum-retention-s", type=click.IntRange(0), help="How long old versions stay readable.")
-@click.option("--settle-rows", type=click.IntRange(1), help="Partial rows that are folded at once, at least.")
+@click.option(
+    "--checkpoint-commits",
+    type=click.IntRange(1),
+    metavar="N",
+    help="The list of files is written whole so often.",
+)
+@click.option(
+    "--vacuum-interval-s", type=click.FloatRange(0), metavar="N", help="Old versions are deleted so often."
+)
+@click.option(
+    "--vacuum-retention-s", type=click.IntRange(0), metavar="N", help="How long old versions stay readable."
+)
+@click.option(
+    "--settle-rows",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Partial rows that are folded at once, at least.",
+)
 def run_command(data: tuple[str, ...], tables: str, cores: int, once: bool, **rest: Any) -> None:
     """Read ledgers into tables: what is new since the last run, and with --continuous what comes."""
     if not data:
@@ -233,6 +256,7 @@ def _show(found: "PipelineStatus") -> None:
 @click.option(
     "--stuck-after-s",
     type=click.IntRange(0),
+    metavar="N",
     default=3600,
     show_default=True,
     help="What has not moved for so long is in view stuck.",

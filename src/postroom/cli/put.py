@@ -35,18 +35,28 @@ BATCH: Final = 1000
 )
 @click.option("--lines", is_flag=True, help="Each line of standard input is a message.")
 @click.option(
-    "--count", "-n", default=1, show_default=True, type=click.IntRange(1), help="Send all so many times."
+    "--count",
+    "-n",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1),
+    metavar="N",
+    help="Send all so many times.",
 )
 @click.option(
     "settings", "--property", "-p", multiple=True, metavar="KEY=VALUE", help="An application property."
 )
-@click.option("--priority", type=click.IntRange(0, 9), default=4, show_default=True)
-@click.option("--ttl-ms", type=click.IntRange(1), help="Time to live; default: for ever.")
-@click.option("--delay-ms", type=click.IntRange(0), help="Time to deliver: can be received after it.")
+@click.option(
+    "--priority", type=click.IntRange(0, 9), metavar="N", default=4, show_default=True, help="Its priority."
+)
+@click.option("--ttl-ms", type=click.IntRange(1), metavar="N", help="Time to live; default: for ever.")
+@click.option(
+    "--delay-ms", type=click.IntRange(0), metavar="N", help="Time to deliver: can be received after it."
+)
 @click.option("--not-durable", is_flag=True, help="Lost when the broker restarts.")
-@click.option("--subject")
-@click.option("--reply-to")
-@click.option("--correlation-id")
+@click.option("--subject", metavar="TEXT", help="What it is about: JMSType.")
+@click.option("--reply-to", metavar="QUEUE", help="Where an answer is wanted: JMSReplyTo.")
+@click.option("--correlation-id", metavar="ID", help="What it belongs to: JMSCorrelationID.")
 @click.option("--topic", "to_topic", is_flag=True, help="QUEUE is a topic: publish to it.")
 @url_option
 @json_option
@@ -72,6 +82,12 @@ def put(
 
     "" is an empty message. Returns when the broker has made all of them durable, and says whether that has
     created QUEUE.
+
+    \b
+    Examples:
+      postroom put orders '{"id": 7}' --property kind=new --ttl-ms 60000
+      postroom put orders --file order.json
+      seq 1000 | postroom put orders --lines
     """
     properties: dict[str, object] = dict(_property(text) for text in settings)
 

@@ -6,6 +6,7 @@ from typing import Final
 import click
 
 from postroom.cli.describing import show_command
+from postroom.cli.groups import Group
 from postroom.cli.listing import alter, by_name, create, fold_dynamic, show_json, show_list
 from postroom.cli.switches import add_switches
 from postroom.cli.talk import connected, json_option, settings_option, url_option
@@ -23,7 +24,7 @@ LISTED: Final = (
 """Attributes that the table shows, and the head of each column."""
 
 
-@click.group()
+@click.group(cls=Group)
 def queue() -> None:
     """Queues of a running broker."""
 
@@ -58,7 +59,12 @@ def list_queues(prefix: str, every: bool, url: str, as_json: bool) -> None:
 @url_option
 @json_option
 def create_queue(name: str, settings: tuple[str, ...], url: str, as_json: bool) -> None:
-    """Create the queue NAME."""
+    """Create the queue NAME. One that is there already is refused: `alter` changes it.
+
+    \b
+    Example:
+      postroom queue create orders --set max_messages=100000 --set dead_letter_queue=orders.dead
+    """
     create(QUEUE_TYPE, name, settings, url, as_json)
 
 

@@ -1,20 +1,20 @@
 """`postroom quota`: list, create, update and delete the quotas of a running broker."""
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
 import click
 
-from postroom.cli.listing import by_name, create, show_json
+from postroom.cli.groups import Group
+from postroom.cli.listing import alter, by_name, create, show_json
 from postroom.cli.tables import new_table, show_table
-from postroom.cli.talk import connected, json_option, setting, settings_option, shown, url_option
+from postroom.cli.talk import connected, json_option, settings_option, shown, url_option
 from postroom.model.entity_types import QUOTA_TYPE
 
 COLUMNS: Final = ("quota", "messages", "bytes", "policy", "pools", "queues", "blocked")
 
 
-@click.group()
+@click.group(cls=Group)
 def quota() -> None:
     """Quotas of a running broker."""
 
@@ -30,7 +30,7 @@ def list_quotas(url: str, as_json: bool) -> None:
     if as_json:
         show_json(quotas)
         return
-    table = new_table(*COLUMNS, boxed=True)
+    table = new_table(*COLUMNS, numbers=("queues", "blocked"))
     for each in quotas:
         table.add_row(*_row(each))
     show_table(table)
@@ -46,20 +46,17 @@ def create_quota(name: str, settings: tuple[str, ...], url: str, as_json: bool) 
     create(QUOTA_TYPE, name, settings, url, as_json)
 
 
-@quota.command("update")
+@quota.command("alter")
 @click.argument("name")
 @settings_option
 @url_option
 @json_option
-def update_quota(name: str, settings: tuple[str, ...], url: str, as_json: bool) -> None:
+def alter_quota(name: str, settings: tuple[str, ...], url: str, as_json: bool) -> None:
     """Change settings of the quota NAME.
 
     Raising a maximum lets in sends that wait; lowering it evicts nothing.
     """
-    attributes = dict(setting(text) for text in settings)
-    with connected(url) as connection:
-        updated = connection.create_management().update(QUOTA_TYPE, name, attributes)
-    click.echo(json.dumps(updated, default=str) if as_json else f"updated {name}")
+    alter(QUOTA_TYPE, name, settings, url, as_json)
 
 
 @quota.command("delete")

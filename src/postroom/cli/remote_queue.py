@@ -5,8 +5,9 @@ from typing import Final
 
 import click
 
-from postroom.cli.listing import alter, by_name, show_list
-from postroom.cli.talk import connected, json_option, setting, settings_option, url_option
+from postroom.cli.groups import Group
+from postroom.cli.listing import alter, by_name, create, show_list
+from postroom.cli.talk import connected, json_option, settings_option, url_option
 from postroom.model.entity_types import REMOTE_QUEUE_TYPE
 
 LISTED: Final = (
@@ -20,7 +21,7 @@ LISTED: Final = (
 """Attributes of the list, and the heads of their columns."""
 
 
-@click.group("remote-queue")
+@click.group("remote-queue", cls=Group)
 def remote_queue() -> None:
     """Remote queues and aliases of a running broker."""
 
@@ -35,10 +36,7 @@ def define_remote_queue(name: str, settings: tuple[str, ...], url: str, as_json:
 
     Without remote_queue it is an alias of the queue manager.
     """
-    attributes = dict(setting(text) for text in settings)
-    with connected(url) as connection:
-        defined = connection.create_management().create(REMOTE_QUEUE_TYPE, name, attributes)
-    click.echo(json.dumps(defined, default=str) if as_json else f"defined {name}")
+    create(REMOTE_QUEUE_TYPE, name, settings, url, as_json)
 
 
 @remote_queue.command("alter")

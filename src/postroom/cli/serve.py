@@ -14,7 +14,11 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option(
-    "--config", "config_file", type=click.Path(path_type=Path), help="A TOML file; default: none is needed."
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A TOML file; default: none is needed.",
 )
 @click.option("--listen", multiple=True, metavar="HOST:PORT", help="Listen here instead; may be given again.")
 @click.option("--data", metavar="FOLDER", help="Keep the ledger here instead.")

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import click
 
+from postroom.cli.groups import Group
 from postroom.cli.listing import by_name, show_json, show_one
 from postroom.cli.tables import new_table, show_table
 from postroom.cli.talk import EXIT_BROKER, connected, json_option, shown, url_option
@@ -13,9 +14,11 @@ from postroom.model.entity_types import SINK_TYPE
 
 _HIDDEN: Final = ("identity", "type", "open_branches")
 _NUMBERS: Final = ("partition", "attempt", "messages", "bytes")
+COUNTS: Final = ("branches", "messages", "bytes")
+BRANCH_HEADS: Final = ("branch", "batch", *_NUMBERS, "state", "for", "lease ends", "user")
 
 
-@click.group()
+@click.group(cls=Group)
 def sink() -> None:
     """Spark jobs that write to queues of a running broker."""
 
@@ -31,13 +34,13 @@ def list_sinks(url: str, as_json: bool) -> None:
         show_json({key: row[key] for key in row if key not in _HIDDEN} for row in found)
         return
     table = new_table(
-        "sink", "query", "batch", "position", "decided", "branches", "messages", "bytes", boxed=True
+        "sink", "query", "batch", "position", "decided", *COUNTS, numbers=("batch", "position", *COUNTS)
     )
     for row in found:
         decided = f"{age_s(row['decided_us']):,} s ago" if row["decided_us"] else "never"
         table.add_row(
             *(row["name"], row["query_id"], shown(row["batch_id"]), shown(row["position"]), decided),
-            *(shown(row[name]) for name in ("branches", "messages", "bytes")),
+            *(shown(row[name]) for name in COUNTS),
         )
     show_table(table)
 
@@ -59,7 +62,7 @@ def show_sink(name: str, url: str, as_json: bool) -> None:
 
 
 def _show_branches(branches: list[dict[str, Any]]) -> None:
-    table = new_table("branch", "batch", *_NUMBERS, "state", "for", "lease ends", "user", boxed=True)
+    table = new_table(*BRANCH_HEADS, numbers=("batch", *_NUMBERS, "for"))
     for each in branches:
         table.add_row(
             *(each["name"], shown(each["batch_id"]), *(shown(each[name]) for name in _NUMBERS)),

@@ -28,7 +28,12 @@ ledgers_option = click.option(
     help="A ledger: the broker's folder, http(s)://BROKER, store:URI. Again for each queue manager.",
 )
 cores_option = click.option(
-    "--cores", default=DEFAULT_CORES, show_default=True, type=click.IntRange(1), help="Of the local Spark."
+    "--cores",
+    default=DEFAULT_CORES,
+    show_default=True,
+    type=click.IntRange(1),
+    metavar="N",
+    help="Of the local Spark.",
 )
 
 

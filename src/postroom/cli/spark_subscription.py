@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import click
 
+from postroom.cli.groups import Group
 from postroom.cli.listing import by_name, show_json, show_one
 from postroom.cli.tables import new_table, show_table
 from postroom.cli.talk import connected, json_option, shown, url_option
@@ -12,6 +13,7 @@ from postroom.cli.times import age_s
 from postroom.model.entity_types import SPARK_SUBSCRIPTION_TYPE
 
 _HIDDEN: Final = ("identity", "type")
+NUMBERS: Final = ("held", "window", "confirmed", "assigned")
 
 window_option = click.option(
     "--window", type=click.IntRange(min=1), metavar="MESSAGES", help="So many may be held unconfirmed."
@@ -24,7 +26,7 @@ lease_option = click.option(
 )
 
 
-@click.group("spark-subscription")
+@click.group("spark-subscription", cls=Group)
 def spark_subscription() -> None:
     """Spark queries that consume queues of a running broker."""
 
@@ -39,9 +41,7 @@ def list_subscriptions(url: str, as_json: bool) -> None:
     if as_json:
         show_json({key: row[key] for key in row if key not in _HIDDEN} for row in found)
         return
-    table = new_table(
-        "subscription", "queue", "held", "window", "confirmed", "assigned", "heard of", "state", boxed=True
-    )
+    table = new_table("subscription", "queue", *NUMBERS, "heard of", "state", numbers=NUMBERS)
     for row in found:
         numbers = (row[name] for name in ("held", "window", "confirmed", "assigned_through"))
         table.add_row(
@@ -93,7 +93,7 @@ def create_subscription(
     click.echo(json.dumps(row) if as_json else f"created {name} on {queue}")
 
 
-@spark_subscription.command("set")
+@spark_subscription.command("alter")
 @click.argument("name")
 @window_option
 @window_bytes_option
@@ -107,7 +107,7 @@ def set_subscription(
     said = {"window": window, "window_bytes": window_bytes, "lease_s": lease_s}
     with connected(url) as connection:
         row = connection.create_management().update(SPARK_SUBSCRIPTION_TYPE, name, _given(said))
-    click.echo(json.dumps(row) if as_json else f"changed {name}")
+    click.echo(json.dumps(row) if as_json else f"altered {name}")
 
 
 @spark_subscription.command("delete")

@@ -38,7 +38,12 @@ def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> da
     "--as-of", callback=_moment, metavar="TIME", help="As it was then (RFC 3339); now unless given."
 )
 @click.option(
-    "--count", type=click.IntRange(min=0), default=SHOWN, show_default=True, help="Show so many; 0: all."
+    "--count",
+    type=click.IntRange(min=0),
+    metavar="N",
+    default=SHOWN,
+    show_default=True,
+    help="Show so many; 0: all.",
 )
 @json_option
 def state(queue: str, tables: str, as_of: datetime | None, count: int, as_json: bool) -> None:

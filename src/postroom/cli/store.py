@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from postroom.cli.groups import Group
 from postroom.cli.listing import show_json
 from postroom.cli.names import check_there
 from postroom.cli.show import message_fields
@@ -49,16 +50,22 @@ UNIQUE_ID: Final = _UniqueIdType()
 uid_option = click.option("--uid", type=UNIQUE_ID, help="The unique id of the message.")
 needed_uid_option = click.option("--uid", type=UNIQUE_ID, required=True, help="The unique id of the message.")
 confirm_option = click.option(
-    "--confirm-id", default=0, type=click.IntRange(0), help="Hold under this id until confirmed; 0: don't."
+    "--confirm-id",
+    default=0,
+    type=click.IntRange(0),
+    metavar="N",
+    help="Hold under this id until confirmed; 0: don't.",
 )
-lock_option = click.option("--lock-id", type=click.IntRange(1), help="Of a browse with lock.")
+lock_option = click.option("--lock-id", type=click.IntRange(1), metavar="N", help="Of a browse with lock.")
 
 
 def filter_options(command: Command) -> Command:
     """What a message must be like."""
     for name, what in (("correlation-id", "correlation id"), ("message-id", "message id")):
         command = click.option(f"--{name}", metavar="ID", help=f"Its {what}.")(command)
-    command = click.option("--priority", type=click.IntRange(0, 9), help="Its priority.")(command)
+    command = click.option("--priority", type=click.IntRange(0, 9), metavar="N", help="Its priority.")(
+        command
+    )
     return lock_option(uid_option(command))
 
 
@@ -111,7 +118,7 @@ def _done(verb: str, count: int, as_json: bool) -> None:
     click.echo(json.dumps({"count": count}) if as_json else f"{verb} {count} messages")
 
 
-@click.group()
+@click.group(cls=Group)
 def store() -> None:
     """The message store of a queue: put, get and browse in two steps, with confirm ids and locks."""
 
@@ -122,7 +129,9 @@ def store() -> None:
 @uid_option
 @click.option("--message-id", metavar="ID", help="Its message id.")
 @click.option("--correlation-id", metavar="ID", help="Its correlation id.")
-@click.option("--priority", default=4, type=click.IntRange(0, 9), show_default=True)
+@click.option(
+    "--priority", default=4, type=click.IntRange(0, 9), metavar="N", show_default=True, help="Its priority."
+)
 @confirm_option
 @click.option("--resend", is_flag=True, help="The answer to an earlier put was lost: replace that copy.")
 @url_option
@@ -164,7 +173,14 @@ def get(queue: str, confirm_id: int, url: str, as_json: bool, **wanted: Any) -> 
 @click.argument("queue")
 @filter_options
 @confirm_option
-@click.option("--timeout-s", default=60.0, show_default=True, type=click.FloatRange(0))
+@click.option(
+    "--timeout-s",
+    default=60.0,
+    show_default=True,
+    type=click.FloatRange(0),
+    metavar="N",
+    help="Wait so long at most.",
+)
 @url_option
 @json_option
 def wait(queue: str, confirm_id: int, timeout_s: float, url: str, as_json: bool, **wanted: Any) -> None:
@@ -190,7 +206,9 @@ def browse(queue: str, just_uid: bool, url: str, as_json: bool, **wanted: Any) -
 @click.argument("queue")
 @filter_options
 @confirm_option
-@click.option("--lease-s", default=0.0, type=click.FloatRange(0), help="Unlock by itself after so long.")
+@click.option(
+    "--lease-s", default=0.0, type=click.FloatRange(0), metavar="N", help="Unlock by itself after so long."
+)
 @url_option
 @json_option
 def lock(queue: str, confirm_id: int, lease_s: float, url: str, as_json: bool, **wanted: Any) -> None:
@@ -205,7 +223,7 @@ def lock(queue: str, confirm_id: int, lease_s: float, url: str, as_json: bool, *
 
 @store.command("unlock")
 @click.argument("queue")
-@click.option("--lock-id", required=True, type=click.IntRange(1))
+@click.option("--lock-id", required=True, type=click.IntRange(1), metavar="N", help="What `lock` printed.")
 @uid_option
 @url_option
 @json_option
@@ -217,7 +235,9 @@ def unlock(queue: str, lock_id: int, uid: UniqueId | None, url: str, as_json: bo
 
 @store.command("confirm")
 @click.argument("queue")
-@click.option("--confirm-id", required=True, type=click.IntRange(0), help="As in the put or get.")
+@click.option(
+    "--confirm-id", required=True, type=click.IntRange(0), metavar="N", help="As in the put or get."
+)
 @click.option("--put", "of_put", type=UNIQUE_ID, help="Only this put (confirmPutMessage).")
 @click.option("--get", "of_get", type=UNIQUE_ID, help="Only this get (confirmGetMessage).")
 @url_option
@@ -241,7 +261,9 @@ def confirm(
 
 @store.command("undo")
 @click.argument("queue")
-@click.option("--confirm-id", required=True, type=click.IntRange(1))
+@click.option(
+    "--confirm-id", required=True, type=click.IntRange(1), metavar="N", help="As in the put or get."
+)
 @url_option
 @json_option
 def undo(queue: str, confirm_id: int, url: str, as_json: bool) -> None:
@@ -277,7 +299,7 @@ def list_holders(queue: str, url: str, as_json: bool) -> None:
     if as_json:
         show_json(rows)
         return
-    table = new_table("holder", "kind", "queue", "confirm id", "messages", "for", "user")
+    table = new_table("holder", "kind", "queue", "confirm id", "messages", "for", "user", numbers=("for",))
     for each in rows:
         table.add_row(*_holder_cells(each))
     show_table(table)

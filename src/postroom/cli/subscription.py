@@ -5,6 +5,7 @@ from typing import Final
 import click
 
 from postroom.cli.describing import show_command
+from postroom.cli.groups import Group
 from postroom.cli.listing import alter, by_name, show_list
 from postroom.cli.switches import add_switches
 from postroom.cli.talk import connected, json_option, settings_option, url_option
@@ -21,7 +22,7 @@ LISTED: Final = (
 """Attributes that the table shows, and the head of each column."""
 
 
-@click.group()
+@click.group(cls=Group)
 def subscription() -> None:
     """Subscriptions to topics of a running broker."""
 

@@ -71,7 +71,7 @@ def _stats(kind: str, text: str) -> click.Command:
 
 def show_counters(counters: Mapping[str, Any]) -> None:
     """The counters of a destination, or of all, for people: only those that say something."""
-    table = new_table("", "messages", "bytes")
+    table = new_table("", "messages", "bytes", numbers=("messages", "bytes"))
     rows = ("current", "pending", *(f"  {cause}" for cause in CAUSES), "high", "received", "ended")
     for row in rows:
         values = [counters.get(f"{unit}_{row.strip()}", 0) for unit in ("messages", "bytes")]

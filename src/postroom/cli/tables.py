@@ -13,14 +13,11 @@ WHOLE_WIDTH: Final = 1 << 16
 """Columns of a page that nobody looks at: enough for every row."""
 
 
-def new_table(*heads: str, numbers: tuple[str, ...] = (), boxed: bool = False, title: str = "") -> "Table":
+def new_table(*heads: str, numbers: tuple[str, ...] = (), title: str = "") -> "Table":
     """A table with a column for each of ``heads``; ``numbers`` of them stand at the right."""
-    from rich.box import HEAVY_HEAD
     from rich.table import Table
 
-    table = Table(
-        title=title or None, title_justify="left", box=HEAVY_HEAD if boxed else None, pad_edge=boxed
-    )
+    table = Table(title=title or None, title_justify="left", box=None, pad_edge=False)
     for head in heads:
         table.add_column(head, justify="right" if head in numbers else "left", overflow="fold")
     return table

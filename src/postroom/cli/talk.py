@@ -44,9 +44,10 @@ def url_option(command: Command) -> Command:
     return click.option(
         "--url",
         envvar=URL_VARIABLE,
+        metavar="URL",
         default=DEFAULT_URL,
         show_default=True,
-        help=f"The broker: amqp://[USER[:PASSWORD]@]HOST[:PORT]; also from {URL_VARIABLE}.",
+        help=f"The broker: amqp[s]://[USER[:PASSWORD]@]HOST[:PORT]; also from {URL_VARIABLE}.",
     )(command)
 
 
@@ -58,7 +59,11 @@ def json_option(command: Command) -> Command:
 def settings_option(command: Command) -> Command:
     """The option ``--set``, which may be given often."""
     return click.option(
-        "settings", "--set", multiple=True, metavar="KEY=VALUE", help="A setting, as in the configuration."
+        "settings",
+        "--set",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="A setting, as in the configuration; may be given again.",
     )(command)
 
 

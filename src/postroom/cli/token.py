@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from postroom.cli.groups import Group
 from postroom.cli.options import data_option, json_option
 from postroom.cli.tables import new_table, show_table
 from postroom.ledger.dump import iso
@@ -26,11 +27,12 @@ DAY_S = 86_400
 file_option = click.option(
     "--file",
     type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
     help="The file of tokens, where the configuration has http.tokens; else it is in the data folder.",
 )
 
 
-@click.group()
+@click.group(cls=Group)
 def token() -> None:
     """Tokens for reading a broker over HTTP. A change counts at once, without a restart."""
 
@@ -57,7 +59,9 @@ def _place(folder: Path, file: Path | None) -> Path:
     required=True,
     help="What it opens; may be given more than once.",
 )
-@click.option("--days", type=click.IntRange(min=1), help="How long it is in force; default: until removed.")
+@click.option(
+    "--days", type=click.IntRange(min=1), metavar="N", help="How long it is in force; default: until removed."
+)
 @data_option
 @file_option
 def add_command(

@@ -43,6 +43,7 @@ CONNECTION_ATTRIBUTES: Final = (
     "--interval",
     "interval_s",
     type=click.FloatRange(min=LEAST_INTERVAL_S),
+    metavar="N",
     default=2.0,
     show_default=True,
     help="Seconds between two looks.",

@@ -4,6 +4,7 @@ from typing import Final
 
 import click
 
+from postroom.cli.groups import Group
 from postroom.cli.listing import alter, by_name, create, fold_dynamic, show_json, show_list
 from postroom.cli.switches import add_switches
 from postroom.cli.talk import connected, json_option, settings_option, url_option
@@ -20,7 +21,7 @@ LISTED: Final = (
 """Attributes that the table shows, and the head of each column."""
 
 
-@click.group()
+@click.group(cls=Group)
 def topic() -> None:
     """Topics of a running broker."""
 

@@ -58,13 +58,14 @@ def trace_command(
     """
     if undecided and folder is None:
         raise click.UsageError("--undecided is about files: give --data FOLDER, too")
-    wanted: object = _serial(message_id) if is_serial else id_value(message_id, "MESSAGE-ID")
+    serial = _serial(message_id) if is_serial else 0
+    wanted = serial or id_value(message_id, "MESSAGE-ID")
     shown = 0
     if folder is not None:
         with one_line_errors():
             history = FolderHistory(LedgerReader(folder, undecided))
             extent = Extent(history.first_position, history.durable_through)
-            for line in _of_files(history, wanted if isinstance(wanted, int) and is_serial else _id(wanted)):
+            for line in _of_files(history, serial or _id(wanted)):
                 shown += 1
                 _show(line, as_json)
     else:
@@ -75,7 +76,7 @@ def trace_command(
                 _show(line, as_json)
             extent = asked.extent
     if not shown:
-        click.echo(_nothing(message_id, wanted, is_serial, extent), err=True)
+        click.echo(_nothing(message_id, serial, extent), err=True)
         raise SystemExit(EXIT_NOTHING)
 
 
@@ -83,13 +84,13 @@ def _show(line: Line, as_json: bool) -> None:
     click.echo(json.dumps(line, ensure_ascii=False) if as_json else as_text(line))
 
 
-def _nothing(message_id: str, wanted: object, is_serial: bool, extent: Extent) -> str:
+def _nothing(message_id: str, serial: int, extent: Extent) -> str:
     """Why there is nothing to show."""
     first, last = extent
-    if is_serial and isinstance(wanted, int) and first <= wanted <= last:
-        return f"position {wanted} is no message: the record there is of another kind"
-    if is_serial and isinstance(wanted, int) and wanted > last:
-        return f"there is no message {wanted} yet: the ledger ends at position {last}"
+    if serial and first <= serial <= last:
+        return f"position {serial} is no message: the record there is of another kind"
+    if serial > last:
+        return f"there is no message {serial} yet: the ledger ends at position {last}"
     what = f"no message {message_id} in the ledger, from position {first} to {last}"
     return what + ("; retention has dropped the history before" if first > 1 else "")
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import click
 
+from postroom.cli.groups import Group
 from postroom.cli.listing import show_json, show_one
 from postroom.cli.tables import new_table, show_table
 from postroom.cli.talk import EXIT_BROKER, connected, json_option, shown, url_option
@@ -16,9 +17,10 @@ from postroom.model.entity_types import BRANCH_TYPE, TRANSACTION_TYPE
 LOCAL: Final = "local"
 XA: Final = "xa"
 _HIDDEN: Final = ("identity", "type")
+HEADS: Final = ("transaction", "kind", "state", "for", "sent", "received", "container", "user")
 
 
-@click.group()
+@click.group(cls=Group)
 def transaction() -> None:
     """Open transactions and XA branches of a running broker."""
 
@@ -39,9 +41,7 @@ def list_transactions(kind: str | None, url: str, as_json: bool) -> None:
     if as_json:
         show_json(found)
         return
-    table = new_table(
-        "transaction", "kind", "state", "for", "sent", "received", "container", "user", boxed=True
-    )
+    table = new_table(*HEADS, numbers=("for", "sent", "received"))
     for each in found:
         table.add_row(*_cells(each))
     show_table(table)

@@ -4,10 +4,11 @@ import sys
 
 import click
 
+from postroom.cli.groups import Group
 from postroom.server.passwords import hash_password
 
 
-@click.group()
+@click.group(cls=Group)
 def user() -> None:
     """Users of a broker."""
 

@@ -57,7 +57,9 @@ def state_option(command: Command) -> Command:
 def which_options(command: Command) -> Command:
     """``--selector``, ``--id``, ``--serial``, ``--all``: one of them."""
     command = click.option("every", "--all", is_flag=True, help="All messages.")(command)
-    command = click.option("--serial", type=click.IntRange(1), help="The message with this serial.")(command)
+    command = click.option(
+        "--serial", type=click.IntRange(1), metavar="N", help="The message with this serial."
+    )(command)
     command = click.option("--id", "message_id", metavar="ID", help="Messages with this message id.")(command)
     return selector_option(command)
 

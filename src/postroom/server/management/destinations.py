@@ -66,10 +66,10 @@ class Destinations(ListedNoun[Queue]):
         return Response(OK, "purged", {"purged": purged})
 
 
-def queue_attribute_names(own: str) -> list[str]:
+def queue_attribute_names(*own: str) -> list[str]:
     """Of `shown_queue`."""
     definition = [each.name for each in fields(QueueDefinition)]
-    return ["identity", "type", *definition, own, *SWITCH_ATTRIBUTES, *Statistics(HeldByAll()).snapshot()]
+    return ["identity", "type", *definition, *own, *SWITCH_ATTRIBUTES, *Statistics(HeldByAll()).snapshot()]
 
 
 def shown_queue(queue: Queue, type_name: str, own: Attributes) -> Attributes:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from postroom.manager.options import KIND_QUEUE
+from postroom.manager.options import IDENTITY_FIELDS, KIND_QUEUE, QueueDefinition
 from postroom.manager.queue import Queue
 from postroom.model.entity_types import QUEUE_TYPE
 from postroom.model.names import DYNAMIC_PREFIX
@@ -23,6 +23,8 @@ from postroom.server.management.switches import switch_operations
 if TYPE_CHECKING:
     from postroom.server.broker import Broker
 
+_CONFIGURED: Final = ("configured", "unlike_configuration")
+
 
 class Queues(Destinations):
     """The queues of one broker."""
@@ -31,6 +33,9 @@ class Queues(Destinations):
 
     def __init__(self, broker: "Broker") -> None:
         super().__init__(broker)
+        options = broker.manager.options
+        self._configured: Final = {each.name: each.definition(options) for each in broker.config.queue}
+        """As the configuration has them, which they take again at each start."""
         self.operations: Final[Mapping[str, Operation]] = {
             "CREATE": self._create,
             "READ": self.read,
@@ -42,7 +47,7 @@ class Queues(Destinations):
         }
 
     def attribute_names(self) -> list[str]:
-        return queue_attribute_names("dynamic")
+        return queue_attribute_names("dynamic", *_CONFIGURED)
 
     def all(self) -> Iterator[Queue]:
         """Subscriptions are a noun of their own."""
@@ -52,7 +57,17 @@ class Queues(Destinations):
         return self._manager.queue(request.required_name())
 
     def shown(self, queue: Queue) -> Attributes:
-        return shown_queue(queue, QUEUE_TYPE, {"dynamic": queue.name.startswith(DYNAMIC_PREFIX)})
+        own: Attributes = {"dynamic": queue.name.startswith(DYNAMIC_PREFIX)}
+        return shown_queue(queue, QUEUE_TYPE, own | self._as_configured(queue.definition))
+
+    def _as_configured(self, definition: QueueDefinition) -> Attributes:
+        """Whether it is in the configuration, and which settings are others now."""
+        configured = self._configured.get(definition.name)
+        others: list[str] = []
+        if configured is not None:
+            now, then = definition.to_record(), configured.to_record()
+            others = [name for name in now if now[name] != then[name] and name not in IDENTITY_FIELDS]
+        return dict(zip(_CONFIGURED, (configured is not None, others), strict=True))
 
     def _create(self, request: Request, now_us: int) -> Response:
         name = request.name or str(request.attributes().get("name", ""))

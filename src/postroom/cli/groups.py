@@ -1,0 +1,34 @@
+"""Groups of commands, which list each with its whole help, and tell the nearest to one that isn't there."""
+
+from typing import Final
+
+import click
+
+WHOLE: Final = 1000
+"""Characters of a command's first sentence: click shortens what is longer."""
+HINTED_COMMANDS: Final = 3
+
+
+class Group(click.Group):
+    """As click has it, but for that."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError:
+            if args[0] in self.list_commands(ctx):
+                raise
+            import difflib  # help and completion, which are to be quick, need none
+
+            near = difflib.get_close_matches(args[0].casefold(), self.list_commands(ctx), HINTED_COMMANDS)
+            hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+            raise click.UsageError(f"No such command {args[0]!r}.{hint}", ctx) from None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, command.get_short_help_str(WHOLE)) for name, command in found if command]
+            )
