@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -180,6 +180,18 @@ def test_a_time_that_is_none_is_refused(orders: MessageConsumer, after_s: float)
     with pytest.raises(ValueError, match="after_s"):
         message.process(retry_after_s=after_s)
     message.acknowledge()
+
+
+def test_a_message_that_is_sent_on_keeps_its_outcome(connection: Connection) -> None:
+    """Its completion listener may say it."""
+    with (
+        connection.producer("orders") as producer,
+        connection.consumer("orders") as orders,
+        connection.producer("strict") as onward,
+    ):
+        producer.send("a")
+        onward.send(next(orders), on_completion=lambda message: message.retry())
+        assert seen(orders) == ("a", 1)
 
 
 def test_a_copy_of_a_message_has_no_outcome(orders: MessageConsumer) -> None:
@@ -432,5 +444,13 @@ def test_a_negative_time_to_wait_is_refused(connection: Connection, timeout_s: f
                 wait(timeout_s)
         with pytest.raises(ValueError, match="timeout_s"):
             requestor.request("ping", timeout_s)
-    with connection.create_message_store("orders") as store, pytest.raises(ValueError, match="timeout_s"):
-        store.wait(timeout_s=timeout_s)
+    with connection.create_message_store("orders") as store, connection.create_session() as session:
+        waits: dict[str, Callable[[], object]] = {
+            "timeout_s": lambda: store.wait(timeout_s=timeout_s),
+            "lease_s": lambda: store.browse_and_lock(lease_s=timeout_s),
+            "send_timeout_ms": lambda: session.create_producer("orders", send_timeout_ms=-1),
+            "redelivery_delay_ms": lambda: session.create_consumer("orders", redelivery_delay_ms=-1),
+        }
+        for name, call in waits.items():
+            with pytest.raises(ValueError, match=name):
+                call()

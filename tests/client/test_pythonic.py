@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 from postroom.client import (
+    AcknowledgeMode,
+    ConnectionFactory,
     ConnectionLostException,
+    DeliveryMode,
     IllegalStateException,
     InvalidDestinationException,
     JMSException,
@@ -211,6 +214,9 @@ def test_selectors_and_subscriptions(broker: BrokerThread) -> None:
             connection.consumer(news, subscription="both", shared=True) as two,
         ):
             assert one.address == two.address
+        connection.unsubscribe("kept")
+        with pytest.raises(InvalidDestinationException):
+            connection.unsubscribe("kept")
 
 
 @pytest.mark.parametrize(
@@ -250,6 +256,19 @@ def test_a_transaction_commits_at_the_end_and_rolls_back_with_an_exception(broke
             session.create_producer("answers").send(f"done: {order.body}")
         assert session.is_closed
     assert (waiting(broker), waiting(broker, "answers")) == ([], ["done: a"])
+
+
+def test_consumers_and_producers_may_be_closed_before_the_commit(broker: BrokerThread) -> None:
+    send(broker, "a", "b")
+    with connect(broker.url) as connection:
+        with connection.transaction() as session:
+            with session.consumer("orders") as orders, session.producer("answers") as answers:
+                for order in orders:
+                    answers.send(f"done: {order.body}")
+                    break
+            with session.consumer("orders") as orders:
+                assert next(orders).body == "b"
+        assert (waiting(broker), waiting(broker, "answers")) == ([], ["done: a"])
 
 
 @asynchronous
@@ -309,3 +328,26 @@ async def test_requests_the_short_way() -> None:
             assert reply.body == "pong"
             await orders.close()
             await serving
+
+
+# --- arguments in JMS's order
+
+
+def test_arguments_go_by_position_as_in_jms(broker: BrokerThread) -> None:
+    news = Topic("news")
+    with connect(broker.url, client_id="me") as connection, connection.create_session() as session:
+        session.create_consumer("orders", "JMSPriority > 5", True).close()
+        session.create_durable_consumer(news, "mine", "JMSPriority > 5", True).close()
+        session.create_shared_consumer(news, "ours", "JMSPriority > 5").close()
+        session.create_shared_durable_consumer(news, "all", "JMSPriority > 5").close()
+        session.create_producer("orders").send("a", DeliveryMode.NON_PERSISTENT, 7, 60_000)
+        (message,) = session.create_browser("orders", "JMSPriority = 7")
+        assert message.delivery_mode is DeliveryMode.NON_PERSISTENT
+        assert message.expiration_ms is not None
+        assert not list(session.create_browser("orders", "JMSPriority = 6"))
+    with ConnectionFactory(broker.url, client_id="me").create_context(AcknowledgeMode.CLIENT) as context:
+        context.create_consumer("orders", "JMSPriority > 5", False).close()
+        context.create_durable_consumer(news, "mine", "JMSPriority > 5", True).close()
+        context.create_shared_consumer(news, "ours", "JMSPriority > 5").close()
+        context.create_shared_durable_consumer(news, "all", "JMSPriority > 5").close()
+        assert not list(context.create_browser("orders", "JMSPriority = 6"))

@@ -60,7 +60,7 @@ class Portal:
     def received(self, message: T) -> T:
         """``message``, whose outcomes now wait, as everything of this face does."""
         if isinstance(message, Message) and message.receiver is not None:
-            message.receiver = Outside(self, message.receiver)
+            message.receiver = outside(self, message.receiver)
         return message
 
     def do(self, function: Callable[[], None]) -> None:
@@ -114,6 +114,11 @@ class Portal:
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+
+
+def outside(portal: Portal, receiver: Receiver) -> Receiver:
+    """A message may have it already: one that was received and sent on."""
+    return receiver if isinstance(receiver, Outside) else Outside(portal, receiver)
 
 
 class Outside:

@@ -296,6 +296,11 @@ class Connection:
         """Requests to a queue or topic, and their replies."""
         return self._opening(lambda session: session.create_requestor(destination))
 
+    async def unsubscribe(self, name: str) -> None:
+        """End a durable subscription; see :meth:`Session.unsubscribe`."""
+        async with await self.create_session() as session:
+            await session.unsubscribe(name)
+
     def transaction(self) -> Opening[TransactedSession]:
         """A session whose sends and receipts count all together or not at all: ``async with`` commits at the
         end, and rolls back with an exception.

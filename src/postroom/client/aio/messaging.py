@@ -48,6 +48,7 @@ from postroom.client.destinations import (
     text_of,
     unsubscribing_link,
 )
+from postroom.client.durations import check_duration
 from postroom.client.exceptions import IllegalStateException, JMSException
 from postroom.client.links import sending_properties
 from postroom.client.management import MANAGEMENT_NODE
@@ -206,6 +207,7 @@ class Session:
         the broker is configured. Raises InvalidDestinationException, JMSSecurityException,
         ResourceAllocationException as the broker answers.
         """
+        check_duration("send_timeout_ms", send_timeout_ms)
         target = target_of(destination)
         if settled is None:
             to_topic = None if destination is None else isinstance(destination, Topic)
@@ -268,6 +270,7 @@ class Session:
         :meth:`create_producer`, and ResourceAllocationException where another consumer has the queue for
         itself.
         """
+        check_duration("redelivery_delay_ms", redelivery_delay_ms)
         policy = self._state.shared.options.prefetch
         of_topic = isinstance(destination, Topic)
         receiving = await self._receiving(

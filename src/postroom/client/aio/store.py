@@ -161,6 +161,7 @@ class MessageStore:
         the broker lets locks hold) is unlocked. ``confirm_id``: an undo of it unlocks them, too.
         """
         said = filter.arguments() | {"just_uid": just_uid, "confirm_id": confirm_id}
+        check_duration("lease_s", lease_s)
         said |= {"lease_ms": int(lease_s * MS_A_SECOND)}
         body = (await self._ask("BROWSE-AND-LOCK", said)).attributes()
         lock_id, messages = number_of(body, "lock_id"), rows_of(body)

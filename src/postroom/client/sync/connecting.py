@@ -241,6 +241,10 @@ class Connection:
         """Requests to a queue or topic, and their replies."""
         return Requestor(self._portal, self._portal.call(self._inner.requestor(destination).open()))
 
+    def unsubscribe(self, name: str) -> None:
+        """End a durable subscription; see :meth:`Session.unsubscribe`."""
+        self._portal.call(self._inner.unsubscribe(name))
+
     def transaction(self) -> TransactedSession:
         """A session whose sends and receipts count all together or not at all: ``with`` commits at the
         end, and rolls back with an exception.
