@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -319,6 +320,42 @@ async def test_a_thread_that_takes_too_long_is_left_and_its_message_goes_back(ur
     may_end.set()
     assert await off_loop(waiting, url) == ["1"]
     assert await off_loop(waiting, url, "invoices") == []
+
+
+@asking
+async def test_a_handler_that_goes_on_although_it_is_cancelled_is_left(url: str) -> None:
+    """After `CANCEL_S`."""
+    app = App(url, grace_s=0)
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    @app.subscriber("orders", publish_to="invoices")
+    async def handle(order: int) -> int:
+        begun.set()
+        while not may_end.is_set():
+            with suppress(asyncio.CancelledError):
+                await may_end.wait()
+        return order
+
+    async with app:
+        await app.publish("orders", 1)
+        await begun.wait()
+    may_end.set()
+    assert await off_loop(waiting, url) == ["1"]
+    assert await off_loop(waiting, url, "invoices") == []
+
+
+@asking
+async def test_an_outcome_that_the_handler_says_itself_stays(url: str) -> None:
+    app = App(url)
+
+    @app.subscriber("orders")
+    async def handle(order: int, message: Message) -> None:
+        await message.dead_letter("no such order", condition="shop:unknown")
+
+    async with app:
+        await app.publish("orders", 1)
+        (dead,) = await off_loop(received, url, "dead")
+    assert (dead.annotations[REASON], dead.annotations[DESCRIPTION]) == ("shop:unknown", "no such order")
 
 
 @asking

@@ -1,4 +1,4 @@
-"""The programs of the page on workers do what it says, and pass the strictest type check."""
+"""The programs of the page on workers do what it says; they, and others, pass the strictest type check."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from tests.app.conftest import received
 from tests.clients.broker import BrokerProcess
 from tests.clients.driver import ROOT
-from tests.clients.pages import Page, fates
+from tests.clients.pages import Page, fates, files_of
 
 pytestmark = pytest.mark.sockets
 
@@ -47,8 +47,11 @@ def test_two_orders_are_sold_and_three_are_dead_letters(page: Page) -> None:
     }
 
 
-def test_the_programs_pass_mypy_strict(tmp_path: Path) -> None:
-    page = Page("write-a-worker.md", BrokerProcess(tmp_path / "data"), tmp_path)
+@pytest.mark.parametrize("name", ["write-a-worker.md", "use-with-fastapi.md"])
+def test_the_programs_pass_mypy_strict(name: str, tmp_path: Path) -> None:
+    page = Page(name, BrokerProcess(tmp_path / "data"), tmp_path)
     page.write_files()
     page.environment["MYPYPATH"] = str(ROOT / "src")
-    page.run([sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "shop.py", "worker.py"])
+    cache = ROOT / ".mypy_cache" / "examples"
+    command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--cache-dir", str(cache)]
+    page.run([*command, *files_of(page.text)])

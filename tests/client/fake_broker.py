@@ -8,7 +8,7 @@ import ssl
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, cast
 
 from postroom.amqp import Connection, ConnectionOptions, events
 from postroom.amqp.link import Link
@@ -151,8 +151,7 @@ class Peer(asyncio.Protocol):
         broker.connections.append(self)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.socket = transport
+        self.socket = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
         self.broker.heartbeats += data == EMPTY_FRAME

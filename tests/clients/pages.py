@@ -65,9 +65,9 @@ class Page:
         return done.stdout
 
     @contextmanager
-    def running(self, command: list[str]) -> Iterator[subprocess.Popen[str]]:
-        """A program that runs until SIGTERM; its log is shown with a failing test."""
-        process = subprocess.Popen(command, cwd=self.folder, env=self.environment, text=True)
+    def running(self, command: list[str], *files: int) -> Iterator[subprocess.Popen[str]]:
+        """A program that runs until SIGTERM, with these open files; its log is shown with a failing test."""
+        process = subprocess.Popen(command, cwd=self.folder, env=self.environment, text=True, pass_fds=files)
         try:
             yield process
             process.terminate()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from postroom.amqp import events
 from postroom.amqp.connection import Connection as Engine
@@ -115,8 +115,7 @@ class Transport(asyncio.Protocol):
     # --- asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._socket = transport
+        self._socket = cast(asyncio.Transport, transport)  # uvloop's has all of it, but is no subclass
         self.engine.open(desired_capabilities=[SOLE_CONNECTION] if self._alone else None)
         self.flush()
 
