@@ -3,7 +3,7 @@ SHELL := /bin/bash
 PY := .venv/bin/python
 COMPILED := PYTHONPATH=build/compiled
 PURE_TESTS := tests/model tests/manager tests/channel tests/amqp tests/ledger tests/damage tests/simulation tests/tables
-SOCKET_TESTS := tests/server tests/cli tests/client tests/clients tests/crash tests/faults tests/twophase tests/channels tests/foreign
+SOCKET_TESTS := tests/server tests/cli tests/client tests/clients tests/crash tests/faults tests/twophase tests/channels tests/foreign tests/upgrades
 SPARK_KILLS := tests/crash/test_spark_kills.py
 SPARK_TESTS := tests/spark tests/messages $(SPARK_KILLS)
 # What depends on Spark's version: sources, streams, tables and sinks in Spark's Python processes, and what SQL makes of them.
