@@ -20,7 +20,7 @@ HOT_SOURCES := setup.py pyproject.toml $(shell find src -name '*.py' -o -name '*
 
 # apt-get takes one caller at a time.
 .NOTPARALLEL:
-.PHONY: help setup packages-of-demo packages-of-test compiled java peers test test-pure test-sockets test-spark test-spark42 check lock bench demo docs dist dist-check mutants explore fuzz soak clean
+.PHONY: help setup packages-of-demo packages-of-test compiled java peers test test-pure test-sockets test-spark test-spark42 check lock bench demo docs dist dist-check release mutants explore fuzz soak clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -95,6 +95,9 @@ dist: setup ## sdist and wheels into dist/, each installed and used; compiled fo
 
 dist-check: setup ## the sdist alone, installed as README says, compiled, on .venv's Python
 	tools/dist.sh check
+
+release: setup ## make and check all of a release but its upload; TAG=1 tags it here
+	$(PY) -m tools.release $(if $(TAG),--tag)
 
 mutants: setup ## plant bugs and show that each is found
 	PYTHONPATH=src $(PY) -m tests.simulation.mutants
