@@ -90,7 +90,7 @@ def test_a_tree_with_changes_is_no_release_and_a_tag_stays_here(tmp_path: Path) 
     subprocess.run([*git, "commit", "-qm", "one"], cwd=tmp_path, check=True)
     require_clean(tmp_path)
     tag(tmp_path, "1.2.3")
-    with pytest.raises(Fault, match="git tag: .*already exists"):
+    with pytest.raises(Fault, match=r"git tag: .*already exists"):
         tag(tmp_path, "1.2.3")
 
 

@@ -1,6 +1,7 @@
 """What every released version has written, by Spark: its tables go on and balance, its ledgers too, and a
 stream goes on from its checkpoint."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -61,10 +62,8 @@ def test_its_ledgers_balance(spark: SparkSession, tmp_path: Path, version: Path)
 @each_version
 def test_a_stream_goes_on_from_its_checkpoint(spark: SparkSession, tmp_path: Path, version: Path) -> None:
     checkpoint = unpack(version / (CHECKPOINT + ENDING), tmp_path / "checkpoint")
-    (tmp_path / "data").mkdir()
-    for name in PIPED:
-        opened(version, name, tmp_path / "data")
-    stream = spark.readStream.format("postroom").option("path", f"{tmp_path}/data/*").load()
+    sources = [str(opened(version, name, tmp_path)) for name in PIPED]
+    stream = spark.readStream.format("postroom").option("paths", json.dumps(sources)).load()
     writing = stream.writeStream.format("parquet").option("checkpointLocation", checkpoint.as_uri())
     query = writing.trigger(availableNow=True).start(str(tmp_path / "out"))
     query.awaitTermination()
