@@ -80,8 +80,8 @@ check: setup ## format, lint, types, layers, generated code
 	PYTHONPATH=src .venv/bin/lint-imports
 	PYTHONPATH=src $(PY) tools/async_to_sync.py --check
 
-demo: packages-of-demo compiled java ## run the main job end to end and show the tables
-	$(COMPILED) $(PY) -m demo
+demo: packages-of-demo ## run the main job end to end and show the tables; says at each step how long the rest takes
+	@tools/demo.sh
 
 bench: compiled java ## the benchmark table, with RabbitMQ and Artemis beside us
 	tools/setup.sh bench

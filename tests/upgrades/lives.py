@@ -21,13 +21,16 @@ from tests.manager.sink_world import Job
 from tests.manager.store_face import StoreFace
 from tests.manager.world import TestSink, a_head
 from tests.manager.xa_world import Xa
+from tests.simulation.channels.runs import FAULTS, PAIRS, run_with_fault
 from tests.simulation.seeds import played
 from tests.simulation.world import World
-from tests.spark.lived import BROKERS, written
+from tests.spark.lived import BROKERS, FAULT_STEP, written
 
 SEEDS: Final = (58, 44, 13, 49, 34)
 """Of the simulation: crashes, delays, suspended links, moves, purges, checkpoints, packed files."""
 LIVES: Final = ("forced", "branches", "batches", "assignments")
+MADE_UP_PARTNER: Final = ("sender", "receiver")
+"""The ends of a channel that know no ledger of each other: an audit can't follow their messages."""
 FEW_SUBSCRIPTIONS: Final = 8
 CONFIRM: Final = 7
 
@@ -49,6 +52,8 @@ def ledgers(folder: Path) -> list[Path]:
         (folder / name).mkdir()
         world.write_out(folder / name)
         made.append(folder / name)
+    pair = run_with_fault(PAIRS["batches of three"](), 1, FAULT_STEP, FAULTS["crash of both"])
+    made += [written(node.disk, folder / name) for name, node in pair.nodes.items()]
     return made + [written(played(World, seed).disk, folder / f"seed{seed}") for seed in SEEDS]
 
 

@@ -42,7 +42,7 @@ from tests.upgrades.lives import ledgers
 from tests.upgrades.summary import summary_of
 
 SEED: Final = 1
-PIPED: Final = ("held", "kept", "sender")
+PIPED: Final = ("held", "kept", "settings")
 """Of these ledgers there are tables."""
 OFFSET_HEAD: Final = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1700000000000,"conf":{}}\n'
 
