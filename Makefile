@@ -3,7 +3,7 @@ SHELL := /bin/bash
 PY := .venv/bin/python
 COMPILED := PYTHONPATH=build/compiled
 PURE_TESTS := tests/model tests/manager tests/channel tests/amqp tests/ledger tests/damage tests/simulation tests/tables
-SOCKET_TESTS := tests/server tests/cli tests/client tests/clients tests/app tests/testing tests/crash tests/faults tests/twophase tests/channels tests/foreign
+SOCKET_TESTS := tests/server tests/cli tests/client tests/clients tests/app tests/testing tests/crash tests/faults tests/twophase tests/channels tests/foreign tests/upgrades
 SPARK_KILLS := tests/crash/test_spark_kills.py
 SPARK_TESTS := tests/spark tests/messages $(SPARK_KILLS)
 # What depends on Spark's version: sources, streams, tables and sinks in Spark's Python processes, and what SQL makes of them.
@@ -20,7 +20,7 @@ HOT_SOURCES := setup.py pyproject.toml $(shell find src -name '*.py' -o -name '*
 
 # apt-get takes one caller at a time.
 .NOTPARALLEL:
-.PHONY: help setup packages-of-demo packages-of-test compiled java peers test test-pure test-sockets test-spark test-spark42 check lock bench demo docs dist dist-check mutants explore fuzz soak clean
+.PHONY: help setup packages-of-demo packages-of-test compiled java peers test test-pure test-sockets test-spark test-spark42 check lock bench demo docs dist dist-check release mutants explore fuzz soak clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -80,8 +80,8 @@ check: setup ## format, lint, types, layers, generated code
 	PYTHONPATH=src .venv/bin/lint-imports
 	PYTHONPATH=src $(PY) tools/async_to_sync.py --check
 
-demo: packages-of-demo compiled java ## run the main job end to end and show the tables
-	$(COMPILED) $(PY) -m demo
+demo: packages-of-demo ## run the main job end to end and show the tables; says at each step how long the rest takes
+	@tools/demo.sh
 
 bench: compiled java ## the benchmark table, with RabbitMQ and Artemis beside us
 	tools/setup.sh bench
@@ -95,6 +95,9 @@ dist: setup ## sdist and wheels into dist/, each installed and used; compiled fo
 
 dist-check: setup ## the sdist alone, installed as README says, compiled, on .venv's Python
 	tools/dist.sh check
+
+release: setup ## make and check all of a release but its upload; TAG=1 tags it here
+	$(PY) -m tools.release $(if $(TAG),--tag)
 
 mutants: setup ## plant bugs and show that each is found
 	PYTHONPATH=src $(PY) -m tests.simulation.mutants
