@@ -145,7 +145,6 @@ class Service:
         for _, server in self._servers:
             server.close()
         self._broker.channels.shut_down(wall_us())
-        self._broker.discards.tell_all()
         for binding in list(self._sockets):
             binding.close()
         self._settle_up()
@@ -153,6 +152,7 @@ class Service:
         for connection in list(self._sockets.values()):
             connection.abort()
         await self._wait_until_done(STOP_GRACE_S)
+        self._broker.discards.tell_all()
         self._loop.remove_reader(self._ledger.completion_fd)
         for timer in (self._timer, self._idle_timer):
             if timer is not None:
