@@ -148,7 +148,6 @@ class Service:
         for _, server in self._servers:
             server.close()
         self._broker.channels.shut_down(self.clock.now_us())
-        self._broker.discards.tell_all()
         for binding in list(self._sockets):
             binding.close()
         self.settle_up()
@@ -156,6 +155,7 @@ class Service:
         for connection in list(self._sockets.values()):
             connection.abort()
         await self._wait_until_done(grace_s)
+        self._broker.discards.tell_all()
         self._let_go()
 
     def abandon(self, why: BaseException) -> None:

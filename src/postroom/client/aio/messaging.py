@@ -267,10 +267,11 @@ class Session:
         the connection's prefetch policy says.
         ``settle_second``: every outcome waits for the broker's answer, so that it is known to be durable.
         ``no_local``: not what is published under this client id. ``redelivery_delay_ms``: how long what is
-        rolled back or recovered waits, unless its queue has a delay of its own. ``create``: a queue that
-        isn't there is made, as for a producer; otherwise it is an InvalidDestinationException, unless the
-        broker's ``[auto_create]`` lets consumers create. Raises as :meth:`create_producer`, and
-        ResourceAllocationException where another consumer has the queue for itself.
+        rolled back or recovered waits, unless its queue has a delay of its own, as it has by default.
+        ``create``: a queue that isn't there is made, as for a producer; otherwise it is an
+        InvalidDestinationException, unless the broker's ``[auto_create]`` lets consumers create. Raises as
+        :meth:`create_producer`, and ResourceAllocationException where another consumer has the queue for
+        itself.
         """
         check_duration("redelivery_delay_ms", redelivery_delay_ms)
         policy = self._state.shared.options.prefetch
