@@ -255,3 +255,12 @@ def test_the_package_names_what_it_has() -> None:
         assert getattr(testing, name).__name__ == name
     with pytest.raises(AttributeError, match="no attribute 'Brokr'"):
         testing.Brokr  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_a_configuration_that_only_the_start_refuses_leaves_nothing_behind(
+    postroom_broker_factory: type[Broker],
+) -> None:
+    before = threading.active_count()
+    with pytest.raises(StartError, match="'orders'"):
+        postroom_broker_factory(config={"queue": [{"name": "orders"}], "topic": [{"name": "orders"}]})
+    assert threading.active_count() == before

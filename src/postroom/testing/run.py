@@ -1,6 +1,7 @@
 """One life of the broker under test, from its start on what the disk has to its end."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeVar
@@ -78,22 +79,18 @@ class Run:
         """Raises `StartError`, `LedgerError`, OSError."""
         self.clock: Final = clock
         self._loop: Final = asyncio.get_running_loop()
-        listeners = [Listener(listen) for listen in config.listen]
-        self._ledgers: list[Ledger] = []
-        try:
+        with contextlib.ExitStack() as undo:  # of what is begun, where the rest fails
+            listeners = [Listener(listen) for listen in config.listen]
+            for listener in listeners:
+                undo.callback(listener.close)
             options = LedgerOptions(**msgspec.structs.asdict(config.ledger), at_once_bytes=AT_ONCE_BYTES)
             self.ledger: Final = Ledger.open(Path("memory"), options, clock.now_us(), disk=disk)
-            self._ledgers.append(self.ledger)
+            undo.callback(self.ledger.abandon)
             managing = make_options(config, not clock.running)
             self.broker: Final[Broker] = make_broker(config, self.ledger, clock, managing)
             self.broker.adjust_head = clock.shift
             self.service: Final = WatchedService(config, listeners, self.ledger, self.broker, clock)
-        except BaseException:
-            for listener in listeners:
-                listener.close()
-            for ledger in self._ledgers:
-                ledger.abandon()
-            raise
+            undo.pop_all()
 
     async def start(self) -> int:
         """Take connections; the port."""
