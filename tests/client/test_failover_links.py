@@ -8,18 +8,20 @@ from collections.abc import Iterator
 
 import pytest
 
+from postroom.amqp.outcomes import ACCEPTED
 from postroom.amqp.performatives import Error
 from postroom.client import (
     AcknowledgeMode,
     ConnectionLostException,
     InvalidDestinationException,
+    JMSException,
     JMSSecurityException,
     Message,
     ResourceAllocationException,
     Topic,
     sync,
 )
-from postroom.client.aio import ConnectionFactory
+from postroom.client.aio import ConnectionFactory, connect
 from postroom.client.exceptions import ConnectionRedirectedException
 from postroom.client.links import MAX_REFUSALS
 from postroom.client.message import encode_message
@@ -490,3 +492,45 @@ def test_the_blocking_face_fails_over() -> None:
         assert message is not None
         assert message.body == "to the second"
         connection.close()
+
+
+# --- the short way
+
+
+@asynchronous
+async def test_a_loop_goes_on_over_a_break_and_an_outcome_said_too_late_is_passed_over() -> None:
+    async with FakeBroker() as fake:
+        fake.put("q", *[encode_message(Message(word), None) for word in "ab"])
+        watch = Watch()
+        seen = []
+        async with (
+            connect(failover(fake), listener=watch) as connection,
+            connection.consumer("q", prefetch=1) as consumer,
+        ):
+            async for message in consumer:
+                async with message.process():
+                    seen.append(message.body)
+                    if len(seen) == 1:
+                        fake.connections[0].drop()
+                        await watch.online()
+                if len(seen) == 2:
+                    break
+            assert seen == ["a", "b"]
+            await fake.until(lambda: bool(fake.dispositions))
+        assert [state for _, state, _ in fake.dispositions] == [ACCEPTED]
+
+
+@asynchronous
+async def test_a_loop_ends_by_the_end_of_all_attempts() -> None:
+    async with FakeBroker() as fake:
+        url = failover(fake, maxReconnectAttempts=1, reconnectDelay=0)
+        async with connect(url) as connection, connection.consumer("q") as consumer:
+
+            async def loop() -> list[Message]:
+                return [message async for message in consumer]
+
+            looping = asyncio.ensure_future(loop())
+            fake.users = {"nobody": "else"}
+            fake.connections[0].drop()
+            with pytest.raises(JMSException):
+                await looping

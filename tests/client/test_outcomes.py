@@ -13,11 +13,15 @@ from proton.utils import BlockingConnection, LinkDetached
 
 from postroom.client import (
     AcknowledgeMode,
+    BytesMessage,
     Connection,
     IllegalStateException,
+    MapMessage,
     Message,
     MessageConsumer,
+    MessageFormatException,
     TextMessage,
+    Topic,
     aio,
     connect,
 )
@@ -192,6 +196,28 @@ def test_a_message_that_is_sent_on_keeps_its_outcome(connection: Connection) -> 
         producer.send("a")
         onward.send(next(orders), on_completion=lambda message: message.retry())
         assert seen(orders) == ("a", 1)
+
+
+def test_an_outcome_that_no_frame_can_carry_is_refused_and_can_be_said_anew(orders: MessageConsumer) -> None:
+    message = next(orders)
+    for say in (
+        lambda: message.dead_letter("no", condition="ü"),
+        lambda: orders.reject(message, "a:b", "\udc80"),
+        lambda: orders.modify(message, annotations={"x-opt-file": "\udc80"}),
+        lambda: orders.modify(message, annotations={"x-opt-file": object()}),
+    ):
+        with pytest.raises(MessageFormatException, match="the outcome can't be encoded"):
+            say()
+    message.retry()
+    assert seen(orders) == ("a", 1)
+
+
+def test_the_text_of_an_exception_is_made_fit_to_send(orders: MessageConsumer) -> None:
+    """The name of a file that is no UTF-8, as the operating system gives it."""
+    with pytest.raises(FileNotFoundError), next(orders).process():
+        raise FileNotFoundError("\udcff" * 2_000)
+    told = next(orders).annotations["x-opt-failure-reason"]
+    assert told == ("FileNotFoundError: " + "?" * 2_000)[:1_000]
 
 
 def test_a_copy_of_a_message_has_no_outcome(orders: MessageConsumer) -> None:
@@ -406,8 +432,6 @@ async def gone(provider: object) -> None:
 
 
 def test_bodies_become_messages_or_are_refused_with_what_to_do(connection: Connection) -> None:
-    from postroom.client import BytesMessage, MapMessage, MessageFormatException, Topic
-
     with connection.producer("orders") as producer, connection.consumer("orders") as orders:
         for given, kind, body in (
             ("a", TextMessage, "a"),

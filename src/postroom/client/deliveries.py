@@ -19,6 +19,7 @@ from postroom.client.exceptions import IllegalStateException, JMSException, Mess
 from postroom.client.listening import Listening
 from postroom.client.message import Message, decode_message
 from postroom.client.modes import AcknowledgeMode
+from postroom.client.outcomes import check_sendable
 from postroom.client.receiving import Incoming, Receiving
 from postroom.client.session_state import SessionState
 from postroom.client.shared import LOG, MessageCallback
@@ -204,6 +205,7 @@ class Deliveries:
     def say(self, message: Message, state: DeliveryState) -> Awaitable[None]:
         """The application's word on ``message``; raises as :meth:`check_open`."""
         self.check_open(message)
+        check_sendable(state)
         return self._say([self._delivered.pop(message.delivery_id).incoming], state)
 
     def acknowledge(self, message: Message) -> Awaitable[None]:

@@ -7,11 +7,14 @@ from collections.abc import Awaitable
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Protocol
 
+from librt.strings import BytesWriter
+
+from postroom.amqp.errors import AmqpError
 from postroom.amqp.outcomes import ACCEPTED, RELEASED, DeliveryState, Modified, Rejected
 from postroom.amqp.performatives import Error
 from postroom.amqp.types import MAX_UINT, Symbol, ULong
 from postroom.client.durations import check_duration
-from postroom.client.exceptions import JMSException
+from postroom.client.exceptions import JMSException, MessageFormatException
 
 if TYPE_CHECKING:
     from postroom.client.base_message import Message
@@ -52,13 +55,29 @@ def failed(after_s: float | None, reason: str) -> Modified:
         check_duration("after_s", after_s)
         said[REDELIVERY_DELAY] = ULong(min(round(after_s * MS_A_SECOND), MAX_UINT))
     if reason:
-        said[FAILURE_REASON] = reason[:MAX_REASON_CHARS]
+        said[FAILURE_REASON] = sendable(reason)
     return Modified(True, False, said or None)
 
 
 def given_up(reason: str, condition: str) -> Rejected:
     """It will never be good."""
-    return Rejected(Error(condition, reason[:MAX_REASON_CHARS]))
+    return Rejected(Error(condition, sendable(reason)))
+
+
+def sendable(reason: str) -> str:
+    """A text that an exception may have brought, as UTF-8 can carry it, and not too long."""
+    return reason[:MAX_REASON_CHARS].encode("utf-8", "replace").decode()
+
+
+def check_sendable(state: DeliveryState) -> None:
+    """Raises MessageFormatException for an outcome with something in it that AMQP has no encoding for: one
+    that broke off on its way would end the connection.
+    """
+    if isinstance(state, Rejected | Modified):
+        try:
+            state.write(BytesWriter())
+        except AmqpError as error:
+            raise MessageFormatException(f"the outcome can't be encoded: {error.description}") from None
 
 
 def text_of(error: BaseException) -> str:
