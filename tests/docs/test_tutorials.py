@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.sockets, pytest.mark.timeout(600)]
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_what_a_page_says_happens(page: Path, tmp_path: Path) -> None:
     with Walk(page, tmp_path / "here") as walk:
-        assert any(step.startswith("postroom put") for step in walk.go())
+        assert any("postroom put" in step for step in walk.go())
 
 
 def test_a_page_is_taken_apart() -> None:

@@ -44,6 +44,7 @@ from tests.upgrades.summary import summary_of
 SEED: Final = 1
 PIPED: Final = ("held", "kept", "settings")
 """Of these ledgers there are tables."""
+METADATA: Final = '{"id":"0195f2a0-0000-7000-8000-000000000001"}'
 OFFSET_HEAD: Final = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1700000000000,"conf":{}}\n'
 
 
@@ -96,7 +97,7 @@ def _tables(work: Path, table_format: str) -> None:
 def _checkpoint(folder: Path, offset: str) -> None:
     """What Spark keeps of a stream whose first batch is done."""
     texts = {
-        "metadata": f'{{"id":"{SEED:032x}"}}',
+        "metadata": METADATA,
         "offsets/0": f"{OFFSET_HEAD}{offset}",
         "commits/0": "v1\n{}",
     }
