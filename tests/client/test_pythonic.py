@@ -25,7 +25,7 @@ from postroom.client import (
     aio,
     connect,
 )
-from postroom.server.config import QueueConfig
+from postroom.server.config import AutoCreateConfig, QueueConfig
 from tests.client.fake_broker import asynchronous
 from tests.server.harness import BrokerThread, make_config
 
@@ -227,6 +227,7 @@ def test_selectors_and_subscriptions(broker: BrokerThread) -> None:
         ({"subscription": "s"}, "needs durable=True"),
         ({"subscription": "s", "shared": True, "no_local": True}, "no_local"),
         ({"subscription": "s", "shared": True, "exclusive": True}, "exclusive"),
+        ({"subscription": "s", "durable": True, "create": True}, "is for queues"),
     ],
 )
 def test_arguments_that_do_not_go_together(
@@ -237,6 +238,17 @@ def test_arguments_that_do_not_go_together(
             connection.consumer(Topic("news"), **arguments)  # type: ignore[arg-type]
         with pytest.raises(JMSException, match="to a Topic"):
             connection.consumer(Queue("orders"), subscription="s", durable=True)
+
+
+def test_a_consumer_makes_its_queue_if_it_is_asked_to(tmp_path: Path) -> None:
+    usual = make_config(auto_create=AutoCreateConfig())
+    with BrokerThread(usual, folder=tmp_path / "data") as running, connect(running.url) as connection:
+        with pytest.raises(InvalidDestinationException, match="no queue 'fresh'"):
+            connection.consumer("fresh")
+        with connection.consumer("fresh", create=True) as fresh:
+            with connection.producer("fresh") as producer:
+                producer.send("first")
+            assert next(fresh).body == "first"
 
 
 # --- transactions

@@ -165,6 +165,7 @@ class Wanted:
     prefetch: int | None = None
     settle_second: bool = False
     exclusive: bool = False
+    create: bool = False
 
     def __post_init__(self) -> None:
         if self.subscription is None:
@@ -182,5 +183,7 @@ class Wanted:
             raise JMSException(
                 "exclusive=True is for queues; a subscription that isn't shared has one consumer"
             )
+        if self.create:
+            raise JMSException("create=True is for queues; a topic is there when it is subscribed to")
         if self.shared and self.no_local:
             raise JMSException("a shared subscription can't have no_local=True")

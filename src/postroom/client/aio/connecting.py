@@ -251,6 +251,7 @@ class Connection:
         shared: bool = False,
         settle_second: bool = False,
         exclusive: bool = False,
+        create: bool = False,
     ) -> Opening[MessageConsumer]:
         """A consumer of a queue (a str or :class:`Queue`) or of a :class:`Topic`: each message is the
         application's until it says what became of it (mode INDIVIDUAL), by :meth:`Message.process` or the
@@ -271,6 +272,7 @@ class Connection:
             prefetch=prefetch,
             settle_second=settle_second,
             exclusive=exclusive,
+            create=create,
         )
         return self._opening(lambda session: session._wanted(wanted), AcknowledgeMode.INDIVIDUAL)
 

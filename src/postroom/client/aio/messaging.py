@@ -153,6 +153,7 @@ class Session:
         shared: bool = False,
         settle_second: bool = False,
         exclusive: bool = False,
+        create: bool = False,
     ) -> Opening[MessageConsumer]:
         """A consumer in this session, closed by ``async with``; the arguments are those of
         :meth:`Connection.consumer`.
@@ -167,6 +168,7 @@ class Session:
             prefetch=prefetch,
             settle_second=settle_second,
             exclusive=exclusive,
+            create=create,
         )
         return Opening(lambda: self._wanted(wanted))
 
@@ -182,6 +184,7 @@ class Session:
                 prefetch=prefetch,
                 settle_second=settle_second,
                 exclusive=wanted.exclusive,
+                create=wanted.create,
             )
         assert not isinstance(topic, Queue)
         if not wanted.shared:

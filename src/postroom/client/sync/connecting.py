@@ -191,6 +191,7 @@ class Connection:
         shared: bool = False,
         settle_second: bool = False,
         exclusive: bool = False,
+        create: bool = False,
     ) -> MessageConsumer:
         """A consumer of a queue (a str or :class:`Queue`) or of a :class:`Topic`: each message is the
         application's until it says what became of it (mode INDIVIDUAL), by :meth:`Message.process` or the
@@ -214,6 +215,7 @@ class Connection:
                     shared=shared,
                     settle_second=settle_second,
                     exclusive=exclusive,
+                    create=create,
                 ).open()
             ),
         )

@@ -79,6 +79,7 @@ class Session:
         shared: bool = False,
         settle_second: bool = False,
         exclusive: bool = False,
+        create: bool = False,
     ) -> MessageConsumer:
         """A consumer in this session, closed by ``with``; the arguments are those of
         :meth:`Connection.consumer`.
@@ -96,6 +97,7 @@ class Session:
                     shared=shared,
                     settle_second=settle_second,
                     exclusive=exclusive,
+                    create=create,
                 ).open()
             ),
         )
