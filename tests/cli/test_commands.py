@@ -249,6 +249,15 @@ def test_every_command_and_option_says_what_it_is(shell: Shell) -> None:
             assert "..." not in told.partition("Commands:")[2], path
 
 
+def test_a_refusal_is_said_without_the_request(shell: Shell) -> None:
+    for command in (("queue", "delete", "gone"), ("queue", "show", "gone")):
+        assert shell.run(*command).stderr == "Error: there is no queue 'gone' (amqp:not-found)\n"
+    again = shell.run("subscription", "show", "news::mine")
+    assert again.stderr == "Error: there is no subscription 'news::mine' (amqp:not-found)\n"
+    shell.ok("queue", "create", "twice")
+    assert shell.run("queue", "create", "twice").stderr.startswith("Error: queue 'twice' exists already (")
+
+
 def test_help_and_version(shell: Shell) -> None:
     assert __version__ in shell.ok("--version")
     for command in ("serve", "queue", "put", "get", "browse", "user", "ledger"):

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import json
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar
 
@@ -26,6 +27,9 @@ EXIT_NOTHING: Final = 4
 """There was no message to get."""
 EVERY_OUTCOME: Final = ClientOptions(force_sync_send=True)
 """A command is asked for once, and says how it went: of non-persistent messages, too."""
+
+_REQUEST: Final = re.compile(r"^[A-Z-]+ postroom\.[a-z-]+(?: [^:]*(?:::[^:]*)?)?: ")
+"""How the text of a refused request of management begins."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -95,6 +99,11 @@ def shown(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
+def _said(error: JMSException) -> str:
+    """What the broker says, without the name of the request that the command has made."""
+    return _REQUEST.sub("", str(error), count=1)
+
+
 @contextlib.contextmanager
 def connected(url: str, name: str = "") -> Iterator[Connection]:
     """A connection to the broker; whatever the client raises inside becomes one line and an exit code.
@@ -115,6 +124,6 @@ def connected(url: str, name: str = "") -> Iterator[Connection]:
             try:
                 yield connection
             except InvalidDestinationException as error:
-                raise BrokerError(f"{error}{hint_at_names(connection, name)}") from error
+                raise BrokerError(f"{_said(error)}{hint_at_names(connection, name)}") from error
     except JMSException as error:
-        raise BrokerError(str(error)) from error
+        raise BrokerError(_said(error)) from error
