@@ -105,6 +105,20 @@ def test_a_signal_ends_a_program_that_waits_for_its_broker() -> None:
                 assert process.wait(END_S) == 0
 
 
+def test_a_signal_ends_a_program_whose_broker_has_gone(broker: BrokerProcess) -> None:
+    """What was under way comes again: its outcome can't be said."""
+    send(broker.url, '{"id": 1}')
+    with worker(f"failover:({broker.url})") as process:
+        assert begun(process) == "begun 1"
+        broker.kill()
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(END_S) == 0
+    broker.start()
+    (left,) = received(broker.url, "orders")
+    assert left.delivery_count == 1
+
+
 def test_a_crash_brings_the_message_back(broker: BrokerProcess) -> None:
     send(broker.url, '{"id": 1}')
     with worker(broker.url) as process:
