@@ -202,9 +202,9 @@ def test_the_configuration_is_that_of_the_file(postroom_broker_factory: type[Bro
             "queue": [{"name": "orders", "redelivery_limit": 3}],
         }
     )
-    assert broker.queues == ["orders"]
+    assert broker.queues == ["orders", "postroom.dead"]
     broker.restart()
-    assert broker.queues == ["orders"]
+    assert broker.queues == ["orders", "postroom.dead"]
 
 
 def test_a_queue_is_created_with_its_settings_or_refused(postroom_broker: Broker) -> None:
@@ -223,7 +223,7 @@ def test_brokers_do_not_know_of_each_other(postroom_broker_factory: type[Broker]
     one, other = postroom_broker_factory(), postroom_broker_factory()
     one.create_queue("orders")
     one.advance(days=1)
-    assert (one.queues, other.queues) == (["orders"], [])
+    assert (one.queues, other.queues) == (["orders", "postroom.dead"], ["postroom.dead"])
     assert (one.now - other.now).days >= 0
     assert one.url != other.url
 
@@ -231,7 +231,7 @@ def test_brokers_do_not_know_of_each_other(postroom_broker_factory: type[Broker]
 def test_a_closed_broker_says_so() -> None:
     with Broker() as broker:
         queue = broker.create_queue("orders")
-        assert broker.describe() == "orders: 0 current, 0 pending"
+        assert broker.describe() == "orders: 0 current, 0 pending\npostroom.dead: 0 current, 0 pending"
     broker.close()
     for question in (lambda: queue.current, broker.crash, broker.restart, lambda: broker.queue("orders")):
         with pytest.raises(testing.BrokerFailed, match="the broker is closed"):

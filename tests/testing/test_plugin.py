@@ -69,16 +69,16 @@ def test_one(postroom_broker):
     assert postroom_broker.queue("orders").current == 1
 
 def test_each_test_has_its_own(postroom_broker):
-    assert postroom_broker.queues == []
+    assert postroom_broker.queues == ["postroom.dead"]
 
 @pytest.mark.postroom(config={"queue": [{"name": "orders", "max_messages": 7}]})
 def test_the_marker_says_what_it_is_like(postroom_broker):
-    assert postroom_broker.queues == ["orders"]
+    assert postroom_broker.queues == ["orders", "postroom.dead"]
 
 def test_several(postroom_broker, postroom_broker_factory):
     other = postroom_broker_factory(config={"container_id": "QM2"})
     send(other, "orders")
-    assert (postroom_broker.queues, other.queues) == ([], ["orders"])
+    assert (postroom_broker.queues, other.queues) == (["postroom.dead"], ["orders", "postroom.dead"])
 """,
         "-W",
         "error",
