@@ -37,7 +37,8 @@ QUEUES = [
 
 @pytest.fixture
 def broker() -> Iterator[Broker]:
-    with Broker(config={"queue": QUEUES}) as running:
+    at_once = {"redelivery_delay_ms": -1}
+    with Broker(config={"queue": QUEUES, "queue_defaults": at_once}) as running:
         yield running
 
 

@@ -121,6 +121,7 @@ class Orders:
         """Until the broker is gone. Raises ProtonException, OSError."""
         left = kill_after
         connection = BlockingConnection(process.ready(), timeout=60)
+        connection.create_sender("orders").close()  # which makes the queue; to receive from it doesn't
         while True:
             left = self._take(connection, 150, process, left)
             left = self._send(connection, process, left)
