@@ -41,10 +41,10 @@ def _tree_of(kind: Any) -> Tree:
             tree[field.name] = [one] if origin is list else {NAME: one} if origin is dict else one
         elif field.default is msgspec.NODEFAULT and field.default_factory is msgspec.NODEFAULT:
             required[field.name] = _choices(hints[field.name])
-        elif field.default is not msgspec.NODEFAULT and field.default is not None:
-            tree[field.name] = msgspec.to_builtins(field.default)
-        elif field.default is None:
+        elif field.default is None or field.default is msgspec.UNSET:
             tree[field.name] = None
+        elif field.default is not msgspec.NODEFAULT:
+            tree[field.name] = msgspec.to_builtins(field.default)
     tree = {key: value for key, value in tree.items() if value != {}}
     blank = [key for key, value in tree.items() if value == ""]
     for values in product(*required.values()):
@@ -109,7 +109,7 @@ def _others(usual: Any, name: str) -> list[Any]:
     if isinstance(usual, (int, float)):
         return [usual + 1, usual - 1, 1]
     if usual is None:
-        return [True, f"{name}.pem", {}]
+        return [True, 150, f"{name}.pem", {}]
     if isinstance(usual, list):
         return [["https://example.com"]]
     return [f"{usual or name}.other", *(choice for choice in CHOICES if choice != usual)]
