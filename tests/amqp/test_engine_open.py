@@ -132,7 +132,7 @@ def test_the_client_takes_its_first_mechanism_that_is_offered() -> None:
 
 def test_no_mechanism_in_common() -> None:
     pair = Pair(client_options(sasl_mechanisms=["PLAIN"], username="u"), server_options()).open()
-    assert only(pair.client_events, ProtocolFailed).error.condition == errors.NOT_ALLOWED
+    assert only(pair.client_events, ProtocolFailed).error.condition == errors.UNAUTHORIZED_ACCESS
     assert pair.client.finished
 
 
