@@ -4,6 +4,7 @@ back at once and for ever, one that nobody wants is discarded, and to receive fr
 What Postroom's own defaults do is tested in `tests/server/test_queue_defaults.py`.
 """
 
+import tomllib
 from collections.abc import Mapping
 from typing import Final
 
@@ -37,3 +38,6 @@ dead_letter_queue = ""
 dead_letter_queue = ""
 """
 """The same in a configuration file."""
+
+ORIGINALS_TREE: Final[Mapping[str, object]] = tomllib.loads(ORIGINALS_TOML)
+"""The same as that file says it, for `postroom.testing.Broker`."""

@@ -31,20 +31,21 @@ from postroom.client import (
     Topic,
     aio,
 )
+from postroom.testing import Broker
 from tests.client.fake_broker import asynchronous
-from tests.server.harness import BrokerThread
+from tests.originals import ORIGINALS_TREE
 
 pytestmark = pytest.mark.sockets
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[BrokerThread]:
-    with BrokerThread() as running:
+def broker() -> Iterator[Broker]:
+    with Broker(config=ORIGINALS_TREE, clock="running") as running:
         yield running
 
 
 @pytest.fixture
-def context(broker: BrokerThread) -> Iterator[JMSContext]:
+def context(broker: Broker) -> Iterator[JMSContext]:
     with ConnectionFactory(broker.url).create_context() as opened:
         yield opened
 
@@ -122,7 +123,7 @@ def test_bodies_are_received_as_asked_for(context: JMSContext, queue: str) -> No
     assert consumer.receive_body(str, 0) is None
 
 
-def test_contexts_of_one_connection_close_it_with_the_last(broker: BrokerThread) -> None:
+def test_contexts_of_one_connection_close_it_with_the_last(broker: Broker) -> None:
     before = threading.active_count()
     first = ConnectionFactory(broker.url).create_context()
     second = first.create_context(AcknowledgeMode.CLIENT)
@@ -141,14 +142,14 @@ def test_contexts_of_one_connection_close_it_with_the_last(broker: BrokerThread)
         second.create_context()
 
 
-def test_a_mode_that_is_none_leaves_no_connection(broker: BrokerThread) -> None:
+def test_a_mode_that_is_none_leaves_no_connection(broker: Broker) -> None:
     before = threading.active_count()
     with pytest.raises(JMSException, match="invalid session mode"):
         ConnectionFactory(broker.url).create_context(99)  # type: ignore[arg-type]
     assert threading.active_count() == before
 
 
-def test_acknowledge_and_recover(broker: BrokerThread, queue: str) -> None:
+def test_acknowledge_and_recover(broker: Broker, queue: str) -> None:
     with ConnectionFactory(broker.url).create_context(AcknowledgeMode.CLIENT) as context:
         context.create_producer().send(queue, "a")
         consumer = context.create_consumer(queue)
@@ -164,7 +165,7 @@ def test_acknowledge_in_another_mode_does_nothing(context: JMSContext) -> None:
     context.acknowledge()
 
 
-def test_subscriptions_and_temporary_destinations(broker: BrokerThread) -> None:
+def test_subscriptions_and_temporary_destinations(broker: Broker) -> None:
     topic = Topic("context.prices")
     with ConnectionFactory(broker.url, client_id="context-client").create_context() as context:
         durable = context.create_durable_consumer(topic, "ledger", selector="price > 100")
@@ -229,7 +230,7 @@ async def asyncio_contexts(url: str) -> None:
         assert await consumer.receive_body(str, 10) == "a"
 
 
-def test_the_short_form_in_asyncio(broker: BrokerThread) -> None:
+def test_the_short_form_in_asyncio(broker: Broker) -> None:
     asyncio_contexts(broker.url)
 
 
@@ -244,7 +245,7 @@ def test_what_a_connection_tells_of_itself(context: JMSContext) -> None:
     assert told.broker_product
 
 
-def test_a_client_id_is_one_connections(broker: BrokerThread) -> None:
+def test_a_client_id_is_one_connections(broker: Broker) -> None:
     with ConnectionFactory(broker.url, client_id="alone").create_context() as context:
         assert context.client_id == "alone"
         with pytest.raises(InvalidClientIDException):
@@ -282,7 +283,7 @@ def answer(context: JMSContext, request: Message) -> None:
 
 
 @pytest.mark.parametrize("kind", [Queue, Topic])
-def test_requests_and_their_replies(broker: BrokerThread, kind: Any, queue: str) -> None:
+def test_requests_and_their_replies(broker: Broker, kind: Any, queue: str) -> None:
     destination = kind(queue)
     serving = serve(broker.url, destination, 2, answer)
     with ConnectionFactory(broker.url).create_connection() as connection:
@@ -297,7 +298,7 @@ def test_requests_and_their_replies(broker: BrokerThread, kind: Any, queue: str)
     serving.join(10)
 
 
-def test_a_reply_to_a_request_that_was_given_up_is_passed_over(broker: BrokerThread, queue: str) -> None:
+def test_a_reply_to_a_request_that_was_given_up_is_passed_over(broker: Broker, queue: str) -> None:
     def late(context: JMSContext, request: Message) -> None:
         held.append(request)
         if len(held) == 2:

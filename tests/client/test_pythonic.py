@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -25,30 +24,29 @@ from postroom.client import (
     aio,
     connect,
 )
-from postroom.server.config import AutoCreateConfig, QueueConfig
+from postroom.testing import Broker
 from tests.client.fake_broker import asynchronous
-from tests.server.harness import BrokerThread, make_config
+from tests.originals import ORIGINALS_TREE
 
 pytestmark = pytest.mark.sockets
 
 
+ORDERS = {"name": "orders", "redelivery_limit": 1, "dead_letter_queue": "dead"}
+
+
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[BrokerThread]:
-    queues = [
-        QueueConfig(name="orders", redelivery_limit=1, dead_letter_queue="dead"),
-        QueueConfig(name="answers"),
-        QueueConfig(name="dead"),
-    ]
-    with BrokerThread(make_config(queue=queues), folder=tmp_path / "data") as running:
+def broker() -> Iterator[Broker]:
+    queues = [ORDERS, {"name": "answers"}, {"name": "dead"}]
+    with Broker(config={**ORIGINALS_TREE, "queue": queues}) as running:
         yield running
 
 
-def send(broker: BrokerThread, *bodies: str, queue: str = "orders") -> None:
+def send(broker: Broker, *bodies: str, queue: str = "orders") -> None:
     with connect(broker.url) as connection, connection.producer(queue) as producer:
         producer.send_all(bodies)
 
 
-def waiting(broker: BrokerThread, queue: str = "orders") -> list[object]:
+def waiting(broker: Broker, queue: str = "orders") -> list[object]:
     with connect(broker.url) as connection, connection.browser(queue) as browser:
         return [message.body for message in browser]
 
@@ -66,11 +64,11 @@ async def test_a_connection_is_awaited_or_entered() -> None:
             assert not another.is_closed
         assert another.is_closed
 
-    with BrokerThread(make_config()) as broker:
+    with Broker() as broker:
         await check(broker.url)
 
 
-def test_connect_without_asyncio(broker: BrokerThread) -> None:
+def test_connect_without_asyncio(broker: Broker) -> None:
     with connect(broker.url, client_id="two") as connection:
         assert connection.client_id == "two"
     assert connection.is_closed
@@ -81,7 +79,7 @@ def test_connect_without_asyncio(broker: BrokerThread) -> None:
 
 @asynchronous
 async def test_a_loop_takes_message_after_message_and_ends_with_close() -> None:
-    with BrokerThread(make_config(("orders",))) as broker:
+    with Broker(config={"queue": [ORDERS]}) as broker:
         send(broker, "a", "b", "c")
         async with aio.connect(broker.url) as connection, connection.consumer("orders") as orders:
             seen = []
@@ -96,7 +94,7 @@ async def test_a_loop_takes_message_after_message_and_ends_with_close() -> None:
 
 @asynchronous
 async def test_another_task_ends_a_loop_that_waits() -> None:
-    with BrokerThread(make_config(("orders",))) as broker:
+    with Broker(config={"queue": [ORDERS]}) as broker:
         for ends_connection in (False, True):
             connection = await aio.connect(broker.url)
             orders = await connection.consumer("orders")
@@ -111,7 +109,7 @@ async def test_another_task_ends_a_loop_that_waits() -> None:
             await connection.close()
 
 
-def test_another_thread_ends_a_loop_that_waits(broker: BrokerThread) -> None:
+def test_another_thread_ends_a_loop_that_waits(broker: Broker) -> None:
     for ends_connection in (False, True):
         with connect(broker.url) as connection, connection.consumer("orders") as orders:
             seen: list[Message] = []
@@ -123,7 +121,7 @@ def test_another_thread_ends_a_loop_that_waits(broker: BrokerThread) -> None:
             assert list(orders) == []
 
 
-def test_a_stop_ends_a_loop_with_the_message_in_hand(broker: BrokerThread) -> None:
+def test_a_stop_ends_a_loop_with_the_message_in_hand(broker: Broker) -> None:
     send(broker, "a", "b")
     with connect(broker.url) as connection, connection.consumer("orders") as orders:
         for message in orders:
@@ -136,7 +134,7 @@ def test_a_stop_ends_a_loop_with_the_message_in_hand(broker: BrokerThread) -> No
     orders.stop()
 
 
-def test_what_is_in_hand_can_be_finished_after_close(broker: BrokerThread) -> None:
+def test_what_is_in_hand_can_be_finished_after_close(broker: Broker) -> None:
     send(broker, "a", "b")
     with connect(broker.url) as connection, connection.consumer("orders") as orders:
         for message in orders:
@@ -147,7 +145,7 @@ def test_what_is_in_hand_can_be_finished_after_close(broker: BrokerThread) -> No
     assert waiting(broker) == ["b"]
 
 
-def test_what_is_left_without_an_outcome_goes_back_as_a_failed_attempt(broker: BrokerThread) -> None:
+def test_what_is_left_without_an_outcome_goes_back_as_a_failed_attempt(broker: Broker) -> None:
     send(broker, "a", "b")
     with connect(broker.url) as connection:
         with connection.consumer("orders") as orders:
@@ -156,7 +154,7 @@ def test_what_is_left_without_an_outcome_goes_back_as_a_failed_attempt(broker: B
             assert [(next(orders).delivery_count) for _ in range(2)] == [1, 0]
 
 
-def test_a_loop_ends_by_what_has_ended_its_link(broker: BrokerThread) -> None:
+def test_a_loop_ends_by_what_has_ended_its_link(broker: Broker) -> None:
     with connect(broker.url) as connection, connection.consumer("orders") as orders:
         with connection.create_management() as management:
             management.delete("postroom.queue", "orders")
@@ -167,8 +165,8 @@ def test_a_loop_ends_by_what_has_ended_its_link(broker: BrokerThread) -> None:
             orders.receive()
 
 
-def test_a_loop_ends_by_the_loss_of_the_connection(tmp_path: Path) -> None:
-    with BrokerThread(make_config(("orders",)), folder=tmp_path) as broker:
+def test_a_loop_ends_by_the_loss_of_the_connection() -> None:
+    with Broker(config={"queue": [ORDERS]}) as broker:
         connection = connect(broker.url)
         orders = connection.consumer("orders")
     with pytest.raises(ConnectionLostException):
@@ -179,7 +177,7 @@ def test_a_loop_ends_by_the_loss_of_the_connection(tmp_path: Path) -> None:
 # --- sessions of their own
 
 
-def test_what_is_opened_has_a_session_that_closes_with_it(broker: BrokerThread) -> None:
+def test_what_is_opened_has_a_session_that_closes_with_it(broker: Broker) -> None:
     with connect(broker.url) as connection:
         for _ in range(3):
             with connection.producer("orders") as producer, connection.consumer("answers"):
@@ -190,7 +188,7 @@ def test_what_is_opened_has_a_session_that_closes_with_it(broker: BrokerThread) 
         assert not connection._inner._provider._channels
 
 
-def test_what_is_refused_leaves_no_session(broker: BrokerThread) -> None:
+def test_what_is_refused_leaves_no_session(broker: Broker) -> None:
     with connect(broker.url) as connection:
         for _ in range(2):
             with pytest.raises(JMSException):
@@ -198,7 +196,7 @@ def test_what_is_refused_leaves_no_session(broker: BrokerThread) -> None:
         assert not connection._inner._provider._channels
 
 
-def test_selectors_and_subscriptions(broker: BrokerThread) -> None:
+def test_selectors_and_subscriptions(broker: Broker) -> None:
     news = Topic("news")
     with connect(broker.url, client_id="me") as connection:
         connection.consumer(news, subscription="kept", durable=True).close()
@@ -230,9 +228,7 @@ def test_selectors_and_subscriptions(broker: BrokerThread) -> None:
         ({"subscription": "s", "durable": True, "create": True}, "is for queues"),
     ],
 )
-def test_arguments_that_do_not_go_together(
-    broker: BrokerThread, arguments: dict[str, object], why: str
-) -> None:
+def test_arguments_that_do_not_go_together(broker: Broker, arguments: dict[str, object], why: str) -> None:
     with connect(broker.url) as connection:
         with pytest.raises(JMSException, match=why):
             connection.consumer(Topic("news"), **arguments)  # type: ignore[arg-type]
@@ -240,9 +236,8 @@ def test_arguments_that_do_not_go_together(
             connection.consumer(Queue("orders"), subscription="s", durable=True)
 
 
-def test_a_consumer_makes_its_queue_if_it_is_asked_to(tmp_path: Path) -> None:
-    usual = make_config(auto_create=AutoCreateConfig())
-    with BrokerThread(usual, folder=tmp_path / "data") as running, connect(running.url) as connection:
+def test_a_consumer_makes_its_queue_if_it_is_asked_to() -> None:
+    with Broker() as running, connect(running.url) as connection:
         with pytest.raises(InvalidDestinationException, match="no queue 'fresh'"):
             connection.consumer("fresh")
         with connection.consumer("fresh", create=True) as fresh:
@@ -254,7 +249,7 @@ def test_a_consumer_makes_its_queue_if_it_is_asked_to(tmp_path: Path) -> None:
 # --- transactions
 
 
-def test_a_transaction_commits_at_the_end_and_rolls_back_with_an_exception(broker: BrokerThread) -> None:
+def test_a_transaction_commits_at_the_end_and_rolls_back_with_an_exception(broker: Broker) -> None:
     send(broker, "a")
     with connect(broker.url) as connection:
         with pytest.raises(ZeroDivisionError), connection.transaction() as session:
@@ -270,7 +265,7 @@ def test_a_transaction_commits_at_the_end_and_rolls_back_with_an_exception(broke
     assert (waiting(broker), waiting(broker, "answers")) == ([], ["done: a"])
 
 
-def test_consumers_and_producers_may_be_closed_before_the_commit(broker: BrokerThread) -> None:
+def test_consumers_and_producers_may_be_closed_before_the_commit(broker: Broker) -> None:
     send(broker, "a", "b")
     with connect(broker.url) as connection:
         with connection.transaction() as session:
@@ -285,7 +280,7 @@ def test_consumers_and_producers_may_be_closed_before_the_commit(broker: BrokerT
 
 @asynchronous
 async def test_a_transaction_of_asyncio() -> None:
-    with BrokerThread(make_config(("orders", "answers"))) as broker:
+    with Broker(config={"queue": [ORDERS, {"name": "answers"}]}) as broker:
         async with aio.connect(broker.url) as connection:
             async with connection.transaction() as session, session.producer("answers") as answers:
                 await answers.send("one")
@@ -299,7 +294,7 @@ async def test_a_transaction_of_asyncio() -> None:
 # --- with
 
 
-def test_everything_that_closes_can_be_entered(broker: BrokerThread) -> None:
+def test_everything_that_closes_can_be_entered(broker: Broker) -> None:
     with connect(broker.url) as connection, connection.create_session() as session:
         with session.create_producer("orders") as producer, session.create_consumer("orders") as consumer:
             pass
@@ -321,7 +316,7 @@ def test_everything_that_closes_can_be_entered(broker: BrokerThread) -> None:
 
 @asynchronous
 async def test_requests_the_short_way() -> None:
-    with BrokerThread(make_config(("orders",))) as broker:
+    with Broker(config={"queue": [ORDERS]}) as broker:
         async with (
             aio.connect(broker.url) as connection,
             connection.requestor("orders") as requestor,
@@ -345,7 +340,7 @@ async def test_requests_the_short_way() -> None:
 # --- arguments in JMS's order
 
 
-def test_arguments_go_by_position_as_in_jms(broker: BrokerThread) -> None:
+def test_arguments_go_by_position_as_in_jms(broker: Broker) -> None:
     news = Topic("news")
     with connect(broker.url, client_id="me") as connection, connection.create_session() as session:
         session.create_consumer("orders", "JMSPriority > 5", True).close()
