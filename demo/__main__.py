@@ -18,8 +18,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-import postroom
 from demo import lives
+from demo.compiling import COMPILED, LOG, Compiling
 from demo.enriching import Enriching
 from demo.line import Line
 from demo.partners import Partners, two
@@ -32,7 +32,7 @@ from postroom.spark.audit.result import AuditResult, result_of
 
 OUT = Path(__file__).resolve().parent / "out"
 TABLES, AUDIT, REPORT = OUT / "tables", OUT / "audit", OUT / "report.html"
-EXIT_VIOLATIONS, EXIT_NOT_PROVEN, EXIT_DIFFERENT = 3, 4, 5
+EXIT_VIOLATIONS, EXIT_NOT_PROVEN, EXIT_DIFFERENT, EXIT_NOT_COMPILED = 3, 4, 5, 6
 PIPED_WIDTH = 150
 BEAT_S = 3.0
 ON_THE_WAY = "(on the way to PARIS)"
@@ -104,8 +104,7 @@ def shown(fates: dict[str, int]) -> str:
 
 def command_line() -> str:
     """How the working directory's user calls `postroom` of this build, which isn't installed."""
-    source = os.path.relpath(Path(postroom.__file__).parents[1])
-    return f"PYTHONPATH={source} {os.path.relpath(sys.executable)} -m postroom.cli"
+    return f"PYTHONPATH={COMPILED} {os.path.relpath(sys.executable)} -m postroom.cli"
 
 
 def main() -> int:
@@ -113,6 +112,7 @@ def main() -> int:
     started = time.monotonic()
     shutil.rmtree(OUT, ignore_errors=True)
     OUT.mkdir(parents=True)
+    compiling = Compiling()
     line = Line()
     london, paris = two(OUT, line)
     for broker in (london, paris):
@@ -138,11 +138,17 @@ def main() -> int:
             console.print()
             console.rule("[bold]The audit: is every message accounted for?", align="left")
             code, found = audit_and_report()
+    except BaseException:
+        compiling.stop()
+        raise
     finally:
         pipeline.stop()
         paris.stop()
         london.stop()
         line.close()
+    if not compiling.finish():
+        console.print(f"The compiled version could not be built: {LOG}")
+        return EXIT_NOT_COMPILED
     if found is None:
         return code
     console.print(lives.table(TABLES))
