@@ -79,7 +79,8 @@ tidy_wheel() { # tidy_wheel FOLDER: into dist/, without symbols for debugging, n
 
 build_interpreted() { # as on a machine without a C compiler
   CC=no-compiler-here logged wheel-interpreted "${UV[@]}" build --wheel -o dist dist/*.tar.gz
-  grep -m 1 '^postroom: no C compiler' $WORK/wheel-interpreted.log
+  grep -m 1 '^postroom: .*building it interpreted' $WORK/wheel-interpreted.log \
+    || { echo "postroom: without a compiler the build doesn't say that it is interpreted: $WORK/wheel-interpreted.log" >&2; exit 1; }
   .venv/bin/python tools/check_contents.py dist/*-none-any.whl
 }
 
