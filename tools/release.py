@@ -140,7 +140,7 @@ def release(root: Path, tags: bool) -> list[Path]:
         make(root, target)
     require_clean(root)
     version = version_of(root)
-    files = sorted((root / "dist").iterdir())
+    files = [*sorted((root / "dist").glob("*.tar.gz")), *sorted((root / "dist").glob("*.whl"))]
     _require_none(fault for path in files for fault in metadata_faults(path, version))
     if tags:
         tag(root, version)
