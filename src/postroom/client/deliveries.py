@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from postroom.amqp.outcomes import ACCEPTED, RELEASED, DeliveryState, Modified
 from postroom.client.base_message import DONE
 from postroom.client.destinations import Destination
-from postroom.client.durations import check_duration
+from postroom.client.durations import MS_A_SECOND, check_duration
 from postroom.client.exceptions import IllegalStateException, JMSException, MessageFormatException
 from postroom.client.listening import Listening
 from postroom.client.message import Message, decode_message
@@ -24,7 +24,6 @@ from postroom.client.receiving import Incoming, Receiving
 from postroom.client.session_state import SessionState
 from postroom.client.shared import LOG, MessageCallback
 
-MS_A_SECOND: Final = 1_000
 UNDELIVERABLE: Final = Modified(delivery_failed=True, undeliverable_here=True)
 FAILED: Final = Modified(delivery_failed=True)
 FAILURE_COUNT: Final = "x-opt-failure-count"

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from typing import Final
+
+MS_A_SECOND: Final = 1_000
 
 
 def check_duration(name: str, value: float | None) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from postroom.amqp.outcomes import ACCEPTED, RELEASED, DeliveryState, Modified, Rejected
 from postroom.amqp.types import MAX_UINT
-from postroom.client.durations import check_duration
+from postroom.client.durations import MS_A_SECOND, check_duration
 from postroom.client.url import ParsedUrl
 
 DEFAULT_PREFETCH: Final = 1_000
@@ -22,7 +22,6 @@ DEFAULT_TIMEOUT_S: Final = 60.0
 NO_LIMIT: Final = -1
 MIN_FRAME_SIZE_BYTES: Final = 512
 """Every peer may send so much (part 2, section 2.4.1)."""
-MS_A_SECOND: Final = 1_000
 
 
 class RedeliveryOutcome(IntEnum):

@@ -13,7 +13,7 @@ from postroom.amqp.errors import AmqpError
 from postroom.amqp.outcomes import ACCEPTED, RELEASED, DeliveryState, Modified, Rejected
 from postroom.amqp.performatives import Error
 from postroom.amqp.types import MAX_UINT, Symbol, ULong
-from postroom.client.durations import check_duration
+from postroom.client.durations import MS_A_SECOND, check_duration
 from postroom.client.exceptions import JMSException, MessageFormatException
 
 if TYPE_CHECKING:
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 LOG: Final = logging.getLogger("postroom.client")
 
 REDELIVERY_DELAY: Final = Symbol("x-opt-redelivery-delay")
-"""Annotation of an outcome ``modified``, for Postroom: how long (ms) this delivery is to wait."""
+"""For Postroom, in ms: how long this delivery is to wait (annotation of an outcome ``modified``), or what a
+consumer fails at (property of its link)."""
 FAILURE_REASON: Final = Symbol("x-opt-failure-reason")
 """Message annotation: why the last attempt failed."""
 MAX_REASON_CHARS: Final = 1_000
 """What is said beyond that is cut off."""
 PROCESSING_FAILED: Final = "postroom:processing-failed"
 """Condition of a message that its application has given up."""
-MS_A_SECOND: Final = 1_000
 
 
 class Receiver(Protocol):

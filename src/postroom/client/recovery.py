@@ -6,6 +6,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from postroom.client.durations import MS_A_SECOND
 from postroom.client.url import (
     DEFAULT_PORTS,
     PLAIN_SCHEME,
@@ -16,7 +17,6 @@ from postroom.client.url import (
     ServerListAction,
 )
 
-MS_A_SECOND: Final = 1_000
 SERVER_LIST: Final = "failover-server-list"
 """Property of an open: other brokers that have the same (Qpid JMS)."""
 MAX_BROKERS: Final = 100

@@ -15,10 +15,10 @@ from typing import Final, TypeVar
 
 from postroom.amqp.types import MAX_UINT
 from postroom.client.base_message import DEFAULT_PRIORITY, DELIVERY_TIME, DeliveryMode, Message
+from postroom.client.durations import MS_A_SECOND
 from postroom.client.exceptions import MessageFormatException
 from postroom.client.ids import ID_PREFIX
 
-MS_A_SECOND: Final = 1_000
 LOWEST_PRIORITY: Final = 0
 HIGHEST_PRIORITY: Final = 9
 

@@ -10,6 +10,7 @@ from enum import Enum, IntEnum
 from typing import Final
 
 from postroom.client.decisions import BranchName, HeuristicOutcome
+from postroom.client.durations import MS_A_SECOND
 from postroom.client.exceptions import (
     HeuristicCommitException,
     HeuristicMixedException,
@@ -24,7 +25,6 @@ FORMAT_ID: Final = 0x504F5354
 EPOCH_BYTES: Final = 4
 COUNTER_BYTES: Final = 8
 DIGEST_BYTES: Final = 8
-MS_A_SECOND: Final = 1000
 
 
 class TransactionStatus(IntEnum):

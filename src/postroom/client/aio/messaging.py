@@ -54,6 +54,7 @@ from postroom.client.links import sending_properties
 from postroom.client.management import MANAGEMENT_NODE
 from postroom.client.modes import AcknowledgeMode
 from postroom.client.options import DEFAULT_PREFETCH, MAX_PREFETCH, RecoverMode
+from postroom.client.outcomes import REDELIVERY_DELAY
 from postroom.client.provider import Channel
 from postroom.client.receiving import Receiving
 from postroom.client.sending import Sending
@@ -64,7 +65,6 @@ __all__ = ["Session", "TransactedSession"]
 
 LIFETIME_POLICY: Final = "lifetime-policy"
 EXCLUSIVE_PROPERTY: Final = Symbol("exclusive")
-REDELIVERY_DELAY_PROPERTY: Final = Symbol("x-opt-redelivery-delay")
 """Link property: this consumer wants the queue for itself."""
 
 
@@ -478,7 +478,7 @@ class Session:
         if exclusive:
             properties[EXCLUSIVE_PROPERTY] = True
         if redelivery_delay_ms:
-            properties[REDELIVERY_DELAY_PROPERTY] = redelivery_delay_ms
+            properties[REDELIVERY_DELAY] = redelivery_delay_ms
         return properties
 
     def _sender_settle_mode(self, source: Source | None, settled: bool) -> int:

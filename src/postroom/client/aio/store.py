@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from postroom.client.aio.management import ManagementClient
-from postroom.client.durations import check_duration
+from postroom.client.durations import MS_A_SECOND, check_duration
 from postroom.client.exceptions import JMSException, NoMatchingMessageException
 from postroom.client.management import ManagementReply
 from postroom.client.message import Body, as_message, encode_message
@@ -34,7 +34,6 @@ __all__ = ["MessageListener", "MessageStore"]
 
 LISTEN_ROUND_S: Final = 30.0
 """A listener asks again after so long without an event."""
-MS_A_SECOND: Final = 1000
 
 
 class MessageStore:
