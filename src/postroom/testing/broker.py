@@ -135,7 +135,7 @@ class Broker:
     def create_queue(self, name: str, **settings: object) -> QueueView:
         """Create a queue; ``settings`` as in a table ``[[queue]]`` of the configuration. Raises
         ConfigInvalid, NotAllowed."""
-        options = self._make_config(self.amqp_port).queue_options()
+        options = self._settled(lambda run: run.broker.manager.options)
         definition = make_definition(name, settings, options)
         self._run_job(lambda run: run.act(lambda now_us: run.broker.manager.create_queue(definition, now_us)))
         return QueueView(self, name)

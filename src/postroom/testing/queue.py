@@ -85,7 +85,10 @@ class QueueView:
         if not 0 < timeout_s <= PATIENCE_S:
             raise ValueError(f"timeout_s is {timeout_s!r}: above 0, at most {PATIENCE_S:g} is possible")
         wanted = self._named(counts)
-        reached = lambda run: wanted.items() <= self._queue(run).statistics.snapshot().items()  # noqa: E731
+
+        def reached(run: "Run") -> bool:
+            return wanted.items() <= self._queue(run).statistics.snapshot().items()
+
         try:
             self._broker._wait_until(reached, timeout_s)
         except BrokerFailed:
