@@ -48,19 +48,22 @@ class DiscardLog:
         """At the interval's end, what has not been told; what goes on begins another one."""
         if not 0 < self._until_us <= now_us:
             return
-        going_on = {queue: each for queue, each in self._told.items() if each.count}
-        for queue, each in going_on.items():
-            _tell(queue, int(each.count), each.reason)
+        going_on = self._tell_waiting()
         self._told = {queue: Discarded(queue) for queue in going_on}
         self._until_us = now_us + INTERVAL_US if going_on else 0
 
     def tell_all(self) -> None:
         """The broker stops: what has not been told is told now."""
-        for each in self._told.values():
-            if each.count:
-                _tell(each.queue, int(each.count), each.reason)
+        self._tell_waiting()
         self._told = {}
         self._until_us = 0
+
+    def _tell_waiting(self) -> list[str]:
+        """Tell what has not been told; of which queues that was."""
+        waiting = [each for each in self._told.values() if each.count]
+        for each in waiting:
+            _tell(each.queue, int(each.count), each.reason)
+        return [each.queue for each in waiting]
 
     def next_deadline_us(self) -> int:
         """When `on_time` is wanted; 0 never."""
