@@ -9,6 +9,9 @@ from pathlib import Path
 from tools.peers.broker import DEBIAN_ROOT, LOOPBACK, TOOLS, Broker, BrokerFailed
 
 JOURNAL_KINDS = ("ASYNCIO", "NIO", "MAPPED")
+ANY_DISK = {"max-disk-usage": "-1"}
+"""By default Artemis blocks every sender, without a word to it, while the disk is more than 90 % full, whoever
+filled it."""
 
 
 class Artemis(Broker):
@@ -32,7 +35,7 @@ class Artemis(Broker):
         super().__init__(folder)
         self.journal = journal
         self.acceptor = acceptor or {}
-        self.xml = xml or {}
+        self.xml = {**ANY_DISK, **(xml or {})}
         self.java_memory = java_memory
         self.queues = queues
         homes = sorted((TOOLS / "artemis").glob("apache-artemis-*"))
@@ -102,6 +105,8 @@ class Artemis(Broker):
             before, _, after = text.partition(f"{key}=")
             text = before + f"{key}={value}" + after[len(after.split(";")[0].split("<")[0]) :]
         for key, value in self.xml.items():
-            before, _, after = text.partition(f"<{key}>")
+            before, found, after = text.partition(f"<{key}>")
+            if not found:
+                raise BrokerFailed(f"{self._configuration} has no element <{key}>")
             text = before + f"<{key}>{value}" + after[after.index("<") :]
         self._configuration.write_text(text)
