@@ -6,6 +6,20 @@ and everything that was answered may not.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Discharge:
+    """A transaction whose commit was asked for: its life, what it put, what it got, and what of that came
+    again.
+    """
+
+    life: int
+    puts: set[int]
+    gets: set[int]
+    returned: set[int] = field(default_factory=set)
+
 
 class History:
     """One producer, one queue, one consumer. A method is a thing seen; `problems` names broken promises."""
@@ -20,10 +34,10 @@ class History:
         self.delivered_before: set[int] = set()
         self.problems: list[str] = []
         self.lives = 1
-        self._returned: set[int] = set()
-        """Confirmed in one life, delivered again in a later one."""
-        self._in_doubt: list[tuple[int, set[int], set[int]]] = []
-        """Transactions discharged and not answered: their life, what they put, what they got."""
+        self._in_doubt: list[Discharge] = []
+        """Not answered."""
+        self._got_in: dict[int, Discharge] = {}
+        """In which of them a message was got that hasn't come again since."""
         self._this_life: set[int] = set()
         self._last = -1
 
@@ -38,9 +52,9 @@ class History:
     def saw_delivery(self, number: int, redelivered: bool) -> None:
         """The consumer has got it."""
         self._check_delivery(number, redelivered)
-        if number in self.unanswered:
-            self.unanswered.remove(number)
-            self._returned.add(number)
+        self.unanswered.discard(number)
+        if (discharge := self._got_in.pop(number, None)) is not None:
+            discharge.returned.add(number)
         self.delivered_before.add(number)
         self._this_life.add(number)
         self._last = max(self._last, number)
@@ -68,15 +82,19 @@ class History:
 
     def saw_discharge_sent(self, puts: set[int], gets: set[int]) -> None:
         """A transaction's commit has been asked for; no answer yet. All of it happens or nothing."""
-        self._in_doubt.append((self.lives, puts, gets))
+        discharge = Discharge(self.lives, puts, gets)
+        self._in_doubt.append(discharge)
+        self._got_in.update(dict.fromkeys(gets, discharge))
         self.unanswered |= gets
 
     def saw_discharge_answered(self) -> None:
         """The transaction asked for last is committed for good."""
-        _, puts, gets = self._in_doubt.pop()
-        self.accepted |= puts
-        self.answered |= gets
-        self.unanswered -= gets
+        done = self._in_doubt.pop()
+        self.accepted |= done.puts
+        self.answered |= done.gets
+        self.unanswered -= done.gets
+        for number in done.gets:
+            del self._got_in[number]
 
     def saw_end_of_life(self) -> None:
         """The broker is dead."""
@@ -88,12 +106,12 @@ class History:
         """The queue has been emptied and every confirm answered: whatever was accepted is accounted for."""
         for number in sorted(self.accepted - self.answered - self.unanswered):
             self._problem(f"{number} was accepted and is lost")
-        for life, puts, gets in self._in_doubt:
-            happened = (puts & self.delivered_before) | (gets - self._returned)
-            undone = (puts - self.delivered_before) | (gets & self._returned)
+        for discharge in self._in_doubt:
+            happened = (discharge.puts & self.delivered_before) | (discharge.gets - discharge.returned)
+            undone = (discharge.puts - self.delivered_before) | discharge.returned
             if happened and undone:
                 torn = f"{sorted(happened)} happened, {sorted(undone)} did not"
-                self.problems.append(f"life {life}: a transaction was torn: {torn}")
+                self.problems.append(f"life {discharge.life}: a transaction was torn: {torn}")
 
     def _problem(self, text: str) -> None:
         self.problems.append(f"life {self.lives}: message {text}")

@@ -11,14 +11,13 @@ from tools.peers.broker import LOOPBACK, ROOT
 
 import postroom
 from tests.crash.history import History
+from tests.crash.stored import StoredLife, StoredTraffic
 from tests.crash.traffic import Life, LifeFailed
 from tests.crash.transacted import TransactedLife
 
 SHORTEST, LONGEST = 5, 600
 """Bounds of the number of answered confirms after which a life ends."""
 
-TRANSACTED_EVERY = 3
-"""Of the lives, those whose traffic is in transactions."""
 SMALL_FILES = """
 [ledger]
 journal_file_bytes = 1048576
@@ -44,16 +43,24 @@ def run(
     """
     chance = random.Random(seed)
     history = History()
+    stored = StoredTraffic(history)
     try:
         for number in range(kills):
             broker.start()
             after = chance.randint(SHORTEST, LONGEST)
-            kind = TransactedLife if number % TRANSACTED_EVERY == TRANSACTED_EVERY - 1 else Life
-            kind(url_of(broker), history, chance, after, broker.kill).run()
+            life: Life | TransactedLife | StoredLife
+            if number % 3 == 0:
+                life = Life(url_of(broker), history, chance, after, broker.kill)
+            elif number % 3 == 1:
+                life = StoredLife(url_of(broker), stored, chance, after, broker.kill)
+            else:
+                life = TransactedLife(url_of(broker), history, chance, after, broker.kill)
+            life.run()
             history.saw_end_of_life()
             progress(number + 1, history)
         broker.start()
         Life(url_of(broker), history, chance).run()
+        StoredLife(url_of(broker), stored, chance).run()
         history.finish()
         broker.stop()
     except (LifeFailed, BrokerFailed) as failed:

@@ -79,3 +79,19 @@ def test_transactions_in_doubt_happen_whole_or_not_at_all() -> None:
             history.saw_confirm_answered(2)
         history.finish()
         assert [("torn" in problem) for problem in history.problems] == [True] * torn
+
+
+def test_what_has_come_back_before_a_transaction_tells_nothing_of_it() -> None:
+    history = history_of(*PUT, ("got", 1))
+    history.problems.clear()
+    history.saw_confirm_sent(1)
+    history.saw_end_of_life()
+    for number in (2, 3):  # of two transactions that get it, the first is rolled back
+        history.saw_delivery(1, True)
+        history.saw_sent(number)
+        history.saw_discharge_sent({number}, {1})
+        history.saw_end_of_life()
+    history.saw_delivery(3, False)
+    history.saw_confirm_answered(3)
+    history.finish()
+    assert history.problems == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 from proton import Delivery, Message
@@ -22,7 +23,11 @@ class TransactedLife(Life):
         self.inbox: list[tuple[Delivery, int]] = []
         self.got: list[tuple[Delivery, int]] = []
         self.transaction: Any = None
-        event.container.declare_transaction(self.sending, handler=self)
+        self._declare(event)
+
+    def _declare(self, event: Any) -> None:
+        # Proton's C part keeps each transaction, which keeps its handler: what only such a cycle frees stays.
+        event.container.declare_transaction(self.sending, handler=weakref.proxy(self))
 
     def on_transaction_declared(self, event: Any) -> None:
         self.transaction = event.transaction
@@ -50,7 +55,7 @@ class TransactedLife(Life):
         for delivery, _ in self.got:
             delivery.settle()
         self._count_answers(event, PUTS)
-        event.container.declare_transaction(self.sending, handler=self)
+        self._declare(event)
 
     def on_transaction_commit_failed(self, event: Any) -> None:
         self._fail("a commit was refused")
