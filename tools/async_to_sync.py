@@ -5,7 +5,7 @@
 
 Each public class of ``postroom.client.aio`` becomes a class of the same name in the file of the same name,
 with the same methods and arguments; each method runs its asyncio twin in the connection's own thread
-(``client/portal.py``) and waits for it. Methods that begin with an underscore are left out.
+(``client/sync/portal.py``) and waits for it. Methods that begin with an underscore are left out.
 
 What has no connection of its own, and only drives others, is translated word by word instead: it runs in the
 caller's thread, over the sync face.
@@ -25,8 +25,8 @@ ASYNC = ROOT / "src" / "postroom" / "client" / "aio"
 SYNC = ROOT / "src" / "postroom" / "client" / "sync"
 PACKAGE = "postroom.client"
 FILES = (
-    *("producing", "consuming", "requesting", "management", "store", "temporary", "messaging"),
-    *("context", "xa", "connecting"),
+    *("producer", "consumer", "requestor", "management_client", "message_store", "temporary_destinations"),
+    *("session", "context", "xa", "connection"),
 )
 
 TRANSLATED = ("transaction", "transaction_manager", "postgresql")
@@ -158,7 +158,7 @@ class Generator:
     def imports(self) -> str:
         lines = [
             f"from {PACKAGE}.aio import {self.source.name} as aio",
-            f"from {PACKAGE}.portal import Portal",
+            f"from {PACKAGE}.sync.portal import Portal",
         ]
         own = {node.name for node in self.source.classes} | {node.name for node in self.source.functions}
         for name in sorted(self.used - own):

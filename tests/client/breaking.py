@@ -10,8 +10,8 @@ from typing import Any
 
 from postroom.client import JMSException, Message
 from postroom.client.aio import Connection, ConnectionFactory, MessageConsumer, Session
-from postroom.client.aio.transacting import TransactionContext
-from postroom.client.provider import ConnectionListener
+from postroom.client.aio.local_transaction import TransactionContext
+from postroom.client.connection.provider import ConnectionListener
 from tests.faults.proxy import BROKER, CLIENT, CutPoint, FaultyProxy
 from tests.server.harness import BrokerThread
 

@@ -255,8 +255,8 @@ def use_two_phase_commit(url: str, folder: Path) -> dict[str, object]:
 
 def use_decision_log(folder: Path) -> list[int]:
     """Decisions outlive their manager; returns when they were decided."""
-    from postroom.client.decision_log import DecisionLog
-    from postroom.client.decisions import BranchName, Decision
+    from postroom.client.transactions.decision_log import DecisionLog
+    from postroom.client.transactions.decision_records import BranchName, Decision
 
     for number in range(3):
         log = DecisionLog(folder)

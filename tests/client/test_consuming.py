@@ -20,7 +20,7 @@ from postroom.client import (
     ResourceAllocationException,
 )
 from postroom.client.aio import MessageConsumer, Session
-from postroom.client.message import encode_message
+from postroom.client.messages.message import encode_message
 from tests.client.fake_broker import FakeBroker, asynchronous
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from postroom.amqp import types
 from postroom.amqp.types import Byte, Char, Float32, Int, Short
 from postroom.client import MapMessage, Message, MessageFormatException, StreamMessage
-from postroom.client.conversion import RANGES, JmsType, written
+from postroom.client.messages.conversion import RANGES, JmsType, written
 
 VALUES: dict[str, object] = {
     "boolean": True,

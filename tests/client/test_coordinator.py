@@ -7,7 +7,7 @@ import pytest
 from postroom.amqp.outcomes import Accepted, TransactionalState
 from postroom.client.aio import ConnectionFactory
 from postroom.client.exceptions import JMSException
-from postroom.client.message import Message, encode_message
+from postroom.client.messages.message import Message, encode_message
 from tests.client.fake_broker import asynchronous
 from tests.server.harness import BrokerThread, make_config
 

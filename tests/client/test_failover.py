@@ -15,7 +15,7 @@ from postroom.client import (
     TransactionRolledBackException,
 )
 from postroom.client.aio import MessageConsumer, MessageProducer, QueueBrowser, Session
-from postroom.client.options import ClientOptions, RecoverMode
+from postroom.client.connection.options import ClientOptions, RecoverMode
 from postroom.server.config import QueueConfig
 from tests.client.breaking import (
     bodies,

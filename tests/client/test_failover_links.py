@@ -22,9 +22,9 @@ from postroom.client import (
     sync,
 )
 from postroom.client.aio import ConnectionFactory, connect
+from postroom.client.connection.link import MAX_REFUSALS
 from postroom.client.exceptions import ConnectionRedirectedException
-from postroom.client.links import MAX_REFUSALS
-from postroom.client.message import encode_message
+from postroom.client.messages.message import encode_message
 from postroom.server.config import QueueConfig
 from tests.client.breaking import Watch, bodies, broken, fill, received, texts
 from tests.client.fake_broker import FakeBroker, asynchronous
@@ -111,7 +111,7 @@ async def test_a_bug_in_the_recovery_ends_the_connection(monkeypatch: pytest.Mon
         watch = Watch()
         async with await ConnectionFactory(failover(fake), listener=watch).create_connection() as connection:
             consumer = await (await connection.create_session()).create_consumer("q")
-            monkeypatch.setattr("postroom.client.recovery.BrokerPool.attempt", lambda pool: 1 / 0)
+            monkeypatch.setattr("postroom.client.connection.failover.BrokerPool.attempt", lambda pool: 1 / 0)
             fake.connections[0].drop()
             with pytest.raises(ConnectionLostException, match="division by zero"):
                 await consumer.receive()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.client.url import BrokerUrl, FailoverOptions, ParsedUrl, ServerListAction, parse_url
+from postroom.client.connection.url import BrokerUrl, FailoverOptions, ParsedUrl, ServerListAction, parse_url
 
 A, B = BrokerUrl(host="a"), BrokerUrl(host="b", port=5673)
 

@@ -22,9 +22,9 @@ from postroom.client import (
     TextMessage,
     Topic,
 )
-from postroom.client.ids import id_of_jms, jms_correlation_id, jms_message_id
-from postroom.client.message import decode_message, encode_message
-from postroom.client.stamping import SendOptions
+from postroom.client.messages.message import decode_message, encode_message
+from postroom.client.messages.message_ids import id_of_jms, jms_correlation_id, jms_message_id
+from postroom.client.messages.send_headers import SendOptions
 from tests.client.test_messages import travelled
 
 # --- properties

@@ -15,7 +15,7 @@ from postroom.client import (
     ResourceAllocationException,
 )
 from postroom.client.aio import ManagementClient
-from postroom.client.message import decode_message, encode_message
+from postroom.client.messages.message import decode_message, encode_message
 from tests.client.fake_broker import FakeBroker, asynchronous
 
 

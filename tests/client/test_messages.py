@@ -25,7 +25,7 @@ from postroom.client import (
     StreamMessage,
     TextMessage,
 )
-from postroom.client.message import decode_message, encode_message
+from postroom.client.messages.message import decode_message, encode_message
 
 
 def travelled(message: Message) -> Message:

@@ -26,7 +26,7 @@ from postroom.client import (
     Topic,
     aio,
 )
-from postroom.client.options import FACTORY_URL_OPTIONS, URL_OPTIONS
+from postroom.client.connection.options import FACTORY_URL_OPTIONS, URL_OPTIONS
 from tests.client.fake_broker import FakeBroker, asynchronous
 
 NONE = ClientOptions()

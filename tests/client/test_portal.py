@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from postroom.client import IllegalStateException
-from postroom.client.portal import Portal
+from postroom.client.sync.portal import Portal
 
 
 def test_the_loop_is_made_and_closed_in_its_own_thread(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,7 +60,7 @@ def test_where_a_wait_hears_no_signal_it_is_done_in_pieces(monkeypatch: pytest.M
         if len(waits) == 1:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("postroom.client.portal.wait", wait)
+    monkeypatch.setattr("postroom.client.sync.portal.wait", wait)
     portal = Portal()
     cancelled, started = threading.Event(), threading.Event()
 

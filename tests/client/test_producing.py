@@ -25,7 +25,7 @@ from postroom.client import (
     TransactionRolledBackException,
 )
 from postroom.client.aio import MessageProducer
-from postroom.client.message import decode_message
+from postroom.client.messages.message import decode_message
 from tests.client.fake_broker import FakeBroker, asynchronous
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.client.recovery import MAX_BROKERS, Backoff, BrokerPool, listed_broker
-from postroom.client.url import BrokerUrl, FailoverOptions, ServerListAction
+from postroom.client.connection.failover import MAX_BROKERS, Backoff, BrokerPool, listed_broker
+from postroom.client.connection.url import BrokerUrl, FailoverOptions, ServerListAction
 
 A, B, C = (BrokerUrl(host=name) for name in "abc")
 LIST: dict[object, object] = {"failover-server-list": [{"network-host": "c"}, {"hostname": "b", "port": 1}]}

@@ -17,7 +17,7 @@ from postroom.client import (
     TextMessage,
     aio,
 )
-from postroom.client.message import encode_message
+from postroom.client.messages.message import encode_message
 from postroom.server.config import QueueConfig
 from tests.client.fake_broker import FakeBroker, asynchronous
 from tests.client.test_acknowledging import consumer_in, told

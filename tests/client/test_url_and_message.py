@@ -10,8 +10,8 @@ import pytest
 from postroom.amqp import types
 from postroom.amqp.codec import encode
 from postroom.client import BodyKind, Message, MessageFormatException, ObjectMessage
-from postroom.client.message import decode_message, encode_message
-from postroom.client.url import BrokerUrl
+from postroom.client.connection.url import BrokerUrl
+from postroom.client.messages.message import decode_message, encode_message
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 
 from postroom.amqp.sections import Sequence, Value, decode_message
 from postroom.client import BodyKind, ConnectionFactory, Message
-from postroom.client.message import encode_message
+from postroom.client.messages.message import encode_message
 from postroom.spark.messages.decode import decode
 from postroom.spark.messages.options import read_tap_options
 from postroom.spark.messages.schema import MESSAGES_SCHEMA

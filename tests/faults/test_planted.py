@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from postroom.amqp.outcomes import ACCEPTED
-from postroom.client.aio.transacting import TransactionContext
+from postroom.client.aio.local_transaction import TransactionContext
+from postroom.client.connection.sender_link import Outcome, Sending
 from postroom.client.exceptions import ConnectionLostException, TransactionRolledBackException
-from postroom.client.sending import Outcome, Sending
 from tests.clients.broker import BrokerProcess
 from tests.faults import cases
 from tests.faults.cases import Case, cut_points, play

@@ -8,7 +8,7 @@ from proton import Delivery as ProtonDelivery
 from proton import Message as ProtonMessage
 from proton.utils import BlockingConnection
 
-from postroom.client.message import Message
+from postroom.client.messages.message import Message
 from postroom.client.sync import Connection, ConnectionFactory
 from postroom.server.config import QueueConfig
 from tests.server.harness import BrokerThread, make_config

@@ -155,8 +155,8 @@ class Producer:
 
 
 def _encoded(body: bytes) -> bytes:
-    from postroom.client.message import Message as Ours
-    from postroom.client.message import encode_message
+    from postroom.client.messages.message import Message as Ours
+    from postroom.client.messages.message import encode_message
 
     return encode_message(Ours(body), None)
 

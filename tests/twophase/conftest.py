@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from postroom.client import decision_log
-from postroom.client.decisions import ALIGNMENT_BYTES
+from postroom.client.transactions import decision_log
+from postroom.client.transactions.decision_records import ALIGNMENT_BYTES
 from tests.twophase.postgres import PostgreSQL
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from postroom.client.aio import Transaction, TransactionManager
-from postroom.client.decision_log import LOG_NAME
 from postroom.client.exceptions import XAException
-from postroom.client.two_phase import Step, TransactionStatus
+from postroom.client.transactions.decision_log import LOG_NAME
+from postroom.client.transactions.two_phase import Step, TransactionStatus
 from postroom.model.xa import XaCode, XaFlag, Xid, is_rolled_back
 
 C = XaCode

@@ -25,7 +25,7 @@ from postroom.client.exceptions import JMSException
 from postroom.client.sync import ConnectionFactory as SyncConnectionFactory
 from postroom.client.sync import TransactionManager as SyncTransactionManager
 from postroom.client.sync.postgresql import PostgreSQLResource as SyncPostgreSQLResource
-from postroom.client.two_phase import Recovery, Step
+from postroom.client.transactions.two_phase import Recovery, Step
 from tests.clients.broker import BrokerProcess
 from tests.twophase.postgres import PostgreSQL
 

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.client import decision_log
-from postroom.client.decision_log import LOG_NAME, DecisionLog
-from postroom.client.decisions import (
+from postroom.client.exceptions import DecisionLogException
+from postroom.client.transactions import decision_log
+from postroom.client.transactions.decision_log import LOG_NAME, DecisionLog
+from postroom.client.transactions.decision_records import (
     ALIGNMENT_BYTES,
     HEADER,
     BranchName,
@@ -27,7 +28,6 @@ from postroom.client.decisions import (
     forgotten,
     read_log,
 )
-from postroom.client.exceptions import DecisionLogException
 from postroom.model.xa import XaCode
 
 WAIT_S = 30

@@ -15,7 +15,7 @@ from postroom.client.exceptions import (
     IllegalStateException,
     TransactionRolledBackException,
 )
-from postroom.client.two_phase import Step, TransactionStatus
+from postroom.client.transactions.two_phase import Step, TransactionStatus
 from postroom.model.xa import XaCode, XaFlag, Xid
 from tests.client.fake_broker import asynchronous
 from tests.twophase.fakes import (

@@ -23,7 +23,7 @@ from postroom.client.exceptions import (
 )
 from postroom.client.sync import TransactionManager as SyncTransactionManager
 from postroom.client.sync.postgresql import PostgreSQLResource as SyncPostgreSQLResource
-from postroom.client.two_phase import Step
+from postroom.client.transactions.two_phase import Step
 from postroom.model.xa import XaCode, XaFlag, Xid
 from tests.client.fake_broker import asynchronous
 from tests.twophase.postgres import PostgreSQL

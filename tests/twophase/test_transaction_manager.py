@@ -16,7 +16,7 @@ from postroom.client.exceptions import (
     TransactionRolledBackException,
     XAException,
 )
-from postroom.client.two_phase import Step, TransactionStatus
+from postroom.client.transactions.two_phase import Step, TransactionStatus
 from postroom.model.xa import XaCode, Xid
 from tests.client.fake_broker import asynchronous
 from tests.twophase.fakes import (

@@ -16,8 +16,8 @@ from unittest import mock
 import msgspec
 
 from postroom import __version__
-from postroom.client.decision_log import DecisionLog
-from postroom.client.decisions import BranchName, Decision, HeuristicOutcome
+from postroom.client.transactions.decision_log import DecisionLog
+from postroom.client.transactions.decision_records import BranchName, Decision, HeuristicOutcome
 from postroom.model.xa import XaCode
 from postroom.server.config_file import load_config
 from postroom.spark.pipeline.root import Root

@@ -10,8 +10,8 @@ from tools.peers.broker import DEBIAN_ROOT, LOOPBACK, TOOLS, Broker, BrokerFaile
 
 JOURNAL_KINDS = ("ASYNCIO", "NIO", "MAPPED")
 ANY_DISK = {"max-disk-usage": "-1"}
-"""By default Artemis blocks every sender, without a word to it, while the disk is more than 90 % full, whoever
-filled it."""
+"""By default Artemis blocks every sender, without a word to it, while the disk is more than 90 % full,
+whoever filled it."""
 
 
 class Artemis(Broker):

@@ -15,7 +15,7 @@ import msgspec
 
 from postroom.amqp.types import Timestamp
 from postroom.client import Message, MessageFormatException, TextMessage
-from postroom.client.message import as_message
+from postroom.client.messages.message import as_message
 
 __all__ = ["Decoder", "UndecodableError", "as_sent", "decoder_for"]
 

@@ -22,7 +22,7 @@ from postroom.cli.which import id_text
 from postroom.client import InvalidDestinationException, JMSException
 from postroom.client.aio import Connection, ConnectionFactory, ManagementClient
 from postroom.client.aio.relay import MAX_TARGETS, ComesAgain, Relay, sent_on
-from postroom.client.receiving import Incoming
+from postroom.client.connection.receiver_link import Incoming
 from postroom.manager.relaying import without_header
 from postroom.model.entity_types import BROKER_NAME, BROKER_TYPE, QUEUE_TYPE, REMOTE_QUEUE_TYPE
 from postroom.model.names import full_address

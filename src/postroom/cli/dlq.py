@@ -23,7 +23,7 @@ from postroom.cli.tables import new_table, show_table
 from postroom.cli.talk import BrokerError, connected, json_option, shown, url_option
 from postroom.cli.which import Found, id_text, selector_option, which, which_options
 from postroom.client import JMSException, ManagementClient, Message
-from postroom.client.message import decode_message
+from postroom.client.messages.message import decode_message
 from postroom.manager.dead_letter_header import DEAD_LETTER, DeadLetterHeader, header_of
 from postroom.manager.deadletter import ORIGIN_KEY, REASON_KEY
 from postroom.model.entity_types import BROKER_NAME, BROKER_TYPE, DEAD_LETTER_HANDLER_TYPE, MESSAGE_TYPE

@@ -14,7 +14,7 @@ from typing import IO, Any, Final
 from postroom.cli.show import message_fields
 from postroom.cli.which import id_text, id_value
 from postroom.client import Message
-from postroom.client.message import decode_message, encode_message
+from postroom.client.messages.message import decode_message, encode_message
 
 FORMATS: Final = ("jsonl", "amqp")
 MAGIC: Final = b"postroom messages 1\n"

@@ -24,7 +24,7 @@ from postroom.cli.which import (
     which_options,
 )
 from postroom.client import ManagementClient
-from postroom.client.message import decode_message
+from postroom.client.messages.message import decode_message
 from postroom.model.entity_types import MESSAGE_TYPE
 
 LISTED: Final = ("serial", "message id", "states", "bytes", "body")

@@ -18,7 +18,7 @@ from postroom.client import (
     InvalidDestinationException,
     JMSException,
 )
-from postroom.client.url import parse_url
+from postroom.client.connection.url import parse_url
 
 DEFAULT_URL: Final = "amqp://127.0.0.1:5672"
 EXIT_BROKER: Final = 3

@@ -8,7 +8,7 @@ from typing import Final
 
 from postroom.amqp.errors import CONNECTION_FRAMING_ERROR
 from postroom.client import ConnectionLostException, JMSException, JMSSecurityException
-from postroom.client.url import BrokerUrl
+from postroom.client.connection.url import BrokerUrl
 
 URL_VARIABLE: Final = "POSTROOM_URL"
 _NUMBERS: Final = re.compile(r"\[Errno (-?\d+)\]")

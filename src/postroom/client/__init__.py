@@ -5,7 +5,17 @@ generated from it. This room is built on ``postroom.amqp``, the engine that the 
 ``postroom.model``; it may import nothing else of the house. Sockets, threads and the clock are allowed here.
 """
 
-from postroom.client.decisions import Decision, HeuristicOutcome
+from postroom.client.connection.metadata import ConnectionMetaData
+from postroom.client.connection.options import (
+    ClientOptions,
+    PrefetchPolicy,
+    PresettlePolicy,
+    RecoverMode,
+    RedeliveryOutcome,
+    RedeliveryPolicy,
+)
+from postroom.client.connection.provider import ConnectionListener
+from postroom.client.connection.tls import TlsOptions
 from postroom.client.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from postroom.client.exceptions import (
     ConnectionLostException,
@@ -36,8 +46,8 @@ from postroom.client.exceptions import (
     TransactionRolledBackException,
     XAException,
 )
-from postroom.client.management import ManagementReply
-from postroom.client.message import (
+from postroom.client.messages.management_answers import ManagementReply
+from postroom.client.messages.message import (
     Body,
     BodyKind,
     BytesMessage,
@@ -48,17 +58,7 @@ from postroom.client.message import (
     StreamMessage,
     TextMessage,
 )
-from postroom.client.metadata import ConnectionMetaData
-from postroom.client.options import (
-    ClientOptions,
-    PrefetchPolicy,
-    PresettlePolicy,
-    RecoverMode,
-    RedeliveryOutcome,
-    RedeliveryPolicy,
-)
-from postroom.client.provider import ConnectionListener
-from postroom.client.store import (
+from postroom.client.messages.stored_messages import (
     BrowseLock,
     MessageEvent,
     MessageFilter,
@@ -88,8 +88,8 @@ from postroom.client.sync import (
     XASession,
     connect,
 )
-from postroom.client.tls import TlsOptions
-from postroom.client.two_phase import Recovery, Step, TransactionStatus
+from postroom.client.transactions.decision_records import Decision, HeuristicOutcome
+from postroom.client.transactions.two_phase import Recovery, Step, TransactionStatus
 from postroom.model.xa import XaCode, XaFlag, Xid
 
 __all__ = [

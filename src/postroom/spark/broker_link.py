@@ -6,9 +6,9 @@ from typing import Final
 
 from postroom.client import Connection, ManagementClient
 from postroom.client.aio import ConnectionFactory
+from postroom.client.connection.transport import within
 from postroom.client.exceptions import JMSException
-from postroom.client.portal import Portal
-from postroom.client.transport import within
+from postroom.client.sync.portal import Portal
 from postroom.spark.sink.options import Broker
 
 

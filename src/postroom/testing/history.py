@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from uuid import UUID
 
 from postroom.client.exceptions import JMSException
-from postroom.client.ids import id_of_jms
+from postroom.client.messages.message_ids import id_of_jms
 from postroom.ledger.dump import Line
 from postroom.ledger.trace import MessageId, trace
 from postroom.model.codes import IdType

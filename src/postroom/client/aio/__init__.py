@@ -1,19 +1,19 @@
 """The client for asyncio: every name of :mod:`postroom.client`, with ``await``."""
 
-from postroom.client.aio.connecting import Connection, ConnectionFactory, connect
-from postroom.client.aio.consuming import MessageConsumer, QueueBrowser
+from postroom.client.aio.connection import Connection, ConnectionFactory, connect
+from postroom.client.aio.consumer import MessageConsumer, QueueBrowser
 from postroom.client.aio.context import JMSContext, JMSProducer
-from postroom.client.aio.management import ManagementClient
-from postroom.client.aio.messaging import Session, TransactedSession
+from postroom.client.aio.management_client import ManagementClient
+from postroom.client.aio.message_store import MessageListener, MessageStore
 from postroom.client.aio.opening import Opening
-from postroom.client.aio.producing import MessageProducer
-from postroom.client.aio.requesting import Requestor
-from postroom.client.aio.store import MessageListener, MessageStore
-from postroom.client.aio.temporary import TemporaryDestination
+from postroom.client.aio.producer import MessageProducer
+from postroom.client.aio.requestor import Requestor
+from postroom.client.aio.session import Session, TransactedSession
+from postroom.client.aio.temporary_destinations import TemporaryDestination
 from postroom.client.aio.transaction import Resource, Transaction
 from postroom.client.aio.transaction_manager import TransactionManager
 from postroom.client.aio.xa import XAResource, XASession
-from postroom.client.modes import AcknowledgeMode
+from postroom.client.sessions.acknowledge_modes import AcknowledgeMode
 
 __all__ = [
     "AcknowledgeMode",

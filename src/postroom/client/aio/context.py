@@ -13,19 +13,19 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from postroom.client.aio.consuming import MessageConsumer, QueueBrowser
-from postroom.client.aio.messaging import Session
-from postroom.client.aio.producing import MessageProducer
-from postroom.client.aio.temporary import TemporaryDestination
+from postroom.client.aio.consumer import MessageConsumer, QueueBrowser
+from postroom.client.aio.producer import MessageProducer
+from postroom.client.aio.session import Session
+from postroom.client.aio.temporary_destinations import TemporaryDestination
+from postroom.client.connection.metadata import ConnectionMetaData
+from postroom.client.connection.options import RecoverMode
 from postroom.client.destinations import Destination, Queue, Topic
-from postroom.client.message import Body, DeliveryMode, Message, as_message
-from postroom.client.metadata import ConnectionMetaData
-from postroom.client.modes import AcknowledgeMode
-from postroom.client.options import RecoverMode
-from postroom.client.shared import ExceptionListener, FailureCallback, MessageCallback
+from postroom.client.messages.message import Body, DeliveryMode, Message, as_message
+from postroom.client.sessions.acknowledge_modes import AcknowledgeMode
+from postroom.client.sessions.connection_state import ExceptionListener, FailureCallback, MessageCallback
 
 if TYPE_CHECKING:
-    from postroom.client.aio.connecting import Connection
+    from postroom.client.aio.connection import Connection
 
 __all__ = ["JMSContext", "JMSProducer"]
 

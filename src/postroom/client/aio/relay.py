@@ -15,17 +15,17 @@ from postroom.amqp.messaging import scan_head
 from postroom.amqp.outcomes import ACCEPTED, RELEASED, Modified, TransactionalState
 from postroom.amqp.sections import Header
 from postroom.amqp.termini import Source, Target
-from postroom.client.aio.connecting import Connection
-from postroom.client.aio.messaging import Session
-from postroom.client.aio.transacting import LOCAL_TRANSACTIONS, provisional
-from postroom.client.completing import raise_unless_accepted
-from postroom.client.coordinator import Coordinator
+from postroom.client.aio.connection import Connection
+from postroom.client.aio.local_transaction import LOCAL_TRANSACTIONS, provisional
+from postroom.client.aio.session import Session
+from postroom.client.connection.receiver_link import Incoming, Receiving
+from postroom.client.connection.sender_link import Sending
+from postroom.client.connection.transport import within
 from postroom.client.destinations import QUEUE_CAPABILITY
 from postroom.client.exceptions import JMSException
-from postroom.client.modes import AcknowledgeMode
-from postroom.client.receiving import Incoming, Receiving
-from postroom.client.sending import Sending
-from postroom.client.transport import within
+from postroom.client.sessions.acknowledge_modes import AcknowledgeMode
+from postroom.client.sessions.completions import raise_unless_accepted
+from postroom.client.transactions.coordinator import Coordinator
 
 MAX_TARGETS: Final = 64
 """Links to where messages go that are kept."""

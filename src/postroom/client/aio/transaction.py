@@ -11,15 +11,15 @@ from types import TracebackType
 from typing import Final, Protocol
 
 from postroom.client.aio.waiting import result_of, to_its_end
-from postroom.client.decision_log import DecisionLog
-from postroom.client.decisions import Decision, HeuristicOutcome
 from postroom.client.exceptions import (
     DecisionLogException,
     IllegalStateException,
     TransactionRolledBackException,
     XAException,
 )
-from postroom.client.two_phase import (
+from postroom.client.transactions.decision_log import DecisionLog
+from postroom.client.transactions.decision_records import Decision, HeuristicOutcome
+from postroom.client.transactions.two_phase import (
     COMMIT,
     COMPLETED_HEURISTICALLY,
     ROLLBACK,

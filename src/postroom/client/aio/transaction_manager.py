@@ -17,10 +17,10 @@ from types import TracebackType
 
 from postroom.client.aio.transaction import Branch, OnStep, Resource, SecondPhase, Shared, Transaction
 from postroom.client.aio.waiting import result_of
-from postroom.client.decision_log import DEFAULT_MAX_UNFINISHED, DecisionLog
-from postroom.client.decisions import Decision, HeuristicOutcome
 from postroom.client.exceptions import IllegalStateException, XAException
-from postroom.client.two_phase import Answer, Recovery, Step, XidMaker
+from postroom.client.transactions.decision_log import DEFAULT_MAX_UNFINISHED, DecisionLog
+from postroom.client.transactions.decision_records import Decision, HeuristicOutcome
+from postroom.client.transactions.two_phase import Answer, Recovery, Step, XidMaker
 from postroom.model.xa import XaFlag
 
 __all__ = ["TransactionManager"]

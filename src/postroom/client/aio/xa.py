@@ -12,20 +12,20 @@ from typing import Final, Protocol
 
 from postroom.amqp.termini import DISTRIBUTION_COPY, Source
 from postroom.amqp.types import Symbol, UInt
-from postroom.client.aio.management import ManagementClient
-from postroom.client.aio.messaging import Session
-from postroom.client.branch_work import BranchWork
+from postroom.client.aio.management_client import ManagementClient
+from postroom.client.aio.session import Session
+from postroom.client.connection.provider import Channel
+from postroom.client.connection.receiver_link import Receiving
 from postroom.client.exceptions import (
     XA_CODE,
     JMSException,
     TransactionInProgressException,
     XAException,
 )
-from postroom.client.management import MANAGEMENT_NODE, ManagementReply
-from postroom.client.modes import AcknowledgeMode
-from postroom.client.provider import Channel
-from postroom.client.receiving import Receiving
-from postroom.client.shared import SharedState
+from postroom.client.messages.management_answers import MANAGEMENT_NODE, ManagementReply
+from postroom.client.sessions.acknowledge_modes import AcknowledgeMode
+from postroom.client.sessions.connection_state import SharedState
+from postroom.client.transactions.branch_work import BranchWork
 from postroom.model.entity_types import BRANCH_TYPE
 from postroom.model.xa import MAX_TIMEOUT_S, XaCode, XaFlag, Xid, is_rolled_back
 

@@ -4,16 +4,16 @@ Each connection has a thread of its own that serves it: heartbeats leave and mes
 application is busy.
 """
 
-from postroom.client.modes import AcknowledgeMode
-from postroom.client.sync.connecting import Connection, ConnectionFactory, connect
-from postroom.client.sync.consuming import MessageConsumer, QueueBrowser
+from postroom.client.sessions.acknowledge_modes import AcknowledgeMode
+from postroom.client.sync.connection import Connection, ConnectionFactory, connect
+from postroom.client.sync.consumer import MessageConsumer, QueueBrowser
 from postroom.client.sync.context import JMSContext, JMSProducer
-from postroom.client.sync.management import ManagementClient
-from postroom.client.sync.messaging import Session, TransactedSession
-from postroom.client.sync.producing import MessageProducer
-from postroom.client.sync.requesting import Requestor
-from postroom.client.sync.store import MessageListener, MessageStore
-from postroom.client.sync.temporary import TemporaryDestination
+from postroom.client.sync.management_client import ManagementClient
+from postroom.client.sync.message_store import MessageListener, MessageStore
+from postroom.client.sync.producer import MessageProducer
+from postroom.client.sync.requestor import Requestor
+from postroom.client.sync.session import Session, TransactedSession
+from postroom.client.sync.temporary_destinations import TemporaryDestination
 from postroom.client.sync.transaction import Resource, Transaction
 from postroom.client.sync.transaction_manager import TransactionManager
 from postroom.client.sync.xa import XAResource, XASession

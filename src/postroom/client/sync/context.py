@@ -10,15 +10,15 @@ from typing import Self
 
 from postroom.client.aio import context as aio
 from postroom.client.aio.context import JmsBody
+from postroom.client.connection.metadata import ConnectionMetaData
+from postroom.client.connection.options import RecoverMode
 from postroom.client.destinations import Destination, Queue, Topic
-from postroom.client.message import DeliveryMode
-from postroom.client.metadata import ConnectionMetaData
-from postroom.client.modes import AcknowledgeMode
-from postroom.client.options import RecoverMode
-from postroom.client.portal import Portal
-from postroom.client.shared import ExceptionListener, FailureCallback, MessageCallback
-from postroom.client.sync.consuming import MessageConsumer, QueueBrowser
-from postroom.client.sync.temporary import TemporaryDestination
+from postroom.client.messages.message import DeliveryMode
+from postroom.client.sessions.acknowledge_modes import AcknowledgeMode
+from postroom.client.sessions.connection_state import ExceptionListener, FailureCallback, MessageCallback
+from postroom.client.sync.consumer import MessageConsumer, QueueBrowser
+from postroom.client.sync.portal import Portal
+from postroom.client.sync.temporary_destinations import TemporaryDestination
 
 __all__ = ["JMSContext", "JMSProducer"]
 

@@ -12,8 +12,6 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Protocol
 
-from postroom.client.decision_log import DecisionLog
-from postroom.client.decisions import Decision, HeuristicOutcome
 from postroom.client.exceptions import (
     DecisionLogException,
     IllegalStateException,
@@ -21,7 +19,9 @@ from postroom.client.exceptions import (
     XAException,
 )
 from postroom.client.sync.waiting import result_of, to_its_end
-from postroom.client.two_phase import (
+from postroom.client.transactions.decision_log import DecisionLog
+from postroom.client.transactions.decision_records import Decision, HeuristicOutcome
+from postroom.client.transactions.two_phase import (
     COMMIT,
     COMPLETED_HEURISTICALLY,
     ROLLBACK,

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from postroom.client.aio import xa as aio
 from postroom.client.aio.xa import WHOLE_SCAN, OfBroker
-from postroom.client.portal import Portal
-from postroom.client.sync.messaging import Session
+from postroom.client.sync.portal import Portal
+from postroom.client.sync.session import Session
 from postroom.model.xa import XaCode, XaFlag, Xid
 
 __all__ = ["XAResource", "XASession"]

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from postroom.amqp import constructors as c
 from postroom.amqp import descriptors as d
 from postroom.amqp.errors import DecodeError
-from postroom.client.message import MESSAGE_TYPE
+from postroom.client.messages.message import MESSAGE_TYPE
 from postroom.spark.messages.heap import Heap, Values
 from postroom.spark.messages.schema import PROPERTY_COLUMNS, TIMESTAMP, TYPED, TYPED_MAP
 from postroom.spark.messages.texts import integers_of, kinds_of, strings_of, texts_of, value_at

@@ -16,8 +16,8 @@ from postroom.amqp import descriptors as d
 from postroom.amqp.fields import Fields, read_descriptor, read_symbol_map
 from postroom.amqp.reader import Reader
 from postroom.amqp.types import Byte, Int, PairMap, Short, UByte, UInt, ULong, UShort
-from postroom.client.jms_messages import JAVA_OBJECT
-from postroom.client.message import MESSAGE_TYPE, OCTET_STREAM, charset_of_text
+from postroom.client.messages.jms_messages import JAVA_OBJECT
+from postroom.client.messages.message import MESSAGE_TYPE, OCTET_STREAM, charset_of_text
 from postroom.spark.messages.schema import PROPERTY_COLUMNS
 from postroom.spark.messages.values import FIRST_MS, LAST_MS, Typed, key_text, plain_json, typed
 

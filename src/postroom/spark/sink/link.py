@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from postroom.client.aio.connecting import Connection, ConnectionFactory
-from postroom.client.bulk import BulkSession, open_bulk_session
+from postroom.client.aio.bulk import BulkSession, open_bulk_session
+from postroom.client.aio.connection import Connection, ConnectionFactory
+from postroom.client.connection.transport import within
 from postroom.client.exceptions import (
     ConnectionLostException,
     JMSException,
@@ -15,7 +16,6 @@ from postroom.client.exceptions import (
     ManagementException,
     ResourceAllocationException,
 )
-from postroom.client.transport import within
 from postroom.spark.sink.errors import SinkError, refused
 from postroom.spark.sink.options import Broker
 

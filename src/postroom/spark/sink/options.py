@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from postroom.client.tls import TlsOptions
-from postroom.client.url import parse_url
+from postroom.client.connection.tls import TlsOptions
+from postroom.client.connection.url import parse_url
 from postroom.spark.option_names import SINK, unknown_option
 from postroom.spark.sink.errors import SinkOptionError
 

@@ -1,0 +1,84 @@
+"""Opening a connection to one broker: socket, TLS, sign-in, open."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import uuid
+from dataclasses import dataclass, field
+from typing import Final
+
+from postroom.amqp.options import ConnectionOptions
+from postroom.amqp.sasl import ANONYMOUS, PLAIN
+from postroom.client.connection.transport import Transport
+from postroom.client.connection.url import BrokerUrl
+from postroom.client.exceptions import ConnectionLostException, JMSSecurityException, JMSTimeoutException
+
+BROKEN_OFF: Final = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
+"""The other end went away during the handshake: no word against the certificate."""
+
+
+@dataclass(kw_only=True)
+class Connector:
+    """What all connections of one factory's connection have in common."""
+
+    client_id: str | None
+    """The application's own, that no other connection may have."""
+    connect_timeout_s: float | None
+    idle_timeout_ms: int
+    max_frame_size_bytes: int
+    tls: ssl.SSLContext | None = None
+    container_id: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.container_id = self.client_id or f"postroom-{uuid.uuid4()}"
+
+    async def connect(self, broker: BrokerUrl) -> Transport:
+        """Connect, sign in and open.
+
+        Raises ConnectionLostException, JMSSecurityException, InvalidClientIDException, JMSTimeoutException.
+        """
+        try:
+            async with asyncio.timeout(self.connect_timeout_s):
+                return await self._open(broker)
+        except TimeoutError:
+            raise JMSTimeoutException(f"no answer from {broker} within {self.connect_timeout_s} s") from None
+
+    async def _open(self, broker: BrokerUrl) -> Transport:
+        transport = await self._connect(broker)
+        try:
+            await transport.opened()
+        except BaseException:
+            transport.abort()
+            raise
+        return transport
+
+    async def _connect(self, broker: BrokerUrl) -> Transport:
+        loop = asyncio.get_running_loop()
+        try:
+            _, transport = await loop.create_connection(
+                lambda: Transport(self._options(broker), self.client_id is not None),
+                broker.host,
+                broker.port,
+                ssl=(self.tls or ssl.create_default_context()) if broker.tls else None,
+            )
+        except BROKEN_OFF as error:
+            raise ConnectionLostException(f"{broker} broke off the TLS handshake: {error}") from error
+        except ssl.SSLError as error:
+            raise JMSSecurityException(f"no TLS with {broker}: {error}") from error
+        except OSError as error:
+            raise ConnectionLostException(f"can't connect to {broker}: {error}") from error
+        return transport
+
+    def _options(self, broker: BrokerUrl) -> ConnectionOptions:
+        plain = broker.user is not None
+        return ConnectionOptions(
+            server=False,
+            container_id=self.container_id,
+            hostname=broker.host,
+            sasl_mechanisms=[PLAIN if plain else ANONYMOUS],
+            username=broker.user or "",
+            password=broker.password,
+            idle_timeout_ms=self.idle_timeout_ms,
+            max_frame_size_bytes=self.max_frame_size_bytes,
+        )

@@ -1,0 +1,367 @@
+"""The messages of a consumer on their way from the link to the application, and what becomes of them.
+
+What comes is decoded; what has expired, or came too often, goes back before the application sees it. What the
+application has and no outcome is kept here, in the order in which it was handed out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, NamedTuple
+
+from postroom.amqp.outcomes import ACCEPTED, RELEASED, DeliveryState, Modified
+from postroom.client.connection.receiver_link import Incoming, Receiving
+from postroom.client.destinations import Destination
+from postroom.client.durations import MS_A_SECOND, check_duration
+from postroom.client.exceptions import IllegalStateException, JMSException, MessageFormatException
+from postroom.client.messages.base_message import DONE
+from postroom.client.messages.message import Message, decode_message
+from postroom.client.messages.outcomes import check_sendable
+from postroom.client.sessions.acknowledge_modes import AcknowledgeMode
+from postroom.client.sessions.connection_state import LOG, MessageCallback
+from postroom.client.sessions.listener import Listening
+from postroom.client.sessions.session_state import SessionState
+
+UNDELIVERABLE: Final = Modified(delivery_failed=True, undeliverable_here=True)
+FAILED: Final = Modified(delivery_failed=True)
+FAILURE_COUNT: Final = "x-opt-failure-count"
+"""Delivery annotation of the broker: how many of the earlier deliveries somebody failed at, where not all."""
+
+
+class Delivery(NamedTuple):
+    """A message, and how it came."""
+
+    incoming: Incoming
+    message: Message
+
+
+class Deliveries:
+    """Between a link and the consumer that an application sees."""
+
+    def __init__(
+        self,
+        receiving: Receiving,
+        state: SessionState,
+        source: Destination | None,
+        settle_second: bool,
+        durable: bool,
+    ) -> None:
+        self.receiving: Final = receiving
+        self.state: Final = state
+        self.is_closed = False
+        self._source = source
+        self._settle_second = settle_second
+        self._durable = durable
+        self._delivered: dict[int, Delivery] = {}
+        """Handed out and without an outcome, in that order."""
+        self._listening: Listening | None = None
+        self._detaching: asyncio.Task[None] | None = None
+        """Closed by the application, and kept until the last outcome was said."""
+        self._is_closing = False
+        self._is_over = False
+        """The application has closed it: no loss."""
+        self.on_detached: Callable[[], None] = nothing
+        """Called when the link has ended: what was made for this consumer alone ends with it."""
+
+    # --- to the application
+
+    async def next_of_loop(self) -> Message | None:
+        """The next message, handed over; None when the application has closed the consumer, its session or
+        its connection. What is no message is logged and passed over: it has gone back.
+        """
+        while not self._is_over:
+            try:
+                self.check_receive()
+                return await self.receive(None)
+            except MessageFormatException as failure:
+                LOG.warning("%s: %s", self.receiving.what, failure)
+            except JMSException:
+                if not self._is_over:
+                    raise
+        return None
+
+    async def receive(self, timeout_s: float | None) -> Message | None:
+        """The next message, handed over; None when the time is up."""
+        end_s = end_of(timeout_s)
+        while (delivery := await self.next(end_s)) is not None:
+            if await self.hand_over(delivery):
+                return delivery.message
+        return None
+
+    async def receive_now(self) -> Message | None:
+        """A message that the broker has now, handed over."""
+        while (delivery := await self.next_now()) is not None:
+            if await self.hand_over(delivery):
+                return delivery.message
+        return None
+
+    async def next(self, end_s: float | None) -> Delivery | None:
+        """The next message for the application, once the connection is started; None when it is ``end_s``."""
+        started = self.state.shared.started
+        while started.is_set() or await self._is_started(end_s):
+            incoming = await self.receiving.receive(left_s(end_s))
+            if incoming is None:
+                return None
+            if not started.is_set():
+                self.put_back([incoming])
+                continue
+            message = self._admitted(incoming)
+            if message is not None:
+                return Delivery(incoming, message)
+        return None
+
+    async def next_now(self) -> Delivery | None:
+        """A message that the broker has now."""
+        while self.state.shared.started.is_set():
+            incoming = await self.receiving.receive_now(1)
+            if incoming is None:
+                return None
+            message = self._admitted(incoming)
+            if message is not None:
+                return Delivery(incoming, message)
+        return None
+
+    async def _is_started(self, end_s: float | None) -> bool:
+        try:
+            async with asyncio.timeout(left_s(end_s)):
+                await self.state.shared.started.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _admitted(self, incoming: Incoming) -> Message | None:
+        """The message, unless it goes back unseen; MessageFormatException for bytes that are none."""
+        try:
+            message = decode_message(incoming.payload, incoming.delivery_id, self._source)
+        except MessageFormatException:
+            # As Qpid JMS does: it failed, and would fail here again.
+            self.receiving.settle(incoming, UNDELIVERABLE)
+            raise
+        message.receiver = self
+        message.delivery_count += incoming.redeliveries
+        options = self.state.shared.options
+        if options.local_message_expiry and has_expired(message):
+            self.receiving.settle(incoming, UNDELIVERABLE)
+            return None
+        if options.redelivery.is_exceeded(failures_of(message, incoming)):
+            self.receiving.settle(incoming, options.redelivery.outcome.state)
+            return None
+        return message
+
+    async def hand_over(self, delivery: Delivery) -> bool:
+        """Say of a message for ``receive`` what the mode says; False where it isn't the application's to see:
+        it came before a break, and comes again.
+        """
+        if self.state.transaction is None and self.state.mode.is_automatic:
+            await self._say([delivery.incoming], ACCEPTED)
+            return True
+        return await self.hold(delivery)
+
+    async def hold(self, delivery: Delivery) -> bool:
+        """The application has it; its outcome will be said, or is part of the transaction. False as of
+        :meth:`hand_over`.
+        """
+        if self.state.transaction is not None:
+            return await self.state.transaction.acknowledge(self.receiving, delivery.incoming)
+        if delivery.incoming.settled:
+            return True
+        self._delivered[delivery.incoming.delivery_id] = delivery
+        return True
+
+    def put_back(self, messages: Sequence[Incoming]) -> None:
+        """Nobody has seen them: they are next."""
+        self.receiving.put_back(messages)
+
+    # --- outcomes
+
+    def holds(self, message: Message) -> bool:
+        """Whether the application has ``message`` from here, and it has no outcome."""
+        delivery = self._delivered.get(message.delivery_id)
+        return delivery is not None and delivery.message is message
+
+    def check_open(self, message: Message) -> None:
+        """Raises IllegalStateException, which says what to do, where the outcome of ``message`` isn't the
+        application's to say.
+        """
+        if self.state.is_transacted:
+            raise IllegalStateException("in a transacted session, commit and rollback are the outcomes")
+        if self.holds(message):
+            return
+        mode = self.state.mode
+        if mode.is_automatic or mode.is_presettled:
+            raise IllegalStateException(
+                f"in mode {mode.name} a message has its outcome as it is received: take"
+                " connection.consumer(), or a session in mode INDIVIDUAL or CLIENT"
+            )
+        raise IllegalStateException("the message has its outcome already, or is not of this consumer")
+
+    async def settle(self, message: Message, state: DeliveryState) -> None:
+        """The application's word on ``message``, and the broker's answer, where one was asked for."""
+        await self.say(message, state)
+
+    def say(self, message: Message, state: DeliveryState) -> Awaitable[None]:
+        """The application's word on ``message``; raises as :meth:`check_open`."""
+        self.check_open(message)
+        check_sendable(state)
+        return self._say([self._delivered.pop(message.delivery_id).incoming], state)
+
+    def acknowledge(self, message: Message) -> Awaitable[None]:
+        """``Message.acknowledge``: what it does is a matter of the mode."""
+        if self.state.mode is AcknowledgeMode.CLIENT:
+            return self._acknowledge_session()
+        return self._acknowledge_one(message) if self.state.mode is AcknowledgeMode.INDIVIDUAL else DONE
+
+    def acknowledge_delivered(self) -> Awaitable[None]:
+        """Accept everything that the application has."""
+        delivered, self._delivered = self._delivered, {}
+        return self._say([delivery.incoming for delivery in delivered.values()], ACCEPTED)
+
+    def _acknowledge_session(self) -> Awaitable[None]:
+        self.state.check()
+        return self.state.acknowledge_all()
+
+    def _acknowledge_one(self, message: Message) -> Awaitable[None]:
+        self.state.check()
+        if not self.holds(message):
+            return DONE
+        return self._say([self._delivered.pop(message.delivery_id).incoming], ACCEPTED)
+
+    def _say(self, messages: Sequence[Incoming], state: DeliveryState) -> Awaitable[None]:
+        """Tell the broker, at once; what is awaited is its answer, where one was asked for."""
+        if self._settle_second and messages:
+            return self.state.begin(self._say_second(messages, state))
+        for incoming in messages:
+            self.receiving.settle(incoming, state)
+        self._finish_close()
+        return DONE
+
+    async def _say_second(self, messages: Sequence[Incoming], state: DeliveryState) -> None:
+        timeout_s = self.state.shared.request_timeout_s
+        for incoming in messages:
+            await self.receiving.settle_second(incoming, state, timeout_s)
+        self._finish_close()
+
+    def recover(self) -> None:
+        """What the application has comes again, in its order, before anything else, as a redelivery."""
+        delivered, self._delivered = self._delivered, {}
+        again = [each.incoming for each in delivered.values() if self.receiving.is_current(each.incoming)]
+        if self._is_closing:
+            for incoming in again:
+                self.receiving.settle(incoming, FAILED)
+            self._finish_close()
+            return
+        for incoming in again:
+            incoming.redeliveries += 1
+        self.put_back(again)
+
+    async def recover_by_broker(self) -> None:
+        """What the application has goes back as failed deliveries, which come again when the broker says
+        so."""
+        if not self._delivered or self._is_closing:
+            self.recover()
+            return
+        delivered, self._delivered = self._delivered, {}
+        again = [each.incoming for each in delivered.values()]
+        await self.receiving.give_back(again, FAILED, self.state.shared.request_timeout_s)
+
+    # --- listener and end
+
+    async def listen(self, listener: MessageCallback | None) -> None:
+        """From now on ``listener`` gets the messages; None: whoever calls ``receive``."""
+        self.check()
+        if listener is not None and self.state.transaction is not None:
+            self.state.transaction.check_listen()
+        await self.stop_listening()
+        self._listening = None if listener is None else Listening(self, listener)
+
+    async def stop_listening(self) -> None:
+        """The listener is called with no further message; a call under way is waited for."""
+        if self._listening is not None:
+            await self._listening.stop()
+
+    def check(self) -> None:
+        """Raises what ended the consumer, if it has ended."""
+        self.receiving.check()
+        if self.is_closed:
+            raise IllegalStateException(f"{self.receiving.what} is closed")
+
+    def check_receive(self) -> None:
+        """Raises IllegalStateException where a listener gets the messages."""
+        self.check()
+        if self.state.transaction is not None:
+            self.state.transaction.check_receive()
+        if self._listening is not None:
+            raise IllegalStateException("the consumer has a message listener, which gets its messages")
+
+    def stop(self) -> None:
+        """Hand nothing more out, which ends a loop: what nobody has seen goes back."""
+        if self.receiving.failure is None and not self.is_closed:
+            self.is_closed = self._is_over = True
+            self.receiving.stop(RELEASED)
+
+    async def close(self, finally_: bool = False) -> None:
+        """Release what nobody has seen, and detach: as soon as the application has no message without an
+        outcome, or ``finally_`` now, such a message going back as a failed attempt.
+        """
+        await self.stop_listening()
+        if self.receiving.failure is not None:
+            self.is_closed = True
+            self.on_detached()
+            return
+        self.stop()
+        if self._delivered and not finally_:
+            self._is_closing = True
+            return
+        for delivery in self._delivered.values():
+            self.receiving.settle(delivery.incoming, FAILED)
+        self._delivered.clear()
+        if self._detaching is None:
+            await self._detach()
+        elif finally_:
+            await asyncio.wait([self._detaching])
+
+    def _finish_close(self) -> None:
+        if self._is_closing and not self._delivered and self._detaching is None:
+            self._detaching = self.state.begin(self._detach_unasked())
+
+    async def _detach(self) -> None:
+        try:
+            await self.receiving.detach(self.state.shared.options.close_timeout_s, closed=not self._durable)
+        finally:
+            self.on_detached()
+
+    async def _detach_unasked(self) -> None:
+        try:
+            await self._detach()
+        except JMSException as failure:
+            LOG.warning("%s", failure)
+
+
+def nothing() -> None:
+    """For nobody in particular."""
+
+
+def end_of(timeout_s: float | None) -> float | None:
+    """When so many seconds have passed; None: never. ValueError for a negative time."""
+    check_duration("timeout_s", timeout_s)
+    return None if timeout_s is None else time.monotonic() + timeout_s
+
+
+def left_s(end_s: float | None) -> float | None:
+    """Seconds from now to then."""
+    return None if end_s is None else max(end_s - time.monotonic(), 0.0)
+
+
+def failures_of(message: Message, incoming: Incoming) -> int:
+    """How often somebody has failed at it: its delivery count, without those that a broken connection brought
+    back, where the broker tells them apart.
+    """
+    told = message.delivery_annotations.get(FAILURE_COUNT)
+    return message.delivery_count if not isinstance(told, int) else int(told) + incoming.redeliveries
+
+
+def has_expired(message: Message) -> bool:
+    """By the clock of this machine."""
+    return message.expiration_ms is not None and 0 < message.expiration_ms <= time.time() * MS_A_SECOND

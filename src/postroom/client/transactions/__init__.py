@@ -1,0 +1,4 @@
+"""Local transactions, XA branches, and two-phase commit with its decision log.
+
+May import `sessions`, `connection` and `messages`.
+"""
