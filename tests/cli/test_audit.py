@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from postroom.cli import main
-from postroom.cli.spark import cause_of
+from postroom.cli.common.spark_session import cause_of
 from postroom.ledger.errors import LedgerError
 from postroom.model.names import DYNAMIC_PREFIX
 from postroom.spark.audit import command

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from postroom.channel.rules.parser import parse_table
-from postroom.cli.dead_letters import handle
+from postroom.cli.messages.dead_letter_handler import handle
 from postroom.client import ConnectionFactory
 from postroom.manager.options import QueueDefinition
 from tests.cli.test_dlq import NUMBERS, dead_letter, send

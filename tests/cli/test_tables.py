@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 import postroom.cli
-from postroom.cli.tables import new_table, show_table
+from postroom.cli.common.tables import new_table, show_table
 from postroom.client import ConnectionFactory, Message, Xid
 from tests.cli.test_commands import Shell, broker, queue, shell
 from tests.server.harness import BrokerThread

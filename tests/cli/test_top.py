@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 import postroom
-from postroom.cli.top_view import Look, View
+from postroom.cli.broker.top_view import Look, View
 from postroom.model.names import DYNAMIC_PREFIX
 from postroom.server.channel_config import ChannelConfig
 from postroom.server.config import QueueConfig

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from click.testing import CliRunner
 
-from postroom.cli.ledger import EXIT_DAMAGED, ledger
+from postroom.cli.ledger.ledger import EXIT_DAMAGED, ledger
 from postroom.ledger import Ledger, LedgerCorrupt
 from postroom.ledger.body_reader import BodyState, check_bodies
 from postroom.ledger.errors import LedgerError

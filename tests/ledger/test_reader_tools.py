@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from click.testing import CliRunner
 
-from postroom.cli.ledger import EXIT_DAMAGED, ledger
+from postroom.cli.ledger.ledger import EXIT_DAMAGED, ledger
 from postroom.ledger import Ledger, LedgerOptions
 from postroom.ledger.block import Group
 from postroom.ledger.checkpoint import load_checkpoint, write_checkpoint

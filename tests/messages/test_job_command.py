@@ -12,7 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 
-from postroom.cli import job, main
+from postroom.cli import main
+from postroom.cli.spark import job
 from postroom.client import Message
 from postroom.server.config import QueueConfig
 from postroom.spark.jobs.errors import Exit

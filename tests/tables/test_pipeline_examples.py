@@ -9,7 +9,7 @@ import yaml
 from click import Context
 from prometheus_client import CollectorRegistry
 
-from postroom.cli.pipeline import run_command
+from postroom.cli.spark.pipeline import run_command
 from postroom.spark.pipeline.errors import EXIT_IN_USE, EXIT_STOPPED
 from postroom.spark.pipeline.metrics import PREFIX, Metrics
 

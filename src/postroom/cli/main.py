@@ -49,12 +49,37 @@ COMMANDS: Final = {
 }
 """The help of each in one line, said again here so that a list of them needs none of their modules."""
 
-_ELSEWHERE: Final = {
-    "browse": ("get", "browse"),
-    "connection": ("broker", "connection"),
-    "trace": ("trace", "trace_command"),
+_PLACES: Final = {
+    "serve": "broker.serve:serve",
+    "queue": "queues.queue:queue",
+    "topic": "queues.topic:topic",
+    "subscription": "queues.subscription:subscription",
+    "remote-queue": "queues.remote_queue:remote_queue",
+    "quota": "queues.quota:quota",
+    "channel": "broker.channel:channel",
+    "message": "messages.message:message",
+    "dlq": "messages.dlq:dlq",
+    "top": "broker.top:top",
+    "broker": "broker.broker:broker",
+    "connection": "broker.broker:connection",
+    "transaction": "messages.transaction:transaction",
+    "sink": "spark.sink:sink",
+    "spark-subscription": "spark.spark_subscription:spark_subscription",
+    "store": "messages.store:store",
+    "put": "messages.put:put",
+    "get": "messages.get:get",
+    "browse": "messages.get:browse",
+    "user": "broker.user:user",
+    "token": "broker.token:token",
+    "ledger": "ledger.ledger:ledger",
+    "pipeline": "spark.pipeline:pipeline",
+    "job": "spark.job:job",
+    "audit": "spark.audit:audit",
+    "report": "spark.report:report",
+    "state": "spark.state:state",
+    "trace": "ledger.trace:trace_command",
 }
-"""Commands that don't stand, under their own name, in a module of that name: where they do."""
+"""In which module each stands, and by what name."""
 
 
 class LazyGroup(Group):
@@ -67,8 +92,7 @@ class LazyGroup(Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        own = cmd_name.replace("-", "_")
-        module, name = _ELSEWHERE.get(cmd_name, (own, own))
+        module, _, name = _PLACES[cmd_name].partition(":")
         command = getattr(_imported(module, cmd_name), name)
         assert isinstance(command, click.Command)
         return command

@@ -1,0 +1,1 @@
+"""Commands that run a broker, and that look at it as a whole: channels, connections, users, tokens."""

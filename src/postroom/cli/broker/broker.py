@@ -1,0 +1,78 @@
+"""`postroom broker` and `postroom connection`: counters of the whole broker and of its connections."""
+
+import json
+from typing import Final
+
+import click
+
+from postroom.cli.common.broker_connection import connected, json_option, shown, url_option
+from postroom.cli.common.listing import show_json
+from postroom.cli.common.switches import show_counters
+from postroom.cli.common.tables import new_table, show_table
+from postroom.cli.groups import Group
+from postroom.model.entity_types import BROKER_NAME, BROKER_TYPE, CONNECTION_TYPE
+
+LISTED: Final = {
+    "messages_in": "in",
+    "messages_out": "out",
+    "bytes_in": "bytes in",
+    "bytes_out": "bytes out",
+    "unsettled": "unsettled",
+    "blocked_sends": "blocked",
+}
+"""Counters that the table shows, and the head of each column."""
+
+
+@click.group(cls=Group)
+def broker() -> None:
+    """The running broker as a whole."""
+
+
+@broker.command("stats")
+@click.option("--reset", is_flag=True, help="Begin those anew that run since the start, of all destinations.")
+@url_option
+@json_option
+def broker_stats(reset: bool, url: str, as_json: bool) -> None:
+    """Show the counters of all queues and subscriptions together."""
+    with connected(url) as connection:
+        management = connection.create_management()
+        counters = management.read(BROKER_TYPE, BROKER_NAME)
+        if reset:
+            management.request("RESET-STATISTICS", kind=BROKER_TYPE, name=BROKER_NAME)
+    if as_json:
+        click.echo(json.dumps(counters, default=str))
+        return
+    show_counters(counters)
+    for name in ("queues", "connections", "connections_high", "connections_total"):
+        click.echo(f"{name.replace('_', ' ')}: {shown(counters[name])}")
+
+
+@click.group(cls=Group)
+def connection() -> None:
+    """Connections to a running broker."""
+
+
+@connection.command("list")
+@url_option
+@json_option
+def list_connections(url: str, as_json: bool) -> None:
+    """List the connections, with what has gone over each; this command's own, too."""
+    with connected(url) as opened:
+        found = opened.create_management().query(CONNECTION_TYPE)
+    if as_json:
+        show_json(found)
+        return
+    table = new_table("connection", "user", *LISTED.values(), numbers=tuple(LISTED.values()))
+    for each in found:
+        table.add_row(str(each["name"]), str(each["user"]), *(shown(each[name]) for name in LISTED))
+    show_table(table)
+
+
+@connection.command("reset")
+@click.argument("name")
+@url_option
+def reset_connection(name: str, url: str) -> None:
+    """Begin the counters of the connection NAME (its remote address) at 0 again."""
+    with connected(url) as opened:
+        opened.create_management().request("RESET-STATISTICS", kind=CONNECTION_TYPE, name=name)
+    click.echo(f"reset {name}")

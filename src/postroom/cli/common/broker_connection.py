@@ -1,0 +1,129 @@
+"""What the commands that talk to a running broker share: the connection, and errors in one line."""
+
+import contextlib
+import functools
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeVar
+
+import click
+
+from postroom.cli.common.names import hint_at_names
+from postroom.cli.common.unreachable import URL_VARIABLE, why_not_connected
+from postroom.client import (
+    ClientOptions,
+    Connection,
+    ConnectionFactory,
+    InvalidDestinationException,
+    JMSException,
+)
+from postroom.client.connection.url import parse_url
+
+DEFAULT_URL: Final = "amqp://127.0.0.1:5672"
+EXIT_BROKER: Final = 3
+"""The broker could not be reached, or refused the request."""
+EXIT_NOTHING: Final = 4
+"""There was no message to get."""
+EVERY_OUTCOME: Final = ClientOptions(force_sync_send=True)
+"""A command is asked for once, and says how it went: of non-persistent messages, too."""
+
+_REQUEST: Final = re.compile(r"^[A-Z-]+ postroom\.[a-z-]+(?: [^:]*(?:::[^:]*)?)?: ")
+"""How the text of a refused request of management begins."""
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class BrokerError(click.ClickException):
+    """A request failed; printed as one line."""
+
+    exit_code = EXIT_BROKER
+
+    def format_message(self) -> str:
+        return " ".join(self.message.split())
+
+
+def url_option(command: Command) -> Command:
+    """The option ``--url``."""
+    return click.option(
+        "--url",
+        envvar=URL_VARIABLE,
+        metavar="URL",
+        default=DEFAULT_URL,
+        show_default=True,
+        help=f"The broker: amqp[s]://[USER[:PASSWORD]@]HOST[:PORT]; also from {URL_VARIABLE}.",
+    )(command)
+
+
+def json_option(command: Command) -> Command:
+    """The option ``--json``."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line.")(command)
+
+
+def settings_option(command: Command) -> Command:
+    """The option ``--set``, which may be given often."""
+    return click.option(
+        "settings",
+        "--set",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="A setting, as in the configuration; may be given again.",
+    )(command)
+
+
+def setting(text: str) -> tuple[str, Any]:
+    """Key and value of ``KEY=VALUE``; the value as JSON where it is that, else as it stands. A setting of a
+    queue that is text stays text: ``consumption_paused_at_startup=true``."""
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--set")
+    try:
+        said = json.loads(value)
+    except json.JSONDecodeError:
+        return key, value
+    return key, value if key in _texts() and not isinstance(said, str) else said
+
+
+@functools.cache
+def _texts() -> frozenset[str]:
+    """The settings of a queue that are text."""
+    from dataclasses import fields
+
+    from postroom.manager.options import QueueDefinition
+
+    return frozenset(each.name for each in fields(QueueDefinition) if isinstance(each.default, str))
+
+
+def shown(value: object) -> str:
+    """A value in a table: numbers with marks at the thousands."""
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def _said(error: JMSException) -> str:
+    """What the broker says, without the name of the request that the command has made."""
+    return _REQUEST.sub("", str(error), count=1)
+
+
+@contextlib.contextmanager
+def connected(url: str, name: str = "") -> Iterator[Connection]:
+    """A connection to the broker; whatever the client raises inside becomes one line and an exit code.
+
+    ``name`` is the queue, topic or subscription that the command is about: where there is none, names like it
+    are told.
+    """
+    try:
+        factory = ConnectionFactory(url, options=EVERY_OUTCOME)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--url") from error
+    try:
+        opened = factory.create_connection()
+    except JMSException as error:
+        raise BrokerError(why_not_connected(error, parse_url(url).brokers)) from error
+    try:
+        with opened as connection:
+            try:
+                yield connection
+            except InvalidDestinationException as error:
+                raise BrokerError(f"{_said(error)}{hint_at_names(connection, name)}") from error
+    except JMSException as error:
+        raise BrokerError(_said(error)) from error

@@ -1,0 +1,114 @@
+"""`queue show` and `subscription show`: settings, pauses, counters and holders of one queue."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import click
+
+from postroom.cli.common.broker_connection import connected, json_option, shown, url_option
+from postroom.cli.common.switches import SWITCHES, show_counters
+from postroom.cli.common.tables import new_table, show_table
+from postroom.cli.common.times import age_s
+from postroom.manager.options import IDENTITY_FIELDS, QueueDefinition
+from postroom.model.entity_types import BROKER_NAME, BROKER_TYPE
+
+_DEFAULTS: Final = QueueDefinition(name="").to_record()
+"""Of a queue, but for those that the broker's configuration says."""
+_SETTINGS: Final = tuple(name for name in _DEFAULTS if name not in IDENTITY_FIELDS)
+_FLAGS: Final = ("auto_created", "temporary", "dynamic", "durable")
+_WHO: Final = ("name", "confirm_id", "lock_id", "container_id", "user")
+"""What says who a holder is, where it has it."""
+
+
+def show_command(kind: str, what: str) -> click.Command:
+    """The command about a thing of type ``kind``, called ``what``."""
+
+    @click.command("show", help=f"Show the settings, pauses, counters and holders of the {what} NAME.")
+    @click.argument("name")
+    @click.option("--all", "every", is_flag=True, help="Settings that are as by default, too.")
+    @url_option
+    @json_option
+    def command(name: str, every: bool, url: str, as_json: bool) -> None:
+        with connected(url, name) as connection:
+            management = connection.create_management()
+            found = management.read(kind, name)
+            configured = management.read(BROKER_TYPE, BROKER_NAME)["queue_defaults"]
+            held = management.request("HOLDERS", kind=kind, name=name).attributes()
+        assert isinstance(configured, dict)
+        defaults = {**_DEFAULTS, **configured}
+        if as_json:
+            click.echo(json.dumps(_as_json(found, held, defaults), default=str))
+        else:
+            _show(found, held, defaults, every)
+
+    return command
+
+
+def _altered(found: Mapping[str, Any], defaults: Mapping[str, Any]) -> list[str]:
+    return [name for name in _SETTINGS if found[name] != defaults[name]]
+
+
+def _as_json(
+    found: Mapping[str, Any], held: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> dict[str, Any]:
+    counters = {
+        name: value
+        for name, value in found.items()
+        if name not in _DEFAULTS and isinstance(value, int) and not isinstance(value, bool)
+    }
+    return {
+        "name": found["name"],
+        **{flag: found[flag] for flag in _FLAGS if flag in found},
+        "settings": {name: found[name] for name in _SETTINGS},
+        "not_default": _altered(found, defaults),
+        "sources": {name: _source(found, name) for name in _altered(found, defaults)},
+        "paused": [switch for switch in SWITCHES if found[f"{switch}_paused"]],
+        "counters": counters,
+        **held,
+    }
+
+
+def _show(
+    found: Mapping[str, Any], held: Mapping[str, Any], defaults: Mapping[str, Any], every: bool
+) -> None:
+    click.echo(found["name"])
+    for flag in _FLAGS:
+        if found.get(flag):
+            click.echo(flag.replace("_", " "))
+    altered = _altered(found, defaults)
+    click.echo("settings:" if altered or every else "settings: as by default")
+    for name in _SETTINGS if every else altered:
+        default = f"  (default: {_text(defaults[name])}; {_source(found, name)})" if name in altered else ""
+        click.echo(f"  {name}: {_text(found[name])}{default}")
+    show_counters(found)
+    _show_holders(held["holders"], bool(held["more"]))
+
+
+def _source(found: Mapping[str, Any], name: str) -> str:
+    """Who has said that a setting is not as by default."""
+    if name in found.get("unlike_configuration", ()):
+        return "by management, until the next start"
+    if found.get("configured"):
+        return "by the configuration"
+    if found.get("auto_created"):
+        return "as when it was made by attaching"
+    return "by management" if "configured" in found else "as its topic had it, or by management"
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _show_holders(holders: Sequence[Mapping[str, Any]], more: bool) -> None:
+    if not holders:
+        click.echo("nobody holds or consumes anything")
+        return
+    table = new_table("held by", "messages", "for", "who", numbers=("messages", "for"))
+    for each in holders:
+        who = ", ".join(f"{key.removesuffix('_id')} {each[key]}" for key in _WHO if each.get(key))
+        since = f"{age_s(each['since_us']):,} s" if each.get("since_us") else ""
+        table.add_row(each["held_by"].replace("_", " "), shown(each["messages"]), since, who)
+    show_table(table)
+    if more:
+        click.echo("there are more holders or messages than are looked at")

@@ -1,0 +1,104 @@
+"""Files of exported messages: JSON Lines for people and scripts, AMQP bytes for exactness and size.
+
+JSON Lines: an object for each message with its fields, and the whole message in base64 as ``amqp``, which an
+import prefers; without it a message is made of the fields. AMQP: `MAGIC`, then for each message a `HEAD`
+(length, expiry, birth) and its bytes.
+"""
+
+import base64
+import json
+import struct
+from collections.abc import Callable, Iterator
+from typing import IO, Any, Final
+
+from postroom.cli.common.message_selection import id_text, id_value
+from postroom.cli.common.message_view import message_fields
+from postroom.client import Message
+from postroom.client.messages.message import decode_message, encode_message
+
+FORMATS: Final = ("jsonl", "amqp")
+MAGIC: Final = b"postroom messages 1\n"
+HEAD: Final = struct.Struct(">IQQ")
+"""Bytes of the message, absolute expiry in µs (0 never), birth in µs (0 at once)."""
+
+_FROM_FIELDS: Final = (
+    *("subject", "reply_to", "durable", "priority", "ttl_ms"),
+    *("content_type", "group_id", "properties", "annotations"),
+)
+"""Fields of a line that become those of a message."""
+
+
+def writer_of(form: str, out: IO[bytes]) -> Callable[[dict[str, Any]], None]:
+    """What writes one row to ``out``."""
+    if form == "amqp":
+        out.write(MAGIC)
+        return lambda row: _write_amqp(out, row)
+    return lambda row: _write_line(out, row)
+
+
+def _write_line(out: IO[bytes], row: dict[str, Any]) -> None:
+    message: bytes = row["message"]
+    fields = message_fields(decode_message(message))
+    fields |= {name: value for name, value in row.items() if name != "message"}
+    for name in ("message_id", "correlation_id"):
+        if name in fields:
+            fields[name] = id_text(fields[name])
+    fields |= {name: row.get(name, 0) for name in ("expires_us", "due_us")}
+    fields["amqp"] = base64.b64encode(message).decode()
+    out.write(json.dumps(fields, default=str, ensure_ascii=False).encode() + b"\n")
+
+
+def _write_amqp(out: IO[bytes], row: dict[str, Any]) -> None:
+    message: bytes = row["message"]
+    out.write(HEAD.pack(len(message), row.get("expires_us", 0), row.get("due_us", 0)) + message)
+
+
+def messages_of(source: IO[bytes], queue: str) -> Iterator[dict[str, object]]:
+    """The messages of a file of either format, as an import takes them. ValueError: where it is wrong."""
+    start = source.read(len(MAGIC))
+    if start == MAGIC:
+        yield from _from_amqp(source)
+        return
+    first = start + source.readline()
+    for number, line in enumerate([first, *source] if first.strip() else source, 1):
+        if line.strip():
+            yield _from_line(line, number, queue)
+
+
+def _from_amqp(source: IO[bytes]) -> Iterator[dict[str, object]]:
+    number = 0
+    while head := source.read(HEAD.size):
+        number += 1
+        if len(head) < HEAD.size:
+            raise ValueError(f"message {number}: the file breaks off")
+        size, expires_us, due_us = HEAD.unpack(head)
+        message = source.read(size)
+        if len(message) < size:
+            raise ValueError(f"message {number}: the file breaks off")
+        yield {"message": message, "expires_us": expires_us, "due_us": due_us}
+
+
+def _from_line(line: bytes, number: int, queue: str) -> dict[str, object]:
+    try:
+        fields = json.loads(line)
+        if not isinstance(fields, dict):
+            raise ValueError("not a JSON object")
+        if "amqp" in fields:
+            message = base64.b64decode(fields["amqp"], validate=True)
+        else:
+            message = encode_message(_made(fields), queue)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ValueError(f"line {number}: {error}") from error
+    said: dict[str, object] = {"message": message}
+    said |= {name: fields[name] for name in ("expires_us", "due_us") if isinstance(fields.get(name), int)}
+    return said
+
+
+def _made(fields: dict[str, Any]) -> Message:
+    """A message of the fields of a line that has no AMQP bytes."""
+    body = base64.b64decode(fields["body_base64"]) if "body_base64" in fields else fields.get("body")
+    said = {name: fields[name] for name in _FROM_FIELDS if fields.get(name) is not None}
+    for name in ("message_id", "correlation_id"):
+        if fields.get(name):
+            said[name] = id_value(str(fields[name]))
+    return Message(body, **said)

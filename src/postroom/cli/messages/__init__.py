@@ -1,0 +1,1 @@
+"""Commands about messages: put, get, look, move, the message store, dead letters, transactions."""

@@ -1,0 +1,88 @@
+"""`postroom quota`: list, create, update and delete the quotas of a running broker."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import click
+
+from postroom.cli.common.broker_connection import connected, json_option, settings_option, shown, url_option
+from postroom.cli.common.listing import alter, by_name, create, show_json
+from postroom.cli.common.tables import new_table, show_table
+from postroom.cli.groups import Group
+from postroom.model.entity_types import QUOTA_TYPE
+
+COLUMNS: Final = ("quota", "messages", "bytes", "policy", "pools", "queues", "blocked")
+
+
+@click.group(cls=Group)
+def quota() -> None:
+    """Quotas of a running broker."""
+
+
+@quota.command("list")
+@url_option
+@json_option
+def list_quotas(url: str, as_json: bool) -> None:
+    """List the quotas, with what is used of each."""
+    with connected(url) as connection:
+        found = connection.create_management().query(QUOTA_TYPE)
+    quotas = by_name(found)
+    if as_json:
+        show_json(quotas)
+        return
+    table = new_table(*COLUMNS, numbers=("queues", "blocked"))
+    for each in quotas:
+        table.add_row(*_row(each))
+    show_table(table)
+
+
+@quota.command("create")
+@click.argument("name")
+@settings_option
+@url_option
+@json_option
+def create_quota(name: str, settings: tuple[str, ...], url: str, as_json: bool) -> None:
+    """Create the quota NAME."""
+    create(QUOTA_TYPE, name, settings, url, as_json)
+
+
+@quota.command("alter")
+@click.argument("name")
+@settings_option
+@url_option
+@json_option
+def alter_quota(name: str, settings: tuple[str, ...], url: str, as_json: bool) -> None:
+    """Change settings of the quota NAME.
+
+    Raising a maximum lets in sends that wait; lowering it evicts nothing.
+    """
+    alter(QUOTA_TYPE, name, settings, url, as_json)
+
+
+@quota.command("delete")
+@click.argument("name")
+@url_option
+def delete_quota(name: str, url: str) -> None:
+    """Delete the quota NAME, which no destination may name any more."""
+    with connected(url) as connection:
+        connection.create_management().delete(QUOTA_TYPE, name)
+    click.echo(f"deleted {name}")
+
+
+def _row(quota: Mapping[str, Any]) -> list[str]:
+    pools = "shared" if quota["shared"] else "private"
+    used = [_used(quota, what) for what in ("messages", "bytes")]
+    return [
+        quota["name"],
+        *used,
+        quota["policy"],
+        pools,
+        shown(quota["destinations"]),
+        shown(quota["blocked_sends"]),
+    ]
+
+
+def _used(quota: Mapping[str, Any], what: str) -> str:
+    """What is used of how much: 3 of 10, or 3 where there is no limit."""
+    used, maximum = quota[f"{what}_used"], quota[f"{what}_maximum"]
+    return shown(used) if maximum < 0 else f"{shown(used)} of {shown(maximum)}"

@@ -1,0 +1,1 @@
+"""Commands of the pipeline and its tables: run, audit, report, jobs, and Spark's sinks and subscriptions."""

@@ -1,0 +1,128 @@
+"""`postroom spark-subscription`: the queries that consume queues of a running broker through Spark."""
+
+import json
+from typing import Any, Final
+
+import click
+
+from postroom.cli.common.broker_connection import connected, json_option, shown, url_option
+from postroom.cli.common.listing import by_name, show_json, show_one
+from postroom.cli.common.tables import new_table, show_table
+from postroom.cli.common.times import age_s
+from postroom.cli.groups import Group
+from postroom.model.entity_types import SPARK_SUBSCRIPTION_TYPE
+
+_HIDDEN: Final = ("identity", "type")
+NUMBERS: Final = ("held", "window", "confirmed", "assigned")
+
+window_option = click.option(
+    "--window", type=click.IntRange(min=1), metavar="MESSAGES", help="So many may be held unconfirmed."
+)
+window_bytes_option = click.option(
+    "--window-bytes", type=click.IntRange(min=1), metavar="BYTES", help="Nothing more is given above this."
+)
+lease_option = click.option(
+    "--lease-s", type=click.IntRange(min=1), metavar="SECONDS", help="It ends when unheard of for so long."
+)
+
+
+@click.group("spark-subscription", cls=Group)
+def spark_subscription() -> None:
+    """Spark queries that consume queues of a running broker."""
+
+
+@spark_subscription.command("list")
+@url_option
+@json_option
+def list_subscriptions(url: str, as_json: bool) -> None:
+    """List the Spark subscriptions, those that have ended too."""
+    with connected(url) as connection:
+        found = by_name(connection.create_management().query(SPARK_SUBSCRIPTION_TYPE))
+    if as_json:
+        show_json({key: row[key] for key in row if key not in _HIDDEN} for row in found)
+        return
+    table = new_table("subscription", "queue", *NUMBERS, "heard of", "state", numbers=NUMBERS)
+    for row in found:
+        numbers = (row[name] for name in ("held", "window", "confirmed", "assigned_through"))
+        table.add_row(
+            *(row["name"], row["queue"], *(shown(number) for number in numbers)),
+            *(f"{age_s(row['renewed_us']):,} s ago", row["state"]),
+        )
+    show_table(table)
+
+
+@spark_subscription.command("show")
+@click.argument("name")
+@url_option
+@json_option
+def show_subscription(name: str, url: str, as_json: bool) -> None:
+    """Show everything that is known of the Spark subscription NAME."""
+    with connected(url) as connection:
+        row: dict[str, Any] = connection.create_management().read(SPARK_SUBSCRIPTION_TYPE, name)
+    if as_json:
+        click.echo(json.dumps(row))
+        return
+    show_one(row, _HIDDEN)
+
+
+@spark_subscription.command("create")
+@click.argument("name")
+@click.option("--queue", required=True, metavar="QUEUE", help="Whose messages it takes.")
+@window_option
+@window_bytes_option
+@lease_option
+@click.option("--selector", metavar="TEXT", help="Which messages it takes.")
+@url_option
+@json_option
+def create_subscription(
+    name: str,
+    queue: str,
+    window: int | None,
+    window_bytes: int | None,
+    lease_s: int | None,
+    selector: str | None,
+    url: str,
+    as_json: bool,
+) -> None:
+    """Have the Spark subscription NAME compete for the messages of a queue from now on."""
+    said = {"queue": queue, "window": window, "window_bytes": window_bytes, "lease_s": lease_s}
+    with connected(url) as connection:
+        row = connection.create_management().create(
+            SPARK_SUBSCRIPTION_TYPE, name, _given({**said, "selector": selector})
+        )
+    click.echo(json.dumps(row) if as_json else f"created {name} on {queue}")
+
+
+@spark_subscription.command("alter")
+@click.argument("name")
+@window_option
+@window_bytes_option
+@lease_option
+@url_option
+@json_option
+def set_subscription(
+    name: str, window: int | None, window_bytes: int | None, lease_s: int | None, url: str, as_json: bool
+) -> None:
+    """Give the Spark subscription NAME another window or lease."""
+    said = {"window": window, "window_bytes": window_bytes, "lease_s": lease_s}
+    with connected(url) as connection:
+        row = connection.create_management().update(SPARK_SUBSCRIPTION_TYPE, name, _given(said))
+    click.echo(json.dumps(row) if as_json else f"altered {name}")
+
+
+@spark_subscription.command("delete")
+@click.argument("name")
+@url_option
+@json_option
+def delete_subscription(name: str, url: str, as_json: bool) -> None:
+    """Delete the Spark subscription NAME: what it holds and has not confirmed goes back to its queue.
+
+    What its query has taken into its table and not confirmed is there for others, too.
+    """
+    with connected(url) as connection:
+        connection.create_management().delete(SPARK_SUBSCRIPTION_TYPE, name)
+    click.echo(json.dumps({"deleted": name}) if as_json else f"deleted {name}")
+
+
+def _given(said: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in said.items() if value is not None}
