@@ -29,11 +29,11 @@ from postroom.ledger.reader import LedgerReader
 from postroom.ledger.records import ArrivalFlag, RecordType
 from postroom.ledger.segments import open_segment
 from postroom.model.codes import Event, HolderKind, IdType, Outcome, State
-from postroom.spark.columns import EVENTS_SCHEMA
-from postroom.spark.options import MOST_PARTITION_RECORDS
+from postroom.spark.ledger_source.columns import EVENTS_SCHEMA
+from postroom.spark.ledger_source.options import MOST_PARTITION_RECORDS
+from postroom.spark.ledger_source.record_batches import read_events
 from postroom.spark.places import plan
 from postroom.spark.places.folder import FolderPlace
-from postroom.spark.reading import read_events
 
 ID_BYTES = 36
 QUEUES = 10

@@ -106,7 +106,7 @@ def yardstick(spark: SparkSession, events: int, partitions: int) -> DataFrame:
 
 
 def _schema() -> StructType:
-    from postroom.spark.source import EVENTS_STRUCT
+    from postroom.spark.ledger_source.source import EVENTS_STRUCT
 
     return StructType([EVENTS_STRUCT[name] for name in TEN_COLUMNS])
 
@@ -162,7 +162,7 @@ def export(bench: Bench) -> None:
     """The sealed files as Parquet, ten columns, by one process."""
     import pyarrow as pa
 
-    from postroom.spark.export import Export, ExportOptions
+    from postroom.spark.export.parquet import Export, ExportOptions
     from postroom.spark.places import place_of
 
     threads = pa.cpu_count()
@@ -213,7 +213,7 @@ class Piped:
 
 def run_pipeline(spark: SparkSession, folder: Path, tables: Path, only: tuple[str, ...] = ()) -> Piped:
     """Everything that there is into tables."""
-    from postroom.spark.pipeline.run import run
+    from postroom.spark.pipeline.operations.run import run
 
     batches = Batches()
     start = time.perf_counter()
@@ -227,7 +227,7 @@ def pipeline(bench: Bench) -> None:
     """The ledger into all tables, a tenth of it first, and into two, of which one is made anew from the
     other."""
     from postroom.spark.pipeline.engine import SparkEngine
-    from postroom.spark.pipeline.rebuild import rebuild
+    from postroom.spark.pipeline.operations.rebuild import rebuild
 
     report = bench.report
     with session(bench.scratch, is_short=True) as spark:

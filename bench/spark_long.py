@@ -33,10 +33,10 @@ from bench.say import say
 from bench.spark import Report, attempt, session, tree_bytes
 from postroom.spark.pipeline.batches import BatchDone
 from postroom.spark.pipeline.engine import HereEngine
+from postroom.spark.pipeline.operations.run import Stop, run
 from postroom.spark.pipeline.options import INTERVAL_MS, PipelineOptions
 from postroom.spark.pipeline.pipeline import Pipeline
 from postroom.spark.pipeline.root import Root
-from postroom.spark.pipeline.run import Stop, run
 from postroom.spark.pipeline.settings import settled_options
 from postroom.spark.pipeline.work import work
 from postroom.spark.places import plan

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from postroom.spark.columns import COLUMN_BY_NAME
+from postroom.spark.ledger_source.columns import COLUMN_BY_NAME
 from postroom.spark.tables import DEFINITIONS, Field, TableDefinition
 
 LISTING = Path(__file__).parent.parent / "docs" / "reference" / "spark-tables-columns.inc"

@@ -129,7 +129,8 @@ def test_of_a_task_s_failure_the_cause_is_told() -> None:
         'Traceback (most recent call last):\n  File "x.py", line 1, in read\n'
         "FileNotFoundError: 00000001.events\n\n"
         "The above exception was the direct cause of the following exception:\n\n"
-        "postroom.spark.ranges.DataLost: ledger f: positions 1 to 9 were not read\n SQLSTATE: 38000"
+        "postroom.spark.ledger_source.ranges.DataLost: ledger f: positions 1 to 9 were not read\n"
+        " SQLSTATE: 38000"
     )
     assert cause_of(said) == "ledger f: positions 1 to 9 were not read"
     assert cause_of("[TABLE] is not there\nmore") == "[TABLE] is not there"

@@ -18,7 +18,7 @@ from postroom.ledger.message_image import decode_messages
 from postroom.ledger.reader import LedgerReader
 from postroom.server.http.shelf import Shelf
 from postroom.spark.audit.looks import look
-from postroom.spark.export import Export, ExportOptions
+from postroom.spark.export.parquet import Export, ExportOptions
 from postroom.spark.places import place_of
 from tests.damage.excuses import Excuse
 from tests.damage.specimens import OPTIONS, Specimen

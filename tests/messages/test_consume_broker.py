@@ -16,7 +16,7 @@ from postroom.spark.consume.errors import (
     SubscriptionEnded,
 )
 from postroom.spark.consume.subscription import BrokerSubscription
-from postroom.spark.positions import Position
+from postroom.spark.ledger_source.positions import Position
 from postroom.spark.sink.options import Broker
 from tests.messages.playing import NOUN, SUBSCRIPTION, Appending, Played, Station, station
 from tests.server.harness import BrokerThread, make_config

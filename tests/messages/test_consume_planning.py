@@ -17,8 +17,8 @@ from postroom.spark.consume.errors import (
 from postroom.spark.consume.offsets import offset_of
 from postroom.spark.consume.options import read_consume_options
 from postroom.spark.consume.table import epoch_mark
-from postroom.spark.options import SourceOptionError
-from postroom.spark.positions import LedgerDiverged, Position
+from postroom.spark.ledger_source.options import SourceOptionError
+from postroom.spark.ledger_source.positions import LedgerDiverged, Position
 from tests.messages.consuming import EPOCH_ID, LEDGER, NAME, Played, Query, positions, record_position
 
 OTHER_ID = UUID("0195f2a0-0000-7000-8000-00000000000b")

@@ -8,12 +8,12 @@ import pytest
 from postroom.client import ConnectionFactory, ManagementClient, Message
 from postroom.client.exceptions import ConnectionLostException
 from postroom.server.clock import wall_us
+from postroom.spark.ledger_source.options import SourceOptionError
+from postroom.spark.ledger_source.positions import from_said
 from postroom.spark.messages.lease import LeaseBroken, LeaseOptions, TapLease
 from postroom.spark.messages.options import read_tap_options
 from postroom.spark.messages.schema import messages_struct
 from postroom.spark.messages.stream import TapStream
-from postroom.spark.options import SourceOptionError
-from postroom.spark.positions import from_said
 from postroom.spark.sink.options import Broker
 from tests.server.harness import BrokerThread, make_config
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from postroom.spark.pipeline.batches import BatchDone
+from postroom.spark.pipeline.operations.run import run
 from postroom.spark.pipeline.options import PipelineOptions
 from postroom.spark.pipeline.pipeline import Pipeline
-from postroom.spark.pipeline.run import run
 from postroom.spark.session import LOOPBACK
 
 BATCH_RECORDS = 100

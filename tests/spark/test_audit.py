@@ -14,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from postroom.ledger import LedgerCorrupt
 from postroom.spark.audit import duplicates, order, steps
+from postroom.spark.audit.legal_transitions import legal_rows
 from postroom.spark.audit.looks import look
 from postroom.spark.audit.result import AuditResult, QueueSums, Verdict
 from postroom.spark.audit.rules import (
@@ -26,7 +27,6 @@ from postroom.spark.audit.rules import (
 )
 from postroom.spark.audit.run import audit, events_of
 from postroom.spark.audit.subject import subject_of
-from postroom.spark.relation import legal_rows
 from tests.ledger.making import LedgerMaker
 from tests.ledger.test_reader_carried import _with_dropped_history as with_dropped_history
 from tests.spark import lived

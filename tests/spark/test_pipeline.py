@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from postroom.spark.pipeline.batches import BatchDone
+from postroom.spark.pipeline.operations.run import CHECKPOINT_FOLDER, Stop, run
 from postroom.spark.pipeline.options import PipelineOptions
 from postroom.spark.pipeline.pipeline import Pipeline
-from postroom.spark.pipeline.run import CHECKPOINT_FOLDER, Stop, run
 from postroom.spark.store import open_store
 from tests.ledger.making import LedgerMaker
 from tests.spark.crashing import BATCH_RECORDS

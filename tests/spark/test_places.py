@@ -9,9 +9,9 @@ from proton.utils import BlockingConnection
 from pyspark.sql import DataFrame, SparkSession
 
 from postroom.server.http_config import HttpConfig
-from postroom.spark.export import Export, ExportOptions
+from postroom.spark.export.parquet import Export, ExportOptions
+from postroom.spark.export.upload import Upload
 from postroom.spark.places.folder import FolderPlace
-from postroom.spark.upload import Upload
 from tests.server.http_client import Served, serving
 from tests.tables.ledgers import Writer
 

@@ -12,9 +12,9 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from postroom.spark.ledger_source.record_batches import read_events
+from postroom.spark.ledger_source.stream import RangesDataSource
 from postroom.spark.places import Slice
-from postroom.spark.reading import read_events
-from postroom.spark.stream import RangesDataSource
 from tests.ledger.making import LEDGER_ID, LedgerMaker
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]

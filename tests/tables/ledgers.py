@@ -9,8 +9,8 @@ from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
 from postroom.ledger.records import RecordType
 from postroom.model.codes import Event, HolderKind, Outcome, State
+from postroom.spark.ledger_source.record_batches import read_events
 from postroom.spark.places import Place, plan
-from postroom.spark.reading import read_events
 
 NOW_US = 1_790_000_000_000_000
 BODY = b"a body that nobody may see" * 20

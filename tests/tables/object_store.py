@@ -14,7 +14,7 @@ from urllib.request import Request, urlopen
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication
 from moto.server import ThreadedMotoServer
 
-from postroom.spark import creating
+from postroom.spark import exclusive_files
 
 BUCKET: Final = "archive"
 LOOPBACK: Final = "127.0.0.1"
@@ -50,5 +50,5 @@ def object_store() -> Iterator[str]:
         with alone, mock.patch.dict("os.environ", SETTINGS | {"AWS_ENDPOINT_URL": endpoint}):
             yield f"s3://{BUCKET}"
     finally:
-        creating._store.cache_clear()
+        exclusive_files._store.cache_clear()
         server.stop()

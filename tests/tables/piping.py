@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from postroom.spark.ledger_source.record_batches import read_events, read_opening
 from postroom.spark.pipeline.batches import BatchDone
 from postroom.spark.pipeline.derived import derive
 from postroom.spark.pipeline.engine import HereEngine
@@ -15,7 +16,6 @@ from postroom.spark.pipeline.pipeline import Pipeline
 from postroom.spark.pipeline.settle import can_settle, settle
 from postroom.spark.pipeline.work import work
 from postroom.spark.places import Slice, place_of, plan
-from postroom.spark.reading import read_events, read_opening
 from postroom.spark.store import DONE, open_store, read_folded
 from postroom.spark.tables import DEFINITIONS, fold, partials, split
 from postroom.spark.tables.fold import shown

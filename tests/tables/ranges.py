@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from postroom.spark.columns import EVENTS_SCHEMA
+from postroom.spark.ledger_source.columns import EVENTS_SCHEMA
+from postroom.spark.ledger_source.record_batches import read_events
 from postroom.spark.places import place_of, plan
-from postroom.spark.reading import read_events
 from postroom.spark.tables import DONE, Range, TableDefinition, fold, partials, split
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from postroom.spark.ledger_source.positions import Position
 from postroom.spark.pipeline import compacting
 from postroom.spark.pipeline.engine import HereEngine
-from postroom.spark.positions import Position
 from postroom.spark.store import FORMATS, DataFile, TableState, TableStore
 from postroom.spark.store.protocol import CHECKPOINT_COMMITS
 from postroom.spark.tables.definition import LEDGER_ID, ORDER, TIMESTAMP, Field, Merge, TableDefinition

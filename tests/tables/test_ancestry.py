@@ -10,11 +10,11 @@ from click.testing import CliRunner
 from postroom.cli import main
 from postroom.client import ConnectionFactory, Message
 from postroom.server.config import QueueConfig
-from postroom.spark import ancestry
-from postroom.spark.columns import EVENTS_SCHEMA
+from postroom.spark.ledger_source import ancestry
+from postroom.spark.ledger_source.columns import EVENTS_SCHEMA
+from postroom.spark.ledger_source.record_batches import read_events
 from postroom.spark.places import plan
 from postroom.spark.places.folder import FolderPlace
-from postroom.spark.reading import read_events
 from postroom.spark.tables import DEFINITIONS
 from tests.ledger.making import E, LedgerMaker, O, S
 from tests.server.harness import BrokerThread, make_config

@@ -5,9 +5,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from postroom.spark.columns import NEVER_NULL
+from postroom.spark.ledger_source.columns import NEVER_NULL
+from postroom.spark.ledger_source.record_batches import read_opening
 from postroom.spark.places import place_of
-from postroom.spark.reading import read_opening
 from postroom.spark.tables import DEFINITIONS, DONE, partials, split
 from tests.ledger.making import E, H, LedgerMaker, O, S
 from tests.manager.channel_world import CHANNEL, Receiver, Sender

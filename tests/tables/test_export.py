@@ -11,15 +11,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from postroom.spark import export as exporting
-from postroom.spark.columns import EVENTS_SCHEMA
-from postroom.spark.creating import TEMPORARY
-from postroom.spark.export import NOTES, Export, ExportOptions, ExportRefused
+from postroom.spark.exclusive_files import TEMPORARY
+from postroom.spark.export import parquet as exporting
+from postroom.spark.export.parquet import NOTES, Export, ExportOptions, ExportRefused
+from postroom.spark.export.upload import Upload
+from postroom.spark.ledger_source.columns import EVENTS_SCHEMA
 from postroom.spark.places import Place
 from postroom.spark.places.folder import FolderPlace
 from postroom.spark.places.store import StorePlace
 from postroom.spark.tables.policy import Policy
-from postroom.spark.upload import Upload
 from tests.tables.ledgers import Writer, rows_of
 
 DAY_US = 86_400_000_000

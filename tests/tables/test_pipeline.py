@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from postroom.spark import reading
+from postroom.spark.ledger_source import record_batches
 from postroom.spark.pipeline.books import Book
 from postroom.spark.pipeline.errors import LedgerMissing, PipelineGap
 from postroom.spark.pipeline.options import Upkeep
@@ -193,7 +193,7 @@ def test_intake_stops_before_what_it_does_not_know(tmp_path: Path, monkeypatch: 
     assert {book.position(book_ledger(book)).position for book in pipeline.of_events} == {unknown - 1}
     told = sorted(row["position"] for row in rows_of(tmp_path / "tables", "events"))
     assert told == [*serials, unknown - 2, unknown - 1]
-    monkeypatch.setattr(reading, "_HIGHEST_TYPE", 255)  # an upgrade
+    monkeypatch.setattr(record_batches, "_HIGHEST_TYPE", 255)  # an upgrade
     read_all(tmp_path / "tables", ledger)
     assert_whole(tmp_path / "tables", ledger)
 

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from postroom.cli.spark.pipeline import run_command
 from postroom.spark.pipeline.errors import EXIT_IN_USE, EXIT_STOPPED
-from postroom.spark.pipeline.metrics import PREFIX, Metrics
+from postroom.spark.pipeline.operations.metrics import PREFIX, Metrics
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"

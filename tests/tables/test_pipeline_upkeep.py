@@ -12,7 +12,6 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from postroom.spark.pipeline.engine import HereEngine
-from postroom.spark.pipeline.erase import erase
 from postroom.spark.pipeline.errors import (
     EXIT_IN_USE,
     HistoryGone,
@@ -22,12 +21,13 @@ from postroom.spark.pipeline.errors import (
     exit_code_of,
 )
 from postroom.spark.pipeline.lock import held, holder
-from postroom.spark.pipeline.metrics import Metrics
+from postroom.spark.pipeline.operations.erase import erase
+from postroom.spark.pipeline.operations.metrics import Metrics
+from postroom.spark.pipeline.operations.rebuild import rebuild
+from postroom.spark.pipeline.operations.status import status
 from postroom.spark.pipeline.options import PipelineOptions, Upkeep
-from postroom.spark.pipeline.rebuild import rebuild
 from postroom.spark.pipeline.root import Root
 from postroom.spark.pipeline.settings import ledger_names, note_ledgers, settled_options
-from postroom.spark.pipeline.status import status
 from postroom.spark.pipeline.tell import batch_line
 from postroom.spark.store import NO_VERSION, VersionGone, open_store
 from postroom.spark.tables import DEFINITIONS

@@ -5,7 +5,7 @@ import json
 import pyarrow as pa
 import pytest
 
-from postroom.spark.columns import EVENTS_SCHEMA
+from postroom.spark.ledger_source.columns import EVENTS_SCHEMA
 from postroom.spark.tables import DEFINITIONS
 from postroom.spark.tables.policy import DEFAULT, Policy, PolicyError, apply, derived, personal_columns
 

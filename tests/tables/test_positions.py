@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
-from postroom.spark.places.folder import FolderPlace
-from postroom.spark.positions import (
+from postroom.spark.ledger_source.positions import (
     BEGINNING,
     LedgerDiverged,
     Position,
@@ -20,6 +19,7 @@ from postroom.spark.positions import (
     position_in,
     to_json,
 )
+from postroom.spark.places.folder import FolderPlace
 from tests.ledger.making import LEDGER_ID, LedgerMaker
 from tests.ledger.test_reader_beside import NOW_US, put
 

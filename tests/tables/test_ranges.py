@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from postroom.ledger import expand
 from postroom.ledger.errors import UnknownRecord
 from postroom.model.codes import Event
-from postroom.spark.columns import EVENTS_SCHEMA, NEVER_NULL
+from postroom.spark.ledger_source.columns import EVENTS_SCHEMA, NEVER_NULL
+from postroom.spark.ledger_source.record_batches import read_events
 from postroom.spark.places import Place, plan, plan_parts
 from postroom.spark.places.folder import FolderPlace
-from postroom.spark.reading import read_events
 from tests.ledger.making import LedgerMaker
 from tests.tables.lives import Life, histories, made
 

@@ -11,12 +11,20 @@ from uuid import UUID
 import pytest
 
 from postroom.ledger.reader import NoLedger
-from postroom.spark.columns import EVENTS_SCHEMA
-from postroom.spark.options import SourceOptionError, SourceOptions, read_options
+from postroom.spark.ledger_source.columns import EVENTS_SCHEMA
+from postroom.spark.ledger_source.options import SourceOptionError, SourceOptions, read_options
+from postroom.spark.ledger_source.positions import LedgerDiverged, Position, Positions, to_json
+from postroom.spark.ledger_source.ranges import (
+    DataLost,
+    LedgerMissing,
+    LedgerTwice,
+    Limit,
+    Planner,
+    rows_of,
+    shares,
+)
+from postroom.spark.ledger_source.record_batches import read_events
 from postroom.spark.places import Slice
-from postroom.spark.positions import LedgerDiverged, Position, Positions, to_json
-from postroom.spark.ranges import DataLost, LedgerMissing, LedgerTwice, Limit, Planner, rows_of, shares
-from postroom.spark.reading import read_events
 from tests.ledger.making import LEDGER_ID, START_US, STEP_US, LedgerMaker
 
 OTHER_ID = UUID("0195f2a0-0000-7000-8000-00000000000b")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from postroom.spark.positions import Position
+from postroom.spark.ledger_source.positions import Position
 from postroom.spark.store import (
     DONE,
     NO_VERSION,

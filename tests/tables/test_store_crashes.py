@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from postroom.spark import creating
+from postroom.spark import exclusive_files
 from postroom.spark.store import OPEN, TableStore, files
 from postroom.spark.store.parquet import ParquetStore
 from tests.tables.stores import DAY, LEDGER, append, compact, serials, small_store
@@ -89,7 +89,7 @@ def cut_after(steps: int, kept: int) -> Iterator[None]:
 
     with (
         mock.patch.object(files, "os", disk),
-        mock.patch.object(creating, "os", disk),
+        mock.patch.object(exclusive_files, "os", disk),
         mock.patch.object(ParquetStore, "_delete", delete_or_stop),
     ):
         yield
@@ -177,8 +177,8 @@ def test_a_file_that_a_commit_names_is_on_disk(tmp_path: Path) -> None:
 
 def test_create_only_makes_a_file_once(tmp_path: Path) -> None:
     filesystem, root = files.open_root(str(tmp_path))
-    creating.create_only(filesystem, f"{root}/new/a.json", b"one")
+    exclusive_files.create_only(filesystem, f"{root}/new/a.json", b"one")
     with pytest.raises(FileExistsError):
-        creating.create_only(filesystem, f"{root}/new/a.json", b"two")
+        exclusive_files.create_only(filesystem, f"{root}/new/a.json", b"two")
     assert Path(root, "new/a.json").read_bytes() == b"one"
     assert len(list(Path(root, "new").iterdir())) == 1

@@ -13,10 +13,10 @@ from postroom.client.sync import ConnectionFactory
 from postroom.ledger.reader import LedgerReader
 from postroom.ledger.verify import verify
 from postroom.server.config_file import load_config
+from postroom.spark.ledger_source.positions import check, from_json
+from postroom.spark.ledger_source.ranges import look_at
 from postroom.spark.offset_log import Checkpoint
 from postroom.spark.places import place_of
-from postroom.spark.positions import check, from_json
-from postroom.spark.ranges import look_at
 from tests.server.harness import BrokerThread
 from tests.upgrades.fixtures import (
     CHECKPOINT,

@@ -20,9 +20,9 @@ from postroom.client.transactions.decision_log import DecisionLog
 from postroom.client.transactions.decision_records import BranchName, Decision, HeuristicOutcome
 from postroom.model.xa import XaCode
 from postroom.server.config_file import load_config
+from postroom.spark.ledger_source.positions import to_json
 from postroom.spark.pipeline.root import Root
 from postroom.spark.pipeline.settings import note_ledgers, settled_options
-from postroom.spark.positions import to_json
 from tests.tables.piping import EAGER, options, piped, slices, take
 from tests.upgrades.coverage import covered, wanted
 from tests.upgrades.fixtures import (

@@ -40,7 +40,7 @@ from postroom.cli.common.progress import progress_bar
 def upload_command(folder: Path, uri: str, watch: bool, every_s: float) -> None:
     """Upload sealed files and list them in a manifest; what is there already is left as it is."""
     with spark_extra():
-        from postroom.spark.upload import Upload, Uploaded
+        from postroom.spark.export.upload import Upload, Uploaded
 
     def tell(each: Uploaded) -> None:
         positions = f"positions {each.first_position:,} to {each.last_position:,}"
@@ -93,7 +93,7 @@ def export_command(
     What was written stays; run it again for what was sealed since.
     """
     with spark_extra():
-        from postroom.spark.export import Export, ExportOptions
+        from postroom.spark.export.parquet import Export, ExportOptions
         from postroom.spark.places import place_of
 
     with one_line_errors(), progress_bar("files", True) as progress:

@@ -37,8 +37,8 @@ from postroom.ledger.dump import iso
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from postroom.spark.pipeline.run import Watcher
-    from postroom.spark.pipeline.status import PipelineStatus
+    from postroom.spark.pipeline.operations.run import Watcher
+    from postroom.spark.pipeline.operations.status import PipelineStatus
 
 LOOPBACK: Final = "127.0.0.1"
 
@@ -158,7 +158,7 @@ def run_command(data: tuple[str, ...], tables: str, cores: int, once: bool, **re
         raise click.UsageError("name a ledger with --data")
     with _one_line_errors(), ExitStack() as stack:
         from postroom.spark.pipeline.ledgers import check_all
-        from postroom.spark.pipeline.run import Stop, run
+        from postroom.spark.pipeline.operations.run import Stop, run
         from postroom.spark.pipeline.settings import check_options
 
         options = _options(data, tables, not once, rest)
@@ -196,7 +196,7 @@ def _options(data: tuple[str, ...], tables: str, continuous: bool, rest: dict[st
 def _watchers(
     stack: ExitStack, once: bool, metrics_address: str, metrics_port: int | None
 ) -> tuple["Watcher", ...]:
-    from postroom.spark.pipeline.metrics import serve_metrics
+    from postroom.spark.pipeline.operations.metrics import serve_metrics
     from postroom.spark.pipeline.tell import Bar, Lines
 
     console = Console(stderr=True)
@@ -220,7 +220,7 @@ def _watchers(
 def status_command(tables: str, data: tuple[str, ...], token: str, as_json: bool) -> None:
     """How far each table has each ledger, and what it lacks in records, seconds and bytes."""
     with _one_line_errors():
-        from postroom.spark.pipeline.status import status
+        from postroom.spark.pipeline.operations.status import status
 
         found = status(absolute(tables), tuple(absolute(uri) for uri in data), token)
     if as_json:
@@ -288,7 +288,7 @@ def rebuild_command(table: str, tables: str, cores: int) -> None:
     """Make TABLE anew from the rows of table events, beside the old one, and swap them."""
     with _one_line_errors(), ExitStack() as stack:
         from postroom.spark.pipeline.engine import SparkEngine
-        from postroom.spark.pipeline.rebuild import rebuild
+        from postroom.spark.pipeline.operations.rebuild import rebuild
 
         spark = stack.enter_context(_session(cores))
         rows = rebuild(absolute(tables), table, SparkEngine(spark))
@@ -312,7 +312,7 @@ def erase_command(
     Rows stay, their personal columns become null. Tables made with --personal want the same here.
     """
     with _one_line_errors():
-        from postroom.spark.pipeline.erase import erase
+        from postroom.spark.pipeline.operations.erase import erase
 
         text = file.read().removesuffix("\n")
         found = erase(absolute(tables), column, text, policy_of(personal, hash_key))

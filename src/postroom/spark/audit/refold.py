@@ -16,12 +16,12 @@ from pyspark.sql.types import StructField, StructType
 
 from postroom.spark.audit.rows import violation_rows
 from postroom.spark.audit.subject import by_ledger
+from postroom.spark.ledger_source.worker import in_task
 from postroom.spark.store import TableState
 from postroom.spark.tables import DEFINITIONS
 from postroom.spark.tables.definition import TableDefinition
 from postroom.spark.tables.fold import partials
 from postroom.spark.tables.views import fold_frame
-from postroom.spark.worker import in_task
 
 EVENTS: Final = "events"
 RANGE_ROWS: Final = 500_000

@@ -28,6 +28,7 @@ from postroom.spark.audit import (
     transactions,
 )
 from postroom.spark.audit import steps as stepping
+from postroom.spark.audit.legal_transitions import legal_transitions
 from postroom.spark.audit.looks import Looked
 from postroom.spark.audit.result import (
     MAX_SHOWN,
@@ -42,7 +43,6 @@ from postroom.spark.audit.rules import CROSSING_VERDICTS, RULES
 from postroom.spark.audit.subject import Subject, by_ledger
 from postroom.spark.audit.sums import Balance
 from postroom.spark.audit.words import is_refused
-from postroom.spark.relation import legal_transitions
 
 if TYPE_CHECKING:
     from postroom.spark.audit.tables import Refolded
@@ -81,7 +81,7 @@ def events_of(spark: SparkSession, looked: Sequence[Looked], token: str = "") ->
 
 
 def _load(spark: SparkSession, one: Looked, token: str) -> DataFrame:
-    from postroom.spark.source import EVENTS_STRUCT
+    from postroom.spark.ledger_source.source import EVENTS_STRUCT
 
     columns = [EVENTS_STRUCT[name] for name in stepping.EVENT_COLUMNS]
     reader = spark.read.format("postroom").schema(type(EVENTS_STRUCT)(columns))

@@ -16,6 +16,7 @@ from postroom.spark.audit.result import Cut, TableCovered, Unproven, Violation
 from postroom.spark.audit.subject import Subject, by_ledger
 from postroom.spark.audit.sums import Told
 from postroom.spark.audit.words import is_carried
+from postroom.spark.ledger_source.positions import Position
 from postroom.spark.pipeline.engine import Engine, SparkEngine
 from postroom.spark.pipeline.openings import noted_openings
 from postroom.spark.pipeline.options import load_settings
@@ -23,7 +24,6 @@ from postroom.spark.pipeline.reached import Reached, reached
 from postroom.spark.pipeline.root import Root
 from postroom.spark.pipeline.settings import ledger_names, ledger_uris
 from postroom.spark.pipeline.summing import sums_of_files
-from postroom.spark.positions import Position
 from postroom.spark.store import NO_VERSION, Snapshot, TableError, TableState, TableStore, open_store
 from postroom.spark.tables import DEFINITIONS
 from postroom.spark.tables.row_sums import NOTHING, RowSum

@@ -23,7 +23,7 @@ from postroom.spark.consume.errors import (
     ConsumeError,
     SubscriptionEnded,
 )
-from postroom.spark.positions import Position
+from postroom.spark.ledger_source.positions import Position
 from postroom.spark.sink.options import Broker
 
 NOUN: Final = "postroom.spark-subscription"

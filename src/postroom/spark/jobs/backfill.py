@@ -32,11 +32,11 @@ from postroom.spark.jobs.plan import (
     Results,
     file_name,
 )
+from postroom.spark.ledger_source.worker import in_task
 from postroom.spark.messages.encode import ColumnInvalid, check_columns, encode
 from postroom.spark.places.objects import Objects
 from postroom.spark.sink.commit import forget
 from postroom.spark.sink.options import read_batch_options
-from postroom.spark.worker import in_task
 
 PARQUET: Final = "parquet"
 DELTA: Final = "delta"

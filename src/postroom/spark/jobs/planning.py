@@ -27,8 +27,8 @@ from postroom.spark.jobs.plan import (
     file_name,
 )
 from postroom.spark.jobs.standing import KEYS
+from postroom.spark.ledger_source.worker import in_task
 from postroom.spark.messages.schema import MESSAGES_SCHEMA
-from postroom.spark.worker import in_task
 
 NO_RULE: Final = "(no rule)"
 NOT_KEPT: Final = "its body can't be kept"

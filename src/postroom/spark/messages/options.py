@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from postroom.spark.ledger_source.option_names import OF_CONSUME
+from postroom.spark.ledger_source.option_names import TAP as TAP_NAMES
+from postroom.spark.ledger_source.options import SourceOptionError, SourceOptions, number, read_options
 from postroom.spark.messages.lease import LeaseOptions
-from postroom.spark.option_names import OF_CONSUME
-from postroom.spark.option_names import TAP as TAP_NAMES
-from postroom.spark.options import SourceOptionError, SourceOptions, number, read_options
 from postroom.spark.sink.errors import SinkOptionError
 from postroom.spark.sink.options import Broker, read_broker
 

@@ -12,9 +12,9 @@ from postroom.ledger.definitions import Definitions
 from postroom.ledger.expand import Chunk, Rows, expand
 from postroom.ledger.records import TransitionFlag
 from postroom.model.codes import Event, State
+from postroom.spark.ledger_source.record_batches import unknown_type
 from postroom.spark.names import Names
 from postroom.spark.places import Slice
-from postroom.spark.reading import unknown_type
 
 Array = npt.NDArray[Any]
 Wanted = Callable[[Rows, Definitions], npt.NDArray[np.bool_]]

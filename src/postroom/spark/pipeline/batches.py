@@ -8,10 +8,10 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from postroom.spark.ledger_source.positions import Position
 from postroom.spark.pipeline.books import Book
 from postroom.spark.pipeline.errors import PipelineGap, PipelineStopped
 from postroom.spark.pipeline.work import Job, RangeDone, sums_of
-from postroom.spark.positions import Position
 from postroom.spark.tables.policy import Policy
 
 

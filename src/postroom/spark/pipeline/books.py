@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from postroom.spark.ledger_source.positions import BEGINNING, Position
 from postroom.spark.pipeline.work import TableJob
-from postroom.spark.positions import BEGINNING, Position
 from postroom.spark.store import OPEN, DataFile, TableState, TableStore, open_store
 from postroom.spark.store.protocol import CHECKPOINT_COMMITS
 from postroom.spark.tables import TableDefinition

@@ -4,7 +4,7 @@ helps."""
 from typing import Final
 
 from postroom.ledger.errors import LedgerError
-from postroom.spark.positions import LedgerDiverged
+from postroom.spark.ledger_source.positions import LedgerDiverged
 
 EXIT_FAILED: Final = 1
 """A file, a network, Spark: the same command may well succeed later."""

@@ -5,12 +5,12 @@ from typing import Any, Final
 
 from postroom.spark.audit.looks import told_of
 from postroom.spark.audit.sums import Told
+from postroom.spark.ledger_source.record_batches import Opening, read_opening
 from postroom.spark.pipeline.books import Book
 from postroom.spark.pipeline.errors import HistoryGone
 from postroom.spark.pipeline.root import Root
 from postroom.spark.pipeline.work import sums_of, write_partials
 from postroom.spark.places import Look, Place
-from postroom.spark.reading import Opening, read_opening
 from postroom.spark.tables import Range
 from postroom.spark.tables.policy import Policy, apply
 

@@ -8,6 +8,8 @@ from dataclasses import replace
 from typing import Final
 
 from postroom.ledger.errors import UnknownRecord
+from postroom.spark.ledger_source.positions import Position, Positions, check
+from postroom.spark.ledger_source.ranges import Seen, look_at
 from postroom.spark.pipeline.batches import BatchDone, job_of, take
 from postroom.spark.pipeline.books import Book, open_books
 from postroom.spark.pipeline.engine import Engine
@@ -20,8 +22,6 @@ from postroom.spark.pipeline.root import Root
 from postroom.spark.pipeline.upkeep import Clock, Keeper
 from postroom.spark.pipeline.work import Job, RangeDone
 from postroom.spark.places import Place, Places
-from postroom.spark.positions import Position, Positions, check
-from postroom.spark.ranges import Seen, look_at
 
 
 class Pipeline:

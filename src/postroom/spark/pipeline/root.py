@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pyarrow import fs
 
-from postroom.spark import creating
+from postroom.spark import exclusive_files
 from postroom.spark.pipeline.errors import PipelineError
 from postroom.spark.store.files import open_root
 from postroom.spark.store.protocol import OWN_FOLDER, checked, with_check
@@ -40,7 +40,7 @@ class Root:
     def write(self, name: str, text: str) -> None:
         """Write a file; a reader sees the old text or the new one."""
         self._files.create_dir(self._folder)
-        creating.replace(self._files, f"{self._folder}/{name}", text.encode())
+        exclusive_files.replace(self._files, f"{self._folder}/{name}", text.encode())
 
     def noted(self, name: str) -> dict[str, Any] | None:
         """What `note` wrote; None if there is no such file. Raises ``PipelineError``: it was changed."""

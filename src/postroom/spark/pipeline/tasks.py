@@ -7,8 +7,8 @@ from typing import Final
 
 import pyarrow as pa
 
+from postroom.spark.ledger_source.worker import in_task
 from postroom.spark.pipeline.work import Job, work
-from postroom.spark.worker import in_task
 
 DONE_SCHEMA: Final = "done binary"
 

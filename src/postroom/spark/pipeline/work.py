@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from postroom.ledger.errors import UnknownRecord
-from postroom.spark.columns import EVENTS_SCHEMA
+from postroom.spark.ledger_source.columns import EVENTS_SCHEMA
+from postroom.spark.ledger_source.positions import Position
+from postroom.spark.ledger_source.record_batches import read_events
 from postroom.spark.places import Slice
-from postroom.spark.positions import Position
-from postroom.spark.reading import read_events
 from postroom.spark.store import OPEN, DataFile, Part, TableStore
 from postroom.spark.tables import Range, partials, split
 from postroom.spark.tables.policy import Policy, apply

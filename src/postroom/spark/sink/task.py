@@ -13,11 +13,11 @@ import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
 from postroom.client.exceptions import JMSException
+from postroom.spark.ledger_source.worker import task_process
 from postroom.spark.sink.branches import Branches, Share
 from postroom.spark.sink.link import unreachable
 from postroom.spark.sink.options import SinkOptions
 from postroom.spark.sink.rows import Sifter
-from postroom.spark.worker import task_process
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from postroom.spark.creating import local_folder, make_folders, sync
+from postroom.spark.exclusive_files import local_folder, make_folders, sync
 from postroom.spark.names import TEXT_CODES
 from postroom.spark.store.buckets import (
     GROUP_ROWS,

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 import msgspec
 import pyarrow.fs as pafs
 
-from postroom.spark import creating
+from postroom.spark import exclusive_files
 from postroom.spark.store.base import BaseStore, Entry, Listing
 from postroom.spark.store.evolution import ColumnKind, kinds
 from postroom.spark.store.files import DATA
@@ -122,8 +122,8 @@ class ParquetStore(BaseStore):
     def _put(self, entry: Entry, removed: Sequence[DataFile]) -> None:
         path = self._data.at(log_path(entry.version, ENTRY))
         try:
-            creating.create_only(self._data.filesystem, path, with_check(msgspec.json.encode(entry)))
-        except creating.NoConditionalPut as error:
+            exclusive_files.create_only(self._data.filesystem, path, with_check(msgspec.json.encode(entry)))
+        except exclusive_files.NoConditionalPut as error:
             raise TableError(f"{error}; the commit log needs that. Use tableFormat delta") from error
 
     # --- upkeep ------------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ class ParquetStore(BaseStore):
         newest = self._newest()
         if newest is not None:
             path = self._data.at(log_path(newest.state.version, CHECKPOINT))
-            creating.replace(self._data.filesystem, path, with_check(msgspec.json.encode(newest)))
+            exclusive_files.replace(self._data.filesystem, path, with_check(msgspec.json.encode(newest)))
 
     def vacuum(self, retention_s: int) -> int:
         """Delete files that no version younger than `retention_s` needs, strays, and old log entries; returns
@@ -174,7 +174,7 @@ class ParquetStore(BaseStore):
             (version for version in self._versions(CHECKPOINT) if version <= oldest), default=NO_VERSION
         )
         for info in self._found(LOG):
-            if info.base_name.endswith(creating.TEMPORARY):
+            if info.base_name.endswith(exclusive_files.TEMPORARY):
                 is_old = info.mtime <= until
             else:
                 is_old = int(info.base_name[:DIGITS]) < start

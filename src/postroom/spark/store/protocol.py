@@ -16,7 +16,7 @@ import pyarrow as pa
 from isal.isal_zlib import crc32
 
 from postroom.ledger.errors import LedgerError
-from postroom.spark.positions import Position
+from postroom.spark.ledger_source.positions import Position
 from postroom.spark.tables.definition import TableDefinition
 from postroom.spark.tables.row_sums import RowSum
 

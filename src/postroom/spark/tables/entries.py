@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from postroom.spark.columns import COLUMN_BY_NAME
+from postroom.spark.ledger_source.columns import COLUMN_BY_NAME
 from postroom.spark.tables import arrays
 from postroom.spark.tables.definition import LEDGER_ID, ORDER, TIMESTAMP, Field, Merge, TableDefinition
 from postroom.spark.tables.range import Range

@@ -4,7 +4,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from postroom.spark.columns import COLUMNS
+from postroom.spark.ledger_source.columns import COLUMNS
 from postroom.spark.tables.definition import Field, Merge, TableDefinition
 from postroom.spark.tables.range import Range
 

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from postroom.spark.columns import REFUSAL
+from postroom.spark.ledger_source.columns import REFUSAL
 from postroom.spark.tables import arrays
 from postroom.spark.tables.arrays import Codes
 from postroom.spark.tables.grouping import Groups, Rank, group, rank

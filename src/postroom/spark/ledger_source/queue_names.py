@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from postroom.manager.options import KIND_QUEUE, KIND_TOPIC
-from postroom.spark.option_names import nearest
-from postroom.spark.options import SourceOptionError, SourceOptions
+from postroom.spark.ledger_source.option_names import nearest
+from postroom.spark.ledger_source.options import SourceOptionError, SourceOptions
 from postroom.spark.places import Look, Place, Slice
 
 if TYPE_CHECKING:
     from postroom.ledger.definitions import Definitions
-    from postroom.spark.ranges import Seen
+    from postroom.spark.ledger_source.ranges import Seen
 
 SHOWN_NAMES: Final = 20
 """So many are named in an error."""

@@ -16,8 +16,8 @@ from postroom.ledger.expand import Chunk, Rows, entry_rows, expand
 from postroom.ledger.layout import TRANSITION_DTYPE
 from postroom.ledger.records import RecordType
 from postroom.model.codes import Event, HolderKind, Outcome, State
-from postroom.spark.ancestry import TOLD_COLUMNS, Ancestry
-from postroom.spark.columns import EVENTS_SCHEMA, batch
+from postroom.spark.ledger_source.ancestry import TOLD_COLUMNS, Ancestry
+from postroom.spark.ledger_source.columns import EVENTS_SCHEMA, batch
 from postroom.spark.names import Known, Names
 from postroom.spark.places import Look, Place, Slice
 

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from typing import Final
 
 from postroom.ledger.errors import LedgerError
-from postroom.spark.option_names import SOURCE, unknown_option
+from postroom.spark.ledger_source.option_names import SOURCE, unknown_option
+from postroom.spark.ledger_source.positions import Position, PositionsInvalid, from_json
 from postroom.spark.places import Places
-from postroom.spark.positions import Position, PositionsInvalid, from_json
 
 MOST_PARTITION_RECORDS: Final = 1_000_000
 LEAST_PARTITION_RECORDS: Final = 100_000

@@ -15,11 +15,11 @@ import pyarrow as pa
 
 from postroom.ledger.errors import LedgerError
 from postroom.ledger.layout import Array
-from postroom.spark.options import LATEST, SourceOptions
+from postroom.spark.ledger_source.options import LATEST, SourceOptions
+from postroom.spark.ledger_source.positions import BEGINNING, Position, Positions, check, position_in
+from postroom.spark.ledger_source.queue_names import check_queues
+from postroom.spark.ledger_source.record_batches import read_events
 from postroom.spark.places import Look, Place, Slice, plan, plan_parts
-from postroom.spark.positions import BEGINNING, Position, Positions, check, position_in
-from postroom.spark.queue_names import check_queues
-from postroom.spark.reading import read_events
 
 T = TypeVar("T")
 

@@ -19,6 +19,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from postroom.spark.ledger_source.positions import to_json
+from postroom.spark.ledger_source.stream import RangesDataSource
 from postroom.spark.pipeline.batches import BatchDone
 from postroom.spark.pipeline.engine import SparkEngine
 from postroom.spark.pipeline.lock import Hold, held
@@ -27,8 +29,6 @@ from postroom.spark.pipeline.pipeline import Pipeline
 from postroom.spark.pipeline.root import Root
 from postroom.spark.pipeline.settings import note_ledgers, settled_options
 from postroom.spark.pipeline.tasks import DONE_SCHEMA, RunSlices
-from postroom.spark.positions import to_json
-from postroom.spark.stream import RangesDataSource
 
 CHECKPOINT_FOLDER: Final = "checkpoint"
 STOP_POLL_S: Final = 1

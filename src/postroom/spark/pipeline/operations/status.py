@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from postroom.ledger.errors import LedgerError
+from postroom.spark.ledger_source.positions import LedgerDiverged, check
+from postroom.spark.ledger_source.ranges import Seen
 from postroom.spark.pipeline.books import Book, open_books
 from postroom.spark.pipeline.errors import PipelineError
 from postroom.spark.pipeline.ledgers import Lag, lag_of, look_at_all, time_at
 from postroom.spark.pipeline.lock import holder
 from postroom.spark.pipeline.options import load_settings
 from postroom.spark.pipeline.root import Root
-from postroom.spark.positions import LedgerDiverged, check
-from postroom.spark.ranges import Seen
 
 
 @dataclass(frozen=True, slots=True)

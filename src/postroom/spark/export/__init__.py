@@ -1,0 +1,1 @@
+"""Sealed files of a ledger elsewhere: as Parquet, or as they are in an object store."""

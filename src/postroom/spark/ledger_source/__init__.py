@@ -1,0 +1,4 @@
+"""A ledger as a data source of Spark: options, ranges of positions, columns, batches and streams.
+
+May import `places`.
+"""

@@ -1,0 +1,1 @@
+"""What `postroom pipeline` does: run, status, rebuild, erase, metrics."""
