@@ -8,6 +8,7 @@ from uuid import UUID
 from isal.isal_zlib import crc32
 
 from postroom.ledger.block import ARRIVAL_BYTES, BLOCK_HEADER_BYTES, TRANSITION_BYTES, SealedParts
+from postroom.ledger.errors import UnknownFormat
 from postroom.ledger.layout import BLOCK_DICTIONARY, FILE_HEADER
 from postroom.ledger.records import BLOCK_HEADER, BLOCK_MAGIC, FILE_MAGIC, FORMAT_VERSION
 
@@ -93,12 +94,13 @@ def decode_file_header(data: bytes) -> FileHeader | None:
     return FileHeader(ledger_id, epoch, epoch_id, number, first, time_us, seal, crc)
 
 
-def newer_version(data: bytes) -> int:
-    """The format version of a whole file header of another version than this; 0 if it isn't that."""
-    if len(data) < FILE_HEADER_BYTES or not crc_matches(data[:FILE_HEADER_BYTES]):
-        return 0
-    magic, _, version = FILE_HEADER.struct.unpack_from(data)[:3]
-    return int(version) if magic == FILE_MAGIC and version != FORMAT_VERSION else 0
+def require_known_version(name: str, head: bytes) -> None:
+    """Raises ``UnknownFormat`` for a journal whose header is whole and of another version."""
+    if len(head) < FILE_HEADER_BYTES or not crc_matches(head[:FILE_HEADER_BYTES]):
+        return
+    magic, _, version = FILE_HEADER.struct.unpack_from(head)[:3]
+    if magic == FILE_MAGIC and version != FORMAT_VERSION:
+        raise UnknownFormat(name, int(version), FORMAT_VERSION)
 
 
 class BlockHeader(NamedTuple):

@@ -46,7 +46,14 @@ from postroom.ledger.files import (
     packed_name,
 )
 from postroom.ledger.fold import fold_image, prune_chunks
-from postroom.ledger.headers import FILE_HEADER_BYTES, NO_SEAL, FileHeader, Seal, decode_file_header
+from postroom.ledger.headers import (
+    FILE_HEADER_BYTES,
+    NO_SEAL,
+    FileHeader,
+    Seal,
+    decode_file_header,
+    require_known_version,
+)
 from postroom.ledger.image import EventsImage, build_image, load_image
 from postroom.ledger.journal import BlockTable
 from postroom.ledger.known import require_known
@@ -54,7 +61,6 @@ from postroom.ledger.layout import Array
 from postroom.ledger.packed import load_packed_span
 from postroom.ledger.recovered import RecoveryReport
 from postroom.ledger.scan import Scan, bodies_start, count_blocks, read_block, scan_journal, void_bytes
-from postroom.ledger.segments import require_known_version
 from postroom.ledger.state import CARRIED_FILE, FoldState
 from postroom.ledger.superblock import Superblock, read_superblock
 

@@ -16,13 +16,13 @@ import numpy as np
 from postroom.ledger.completeness import HEAD_DAMAGED
 from postroom.ledger.definitions import Definitions, is_definition
 from postroom.ledger.disk import Disk, RealDisk
-from postroom.ledger.errors import LedgerCorrupt, UnknownFormat
+from postroom.ledger.errors import LedgerCorrupt
 from postroom.ledger.expand import Chunk
 from postroom.ledger.files import events_name, journal_name
-from postroom.ledger.headers import FILE_HEADER_BYTES, Seal, newer_version
+from postroom.ledger.headers import FILE_HEADER_BYTES, Seal, require_known_version
 from postroom.ledger.image import EventsImage, build_image, load_image
 from postroom.ledger.layout import Array
-from postroom.ledger.records import FORMAT_VERSION, RecordType
+from postroom.ledger.records import RecordType
 from postroom.ledger.scan import Scan, scan_journal
 
 CHUNK_RECORDS: Final = 1 << 16
@@ -161,13 +161,6 @@ def walk_journal(disk: Disk, number: int, seal: Seal | None) -> tuple[Scan, memo
     if scan is None:
         raise LedgerCorrupt(disk.describe(name), 0, HEAD_DAMAGED)
     return scan, data
-
-
-def require_known_version(name: str, head: bytes) -> None:
-    """Raises ``UnknownFormat`` for a journal whose header is whole and of another version."""
-    version = newer_version(head)
-    if version:
-        raise UnknownFormat(name, version, FORMAT_VERSION)
 
 
 def durable_through(scan: Scan) -> int:

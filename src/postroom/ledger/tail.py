@@ -42,13 +42,14 @@ from postroom.ledger.headers import (
     Seal,
     decode_block_header,
     decode_file_header,
+    require_known_version,
 )
 from postroom.ledger.image import gather_records
 from postroom.ledger.layout import BLOCK_ROW_DTYPE, TRANSITION_DTYPE, Array
 from postroom.ledger.reader import FileOpener, FoundFile, LookedAt, look_until_quiet, up_to
 from postroom.ledger.records import RecordType
 from postroom.ledger.scan import FoundBlock, find_successor, read_block
-from postroom.ledger.segments import CHUNK_RECORDS, Segment, cut, folder_of, require_known_version
+from postroom.ledger.segments import CHUNK_RECORDS, Segment, cut, folder_of
 from postroom.ledger.superblock import Superblock
 
 HINT_KINDS: Final = (QUEUES, SETS, HOLDERS, PRODUCERS, CHANNELS)
