@@ -26,9 +26,9 @@ WIRE_FOLDERS = ("amqp", "model", "model/selector")
 INTERPRETED = {SOURCE / "model" / f"{name}.py" for name in ("lifecycle", "channel_states", "xa")}
 """Tables, spread at the start and read seldom afterwards: as C, the three would take the compiler 36 s."""
 CORE_FOLDERS = ("manager",)
-CORE_LEDGER = ("records", "block")
+CORE_LEDGER = ("format/records", "format/block")
 DESCRIBING = {"egg_info", "dist_info", "sdist"}
-C_MODULES = ("_writer", "_split")
+C_MODULES = ("storage/_writer", "format/_split")
 EDGE_FOLDERS = ("channel",)
 EDGE_SERVER = (
     *("applying", "arriving", "attach", "binding", "bound", "broker", "channel_agents", "channel_receiving"),
@@ -56,7 +56,8 @@ def hot_groups() -> list[tuple[list[str], str | None]]:
 
 def c_sources() -> dict[str, str]:
     """The modules written in C, and where."""
-    return {f"postroom.ledger.{name}": str(SOURCE / "ledger" / f"{name}.c") for name in C_MODULES}
+    paths = [SOURCE / "ledger" / f"{name}.c" for name in C_MODULES]
+    return {".".join(path.relative_to("src").with_suffix("").parts): str(path) for path in paths}
 
 
 def describes_only() -> bool:

@@ -16,7 +16,8 @@ from pathlib import Path
 from postroom._build import compiled
 from postroom.amqp.messaging import scan_head
 from postroom.amqp.sections import Data, Header, Message, Properties
-from postroom.ledger import Ledger, LedgerOptions
+from postroom.ledger.ledger import Ledger
+from postroom.ledger.options import LedgerOptions
 from postroom.manager.consumer import Consumer
 from postroom.manager.effects import Sink
 from postroom.manager.manager import QueueManager

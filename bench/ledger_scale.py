@@ -25,8 +25,10 @@ from collections import deque
 from pathlib import Path
 from zlib import crc32
 
-from postroom.ledger import BlockBuilder, Ledger, LedgerOptions
-from postroom.ledger.records import RecordType
+from postroom.ledger.format.block import BlockBuilder
+from postroom.ledger.format.records import RecordType
+from postroom.ledger.ledger import Ledger
+from postroom.ledger.options import LedgerOptions
 from postroom.model.codes import Event, HolderKind, Outcome, State
 
 BODY_BYTES = 100

@@ -18,7 +18,7 @@ from postroom.amqp.frames import FrameDecoder, write_disposition, write_transfer
 from postroom.amqp.messaging import encode_header, scan_head
 from postroom.amqp.outcomes import ACCEPTED
 from postroom.amqp.sections import Data, Header, Message, Properties
-from postroom.ledger.block import BlockBuilder
+from postroom.ledger.format.block import BlockBuilder
 from postroom.manager.effects import Delivery, Sink
 from postroom.manager.manager import QueueManager
 from postroom.manager.options import ConsumerOptions, ManagerOptions, QueueDefinition

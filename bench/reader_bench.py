@@ -20,14 +20,14 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 
-from postroom.ledger.disk import RealDisk
-from postroom.ledger.files import events_name
-from postroom.ledger.headers import NO_SEAL
-from postroom.ledger.image import EventsImage, encode_image, write_durably
-from postroom.ledger.layout import ARRIVAL_DTYPE, BLOCK_ROW_DTYPE, TRANSITION_DTYPE, Array
-from postroom.ledger.reader import LedgerReader
-from postroom.ledger.records import ArrivalFlag, RecordType
-from postroom.ledger.segments import open_segment
+from postroom.ledger.format.file_names import events_name
+from postroom.ledger.format.headers import NO_SEAL
+from postroom.ledger.format.layout import ARRIVAL_DTYPE, BLOCK_ROW_DTYPE, TRANSITION_DTYPE, Array
+from postroom.ledger.format.records import ArrivalFlag, RecordType
+from postroom.ledger.reading.reader import LedgerReader
+from postroom.ledger.reading.segments import open_segment
+from postroom.ledger.storage.disk import RealDisk
+from postroom.ledger.storage.events_image import EventsImage, encode_image, write_durably
 from postroom.model.codes import Event, HolderKind, IdType, Outcome, State
 from postroom.spark.ledger_source.columns import EVENTS_SCHEMA
 from postroom.spark.ledger_source.options import MOST_PARTITION_RECORDS

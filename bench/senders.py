@@ -15,8 +15,9 @@ import time
 from pathlib import Path
 
 from postroom._build import compiled
-from postroom.ledger import Ledger, LedgerOptions
-from postroom.ledger.block import BlockBuilder
+from postroom.ledger.format.block import BlockBuilder
+from postroom.ledger.ledger import Ledger
+from postroom.ledger.options import LedgerOptions
 from postroom.manager.effects import Delivery, Sink
 from postroom.manager.manager import QueueManager
 from postroom.manager.options import ConsumerOptions, ManagerOptions, QueueDefinition

@@ -22,25 +22,25 @@ from uuid import UUID
 
 import numpy as np
 
-from postroom.ledger.block import SealedParts
-from postroom.ledger.dictionary import Dictionary, records_from
-from postroom.ledger.disk import RealDisk
-from postroom.ledger.files import events_name, journal_name
-from postroom.ledger.headers import (
+from postroom.ledger.format.block import SealedParts
+from postroom.ledger.format.dictionary import Dictionary, records_from
+from postroom.ledger.format.file_names import events_name, journal_name
+from postroom.ledger.format.headers import (
     NO_SEAL,
     FileHeader,
     encode_block,
     header_crc_of,
 )
-from postroom.ledger.image import EventsImage, encode_image, write_durably
-from postroom.ledger.layout import (
+from postroom.ledger.format.layout import (
     ARRIVAL_DTYPE,
     BLOCK_DICTIONARY,
     BLOCK_ROW_DTYPE,
     TRANSITION_DTYPE,
     Array,
 )
-from postroom.ledger.records import ArrivalFlag, RecordType
+from postroom.ledger.format.records import ArrivalFlag, RecordType
+from postroom.ledger.storage.disk import RealDisk
+from postroom.ledger.storage.events_image import EventsImage, encode_image, write_durably
 from postroom.model.codes import Event, HolderKind, IdType, Outcome, State
 
 ID_BYTES: Final = 36

@@ -27,8 +27,9 @@ from bench.spark_workload import (
     Source,
     pattern_of,
 )
-from postroom.ledger import Ledger, LedgerOptions
-from postroom.ledger.records import RecordType
+from postroom.ledger.format.records import RecordType
+from postroom.ledger.ledger import Ledger
+from postroom.ledger.options import LedgerOptions
 from postroom.model.codes import Event, HolderKind, IdType, Outcome, State
 
 TURN_S: Final = 0.01

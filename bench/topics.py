@@ -14,8 +14,9 @@ import time
 from pathlib import Path
 
 from postroom._build import compiled
-from postroom.ledger import Ledger, LedgerOptions
-from postroom.ledger.reader import LedgerReader
+from postroom.ledger.ledger import Ledger
+from postroom.ledger.options import LedgerOptions
+from postroom.ledger.reading.reader import LedgerReader
 from postroom.manager.consumer import Consumer
 from postroom.manager.effects import Sink
 from postroom.manager.manager import QueueManager

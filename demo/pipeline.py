@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from demo.teller import Teller
-from postroom.ledger.reader import LedgerReader
+from postroom.ledger.reading.reader import LedgerReader
 from postroom.spark.store import open_store
 
 BATCH = re.compile(r"^positions .*")

@@ -13,7 +13,7 @@ from postroom.amqp.messaging import scan_head
 from postroom.amqp.sections import Data, Header, Message, Properties
 from postroom.amqp.types import Symbol, UInt
 from postroom.channel.undelivered import Ladder
-from postroom.ledger.records import ArrivalFlag
+from postroom.ledger.format.records import ArrivalFlag
 from postroom.manager import dead_letter_header
 from postroom.manager.dead_letter_header import DeadLetterHeader
 from postroom.manager.discarding import UNDELIVERED

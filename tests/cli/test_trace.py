@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from postroom.cli import main
 from postroom.client import Connection, ConnectionFactory, ManagementException, Message
-from postroom.ledger.reader import LedgerReader
+from postroom.ledger.reading.reader import LedgerReader
 from postroom.model.entity_types import LEDGER_TYPE
 from postroom.server import tracing
 from postroom.server.broker import Broker

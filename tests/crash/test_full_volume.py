@@ -12,7 +12,7 @@ import pytest
 from proton import Message, ProtonException, Timeout
 from proton.utils import BlockingConnection, SendException
 
-from postroom.ledger.verify import verify
+from postroom.ledger.verification.verification import verify
 from postroom.server.exits import Exit
 from tests.server.test_start import Process
 

@@ -8,7 +8,7 @@ import pytest
 from proton import Message, ProtonException
 from proton.utils import BlockingConnection
 
-from postroom.ledger.verify import verify
+from postroom.ledger.verification.verification import verify
 from postroom.server.exits import Exit
 from tests.server.test_start import Process
 

@@ -11,11 +11,11 @@ import numpy as np
 from click.testing import CliRunner
 
 from postroom.cli.ledger.ledger import EXIT_DAMAGED, ledger
-from postroom.ledger import Ledger, LedgerCorrupt
-from postroom.ledger.body_reader import BodyState, check_bodies
-from postroom.ledger.errors import LedgerError
-from postroom.ledger.message_image import decode_messages
-from postroom.ledger.reader import LedgerReader
+from postroom.ledger.errors import LedgerCorrupt, LedgerError
+from postroom.ledger.ledger import Ledger
+from postroom.ledger.reading.body_reader import BodyState, check_bodies
+from postroom.ledger.reading.message_image import decode_messages
+from postroom.ledger.reading.reader import LedgerReader
 from postroom.server.http.shelf import Shelf
 from postroom.spark.audit.looks import look
 from postroom.spark.export.parquet import Export, ExportOptions

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from postroom.ledger.block import ARRIVAL_BYTES, BLOCK_HEADER_BYTES, TRANSITION_BYTES
-from postroom.ledger.headers import FILE_HEADER_BYTES
-from postroom.ledger.layout import (
+from postroom.ledger.format.block import ARRIVAL_BYTES, BLOCK_HEADER_BYTES, TRANSITION_BYTES
+from postroom.ledger.format.headers import FILE_HEADER_BYTES
+from postroom.ledger.format.layout import (
     BLOCK_ROW_DTYPE,
     CHECKPOINT_HEADER,
     EVENTS_HEADER,
@@ -15,8 +15,8 @@ from postroom.ledger.layout import (
     SUPERBLOCK,
     Layout,
 )
-from postroom.ledger.scan import FoundBlock, scan_journal
-from postroom.ledger.superblock import COPY_OFFSETS
+from postroom.ledger.storage.journal_scan import FoundBlock, scan_journal
+from postroom.ledger.storage.superblock import COPY_OFFSETS
 
 Sections = dict[str, tuple[int, int]]
 """First byte and the byte behind the last, by name; empty ones are left out."""

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from postroom.ledger import Ledger, LedgerOptions
-from postroom.ledger.files import Listing
+from postroom.ledger.format.file_names import Listing
+from postroom.ledger.ledger import Ledger
+from postroom.ledger.options import LedgerOptions
 from tests.ledger.workload import START_US, Snapshot, Workload
 
 OPTIONS = LedgerOptions(journal_file_bytes=64 << 10, reserve_bytes=0, retention_bytes=60_000)

@@ -5,17 +5,17 @@ from pathlib import Path
 from uuid import UUID
 from zlib import crc32
 
-from postroom.ledger.block import BlockBuilder, Group, SealedParts, encode_groups
-from postroom.ledger.dictionary import Dictionary
-from postroom.ledger.disk import RealDisk
-from postroom.ledger.files import bodies_name, events_name, journal_name
-from postroom.ledger.headers import NO_SEAL, FileHeader
-from postroom.ledger.image import build_image, encode_image, load_image, write_durably
-from postroom.ledger.journal import Journal
+from postroom.ledger.format.block import BlockBuilder, Group, SealedParts, encode_groups
+from postroom.ledger.format.dictionary import Dictionary
+from postroom.ledger.format.file_names import bodies_name, events_name, journal_name
+from postroom.ledger.format.headers import NO_SEAL, FileHeader
+from postroom.ledger.format.records import SET_BASE, ArrivalFlag, RecordType
 from postroom.ledger.options import LedgerOptions
-from postroom.ledger.records import SET_BASE, ArrivalFlag, RecordType
-from postroom.ledger.segments import folder_of, walk_journal
-from postroom.ledger.superblock import Superblock, SuperblockFile
+from postroom.ledger.reading.segments import folder_of, walk_journal
+from postroom.ledger.storage.disk import RealDisk
+from postroom.ledger.storage.events_image import build_image, encode_image, load_image, write_durably
+from postroom.ledger.storage.journal import Journal
+from postroom.ledger.storage.superblock import Superblock, SuperblockFile
 from postroom.model.codes import Event, HolderKind, IdType, Outcome, State
 
 LEDGER_ID = UUID("0195f2a0-0000-7000-8000-00000000000a")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.ledger.block import (
+from postroom.ledger.format.block import (
     CHUNKED_OFFSET,
     ROLL_BYTES,
     BlockBuilder,
@@ -17,7 +17,7 @@ from postroom.ledger.block import (
     UploadUnknownError,
     encode_groups,
 )
-from postroom.ledger.headers import (
+from postroom.ledger.format.headers import (
     FileHeader,
     Identity,
     Seal,
@@ -25,8 +25,8 @@ from postroom.ledger.headers import (
     decode_file_header,
     encode_block,
 )
-from postroom.ledger.layout import ARRIVAL_DTYPE, GROUP_DTYPE, RANGE_DTYPE, TRANSITION_DTYPE
-from postroom.ledger.records import LATER_DEFINING_TYPES, ArrivalFlag, RecordType
+from postroom.ledger.format.layout import ARRIVAL_DTYPE, GROUP_DTYPE, RANGE_DTYPE, TRANSITION_DTYPE
+from postroom.ledger.format.records import LATER_DEFINING_TYPES, ArrivalFlag, RecordType
 
 u8, u16 = st.integers(0, 2**8 - 1), st.integers(0, 2**16 - 1)
 u32, i63 = st.integers(0, 2**32 - 1), st.integers(0, 2**63 - 1)

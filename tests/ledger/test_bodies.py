@@ -9,10 +9,12 @@ from zlib import crc32
 
 import pytest
 
-from postroom.ledger import Ledger, LedgerCorrupt, LedgerOptions
-from postroom.ledger.body import Body, BodyPlace
-from postroom.ledger.disk import RealDisk, RealFile
-from postroom.ledger.writer import InlineWriter
+from postroom.ledger.errors import LedgerCorrupt
+from postroom.ledger.ledger import Ledger
+from postroom.ledger.options import LedgerOptions
+from postroom.ledger.storage.body_requests import Body, BodyPlace
+from postroom.ledger.storage.disk import RealDisk, RealFile
+from postroom.ledger.storage.writer import InlineWriter
 from postroom.model.codes import Event, State
 from tests.ledger.workload import START_US
 from tests.simulation.disk import SimDisk, SimFile

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.ledger import body_crcs
-from postroom.ledger.block import BODY_TRAILER_BYTES
-from postroom.ledger.body_crcs import SECTION_BYTES, crcs_of
+from postroom.ledger.format.block import BODY_TRAILER_BYTES
+from postroom.ledger.reading import body_crcs
+from postroom.ledger.reading.body_crcs import SECTION_BYTES, crcs_of
 
 sizes = st.one_of(st.integers(0, 40), st.sampled_from([1000, SECTION_BYTES - 4, SECTION_BYTES, 70_000]))
 pieces = st.lists(st.tuples(sizes, st.integers(0, 3), st.booleans()), max_size=12)

@@ -9,10 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.ledger import Ledger, LedgerCorrupt, LedgerOptions
-from postroom.ledger.block import BODY_TRAILER_BYTES
-from postroom.ledger.body_files import MOST_WASTE, BodiesFile, BodyFiles
-from postroom.ledger.body_reader import (
+from postroom.ledger.errors import LedgerCorrupt
+from postroom.ledger.format.block import BODY_TRAILER_BYTES
+from postroom.ledger.format.layout import Array
+from postroom.ledger.format.records import ArrivalFlag
+from postroom.ledger.ledger import Ledger
+from postroom.ledger.options import LedgerOptions
+from postroom.ledger.reading.body_files import MOST_WASTE, BodiesFile, BodyFiles
+from postroom.ledger.reading.body_reader import (
     BODIES_END,
     NOTHING,
     BodyReader,
@@ -20,9 +24,7 @@ from postroom.ledger.body_reader import (
     FoundMessages,
     check_bodies,
 )
-from postroom.ledger.layout import Array
-from postroom.ledger.message_image import HEADER, MESSAGES_MAGIC, decode_messages, encode_messages
-from postroom.ledger.records import ArrivalFlag
+from postroom.ledger.reading.message_image import HEADER, MESSAGES_MAGIC, decode_messages, encode_messages
 from postroom.model.codes import Event, State
 from tests.ledger.workload import START_US
 

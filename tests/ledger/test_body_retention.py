@@ -9,10 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.ledger import Ledger, LedgerOptions
-from postroom.ledger.body_reader import BodyReader, BodyState
-from postroom.ledger.records import SET_BASE, ArrivalFlag, RecordType
-from postroom.ledger.retained import (
+from postroom.ledger.fold.retained_bodies import (
     ANY_QUEUE,
     RETAINED_DTYPE,
     STRETCH,
@@ -22,6 +19,10 @@ from postroom.ledger.retained import (
     overlapping,
     still,
 )
+from postroom.ledger.format.records import SET_BASE, ArrivalFlag, RecordType
+from postroom.ledger.ledger import Ledger
+from postroom.ledger.options import LedgerOptions
+from postroom.ledger.reading.body_reader import BodyReader, BodyState
 from postroom.model.codes import Event, State
 from tests.ledger.workload import START_US
 

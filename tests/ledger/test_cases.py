@@ -5,8 +5,12 @@ from random import Random
 
 import pytest
 
-from postroom.ledger import Ledger, LedgerCorrupt
-from postroom.ledger.cases import (
+from postroom.ledger.errors import LedgerCorrupt
+from postroom.ledger.format.file_names import Listing
+from postroom.ledger.format.headers import FILE_HEADER_BYTES
+from postroom.ledger.ledger import Ledger
+from postroom.ledger.storage.journal_scan import Scan, scan_journal
+from postroom.ledger.storage.recovery_cases import (
     FILE_CASES,
     HEAD_CASES,
     TAIL_CASES,
@@ -18,9 +22,6 @@ from postroom.ledger.cases import (
     SealFact,
     TailVerdict,
 )
-from postroom.ledger.files import Listing
-from postroom.ledger.headers import FILE_HEADER_BYTES
-from postroom.ledger.scan import Scan, scan_journal
 from tests.ledger.test_fold import HISTORY, SMALL, opened, run
 from tests.ledger.workload import Snapshot, Workload, assert_bodies, assert_recovered, stored_bodies
 from tests.simulation.disk import SimDisk

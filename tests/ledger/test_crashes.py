@@ -11,8 +11,9 @@ from zlib import crc32
 
 import pytest
 
-from postroom.ledger import Ledger, LedgerOptions
-from postroom.ledger.body import BodyPlace
+from postroom.ledger.ledger import Ledger
+from postroom.ledger.options import LedgerOptions
+from postroom.ledger.storage.body_requests import BodyPlace
 from postroom.model.codes import Event, State
 from tests.ledger.test_fold import opened
 from tests.ledger.workload import Snapshot, Workload, assert_bodies, assert_recovered

@@ -5,8 +5,9 @@ from random import Random
 
 import pytest
 
-from postroom.ledger import Ledger, LedgerOptions
-from postroom.ledger.writer import InlineWriter
+from postroom.ledger.ledger import Ledger
+from postroom.ledger.options import LedgerOptions
+from postroom.ledger.storage.writer import InlineWriter
 from tests.ledger.workload import START_US, Workload, assert_bodies, assert_recovered
 from tests.simulation.disk import SimDisk
 

@@ -10,14 +10,14 @@ from zlib import crc32
 import numpy as np
 import pytest
 
-from postroom.ledger import Ledger, LedgerCorrupt, LedgerFailed, LedgerOptions
-from postroom.ledger.body import BodyPlace
-from postroom.ledger.errors import VolumeTooSmall
-from postroom.ledger.files import Listing
-from postroom.ledger.image import load_image
-from postroom.ledger.options import MIB, SMALLEST_VOLUME_BYTES, fitted
-from postroom.ledger.records import RecordType
-from postroom.ledger.writer import InlineWriter
+from postroom.ledger.errors import LedgerCorrupt, LedgerFailed, VolumeTooSmall
+from postroom.ledger.format.file_names import Listing
+from postroom.ledger.format.records import RecordType
+from postroom.ledger.ledger import Ledger
+from postroom.ledger.options import MIB, SMALLEST_VOLUME_BYTES, LedgerOptions, fitted
+from postroom.ledger.storage.body_requests import BodyPlace
+from postroom.ledger.storage.events_image import load_image
+from postroom.ledger.storage.writer import InlineWriter
 from postroom.model.codes import Event, HolderKind, Outcome, State
 from tests.ledger.workload import START_US, entries_of
 from tests.simulation.disk import PowerLost, SimDisk

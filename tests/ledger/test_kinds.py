@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.ledger import kinds
-from postroom.ledger.expand import ARRIVALS, CHANGES
-from postroom.ledger.kinds import Kind, Layout, Split
-from postroom.ledger.layout import ARRIVAL_DTYPE, TRANSITION_DTYPE, Array
-from postroom.ledger.records import RecordType
+from postroom.ledger.format import record_kinds
+from postroom.ledger.format.expand import ARRIVALS, CHANGES
+from postroom.ledger.format.layout import ARRIVAL_DTYPE, TRANSITION_DTYPE, Array
+from postroom.ledger.format.record_kinds import Kind, Layout, Split
+from postroom.ledger.format.records import RecordType
 
 BLOCK = 512
 """Of the C version."""
@@ -99,7 +99,7 @@ def test_one_kind_alone_makes_no_other() -> None:
 
 
 def test_the_c_version_refuses_sizes_that_do_not_fit() -> None:
-    if not kinds.is_native():
+    if not record_kinds.is_native():
         pytest.skip("the C version isn't built: this is the interpreted run")
     from postroom.ledger._split import split
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.ledger.layout import TRANSITION_DTYPE, Array, rows_together, set_rows
+from postroom.ledger.format.layout import TRANSITION_DTYPE, Array, rows_together, set_rows
 
 
 def rows(count: int, seed: int) -> Array:

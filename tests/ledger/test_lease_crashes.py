@@ -10,12 +10,13 @@ from zlib import crc32
 
 import pytest
 
-from postroom.ledger import Ledger, LedgerOptions
 from postroom.ledger.errors import LeaseError
-from postroom.ledger.files import Listing, journal_name
-from postroom.ledger.headers import FILE_HEADER_BYTES, decode_file_header
-from postroom.ledger.image import load_image
-from postroom.ledger.leases import Lease
+from postroom.ledger.format.file_names import Listing, journal_name
+from postroom.ledger.format.headers import FILE_HEADER_BYTES, decode_file_header
+from postroom.ledger.ledger import Ledger
+from postroom.ledger.options import LedgerOptions
+from postroom.ledger.retention.leases import Lease
+from postroom.ledger.storage.events_image import load_image
 from postroom.model.codes import Event, State
 from tests.ledger.test_crashes import CutDisk
 from tests.ledger.test_fold import opened

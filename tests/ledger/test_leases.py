@@ -7,8 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.ledger.block import BlockBuilder
-from postroom.ledger.dictionary import LEASES, Dictionary
 from postroom.ledger.errors import (
     LeaseBroken,
     LeaseError,
@@ -18,10 +16,12 @@ from postroom.ledger.errors import (
     LeaseTooOld,
     LeaseUnknown,
 )
-from postroom.ledger.keep import NEVER, NO_FLOORS, Floors, Held, Keep, lowest, whole_since
-from postroom.ledger.leases import Lease, Leases, Missing, leases_from
+from postroom.ledger.format.block import BlockBuilder
+from postroom.ledger.format.dictionary import LEASES, Dictionary
+from postroom.ledger.format.records import RecordType
 from postroom.ledger.options import LedgerOptions
-from postroom.ledger.records import RecordType
+from postroom.ledger.retention.kept_history import NEVER, NO_FLOORS, Floors, Held, Keep, lowest, whole_since
+from postroom.ledger.retention.leases import Lease, Leases, Missing, leases_from
 
 START_US = 1_790_000_000_000_000
 SECOND_US = 1_000_000

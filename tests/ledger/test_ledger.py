@@ -13,13 +13,15 @@ from zlib import crc32
 
 import pytest
 
-from postroom.ledger import Ledger, LedgerFailed, LedgerLocked, LedgerOptions
-from postroom.ledger.body import BodyPlace
-from postroom.ledger.disk import RealDisk, RealFile
-from postroom.ledger.files import Listing
-from postroom.ledger.headers import decode_block_header
-from postroom.ledger.records import BLOCK_MAGIC
-from postroom.ledger.writer import InlineWriter
+from postroom.ledger.errors import LedgerFailed, LedgerLocked
+from postroom.ledger.format.file_names import Listing
+from postroom.ledger.format.headers import decode_block_header
+from postroom.ledger.format.records import BLOCK_MAGIC
+from postroom.ledger.ledger import Ledger
+from postroom.ledger.options import LedgerOptions
+from postroom.ledger.storage.body_requests import BodyPlace
+from postroom.ledger.storage.disk import RealDisk, RealFile
+from postroom.ledger.storage.writer import InlineWriter
 from postroom.model.codes import Event, State
 from postroom.testing.disk import MemoryFile
 from tests.ledger.test_fold import opened

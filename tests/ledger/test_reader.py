@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from postroom.ledger.block import Group
 from postroom.ledger.errors import LedgerCorrupt
-from postroom.ledger.headers import decode_file_header
-from postroom.ledger.reader import LedgerReader, NoLedger
-from postroom.ledger.segments import open_segment
+from postroom.ledger.format.block import Group
+from postroom.ledger.format.headers import decode_file_header
+from postroom.ledger.reading.reader import LedgerReader, NoLedger
+from postroom.ledger.reading.segments import open_segment
 from tests.ledger.making import CONSUMER, E, H, LedgerMaker, O, S
 
 Row = tuple[int, int, int, int, int]

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
+from postroom.ledger.format.records import RecordType
 from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
-from postroom.ledger.reader import LedgerReader
-from postroom.ledger.records import RecordType
-from postroom.ledger.verify import verify
+from postroom.ledger.reading.reader import LedgerReader
+from postroom.ledger.verification.verification import verify
 from postroom.model.codes import Event, State
 
 NOW_US = 1_790_000_000_000_000

@@ -3,14 +3,14 @@
 from dataclasses import replace
 from pathlib import Path
 
-from postroom.ledger.carried import Carried, carried, newest_checkpoint
-from postroom.ledger.dump import heap_piece
+from postroom.ledger.format.records import RecordType
 from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
-from postroom.ledger.reader import LedgerReader
-from postroom.ledger.records import RecordType
-from postroom.ledger.segments import folder_of
-from postroom.ledger.superblock import SuperblockFile, read_superblock
+from postroom.ledger.reading.carried_entries import Carried, carried, newest_checkpoint
+from postroom.ledger.reading.dump import heap_piece
+from postroom.ledger.reading.reader import LedgerReader
+from postroom.ledger.reading.segments import folder_of
+from postroom.ledger.storage.superblock import SuperblockFile, read_superblock
 from postroom.model.codes import Event, HolderKind, Outcome, State
 
 NOW_US = 1_790_000_000_000_000

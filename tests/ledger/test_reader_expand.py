@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from postroom.ledger import expand
-from postroom.ledger.expand import Chunk, ExpandError, Rows
-from postroom.ledger.layout import ARRIVAL_DTYPE, TRANSITION_DTYPE
-from postroom.ledger.records import GROUP, RANGE, SET_BASE, RecordType
+from postroom.ledger.format import expand
+from postroom.ledger.format.expand import Chunk, ExpandError, Rows
+from postroom.ledger.format.layout import ARRIVAL_DTYPE, TRANSITION_DTYPE
+from postroom.ledger.format.records import GROUP, RANGE, SET_BASE, RecordType
 from postroom.model.codes import Event, HolderKind, Outcome, State
 
 

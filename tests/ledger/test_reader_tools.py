@@ -9,16 +9,17 @@ import pytest
 from click.testing import CliRunner
 
 from postroom.cli.ledger.ledger import EXIT_DAMAGED, ledger
-from postroom.ledger import Ledger, LedgerOptions
-from postroom.ledger.block import Group
-from postroom.ledger.checkpoint import load_checkpoint, write_checkpoint
-from postroom.ledger.dump import Filter, dump
-from postroom.ledger.files import Listing
-from postroom.ledger.layout import EVENTS_HEADER
-from postroom.ledger.records import RecordType
-from postroom.ledger.segments import folder_of
-from postroom.ledger.stats import stats
-from postroom.ledger.verify import Severity, verify
+from postroom.ledger.fold.checkpoint import load_checkpoint, write_checkpoint
+from postroom.ledger.format.block import Group
+from postroom.ledger.format.file_names import Listing
+from postroom.ledger.format.layout import EVENTS_HEADER
+from postroom.ledger.format.records import RecordType
+from postroom.ledger.ledger import Ledger
+from postroom.ledger.options import LedgerOptions
+from postroom.ledger.reading.dump import Filter, dump
+from postroom.ledger.reading.segments import folder_of
+from postroom.ledger.reading.stats import stats
+from postroom.ledger.verification.verification import Severity, verify
 from tests.ledger.making import START_US, E, LedgerMaker, O, S
 from tests.ledger.workload import Workload
 

@@ -8,14 +8,15 @@ from zlib import crc32
 
 import pytest
 
-from postroom.ledger import Ledger, LedgerOptions
-from postroom.ledger.accept import accept_found
 from postroom.ledger.errors import LeaseTooOld, LedgerCorrupt
-from postroom.ledger.files import Listing, checkpoint_name
-from postroom.ledger.headers import header_crc_of
-from postroom.ledger.image import load_image
-from postroom.ledger.records import RecordType
-from postroom.ledger.writer import InlineWriter
+from postroom.ledger.format.file_names import Listing, checkpoint_name
+from postroom.ledger.format.headers import header_crc_of
+from postroom.ledger.format.records import RecordType
+from postroom.ledger.ledger import Ledger
+from postroom.ledger.options import LedgerOptions
+from postroom.ledger.storage.events_image import load_image
+from postroom.ledger.storage.writer import InlineWriter
+from postroom.ledger.verification.acceptance import accept_found
 from postroom.model.codes import Event, State
 from tests.ledger.workload import START_US
 from tests.simulation.disk import SimDisk

@@ -9,10 +9,13 @@ from zlib import crc32
 import numpy as np
 import pytest
 
-from postroom.ledger import Group, Ledger, LedgerOptions, encode_groups, recovery
-from postroom.ledger.fold import fold_image
-from postroom.ledger.records import RecordType
-from postroom.ledger.recovered import PACKED_DTYPE
+from postroom.ledger.fold.fold import fold_image
+from postroom.ledger.format.block import Group, encode_groups
+from postroom.ledger.format.records import RecordType
+from postroom.ledger.ledger import Ledger
+from postroom.ledger.options import LedgerOptions
+from postroom.ledger.recovery import recovery
+from postroom.ledger.recovery.recovered import PACKED_DTYPE
 from postroom.model.codes import Event, HolderKind, Outcome, State
 from postroom.model.packed import CHUNK_ENTRIES
 from tests.ledger.workload import START_US, runs_of

@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
-from postroom.ledger.headers import Seal
-from postroom.ledger.superblock import Superblock, SuperblockFile, create_superblock, read_superblock
+from postroom.ledger.format.headers import Seal
+from postroom.ledger.storage.superblock import Superblock, SuperblockFile, create_superblock, read_superblock
 from tests.simulation.disk import PowerLost, SimDisk
 
 OPERATIONS = 5

@@ -6,15 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from postroom.ledger.disk import RealFile
 from postroom.ledger.errors import LedgerCorrupt, UnknownFormat
-from postroom.ledger.files import bodies_name
-from postroom.ledger.headers import FILE_HEADER_BYTES, with_crc
+from postroom.ledger.format.file_names import bodies_name
+from postroom.ledger.format.headers import FILE_HEADER_BYTES, with_crc
 from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
-from postroom.ledger.reader import LedgerReader
-from postroom.ledger.segments import Segment
-from postroom.ledger.tail import JournalHint, Watch, journal_chunks
+from postroom.ledger.reading.reader import LedgerReader
+from postroom.ledger.reading.segments import Segment
+from postroom.ledger.reading.tail import JournalHint, Watch, journal_chunks
+from postroom.ledger.storage.disk import RealFile
 from tests.ledger.making import LedgerMaker
 from tests.ledger.test_reader_beside import NOW_US, put
 

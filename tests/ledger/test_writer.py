@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from postroom.ledger import LedgerFailed
-from postroom.ledger.disk import SYNC_PIECE_BYTES, Bytes, RealDisk, write_in_pieces
-from postroom.ledger.writer import (
+from postroom.ledger.errors import LedgerFailed
+from postroom.ledger.storage.disk import SYNC_PIECE_BYTES, Bytes, RealDisk, write_in_pieces
+from postroom.ledger.storage.writer import (
     InlineWriter,
     NativeWriter,
     ThreadWriter,

@@ -10,10 +10,10 @@ from zlib import crc32
 
 import numpy as np
 
-from postroom.ledger.block import BlockBuilder, Group, encode_groups
-from postroom.ledger.body import Body, BodyPlace
-from postroom.ledger.records import SET_BASE, ArrivalFlag, RecordType
-from postroom.ledger.recovered import PACKED_DTYPE, UNBORN_DTYPE, Recovered
+from postroom.ledger.format.block import BlockBuilder, Group, encode_groups
+from postroom.ledger.format.records import SET_BASE, ArrivalFlag, RecordType
+from postroom.ledger.recovery.recovered import PACKED_DTYPE, UNBORN_DTYPE, Recovered
+from postroom.ledger.storage.body_requests import Body, BodyPlace
 from postroom.model.codes import DelayCause, Event, HolderKind, Outcome, State
 
 QUEUES = (1, 2, 3)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from postroom.ledger.body import BodyPlace
+from postroom.ledger.storage.body_requests import BodyPlace
 from postroom.manager.consumer import Consumer
 from postroom.manager.entry import Entry
 from postroom.manager.errors import (

@@ -4,12 +4,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from postroom.ledger import Ledger, LedgerOptions
-from postroom.ledger.body import Body, BodyPlace
-from postroom.ledger.reader import LedgerReader
-from postroom.ledger.recovered import Recovered
-from postroom.ledger.verify import verify
-from postroom.ledger.writer import InlineWriter
+from postroom.ledger.ledger import Ledger
+from postroom.ledger.options import LedgerOptions
+from postroom.ledger.reading.reader import LedgerReader
+from postroom.ledger.recovery.recovered import Recovered
+from postroom.ledger.storage.body_requests import Body, BodyPlace
+from postroom.ledger.storage.writer import InlineWriter
+from postroom.ledger.verification.verification import verify
 from postroom.manager.effects import IdRead
 from postroom.manager.manager import QueueManager
 from postroom.manager.options import ManagerOptions

@@ -8,9 +8,9 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from postroom.ledger.body_reader import BodyReader, BodyState
-from postroom.ledger.reader import LedgerReader
-from postroom.ledger.records import SET_BASE, ArrivalFlag
+from postroom.ledger.format.records import SET_BASE, ArrivalFlag
+from postroom.ledger.reading.body_reader import BodyReader, BodyState
+from postroom.ledger.reading.reader import LedgerReader
 from postroom.manager.core import Core
 from postroom.manager.entry import ENTRY_OVERHEAD_BYTES, Entry
 from postroom.manager.finding import spots

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from postroom.ledger.reader import LedgerReader
-from postroom.ledger.records import RecordType
+from postroom.ledger.format.records import RecordType
+from postroom.ledger.reading.reader import LedgerReader
 from postroom.manager.channel import Channel
 from postroom.manager.effects import Sink
 from postroom.manager.errors import (

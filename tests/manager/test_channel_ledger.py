@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from postroom.ledger.dump import Filter, dump
-from postroom.ledger.records import ArrivalFlag
-from postroom.ledger.trace import trace
+from postroom.ledger.format.records import ArrivalFlag
+from postroom.ledger.reading.dump import Filter, dump
+from postroom.ledger.reading.trace import trace
 from postroom.model.codes import Event, HolderKind, Outcome, State
 from tests.manager.channel_world import CHANNEL, Receiver, Sender, resynchronise, section
 from tests.manager.over_ledger import LedgerWorld

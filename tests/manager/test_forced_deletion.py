@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from postroom.ledger.records import RecordType
+from postroom.ledger.format.records import RecordType
 from postroom.manager.errors import NotAllowed, QueueInUse, SinkBranchUnknown, TransactionRolledBack
 from postroom.manager.topics import Subscribing
 from postroom.model.codes import Outcome

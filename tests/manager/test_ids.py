@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from postroom.ledger.hashing import hash_id
+from postroom.ledger.reading.hashing import hash_id
 from postroom.manager.errors import DuplicateMessage, NoMatchingMessage
 from postroom.manager.ids import YOUNG_ENTRIES, IdIndex
 from postroom.manager.options import ManagerOptions

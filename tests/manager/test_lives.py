@@ -8,9 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 from postroom.cli import main
-from postroom.ledger.message_log import LogRecord, MessageLog, as_defined, everything
-from postroom.ledger.reader import LedgerReader
-from postroom.ledger.trace import MessageId, trace
+from postroom.ledger.reading.message_log import LogRecord, MessageLog, as_defined, everything
+from postroom.ledger.reading.reader import LedgerReader
+from postroom.ledger.reading.trace import MessageId, trace
 from postroom.manager.message_states import ALL_STATES
 from postroom.manager.moving import Replay
 from postroom.manager.options import QueueDefinition

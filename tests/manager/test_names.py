@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.amqp.sections import Data, Message, Properties, decode_message
-from postroom.ledger.stats import stats
+from postroom.ledger.reading.stats import stats
 from postroom.manager.errors import (
     DefinitionInvalid,
     LimitExceeded,

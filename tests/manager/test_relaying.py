@@ -9,7 +9,7 @@ import pytest
 from postroom.amqp.messaging import scan_head
 from postroom.amqp.sections import Data, Message, Properties, decode_message
 from postroom.amqp.types import Int, Symbol
-from postroom.ledger.records import CHUNK_BODY_BYTES
+from postroom.ledger.format.records import CHUNK_BODY_BYTES
 from postroom.manager.dead_letter_header import DEAD_LETTER
 from postroom.manager.errors import (
     DestinationPaused,

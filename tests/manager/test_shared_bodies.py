@@ -2,7 +2,7 @@
 
 import pytest
 
-from postroom.ledger.records import SET_BASE, RecordType
+from postroom.ledger.format.records import SET_BASE, RecordType
 from postroom.manager.entry import ENTRY_OVERHEAD_BYTES
 from postroom.manager.options import ManagerOptions
 from tests.manager.topic_world import TopicWorld

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from postroom.ledger.dump import Filter, dump
+from postroom.ledger.reading.dump import Filter, dump
 from postroom.manager.errors import SinkBatchReplaced, SinkBranchUnknown, SinkFenced
 from postroom.manager.options import ManagerOptions
 from postroom.manager.sinks import LEASE_ENDED

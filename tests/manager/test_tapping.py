@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from postroom.ledger.body_reader import BodyReader, BodyState, FoundMessages
-from postroom.ledger.reader import LedgerReader
-from postroom.ledger.records import ArrivalFlag
+from postroom.ledger.format.records import ArrivalFlag
+from postroom.ledger.reading.body_reader import BodyReader, BodyState, FoundMessages
+from postroom.ledger.reading.reader import LedgerReader
 from postroom.manager import tapping
 from postroom.manager.options import QueueDefinition
 from postroom.manager.topics import Subscribing

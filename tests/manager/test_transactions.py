@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from postroom.ledger.records import RecordType
+from postroom.ledger.format.records import RecordType
 from postroom.manager.errors import (
     LimitExceeded,
     QueueInUse,

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from postroom.ledger.records import RecordType
+from postroom.ledger.format.records import RecordType
 from postroom.manager.errors import (
     NotAllowed,
     NotHeld,

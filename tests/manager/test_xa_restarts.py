@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from postroom.ledger.dump import Filter, dump
-from postroom.ledger.message_log import MessageLog, everything
-from postroom.ledger.reader import LedgerReader
-from postroom.ledger.trace import trace
+from postroom.ledger.reading.dump import Filter, dump
+from postroom.ledger.reading.message_log import MessageLog, everything
+from postroom.ledger.reading.reader import LedgerReader
+from postroom.ledger.reading.trace import trace
 from postroom.manager.branch import BranchRow
 from postroom.manager.options import ManagerOptions
 from postroom.manager.topics import Subscribing

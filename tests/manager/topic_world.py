@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from postroom.ledger.records import RecordType
+from postroom.ledger.format.records import RecordType
 from postroom.manager.consumer import Consumer
 from postroom.manager.options import QueueDefinition
 from postroom.manager.queue import Queue

@@ -4,11 +4,11 @@ from typing import Any
 
 import numpy as np
 
-from postroom.ledger.block import BlockBuilder
-from postroom.ledger.body import Body, BodyPlace
 from postroom.ledger.errors import BodyUnreadable, LedgerCorrupt
-from postroom.ledger.hashing import hash_id
-from postroom.ledger.records import ARRIVAL, TRANSITION, RecordType
+from postroom.ledger.format.block import BlockBuilder
+from postroom.ledger.format.records import ARRIVAL, TRANSITION, RecordType
+from postroom.ledger.reading.hashing import hash_id
+from postroom.ledger.storage.body_requests import Body, BodyPlace
 from postroom.manager.consumer import Consumer, Producer
 from postroom.manager.effects import Delivery, Effects, IdRead, Sink
 from postroom.manager.entry import Entry

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from postroom.ledger.body_reader import BODIES_END
-from postroom.ledger.layout import ARRIVAL_DTYPE
+from postroom.ledger.format.layout import ARRIVAL_DTYPE
+from postroom.ledger.reading.body_reader import BODIES_END
 from postroom.spark.messages.rows import Events
 from postroom.spark.names import Names
 from postroom.spark.places import Messages

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from postroom.amqp.sections import Message, Value
-from postroom.ledger.reader import holds_ledger
+from postroom.ledger.reading.reader import holds_ledger
 from postroom.spark.ledger_source.ranges import DataLost
 from postroom.spark.ledger_source.record_batches import read_events
 from postroom.spark.messages.options import TapOptions, read_tap_options

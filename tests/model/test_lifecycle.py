@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.ledger.records import ArrivalFlag, TransitionFlag
+from postroom.ledger.format.records import ArrivalFlag, TransitionFlag
 from postroom.model import numbers, tables
 from postroom.model.cells import KEPT, NOTED, READY, UNREACHABLE, Count, Move, Place, Refusal, Still
 from postroom.model.codes import (

@@ -6,11 +6,11 @@ For tests of the server's own rules; everything about disks is tested with the r
 import os
 from uuid import uuid4
 
-from postroom.ledger.block import BlockBuilder, SealedParts
-from postroom.ledger.body import Body, BodyPlace
-from postroom.ledger.keep import Keep
-from postroom.ledger.leases import Lease, Leases
+from postroom.ledger.format.block import BlockBuilder, SealedParts
 from postroom.ledger.options import LedgerOptions
+from postroom.ledger.retention.kept_history import Keep
+from postroom.ledger.retention.leases import Lease, Leases
+from postroom.ledger.storage.body_requests import Body, BodyPlace
 
 
 class MemoryLedger:

@@ -8,7 +8,7 @@ import pytest
 from proton import Message, symbol, ulong
 from proton.utils import BlockingConnection
 
-from postroom.ledger.reader import LedgerReader
+from postroom.ledger.reading.reader import LedgerReader
 from postroom.server.clock import WALL, WallClock
 from tests.server.harness import BrokerThread, make_config
 

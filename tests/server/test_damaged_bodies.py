@@ -8,9 +8,9 @@ import pytest
 from proton import Message
 from proton.utils import BlockingConnection, BlockingReceiver
 
-from postroom.ledger import bodies
-from postroom.ledger.disk import DiskFile
-from postroom.ledger.reader import LedgerReader
+from postroom.ledger.reading.reader import LedgerReader
+from postroom.ledger.storage import bodies
+from postroom.ledger.storage.disk import DiskFile
 from postroom.model.codes import Outcome
 from tests.server.harness import BrokerThread, make_config
 

@@ -17,7 +17,7 @@ from postroom.amqp.termini import EXPIRY_NEVER
 from postroom.amqp.types import UInt
 from postroom.client.exceptions import InvalidDestinationException
 from postroom.client.sync import ConnectionFactory
-from postroom.ledger.records import CHUNK_BODY_BYTES
+from postroom.ledger.format.records import CHUNK_BODY_BYTES
 from postroom.model.xa import XaCode, XaFlag
 from tests.cli.test_commands import Shell
 from tests.server.harness import BrokerThread, make_config

@@ -11,9 +11,9 @@ import pytest
 from proton import Message
 from proton.utils import BlockingConnection
 
-from postroom.ledger.image import decode_image
-from postroom.ledger.reader import LedgerReader
-from postroom.ledger.segments import SegmentReader
+from postroom.ledger.reading.reader import LedgerReader
+from postroom.ledger.reading.segments import SegmentReader
+from postroom.ledger.storage.events_image import decode_image
 from postroom.server.http.tokens import TOKENS_NAME, Right, add_token, remove_token
 from postroom.server.http_config import HttpConfig
 from tests.server.http_client import Served, get, serving

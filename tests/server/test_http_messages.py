@@ -12,11 +12,11 @@ import pytest
 from proton import Message
 from proton.utils import BlockingConnection
 
-from postroom.ledger.body_reader import BodyState
 from postroom.ledger.errors import LedgerCorrupt
-from postroom.ledger.layout import Array
-from postroom.ledger.message_image import MAX_ASKED, decode_messages
-from postroom.ledger.reader import LedgerReader
+from postroom.ledger.format.layout import Array
+from postroom.ledger.reading.body_reader import BodyState
+from postroom.ledger.reading.message_image import MAX_ASKED, decode_messages
+from postroom.ledger.reading.reader import LedgerReader
 from postroom.server.http.tokens import TOKENS_NAME, Right, add_token
 from postroom.server.http_config import HttpConfig
 from postroom.spark.export.upload import Upload

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.cli.main import main
-from postroom.ledger.dictionary import Dictionary, is_end, kind_of, records_from
-from postroom.ledger.layout import TRANSITION_DTYPE
-from postroom.ledger.records import RecordType
+from postroom.ledger.format.dictionary import Dictionary, is_end, kind_of, records_from
+from postroom.ledger.format.layout import TRANSITION_DTYPE
+from postroom.ledger.format.records import RecordType
 from postroom.server.http.bounds import MAX_CALLERS, Pace
 from postroom.server.http.ranges import RangeNotSatisfiable, parse_range
 from postroom.server.http.records import in_force

@@ -10,8 +10,8 @@ from proton.utils import BlockingConnection
 
 from postroom.amqp.sections import Data
 from postroom.amqp.sections import Message as AmqpMessage
-from postroom.ledger.body import Body, BodyPlace
-from postroom.ledger.message_log import LogRecord
+from postroom.ledger.reading.message_log import LogRecord
+from postroom.ledger.storage.body_requests import Body, BodyPlace
 from postroom.server.config import MessageLogConfig
 from postroom.server.exits import Exit
 from postroom.server.message_log import LOG_NAME, POSITION_NAME, MessageLogFile, MessageLogWriter, told

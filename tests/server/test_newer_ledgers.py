@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 
 from postroom import __version__
-from postroom.ledger import checkpoint
-from postroom.ledger.block import Group
-from postroom.ledger.disk import Bytes
-from postroom.ledger.files import SUPERBLOCK_NAME, journal_name
-from postroom.ledger.headers import with_crc
-from postroom.ledger.layout import FILE_HEADER, SUPERBLOCK, TRANSITION_DTYPE
-from postroom.ledger.records import BLOCK_HEADER, BLOCK_MAGIC, FORMAT_VERSION
-from postroom.ledger.segments import folder_of
-from postroom.ledger.state import FoldState
-from postroom.ledger.superblock import COPY_OFFSETS, read_superblock
-from postroom.ledger.verify import verify
+from postroom.ledger.fold import checkpoint
+from postroom.ledger.fold.state import FoldState
+from postroom.ledger.format.block import Group
+from postroom.ledger.format.file_names import SUPERBLOCK_NAME, journal_name
+from postroom.ledger.format.headers import with_crc
+from postroom.ledger.format.layout import FILE_HEADER, SUPERBLOCK, TRANSITION_DTYPE
+from postroom.ledger.format.records import BLOCK_HEADER, BLOCK_MAGIC, FORMAT_VERSION
+from postroom.ledger.reading.segments import folder_of
+from postroom.ledger.storage.disk import Bytes
+from postroom.ledger.storage.superblock import COPY_OFFSETS, read_superblock
+from postroom.ledger.verification.verification import verify
 from postroom.model.codes import Event, Outcome, State
 from postroom.server.config import Config
 from postroom.server.exits import Exit, StartError

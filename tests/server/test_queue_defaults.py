@@ -30,7 +30,7 @@ from postroom.client import (
     TextMessage,
     Topic,
 )
-from postroom.ledger.dump import Filter, Line, dump
+from postroom.ledger.reading.dump import Filter, Line, dump
 from postroom.manager.effects import Discarded
 from postroom.model.entity_types import QUEUE_TYPE, SUBSCRIPTION_TYPE, TOPIC_TYPE
 from postroom.server.config import (

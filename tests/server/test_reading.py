@@ -6,7 +6,7 @@ import pytest
 from proton import Message
 from proton.utils import BlockingConnection
 
-from postroom.ledger.body import Body, BodyPlace
+from postroom.ledger.storage.body_requests import Body, BodyPlace
 from tests.server.harness import BrokerThread, make_config
 from tests.server.memory_ledger import MemoryLedger
 

@@ -17,7 +17,7 @@ from postroom.amqp.outcomes import Rejected
 from postroom.amqp.performatives import Source, Target
 from postroom.amqp.sections import Data, Header, Message, Properties
 from postroom.amqp.sender import SenderLink
-from postroom.ledger.dump import Filter, dump
+from postroom.ledger.reading.dump import Filter, dump
 from postroom.server.config import QueueConfig
 from tests.server.harness import BrokerThread, make_config
 from tests.server.peers import EnginePeer

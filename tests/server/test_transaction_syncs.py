@@ -132,7 +132,7 @@ def decision_kinds(ledger: MemoryLedger) -> list[int]:
     """The kinds of holders that decision records in the ledger are of."""
     import numpy as np
 
-    from postroom.ledger.records import TRANSITION, RecordType
+    from postroom.ledger.format.records import TRANSITION, RecordType
 
     dtype = np.dtype(TRANSITION.numpy_fields())
     rows = [row for parts in ledger.blocks for row in np.frombuffer(parts.transitions, dtype)]

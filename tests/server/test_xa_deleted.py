@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from postroom.cli import main
 from postroom.client import ConnectionFactory, Message, XAException
-from postroom.ledger.trace import MessageId, trace
+from postroom.ledger.reading.trace import MessageId, trace
 from postroom.model.codes import IdType
 from postroom.model.xa import XaFlag, Xid
 from tests.server.harness import BrokerThread, make_config

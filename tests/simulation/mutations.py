@@ -13,12 +13,12 @@ MUTATIONS: dict[str, Mutation] = {
         "while waiting:",
     ),
     "record-checksum-ignored": Mutation(
-        "ledger/scan.py",
+        "ledger/storage/journal_scan.py",
         "if crc32(data[start : start + header.records_bytes()]) != header.records_crc:",
         "if crc32(data[start : start + header.records_bytes()]) < 0:",
     ),
     "torn-bodies-accepted": Mutation(
-        "ledger/scan.py",
+        "ledger/storage/journal_scan.py",
         "return nothing_behind and not bodies_intact(data, block)",
         "return False",
     ),
@@ -65,27 +65,27 @@ MUTATIONS: dict[str, Mutation] = {
         "pass\n",
     ),
     "checkpoint-forgets-what-is-not-plain": Mutation(
-        "ledger/checkpoint.py",
+        "ledger/fold/checkpoint.py",
         '"explicit": _raw(state.explicit),',
         '"explicit": _raw(state.explicit[:0]),',
     ),
     "compaction-drops-live-bodies": Mutation(
-        "ledger/compaction.py",
+        "ledger/upkeep/compaction.py",
         "        elif len(wants):\n",
         "        elif size >= heap_bytes(file):\n",
     ),
     "live-events-file-removed": Mutation(
-        "ledger/maintenance.py",
+        "ledger/upkeep/maintenance.py",
         "if one.span.number <= covered and one.span.number not in needed:",
         "if one.span.number <= covered:",
     ),
     "folder-not-synced-after-a-new-file": Mutation(
-        "ledger/journal.py",
+        "ledger/storage/journal.py",
         "            bool(self._head),\n",
         "            False,\n",
     ),
     "events-file-renamed-unsynced": Mutation(
-        "ledger/disk.py",
+        "ledger/storage/disk.py",
         "                unsynced = 0\n    file.sync()\n",
         "                unsynced = 0\n",
     ),
@@ -100,12 +100,12 @@ MUTATIONS: dict[str, Mutation] = {
         "    if rule == _IF_SENT:\n        return 0",
     ),
     "bodies-looked-up-one-block-off": Mutation(
-        "ledger/bodies.py",
+        "ledger/storage/bodies.py",
         'np.searchsorted(table["first_position"], serials, "right") - 1',
         'np.searchsorted(table["first_position"], serials, "left") - 1',
     ),
     "seal-names-the-block-before": Mutation(
-        "ledger/journal.py",
+        "ledger/storage/journal.py",
         "return Seal(self.identity.file_number, self.identity.epoch, self.last_position, self._last_crc)",
         "return Seal(self.identity.file_number, self.identity.epoch, self.last_position - 1, self._last_crc)",
     ),
@@ -130,17 +130,17 @@ MUTATIONS: dict[str, Mutation] = {
         "    queues.sort(key=_by_id)\n    queues = queues[:1]\n    route",
     ),
     "routing-set-forgotten-at-restart": Mutation(
-        "ledger/fold.py",
+        "ledger/fold/fold.py",
         "    for indexes, queues in _spell_out(several, sets[several], routing_sets(image)):",
         "    for indexes, queues in _spell_out(several, sets[several], {}):",
     ),
     "acquired-once-forgotten-at-restart": Mutation(
-        "ledger/fold.py",
+        "ledger/fold/fold.py",
         "    if taken.any():\n        rows",
         "    if False:\n        rows",
     ),
     "published-entries-of-the-wrong-arrival": Mutation(
-        "ledger/fold.py",
+        "ledger/fold/fold.py",
         "        _add_entries(state, image, arrivals.take(indexes), indexes, queues)",
         "        mixed = arrivals if len(indexes) == len(arrivals) else arrivals.take(indexes)\n"
         "        _add_entries(state, image, mixed, indexes, queues)",

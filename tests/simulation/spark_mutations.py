@@ -19,7 +19,7 @@ SPARK_MUTATIONS: dict[str, Mutation] = {
         "            if read_i64_le(self.marks, middle * MARK_BYTES) <= position + 40:\n",
     ),
     "position-of-assignment-not-in-the-checkpoint": _mutation(
-        "ledger/fold.py",
+        "ledger/fold/fold.py",
         '    rows["acquired_position"] = np.where(own, np.where(',
         '    rows["acquired_position"] = 0 * np.where(own, np.where(',
     ),
@@ -39,7 +39,7 @@ SPARK_MUTATIONS: dict[str, Mutation] = {
         "    group = Group(int(queue.id), n.GET_UNCONFIRMED, to, 0, causes, 0, 0, runs(serials[1:]))\n",
     ),
     "unread-history-removed": _mutation(
-        "ledger/leases.py",
+        "ledger/retention/leases.py",
         "        also = Floors(self._also, NEVER)\n",
         "        also = Floors(NEVER, NEVER)\n",
     ),

@@ -15,8 +15,8 @@ from typing import Final
 import numpy as np
 
 from postroom.amqp.sections import Data, Message, decode_message
-from postroom.ledger.body_reader import BodyReader
-from postroom.ledger.reader import LedgerReader
+from postroom.ledger.reading.body_reader import BodyReader
+from postroom.ledger.reading.reader import LedgerReader
 from postroom.manager.spark_subscription import SparkSubscriptionDefinition
 from postroom.model.codes import Event, HolderKind
 from postroom.server.binding import ConnectionBinding

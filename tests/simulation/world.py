@@ -12,10 +12,10 @@ from pathlib import Path
 from random import Random
 from typing import Any, ClassVar, TypeVar
 
-from postroom.ledger.disk import Bytes, DiskFile, is_no_space
 from postroom.ledger.errors import LedgerCorrupt
-from postroom.ledger.journal import RETRY_US
 from postroom.ledger.ledger import Ledger
+from postroom.ledger.storage.disk import Bytes, DiskFile, is_no_space
+from postroom.ledger.storage.journal import RETRY_US
 from postroom.manager.manager import QueueManager
 from postroom.manager.options import ManagerOptions
 from postroom.manager.topics import Subscribing

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from postroom.ledger.block import Group
-from postroom.ledger.records import TransitionFlag
+from postroom.ledger.format.block import Group
+from postroom.ledger.format.records import TransitionFlag
 from postroom.model.codes import DelayCause
 from tests.ledger.making import START_US, E, H, LedgerMaker, O, S
 

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from postroom.ledger import LedgerCorrupt
+from postroom.ledger.errors import LedgerCorrupt
 from postroom.spark.audit import duplicates, order, steps
 from postroom.spark.audit.legal_transitions import legal_rows
 from postroom.spark.audit.looks import look

@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from postroom.ledger.block import Group
+from postroom.ledger.format.block import Group
 from postroom.spark.audit import crossings, steps
 from postroom.spark.audit.looks import look
 from postroom.spark.audit.rules import CROSSING_RULES, CROSSING_VERDICTS

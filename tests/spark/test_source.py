@@ -10,7 +10,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from postroom.ledger.block import Group
+from postroom.ledger.format.block import Group
 from postroom.model.codes import IdType
 from postroom.spark.ledger_source.columns import COLUMNS, NEVER_NULL
 from postroom.spark.ledger_source.record_batches import read_events

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from postroom.ledger.format.records import RecordType
 from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
-from postroom.ledger.records import RecordType
 from postroom.model.codes import Event, HolderKind, Outcome, State
 from postroom.spark.ledger_source.record_batches import read_events
 from postroom.spark.places import Place, plan

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from postroom.ledger.block import Group
+from postroom.ledger.format.block import Group
 from postroom.model.codes import IdType
 from tests.ledger.making import E, H, LedgerMaker, O, S
 

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
-from postroom.ledger.block import Group
+from postroom.ledger.format.block import Group
 from postroom.model.codes import Event, HolderKind, Outcome, State
 from postroom.spark.audit.legal_transitions import legal_rows
 from tests.ledger.making import STEP_US, LedgerMaker

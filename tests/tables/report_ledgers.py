@@ -3,7 +3,7 @@
 from pathlib import Path
 from uuid import UUID
 
-from postroom.ledger.block import Group
+from postroom.ledger.format.block import Group
 from postroom.model.codes import DelayCause
 from postroom.spark.pipeline.options import Upkeep
 from postroom.spark.pipeline.root import Root

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from postroom.ledger import expand
 from postroom.ledger.errors import UnknownRecord
+from postroom.ledger.format import expand
 from postroom.model.codes import Event
 from postroom.spark.ledger_source.columns import EVENTS_SCHEMA, NEVER_NULL
 from postroom.spark.ledger_source.record_batches import read_events

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from postroom.ledger.reader import NoLedger
+from postroom.ledger.reading.reader import NoLedger
 from postroom.spark.ledger_source.columns import EVENTS_SCHEMA
 from postroom.spark.ledger_source.options import SourceOptionError, SourceOptions, read_options
 from postroom.spark.ledger_source.positions import LedgerDiverged, Position, Positions, to_json

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from postroom.ledger.records import RecordType
+from postroom.ledger.format.records import RecordType
 from postroom.spark.consume.options import read_consume_options
 from postroom.spark.ledger_source.options import SourceOptionError, read_options
 from postroom.spark.ledger_source.ranges import Limit, Planner

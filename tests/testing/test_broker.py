@@ -10,7 +10,7 @@ from proton.utils import BlockingConnection
 
 from postroom import testing
 from postroom.client import ConnectionFactory, JMSException, TextMessage
-from postroom.ledger.reader import LedgerReader
+from postroom.ledger.reading.reader import LedgerReader
 from postroom.server.exits import StartError
 from postroom.testing import Broker
 from tests.clients.driver import Client, make_ready

@@ -6,11 +6,11 @@ from typing import Final
 
 import numpy as np
 
-from postroom.ledger.layout import Array
-from postroom.ledger.reader import LedgerReader
-from postroom.ledger.records import ArrivalFlag, RecordType
-from postroom.ledger.recovery import inspect
-from postroom.ledger.segments import folder_of
+from postroom.ledger.format.layout import Array
+from postroom.ledger.format.records import ArrivalFlag, RecordType
+from postroom.ledger.reading.reader import LedgerReader
+from postroom.ledger.reading.segments import folder_of
+from postroom.ledger.recovery.recovery import inspect
 from postroom.model.codes import Event, HolderKind, Outcome, State
 
 ENDINGS: Final = (".journal", ".events", ".bodies", ".packed", ".checkpoint", "superblock")

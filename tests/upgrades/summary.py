@@ -9,10 +9,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Final
 
-from postroom.ledger import Ledger, LedgerOptions
-from postroom.ledger.recovered import Recovered
-from postroom.ledger.recovery import inspect
-from postroom.ledger.segments import folder_of
+from postroom.ledger.ledger import Ledger
+from postroom.ledger.options import LedgerOptions
+from postroom.ledger.reading.segments import folder_of
+from postroom.ledger.recovery.recovered import Recovered
+from postroom.ledger.recovery.recovery import inspect
 from postroom.manager.entry import Entry
 from postroom.manager.manager import QueueManager
 from postroom.manager.options import ManagerOptions

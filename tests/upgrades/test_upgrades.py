@@ -10,8 +10,8 @@ import pytest
 
 from postroom.client import Queue
 from postroom.client.sync import ConnectionFactory
-from postroom.ledger.reader import LedgerReader
-from postroom.ledger.verify import verify
+from postroom.ledger.reading.reader import LedgerReader
+from postroom.ledger.verification.verification import verify
 from postroom.server.config_file import load_config
 from postroom.spark.ledger_source.positions import check, from_json
 from postroom.spark.ledger_source.ranges import look_at

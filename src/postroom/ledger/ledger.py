@@ -7,27 +7,27 @@ from typing import Final, TypeVar
 from uuid import UUID
 
 from postroom import __version__
-from postroom.ledger.block import BlockBuilder, SealedParts
-from postroom.ledger.bodies import BodyStore, JournalBodies
-from postroom.ledger.body import Body, BodyPlace
-from postroom.ledger.dictionary import LEASES, SPARK_SUBSCRIPTIONS, Dictionary
-from postroom.ledger.disk import Disk, RealDisk, is_no_space
 from postroom.ledger.errors import LedgerFailed
-from postroom.ledger.files import Listing, journal_name
-from postroom.ledger.headers import FileHeader, Seal, new_id
-from postroom.ledger.ids import HashedIds, IdReader
-from postroom.ledger.image import EventsImage
-from postroom.ledger.journal import Job, Journal
-from postroom.ledger.keep import Keep
-from postroom.ledger.layout import Array
-from postroom.ledger.leases import Lease, Leases, leases_from, unread_from
-from postroom.ledger.maintenance import Maintenance
+from postroom.ledger.format.block import BlockBuilder, SealedParts
+from postroom.ledger.format.dictionary import LEASES, SPARK_SUBSCRIPTIONS, Dictionary
+from postroom.ledger.format.file_names import Listing, journal_name
+from postroom.ledger.format.headers import FileHeader, Seal, new_id
+from postroom.ledger.format.layout import Array
+from postroom.ledger.format.records import RecordType
 from postroom.ledger.options import LedgerOptions, fitted
-from postroom.ledger.records import RecordType
-from postroom.ledger.recovered import Recovered, recovered_from
-from postroom.ledger.recovery import Found, Images, recover
-from postroom.ledger.superblock import Superblock, SuperblockFile
-from postroom.ledger.writer import Writer, do_job, new_writer
+from postroom.ledger.reading.message_id_index import HashedIds, IdReader
+from postroom.ledger.recovery.recovered import Recovered, recovered_from
+from postroom.ledger.recovery.recovery import Found, Images, recover
+from postroom.ledger.retention.kept_history import Keep
+from postroom.ledger.retention.leases import Lease, Leases, leases_from, unread_from
+from postroom.ledger.storage.bodies import BodyStore, JournalBodies
+from postroom.ledger.storage.body_requests import Body, BodyPlace
+from postroom.ledger.storage.disk import Disk, RealDisk, is_no_space
+from postroom.ledger.storage.events_image import EventsImage
+from postroom.ledger.storage.journal import Job, Journal
+from postroom.ledger.storage.superblock import Superblock, SuperblockFile
+from postroom.ledger.storage.writer import Writer, do_job, new_writer
+from postroom.ledger.upkeep.maintenance import Maintenance
 from postroom.model.ids import MessageIds
 
 T = TypeVar("T")

@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from postroom.ledger.records import RecordType
+from postroom.ledger.format.records import RecordType
 from postroom.manager import annotating, asking, queues, spark_subscriptions, store
 from postroom.manager.backlog import Backlog, Chunk
 from postroom.manager.band import Band

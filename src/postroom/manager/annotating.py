@@ -8,7 +8,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from postroom.ledger.records import RecordType
+from postroom.ledger.format.records import RecordType
 from postroom.manager.core import Core
 from postroom.manager.dead_letter_header import DEAD_LETTER, header_of
 from postroom.manager.entry import Entry

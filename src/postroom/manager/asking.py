@@ -10,8 +10,8 @@ from typing import Any, Final, final
 
 from mypy_extensions import i64
 
-from postroom.ledger.body import Body
 from postroom.ledger.errors import LedgerCorrupt
+from postroom.ledger.storage.body_requests import Body
 from postroom.manager import triggering
 from postroom.manager.core import Core
 from postroom.manager.effects import Asker, Fetch, IdRead, Reply

@@ -3,8 +3,8 @@
 import json
 from typing import Final
 
-from postroom.ledger.block import encode_groups
-from postroom.ledger.records import RecordType
+from postroom.ledger.format.block import encode_groups
+from postroom.ledger.format.records import RecordType
 from postroom.manager.channel import Batch, SendingEnd
 from postroom.manager.consumer import Consumer
 from postroom.manager.core import Core

@@ -30,7 +30,7 @@ from postroom.model.xa import (
 )
 
 if TYPE_CHECKING:
-    from postroom.ledger.recovered import HolderRow
+    from postroom.ledger.recovery.recovered import HolderRow
 
 _START_VERBS: Final = {
     int(XaFlag.TMNOFLAGS): XaVerb.START,

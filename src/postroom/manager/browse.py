@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64
 
-from postroom.ledger.body import Body
+from postroom.ledger.storage.body_requests import Body
 from postroom.manager.core import Core
 from postroom.manager.effects import Delivery
 from postroom.manager.entry import Entry

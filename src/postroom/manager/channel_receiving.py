@@ -9,7 +9,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from postroom.ledger.records import CHUNK_BODY_BYTES
+from postroom.ledger.format.records import CHUNK_BODY_BYTES
 from postroom.manager import channels, discarding, duplicates, names, overrides, report_checks, transactions
 from postroom.manager.channel import Channel, Partner, ReceivingEnd
 from postroom.manager.consumer import Producer

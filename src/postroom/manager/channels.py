@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mypy_extensions import i64
 
-from postroom.ledger.records import RecordType
+from postroom.ledger.format.records import RecordType
 from postroom.manager import batches
 from postroom.manager.channel import Batch, Channel, ChannelSync, Partner
 from postroom.manager.core import Core
@@ -25,7 +25,7 @@ from postroom.model import numbers as n
 from postroom.model.channel import ChannelDefinition, ChannelInvalid
 
 if TYPE_CHECKING:
-    from postroom.ledger.recovered import Recovered
+    from postroom.ledger.recovery.recovered import Recovered
 
 _DEFINED: Final = int(RecordType.CHANNEL_DEFINED)
 _DELETED: Final = int(RecordType.CHANNEL_DELETED)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
-from postroom.ledger.block import BlockBuilder
-from postroom.ledger.records import RecordType
+from postroom.ledger.format.block import BlockBuilder
+from postroom.ledger.format.records import RecordType
 from postroom.manager.branch import Branches
 from postroom.manager.channel import Channel
 from postroom.manager.consumer import Consumer, Producer

@@ -2,8 +2,8 @@
 
 from mypy_extensions import i64
 
-from postroom.ledger.body import Body
 from postroom.ledger.errors import LedgerCorrupt
+from postroom.ledger.storage.body_requests import Body
 from postroom.manager.band import Band
 from postroom.manager.core import Core
 from postroom.manager.effects import Fetch

@@ -10,7 +10,7 @@ from typing import Any, Final, final
 import numpy as np
 from mypy_extensions import i64
 
-from postroom.ledger.state import find as among
+from postroom.ledger.fold.state import find as among
 from postroom.manager.backlog import Backlog, Chunk
 from postroom.manager.band import Band
 from postroom.manager.core import Core

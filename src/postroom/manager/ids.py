@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, final
 import numpy as np
 from mypy_extensions import i64
 
-from postroom.ledger.hashing import hash_id, hash_ids
-from postroom.ledger.state import distinct
+from postroom.ledger.fold.state import distinct
+from postroom.ledger.reading.hashing import hash_id, hash_ids
 from postroom.manager.spark_looking import held_serials
 from postroom.model.ids import ID_KINDS, MESSAGE_ID, NO_IDS, UNIQUE_ID, MessageIds
 from postroom.model.message import MessageHead

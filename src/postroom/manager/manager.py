@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, final
 
 from mypy_extensions import i64
 
-from postroom.ledger.block import BlockBuilder
-from postroom.ledger.body import Body
+from postroom.ledger.format.block import BlockBuilder
+from postroom.ledger.storage.body_requests import Body
 from postroom.manager import (
     administration,
     asking,
@@ -50,7 +50,7 @@ from postroom.model import numbers as n
 from postroom.model.message import MessageHead
 
 if TYPE_CHECKING:
-    from postroom.ledger.recovered import Recovered
+    from postroom.ledger.recovery.recovered import Recovered
 
 
 @final

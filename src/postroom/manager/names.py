@@ -16,7 +16,7 @@ import json
 from typing import Final
 
 from postroom.amqp.rewriting import reply_to_of, with_reply_to
-from postroom.ledger.records import RecordType
+from postroom.ledger.format.records import RecordType
 from postroom.manager import queues
 from postroom.manager.core import Core
 from postroom.manager.errors import (

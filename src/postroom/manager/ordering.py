@@ -6,7 +6,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from postroom.ledger.body import Body
+from postroom.ledger.storage.body_requests import Body
 from postroom.manager.band import Band
 from postroom.manager.core import Core
 from postroom.manager.entry import Entry

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 from typing import Final
 
-from postroom.ledger.records import RecordType
+from postroom.ledger.format.records import RecordType
 from postroom.manager import quotas, routing, switches, tapping, triggering
 from postroom.manager.core import Core
 from postroom.manager.effects import Detach

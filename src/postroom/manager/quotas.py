@@ -3,7 +3,7 @@
 import json
 from typing import Final
 
-from postroom.ledger.records import RecordType
+from postroom.ledger.format.records import RecordType
 from postroom.manager import waiting
 from postroom.manager.core import Core
 from postroom.manager.errors import LimitExceeded, QueueDeleted, QuotaExists, QuotaInUse, QuotaNotFound

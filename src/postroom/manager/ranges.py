@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from postroom.ledger.block import Group
-from postroom.ledger.records import GROUP
+from postroom.ledger.format.block import Group
+from postroom.ledger.format.records import GROUP
 
 if TYPE_CHECKING:
     from postroom.manager.entry import Entry

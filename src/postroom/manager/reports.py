@@ -16,8 +16,8 @@ from mypy_extensions import i64
 
 from postroom.amqp.errors import AmqpError
 from postroom.amqp.messaging import scan_head
-from postroom.ledger.body import Body
 from postroom.ledger.errors import LedgerCorrupt
+from postroom.ledger.storage.body_requests import Body
 from postroom.manager import discarding, names, overrides, transactions
 from postroom.manager.channel_receiving import in_pieces, why_not
 from postroom.manager.consumer import Producer

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from postroom.ledger.errors import UnknownSetting
-from postroom.ledger.records import RecordType
+from postroom.ledger.format.records import RecordType
 from postroom.manager import (
     administration,
     annotating,
@@ -49,7 +49,7 @@ from postroom.model.codes import HolderKind, Outcome
 from postroom.model.packed import CHUNK_ENTRIES, ORDERED_FIELDS, PACKED_BYTES, PACKED_FIELDS, UNBORN_FIELDS
 
 if TYPE_CHECKING:
-    from postroom.ledger.recovered import EntryRow, HolderRow, Recovered
+    from postroom.ledger.recovery.recovered import EntryRow, HolderRow, Recovered
 
 _GROUP_EVENT: Final = int(RecordType.GROUP_EVENT)
 _PRODUCER_CLOSED: Final = int(RecordType.PRODUCER_CLOSED)

@@ -9,7 +9,7 @@ from isal.isal_zlib import crc32
 from mypy_extensions import i64
 
 from postroom.amqp.messaging import scan_head
-from postroom.ledger.records import CHUNK_BODY_BYTES
+from postroom.ledger.format.records import CHUNK_BODY_BYTES
 from postroom.manager.children import place
 from postroom.manager.core import Core
 from postroom.manager.entry import Entry

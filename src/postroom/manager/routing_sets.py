@@ -6,8 +6,8 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from postroom.ledger.block import BlockBuilder
-from postroom.ledger.records import SET_BASE, RecordType
+from postroom.ledger.format.block import BlockBuilder
+from postroom.ledger.format.records import SET_BASE, RecordType
 
 _DEFINED: Final = int(RecordType.ROUTING_SET_DEFINED)
 _DROPPED: Final = int(RecordType.ROUTING_SET_DROPPED)

@@ -11,8 +11,8 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from postroom.ledger.body import Body
 from postroom.ledger.errors import BodyUnreadable, LedgerCorrupt
+from postroom.ledger.storage.body_requests import Body
 from postroom.manager.band import Band
 from postroom.manager.choosing import may_go
 from postroom.manager.consumer import Consumer

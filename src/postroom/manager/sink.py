@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from mypy_extensions import i64
 
-from postroom.ledger.records import RecordType
+from postroom.ledger.format.records import RecordType
 from postroom.manager.errors import LimitExceeded, SinkBranchFull
 from postroom.manager.transaction import Transaction
 

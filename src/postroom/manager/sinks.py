@@ -41,7 +41,7 @@ from postroom.manager.transaction import Transaction
 from postroom.model import numbers as n
 
 if TYPE_CHECKING:
-    from postroom.ledger.recovered import HolderRow, Recovered
+    from postroom.ledger.recovery.recovered import HolderRow, Recovered
 
 LEASE_ENDED: Final = "sink-lease-ended"
 """The alarm's name in the log."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from mypy_extensions import i64
 
-from postroom.ledger.records import RecordType
+from postroom.ledger.format.records import RecordType
 from postroom.manager.backlog import Chunk
 from postroom.manager.band import Band
 from postroom.manager.core import Core

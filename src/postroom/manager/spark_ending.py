@@ -4,8 +4,8 @@ from typing import Any, Final
 
 from mypy_extensions import i64
 
-from postroom.ledger.block import Group, encode_groups
-from postroom.ledger.records import RecordType
+from postroom.ledger.format.block import Group, encode_groups
+from postroom.ledger.format.records import RecordType
 from postroom.manager import annotating
 from postroom.manager.core import Core
 from postroom.manager.entry import Entry

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from postroom.ledger.records import RecordType
+from postroom.ledger.format.records import RecordType
 from postroom.manager import consumers, queues, tapping
 from postroom.manager.consumer import Consumer
 from postroom.manager.core import NEVER_TOLD, Core
@@ -37,7 +37,7 @@ from postroom.model import numbers as n
 from postroom.model.packed import PACKED_BYTES
 
 if TYPE_CHECKING:
-    from postroom.ledger.recovered import AssignedRows, Recovered
+    from postroom.ledger.recovery.recovered import AssignedRows, Recovered
 
 ON_NEW_CHECKPOINT_FAIL: Final = "fail"
 ON_NEW_CHECKPOINT_CONFIRMED: Final = "confirmed"

@@ -31,7 +31,7 @@ from postroom.manager.transitions import step
 from postroom.model import numbers as n
 
 if TYPE_CHECKING:
-    from postroom.ledger.recovered import HolderRow
+    from postroom.ledger.recovery.recovered import HolderRow
 
 Holder = BrowseLock | ConfirmIdHolder
 

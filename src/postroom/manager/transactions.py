@@ -8,8 +8,8 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from postroom.ledger.block import Group, encode_groups
-from postroom.ledger.records import RecordType
+from postroom.ledger.format.block import Group, encode_groups
+from postroom.ledger.format.records import RecordType
 from postroom.manager.consumer import Consumer, Producer
 from postroom.manager.core import Core
 from postroom.manager.duplicates import HAS_TWIN, forget, has_twin, note, remember

@@ -3,7 +3,7 @@ the effects at its end."""
 
 from mypy_extensions import i64
 
-from postroom.ledger.body import Body
+from postroom.ledger.storage.body_requests import Body
 from postroom.manager import (
     administration,
     asking,

@@ -15,11 +15,11 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 from uuid import UUID
 
-from postroom.ledger.block import BlockBuilder
-from postroom.ledger.body import Body
 from postroom.ledger.errors import BodyUnreadable, LedgerCorrupt
-from postroom.ledger.keep import NEVER
-from postroom.ledger.leases import Lease, Leases
+from postroom.ledger.format.block import BlockBuilder
+from postroom.ledger.retention.kept_history import NEVER
+from postroom.ledger.retention.leases import Lease, Leases
+from postroom.ledger.storage.body_requests import Body
 from postroom.manager.core import NEVER_TOLD
 from postroom.manager.effects import Effects, Fetch, IdRead
 from postroom.manager.entry import Entry

@@ -2,7 +2,7 @@
 
 from postroom.amqp.messaging import scan_head
 from postroom.channel.undelivered import Ladder, Step
-from postroom.ledger.records import ArrivalFlag
+from postroom.ledger.format.records import ArrivalFlag
 from postroom.manager.channel import SendingEnd
 from postroom.manager.channel_service import ChannelService
 from postroom.manager.entry import Entry

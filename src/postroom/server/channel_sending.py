@@ -30,7 +30,7 @@ from postroom.channel.wire import (
     TAG,
     BatchEnd,
 )
-from postroom.ledger.records import ArrivalFlag
+from postroom.ledger.format.records import ArrivalFlag
 from postroom.manager.channel import Batch, SendingEnd
 from postroom.manager.effects import Delivery
 from postroom.manager.entry import Entry

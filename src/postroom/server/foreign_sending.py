@@ -27,7 +27,7 @@ from postroom.amqp.sender import SenderLink
 from postroom.channel import wire
 from postroom.channel.foreign import refusal_of
 from postroom.channel.undelivered import Ladder, Step
-from postroom.ledger.records import ArrivalFlag
+from postroom.ledger.format.records import ArrivalFlag
 from postroom.manager.channel import SendingEnd
 from postroom.manager.effects import Delivery
 from postroom.manager.entry import Entry

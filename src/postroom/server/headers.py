@@ -8,7 +8,7 @@ from mypy_extensions import i64
 from postroom.amqp.messaging import encode_header, merge_annotations
 from postroom.amqp.sections import Message
 from postroom.amqp.types import MAX_UINT, Symbol, UInt
-from postroom.ledger.records import ArrivalFlag
+from postroom.ledger.format.records import ArrivalFlag
 from postroom.manager.effects import Delivery
 
 FAILURE_COUNT: Final = Symbol("x-opt-failure-count")

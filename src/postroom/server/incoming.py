@@ -26,7 +26,7 @@ from postroom.amqp.outcomes import ACCEPTED, DeliveryState, Rejected, Transactio
 from postroom.amqp.performatives import RCV_SECOND, Attach, Target
 from postroom.amqp.receiver import ReceiverLink
 from postroom.amqp.termini import EXPIRY_CONNECTION_CLOSE, EXPIRY_NEVER
-from postroom.ledger.records import CHUNK_BODY_BYTES
+from postroom.ledger.format.records import CHUNK_BODY_BYTES
 from postroom.manager.consumer import Producer
 from postroom.manager.effects import PRESETTLED
 from postroom.manager.errors import ManagerError

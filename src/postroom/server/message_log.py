@@ -15,10 +15,10 @@ from typing import Final
 
 from postroom.amqp.errors import AmqpError
 from postroom.amqp.sections import Data, decode_message
-from postroom.ledger.body import Body, BodyPlace
 from postroom.ledger.errors import LedgerCorrupt, LedgerError
-from postroom.ledger.message_log import LogRecord, MessageLog, as_defined
-from postroom.ledger.reader import LedgerReader
+from postroom.ledger.reading.message_log import LogRecord, MessageLog, as_defined
+from postroom.ledger.reading.reader import LedgerReader
+from postroom.ledger.storage.body_requests import Body, BodyPlace
 from postroom.manager.options import POLICY_LOG
 from postroom.server.broker import Broker
 from postroom.server.config import MessageLogConfig

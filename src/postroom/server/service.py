@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Protocol
 
-from postroom.ledger.body import Body, BodyPlace
 from postroom.ledger.errors import LedgerError
+from postroom.ledger.storage.body_requests import Body, BodyPlace
 from postroom.model.ids import MessageIds
 from postroom.server.addresses import is_loopback
 from postroom.server.alarms import MAINTENANCE_STOPPED

@@ -14,8 +14,10 @@ import uvloop
 
 from postroom import __version__
 from postroom._build import compiled
-from postroom.ledger import Ledger, LedgerError, LedgerFailed, LedgerLocked, LedgerOptions
-from postroom.ledger.writer import ask_to_run_soon
+from postroom.ledger.errors import LedgerError, LedgerFailed, LedgerLocked
+from postroom.ledger.ledger import Ledger
+from postroom.ledger.options import LedgerOptions
+from postroom.ledger.storage.writer import ask_to_run_soon
 from postroom.manager.manager import QueueManager
 from postroom.manager.options import ManagerOptions
 from postroom.server.assembly import define_channels, define_queues, manager_options

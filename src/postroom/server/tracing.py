@@ -11,12 +11,12 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
-from postroom.ledger.definitions import Definitions
-from postroom.ledger.dump import Line
 from postroom.ledger.errors import LedgerError
-from postroom.ledger.segments import Segment, folder_of, open_segment
-from postroom.ledger.tail import Watch, journal_chunks
-from postroom.ledger.trace import MessageId, Piece, TooManyMessages, find, follow
+from postroom.ledger.reading.definitions import Definitions
+from postroom.ledger.reading.dump import Line
+from postroom.ledger.reading.segments import Segment, folder_of, open_segment
+from postroom.ledger.reading.tail import Watch, journal_chunks
+from postroom.ledger.reading.trace import MessageId, Piece, TooManyMessages, find, follow
 
 MAX_LOOKED_RECORDS: Final = 1 << 20
 """Records of the ledger that one request looks at."""

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from postroom.ledger.definitions import Definitions
+from postroom.ledger.reading.definitions import Definitions
 
 Array = npt.NDArray[Any]
 

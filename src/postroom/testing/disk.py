@@ -2,7 +2,7 @@
 
 There are two versions of everything: what the running process sees, and what is on the platter, which is what
 was synced. `MemoryDisk.cut_power` ends the one and returns a disk with the other. It implements
-``postroom.ledger.disk.Disk``; every thread may use it.
+``postroom.ledger.storage.disk.Disk``; every thread may use it.
 """
 
 import contextlib
@@ -11,8 +11,8 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from postroom.ledger.disk import Bytes
 from postroom.ledger.options import SMALLEST_VOLUME_BYTES
+from postroom.ledger.storage.disk import Bytes
 
 UNBOUNDED_BYTES: Final = 1 << 60
 

@@ -8,8 +8,8 @@ from uuid import UUID
 
 from postroom.client.exceptions import JMSException
 from postroom.client.messages.message_ids import id_of_jms
-from postroom.ledger.dump import Line
-from postroom.ledger.trace import MessageId, trace
+from postroom.ledger.reading.dump import Line
+from postroom.ledger.reading.trace import MessageId, trace
 from postroom.model.codes import IdType
 from postroom.testing.errors import UnknownMessage
 

@@ -8,7 +8,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from postroom.ledger import Ledger, LedgerOptions
+from postroom.ledger.ledger import Ledger
+from postroom.ledger.options import LedgerOptions
 from postroom.manager.asking import StoreRequest
 from postroom.manager.effects import Asker
 from postroom.manager.errors import ManagerError

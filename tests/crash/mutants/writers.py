@@ -9,8 +9,8 @@ from queue import SimpleQueue
 
 import postroom.ledger.ledger
 from postroom.cli import main
-from postroom.ledger.disk import Bytes, Disk, DiskFile
-from postroom.ledger.writer import do_job
+from postroom.ledger.storage.disk import Bytes, Disk, DiskFile
+from postroom.ledger.storage.writer import do_job
 
 Job = tuple[DiskFile, int, list[Bytes], bool]
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from postroom.ledger.reader import LedgerReader
-from postroom.ledger.records import ArrivalFlag
+from postroom.ledger.format.records import ArrivalFlag
+from postroom.ledger.reading.reader import LedgerReader
 from postroom.model.codes import HolderKind, Outcome, State
 from tests.simulation.disk import SimDisk
 from tests.simulation.oracle import Broken

@@ -11,7 +11,7 @@ import click
 from postroom.cli.common.options import data_option, json_option
 from postroom.cli.common.tables import new_table, show_table
 from postroom.cli.groups import Group
-from postroom.ledger.dump import iso
+from postroom.ledger.reading.dump import iso
 from postroom.server.http.tokens import (
     TOKENS_NAME,
     Right,

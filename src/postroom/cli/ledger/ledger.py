@@ -20,10 +20,10 @@ from postroom.cli.groups import Group
 from postroom.cli.ledger.lease import lease
 from postroom.cli.ledger.life_cycle_log import log_command
 from postroom.cli.ledger.places import export_command, upload_command
-from postroom.ledger.accept import accept
-from postroom.ledger.dump import Filter, Line, dump, iso
-from postroom.ledger.stats import LedgerStats, stats
-from postroom.ledger.verify import Severity, Verification, verify
+from postroom.ledger.reading.dump import Filter, Line, dump, iso
+from postroom.ledger.reading.stats import LedgerStats, stats
+from postroom.ledger.verification.acceptance import accept
+from postroom.ledger.verification.verification import Severity, Verification, verify
 
 EXIT_DAMAGED: Final = 3
 

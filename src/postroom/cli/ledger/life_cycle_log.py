@@ -8,8 +8,8 @@ from typing import Final
 import click
 
 from postroom.cli.common.options import data_option, json_option, one_line_errors
-from postroom.ledger.message_log import LogRecord, MessageLog
-from postroom.ledger.reader import LedgerReader
+from postroom.ledger.reading.message_log import LogRecord, MessageLog
+from postroom.ledger.reading.reader import LedgerReader
 
 FOLLOW_S: Final = 1.0
 """How often `--follow` looks for more."""

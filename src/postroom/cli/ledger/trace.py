@@ -12,9 +12,9 @@ from postroom.cli.common.broker_connection import EXIT_NOTHING, connected, json_
 from postroom.cli.common.message_selection import id_value
 from postroom.cli.common.options import one_line_errors
 from postroom.client import ManagementClient
-from postroom.ledger.dump import Line
-from postroom.ledger.reader import LedgerReader
-from postroom.ledger.trace import FolderHistory, MessageId, TooManyMessages, trace_in
+from postroom.ledger.reading.dump import Line
+from postroom.ledger.reading.reader import LedgerReader
+from postroom.ledger.reading.trace import FolderHistory, MessageId, TooManyMessages, trace_in
 from postroom.model.codes import IdType
 from postroom.model.entity_types import LEDGER_TYPE
 

@@ -32,7 +32,7 @@ from postroom.cli.common.spark_session import (
 )
 from postroom.cli.common.tables import new_table, show_table
 from postroom.cli.groups import Group
-from postroom.ledger.dump import iso
+from postroom.ledger.reading.dump import iso
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

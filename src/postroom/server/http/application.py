@@ -26,9 +26,9 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from postroom.ledger.disk import Bytes
 from postroom.ledger.errors import LedgerError
-from postroom.ledger.message_image import MAX_ASKED
+from postroom.ledger.reading.message_image import MAX_ASKED
+from postroom.ledger.storage.disk import Bytes
 from postroom.server.clock import wall_us
 from postroom.server.http.bounds import Pace
 from postroom.server.http.errors import Refusal

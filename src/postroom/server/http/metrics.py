@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 
 from postroom import __version__
 from postroom._build import compiled
-from postroom.ledger import Ledger
+from postroom.ledger.ledger import Ledger
 from postroom.manager.queue import Queue
 from postroom.model.codes import Outcome
 from postroom.server.broker import Broker

@@ -4,7 +4,7 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from postroom.ledger import Ledger
+from postroom.ledger.ledger import Ledger
 from postroom.server.addresses import split_address
 from postroom.server.broker import Broker
 from postroom.server.config import Config, ListenConfig

@@ -10,15 +10,21 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from postroom.ledger.definitions import Definitions
-from postroom.ledger.dictionary import QUEUES, is_end, kind_of
-from postroom.ledger.disk import Bytes
-from postroom.ledger.expand import Chunk
-from postroom.ledger.headers import NO_SEAL
-from postroom.ledger.image import ARRIVAL_NAMES, TRANSITION_NAMES, EventsImage, encode_image, name_bytes
-from postroom.ledger.layout import BLOCK_ROW_DTYPE, Array
-from postroom.ledger.records import RecordType
-from postroom.ledger.segments import Segment
+from postroom.ledger.format.dictionary import QUEUES, is_end, kind_of
+from postroom.ledger.format.expand import Chunk
+from postroom.ledger.format.headers import NO_SEAL
+from postroom.ledger.format.layout import BLOCK_ROW_DTYPE, Array
+from postroom.ledger.format.records import RecordType
+from postroom.ledger.reading.definitions import Definitions
+from postroom.ledger.reading.segments import Segment
+from postroom.ledger.storage.disk import Bytes
+from postroom.ledger.storage.events_image import (
+    ARRIVAL_NAMES,
+    TRANSITION_NAMES,
+    EventsImage,
+    encode_image,
+    name_bytes,
+)
 
 _KINDS: Final = np.array([kind_of(type) for type in range(256)], np.uint64)
 _IS_END: Final = np.array([is_end(type) for type in range(256)], bool)

@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
-from postroom.ledger.body_reader import BodyReader
-from postroom.ledger.definitions import Definitions
-from postroom.ledger.disk import Bytes, RealFile
-from postroom.ledger.expand import Chunk
-from postroom.ledger.files import Listing, checkpoint_name, events_name
-from postroom.ledger.headers import header_crc_of
-from postroom.ledger.layout import Array
-from postroom.ledger.message_image import encode_messages
-from postroom.ledger.segments import CHUNK_RECORDS, Segment, folder_of, open_segment
-from postroom.ledger.tail import Watch, journal_chunks
+from postroom.ledger.format.expand import Chunk
+from postroom.ledger.format.file_names import Listing, checkpoint_name, events_name
+from postroom.ledger.format.headers import header_crc_of
+from postroom.ledger.format.layout import Array
+from postroom.ledger.reading.body_reader import BodyReader
+from postroom.ledger.reading.definitions import Definitions
+from postroom.ledger.reading.message_image import encode_messages
+from postroom.ledger.reading.segments import CHUNK_RECORDS, Segment, folder_of, open_segment
+from postroom.ledger.reading.tail import Watch, journal_chunks
+from postroom.ledger.storage.disk import Bytes, RealFile
 from postroom.server.http.errors import Refusal
 from postroom.server.http.records import encode_range, known_before
 

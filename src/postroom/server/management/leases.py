@@ -12,7 +12,7 @@ from postroom.ledger.errors import (
     LeaseTooOld,
     LeaseUnknown,
 )
-from postroom.ledger.leases import Lease
+from postroom.ledger.retention.leases import Lease
 from postroom.model.entity_types import LEASE_TYPE
 from postroom.server.management.noun import ListedNoun, Operation
 from postroom.server.management.request import (

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from postroom.ledger.trace import MAX_RELATIONS, MessageId, TooManyMessages
+from postroom.ledger.reading.trace import MAX_RELATIONS, MessageId, TooManyMessages
 from postroom.model.codes import IdType
 from postroom.model.entity_types import LEDGER_TYPE
 from postroom.server.management.arguments import Arguments

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
 
-from postroom.ledger.carried import Carried
-from postroom.ledger.integrity import Covered
-from postroom.ledger.records import RecordType
+from postroom.ledger.format.records import RecordType
+from postroom.ledger.reading.carried_entries import Carried
+from postroom.ledger.verification.integrity import Covered
 from postroom.spark.audit.result import Cut
 from postroom.spark.audit.sums import OUTCOMES, Told
 from postroom.spark.places import Look, Place, Places, Slice

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from enum import IntEnum, StrEnum
 from typing import Any, Final
 
-from postroom.ledger.integrity import Covered
+from postroom.ledger.verification.integrity import Covered
 
 RESULT_FILE: Final = "audit.json"
 """In the folder that a run writes to: the result."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
-from postroom.ledger.integrity import Covered
+from postroom.ledger.verification.integrity import Covered
 from postroom.spark.audit.looks import DuplicateWindow, Looked
 from postroom.spark.audit.result import Cut, Unproven
 from postroom.spark.audit.rules import BEGINNING

@@ -10,8 +10,8 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from postroom.ledger.definitions import Definitions
-from postroom.ledger.expand import Rows
+from postroom.ledger.format.expand import Rows
+from postroom.ledger.reading.definitions import Definitions
 from postroom.model.codes import Event, HolderKind
 from postroom.spark.consume.offsets import offset_of
 from postroom.spark.consume.options import ConsumeOptions

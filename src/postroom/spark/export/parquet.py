@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from msgspec import Struct
 
 from postroom.ledger.errors import LedgerError
-from postroom.ledger.segments import Segment
+from postroom.ledger.reading.segments import Segment
 from postroom.spark.ledger_source.columns import COLUMN_BY_NAME, COLUMNS
 from postroom.spark.ledger_source.record_batches import read_events
 from postroom.spark.names import TEXT_CODES

@@ -16,13 +16,13 @@ from uuid import UUID
 import msgspec
 from isal.isal_zlib import crc32
 
-from postroom.ledger.checkpoint import load_checkpoint
-from postroom.ledger.disk import Disk
 from postroom.ledger.errors import LedgerCorrupt, LedgerError
-from postroom.ledger.files import Listing, checkpoint_name, events_name
-from postroom.ledger.image import decode_image
-from postroom.ledger.segments import Segment, folder_of
-from postroom.ledger.tail import Watch
+from postroom.ledger.fold.checkpoint import load_checkpoint
+from postroom.ledger.format.file_names import Listing, checkpoint_name, events_name
+from postroom.ledger.reading.segments import Segment, folder_of
+from postroom.ledger.reading.tail import Watch
+from postroom.ledger.storage.disk import Disk
+from postroom.ledger.storage.events_image import decode_image
 from postroom.spark.places.manifest import (
     CHECKPOINT,
     EVENTS,

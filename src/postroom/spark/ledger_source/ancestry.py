@@ -12,9 +12,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from postroom.ledger.expand import ROW_FIELDS, Rows, arrival_rows
-from postroom.ledger.layout import Array, are_children
-from postroom.ledger.records import ArrivalFlag
+from postroom.ledger.format.expand import ROW_FIELDS, Rows, arrival_rows
+from postroom.ledger.format.layout import Array, are_children
+from postroom.ledger.format.records import ArrivalFlag
 from postroom.spark.places import Messages, Place
 
 MAX_GENERATIONS: Final = 1000

@@ -16,9 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from postroom.ledger.expand import ARRIVAL_RECORD, Rows
-from postroom.ledger.fold import survives
-from postroom.ledger.records import ArrivalFlag, RecordType, TransitionFlag
+from postroom.ledger.fold.fold import survives
+from postroom.ledger.format.expand import ARRIVAL_RECORD, Rows
+from postroom.ledger.format.records import ArrivalFlag, RecordType, TransitionFlag
 from postroom.model.codes import DelayCause, Event, HolderKind, IdType, Outcome, State
 from postroom.spark.ids import heap_strings, id_text, utf8
 from postroom.spark.ledger_source.ancestry import ROOT_QUEUE, ROOT_SERIAL

@@ -11,7 +11,7 @@ from postroom.spark.ledger_source.options import SourceOptionError, SourceOption
 from postroom.spark.places import Look, Place, Slice
 
 if TYPE_CHECKING:
-    from postroom.ledger.definitions import Definitions
+    from postroom.ledger.reading.definitions import Definitions
     from postroom.spark.ledger_source.ranges import Seen
 
 SHOWN_NAMES: Final = 20

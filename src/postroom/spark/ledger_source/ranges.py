@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 import pyarrow as pa
 
 from postroom.ledger.errors import LedgerError
-from postroom.ledger.layout import Array
+from postroom.ledger.format.layout import Array
 from postroom.spark.ledger_source.options import LATEST, SourceOptions
 from postroom.spark.ledger_source.positions import BEGINNING, Position, Positions, check, position_in
 from postroom.spark.ledger_source.queue_names import check_queues

@@ -10,11 +10,11 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 
-from postroom.ledger.definitions import Definitions
 from postroom.ledger.errors import UnknownRecord
-from postroom.ledger.expand import Chunk, Rows, entry_rows, expand
-from postroom.ledger.layout import TRANSITION_DTYPE
-from postroom.ledger.records import RecordType
+from postroom.ledger.format.expand import Chunk, Rows, entry_rows, expand
+from postroom.ledger.format.layout import TRANSITION_DTYPE
+from postroom.ledger.format.records import RecordType
+from postroom.ledger.reading.definitions import Definitions
 from postroom.model.codes import Event, HolderKind, Outcome, State
 from postroom.spark.ledger_source.ancestry import TOLD_COLUMNS, Ancestry
 from postroom.spark.ledger_source.columns import EVENTS_SCHEMA, batch

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from postroom.amqp.errors import DecodeError
 from postroom.amqp.rewriting import with_expiry
-from postroom.ledger.body_reader import BODY_STATE_NAMES
-from postroom.ledger.records import ArrivalFlag
+from postroom.ledger.format.records import ArrivalFlag
+from postroom.ledger.reading.body_reader import BODY_STATE_NAMES
 from postroom.spark.messages.columnar import Columnar
 from postroom.spark.messages.heap import Heap
 from postroom.spark.messages.rows import Events

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from postroom.ledger.definitions import Definitions
-from postroom.ledger.expand import Chunk, Rows, expand
-from postroom.ledger.records import TransitionFlag
+from postroom.ledger.format.expand import Chunk, Rows, expand
+from postroom.ledger.format.records import TransitionFlag
+from postroom.ledger.reading.definitions import Definitions
 from postroom.model.codes import Event, State
 from postroom.spark.ledger_source.record_batches import unknown_type
 from postroom.spark.names import Names

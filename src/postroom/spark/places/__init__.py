@@ -17,15 +17,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from postroom.ledger.body_reader import BodyState, packed_bodies
-from postroom.ledger.carried import Carried
-from postroom.ledger.definitions import Definitions
 from postroom.ledger.errors import LedgerError
-from postroom.ledger.expand import Chunk
-from postroom.ledger.integrity import Covered
-from postroom.ledger.layout import Array
-from postroom.ledger.reader import NoLedger, holds_ledger
-from postroom.ledger.segments import Segment
+from postroom.ledger.format.expand import Chunk
+from postroom.ledger.format.layout import Array
+from postroom.ledger.reading.body_reader import BodyState, packed_bodies
+from postroom.ledger.reading.carried_entries import Carried
+from postroom.ledger.reading.definitions import Definitions
+from postroom.ledger.reading.reader import NoLedger, holds_ledger
+from postroom.ledger.reading.segments import Segment
+from postroom.ledger.verification.integrity import Covered
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,17 +10,17 @@ from uuid import UUID
 import numpy as np
 import numpy.typing as npt
 
-from postroom.ledger.body_reader import NOTHING, FoundArrivals, check_bodies
-from postroom.ledger.carried import Carried
-from postroom.ledger.definitions import Definitions
 from postroom.ledger.errors import LedgerCorrupt
-from postroom.ledger.expand import Chunk
-from postroom.ledger.files import events_name
-from postroom.ledger.headers import Seal
-from postroom.ledger.image import EventsImage, decode_image
-from postroom.ledger.integrity import Covered
-from postroom.ledger.message_image import MAX_ASKED, decode_messages
-from postroom.ledger.segments import Segment
+from postroom.ledger.format.expand import Chunk
+from postroom.ledger.format.file_names import events_name
+from postroom.ledger.format.headers import Seal
+from postroom.ledger.reading.body_reader import NOTHING, FoundArrivals, check_bodies
+from postroom.ledger.reading.carried_entries import Carried
+from postroom.ledger.reading.definitions import Definitions
+from postroom.ledger.reading.message_image import MAX_ASKED, decode_messages
+from postroom.ledger.reading.segments import Segment
+from postroom.ledger.storage.events_image import EventsImage, decode_image
+from postroom.ledger.verification.integrity import Covered
 from postroom.spark.places import Look, Messages, Slice, covered_by_look, look_of
 from postroom.spark.places.cache import FileCache, default_folder
 from postroom.spark.places.http_client import HttpClient

@@ -10,13 +10,13 @@ from uuid import UUID
 import numpy as np
 import numpy.typing as npt
 
-from postroom.ledger.body_reader import BodyReader
-from postroom.ledger.carried import Carried, carried
-from postroom.ledger.definitions import Definitions
-from postroom.ledger.expand import Chunk
-from postroom.ledger.integrity import Covered, check
-from postroom.ledger.segments import Segment, folder_of, open_segment
-from postroom.ledger.tail import JournalHint, Watch, journal_chunks
+from postroom.ledger.format.expand import Chunk
+from postroom.ledger.reading.body_reader import BodyReader
+from postroom.ledger.reading.carried_entries import Carried, carried
+from postroom.ledger.reading.definitions import Definitions
+from postroom.ledger.reading.segments import Segment, folder_of, open_segment
+from postroom.ledger.reading.tail import JournalHint, Watch, journal_chunks
+from postroom.ledger.verification.integrity import Covered, check
 from postroom.spark.places import Look, Messages, Slice, look_of
 from postroom.spark.places.images import read_segment
 from postroom.spark.places.messages import messages_of

@@ -5,15 +5,15 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from uuid import UUID
 
-from postroom.ledger.carried import Carried, carried
-from postroom.ledger.checkpoint import load_checkpoint
-from postroom.ledger.definitions import Definitions
-from postroom.ledger.disk import RealDisk
 from postroom.ledger.errors import LedgerCorrupt
-from postroom.ledger.expand import Chunk
-from postroom.ledger.files import checkpoint_name, events_name
-from postroom.ledger.image import EventsImage, decode_image
-from postroom.ledger.segments import Segment, SegmentReader
+from postroom.ledger.fold.checkpoint import load_checkpoint
+from postroom.ledger.format.expand import Chunk
+from postroom.ledger.format.file_names import checkpoint_name, events_name
+from postroom.ledger.reading.carried_entries import Carried, carried
+from postroom.ledger.reading.definitions import Definitions
+from postroom.ledger.reading.segments import Segment, SegmentReader
+from postroom.ledger.storage.disk import RealDisk
+from postroom.ledger.storage.events_image import EventsImage, decode_image
 
 
 def read_image(image: EventsImage, first: int, last: int) -> Iterator[tuple[Chunk, Definitions]]:

@@ -16,10 +16,10 @@ import msgspec
 from msgspec import Meta, Struct
 
 from postroom.ledger.errors import LedgerError
-from postroom.ledger.files import checkpoint_name, events_name
-from postroom.ledger.headers import Seal
-from postroom.ledger.image import EventsImage
-from postroom.ledger.segments import Segment, sealed_segment
+from postroom.ledger.format.file_names import checkpoint_name, events_name
+from postroom.ledger.format.headers import Seal
+from postroom.ledger.reading.segments import Segment, sealed_segment
+from postroom.ledger.storage.events_image import EventsImage
 
 MANIFEST_VERSION: Final = 1
 MANIFEST_FOLDER: Final = "manifest"

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from postroom.ledger.body_reader import FoundMessages
+from postroom.ledger.reading.body_reader import FoundMessages
 from postroom.spark.places import Messages
 
 

@@ -7,15 +7,15 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from postroom.ledger.body_reader import FoundArrivals
-from postroom.ledger.carried import Carried
-from postroom.ledger.definitions import Definitions
 from postroom.ledger.errors import LedgerCorrupt
-from postroom.ledger.expand import Chunk, Rows
-from postroom.ledger.image import EventsImage, decode_image
-from postroom.ledger.integrity import Covered
-from postroom.ledger.layout import Array
-from postroom.ledger.segments import Segment
+from postroom.ledger.format.expand import Chunk, Rows
+from postroom.ledger.format.layout import Array
+from postroom.ledger.reading.body_reader import FoundArrivals
+from postroom.ledger.reading.carried_entries import Carried
+from postroom.ledger.reading.definitions import Definitions
+from postroom.ledger.reading.segments import Segment
+from postroom.ledger.storage.events_image import EventsImage, decode_image
+from postroom.ledger.verification.integrity import Covered
 from postroom.spark.places import Look, Messages, Slice, covered_by_look, look_of
 from postroom.spark.places.cache import FileCache, default_folder
 from postroom.spark.places.images import cache_key, carried_from, checked_image, read_image

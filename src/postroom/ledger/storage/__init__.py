@@ -1,0 +1,1 @@
+"""Files of a ledger on its disk: journals, sealed events, bodies, the superblock."""

@@ -1,0 +1,519 @@
+"""Where bodies lie, and reading them in few, large reads.
+
+A `BodyFile` is a journal, a sealed `.bodies` file or a packed one; the `BodyStore` knows them all by the
+positions they hold and is the only one who does. Only what is durable can be read. Reading is safe in any
+thread beside the writer, sealing and compaction: the list of files is replaced, never changed, and a file
+that was removed under a reader is looked up again. Not among the compiled modules: these serve one thread.
+"""
+
+import threading
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Final, NamedTuple, Protocol, final
+
+import numpy as np
+from isal.isal_zlib import crc32
+from librt.strings import read_i32_le
+from mypy_extensions import i64
+
+from postroom.ledger.errors import BodyUnreadable, LedgerCorrupt
+from postroom.ledger.format.block import (
+    BLOCK_HEADER_BYTES,
+    BODY_TRAILER_BYTES,
+    CHUNK_LIST_HEADER_BYTES,
+    CHUNK_REFERENCE_BYTES,
+    CHUNKED_OFFSET,
+)
+from postroom.ledger.format.file_names import PackedName, bodies_name, events_name, packed_name
+from postroom.ledger.format.headers import (
+    FILE_HEADER_BYTES,
+    BlockHeader,
+    decode_block_header,
+    decode_file_header,
+)
+from postroom.ledger.format.layout import BLOCK_ROW_DTYPE, Array
+from postroom.ledger.storage.body_requests import Body, BodyPlace
+from postroom.ledger.storage.disk import Disk, DiskFile
+from postroom.ledger.storage.events_image import load_image
+from postroom.ledger.storage.journal import BlockTable
+from postroom.ledger.storage.packed_bodies import PackedSpan, load_packed_index
+
+MAX_READ_BYTES: Final = 1 << 20
+"""One read takes at most this much, unless a single piece is larger."""
+
+KEPT_TABLE_BYTES: Final = 1 << 20
+"""A sealed file's block table that is larger (very small blocks) is mapped again for each batch of reads."""
+
+MAX_LOOKUPS: Final = 5
+"""How often a reader looks again for a file that was replaced under it."""
+
+MAX_POSITION: Final = (1 << 64) - 1
+"""Where a file ends of which that isn't known: another file begins where it matters."""
+
+_OFFSET_MASK: Final = CHUNKED_OFFSET - 1
+_CRC_MASK: Final = 0xFFFF_FFFF
+
+
+class Want(NamedTuple):
+    """A stretch of a bodies heap: of the block that holds `key`, at `offset` of its heap, `size` bytes."""
+
+    key: int
+    offset: int
+    size: int
+
+
+class BodyFile(Protocol):
+    """One file that holds bodies."""
+
+    first_position: int
+    last_position: int
+    first_file: int
+    last_file: int
+
+    def name(self) -> str: ...
+
+    def ready(self) -> bool:
+        """Whether `places` has all it needs in memory."""
+
+    def places(self, wanted: Sequence[BodyPlace]) -> list[int]:
+        """The offset in the file of each; −1 where it holds none."""
+
+    def starts(self, serials: Array, offsets: Array) -> Array:
+        """The same of many at once, as arrays."""
+
+    def open(self) -> DiskFile: ...
+
+
+@final
+class JournalBodies:
+    """A journal file while it is written, or until it is sealed: its table is in memory."""
+
+    def __init__(self, name: str, file: DiskFile, number: int, first: int, table: BlockTable) -> None:
+        self.first_position = first
+        self.last_position = MAX_POSITION
+        self.first_file = self.last_file = number
+        self.table = table
+        self._name = name
+        self._file = file
+
+    def name(self) -> str:
+        return self._name
+
+    def ready(self) -> bool:
+        return True
+
+    def places(self, wanted: Sequence[BodyPlace]) -> list[int]:
+        found: list[int] = []
+        first, last, heap, heap_bytes = 1, 0, 0, -1
+        for serial, offset, _ in wanted:
+            if not first <= serial <= last:
+                first, last, heap, heap_bytes = self.table.block_of(serial)
+            found.append(heap + offset if offset <= heap_bytes else -1)
+        return found
+
+    def starts(self, serials: Array, offsets: Array) -> Array:
+        table = self.table
+        rows = np.zeros(len(table.first_positions), BLOCK_ROW_DTYPE)
+        rows["first_position"] = table.first_positions
+        rows["bodies_offset"], rows["bodies_bytes"] = table.bodies_offsets, table.bodies_bytes
+        return block_starts(rows, serials, offsets)
+
+    def open(self) -> DiskFile:
+        return self._file
+
+
+@final
+class SealedBodies:
+    """A `.bodies` file; its block table is read when first needed."""
+
+    def __init__(self, disk: Disk, number: int, first_position: int, last_position: int) -> None:
+        self.first_position = first_position
+        self.last_position = last_position
+        self.first_file = self.last_file = number
+        self._disk = disk
+        self._table: Array | None = None
+
+    def name(self) -> str:
+        return bodies_name(self.first_file)
+
+    def ready(self) -> bool:
+        return self._table is not None
+
+    def table(self) -> Array:
+        """From the events file if there is one, else from the block headers."""
+        if self._table is not None:
+            return self._table
+        if events_name(self.first_file) not in self._disk.names():
+            self._table = walk_block_table(self._disk, self.name())[2]
+            return self._table
+        table = load_image(self._disk, self.first_file).blocks
+        if table.nbytes <= KEPT_TABLE_BYTES:
+            # A copy: a view would keep the events file's space after retention has removed it.
+            self._table = table.copy()
+        return table
+
+    def places(self, wanted: Sequence[BodyPlace]) -> list[int]:
+        places: list[int] = self.starts(*_columns(wanted)).tolist()
+        return places
+
+    def starts(self, serials: Array, offsets: Array) -> Array:
+        return block_starts(self.table(), serials, offsets)
+
+    def open(self) -> DiskFile:
+        return self._disk.open(self.name())
+
+
+@final
+class PackedBodies:
+    """A packed file; its index is read when first needed."""
+
+    def __init__(self, disk: Disk, packed: PackedName, span: PackedSpan) -> None:
+        self.first_position, self.last_position = span.first_position, span.last_position
+        self.first_file, self.last_file = packed.first, packed.last
+        self.packed = packed
+        self.span = span
+        self._disk = disk
+        self._index: Array | None = None
+
+    def name(self) -> str:
+        return packed_name(self.packed)
+
+    def ready(self) -> bool:
+        return self._index is not None
+
+    def index(self) -> Array:
+        if self._index is None:
+            self._index = load_packed_index(self._disk, self.packed, self.span)
+        return self._index
+
+    def places(self, wanted: Sequence[BodyPlace]) -> list[int]:
+        places: list[int] = self.starts(*_columns(wanted)).tolist()
+        return places
+
+    def starts(self, serials: Array, offsets: Array) -> Array:
+        return piece_starts(self.index(), serials)
+
+    def open(self) -> DiskFile:
+        return self._disk.open(self.name())
+
+
+def _columns(wanted: Sequence[BodyPlace]) -> tuple[Array, Array]:
+    """Serials and offsets."""
+    serials = np.array([place[0] for place in wanted], np.uint64)
+    return serials, np.array([place[1] for place in wanted], np.int64)
+
+
+def block_starts(table: Array, serials: Array, offsets: Array) -> Array:
+    """Where in a file the stretches at these offsets of the bodies heaps begin, by its block table; −1 where
+    it has none."""
+    if not len(table):
+        return np.full(len(serials), -1, np.int64)
+    rows = np.searchsorted(table["first_position"], serials, "right") - 1
+    found = (rows >= 0) & (offsets <= table["bodies_bytes"][rows])
+    return np.where(found, table["bodies_offset"][rows].astype(np.int64) + offsets, -1)
+
+
+def piece_starts(index: Array, serials: Array) -> Array:
+    """Where in a packed file the pieces of these keys begin, by its index; −1 where it has none."""
+    if not len(index):
+        return np.full(len(serials), -1, np.int64)
+    rows = np.minimum(np.searchsorted(index["key"], serials), len(index) - 1)
+    found = index["key"][rows] == serials
+    return np.where(found, index["offset"][rows].astype(np.int64), -1)
+
+
+def walk_block_table(disk: Disk, name: str) -> tuple[int, int, Array]:
+    """First and last position and the block table of a journal, or of what was one, from its block headers;
+    void blocks behind its seal included."""
+    file = disk.open(name)
+    header = decode_file_header(file.read_at(0, FILE_HEADER_BYTES))
+    if header is None:
+        raise LedgerCorrupt(disk.describe(name), 0, "the header is damaged")
+    rows: list[tuple[int, int, int, int]] = []
+    offset, expected = FILE_HEADER_BYTES, header.first_position
+    while (block := decode_block_header(file.read_at(offset, BLOCK_HEADER_BYTES))) is not None:
+        if block[2:5] != header.identity() or block.first_position != expected:
+            break
+        if _holds_records(block):
+            heap = offset + BLOCK_HEADER_BYTES + block.records_bytes()
+            rows.append((block.first_position, heap, block.bodies_bytes, 0))
+        expected = block.next_position()
+        offset += block.block_bytes()
+    return header.first_position, expected - 1, np.array(rows, BLOCK_ROW_DTYPE)
+
+
+def _holds_records(block: BlockHeader) -> bool:
+    return block.next_position() > block.first_position
+
+
+class _WouldWait(Exception):
+    """What is wanted is not in the page cache."""
+
+
+@final
+class BodyStore:
+    """Finds and reads bodies wherever they are."""
+
+    def __init__(self, disk: Disk, read_gap_bytes: int) -> None:
+        self._disk = disk
+        self._gap_bytes: Final = read_gap_bytes
+        self._files: list[BodyFile] = []
+        self._lock = threading.Lock()
+
+    def files(self) -> list[BodyFile]:
+        """All files, by position."""
+        return list(self._files)
+
+    def replace(self, old: list[BodyFile], new: list[BodyFile]) -> None:
+        """Forget some files and learn others, at once."""
+        with self._lock:
+            kept = [file for file in self._files if file not in old]
+            self._files = sorted([*kept, *new], key=_span)
+
+    def holds(self, position: int) -> bool:
+        """Whether some file covers the position."""
+        files = self._files
+        at = _index_of(files, position)
+        return at >= 0 and position <= files[at].last_position
+
+    def read(self, wanted: Sequence[BodyPlace]) -> list[Body]:
+        """Bodies in that order; b"" where compaction took one away, LedgerCorrupt in its place where one is
+        damaged, BodyUnreadable where the disk didn't give it.
+
+        Only bodies of entries that have ended are taken away. Raises LedgerCorrupt for a file of which
+        nothing can be found any more.
+        """
+        found: list[Body] = [b""] * len(wanted)
+        plain: list[int] = []
+        for row, (serial, offset, length) in enumerate(wanted):
+            if offset & CHUNKED_OFFSET:
+                found[row] = self._read_chunked(serial, offset & _OFFSET_MASK, length)
+            else:
+                plain.append(row)
+        self._read_plain(wanted, plain, found, True)
+        return found
+
+    def read_cached(self, wanted: Sequence[BodyPlace]) -> list[Body] | None:
+        """The same where no disk has to be waited for; None where one has to be, or can't be told, and for
+        bodies in chunks.
+        """
+        found: list[Body] = [b""] * len(wanted)
+        for _, offset, _ in wanted:
+            if offset & CHUNKED_OFFSET:
+                return None
+        try:
+            self._read_plain(wanted, list(range(len(wanted))), found, False)
+        except _WouldWait:
+            return None
+        return found
+
+    def chunk_list(self, serial: int, offset: int) -> list[BodyPlace]:
+        """Where the chunks of a large body are; empty if it was taken away. Raises LedgerCorrupt."""
+        head = self._stretch(serial, offset, CHUNK_LIST_HEADER_BYTES)
+        if not head:
+            return []
+        count, crc = int.from_bytes(head[:4], "little"), int.from_bytes(head[4:8], "little")
+        size = CHUNK_LIST_HEADER_BYTES + count * CHUNK_REFERENCE_BYTES
+        references = self._stretch(serial, offset, size)[CHUNK_LIST_HEADER_BYTES:]
+        if len(references) != count * CHUNK_REFERENCE_BYTES or crc32(references) != crc:
+            raise self._bad_chunks(serial, "the list of its chunks")
+        rows = np.frombuffer(references, np.dtype([("key", "<u8"), ("offset", "<u4"), ("size", "<u4")]))
+        return list(zip(rows["key"].tolist(), rows["offset"].tolist(), rows["size"].tolist(), strict=True))
+
+    def _read_chunked(self, serial: int, offset: int, length: int) -> Body:
+        try:
+            places = self.chunk_list(serial, offset)
+        except LedgerCorrupt as damage:
+            return damage
+        except OSError as error:
+            return BodyUnreadable(self._disk.describe(""), 0, _unread(serial, error))
+        chunks: list[Body] = [b""] * len(places)
+        self._read_plain(places, list(range(len(places))), chunks, True)
+        whole: list[bytes] = []
+        for chunk in chunks:
+            if isinstance(chunk, LedgerCorrupt):
+                return chunk
+            whole.append(chunk)
+        body = b"".join(whole)
+        if len(body) == length:
+            return body
+        if b"" in whole:
+            return b""  # taken away meanwhile
+        return self._bad_chunks(serial, f"it has {len(body)} bytes in chunks instead of {length}")
+
+    def _bad_chunks(self, serial: int, what: str) -> LedgerCorrupt:
+        return LedgerCorrupt(self._disk.describe(""), 0, f"the body of message {serial} is damaged: {what}")
+
+    def _stretch(self, key: int, offset: int, size: int) -> bytes:
+        """Bytes of a heap, unchecked; b"" where no file has them any more."""
+        for _ in range(MAX_LOOKUPS):
+            files = self._files
+            at = _index_of(files, key)
+            if at < 0:
+                continue
+            try:
+                (start,) = files[at].places([(key, offset, size)])
+                return files[at].open().read_at(start, size) if start >= 0 else b""
+            except FileNotFoundError:
+                continue
+        return b""
+
+    def _read_plain(
+        self, wanted: Sequence[BodyPlace], rows: list[int], found: list[Body], may_wait: bool
+    ) -> None:
+        """Bodies in one piece, those of ``rows``; what is not there any more stays as it is in ``found``."""
+        for _ in range(MAX_LOOKUPS):
+            if not rows:
+                return
+            rows = self._read_from_files(wanted, rows, found, may_wait)
+
+    def _read_from_files(
+        self, wanted: Sequence[BodyPlace], rows: list[int], found: list[Body], may_wait: bool
+    ) -> list[int]:
+        """Read what the present files have; returns the rows that have to be looked up again."""
+        files = self._files
+        missing: list[int] = []
+        for at, rows_there in _by_file(files, wanted, rows).items():
+            if at < 0 or not self._read_file(files[at], wanted, rows_there, found, may_wait):
+                missing += rows_there
+        return missing
+
+    def _read_file(
+        self,
+        file: BodyFile,
+        wanted: Sequence[BodyPlace],
+        rows: list[int],
+        found: list[Body],
+        may_wait: bool,
+    ) -> bool:
+        """Read from one file in order of place, nearby bodies together; False if the file has gone."""
+        if not may_wait and not file.ready():
+            raise _WouldWait
+        try:
+            places = file.places([wanted[row] for row in rows])
+            opened = file.open()
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            for row in rows:
+                found[row] = self._unreadable(file, 0, wanted[row][0], error)
+            return True
+        stretches: list[tuple[int, int, int]] = []
+        for row, start in zip(rows, places, strict=True):
+            if start >= 0:
+                stretches.append((start, wanted[row][2] + BODY_TRAILER_BYTES, row))
+        stretches.sort()
+        at = 0
+        while at < len(stretches):
+            stop = self._run_from(stretches, at)
+            self._read_run(file, opened, stretches[at:stop], wanted, found, may_wait)
+            at = stop
+        return True
+
+    def _read_run(
+        self,
+        file: BodyFile,
+        opened: DiskFile,
+        run: list[tuple[int, int, int]],
+        wanted: Sequence[BodyPlace],
+        found: list[Body],
+        may_wait: bool,
+    ) -> None:
+        """Neighbours by one read; each alone where the disk doesn't give all of them."""
+        first, end = run[0][0], max(start + size for start, size, _ in run)
+        try:
+            data = _read(opened, first, end - first, may_wait)
+        except OSError as error:
+            if len(run) > 1:
+                for one in run:
+                    self._read_run(file, opened, [one], wanted, found, may_wait)
+            else:
+                row = run[0][2]
+                found[row] = self._unreadable(file, first, wanted[row][0], error)
+            return
+        for start, row in _cut(data, first, run, found):
+            found[row] = self._damaged(file, start, wanted[row][0])
+
+    def _run_from(self, stretches: list[tuple[int, int, int]], at: int) -> int:
+        """The first behind the neighbours from ``at`` on that one read takes."""
+        start, size, _ = stretches[at]
+        end, stop = start + size, at + 1
+        while stop < len(stretches):
+            next_start, next_size, _ = stretches[stop]
+            if next_start > end + self._gap_bytes or next_start + next_size - start > MAX_READ_BYTES:
+                break
+            end = max(end, next_start + next_size)
+            stop += 1
+        return stop
+
+    def _damaged(self, file: BodyFile, start: int, serial: int) -> LedgerCorrupt:
+        where = self._disk.describe(file.name())
+        return LedgerCorrupt(where, start, f"the body of message {serial} is damaged: its CRC is wrong")
+
+    def _unreadable(self, file: BodyFile, start: int, serial: int, error: OSError) -> LedgerCorrupt:
+        return BodyUnreadable(self._disk.describe(file.name()), start, _unread(serial, error))
+
+
+def _unread(serial: int, error: OSError) -> str:
+    return f"the body of message {serial} can't be read: {error.strerror or error}"
+
+
+def _span(file: BodyFile) -> tuple[int, int]:
+    """The order of files: one without any position comes before the one that begins there, too."""
+    return file.first_position, file.last_position
+
+
+def _index_of(files: list[BodyFile], position: int) -> int:
+    """Which file holds it; −1 if none can."""
+    at = bisect_right(files, position, key=lambda file: file.first_position) - 1
+    return at if at >= 0 and position <= files[at].last_position else -1
+
+
+def _by_file(files: list[BodyFile], wanted: Sequence[BodyPlace], rows: list[int]) -> dict[int, list[int]]:
+    """The rows by index of the file that holds them, −1 for none. Neighbours mostly share a file."""
+    found: dict[int, list[int]] = {}
+    first, last = 1, 0
+    there: list[int] = []
+    for row in rows:
+        serial = wanted[row][0]
+        if not first <= serial <= last:
+            at = _index_of(files, serial)
+            there = found.setdefault(at, [])
+            first = files[at].first_position if at >= 0 else serial
+            last = _end_of(files, at) if at >= 0 else serial
+        there.append(row)
+    return found
+
+
+def _end_of(files: list[BodyFile], at: int) -> int:
+    """The last position for which a file is asked: the next one begins behind it."""
+    last = files[at].last_position
+    return last if at + 1 == len(files) else min(last, files[at + 1].first_position - 1)
+
+
+def _read(file: DiskFile, start: int, size: int, may_wait: bool) -> bytes:
+    if may_wait:
+        return file.read_at(start, size)
+    data = file.read_cached(start, size)
+    if data is None:
+        raise _WouldWait
+    return data
+
+
+def _cut(data: bytes, at: int, run: list[tuple[int, int, int]], found: list[Body]) -> list[tuple[int, int]]:
+    """Take (start, size, row) out of what was read from `at` on; returns (start, row) of those whose CRC is
+    wrong."""
+    damaged: list[tuple[int, int]] = []
+    for start, size, row in run:
+        begin = start - at
+        end = begin + size - BODY_TRAILER_BYTES
+        if end + BODY_TRAILER_BYTES > len(data):
+            damaged.append((start, row))  # the file ends within it
+            continue
+        body = data[begin:end]
+        trailer = i64(read_i32_le(data, end)) & _CRC_MASK
+        if crc32(body) == trailer:
+            found[row] = body
+        else:
+            damaged.append((start, row))
+    return damaged

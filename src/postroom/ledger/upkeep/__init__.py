@@ -1,0 +1,1 @@
+"""What keeps a ledger small beside its broker: sealing, checkpoints, compaction, dropped history."""
