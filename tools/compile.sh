@@ -21,6 +21,8 @@ build() {
 }
 
 mkdir -p build
+exec 9> build/lock
+flock 9 # one at a time: who comes second finds the work done
 touch build/started # what changes while the build runs counts as changed after it
 made_of=$(cat $(hot_sources) requirements.lock | sha256sum)
 if [ "$made_of" != "$(cat build/extensions.sum 2> /dev/null)" ]; then

@@ -29,6 +29,8 @@ fi
 
 if [ -n "$setup" ]; then
   step "Python's packages, Spark among them, go into .venv" $SETUP_S
+  tools/setup.sh build
+  tools/compile.sh > /dev/null 2>&1 & # the demo waits for it, and says what went wrong
   make --no-print-directory setup
 fi
 step "$what" $DEMO_S

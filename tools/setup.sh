@@ -34,6 +34,8 @@ lacks_java() {
 
 lacks_spark42() { lacks_java; }
 
+lacks_build() { lacks_python; }
+
 lacks_peers() {
   has node && has npm || lacks "Node and npm, for the tests' JavaScript client" nodejs npm
   [ "$(java_major javac)" -ge 17 ] || lacks "a JDK of Java 17 or newer, for the tests' Java client" default-jdk-headless
@@ -102,10 +104,23 @@ provide() { # provide PART…: install what they lack, and see whether that was 
 
 # What is made of it
 
-setup_python() {
+uv=(.venv/bin/python -m uv)
+
+provide_uv() {
   [ -x .venv/bin/pip ] || "$PYTHON" -m venv .venv
-  local uv=(.venv/bin/python -m uv)
   "${uv[@]}" --version > /dev/null 2>&1 || .venv/bin/pip install -q "uv==$(cat tools/uv-version)"
+}
+
+setup_build() { # what tools/compile.sh needs, which can begin while setup_python is at work
+  local requires
+  provide_uv
+  mapfile -t requires < <(.venv/bin/python -c \
+    'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")')
+  "${uv[@]}" pip install --quiet -c requirements.lock "${requires[@]}"
+}
+
+setup_python() {
+  provide_uv
   "${uv[@]}" pip install --quiet --require-hashes -r requirements.lock
   # One that was built before OpenSSL's headers were there, and kept in a cache, can't do TLS.
   .venv/bin/python -c 'import proton, sys; sys.exit(not proton.SSL.present())' \
@@ -118,7 +133,7 @@ setup_java() { :; } # the package is all
 
 setup_spark42() { # a Python environment that has everything of .venv, and the older PySpark before it
   [ -x .venv-spark42/bin/python ] || "$PYTHON" -m venv .venv-spark42
-  local uv=(.venv/bin/python -m uv) packages
+  local packages
   packages=$(.venv-spark42/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
   "${uv[@]}" pip install --quiet --python .venv-spark42/bin/python --no-deps --require-hashes -r tools/spark42.lock
   .venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > "$packages/postroom.pth"
@@ -136,8 +151,8 @@ only_packages=
 if [ "${1:-}" = --packages ]; then only_packages=yes; shift; fi
 for part in "${@:-none}"; do
   case $part in
-    python | java | spark42 | peers | bench) ;;
-    *) echo "usage: tools/setup.sh [--packages] python | java | spark42 | peers | bench …" >&2; exit 2 ;;
+    build | python | java | spark42 | peers | bench) ;;
+    *) echo "usage: tools/setup.sh [--packages] build | python | java | spark42 | peers | bench …" >&2; exit 2 ;;
   esac
 done
 provide "$@"
