@@ -10,8 +10,10 @@ from click.shell_completion import CompletionItem
 from postroom import __version__
 from postroom.cli.groups import Group
 
-UNIX_MODULES: Final = ("fcntl", "isal", "uvloop")
-"""Modules that Windows has not, and without which the files of a broker can't be worked on."""
+BROKER_MODULES: Final = ("fcntl", "isal", "numpy", "uvloop")
+"""What Windows has not, or what is installed on Linux alone, and without which the files of a broker can't be
+worked on.
+"""
 
 _MARGINS: Final = 6
 """Columns that click leaves empty in a list of commands."""
@@ -113,7 +115,7 @@ def _imported(module: str, cmd_name: str) -> ModuleType:
     try:
         return importlib.import_module(f"postroom.cli.{module}")
     except ModuleNotFoundError as error:
-        if error.name not in UNIX_MODULES:
+        if error.name not in BROKER_MODULES:
             raise
         what = f"{cmd_name} is built on the broker's own parts and runs where it does, on Linux: "
         raise click.ClickException(f"{what}{error.name} is missing here") from error
