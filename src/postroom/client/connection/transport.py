@@ -1,6 +1,6 @@
 """One connection to one broker: the sans-IO engine on an asyncio transport.
 
-The engine turns bytes into events; the transport gives each event to the handler of its link (``links``),
+The engine turns bytes into events; the transport gives each event to the handler of its link (``link``),
 and whoever waits for an answer is told when the connection ends; whether another one follows is the
 ``provider``'s business. Everything here happens in the event loop's thread.
 """

@@ -1,4 +1,4 @@
-"""Reading a journal file block by block, and deciding where it ends (`cases`)."""
+"""Reading a journal file block by block, and deciding where it ends (`recovery_cases`)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

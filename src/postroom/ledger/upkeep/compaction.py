@@ -61,7 +61,7 @@ class LiveBodies:
         retained: Array,
     ) -> None:
         """`history` gives the events files with any of the positions from one to another; `retained` what
-        stays beside the live ones (`retained`)."""
+        stays beside the live ones (`retained_bodies`)."""
         self._history = history
         self._retained = retained
         self._state = state
