@@ -1,9 +1,9 @@
 """Starting from what is on the disk: which files count, where they end, and the state they fold to.
 
-Every question is one of the tables in `recovery_cases`, or of what the superblock vouches for (`completeness`).
-`recover` is for the owner: it writes nothing but the end of what a crash cut off (unfinished files are
-removed, an interrupted rename is finished). `inspect` finds the same, and refuses the same, and changes
-nothing.
+Every question is one of the tables in `recovery_cases`, or of what the superblock vouches for
+(`completeness`). `recover` is for the owner: it writes nothing but the end of what a crash cut off
+(unfinished files are removed, an interrupted rename is finished). `inspect` finds the same, and refuses the
+same, and changes nothing.
 """
 
 from dataclasses import dataclass, field
