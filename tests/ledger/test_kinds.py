@@ -101,7 +101,7 @@ def test_one_kind_alone_makes_no_other() -> None:
 def test_the_c_version_refuses_sizes_that_do_not_fit() -> None:
     if not record_kinds.is_native():
         pytest.skip("the C version isn't built: this is the interpreted run")
-    from postroom.ledger._split import split
+    from postroom.ledger.format._split import split
 
     records, words, sizes = np.zeros(4, "V16"), np.zeros(2, np.uint64), np.zeros(2, np.int64)
     types, out = np.zeros(4, np.uint8), np.zeros(2 * 4 * 8, np.uint8)
