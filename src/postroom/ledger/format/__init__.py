@@ -1,1 +1,1 @@
-"""The bytes of a ledger: records, headers, tables, names of files. Pure; ``FORMAT.md`` has the layouts."""
+"""The bytes of a ledger: records, headers, tables, names of files. Touches no file."""
