@@ -64,9 +64,10 @@ class Scene:
                 self.managers[victim].kill()
             broken.set()
 
-        proxy.on_cut = on_cut
         proxy.hold()
         proxy.break_now()
+        await proxy.ended()  # what it still said belongs to the messages before, and is no place to cut at
+        proxy.on_cut = on_cut
         proxy.seen.clear()
         proxy.cuts[:] = [cut] if cut else []
         async with asyncio.timeout(CASE_S):

@@ -139,6 +139,10 @@ class FaultyProxy:
         """Cut the connection that is there, wherever it is."""
         self._broken.set()
 
+    async def ended(self) -> None:
+        """Wait until both ends of the connection that was there have seen its end."""
+        await self._ended.wait()
+
     def _on_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.ensure_future(self._accept(reader, writer))
         self._tasks.add(task)

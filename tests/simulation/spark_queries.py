@@ -8,6 +8,8 @@ there once, whenever it is read, nobody else gets it, and what a position confir
 """
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -17,10 +19,12 @@ import numpy as np
 from postroom.amqp.sections import Data, Message, decode_message
 from postroom.ledger.reading.body_reader import BodyReader
 from postroom.ledger.reading.reader import LedgerReader
+from postroom.manager.spark_looking import held_serials
 from postroom.manager.spark_subscription import SparkSubscriptionDefinition
 from postroom.model.codes import Event, HolderKind
 from postroom.server.binding import ConnectionBinding
 from tests.simulation.actors import Surroundings
+from tests.simulation.disk import SimDisk
 from tests.simulation.managers import OK, Manager, Mover, Replayer, number, said
 from tests.simulation.oracle import Broken, Fate, Oracle
 from tests.simulation.seeds import command
@@ -130,6 +134,8 @@ class QueryWorld(World):
         assert self.table is not None
         service, position = self.manager.spark_subscriptions, self.table.position
         self.hear_of_end()
+        if self.table.is_registered and not self.is_over:
+            self.compare_held()
         if self.table.is_registered and position and not self.is_over:
             service.confirm(NAME, CHECKPOINT, position, self.now_us)
             self.table.confirm(position, self.oracle)
@@ -140,6 +146,16 @@ class QueryWorld(World):
             self.crash()
         for fate in self.table.rows.values():
             fate.holder = ""
+
+    def compare_held(self) -> None:
+        """What the broker holds for the query is held by its ledger's word, too, once all is durable."""
+        self.settle()
+        queue = self.manager.spark_subscriptions.all[NAME].queue
+        held = {int(serial) for serials in held_serials(queue) for serial in serials}
+        with copied(self.disk) as folder:
+            recorded = {serial for _, serial in _assigned(LedgerReader(folder, beyond_durable=True))}
+        if held - recorded:
+            raise Broken(f"{NAME} holds {sorted(held - recorded)}, and no record of the ledger assigns them")
 
 
 class Query(Manager):
@@ -218,11 +234,8 @@ class Query(Manager):
     def found(self) -> tuple[dict[Place, int], int]:
         """The ids of all that was assigned and is not confirmed, by place; and how far is durable as far as a
         reader of the files can tell."""
-        table, disk = self.table, self.surroundings.disk
-        with TemporaryDirectory() as name:
-            folder = Path(name)
-            for file in disk.names():
-                (folder / file).write_bytes(disk.open(file).view())
+        table = self.table
+        with copied(self.surroundings.disk) as folder:
             reader = LedgerReader(folder)
             places = [place for place in _assigned(reader) if place[0] > table.confirmed]
             bodies = BodyReader(folder).read(np.array([serial for _, serial in places], np.uint64))
@@ -238,6 +251,16 @@ class Query(Manager):
             raise Broken(f"read again, {missing} are missing and {changed} are others")
         table.known.update(ids)
         return ids, reader.durable_through
+
+
+@contextmanager
+def copied(disk: SimDisk) -> Iterator[Path]:
+    """A folder with the ledger's files as they are now, while the block runs."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        for file in disk.names():
+            (folder / file).write_bytes(disk.open(file).view())
+        yield folder
 
 
 def _assigned(reader: LedgerReader) -> list[Place]:

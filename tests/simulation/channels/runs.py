@@ -62,11 +62,13 @@ def run_with_fault(scenario: Scenario, seed: int, step: int, fault: Callable[[Wo
 
 
 def steps_of(scenario: Scenario, seed: int) -> int:
-    """How many steps it takes without a fault until all is at rest."""
+    """How many steps it takes without a fault until all is at rest; then nothing may have been lost."""
     with quiet():
         world = World(scenario, seed)
         world.settle()
-        return world.steps_taken
+        steps = world.steps_taken
+        world.finish()
+    return steps
 
 
 def sweep(kind: str, fault: str, seed: int) -> int:
