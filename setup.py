@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from setuptools import Extension
 
 SOURCE = Path("src/postroom")
-WIRE_FOLDERS = ("amqp", "model", "model/selector")
+AMQP_ROOMS = ("encoding", "frames", "message", "engine")
+WIRE_FOLDERS = ("amqp", *(f"amqp/{room}" for room in AMQP_ROOMS), "model", "model/selector")
 INTERPRETED = {SOURCE / "model" / f"{name}.py" for name in ("lifecycle", "channel_states", "xa")}
 """Tables, spread at the start and read seldom afterwards: as C, the three would take the compiler 36 s."""
 CORE_FOLDERS = ("manager",)

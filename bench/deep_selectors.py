@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 
 from postroom._build import compiled
-from postroom.amqp.messaging import scan_head
-from postroom.amqp.sections import Data, Header, Message, Properties
+from postroom.amqp.message.message_head import scan_head
+from postroom.amqp.message.sections import Data, Header, Message, Properties
 from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
 from postroom.manager.consumer import Consumer

@@ -14,10 +14,10 @@ from isal.isal_zlib import crc32
 from librt.strings import BytesWriter
 
 from postroom._build import compiled
-from postroom.amqp.frames import FrameDecoder, write_disposition, write_transfer
-from postroom.amqp.messaging import encode_header, scan_head
-from postroom.amqp.outcomes import ACCEPTED
-from postroom.amqp.sections import Data, Header, Message, Properties
+from postroom.amqp.frames.frames import FrameDecoder, write_disposition, write_transfer
+from postroom.amqp.frames.outcomes import ACCEPTED
+from postroom.amqp.message.message_head import encode_header, scan_head
+from postroom.amqp.message.sections import Data, Header, Message, Properties
 from postroom.ledger.format.block import BlockBuilder
 from postroom.manager.effects import Delivery, Sink
 from postroom.manager.manager import QueueManager

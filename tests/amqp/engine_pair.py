@@ -6,16 +6,16 @@ from typing import TypeVar
 
 from librt.strings import BytesWriter
 
-from postroom.amqp.connection import Connection
-from postroom.amqp.events import Event, LinkAttached, Opened, SaslInitReceived
-from postroom.amqp.frames import FrameDecoder, write_frame
-from postroom.amqp.link import Link
-from postroom.amqp.options import ConnectionOptions
-from postroom.amqp.performatives import Attach, Begin, Flow, Open, Performative, Transfer
-from postroom.amqp.receiver import ReceiverLink
-from postroom.amqp.sender import SenderLink
-from postroom.amqp.session import Session
-from postroom.amqp.termini import Source, Target
+from postroom.amqp.engine.connection import Connection
+from postroom.amqp.engine.events import Event, LinkAttached, Opened, SaslInitReceived
+from postroom.amqp.engine.link import Link
+from postroom.amqp.engine.options import ConnectionOptions
+from postroom.amqp.engine.receiver import ReceiverLink
+from postroom.amqp.engine.sender import SenderLink
+from postroom.amqp.engine.session import Session
+from postroom.amqp.frames.frames import FrameDecoder, write_frame
+from postroom.amqp.frames.performatives import Attach, Begin, Flow, Open, Performative, Transfer
+from postroom.amqp.frames.termini import Source, Target
 
 E = TypeVar("E", bound=Event)
 

@@ -17,10 +17,25 @@ from uuid import UUID
 
 from librt.strings import BytesWriter
 
-from postroom.amqp.codec import decode, encode
-from postroom.amqp.composite import Error
+from postroom.amqp.encoding.codec import decode, encode
+from postroom.amqp.encoding.composite import Error
+from postroom.amqp.encoding.reader import Reader
+from postroom.amqp.encoding.types import (
+    AmqpType,
+    Array,
+    Char,
+    Decimal64,
+    Described,
+    Float32,
+    Int,
+    PairMap,
+    Symbol,
+    Timestamp,
+    UInt,
+    ULong,
+)
 from postroom.amqp.errors import AmqpError, DecodeError, FramingError, ProtocolHeaderError
-from postroom.amqp.frames import (
+from postroom.amqp.frames.frames import (
     AMQP_HEADER,
     FRAME_TYPE_SASL,
     NO_PROTOCOL,
@@ -29,15 +44,14 @@ from postroom.amqp.frames import (
     write_frame,
     write_sasl_frame,
 )
-from postroom.amqp.messaging import merge_annotations, read_annotations, scan_head, to_address
-from postroom.amqp.outcomes import (
+from postroom.amqp.frames.outcomes import (
     Modified,
     Received,
     Rejected,
     TransactionalState,
     decode_declare_or_discharge,
 )
-from postroom.amqp.performatives import (
+from postroom.amqp.frames.performatives import (
     ACCEPTED,
     Attach,
     Begin,
@@ -55,23 +69,9 @@ from postroom.amqp.performatives import (
     decode_performative,
     encode_performative,
 )
-from postroom.amqp.reader import Reader
-from postroom.amqp.sasl import SaslFrame, SaslInit, SaslMechanisms, SaslOutcome, parse_plain, read_sasl
-from postroom.amqp.sections import Data, Header, Message, Properties, Sequence, Value, decode_message
-from postroom.amqp.types import (
-    AmqpType,
-    Array,
-    Char,
-    Decimal64,
-    Described,
-    Float32,
-    Int,
-    PairMap,
-    Symbol,
-    Timestamp,
-    UInt,
-    ULong,
-)
+from postroom.amqp.frames.sasl import SaslFrame, SaslInit, SaslMechanisms, SaslOutcome, parse_plain, read_sasl
+from postroom.amqp.message.message_head import merge_annotations, read_annotations, scan_head, to_address
+from postroom.amqp.message.sections import Data, Header, Message, Properties, Sequence, Value, decode_message
 
 ALLOWED = (DecodeError, FramingError, ProtocolHeaderError)
 MAX_INPUT_BYTES = 4096

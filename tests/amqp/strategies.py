@@ -4,34 +4,8 @@ import math
 
 from hypothesis import strategies as st
 
-from postroom.amqp.composite import Error
-from postroom.amqp.outcomes import (
-    Accepted,
-    Declared,
-    Modified,
-    Received,
-    Rejected,
-    Released,
-    TransactionalState,
-)
-from postroom.amqp.performatives import (
-    Attach,
-    Begin,
-    Close,
-    Coordinator,
-    Detach,
-    Disposition,
-    End,
-    Flow,
-    Open,
-    Performative,
-    Source,
-    Target,
-    Transfer,
-)
-from postroom.amqp.sections import Data, Header, Message, Properties, Sequence, Value
-from postroom.amqp.termini import EXPIRY_POLICIES
-from postroom.amqp.types import (
+from postroom.amqp.encoding.composite import Error
+from postroom.amqp.encoding.types import (
     AmqpType,
     Array,
     Byte,
@@ -50,6 +24,32 @@ from postroom.amqp.types import (
     ULong,
     UShort,
 )
+from postroom.amqp.frames.outcomes import (
+    Accepted,
+    Declared,
+    Modified,
+    Received,
+    Rejected,
+    Released,
+    TransactionalState,
+)
+from postroom.amqp.frames.performatives import (
+    Attach,
+    Begin,
+    Close,
+    Coordinator,
+    Detach,
+    Disposition,
+    End,
+    Flow,
+    Open,
+    Performative,
+    Source,
+    Target,
+    Transfer,
+)
+from postroom.amqp.frames.termini import EXPIRY_POLICIES
+from postroom.amqp.message.sections import Data, Header, Message, Properties, Sequence, Value
 
 ubytes = st.integers(0, 2**8 - 1)
 ushorts = st.integers(0, 2**16 - 1)

@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.amqp import constructors as c
-from postroom.amqp.codec import decode, decode_all, encode
-from postroom.amqp.errors import DecodeError, EncodeError
-from postroom.amqp.types import (
+from postroom.amqp.encoding import constructors as c
+from postroom.amqp.encoding.codec import decode, decode_all, encode
+from postroom.amqp.encoding.types import (
     AmqpType,
     Array,
     Byte,
@@ -32,6 +31,7 @@ from postroom.amqp.types import (
     ULong,
     UShort,
 )
+from postroom.amqp.errors import DecodeError, EncodeError
 from tests.amqp.strategies import SCALARS, same, values
 
 SMALLEST: list[tuple[object, str]] = [

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from proton import Data as ProtonData
 from proton import Message as ProtonMessage
 
-from postroom.amqp.codec import decode_all, encode
-from postroom.amqp.messaging import scan_head
-from postroom.amqp.sections import Data, Header, Message, Properties, Value, decode_message
-from postroom.amqp.types import AmqpType, Array, Described, Symbol, ULong
+from postroom.amqp.encoding.codec import decode_all, encode
+from postroom.amqp.encoding.types import AmqpType, Array, Described, Symbol, ULong
+from postroom.amqp.message.message_head import scan_head
+from postroom.amqp.message.sections import Data, Header, Message, Properties, Value, decode_message
 from tests.amqp.strategies import SCALARS, binaries, same, scalars, texts, ulongs
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from postroom.amqp import errors
-from postroom.amqp.composite import Error
-from postroom.amqp.events import (
+from postroom.amqp.encoding.composite import Error
+from postroom.amqp.engine.events import (
     CreditChanged,
     DispositionReceived,
     Drained,
@@ -17,12 +17,12 @@ from postroom.amqp.events import (
     SessionEnded,
     TransferReceived,
 )
-from postroom.amqp.outcomes import Received
-from postroom.amqp.performatives import ACCEPTED, Attach, Begin, Detach, End, Flow, Transfer
-from postroom.amqp.receiver import ReceiverLink
-from postroom.amqp.sender import SenderLink
-from postroom.amqp.termini import Coordinator, Source, Target
-from postroom.amqp.violations import UsageError
+from postroom.amqp.engine.receiver import ReceiverLink
+from postroom.amqp.engine.sender import SenderLink
+from postroom.amqp.engine.violations import UsageError
+from postroom.amqp.frames.outcomes import Received
+from postroom.amqp.frames.performatives import ACCEPTED, Attach, Begin, Detach, End, Flow, Transfer
+from postroom.amqp.frames.termini import Coordinator, Source, Target
 from tests.amqp.engine_pair import (
     BEGIN,
     HEADER,

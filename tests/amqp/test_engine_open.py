@@ -6,9 +6,9 @@ import pytest
 from librt.strings import BytesWriter
 
 from postroom.amqp import errors
-from postroom.amqp.composite import Error
-from postroom.amqp.connection import Connection
-from postroom.amqp.events import (
+from postroom.amqp.encoding.composite import Error
+from postroom.amqp.engine.connection import Connection
+from postroom.amqp.engine.events import (
     Closed,
     LinkDetached,
     Opened,
@@ -18,10 +18,11 @@ from postroom.amqp.events import (
     SessionBegun,
     SessionEnded,
 )
-from postroom.amqp.frames import AMQP_HEADER, SASL_HEADER, TLS_HEADER, FrameDecoder, write_sasl_frame
-from postroom.amqp.options import NEVER_US
-from postroom.amqp.performatives import Begin, Close, Open
-from postroom.amqp.sasl import (
+from postroom.amqp.engine.options import NEVER_US
+from postroom.amqp.engine.violations import UsageError
+from postroom.amqp.frames.frames import AMQP_HEADER, SASL_HEADER, TLS_HEADER, FrameDecoder, write_sasl_frame
+from postroom.amqp.frames.performatives import Begin, Close, Open
+from postroom.amqp.frames.sasl import (
     SaslChallenge,
     SaslFrame,
     SaslInit,
@@ -29,7 +30,6 @@ from postroom.amqp.sasl import (
     SaslOutcome,
     SaslResponse,
 )
-from postroom.amqp.violations import UsageError
 from tests.amqp.engine_pair import (
     BEGIN,
     HEADER,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import proton
 import pytest
 
-from postroom.amqp.composite import Error
-from postroom.amqp.connection import Connection
-from postroom.amqp.events import (
+from postroom.amqp.encoding.composite import Error
+from postroom.amqp.engine.connection import Connection
+from postroom.amqp.engine.events import (
     Closed,
     CreditChanged,
     DispositionReceived,
@@ -21,10 +21,10 @@ from postroom.amqp.events import (
     SessionEnded,
     TransferReceived,
 )
-from postroom.amqp.outcomes import Modified, Released
-from postroom.amqp.performatives import ACCEPTED
-from postroom.amqp.receiver import ReceiverLink
-from postroom.amqp.sender import SenderLink
+from postroom.amqp.engine.receiver import ReceiverLink
+from postroom.amqp.engine.sender import SenderLink
+from postroom.amqp.frames.outcomes import Modified, Released
+from postroom.amqp.frames.performatives import ACCEPTED
 from tests.amqp.engine_pair import of, only, server_options
 
 

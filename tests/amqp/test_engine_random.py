@@ -7,8 +7,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.amqp.connection import Connection
-from postroom.amqp.events import (
+from postroom.amqp.engine.connection import Connection
+from postroom.amqp.engine.events import (
     Closed,
     DispositionReceived,
     Event,
@@ -19,9 +19,9 @@ from postroom.amqp.events import (
     SessionEnded,
     TransferReceived,
 )
-from postroom.amqp.performatives import ACCEPTED, Begin, Close, Detach, Disposition, End, Transfer
-from postroom.amqp.receiver import ReceiverLink
-from postroom.amqp.sender import SenderLink
+from postroom.amqp.engine.receiver import ReceiverLink
+from postroom.amqp.engine.sender import SenderLink
+from postroom.amqp.frames.performatives import ACCEPTED, Begin, Close, Detach, Disposition, End, Transfer
 from tests.amqp.engine_pair import (
     BEGIN,
     HEADER,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.amqp import errors, states
-from postroom.amqp.events import Event, ProtocolFailed, SessionEnded
-from postroom.amqp.performatives import (
+from postroom.amqp import errors
+from postroom.amqp.engine import states
+from postroom.amqp.engine.events import Event, ProtocolFailed, SessionEnded
+from postroom.amqp.engine.receiver import ReceiverLink
+from postroom.amqp.frames.performatives import (
     Begin,
     Close,
     Detach,
@@ -17,7 +19,6 @@ from postroom.amqp.performatives import (
     Performative,
     Transfer,
 )
-from postroom.amqp.receiver import ReceiverLink
 from tests.amqp.engine_pair import BEGIN, HEADER, OPEN, RawPeer, attach_sender, frame, of
 
 ROWS = [states.UNOPENED, states.OPEN, states.CLOSED, states.DISCARDING]

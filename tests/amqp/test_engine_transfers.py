@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from postroom.amqp import errors
-from postroom.amqp.composite import Error
-from postroom.amqp.delivery import Delivery, present_ids
-from postroom.amqp.events import (
+from postroom.amqp.encoding.composite import Error
+from postroom.amqp.engine.delivery import Delivery, present_ids
+from postroom.amqp.engine.events import (
     CreditChanged,
     DispositionReceived,
     LinkAttached,
@@ -15,18 +15,18 @@ from postroom.amqp.events import (
     SenderDispositionReceived,
     TransferReceived,
 )
-from postroom.amqp.outcomes import (
+from postroom.amqp.engine.receiver import ReceiverLink
+from postroom.amqp.engine.sender import SenderLink
+from postroom.amqp.engine.serial_numbers import serial_add, serial_diff
+from postroom.amqp.engine.violations import UsageError
+from postroom.amqp.frames.outcomes import (
     Modified,
     Received,
     Rejected,
     Released,
     TransactionalState,
 )
-from postroom.amqp.performatives import ACCEPTED, SENDER, DeliveryState, Disposition, Flow, Transfer
-from postroom.amqp.receiver import ReceiverLink
-from postroom.amqp.sender import SenderLink
-from postroom.amqp.serial import serial_add, serial_diff
-from postroom.amqp.violations import UsageError
+from postroom.amqp.frames.performatives import ACCEPTED, SENDER, DeliveryState, Disposition, Flow, Transfer
 from tests.amqp.engine_pair import (
     BEGIN,
     HEADER,

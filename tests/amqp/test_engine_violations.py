@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from postroom.amqp import errors
-from postroom.amqp.events import LinkDetached, ProtocolFailed, SessionEnded
-from postroom.amqp.link import Link
-from postroom.amqp.performatives import (
+from postroom.amqp.engine.events import LinkDetached, ProtocolFailed, SessionEnded
+from postroom.amqp.engine.link import Link
+from postroom.amqp.engine.receiver import ReceiverLink
+from postroom.amqp.frames.performatives import (
     ACCEPTED,
     Attach,
     Begin,
@@ -20,7 +21,6 @@ from postroom.amqp.performatives import (
     Performative,
     Transfer,
 )
-from postroom.amqp.receiver import ReceiverLink
 from tests.amqp.engine_pair import (
     BEGIN,
     HEADER,

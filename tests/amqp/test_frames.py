@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from librt.strings import BytesWriter
 
-from postroom.amqp.constructors import MAX_PERFORMATIVE_ELEMENTS
+from postroom.amqp.encoding.constructors import MAX_PERFORMATIVE_ELEMENTS
 from postroom.amqp.errors import (
     CONNECTION_FRAMING_ERROR,
     DecodeError,
@@ -15,7 +15,7 @@ from postroom.amqp.errors import (
     FramingError,
     ProtocolHeaderError,
 )
-from postroom.amqp.frames import (
+from postroom.amqp.frames.frames import (
     AMQP_HEADER,
     FRAME_TYPE_AMQP,
     FRAME_TYPE_SASL,
@@ -35,9 +35,9 @@ from postroom.amqp.frames import (
     write_sasl_frame,
     write_transfer,
 )
-from postroom.amqp.outcomes import DeliveryState
-from postroom.amqp.performatives import Disposition, End, Flow, Open, Performative, Transfer
-from postroom.amqp.sasl import SaslInit
+from postroom.amqp.frames.outcomes import DeliveryState
+from postroom.amqp.frames.performatives import Disposition, End, Flow, Open, Performative, Transfer
+from postroom.amqp.frames.sasl import SaslInit
 from tests.amqp.strategies import dispositions, fields_of, flows, performatives, uints, ushorts
 
 MAX_FRAME = 1 << 20

@@ -4,10 +4,10 @@ from uuid import UUID
 
 import pytest
 
-from postroom.amqp.message_fields import MessageFields
-from postroom.amqp.messaging import scan_head
-from postroom.amqp.sections import Data, Message, Properties
-from postroom.amqp.types import Byte, Float32, Symbol, UInt
+from postroom.amqp.encoding.types import Byte, Float32, Symbol, UInt
+from postroom.amqp.message.message_fields import MessageFields
+from postroom.amqp.message.message_head import scan_head
+from postroom.amqp.message.sections import Data, Message, Properties
 from postroom.model.selector import parse
 
 

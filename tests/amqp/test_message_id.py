@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.amqp.messaging import scan_head
-from postroom.amqp.rewriting import with_message_id
-from postroom.amqp.sections import Data, Message, Properties, decode_message
-from postroom.amqp.types import Symbol
+from postroom.amqp.encoding.types import Symbol
+from postroom.amqp.message.message_head import scan_head
+from postroom.amqp.message.rewrite import with_message_id
+from postroom.amqp.message.sections import Data, Message, Properties, decode_message
 
 texts = st.text(min_size=1, max_size=300)
 properties = st.one_of(

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.amqp import descriptors as d
-from postroom.amqp.codec import encode
+from postroom.amqp.encoding import descriptors as d
+from postroom.amqp.encoding.codec import encode
+from postroom.amqp.encoding.types import Described, Symbol, Timestamp, UInt, ULong
 from postroom.amqp.errors import RESOURCE_LIMIT_EXCEEDED, DecodeError, EncodeError
-from postroom.amqp.messaging import (
+from postroom.amqp.message.message_head import (
     DELIVERY_DELAY,
     DELIVERY_TIME,
     MAX_ID_BYTES,
@@ -19,8 +20,7 @@ from postroom.amqp.messaging import (
     scan_head,
     to_address,
 )
-from postroom.amqp.sections import Data, Header, Message, Properties, Sequence, Value, decode_message
-from postroom.amqp.types import Described, Symbol, Timestamp, UInt, ULong
+from postroom.amqp.message.sections import Data, Header, Message, Properties, Sequence, Value, decode_message
 from postroom.model.codes import IdType
 from postroom.model.ids import pack_unique_id
 from tests.amqp.strategies import annotations, fields_of, messages, ubytes, uints

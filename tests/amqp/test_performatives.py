@@ -8,15 +8,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 from librt.strings import BytesWriter
 
-from postroom.amqp import descriptors as d
-from postroom.amqp import transfers as transfers_module
-from postroom.amqp.codec import decode_all, encode
-from postroom.amqp.composite import Composite
+from postroom.amqp.encoding import descriptors as d
+from postroom.amqp.encoding.codec import decode_all, encode
+from postroom.amqp.encoding.composite import Composite
+from postroom.amqp.encoding.field_writer import FieldWriter
+from postroom.amqp.encoding.reader import Reader
+from postroom.amqp.encoding.types import (
+    MAX_UINT,
+    AmqpType,
+    Array,
+    Described,
+    Symbol,
+    UByte,
+    UInt,
+    ULong,
+    UShort,
+)
 from postroom.amqp.errors import DecodeError, EncodeError
-from postroom.amqp.field_writer import FieldWriter
-from postroom.amqp.frames import write_disposition, write_transfer
-from postroom.amqp.outcomes import Declare, Discharge, decode_declare_or_discharge
-from postroom.amqp.performatives import (
+from postroom.amqp.frames import transfers as transfers_module
+from postroom.amqp.frames.frames import write_disposition, write_transfer
+from postroom.amqp.frames.outcomes import Declare, Discharge, decode_declare_or_discharge
+from postroom.amqp.frames.performatives import (
     ACCEPTED,
     RECEIVER,
     SENDER,
@@ -41,8 +53,6 @@ from postroom.amqp.performatives import (
     decode_performative,
     encode_performative,
 )
-from postroom.amqp.reader import Reader
-from postroom.amqp.types import MAX_UINT, AmqpType, Array, Described, Symbol, UByte, UInt, ULong, UShort
 from tests.amqp.fuzz_codec import make_input
 from tests.amqp.strategies import dispositions, fields_of, performatives, transfers, uints
 

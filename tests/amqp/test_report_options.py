@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from postroom.amqp.encoding.types import Int, Symbol, UInt
 from postroom.amqp.errors import AmqpError
-from postroom.amqp.messaging import scan_head
-from postroom.amqp.report_options import PROPERTY_MASKS
-from postroom.amqp.sections import Data, Message
-from postroom.amqp.types import Int, Symbol, UInt
+from postroom.amqp.message.message_head import scan_head
+from postroom.amqp.message.report_options import PROPERTY_MASKS
+from postroom.amqp.message.sections import Data, Message
 from postroom.model import mq
 
 NAMES = sorted(PROPERTY_MASKS)

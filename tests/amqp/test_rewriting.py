@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.amqp.messaging import scan_head
-from postroom.amqp.rewriting import has_annotations, reply_to_of, take_annotation, with_reply_to
-from postroom.amqp.sections import Data, Message, Properties, Value, decode_message
-from postroom.amqp.types import Symbol
+from postroom.amqp.encoding.types import Symbol
+from postroom.amqp.message.message_head import scan_head
+from postroom.amqp.message.rewrite import has_annotations, reply_to_of, take_annotation, with_reply_to
+from postroom.amqp.message.sections import Data, Message, Properties, Value, decode_message
 from postroom.manager.transmission import (
     MAX_HOPS,
     TRANSMISSION,

@@ -5,10 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from librt.strings import BytesWriter
 
-from postroom.amqp.codec import encode
+from postroom.amqp.encoding.codec import encode
+from postroom.amqp.encoding.reader import Reader
+from postroom.amqp.encoding.types import Described, Symbol, UByte, ULong
 from postroom.amqp.errors import DecodeError
-from postroom.amqp.reader import Reader
-from postroom.amqp.sasl import (
+from postroom.amqp.frames.sasl import (
     SASL_AUTH,
     SASL_OK,
     PlainCredentials,
@@ -23,7 +24,6 @@ from postroom.amqp.sasl import (
     plain_response,
     read_sasl,
 )
-from postroom.amqp.types import Described, Symbol, UByte, ULong
 from tests.amqp.strategies import ascii_texts, binaries, texts
 
 frames = st.one_of(

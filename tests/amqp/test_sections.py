@@ -5,11 +5,11 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 
-from postroom.amqp import descriptors as d
-from postroom.amqp.codec import encode
+from postroom.amqp.encoding import descriptors as d
+from postroom.amqp.encoding.codec import encode
+from postroom.amqp.encoding.types import AmqpType, Array, Described, Symbol, Timestamp, UByte, UInt, ULong
 from postroom.amqp.errors import DecodeError, EncodeError
-from postroom.amqp.sections import Data, Header, Message, Properties, Sequence, Value, decode_message
-from postroom.amqp.types import AmqpType, Array, Described, Symbol, Timestamp, UByte, UInt, ULong
+from postroom.amqp.message.sections import Data, Header, Message, Properties, Sequence, Value, decode_message
 from tests.amqp.strategies import fields_of, messages, same
 
 

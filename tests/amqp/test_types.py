@@ -2,7 +2,7 @@
 
 import pytest
 
-from postroom.amqp.types import (
+from postroom.amqp.encoding.types import (
     AmqpType,
     Array,
     Described,

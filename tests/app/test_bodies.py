@@ -14,7 +14,7 @@ import pytest
 from pydantic import BaseModel
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
-from postroom.amqp.types import Float32, Int, Symbol, Timestamp
+from postroom.amqp.encoding.types import Float32, Int, Symbol, Timestamp
 from postroom.app.bodies import UndecodableError, as_sent, decoder_for
 from postroom.client import BytesMessage, MapMessage, Message, MessageFormatException, TextMessage
 from tests.clients.driver import ROOT

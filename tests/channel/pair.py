@@ -10,14 +10,14 @@ from pathlib import Path
 from random import Random
 from typing import TypeVar
 
-from postroom.amqp.connection import Connection
-from postroom.amqp.events import Event, TransferReceived
-from postroom.amqp.options import ConnectionOptions
-from postroom.amqp.outcomes import ACCEPTED
-from postroom.amqp.performatives import Source, Target
-from postroom.amqp.receiver import ReceiverLink
-from postroom.amqp.sections import Header, Message, Value, decode_message
-from postroom.amqp.sender import SenderLink
+from postroom.amqp.engine.connection import Connection
+from postroom.amqp.engine.events import Event, TransferReceived
+from postroom.amqp.engine.options import ConnectionOptions
+from postroom.amqp.engine.receiver import ReceiverLink
+from postroom.amqp.engine.sender import SenderLink
+from postroom.amqp.frames.outcomes import ACCEPTED
+from postroom.amqp.frames.performatives import Source, Target
+from postroom.amqp.message.sections import Header, Message, Value, decode_message
 from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
 from postroom.manager.manager import QueueManager

@@ -4,15 +4,15 @@ from collections.abc import Callable
 
 import pytest
 
-from postroom.amqp.composite import Error
-from postroom.amqp.events import DispositionReceived, LinkAttached, LinkDetached, TransferReceived
-from postroom.amqp.messaging import scan_head
-from postroom.amqp.outcomes import ACCEPTED, RELEASED, DeliveryState, Modified, Rejected
-from postroom.amqp.performatives import Source, Target
-from postroom.amqp.receiver import ReceiverLink
-from postroom.amqp.sections import Header, Message, Value
-from postroom.amqp.sender import SenderLink
-from postroom.amqp.types import Symbol
+from postroom.amqp.encoding.composite import Error
+from postroom.amqp.encoding.types import Symbol
+from postroom.amqp.engine.events import DispositionReceived, LinkAttached, LinkDetached, TransferReceived
+from postroom.amqp.engine.receiver import ReceiverLink
+from postroom.amqp.engine.sender import SenderLink
+from postroom.amqp.frames.outcomes import ACCEPTED, RELEASED, DeliveryState, Modified, Rejected
+from postroom.amqp.frames.performatives import Source, Target
+from postroom.amqp.message.message_head import scan_head
+from postroom.amqp.message.sections import Header, Message, Value
 from postroom.channel import wire
 from postroom.channel.negotiation import Offer
 from postroom.channel.wire import CHANNEL_ADDRESS, BatchEnd

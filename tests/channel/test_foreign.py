@@ -2,8 +2,8 @@
 
 import pytest
 
-from postroom.amqp.composite import Error
-from postroom.amqp.outcomes import ACCEPTED, RELEASED, DeliveryState, Modified, Rejected
+from postroom.amqp.encoding.composite import Error
+from postroom.amqp.frames.outcomes import ACCEPTED, RELEASED, DeliveryState, Modified, Rejected
 from postroom.channel.foreign import refusal_of
 from postroom.model.channel import ChannelDefinition
 from postroom.model.mq import Reason, is_transient

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from postroom.amqp.sections import Header, Message, Properties, Value
+from postroom.amqp.message.sections import Header, Message, Properties, Value
 from postroom.model.channel_states import ChannelState
 from postroom.server.binding import ConnectionBinding
 from postroom.server.channel_instance import StopMode

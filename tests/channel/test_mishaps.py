@@ -4,7 +4,7 @@ once and in order."""
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from postroom.amqp.sections import Header, Message, Value
+from postroom.amqp.message.sections import Header, Message, Value
 from postroom.model.channel_states import ChannelState
 from tests.channel.making import A_TO_B, receiver, sender, two
 from tests.channel.pair import Client, Place, World

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from postroom.amqp.sections import Header, Message, Value
+from postroom.amqp.message.sections import Header, Message, Value
 from postroom.model.channel_states import ChannelState
 from postroom.server.channel_instance import StopMode
 from postroom.server.config import QueueConfig, QueueManagerConfig

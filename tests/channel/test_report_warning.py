@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from postroom.amqp.sections import Message, Properties, Value
-from postroom.amqp.types import Symbol, UInt
+from postroom.amqp.encoding.types import Symbol, UInt
+from postroom.amqp.message.sections import Message, Properties, Value
 from postroom.server.config import QueueConfig
 from tests.channel.pair import Client, World
 

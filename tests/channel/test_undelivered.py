@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.amqp.messaging import scan_head
-from postroom.amqp.sections import Data, Header, Message, Properties
+from postroom.amqp.message.message_head import scan_head
+from postroom.amqp.message.sections import Data, Header, Message, Properties
 from postroom.channel.undelivered import NEXT, Ladder, RetryRequest, Stage, Stop, Wait
 from postroom.manager.undelivered import Action, Asked, ReceivedMessage, asked_of
 from postroom.model import mq

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.amqp.messaging import scan_head
-from postroom.amqp.sections import Data, Header, Message, Properties
-from postroom.amqp.types import Symbol, UInt
+from postroom.amqp.encoding.types import Symbol, UInt
+from postroom.amqp.message.message_head import scan_head
+from postroom.amqp.message.sections import Data, Header, Message, Properties
 from postroom.channel.undelivered import Ladder
 from postroom.ledger.format.records import ArrivalFlag
 from postroom.manager import dead_letter_header

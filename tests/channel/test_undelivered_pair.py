@@ -2,9 +2,9 @@
 
 import pytest
 
-from postroom.amqp.events import LinkDetached, TransferReceived
-from postroom.amqp.sections import Header, Message, Properties, Value, decode_message
-from postroom.amqp.types import Int
+from postroom.amqp.encoding.types import Int
+from postroom.amqp.engine.events import LinkDetached, TransferReceived
+from postroom.amqp.message.sections import Header, Message, Properties, Value, decode_message
 from postroom.channel.undelivered import RetryRequest, Stop
 from postroom.manager.name_rules import UNDELIVERED
 from postroom.model.channel_states import ChannelState

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.amqp.types import Int
+from postroom.amqp.encoding.types import Int
 from postroom.client import ConnectionFactory, Message
 from tests.cli.test_commands import Shell, shell
 from tests.server.harness import BrokerThread, make_config

@@ -10,13 +10,14 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
-from postroom.amqp import Connection, ConnectionOptions, events
-from postroom.amqp.link import Link
-from postroom.amqp.outcomes import ACCEPTED, DeliveryState
-from postroom.amqp.performatives import Coordinator, Error
-from postroom.amqp.receiver import ReceiverLink
-from postroom.amqp.sasl import ANONYMOUS, PLAIN
-from postroom.amqp.sender import SenderLink
+from postroom.amqp import Connection, ConnectionOptions
+from postroom.amqp.engine import events
+from postroom.amqp.engine.link import Link
+from postroom.amqp.engine.receiver import ReceiverLink
+from postroom.amqp.engine.sender import SenderLink
+from postroom.amqp.frames.outcomes import ACCEPTED, DeliveryState
+from postroom.amqp.frames.performatives import Coordinator, Error
+from postroom.amqp.frames.sasl import ANONYMOUS, PLAIN
 from postroom.client.aio import Connection as ClientConnection
 from postroom.client.aio import ConnectionFactory
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from postroom.amqp.outcomes import Accepted, DeliveryState, Modified, Rejected, Released
+from postroom.amqp.frames.outcomes import Accepted, DeliveryState, Modified, Rejected, Released
 from postroom.client import (
     AcknowledgeMode,
     ConnectionFactory,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.amqp import types
-from postroom.amqp.types import Byte, Char, Float32, Int, Short
+from postroom.amqp.encoding import types
+from postroom.amqp.encoding.types import Byte, Char, Float32, Int, Short
 from postroom.client import MapMessage, Message, MessageFormatException, StreamMessage
 from postroom.client.messages.conversion import RANGES, JmsType, written
 

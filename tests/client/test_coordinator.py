@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.amqp.outcomes import Accepted, TransactionalState
+from postroom.amqp.frames.outcomes import Accepted, TransactionalState
 from postroom.client.aio import ConnectionFactory
 from postroom.client.exceptions import JMSException
 from postroom.client.messages.message import Message, encode_message

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.amqp.types import Byte, Float32, Int, Short
+from postroom.amqp.encoding.types import Byte, Float32, Int, Short
 from postroom.client import (
     DeliveryMode,
     JMSException,

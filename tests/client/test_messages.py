@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.amqp import sections
-from postroom.amqp.types import Byte, Char, Float32, Int, Short, Symbol
+from postroom.amqp.encoding.types import Byte, Char, Float32, Int, Short, Symbol
+from postroom.amqp.message import sections
 from postroom.client import (
     BodyKind,
     BytesMessage,

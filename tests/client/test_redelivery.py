@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from postroom.amqp import sections
-from postroom.amqp.outcomes import Accepted, DeliveryState, Modified, Rejected, Released
+from postroom.amqp.frames.outcomes import Accepted, DeliveryState, Modified, Rejected, Released
+from postroom.amqp.message import sections
 from postroom.client import (
     AcknowledgeMode,
     ClientOptions,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.amqp.performatives import Error
+from postroom.amqp.frames.performatives import Error
 from postroom.client import (
     AcknowledgeMode,
     ConnectionFactory,

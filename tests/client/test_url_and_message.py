@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from postroom.amqp import types
-from postroom.amqp.codec import encode
+from postroom.amqp.encoding import types
+from postroom.amqp.encoding.codec import encode
 from postroom.client import BodyKind, Message, MessageFormatException, ObjectMessage
 from postroom.client.connection.url import BrokerUrl
 from postroom.client.messages.message import decode_message, encode_message

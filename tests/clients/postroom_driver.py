@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from pattern import data_from_json, data_to_json
 
-from postroom.amqp import types
+from postroom.amqp.encoding import types
 from postroom.client import (
     AcknowledgeMode,
     BodyKind,
@@ -42,7 +42,7 @@ INTEGERS: dict[str, type[int]] = {
 
 
 def to_postroom(typed: dict[str, Any]) -> object:
-    """The value of ``postroom.amqp.types`` that a typed JSON value stands for."""
+    """The value of ``postroom.amqp.encoding.types`` that a typed JSON value stands for."""
     ((name, value),) = typed.items()
     if name in INTEGERS:
         return INTEGERS[name](int(value))

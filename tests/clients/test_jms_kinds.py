@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from postroom.amqp.types import Byte, Char, Float32, Int, Short
+from postroom.amqp.encoding.types import Byte, Char, Float32, Int, Short
 from postroom.client import (
     BytesMessage,
     ConnectionFactory,

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from postroom.amqp.sections import Sequence, Value, decode_message
+from postroom.amqp.message.sections import Sequence, Value, decode_message
 from postroom.client import BodyKind, ConnectionFactory, Message
 from postroom.client.messages.message import encode_message
 from postroom.spark.messages.decode import decode

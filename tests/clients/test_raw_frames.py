@@ -10,8 +10,8 @@ import asyncio
 
 import pytest
 
-from postroom.amqp.messaging import scan_head
-from postroom.amqp.outcomes import ACCEPTED
+from postroom.amqp.frames.outcomes import ACCEPTED
+from postroom.amqp.message.message_head import scan_head
 from postroom.client import AcknowledgeMode
 from postroom.client.aio import ConnectionFactory
 from tests.clients.broker import BrokerProcess

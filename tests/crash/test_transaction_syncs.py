@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 from tools.peers import Postroom
 
-from postroom.amqp.outcomes import ACCEPTED, Accepted, TransactionalState
+from postroom.amqp.frames.outcomes import ACCEPTED, Accepted, TransactionalState
 from tests.crash import traceable
 from tests.crash.kills import broker_in, source_of_this_build
 from tests.crash.strace_log import SYNCS

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from postroom.amqp.outcomes import ACCEPTED
+from postroom.amqp.frames.outcomes import ACCEPTED
 from postroom.client.aio.local_transaction import TransactionContext
 from postroom.client.connection.sender_link import Outcome, Sending
 from postroom.client.exceptions import ConnectionLostException, TransactionRolledBackException

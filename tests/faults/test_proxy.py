@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from librt.strings import BytesWriter
 
-from postroom.amqp.frames import AMQP_HEADER, write_empty_frame, write_frame
-from postroom.amqp.performatives import Begin, Close, End, Open
+from postroom.amqp.frames.frames import AMQP_HEADER, write_empty_frame, write_frame
+from postroom.amqp.frames.performatives import Begin, Close, End, Open
 from postroom.client import ConnectionLostException
 from postroom.client.aio import ConnectionFactory
 from tests.client.fake_broker import FakeBroker, asynchronous

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from postroom.amqp.sections import Data, Properties
-from postroom.amqp.sections import Message as Sections
+from postroom.amqp.message.sections import Data, Properties
+from postroom.amqp.message.sections import Message as Sections
 from postroom.manager.quota import QuotaDefinition
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.reference import Reference

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from postroom.amqp.message_fields import MessageFields
-from postroom.amqp.messaging import scan_head
-from postroom.amqp.sections import Data, Header, Message, Properties, Value, decode_message
-from postroom.amqp.types import Int, Symbol, UInt
+from postroom.amqp.encoding.types import Int, Symbol, UInt
+from postroom.amqp.message.message_fields import MessageFields
+from postroom.amqp.message.message_head import scan_head
+from postroom.amqp.message.sections import Data, Header, Message, Properties, Value, decode_message
 from postroom.manager.consumer import Consumer
 from postroom.manager.queue import Queue
 from postroom.manager.transaction import Transaction

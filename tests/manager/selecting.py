@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from postroom.amqp.messaging import scan_head
-from postroom.amqp.sections import Data, Message, Properties, decode_message
+from postroom.amqp.message.message_head import scan_head
+from postroom.amqp.message.sections import Data, Message, Properties, decode_message
 from postroom.manager.consumer import Consumer
 from postroom.manager.effects import Delivery
 from postroom.manager.queue import Queue

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from postroom.amqp.messaging import scan_head
-from postroom.amqp.sections import Data, Message, Properties
+from postroom.amqp.message.message_head import scan_head
+from postroom.amqp.message.sections import Data, Message, Properties
 from postroom.manager.errors import (
     CursorUnknown,
     DestinationPaused,

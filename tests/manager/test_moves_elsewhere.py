@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from postroom.amqp.sections import Data, Message, Properties, decode_message
+from postroom.amqp.message.sections import Data, Message, Properties, decode_message
 from postroom.ledger.format.records import MAX_BLOCK_BYTES
 from postroom.manager.errors import LimitExceeded, NameUnknown, QueueNotFound
 from postroom.manager.message_states import ALL_STATES

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.amqp.sections import Data, Message, Properties, decode_message
+from postroom.amqp.message.sections import Data, Message, Properties, decode_message
 from postroom.ledger.reading.stats import stats
 from postroom.manager.errors import (
     DefinitionInvalid,

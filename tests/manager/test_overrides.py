@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from postroom.amqp.sections import Data, Message, decode_message
+from postroom.amqp.message.sections import Data, Message, decode_message
 from postroom.manager.errors import DefinitionInvalid
 from postroom.manager.options import ManagerOptions, QueueDefinition
 from postroom.manager.pace import TICK_US, Pace

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from postroom.amqp.messaging import scan_head
-from postroom.amqp.sections import Data, Message, Properties, decode_message
-from postroom.amqp.types import Int, Symbol
+from postroom.amqp.encoding.types import Int, Symbol
+from postroom.amqp.message.message_head import scan_head
+from postroom.amqp.message.sections import Data, Message, Properties, decode_message
 from postroom.ledger.format.records import CHUNK_BODY_BYTES
 from postroom.manager.dead_letter_header import DEAD_LETTER
 from postroom.manager.errors import (

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from postroom.amqp.messaging import scan_head
-from postroom.amqp.sections import Data, Value
-from postroom.amqp.types import ULong
+from postroom.amqp.encoding.types import ULong
+from postroom.amqp.message.message_head import scan_head
+from postroom.amqp.message.sections import Data, Value
 from postroom.manager.entry import Entry
 from postroom.manager.errors import ReportOptionsInvalid
 from postroom.manager.options import ManagerOptions

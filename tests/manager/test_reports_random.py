@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from postroom.amqp.messaging import scan_head
-from postroom.amqp.sections import Data
+from postroom.amqp.message.message_head import scan_head
+from postroom.amqp.message.sections import Data
 from postroom.manager.consumer import Consumer
 from postroom.manager.options import ManagerOptions
 from postroom.manager.transaction import Transaction

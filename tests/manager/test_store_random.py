@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from postroom.amqp.sections import Data, Message
+from postroom.amqp.message.sections import Data, Message
 from postroom.manager.errors import DuplicateMessage, ManagerError, NoMatchingMessage
 from postroom.manager.options import ManagerOptions
 from postroom.manager.store_verbs import Delete, Get, Undo

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from postroom.amqp.sections import Data, Message
+from postroom.amqp.message.sections import Data, Message
 from postroom.ledger.format.records import SET_BASE
 from postroom.manager.errors import (
     NameNotAllowed,

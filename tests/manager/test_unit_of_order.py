@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from postroom.amqp.message_fields import MessageFields
-from postroom.amqp.messaging import scan_head
-from postroom.amqp.sections import Data, Message
-from postroom.amqp.types import Symbol
+from postroom.amqp.encoding.types import Symbol
+from postroom.amqp.message.message_fields import MessageFields
+from postroom.amqp.message.message_head import scan_head
+from postroom.amqp.message.sections import Data, Message
 from postroom.manager.consumer import Consumer
 from postroom.manager.entry import Entry
 from postroom.manager.errors import DefinitionInvalid, QueueInUse

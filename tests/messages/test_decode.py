@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from postroom.amqp.codec import encode
+from postroom.amqp.encoding.codec import encode
+from postroom.amqp.encoding.types import Byte, Described, Int, Symbol, Timestamp, UByte, ULong
 from postroom.amqp.errors import DecodeError
-from postroom.amqp.sections import Data, Header, Message, Properties, Sequence, Value
-from postroom.amqp.types import Byte, Described, Int, Symbol, Timestamp, UByte, ULong
+from postroom.amqp.message.sections import Data, Header, Message, Properties, Sequence, Value
 from postroom.spark.messages.columnar import Columnar
 from postroom.spark.messages.decode import decode
 from postroom.spark.messages.heap import Heap

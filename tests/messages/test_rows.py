@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from postroom.amqp.sections import Message, Value
+from postroom.amqp.message.sections import Message, Value
 from postroom.ledger.reading.reader import holds_ledger
 from postroom.spark.ledger_source.ranges import DataLost
 from postroom.spark.ledger_source.record_batches import read_events

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.amqp.sections import Data, Header, Message, Properties, Value, decode_message
-from postroom.amqp.types import AmqpType, Array, Described, Int, Symbol, ULong
+from postroom.amqp.encoding.types import AmqpType, Array, Described, Int, Symbol, ULong
+from postroom.amqp.message.sections import Data, Header, Message, Properties, Value, decode_message
 from postroom.spark.messages.decode import decode
 from postroom.spark.messages.encode import ColumnInvalid, RowInvalid, check_columns, encode
 from postroom.spark.messages.schema import EVENT_COLUMNS, FULL_SCHEMA, HEADER_COLUMNS, TYPED_MAP

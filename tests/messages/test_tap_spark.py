@@ -13,8 +13,8 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from postroom.amqp.sections import Data, Message, Properties, Value
-from postroom.amqp.types import Byte, Symbol
+from postroom.amqp.encoding.types import Byte, Symbol
+from postroom.amqp.message.sections import Data, Message, Properties, Value
 from postroom.spark.messages.schema import MESSAGES_SCHEMA
 from tests.ledger.making import LedgerMaker
 from tests.spark.test_stream import Sink

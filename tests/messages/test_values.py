@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from postroom.amqp.codec import decode_all, encode
-from postroom.amqp.types import Int, Symbol, Timestamp, ULong
+from postroom.amqp.encoding.codec import decode_all, encode
+from postroom.amqp.encoding.types import Int, Symbol, Timestamp, ULong
 from postroom.spark.messages.values import (
     ValueInvalid,
     key_of,

@@ -7,12 +7,12 @@ from typing import Self, TypeVar
 
 from librt.strings import BytesWriter
 
-from postroom.amqp.connection import Connection
-from postroom.amqp.events import Event, SessionBegun
-from postroom.amqp.frames import AMQP_HEADER, FrameDecoder, write_frame
-from postroom.amqp.options import ConnectionOptions
-from postroom.amqp.performatives import Begin, Close, Open, Performative
-from postroom.amqp.session import Session
+from postroom.amqp.engine.connection import Connection
+from postroom.amqp.engine.events import Event, SessionBegun
+from postroom.amqp.engine.options import ConnectionOptions
+from postroom.amqp.engine.session import Session
+from postroom.amqp.frames.frames import AMQP_HEADER, FrameDecoder, write_frame
+from postroom.amqp.frames.performatives import Begin, Close, Open, Performative
 
 TIMEOUT_S = 15.0
 READ_BYTES = 65536

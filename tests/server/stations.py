@@ -6,8 +6,8 @@ happen happens at once, so that a test says what it waits for.
 
 from random import Random
 
-from postroom.amqp.messaging import scan_head
-from postroom.amqp.sections import Header, Message, Value
+from postroom.amqp.message.message_head import scan_head
+from postroom.amqp.message.sections import Header, Message, Value
 from postroom.manager.consumer import Producer
 from postroom.manager.effects import PRESETTLED, Sink
 from postroom.server.binding import ConnectionBinding

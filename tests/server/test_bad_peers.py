@@ -4,8 +4,8 @@ import pytest
 from proton import Message
 from proton.utils import BlockingConnection
 
-from postroom.amqp.frames import AMQP_HEADER, SASL_HEADER, TLS_HEADER
-from postroom.amqp.performatives import (
+from postroom.amqp.frames.frames import AMQP_HEADER, SASL_HEADER, TLS_HEADER
+from postroom.amqp.frames.performatives import (
     RCV_FIRST,
     RCV_SECOND,
     RECEIVER,
@@ -194,8 +194,8 @@ def test_a_tag_means_one_unsettled_delivery(
 
 
 def test_a_message_that_is_none_is_rejected(broker: BrokerThread) -> None:
-    from postroom.amqp.events import CreditChanged, DispositionReceived
-    from postroom.amqp.outcomes import Rejected
+    from postroom.amqp.engine.events import CreditChanged, DispositionReceived
+    from postroom.amqp.frames.outcomes import Rejected
 
     peer = EnginePeer(broker.port, "bad-message").open()
     link = peer.session().attach_sender("s", Source(), Target(address="bad-message"))

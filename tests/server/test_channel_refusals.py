@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from postroom.amqp.message_fields import MessageFields
-from postroom.amqp.messaging import scan_head
+from postroom.amqp.message.message_fields import MessageFields
+from postroom.amqp.message.message_head import scan_head
 from postroom.manager.dead_letter_header import header_of
 from postroom.manager.errors import ChannelNotInDoubt, QueueInUse
 from postroom.manager.options import QueueDefinition

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from postroom.amqp.sections import Value, decode_message
+from postroom.amqp.message.sections import Value, decode_message
 from postroom.manager.effects import Sink
 from postroom.manager.options import ConsumerOptions
 from postroom.model.channel_states import ACTIVE

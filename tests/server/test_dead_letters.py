@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from postroom.amqp.types import Int
+from postroom.amqp.encoding.types import Int
 from postroom.cli import main
 from postroom.client import AcknowledgeMode, ConnectionFactory, Message
 from postroom.server.broker import Broker

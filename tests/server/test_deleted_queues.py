@@ -8,13 +8,13 @@ from proton import Message as ProtonMessage
 from proton.utils import BlockingConnection
 from proton.utils import LinkDetached as ProtonDetached
 
-from postroom.amqp.events import LinkDetached
-from postroom.amqp.link import Link
-from postroom.amqp.outcomes import Accepted, Declare, Declared, Discharge, Rejected, TransactionalState
-from postroom.amqp.performatives import Coordinator, Source, Target
-from postroom.amqp.sender import SenderLink
-from postroom.amqp.termini import EXPIRY_NEVER
-from postroom.amqp.types import UInt
+from postroom.amqp.encoding.types import UInt
+from postroom.amqp.engine.events import LinkDetached
+from postroom.amqp.engine.link import Link
+from postroom.amqp.engine.sender import SenderLink
+from postroom.amqp.frames.outcomes import Accepted, Declare, Declared, Discharge, Rejected, TransactionalState
+from postroom.amqp.frames.performatives import Coordinator, Source, Target
+from postroom.amqp.frames.termini import EXPIRY_NEVER
 from postroom.client.exceptions import InvalidDestinationException
 from postroom.client.sync import ConnectionFactory
 from postroom.ledger.format.records import CHUNK_BODY_BYTES

@@ -12,7 +12,7 @@ from proton import Delivery, Endpoint, Event, Message
 from proton.handlers import MessagingHandler
 from proton.reactor import AtMostOnce, Container
 
-from postroom.amqp.events import (
+from postroom.amqp.engine.events import (
     CreditChanged,
     DispositionReceived,
     LinkAttached,
@@ -20,7 +20,9 @@ from postroom.amqp.events import (
     SenderDispositionReceived,
     TransferReceived,
 )
-from postroom.amqp.outcomes import (
+from postroom.amqp.engine.receiver import ReceiverLink
+from postroom.amqp.engine.sender import SenderLink
+from postroom.amqp.frames.outcomes import (
     ACCEPTED,
     Accepted,
     DeliveryState,
@@ -29,10 +31,8 @@ from postroom.amqp.outcomes import (
     Released,
     TransactionalState,
 )
-from postroom.amqp.performatives import RCV_SECOND, Source, Target
-from postroom.amqp.receiver import ReceiverLink
-from postroom.amqp.sender import SenderLink
-from postroom.amqp.termini import EXPIRY_CONNECTION_CLOSE, EXPIRY_LINK_DETACH
+from postroom.amqp.frames.performatives import RCV_SECOND, Source, Target
+from postroom.amqp.frames.termini import EXPIRY_CONNECTION_CLOSE, EXPIRY_LINK_DETACH
 from postroom.cli import main
 from postroom.client import ConnectionFactory
 from tests.server.harness import BrokerThread, make_config

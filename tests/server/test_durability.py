@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from postroom.amqp.events import DispositionReceived, LinkAttached, TransferReceived
-from postroom.amqp.outcomes import ACCEPTED, Accepted, Rejected
-from postroom.amqp.performatives import RCV_SECOND, Source, Target
-from postroom.amqp.sections import Data, Header, Message, Value
+from postroom.amqp.engine.events import DispositionReceived, LinkAttached, TransferReceived
+from postroom.amqp.frames.outcomes import ACCEPTED, Accepted, Rejected
+from postroom.amqp.frames.performatives import RCV_SECOND, Source, Target
+from postroom.amqp.message.sections import Data, Header, Message, Value
 from postroom.server.config import LimitsConfig
 from tests.server.harness import BrokerThread, make_config
 from tests.server.memory_ledger import MemoryLedger

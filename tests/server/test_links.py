@@ -4,21 +4,21 @@ from collections.abc import Iterator
 
 import pytest
 
-from postroom.amqp.events import (
+from postroom.amqp.encoding.types import Described, Symbol, ULong
+from postroom.amqp.engine.events import (
     CreditChanged,
     DispositionReceived,
     LinkAttached,
     LinkDetached,
     TransferReceived,
 )
-from postroom.amqp.link import Link
-from postroom.amqp.outcomes import ACCEPTED, Accepted
-from postroom.amqp.performatives import RCV_SECOND, Source, Target
-from postroom.amqp.receiver import ReceiverLink
-from postroom.amqp.sections import Data, Message
-from postroom.amqp.sender import SenderLink
-from postroom.amqp.termini import DELETE_ON_NO_LINKS, EXPIRY_NEVER
-from postroom.amqp.types import Described, Symbol, ULong
+from postroom.amqp.engine.link import Link
+from postroom.amqp.engine.receiver import ReceiverLink
+from postroom.amqp.engine.sender import SenderLink
+from postroom.amqp.frames.outcomes import ACCEPTED, Accepted
+from postroom.amqp.frames.performatives import RCV_SECOND, Source, Target
+from postroom.amqp.frames.termini import DELETE_ON_NO_LINKS, EXPIRY_NEVER
+from postroom.amqp.message.sections import Data, Message
 from postroom.server.config import LimitsConfig
 from tests.server.harness import BrokerThread, make_config
 from tests.server.peers import EnginePeer

@@ -8,7 +8,7 @@ import pytest
 from proton import ConnectionException, SSLDomain
 from proton.utils import BlockingConnection
 
-from postroom.amqp.frames import AMQP_HEADER
+from postroom.amqp.frames.frames import AMQP_HEADER
 from postroom.server.config import ListenConfig
 from postroom.server.exits import Exit, StartError
 from postroom.server.listeners import Listener

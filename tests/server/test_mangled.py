@@ -7,12 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from librt.strings import BytesWriter
 
-from postroom.amqp.codec import encode
-from postroom.amqp.connection import Connection
-from postroom.amqp.frames import write_frame
-from postroom.amqp.options import ConnectionOptions
-from postroom.amqp.outcomes import ACCEPTED, Modified, Released, TransactionalState
-from postroom.amqp.performatives import (
+from postroom.amqp.encoding.codec import encode
+from postroom.amqp.encoding.types import Described, Symbol, ULong
+from postroom.amqp.engine.connection import Connection
+from postroom.amqp.engine.options import ConnectionOptions
+from postroom.amqp.frames.frames import write_frame
+from postroom.amqp.frames.outcomes import ACCEPTED, Modified, Released, TransactionalState
+from postroom.amqp.frames.performatives import (
     RECEIVER,
     SENDER,
     Attach,
@@ -25,8 +26,7 @@ from postroom.amqp.performatives import (
     Target,
     Transfer,
 )
-from postroom.amqp.sections import Data, Header, Message, Properties, Value
-from postroom.amqp.types import Described, Symbol, ULong
+from postroom.amqp.message.sections import Data, Header, Message, Properties, Value
 from postroom.manager.manager import QueueManager
 from postroom.server.assembly import manager_options
 from postroom.server.binding import ConnectionBinding

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from librt.strings import BytesWriter
 
-from postroom.amqp.frames import write_frame
-from postroom.amqp.outcomes import (
+from postroom.amqp.encoding.types import UInt
+from postroom.amqp.frames.frames import write_frame
+from postroom.amqp.frames.outcomes import (
     ACCEPTED,
     RELEASED,
     Declare,
@@ -18,7 +19,7 @@ from postroom.amqp.outcomes import (
     Modified,
     TransactionalState,
 )
-from postroom.amqp.performatives import (
+from postroom.amqp.frames.performatives import (
     RECEIVER,
     SENDER,
     Coordinator,
@@ -31,8 +32,7 @@ from postroom.amqp.performatives import (
     Target,
     Transfer,
 )
-from postroom.amqp.sections import Message, Properties
-from postroom.amqp.types import UInt
+from postroom.amqp.message.sections import Message, Properties
 from postroom.model.xa import BranchState, XaFlag, Xid
 from postroom.server.binding import ConnectionBinding
 from tests.server.peers import SESSION

@@ -8,8 +8,8 @@ import pytest
 from proton import Message
 from proton.utils import BlockingConnection
 
-from postroom.amqp.sections import Data
-from postroom.amqp.sections import Message as AmqpMessage
+from postroom.amqp.message.sections import Data
+from postroom.amqp.message.sections import Message as AmqpMessage
 from postroom.ledger.reading.message_log import LogRecord
 from postroom.ledger.storage.body_requests import Body, BodyPlace
 from postroom.server.config import MessageLogConfig

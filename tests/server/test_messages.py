@@ -5,7 +5,7 @@ from proton import Delivery, Endpoint, Message, symbol, ulong
 from proton.reactor import AtLeastOnce, AtMostOnce, Copy, LinkOption
 from proton.utils import BlockingConnection, BlockingReceiver, LinkDetached, SendException
 
-from postroom.amqp.performatives import Source, Target
+from postroom.amqp.frames.performatives import Source, Target
 from postroom.server.config import LedgerConfig
 from tests.server.harness import BrokerThread, make_config
 from tests.server.peers import EnginePeer

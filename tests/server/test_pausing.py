@@ -7,7 +7,7 @@ from proton import Delivery, Message, Timeout
 from proton.reactor import Copy, LinkOption
 from proton.utils import BlockingConnection, BlockingReceiver, SendException
 
-from postroom.amqp.types import Symbol
+from postroom.amqp.encoding.types import Symbol
 from postroom.client.exceptions import IllegalStateException
 from postroom.client.sync import ConnectionFactory
 from postroom.server.config import QueueConfig, StartupConfig

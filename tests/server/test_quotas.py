@@ -9,13 +9,13 @@ from proton import Delivery, Message, symbol
 from proton.reactor import LinkOption
 from proton.utils import BlockingConnection, BlockingSender, SendException
 
-from postroom.amqp.delivery import Delivery as WireDelivery
-from postroom.amqp.events import LinkAttached, LinkDetached
-from postroom.amqp.outcomes import ACCEPTED, Discharge, Rejected, TransactionalState
-from postroom.amqp.performatives import RCV_SECOND
-from postroom.amqp.sender import SenderLink
-from postroom.amqp.termini import EXPIRY_NEVER, Source, Target
-from postroom.amqp.types import Symbol
+from postroom.amqp.encoding.types import Symbol
+from postroom.amqp.engine.delivery import Delivery as WireDelivery
+from postroom.amqp.engine.events import LinkAttached, LinkDetached
+from postroom.amqp.engine.sender import SenderLink
+from postroom.amqp.frames.outcomes import ACCEPTED, Discharge, Rejected, TransactionalState
+from postroom.amqp.frames.performatives import RCV_SECOND
+from postroom.amqp.frames.termini import EXPIRY_NEVER, Source, Target
 from postroom.client.exceptions import ResourceAllocationException
 from postroom.client.sync import Connection, ConnectionFactory
 from postroom.server.broker import Broker

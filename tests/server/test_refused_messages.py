@@ -11,12 +11,12 @@ from proton import Message as ProtonMessage
 from proton.reactor import AtMostOnce
 from proton.utils import BlockingConnection
 
+from postroom.amqp.engine.events import DispositionReceived, LinkDetached
+from postroom.amqp.engine.sender import SenderLink
 from postroom.amqp.errors import NOT_FOUND
-from postroom.amqp.events import DispositionReceived, LinkDetached
-from postroom.amqp.outcomes import Rejected
-from postroom.amqp.performatives import Source, Target
-from postroom.amqp.sections import Data, Header, Message, Properties
-from postroom.amqp.sender import SenderLink
+from postroom.amqp.frames.outcomes import Rejected
+from postroom.amqp.frames.performatives import Source, Target
+from postroom.amqp.message.sections import Data, Header, Message, Properties
 from postroom.ledger.reading.dump import Filter, dump
 from postroom.server.config import QueueConfig
 from tests.server.harness import BrokerThread, make_config

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from postroom.amqp.rewriting import with_expiry
-from postroom.amqp.sections import Message as AmqpMessage
-from postroom.amqp.sections import Properties, Value, decode_message
-from postroom.amqp.types import Symbol, Timestamp
+from postroom.amqp.encoding.types import Symbol, Timestamp
+from postroom.amqp.message.rewrite import with_expiry
+from postroom.amqp.message.sections import Message as AmqpMessage
+from postroom.amqp.message.sections import Properties, Value, decode_message
 from postroom.cli import main
 from postroom.client import AcknowledgeMode, ConnectionFactory, Message, Topic
 from postroom.model import numbers as n

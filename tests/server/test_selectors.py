@@ -6,10 +6,10 @@ from proton.reactor import Copy, Filter, Selector
 from proton.utils import BlockingConnection, BlockingReceiver
 from proton.utils import LinkDetached as LinkClosed
 
-from postroom.amqp.events import LinkAttached, LinkDetached
-from postroom.amqp.performatives import Source, Target
-from postroom.amqp.types import Described as DescribedValue
-from postroom.amqp.types import Symbol, ULong
+from postroom.amqp.encoding.types import Described as DescribedValue
+from postroom.amqp.encoding.types import Symbol, ULong
+from postroom.amqp.engine.events import LinkAttached, LinkDetached
+from postroom.amqp.frames.performatives import Source, Target
 from postroom.client import InvalidSelectorException
 from postroom.client import Message as ClientMessage
 from postroom.client.sync import ConnectionFactory

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from postroom.amqp.outcomes import Accepted, TransactionalState
-from postroom.amqp.sections import Message
+from postroom.amqp.frames.outcomes import Accepted, TransactionalState
+from postroom.amqp.message.sections import Message
 from postroom.server.broker import Broker
 from postroom.server.management import Request, Response
 from postroom.server.management.request import INTERNAL

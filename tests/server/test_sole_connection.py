@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from postroom.amqp.composite import Error
-from postroom.amqp.events import Closed, DispositionReceived, LinkAttached, Opened, TransferReceived
-from postroom.amqp.outcomes import ACCEPTED, Accepted
-from postroom.amqp.performatives import Open, Source, Target
-from postroom.amqp.sections import Data, Header, Message
-from postroom.amqp.termini import EXPIRY_NEVER
-from postroom.amqp.types import Symbol, UInt
+from postroom.amqp.encoding.composite import Error
+from postroom.amqp.encoding.types import Symbol, UInt
+from postroom.amqp.engine.events import Closed, DispositionReceived, LinkAttached, Opened, TransferReceived
+from postroom.amqp.frames.outcomes import ACCEPTED, Accepted
+from postroom.amqp.frames.performatives import Open, Source, Target
+from postroom.amqp.frames.termini import EXPIRY_NEVER
+from postroom.amqp.message.sections import Data, Header, Message
 from postroom.server.config import ListenConfig
 from postroom.server.passwords import hash_password
 from postroom.server.sole_connection import Policy, PolicyInvalid, policy_in_force, wanted_policy

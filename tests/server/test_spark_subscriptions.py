@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from postroom.amqp.sections import Message
-from postroom.amqp.types import ULong
+from postroom.amqp.encoding.types import ULong
+from postroom.amqp.message.sections import Message
 from tests.server.harness import BrokerThread
 from tests.server.peers import EnginePeer
 from tests.server.transacting import Controller, attributes

@@ -9,13 +9,13 @@ from proton import symbol
 from proton.reactor import Container, DurableSubscription, LinkOption
 from proton.utils import BlockingConnection
 
-from postroom.amqp.events import DispositionReceived, LinkAttached
-from postroom.amqp.outcomes import ACCEPTED, Rejected
-from postroom.amqp.performatives import Source, Target
-from postroom.amqp.receiver import ReceiverLink
-from postroom.amqp.sections import Data, Header, Message, Properties, decode_message
-from postroom.amqp.termini import EXPIRY_LINK_DETACH, EXPIRY_NEVER
-from postroom.amqp.types import Byte, Described, Symbol, ULong
+from postroom.amqp.encoding.types import Byte, Described, Symbol, ULong
+from postroom.amqp.engine.events import DispositionReceived, LinkAttached
+from postroom.amqp.engine.receiver import ReceiverLink
+from postroom.amqp.frames.outcomes import ACCEPTED, Rejected
+from postroom.amqp.frames.performatives import Source, Target
+from postroom.amqp.frames.termini import EXPIRY_LINK_DETACH, EXPIRY_NEVER
+from postroom.amqp.message.sections import Data, Header, Message, Properties, decode_message
 from postroom.server.broker import Broker
 from tests.server.harness import BrokerThread, make_config
 from tests.server.peers import EnginePeer

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from postroom.amqp.events import LinkDetached, SessionEnded
-from postroom.amqp.outcomes import (
+from postroom.amqp.engine.events import LinkDetached, SessionEnded
+from postroom.amqp.frames.outcomes import (
     ACCEPTED,
     RELEASED,
     Accepted,

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from librt.strings import BytesWriter
 
-from postroom.amqp.events import LinkDetached, TransferReceived
-from postroom.amqp.frames import write_frame
-from postroom.amqp.outcomes import (
+from postroom.amqp.engine.events import LinkDetached, TransferReceived
+from postroom.amqp.frames.frames import write_frame
+from postroom.amqp.frames.outcomes import (
     ACCEPTED,
     RELEASED,
     Accepted,
@@ -17,7 +17,7 @@ from postroom.amqp.outcomes import (
     Modified,
     TransactionalState,
 )
-from postroom.amqp.performatives import (
+from postroom.amqp.frames.performatives import (
     RCV_SECOND,
     RECEIVER,
     SENDER,

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from postroom.amqp.events import TransferReceived
-from postroom.amqp.outcomes import (
+from postroom.amqp.engine.events import TransferReceived
+from postroom.amqp.engine.receiver import ReceiverLink
+from postroom.amqp.frames.outcomes import (
     ACCEPTED,
     Accepted,
     Discharge,
     TransactionalState,
 )
-from postroom.amqp.receiver import ReceiverLink
 from postroom.model.numbers import LOCAL_TRANSACTION
 from postroom.server.config import LimitsConfig
 from tests.server.harness import BrokerThread, make_config

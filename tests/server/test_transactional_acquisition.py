@@ -5,9 +5,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from postroom.amqp.events import LinkDetached, TransferReceived
-from postroom.amqp.outcomes import ACCEPTED, Accepted, Discharge, Modified, Released, TransactionalState
-from postroom.amqp.performatives import (
+from postroom.amqp.encoding.types import Symbol
+from postroom.amqp.engine.events import LinkDetached, TransferReceived
+from postroom.amqp.engine.receiver import ReceiverLink
+from postroom.amqp.frames.outcomes import (
+    ACCEPTED,
+    Accepted,
+    Discharge,
+    Modified,
+    Released,
+    TransactionalState,
+)
+from postroom.amqp.frames.performatives import (
     RCV_SECOND,
     RECEIVER,
     SND_SETTLED,
@@ -18,10 +27,8 @@ from postroom.amqp.performatives import (
     Source,
     Target,
 )
-from postroom.amqp.receiver import ReceiverLink
-from postroom.amqp.sections import decode_message
-from postroom.amqp.termini import EXPIRY_NEVER
-from postroom.amqp.types import Symbol
+from postroom.amqp.frames.termini import EXPIRY_NEVER
+from postroom.amqp.message.sections import decode_message
 from postroom.server.config import TransactionsConfig
 from tests.server.harness import BrokerThread, make_config
 from tests.server.peers import OPENING, EnginePeer, RawPeer, frames

@@ -2,9 +2,9 @@
 
 import pytest
 
-from postroom.amqp.events import DispositionReceived, LinkDetached
-from postroom.amqp.outcomes import ACCEPTED, Accepted, Declare, Discharge, Rejected, TransactionalState
-from postroom.amqp.performatives import Source
+from postroom.amqp.engine.events import DispositionReceived, LinkDetached
+from postroom.amqp.frames.outcomes import ACCEPTED, Accepted, Declare, Discharge, Rejected, TransactionalState
+from postroom.amqp.frames.performatives import Source
 from tests.server.harness import BrokerThread
 from tests.server.peers import EnginePeer
 from tests.server.transacting import Controller, value

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from postroom.amqp.events import Closed, DispositionReceived, SaslDone, TransferReceived
-from postroom.amqp.frames import AMQP_HEADER, SASL_HEADER
-from postroom.amqp.outcomes import ACCEPTED
-from postroom.amqp.performatives import Source, Target
-from postroom.amqp.sections import Data, Header, Message, decode_message
+from postroom.amqp.engine.events import Closed, DispositionReceived, SaslDone, TransferReceived
+from postroom.amqp.frames.frames import AMQP_HEADER, SASL_HEADER
+from postroom.amqp.frames.outcomes import ACCEPTED
+from postroom.amqp.frames.performatives import Source, Target
+from postroom.amqp.message.sections import Data, Header, Message, decode_message
 from postroom.server import websocket_connection
 from postroom.server.config import LimitsConfig, ListenConfig
 from postroom.server.passwords import hash_password

@@ -4,10 +4,22 @@ from collections.abc import Iterator
 
 import pytest
 
-from postroom.amqp.events import LinkDetached, SenderDispositionReceived, SessionEnded, TransferReceived
-from postroom.amqp.outcomes import ACCEPTED, RELEASED, Accepted, Discharge, Rejected, TransactionalState
-from postroom.amqp.sections import Message, Value
-from postroom.amqp.types import UInt
+from postroom.amqp.encoding.types import UInt
+from postroom.amqp.engine.events import (
+    LinkDetached,
+    SenderDispositionReceived,
+    SessionEnded,
+    TransferReceived,
+)
+from postroom.amqp.frames.outcomes import (
+    ACCEPTED,
+    RELEASED,
+    Accepted,
+    Discharge,
+    Rejected,
+    TransactionalState,
+)
+from postroom.amqp.message.sections import Message, Value
 from postroom.model.xa import XaCode, XaFlag, Xid
 from tests.server.harness import BrokerThread
 from tests.server.peers import EnginePeer
@@ -454,7 +466,7 @@ def test_a_link_that_closes_before_the_end_returns_what_it_has(controller: Contr
 
 def test_rejected_is_an_answer_of_ours(controller: Controller) -> None:
     """A refusal is an ordinary outcome: link, session and connection go on."""
-    from postroom.amqp.outcomes import Declare
+    from postroom.amqp.frames.outcomes import Declare
 
     state = controller.ask(Declare(b"none"))
     assert isinstance(state, Rejected)

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from postroom.amqp.events import LinkDetached
-from postroom.amqp.outcomes import Discharge
-from postroom.amqp.performatives import Source, Target
-from postroom.amqp.types import Int, UInt
+from postroom.amqp.encoding.types import Int, UInt
+from postroom.amqp.engine.events import LinkDetached
+from postroom.amqp.frames.outcomes import Discharge
+from postroom.amqp.frames.performatives import Source, Target
 from postroom.model.xa import XaCode, XaFlag, Xid
 from tests.server.harness import BrokerThread
 from tests.server.peers import EnginePeer
@@ -136,7 +136,7 @@ def test_links_that_cannot_receive_for_branches(
 
 def test_a_rejection_by_detach_names_the_code(broker: BrokerThread, queue: str) -> None:
     """Of a control link whose source doesn't know the outcome rejected."""
-    from postroom.amqp.outcomes import Declare
+    from postroom.amqp.frames.outcomes import Declare
     from tests.server.transacting import value
 
     with EnginePeer(broker.port, container_id=queue) as peer:

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from postroom.amqp.types import UInt
+from postroom.amqp.encoding.types import UInt
 from postroom.model.xa import XaCode, XaFlag, Xid
 from tests.server.harness import BrokerThread
 from tests.server.peers import EnginePeer

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from postroom.amqp.events import TransferReceived
-from postroom.amqp.outcomes import TransactionalState
-from postroom.amqp.performatives import Source, Target
-from postroom.amqp.sections import Data, Header, Message, Properties, Value
-from postroom.amqp.types import UInt
+from postroom.amqp.encoding.types import UInt
+from postroom.amqp.engine.events import TransferReceived
+from postroom.amqp.frames.outcomes import TransactionalState
+from postroom.amqp.frames.performatives import Source, Target
+from postroom.amqp.message.sections import Data, Header, Message, Properties, Value
 from postroom.model.xa import XaCode, XaFlag, Xid
 from postroom.server.config import QueueConfig, TransactionsConfig
 from tests.server.harness import BrokerThread, make_config

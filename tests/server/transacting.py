@@ -2,9 +2,12 @@
 
 import itertools
 
-from postroom.amqp.codec import encode
-from postroom.amqp.events import LinkDetached, TransferReceived
-from postroom.amqp.outcomes import (
+from postroom.amqp.encoding.codec import encode
+from postroom.amqp.encoding.types import Described, Int, UInt, ULong
+from postroom.amqp.engine.events import LinkDetached, TransferReceived
+from postroom.amqp.engine.receiver import ReceiverLink
+from postroom.amqp.engine.sender import SenderLink
+from postroom.amqp.frames.outcomes import (
     ACCEPTED,
     Accepted,
     Declare,
@@ -14,11 +17,8 @@ from postroom.amqp.outcomes import (
     Rejected,
     TransactionalState,
 )
-from postroom.amqp.performatives import Coordinator, Source, Target
-from postroom.amqp.receiver import ReceiverLink
-from postroom.amqp.sections import Data, Header, Message, Properties, Value, decode_message
-from postroom.amqp.sender import SenderLink
-from postroom.amqp.types import Described, Int, UInt, ULong
+from postroom.amqp.frames.performatives import Coordinator, Source, Target
+from postroom.amqp.message.sections import Data, Header, Message, Properties, Value, decode_message
 from postroom.model.xa import XaCode, Xid
 from tests.server.harness import BrokerThread
 from tests.server.peers import EnginePeer

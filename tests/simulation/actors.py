@@ -7,17 +7,19 @@ choosing, or cuts.
 from random import Random
 from typing import TYPE_CHECKING, Protocol
 
-from postroom.amqp.connection import CLOSED, Connection
-from postroom.amqp.events import (
+from postroom.amqp.encoding.types import Symbol, ULong
+from postroom.amqp.engine.connection import CLOSED, Connection
+from postroom.amqp.engine.events import (
     DispositionReceived,
     Event,
     LinkAttached,
     SenderDispositionReceived,
     TransferReceived,
 )
-from postroom.amqp.messaging import DELIVERY_DELAY
-from postroom.amqp.options import ConnectionOptions
-from postroom.amqp.outcomes import (
+from postroom.amqp.engine.options import ConnectionOptions
+from postroom.amqp.engine.receiver import ReceiverLink
+from postroom.amqp.engine.sender import SenderLink
+from postroom.amqp.frames.outcomes import (
     ACCEPTED,
     Accepted,
     DeliveryState,
@@ -26,11 +28,9 @@ from postroom.amqp.outcomes import (
     Released,
     TransactionalState,
 )
-from postroom.amqp.performatives import Source, Target
-from postroom.amqp.receiver import ReceiverLink
-from postroom.amqp.sections import Data, Header, Message, Properties, decode_message
-from postroom.amqp.sender import SenderLink
-from postroom.amqp.types import Symbol, ULong
+from postroom.amqp.frames.performatives import Source, Target
+from postroom.amqp.message.message_head import DELIVERY_DELAY
+from postroom.amqp.message.sections import Data, Header, Message, Properties, decode_message
 from postroom.client.destinations import filters
 from postroom.manager.units import PROPERTY
 from postroom.server.binding import ConnectionBinding

@@ -12,13 +12,13 @@ from typing import Final
 
 from librt.strings import BytesWriter
 
-from postroom.amqp.events import Event, SenderDispositionReceived, TransferReceived
-from postroom.amqp.outcomes import Declare, Declared, DeliveryState, Rejected, TransactionalState
-from postroom.amqp.performatives import Coordinator, Source, Target
-from postroom.amqp.receiver import ReceiverLink
-from postroom.amqp.sections import Message
-from postroom.amqp.sender import SenderLink
-from postroom.amqp.types import Int, UInt
+from postroom.amqp.encoding.types import Int, UInt
+from postroom.amqp.engine.events import Event, SenderDispositionReceived, TransferReceived
+from postroom.amqp.engine.receiver import ReceiverLink
+from postroom.amqp.engine.sender import SenderLink
+from postroom.amqp.frames.outcomes import Declare, Declared, DeliveryState, Rejected, TransactionalState
+from postroom.amqp.frames.performatives import Coordinator, Source, Target
+from postroom.amqp.message.sections import Message
 from postroom.model.xa import XaCode, XaFlag, Xid
 from postroom.server.binding import ConnectionBinding
 from tests.simulation.actors import Surroundings, decode, new_message

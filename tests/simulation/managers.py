@@ -1,11 +1,11 @@
 """Actors that ask the management node: they pause queues, and delete, move, replay and import messages."""
 
-from postroom.amqp.events import Event, TransferReceived
-from postroom.amqp.outcomes import ACCEPTED
-from postroom.amqp.performatives import Source, Target
-from postroom.amqp.receiver import ReceiverLink
-from postroom.amqp.sections import Message, Properties, Value, decode_message
-from postroom.amqp.sender import SenderLink
+from postroom.amqp.engine.events import Event, TransferReceived
+from postroom.amqp.engine.receiver import ReceiverLink
+from postroom.amqp.engine.sender import SenderLink
+from postroom.amqp.frames.outcomes import ACCEPTED
+from postroom.amqp.frames.performatives import Source, Target
+from postroom.amqp.message.sections import Message, Properties, Value, decode_message
 from postroom.server.binding import ConnectionBinding
 from tests.simulation.actors import Actor, Surroundings, decode, new_message
 from tests.simulation.oracle import REMADE, Answer, Broken, Fate

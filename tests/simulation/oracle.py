@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
-from postroom.amqp.sections import Header
+from postroom.amqp.message.sections import Header
 
 NEVER_US = 1 << 62
 REMADE = "remade"

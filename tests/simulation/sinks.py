@@ -11,10 +11,10 @@ import sys
 from dataclasses import dataclass, field
 from typing import Final
 
-from postroom.amqp.outcomes import DeliveryState, Rejected, TransactionalState
-from postroom.amqp.performatives import Source, Target
-from postroom.amqp.sections import Message
-from postroom.amqp.sender import SenderLink
+from postroom.amqp.engine.sender import SenderLink
+from postroom.amqp.frames.outcomes import DeliveryState, Rejected, TransactionalState
+from postroom.amqp.frames.performatives import Source, Target
+from postroom.amqp.message.sections import Message
 from postroom.server.binding import ConnectionBinding
 from tests.simulation.actors import Surroundings, new_message
 from tests.simulation.managers import OK, Manager, number, said

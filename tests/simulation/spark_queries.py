@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from postroom.amqp.sections import Data, Message, decode_message
+from postroom.amqp.message.sections import Data, Message, decode_message
 from postroom.ledger.reading.body_reader import BodyReader
 from postroom.ledger.reading.reader import LedgerReader
 from postroom.manager.spark_looking import held_serials

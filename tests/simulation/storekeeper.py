@@ -1,6 +1,6 @@
 """A user of the message store: puts, gets, locks, confirms and undoes, over crashes and lost connections."""
 
-from postroom.amqp.sections import Message
+from postroom.amqp.message.sections import Message
 from postroom.server.binding import ConnectionBinding
 from tests.simulation.actors import Surroundings, decode, new_message
 from tests.simulation.batch import ABSENT, GOT, GOT_LOCKED, LOCKED, MOVES, PUT, Batch

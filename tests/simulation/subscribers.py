@@ -1,11 +1,11 @@
 """Subscribers that are not durable: what is published while a subscription has a link is for it."""
 
-from postroom.amqp.events import Event, LinkAttached, TransferReceived
-from postroom.amqp.outcomes import ACCEPTED, Accepted, DeliveryState
-from postroom.amqp.performatives import Source, Target
-from postroom.amqp.receiver import ReceiverLink
-from postroom.amqp.sender import SenderLink
-from postroom.amqp.termini import EXPIRY_LINK_DETACH
+from postroom.amqp.engine.events import Event, LinkAttached, TransferReceived
+from postroom.amqp.engine.receiver import ReceiverLink
+from postroom.amqp.engine.sender import SenderLink
+from postroom.amqp.frames.outcomes import ACCEPTED, Accepted, DeliveryState
+from postroom.amqp.frames.performatives import Source, Target
+from postroom.amqp.frames.termini import EXPIRY_LINK_DETACH
 from postroom.client.destinations import SHARED_CAPABILITY, TOPIC_CAPABILITY, filters
 from postroom.server.binding import ConnectionBinding
 from tests.simulation.actors import WANTS_1, Consumer, Surroundings, decode, new_message

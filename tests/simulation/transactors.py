@@ -4,8 +4,9 @@ from random import Random
 
 from librt.strings import BytesWriter
 
-from postroom.amqp.events import TransferReceived
-from postroom.amqp.outcomes import (
+from postroom.amqp.engine.events import TransferReceived
+from postroom.amqp.engine.sender import SenderLink
+from postroom.amqp.frames.outcomes import (
     ACCEPTED,
     Accepted,
     Declare,
@@ -15,8 +16,7 @@ from postroom.amqp.outcomes import (
     Rejected,
     TransactionalState,
 )
-from postroom.amqp.performatives import Coordinator, Source
-from postroom.amqp.sender import SenderLink
+from postroom.amqp.frames.performatives import Coordinator, Source
 from postroom.server.binding import ConnectionBinding
 from tests.simulation.actors import Actor, Consumer, Producer, Surroundings, new_message
 from tests.simulation.oracle import Answer, Broken, Fate, Unit

@@ -5,16 +5,15 @@ nothing of queues: server and client feed it bytes and the time, and both use th
 ``postroom.model`` only.
 
 The engine's face is :class:`Connection` (``receive_data``, ``data_to_send``, ``on_time``), the sessions and
-links that it leads to, and the events of :mod:`postroom.amqp.events`. Performatives, termini and outcomes
-are in :mod:`postroom.amqp.performatives`, error conditions in :mod:`postroom.amqp.errors`, types in
-:mod:`postroom.amqp.types`.
+links that it leads to, and the events of :mod:`postroom.amqp.engine.events`. Performatives, termini and
+outcomes are in :mod:`postroom.amqp.frames.performatives`, error conditions in :mod:`postroom.amqp.errors`,
+types in :mod:`postroom.amqp.encoding.types`.
 """
 
-from postroom.amqp.composite import Error
-from postroom.amqp.connection import Connection
-from postroom.amqp.delivery import Delivery
-from postroom.amqp.errors import AmqpError, DecodeError
-from postroom.amqp.events import (
+from postroom.amqp.encoding.composite import Error
+from postroom.amqp.engine.connection import Connection
+from postroom.amqp.engine.delivery import Delivery
+from postroom.amqp.engine.events import (
     Closed,
     CreditChanged,
     DispositionReceived,
@@ -34,12 +33,13 @@ from postroom.amqp.events import (
     SessionEnded,
     TransferReceived,
 )
-from postroom.amqp.link import Link
-from postroom.amqp.options import NEVER_US, ConnectionOptions
-from postroom.amqp.receiver import ReceiverLink
-from postroom.amqp.sender import SenderLink
-from postroom.amqp.session import Session
-from postroom.amqp.violations import UsageError
+from postroom.amqp.engine.link import Link
+from postroom.amqp.engine.options import NEVER_US, ConnectionOptions
+from postroom.amqp.engine.receiver import ReceiverLink
+from postroom.amqp.engine.sender import SenderLink
+from postroom.amqp.engine.session import Session
+from postroom.amqp.engine.violations import UsageError
+from postroom.amqp.errors import AmqpError, DecodeError
 
 __all__ = [
     "NEVER_US",

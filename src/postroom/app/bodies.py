@@ -13,7 +13,7 @@ from typing import Any, Final, get_args
 
 import msgspec
 
-from postroom.amqp.types import Timestamp
+from postroom.amqp.encoding.types import Timestamp
 from postroom.client import Message, MessageFormatException, TextMessage
 from postroom.client.messages.message import as_message
 

@@ -22,7 +22,7 @@ from postroom.amqp.errors import (
     RESOURCE_LIMIT_EXCEEDED,
     UNAUTHORIZED_ACCESS,
 )
-from postroom.amqp.outcomes import Accepted, DeliveryState, Modified, Rejected
+from postroom.amqp.frames.outcomes import Accepted, DeliveryState, Modified, Rejected
 from postroom.model.channel import ChannelDefinition
 from postroom.model.mq import Reason
 

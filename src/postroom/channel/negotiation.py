@@ -7,8 +7,8 @@ which sequence numbers wrap must be the same. Names differ, or a queue manager w
 from dataclasses import dataclass, replace
 from typing import Final
 
+from postroom.amqp.encoding.types import Symbol, UInt, ULong
 from postroom.amqp.errors import INVALID_FIELD, NOT_ALLOWED, NOT_IMPLEMENTED, AmqpError
-from postroom.amqp.types import Symbol, UInt, ULong
 from postroom.channel import wire
 from postroom.model.channel import (
     LUWID_BYTES,

@@ -24,7 +24,7 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import Final, final
 
-from postroom.amqp.message_fields import MessageFields
+from postroom.amqp.message.message_fields import MessageFields
 from postroom.manager.undelivered import Action, Asked, ReceivedMessage
 from postroom.model import mq
 from postroom.model.channel import MAX_RETRIES, ChannelDefinition

@@ -9,10 +9,10 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from postroom.amqp.codec import decode_all, encode
+from postroom.amqp.encoding.codec import decode_all, encode
+from postroom.amqp.encoding.types import Described, UInt, ULong
 from postroom.amqp.errors import DECODE_ERROR, INVALID_FIELD, AmqpError, DecodeError
-from postroom.amqp.messaging import scan_head
-from postroom.amqp.types import Described, UInt, ULong
+from postroom.amqp.message.message_head import scan_head
 from postroom.model.channel import LUWID_BYTES, MAX_BATCH_MESSAGES, MAX_RETRIES
 
 CHANNEL_ADDRESS: Final = "$channel"

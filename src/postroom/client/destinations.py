@@ -9,9 +9,9 @@ import uuid
 from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
-from postroom.amqp.performatives import Source, Target
-from postroom.amqp.termini import DURABILITY_UNSETTLED_STATE, EXPIRY_LINK_DETACH, EXPIRY_NEVER
-from postroom.amqp.types import Described, Symbol
+from postroom.amqp.encoding.types import Described, Symbol
+from postroom.amqp.frames.performatives import Source, Target
+from postroom.amqp.frames.termini import DURABILITY_UNSETTLED_STATE, EXPIRY_LINK_DETACH, EXPIRY_NEVER
 from postroom.client.exceptions import JMSException
 
 QUEUE_CAPABILITY: Final = "queue"

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from typing import Final
 
 from postroom.amqp import errors
-from postroom.amqp.performatives import Error
-from postroom.amqp.violations import UsageError
+from postroom.amqp.engine.violations import UsageError
+from postroom.amqp.frames.performatives import Error
 from postroom.model.xa import XaCode
 
 

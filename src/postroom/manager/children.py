@@ -5,7 +5,7 @@ from isal.isal_zlib import crc32
 from mypy_extensions import i64
 
 from postroom.amqp.errors import AmqpError
-from postroom.amqp.messaging import scan_head
+from postroom.amqp.message.message_head import scan_head
 from postroom.manager import routing, tapping
 from postroom.manager.annotating import annotate
 from postroom.manager.core import Core

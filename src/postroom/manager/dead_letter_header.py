@@ -10,10 +10,10 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from postroom.amqp.message_fields import MessageFields
-from postroom.amqp.messaging import merge_annotations
-from postroom.amqp.rewriting import take_annotation
-from postroom.amqp.types import Int, Timestamp
+from postroom.amqp.encoding.types import Int, Timestamp
+from postroom.amqp.message.message_fields import MessageFields
+from postroom.amqp.message.message_head import merge_annotations
+from postroom.amqp.message.rewrite import take_annotation
 from postroom.manager.report_message import (
     CHARACTER_SET,
     ENCODING,

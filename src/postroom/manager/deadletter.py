@@ -4,7 +4,7 @@ damaged."""
 import json
 from typing import Final
 
-from postroom.amqp.message_fields import MessageFields
+from postroom.amqp.message.message_fields import MessageFields
 from postroom.ledger.errors import LedgerCorrupt
 from postroom.manager import queues
 from postroom.manager.children import make_child, may_leave

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Final
 
-from postroom.amqp.message_fields import MessageFields
+from postroom.amqp.message.message_fields import MessageFields
 from postroom.manager.cursor import SelectorCursor, key_of, note_verdict
 from postroom.manager.entry import Entry
 from postroom.manager.outgoing_sections import outgoing_sections

@@ -13,7 +13,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from postroom.amqp.messaging import merge_annotations
+from postroom.amqp.message.message_head import merge_annotations
 from postroom.manager import names, queues
 from postroom.manager.asking import MAX_IDS_READ, ReadsNeeded, StoreRequest, TurnOver
 from postroom.manager.children import move_child

@@ -15,7 +15,7 @@ A queue or topic whose own name has an "@" is met before it is taken for an addr
 import json
 from typing import Final
 
-from postroom.amqp.rewriting import reply_to_of, with_reply_to
+from postroom.amqp.message.rewrite import reply_to_of, with_reply_to
 from postroom.ledger.format.records import RecordType
 from postroom.manager import queues
 from postroom.manager.core import Core

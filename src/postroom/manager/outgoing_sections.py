@@ -3,7 +3,7 @@
 from mypy_extensions import i64
 
 from postroom.amqp.errors import DecodeError
-from postroom.amqp.rewriting import with_expiry
+from postroom.amqp.message.rewrite import with_expiry
 from postroom.manager.entry import Entry
 from postroom.model import numbers as n
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
-from postroom.amqp.messaging import merge_annotations
+from postroom.amqp.message.message_head import merge_annotations
 from postroom.manager.sending_checks import MODE_NON_PERSISTENT, MODE_PERSISTENT
 from postroom.model.message import MessageHead
 from postroom.model.schedule import Schedule, parse_schedule

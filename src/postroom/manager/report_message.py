@@ -9,14 +9,14 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from postroom.amqp import descriptors as d
-from postroom.amqp.fields import read_descriptor
-from postroom.amqp.message_fields import MessageFields
-from postroom.amqp.messaging import scan_head
-from postroom.amqp.reader import Reader
-from postroom.amqp.report_options import PROPERTY_MASKS, REPORT_ANNOTATION
-from postroom.amqp.sections import Message, Properties
-from postroom.amqp.types import Int, UInt
+from postroom.amqp.encoding import descriptors as d
+from postroom.amqp.encoding.field_reader import read_descriptor
+from postroom.amqp.encoding.reader import Reader
+from postroom.amqp.encoding.types import Int, UInt
+from postroom.amqp.message.message_fields import MessageFields
+from postroom.amqp.message.message_head import scan_head
+from postroom.amqp.message.report_options import PROPERTY_MASKS, REPORT_ANNOTATION
+from postroom.amqp.message.sections import Message, Properties
 from postroom.manager.ids import ids_of_head
 from postroom.model import mq
 from postroom.model.ids import MessageIds

@@ -15,7 +15,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from postroom.amqp.errors import AmqpError
-from postroom.amqp.messaging import scan_head
+from postroom.amqp.message.message_head import scan_head
 from postroom.ledger.errors import LedgerCorrupt
 from postroom.ledger.storage.body_requests import Body
 from postroom.manager import discarding, names, overrides, transactions

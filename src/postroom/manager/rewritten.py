@@ -8,7 +8,7 @@ from typing import Final
 from isal.isal_zlib import crc32
 from mypy_extensions import i64
 
-from postroom.amqp.messaging import scan_head
+from postroom.amqp.message.message_head import scan_head
 from postroom.ledger.format.records import CHUNK_BODY_BYTES
 from postroom.manager.children import place
 from postroom.manager.core import Core

@@ -2,7 +2,7 @@
 
 from mypy_extensions import i64
 
-from postroom.amqp.message_fields import MessageFields
+from postroom.amqp.message.message_fields import MessageFields
 from postroom.manager import waiting
 from postroom.manager.core import Core
 from postroom.manager.name_rules import is_pattern

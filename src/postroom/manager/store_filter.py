@@ -11,7 +11,7 @@ from typing import Any, Final, final
 import numpy as np
 from mypy_extensions import i64
 
-from postroom.amqp.message_fields import MessageFields
+from postroom.amqp.message.message_fields import MessageFields
 from postroom.manager.asking import ReadsNeeded, Scan, StoreRequest, index_of
 from postroom.manager.core import Core
 from postroom.manager.entry import Entry

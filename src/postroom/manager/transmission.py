@@ -8,9 +8,9 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from postroom.amqp.messaging import merge_annotations
-from postroom.amqp.rewriting import annotations_section, decoded, has_annotations, take_annotation
-from postroom.amqp.types import UInt
+from postroom.amqp.encoding.types import UInt
+from postroom.amqp.message.message_head import merge_annotations
+from postroom.amqp.message.rewrite import annotations_section, decoded, has_annotations, take_annotation
 
 TRANSMISSION: Final = "x-opt-transmission"
 MAX_HOPS: Final = 255

@@ -9,8 +9,8 @@ from typing import final
 
 from mypy_extensions import i64
 
-from postroom.amqp.message_fields import MessageFields
-from postroom.amqp.messaging import scan_head
+from postroom.amqp.message.message_fields import MessageFields
+from postroom.amqp.message.message_head import scan_head
 from postroom.manager import discarding, overrides, reports
 from postroom.manager.channel import ReceivingEnd
 from postroom.manager.channel_receiving import put_aside, put_in_batch, put_on, why_not

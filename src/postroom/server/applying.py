@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from postroom.amqp.composite import Error
+from postroom.amqp.encoding.composite import Error
 from postroom.amqp.errors import INVALID_FIELD, AmqpError
-from postroom.amqp.outcomes import Accepted, DeliveryState, Modified, Rejected, Released
+from postroom.amqp.frames.outcomes import Accepted, DeliveryState, Modified, Rejected, Released
 from postroom.manager.consumer import Consumer
 from postroom.manager.entry import Entry
 from postroom.manager.manager import QueueManager

@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING, Final
 
+from postroom.amqp.encoding.types import Symbol
 from postroom.amqp.errors import AmqpError
-from postroom.amqp.message_fields import MessageFields
-from postroom.amqp.types import Symbol
+from postroom.amqp.message.message_fields import MessageFields
 from postroom.manager.errors import ManagerError
 from postroom.manager.queue import Queue
 from postroom.manager.remote import Destination

@@ -7,15 +7,15 @@ leaves when what the attach has made (a queue, a producer) is durable.
 import logging
 from typing import TYPE_CHECKING, Final
 
-from postroom.amqp.composite import Error
+from postroom.amqp.encoding.composite import Error
+from postroom.amqp.encoding.types import Described, Symbol
+from postroom.amqp.engine.link import Link
+from postroom.amqp.engine.receiver import ReceiverLink
+from postroom.amqp.engine.sender import SenderLink
+from postroom.amqp.engine.states import UNOPENED
 from postroom.amqp.errors import INVALID_FIELD, NOT_ALLOWED, NOT_FOUND, AmqpError
-from postroom.amqp.link import Link
-from postroom.amqp.performatives import Attach, Coordinator, Source, Target
-from postroom.amqp.receiver import ReceiverLink
-from postroom.amqp.sender import SenderLink
-from postroom.amqp.states import UNOPENED
-from postroom.amqp.termini import DURABILITY_CONFIGURATION, EXPIRY_NEVER
-from postroom.amqp.types import Described, Symbol
+from postroom.amqp.frames.performatives import Attach, Coordinator, Source, Target
+from postroom.amqp.frames.termini import DURABILITY_CONFIGURATION, EXPIRY_NEVER
 from postroom.channel.wire import CHANNEL_ADDRESS
 from postroom.manager.errors import ManagerError
 from postroom.manager.name_rules import UNDELIVERED, is_pattern

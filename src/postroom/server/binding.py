@@ -8,16 +8,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from postroom import __version__
-from postroom.amqp.composite import Error
-from postroom.amqp.connection import Connection
-from postroom.amqp.delivery import Delivery as WireDelivery
-from postroom.amqp.errors import (
-    CONNECTION_FORCED,
-    INTERNAL_ERROR,
-    NOT_ALLOWED,
-    NOT_IMPLEMENTED,
-)
-from postroom.amqp.events import (
+from postroom.amqp.encoding.composite import Error
+from postroom.amqp.encoding.types import Symbol
+from postroom.amqp.engine.connection import Connection
+from postroom.amqp.engine.delivery import Delivery as WireDelivery
+from postroom.amqp.engine.events import (
     Closed,
     CreditChanged,
     DispositionReceived,
@@ -34,13 +29,18 @@ from postroom.amqp.events import (
     SessionEnded,
     TransferReceived,
 )
-from postroom.amqp.link import TXN_ID, Link
-from postroom.amqp.options import ConnectionOptions
-from postroom.amqp.outcomes import RELEASED, DeliveryState, Received, TransactionalState
-from postroom.amqp.sasl import ANONYMOUS, PLAIN
-from postroom.amqp.sender import SenderLink
-from postroom.amqp.session import Session
-from postroom.amqp.types import Symbol
+from postroom.amqp.engine.link import TXN_ID, Link
+from postroom.amqp.engine.options import ConnectionOptions
+from postroom.amqp.engine.sender import SenderLink
+from postroom.amqp.engine.session import Session
+from postroom.amqp.errors import (
+    CONNECTION_FORCED,
+    INTERNAL_ERROR,
+    NOT_ALLOWED,
+    NOT_IMPLEMENTED,
+)
+from postroom.amqp.frames.outcomes import RELEASED, DeliveryState, Received, TransactionalState
+from postroom.amqp.frames.sasl import ANONYMOUS, PLAIN
 from postroom.manager.entry import Entry
 from postroom.server.attach import bind_link
 from postroom.server.bound import BoundLink

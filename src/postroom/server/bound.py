@@ -3,13 +3,13 @@
 import logging
 from typing import TYPE_CHECKING
 
-from postroom.amqp.composite import Error
-from postroom.amqp.delivery import Delivery as WireDelivery
-from postroom.amqp.events import TransferReceived
-from postroom.amqp.link import Link
-from postroom.amqp.outcomes import DeliveryState
-from postroom.amqp.performatives import Attach
-from postroom.amqp.termini import EXPIRY_SESSION_END
+from postroom.amqp.encoding.composite import Error
+from postroom.amqp.engine.delivery import Delivery as WireDelivery
+from postroom.amqp.engine.events import TransferReceived
+from postroom.amqp.engine.link import Link
+from postroom.amqp.frames.outcomes import DeliveryState
+from postroom.amqp.frames.performatives import Attach
+from postroom.amqp.frames.termini import EXPIRY_SESSION_END
 from postroom.manager.effects import PRESETTLED, Delivery, Sink
 from postroom.server.logs import log
 

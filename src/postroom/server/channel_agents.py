@@ -6,10 +6,10 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from postroom.amqp import errors
-from postroom.amqp.composite import Error
+from postroom.amqp.encoding.composite import Error
+from postroom.amqp.engine.link import Link
 from postroom.amqp.errors import AmqpError
-from postroom.amqp.link import Link
-from postroom.amqp.performatives import Attach
+from postroom.amqp.frames.performatives import Attach
 from postroom.channel import wire
 from postroom.manager.errors import ManagerError
 from postroom.model.channel_states import ChannelEvent

@@ -15,7 +15,7 @@ from postroom.model.channel_states import ChannelEvent, ChannelState, Verdict
 from postroom.server.outward import Outward
 
 if TYPE_CHECKING:
-    from postroom.amqp.link import Link
+    from postroom.amqp.engine.link import Link
     from postroom.server.binding import ConnectionBinding
     from postroom.server.supervised import Supervised
 

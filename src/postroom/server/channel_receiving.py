@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from postroom.amqp.composite import Error
+from postroom.amqp.encoding.composite import Error
+from postroom.amqp.engine.receiver import ReceiverLink
 from postroom.amqp.errors import INVALID_FIELD, NOT_ALLOWED, NOT_IMPLEMENTED, AmqpError
-from postroom.amqp.messaging import scan_head
-from postroom.amqp.outcomes import ACCEPTED
-from postroom.amqp.performatives import Attach, Source, Target
-from postroom.amqp.receiver import ReceiverLink
+from postroom.amqp.frames.outcomes import ACCEPTED
+from postroom.amqp.frames.performatives import Attach, Source, Target
+from postroom.amqp.message.message_head import scan_head
 from postroom.channel import wire
 from postroom.channel.negotiation import Offer, Terms, negotiate, read_offer, receiving_offer
 from postroom.channel.receiving import ReceivingMachine

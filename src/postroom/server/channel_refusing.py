@@ -1,6 +1,6 @@
 """Messages that a sending link can't send, or whose partner doesn't take them, end at this queue manager."""
 
-from postroom.amqp.messaging import scan_head
+from postroom.amqp.message.message_head import scan_head
 from postroom.channel.undelivered import Ladder, Step
 from postroom.ledger.format.records import ArrivalFlag
 from postroom.manager.channel import SendingEnd

@@ -10,11 +10,11 @@ before, and every byte, is in the reference ("Channel protocol"); when a batch e
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from postroom.amqp.delivery import Delivery as WireDelivery
+from postroom.amqp.engine.delivery import Delivery as WireDelivery
+from postroom.amqp.engine.sender import SenderLink
 from postroom.amqp.errors import LINK_MESSAGE_SIZE_EXCEEDED, AmqpError
-from postroom.amqp.outcomes import Accepted, DeliveryState, Rejected
-from postroom.amqp.performatives import Attach, Source, Target
-from postroom.amqp.sender import SenderLink
+from postroom.amqp.frames.outcomes import Accepted, DeliveryState, Rejected
+from postroom.amqp.frames.performatives import Attach, Source, Target
 from postroom.channel import wire
 from postroom.channel.negotiation import Offer, Terms, negotiate, read_offer, sending_offer
 from postroom.channel.sending import ASK, BEAT, FINISH, SendingMachine

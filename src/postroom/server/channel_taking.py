@@ -13,9 +13,9 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from postroom.amqp.engine.events import TransferReceived
+from postroom.amqp.engine.receiver import ReceiverLink
 from postroom.amqp.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
-from postroom.amqp.events import TransferReceived
-from postroom.amqp.receiver import ReceiverLink
 from postroom.channel import wire
 from postroom.channel.undelivered import Ladder, Step
 from postroom.manager.channel import ReceivingEnd

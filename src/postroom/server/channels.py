@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from postroom.amqp.composite import Error
+from postroom.amqp.encoding.composite import Error
+from postroom.amqp.engine.states import UNOPENED
 from postroom.amqp.errors import LINK_DETACH_FORCED, NOT_ALLOWED, NOT_FOUND, AmqpError
-from postroom.amqp.states import UNOPENED
 from postroom.channel.wire import CALL_BACK, CHANNEL_IN_USE, CHANNEL_STOPPED
 from postroom.manager import triggering
 from postroom.manager.channel import Channel

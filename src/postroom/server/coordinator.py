@@ -7,13 +7,13 @@ node (`management.branches`), on links of the same session.
 
 from typing import TYPE_CHECKING, Final
 
-from postroom.amqp.composite import Error
+from postroom.amqp.encoding.composite import Error
+from postroom.amqp.encoding.types import Int, Symbol
+from postroom.amqp.engine.events import TransferReceived
+from postroom.amqp.engine.receiver import ReceiverLink
 from postroom.amqp.errors import NOT_ALLOWED, TRANSACTION_ROLLBACK, TRANSACTION_UNKNOWN_ID, AmqpError
-from postroom.amqp.events import TransferReceived
-from postroom.amqp.outcomes import ACCEPTED, Declared, DeliveryState, Discharge, Rejected
-from postroom.amqp.performatives import Attach, Coordinator
-from postroom.amqp.receiver import ReceiverLink
-from postroom.amqp.types import Int, Symbol
+from postroom.amqp.frames.outcomes import ACCEPTED, Declared, DeliveryState, Discharge, Rejected
+from postroom.amqp.frames.performatives import Attach, Coordinator
 from postroom.manager.errors import LimitExceeded, ManagerError, XaError
 from postroom.server.bound import BoundLink
 from postroom.server.requests import read_coordinator_request

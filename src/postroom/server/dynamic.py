@@ -9,14 +9,14 @@ for as a temporary destination of JMS is consumed by its own connection only; ev
 from collections.abc import Callable
 from typing import Final
 
+from postroom.amqp.encoding.types import Described
 from postroom.amqp.errors import INVALID_FIELD, NOT_ALLOWED, AmqpError
-from postroom.amqp.termini import (
+from postroom.amqp.frames.termini import (
     DELETE_ON_CLOSE,
     DELETE_ON_NO_LINKS,
     DELETE_ON_NO_LINKS_OR_MESSAGES,
     DELETE_ON_NO_MESSAGES,
 )
-from postroom.amqp.types import Described
 from postroom.manager.errors import ManagerError
 from postroom.manager.manager import QueueManager
 from postroom.manager.options import KIND_QUEUE, KIND_TOPIC

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from postroom.amqp.link import Link
-from postroom.amqp.performatives import SND_UNSETTLED, Source, Target
+from postroom.amqp.engine.link import Link
+from postroom.amqp.frames.performatives import SND_UNSETTLED, Source, Target
 from postroom.server.channel_agents import AgentLink
 from postroom.server.channel_instance import ChannelInstance
 from postroom.server.foreign_receiving import ForeignReceivingLink

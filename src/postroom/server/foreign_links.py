@@ -1,6 +1,6 @@
 """How links to foreign brokers end."""
 
-from postroom.amqp.composite import Error
+from postroom.amqp.encoding.composite import Error
 from postroom.model.channel_states import ChannelEvent
 from postroom.server.outward import LASTING
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from postroom.amqp.composite import Error
+from postroom.amqp.encoding.composite import Error
+from postroom.amqp.engine.receiver import ReceiverLink
 from postroom.amqp.errors import LINK_MESSAGE_SIZE_EXCEEDED, NOT_IMPLEMENTED, AmqpError
-from postroom.amqp.messaging import scan_head
-from postroom.amqp.outcomes import ACCEPTED, Rejected
-from postroom.amqp.performatives import Attach
-from postroom.amqp.receiver import ReceiverLink
-from postroom.amqp.rewriting import with_message_id
+from postroom.amqp.frames.outcomes import ACCEPTED, Rejected
+from postroom.amqp.frames.performatives import Attach
+from postroom.amqp.message.message_head import scan_head
+from postroom.amqp.message.rewrite import with_message_id
 from postroom.channel import wire
 from postroom.manager.channel import ReceivingEnd
 from postroom.manager.effects import Asker

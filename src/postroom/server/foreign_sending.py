@@ -17,13 +17,13 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from postroom.amqp.delivery import Delivery as WireDelivery
+from postroom.amqp.engine.delivery import Delivery as WireDelivery
+from postroom.amqp.engine.sender import SenderLink
 from postroom.amqp.errors import AmqpError
-from postroom.amqp.messaging import scan_head
-from postroom.amqp.outcomes import DeliveryState, Received
-from postroom.amqp.performatives import Attach
-from postroom.amqp.rewriting import with_message_id
-from postroom.amqp.sender import SenderLink
+from postroom.amqp.frames.outcomes import DeliveryState, Received
+from postroom.amqp.frames.performatives import Attach
+from postroom.amqp.message.message_head import scan_head
+from postroom.amqp.message.rewrite import with_message_id
 from postroom.channel import wire
 from postroom.channel.foreign import refusal_of
 from postroom.channel.undelivered import Ladder, Step

@@ -5,9 +5,9 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from postroom.amqp.messaging import encode_header, merge_annotations
-from postroom.amqp.sections import Message
-from postroom.amqp.types import MAX_UINT, Symbol, UInt
+from postroom.amqp.encoding.types import MAX_UINT, Symbol, UInt
+from postroom.amqp.message.message_head import encode_header, merge_annotations
+from postroom.amqp.message.sections import Message
 from postroom.ledger.format.records import ArrivalFlag
 from postroom.manager.effects import Delivery
 

@@ -8,8 +8,10 @@ down gets it at its pace. Bodies over `CHUNK_BODY_BYTES` go to the ledger while 
 
 from typing import TYPE_CHECKING, Final
 
-from postroom.amqp.composite import Error
-from postroom.amqp.delivery import Delivery as WireDelivery
+from postroom.amqp.encoding.composite import Error
+from postroom.amqp.engine.delivery import Delivery as WireDelivery
+from postroom.amqp.engine.events import TransferReceived
+from postroom.amqp.engine.receiver import ReceiverLink
 from postroom.amqp.errors import (
     INVALID_FIELD,
     NOT_ALLOWED,
@@ -20,12 +22,10 @@ from postroom.amqp.errors import (
     AmqpError,
     DecodeError,
 )
-from postroom.amqp.events import TransferReceived
-from postroom.amqp.messaging import scan_head, to_address
-from postroom.amqp.outcomes import ACCEPTED, DeliveryState, Rejected, TransactionalState
-from postroom.amqp.performatives import RCV_SECOND, Attach, Target
-from postroom.amqp.receiver import ReceiverLink
-from postroom.amqp.termini import EXPIRY_CONNECTION_CLOSE, EXPIRY_NEVER
+from postroom.amqp.frames.outcomes import ACCEPTED, DeliveryState, Rejected, TransactionalState
+from postroom.amqp.frames.performatives import RCV_SECOND, Attach, Target
+from postroom.amqp.frames.termini import EXPIRY_CONNECTION_CLOSE, EXPIRY_NEVER
+from postroom.amqp.message.message_head import scan_head, to_address
 from postroom.ledger.format.records import CHUNK_BODY_BYTES
 from postroom.manager.consumer import Producer
 from postroom.manager.effects import PRESETTLED

@@ -5,15 +5,15 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from postroom.amqp.composite import Error
+from postroom.amqp.encoding.composite import Error
+from postroom.amqp.engine.events import TransferReceived
+from postroom.amqp.engine.receiver import ReceiverLink
+from postroom.amqp.engine.sender import SenderLink
 from postroom.amqp.errors import LINK_MESSAGE_SIZE_EXCEEDED, NOT_IMPLEMENTED, AmqpError
-from postroom.amqp.events import TransferReceived
-from postroom.amqp.messaging import scan_head
-from postroom.amqp.outcomes import ACCEPTED, DeliveryState, Rejected, TransactionalState
-from postroom.amqp.performatives import RCV_SECOND, SND_SETTLED, Attach, Target
-from postroom.amqp.receiver import ReceiverLink
-from postroom.amqp.sections import Message, Value, decode_message
-from postroom.amqp.sender import SenderLink
+from postroom.amqp.frames.outcomes import ACCEPTED, DeliveryState, Rejected, TransactionalState
+from postroom.amqp.frames.performatives import RCV_SECOND, SND_SETTLED, Attach, Target
+from postroom.amqp.message.message_head import scan_head
+from postroom.amqp.message.sections import Message, Value, decode_message
 from postroom.manager.effects import PRESETTLED, Sink
 from postroom.manager.errors import ManagerError
 from postroom.server.bound import BoundLink
@@ -23,7 +23,7 @@ from postroom.server.requests import write_response
 from postroom.server.sink_context import SinkContext
 
 if TYPE_CHECKING:
-    from postroom.amqp.delivery import Delivery as WireDelivery
+    from postroom.amqp.engine.delivery import Delivery as WireDelivery
     from postroom.server.binding import ConnectionBinding
 
 MANAGEMENT_ADDRESS: Final = "$management"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from postroom.amqp.errors import AmqpError
-from postroom.amqp.sections import Data, decode_message
+from postroom.amqp.message.sections import Data, decode_message
 from postroom.ledger.errors import LedgerCorrupt, LedgerError
 from postroom.ledger.reading.message_log import LogRecord, MessageLog, as_defined
 from postroom.ledger.reading.reader import LedgerReader

@@ -8,10 +8,12 @@ to speak of.
 import logging
 from typing import TYPE_CHECKING, Final
 
-from postroom.amqp.composite import Error
-from postroom.amqp.delivery import Delivery as WireDelivery
+from postroom.amqp.encoding.composite import Error
+from postroom.amqp.encoding.types import Symbol
+from postroom.amqp.engine.delivery import Delivery as WireDelivery
+from postroom.amqp.engine.sender import SenderLink
 from postroom.amqp.errors import INVALID_FIELD, NOT_ALLOWED, TRANSACTION_UNKNOWN_ID, AmqpError
-from postroom.amqp.outcomes import (
+from postroom.amqp.frames.outcomes import (
     RELEASED,
     Accepted,
     DeliveryState,
@@ -21,9 +23,7 @@ from postroom.amqp.outcomes import (
     Released,
     TransactionalState,
 )
-from postroom.amqp.performatives import SND_MIXED, SND_SETTLED, SND_UNSETTLED, Attach, Source
-from postroom.amqp.sender import SenderLink
-from postroom.amqp.types import Symbol
+from postroom.amqp.frames.performatives import SND_MIXED, SND_SETTLED, SND_UNSETTLED, Attach, Source
 from postroom.manager.consumer import Consumer
 from postroom.manager.effects import PRESETTLED, Delivery
 from postroom.manager.entry import Entry

@@ -8,7 +8,8 @@ takes it from there, opens the way and asks `Broker.connect_outward` for its bin
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
-from postroom.amqp.composite import Error
+from postroom.amqp.encoding.composite import Error
+from postroom.amqp.engine.options import ConnectionOptions
 from postroom.amqp.errors import (
     INVALID_FIELD,
     NOT_ALLOWED,
@@ -16,8 +17,7 @@ from postroom.amqp.errors import (
     NOT_IMPLEMENTED,
     UNAUTHORIZED_ACCESS,
 )
-from postroom.amqp.options import ConnectionOptions
-from postroom.amqp.sasl import ANONYMOUS, EXTERNAL, PLAIN, SASL_SYS_TEMP
+from postroom.amqp.frames.sasl import ANONYMOUS, EXTERNAL, PLAIN, SASL_SYS_TEMP
 from postroom.server.config import Config
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Protocol, cast
 
-from postroom.amqp.options import NEVER_US
+from postroom.amqp.engine.options import NEVER_US
 from postroom.server.binding import ConnectionBinding
 from postroom.server.clock import Clock, monotonic_us
 from postroom.server.config import LimitsConfig

@@ -10,10 +10,10 @@ import itertools
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
-from postroom.amqp.delivery import Delivery
-from postroom.amqp.link import Link
-from postroom.amqp.session import Session
-from postroom.amqp.termini import EXPIRY_CONNECTION_CLOSE, EXPIRY_NEVER, EXPIRY_SESSION_END
+from postroom.amqp.engine.delivery import Delivery
+from postroom.amqp.engine.link import Link
+from postroom.amqp.engine.session import Session
+from postroom.amqp.frames.termini import EXPIRY_CONNECTION_CLOSE, EXPIRY_NEVER, EXPIRY_SESSION_END
 from postroom.server.bound import BoundLink
 from postroom.server.config import LimitsConfig
 

@@ -1,13 +1,13 @@
 """Messages that the broker itself reads and writes: requests to the management node and their answers."""
 
-from postroom.amqp import descriptors as d
+from postroom.amqp.encoding import descriptors as d
+from postroom.amqp.encoding.field_reader import read_descriptor
+from postroom.amqp.encoding.reader import Reader
+from postroom.amqp.encoding.types import Int
 from postroom.amqp.errors import DecodeError
-from postroom.amqp.fields import read_descriptor
-from postroom.amqp.messaging import scan_head
-from postroom.amqp.outcomes import Declare, Discharge, decode_declare_or_discharge
-from postroom.amqp.reader import Reader
-from postroom.amqp.sections import Message, Properties, Value
-from postroom.amqp.types import Int
+from postroom.amqp.frames.outcomes import Declare, Discharge, decode_declare_or_discharge
+from postroom.amqp.message.message_head import scan_head
+from postroom.amqp.message.sections import Message, Properties, Value
 
 
 def write_response(request: Message, status: dict[str, object], body: object) -> bytes:

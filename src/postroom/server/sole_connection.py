@@ -15,10 +15,10 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
-from postroom.amqp.composite import Error
+from postroom.amqp.encoding.composite import Error
+from postroom.amqp.encoding.types import Symbol, UInt
 from postroom.amqp.errors import INVALID_FIELD, RESOURCE_LOCKED
-from postroom.amqp.performatives import Open
-from postroom.amqp.types import Symbol, UInt
+from postroom.amqp.frames.performatives import Open
 
 if TYPE_CHECKING:
     from postroom.server.binding import ConnectionBinding

@@ -9,8 +9,8 @@ the name alone says which subscription is meant.
 from typing import Final
 
 from postroom.amqp.errors import INVALID_FIELD, NOT_FOUND, AmqpError
-from postroom.amqp.performatives import Attach, Source
-from postroom.amqp.termini import DURABILITY_NONE, EXPIRY_NEVER
+from postroom.amqp.frames.performatives import Attach, Source
+from postroom.amqp.frames.termini import DURABILITY_NONE, EXPIRY_NEVER
 from postroom.manager.errors import QueueNotFound, SubscriptionInUse
 from postroom.manager.manager import QueueManager
 from postroom.manager.queue import Queue

@@ -2,10 +2,11 @@
 
 from typing import Final
 
+from postroom.amqp.encoding.types import Described
 from postroom.amqp.errors import INVALID_FIELD, AmqpError
-from postroom.amqp.outcomes import RELEASED, DeliveryState, Modified, Rejected, Released
-from postroom.amqp.performatives import Attach, Source, Target
-from postroom.amqp.termini import (
+from postroom.amqp.frames.outcomes import RELEASED, DeliveryState, Modified, Rejected, Released
+from postroom.amqp.frames.performatives import Attach, Source, Target
+from postroom.amqp.frames.termini import (
     DISTRIBUTION_COPY,
     DISTRIBUTION_MOVE,
     DURABILITY_CONFIGURATION,
@@ -15,7 +16,6 @@ from postroom.amqp.termini import (
     EXPIRY_NEVER,
     EXPIRY_SESSION_END,
 )
-from postroom.amqp.types import Described
 from postroom.model.selector import SelectorInvalid, parse
 
 REJECTED_OUTCOME: Final = "amqp:rejected:list"

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
-from postroom.amqp.frames import MIN_MAX_FRAME_BYTES
+from postroom.amqp.frames.frames import MIN_MAX_FRAME_BYTES
 from postroom.server.clock import monotonic_us
 from postroom.server.logs import log
 from postroom.server.protocol import Owner, SocketConnection

@@ -7,9 +7,9 @@ session: so both are ordered with its transfers and dispositions.
 
 from typing import TYPE_CHECKING, Final
 
-from postroom.amqp.delivery import Delivery as WireDelivery
-from postroom.amqp.outcomes import ACCEPTED, RELEASED, TransactionalState
-from postroom.amqp.session import Session
+from postroom.amqp.engine.delivery import Delivery as WireDelivery
+from postroom.amqp.engine.session import Session
+from postroom.amqp.frames.outcomes import ACCEPTED, RELEASED, TransactionalState
 from postroom.manager.branch import XaSession
 from postroom.manager.consumer import Consumer
 from postroom.manager.entry import Entry

@@ -6,7 +6,7 @@ from datetime import datetime
 from uuid import UUID
 
 from postroom.amqp.errors import DecodeError
-from postroom.amqp.sections import Data, Message, Sequence, Value, decode_message
+from postroom.amqp.message.sections import Data, Message, Sequence, Value, decode_message
 from postroom.manager.asking import StoreRequest
 from postroom.manager.effects import Asker
 from postroom.manager.message_states import ALL_STATES, named

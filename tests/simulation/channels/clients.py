@@ -5,17 +5,17 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from postroom.amqp.connection import Connection
-from postroom.amqp.events import (
+from postroom.amqp.engine.connection import Connection
+from postroom.amqp.engine.events import (
     DispositionReceived,
     Event,
     SenderDispositionReceived,
     TransferReceived,
 )
-from postroom.amqp.options import ConnectionOptions
-from postroom.amqp.outcomes import ACCEPTED, Accepted
-from postroom.amqp.performatives import Source, Target
-from postroom.amqp.sections import Data, Header, Message, Properties, decode_message
+from postroom.amqp.engine.options import ConnectionOptions
+from postroom.amqp.frames.outcomes import ACCEPTED, Accepted
+from postroom.amqp.frames.performatives import Source, Target
+from postroom.amqp.message.sections import Data, Header, Message, Properties, decode_message
 from postroom.model.mq import Report
 from tests.simulation.channels.oracle import Sent
 

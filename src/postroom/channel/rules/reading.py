@@ -6,7 +6,7 @@ JMS classes have them: in properties of the message (``JMS_IBM_…``, ``JMSX…`
 
 from typing import Final
 
-from postroom.amqp.message_fields import MessageFields
+from postroom.amqp.message.message_fields import MessageFields
 from postroom.channel.rules.letter import DeadLetter
 from postroom.manager.dead_letter_header import DEAD_LETTER, header_of
 from postroom.model.mq import MessageType

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import click
 
-from postroom.amqp.types import ULong
+from postroom.amqp.encoding.types import ULong
 from postroom.cli.common.progress import is_watched, new_progress
 from postroom.client import ManagementClient
 from postroom.model.entity_types import MESSAGE_TYPE

@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
-from postroom.amqp.message_fields import MessageFields
-from postroom.amqp.messaging import scan_head
+from postroom.amqp.message.message_fields import MessageFields
+from postroom.amqp.message.message_head import scan_head
 from postroom.channel.rules.handler import Attempt, Handler, Left, Why
 from postroom.channel.rules.reading import letter_of
 from postroom.channel.rules.table import Action, RulesTable

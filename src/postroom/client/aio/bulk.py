@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from postroom.amqp.outcomes import TransactionalState
-from postroom.amqp.performatives import SND_SETTLED
-from postroom.amqp.sender import SenderLink
-from postroom.amqp.session import Session as EngineSession
-from postroom.amqp.termini import Source, Target
+from postroom.amqp.engine.sender import SenderLink
+from postroom.amqp.engine.session import Session as EngineSession
+from postroom.amqp.frames.outcomes import TransactionalState
+from postroom.amqp.frames.performatives import SND_SETTLED
+from postroom.amqp.frames.termini import Source, Target
 from postroom.client.aio.connection import Connection
 from postroom.client.aio.management_client import ManagementClient
 from postroom.client.aio.session import Session

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Self, TypeVar
 
-from postroom.amqp.outcomes import ACCEPTED, RELEASED, Modified, Rejected
-from postroom.amqp.performatives import Error
-from postroom.amqp.types import Symbol
+from postroom.amqp.encoding.types import Symbol
+from postroom.amqp.frames.outcomes import ACCEPTED, RELEASED, Modified, Rejected
+from postroom.amqp.frames.performatives import Error
 from postroom.client.connection.receiver_link import Receiving
 from postroom.client.exceptions import MessageFormatException
 from postroom.client.messages.message import Message, decode_message

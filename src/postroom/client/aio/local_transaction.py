@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from postroom.amqp.outcomes import ACCEPTED, DeliveryState, Modified, TransactionalState
+from postroom.amqp.frames.outcomes import ACCEPTED, DeliveryState, Modified, TransactionalState
 from postroom.client.connection.provider import Channel
 from postroom.client.connection.receiver_link import Incoming, Receiving
 from postroom.client.connection.sender_link import Outcome, Sending

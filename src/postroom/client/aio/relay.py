@@ -11,10 +11,10 @@ from typing import Final
 
 from librt.strings import BytesWriter
 
-from postroom.amqp.messaging import scan_head
-from postroom.amqp.outcomes import ACCEPTED, RELEASED, Modified, TransactionalState
-from postroom.amqp.sections import Header
-from postroom.amqp.termini import Source, Target
+from postroom.amqp.frames.outcomes import ACCEPTED, RELEASED, Modified, TransactionalState
+from postroom.amqp.frames.termini import Source, Target
+from postroom.amqp.message.message_head import scan_head
+from postroom.amqp.message.sections import Header
 from postroom.client.aio.connection import Connection
 from postroom.client.aio.local_transaction import LOCAL_TRANSACTIONS, provisional
 from postroom.client.aio.session import Session

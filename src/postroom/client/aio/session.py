@@ -6,18 +6,18 @@ from collections.abc import Awaitable
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
-from postroom.amqp.performatives import RCV_FIRST, RCV_SECOND, SND_MIXED, SND_SETTLED, SND_UNSETTLED
-from postroom.amqp.receiver import ReceiverLink
-from postroom.amqp.sender import SenderLink
-from postroom.amqp.session import Session as EngineSession
-from postroom.amqp.termini import (
+from postroom.amqp.encoding.types import Described, Symbol, ULong
+from postroom.amqp.engine.receiver import ReceiverLink
+from postroom.amqp.engine.sender import SenderLink
+from postroom.amqp.engine.session import Session as EngineSession
+from postroom.amqp.frames.performatives import RCV_FIRST, RCV_SECOND, SND_MIXED, SND_SETTLED, SND_UNSETTLED
+from postroom.amqp.frames.termini import (
     DELETE_ON_CLOSE,
     DISTRIBUTION_COPY,
     EXPIRY_LINK_DETACH,
     Source,
     Target,
 )
-from postroom.amqp.types import Described, Symbol, ULong
 from postroom.client.aio.consumer import MessageConsumer, QueueBrowser
 from postroom.client.aio.local_transaction import TransactionContext
 from postroom.client.aio.opening import Opening

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Protocol
 
-from postroom.amqp.termini import DISTRIBUTION_COPY, Source
-from postroom.amqp.types import Symbol, UInt
+from postroom.amqp.encoding.types import Symbol, UInt
+from postroom.amqp.frames.termini import DISTRIBUTION_COPY, Source
 from postroom.client.aio.management_client import ManagementClient
 from postroom.client.aio.session import Session
 from postroom.client.connection.provider import Channel

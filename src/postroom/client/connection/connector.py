@@ -8,8 +8,8 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Final
 
-from postroom.amqp.options import ConnectionOptions
-from postroom.amqp.sasl import ANONYMOUS, PLAIN
+from postroom.amqp.engine.options import ConnectionOptions
+from postroom.amqp.frames.sasl import ANONYMOUS, PLAIN
 from postroom.client.connection.transport import Transport
 from postroom.client.connection.url import BrokerUrl
 from postroom.client.exceptions import ConnectionLostException, JMSSecurityException, JMSTimeoutException

@@ -8,11 +8,11 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Generic, TypeVar
 
-from postroom.amqp import events
-from postroom.amqp.link import Link
-from postroom.amqp.session import Session as EngineSession
-from postroom.amqp.termini import Source, Target
-from postroom.amqp.types import Symbol
+from postroom.amqp.encoding.types import Symbol
+from postroom.amqp.engine import events
+from postroom.amqp.engine.link import Link
+from postroom.amqp.engine.session import Session as EngineSession
+from postroom.amqp.frames.termini import Source, Target
 from postroom.client.connection.provider import Channel
 from postroom.client.connection.transport import LinkHandler, within
 from postroom.client.exceptions import (

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 from typing import Any, Final
 
-from postroom.amqp.outcomes import ACCEPTED, RELEASED, DeliveryState, Modified, Rejected
-from postroom.amqp.types import MAX_UINT
+from postroom.amqp.encoding.types import MAX_UINT
+from postroom.amqp.frames.outcomes import ACCEPTED, RELEASED, DeliveryState, Modified, Rejected
 from postroom.client.connection.url import ParsedUrl
 from postroom.client.durations import MS_A_SECOND, check_duration
 

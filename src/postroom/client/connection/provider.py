@@ -12,8 +12,8 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from postroom.amqp.performatives import Open
-from postroom.amqp.session import Session as EngineSession
+from postroom.amqp.engine.session import Session as EngineSession
+from postroom.amqp.frames.performatives import Open
 from postroom.client.connection.connector import Connector
 from postroom.client.connection.failover import Backoff, BrokerPool
 from postroom.client.connection.transport import LinkHandler, Transport, within

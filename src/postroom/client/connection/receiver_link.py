@@ -6,11 +6,11 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from postroom.amqp import events
-from postroom.amqp.outcomes import RELEASED, DeliveryState
-from postroom.amqp.receiver import ReceiverLink
-from postroom.amqp.session import Session as EngineSession
-from postroom.amqp.termini import DISTRIBUTION_COPY, Source
+from postroom.amqp.engine import events
+from postroom.amqp.engine.receiver import ReceiverLink
+from postroom.amqp.engine.session import Session as EngineSession
+from postroom.amqp.frames.outcomes import RELEASED, DeliveryState
+from postroom.amqp.frames.termini import DISTRIBUTION_COPY, Source
 from postroom.client.connection.link import Attachment, fail_all, was_woken
 from postroom.client.connection.provider import Channel
 from postroom.client.connection.transport import within

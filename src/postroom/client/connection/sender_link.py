@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from postroom.amqp.outcomes import DeliveryState
-from postroom.amqp.sender import SenderLink
-from postroom.amqp.session import Session as EngineSession
-from postroom.amqp.termini import Target
+from postroom.amqp.engine.sender import SenderLink
+from postroom.amqp.engine.session import Session as EngineSession
+from postroom.amqp.frames.outcomes import DeliveryState
+from postroom.amqp.frames.termini import Target
 from postroom.client.connection.link import Attachment, fail_all, was_woken
 from postroom.client.connection.provider import Channel
 from postroom.client.connection.transport import within

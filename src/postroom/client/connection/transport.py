@@ -12,13 +12,13 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar, cast
 
-from postroom.amqp import events
-from postroom.amqp.connection import Connection as Engine
+from postroom.amqp.engine import events
+from postroom.amqp.engine.connection import Connection as Engine
+from postroom.amqp.engine.link import Link
+from postroom.amqp.engine.options import NEVER_US, ConnectionOptions
+from postroom.amqp.engine.session import Session as EngineSession
 from postroom.amqp.errors import CONNECTION_REDIRECT, NOT_ALLOWED, NOT_IMPLEMENTED, UNAUTHORIZED_ACCESS
-from postroom.amqp.link import Link
-from postroom.amqp.options import NEVER_US, ConnectionOptions
-from postroom.amqp.performatives import Error, Open
-from postroom.amqp.session import Session as EngineSession
+from postroom.amqp.frames.performatives import Error, Open
 from postroom.client.exceptions import (
     ConnectionLostException,
     ConnectionRedirectedException,

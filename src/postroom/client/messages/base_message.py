@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from enum import Enum, IntEnum
 from typing import Any, Final, TypeVar, overload
 
-from postroom.amqp.outcomes import RELEASED
+from postroom.amqp.frames.outcomes import RELEASED
 from postroom.client.destinations import Destination
 from postroom.client.exceptions import (
     IllegalStateException,
@@ -97,8 +97,8 @@ class Message(PropertyAccess):
 
     The body of a plain ``Message`` is anything that AMQP can carry; ``TextMessage``, ``BytesMessage``,
     ``MapMessage``, ``StreamMessage`` and ``ObjectMessage`` are those of JMS. Values of the body, the
-    properties and the annotations are those of :mod:`postroom.amqp.types`: plain Python where it says all,
-    classes such as ``Int`` or ``Symbol`` where the AMQP type matters.
+    properties and the annotations are those of :mod:`postroom.amqp.encoding.types`: plain Python where it
+    says all, classes such as ``Int`` or ``Symbol`` where the AMQP type matters.
 
     Body and properties of a received message are read-only until ``clear_body()`` and ``clear_properties()``:
     MessageNotWriteableException. Headers can always be set.

@@ -5,7 +5,7 @@ says what else it can be read as; anything else is a :class:`MessageFormatExcept
 where one is asked for, and nothing (None) where a number or a character is, is a ValueError, as Java's
 NumberFormatException and NullPointerException are.
 
-In Python: ``bool``; ``Byte``, ``Short``, ``Int`` of :mod:`postroom.amqp.types`; ``int`` is a long;
+In Python: ``bool``; ``Byte``, ``Short``, ``Int`` of :mod:`postroom.amqp.encoding.types`; ``int`` is a long;
 ``Float32``; ``float`` is a double; ``Char``; ``str``; ``bytes``. AMQP's unsigned numbers count as the next
 larger signed type.
 """
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final
 
-from postroom.amqp.types import (
+from postroom.amqp.encoding.types import (
     MAX_LONG,
     MIN_LONG,
     Byte,

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from postroom.amqp import sections
+from postroom.amqp.encoding.types import Byte, Symbol
 from postroom.amqp.errors import AmqpError
-from postroom.amqp.types import Byte, Symbol
+from postroom.amqp.message import sections
 from postroom.client.destinations import (
     Destination,
     Queue,

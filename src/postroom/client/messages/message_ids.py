@@ -11,7 +11,7 @@ from __future__ import annotations
 import uuid
 from typing import Final
 
-from postroom.amqp.types import MAX_ULONG
+from postroom.amqp.encoding.types import MAX_ULONG
 from postroom.client.exceptions import JMSException
 
 MessageId = str | int | uuid.UUID | bytes

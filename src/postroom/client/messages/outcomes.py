@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from librt.strings import BytesWriter
 
+from postroom.amqp.encoding.types import MAX_UINT, Symbol, ULong
 from postroom.amqp.errors import AmqpError
-from postroom.amqp.outcomes import ACCEPTED, RELEASED, DeliveryState, Modified, Rejected
-from postroom.amqp.performatives import Error
-from postroom.amqp.types import MAX_UINT, Symbol, ULong
+from postroom.amqp.frames.outcomes import ACCEPTED, RELEASED, DeliveryState, Modified, Rejected
+from postroom.amqp.frames.performatives import Error
 from postroom.client.durations import MS_A_SECOND, check_duration
 from postroom.client.exceptions import JMSException, MessageFormatException
 

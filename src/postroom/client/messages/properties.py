@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NoReturn
 
-from postroom.amqp.types import Int
+from postroom.amqp.encoding.types import Int
 from postroom.client.exceptions import MessageFormatException, MessageNotWriteableException
 from postroom.client.messages import conversion
 from postroom.client.messages.conversion import JmsType

@@ -13,7 +13,7 @@ import uuid
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from postroom.amqp.types import MAX_UINT
+from postroom.amqp.encoding.types import MAX_UINT
 from postroom.client.durations import MS_A_SECOND
 from postroom.client.exceptions import MessageFormatException
 from postroom.client.messages.base_message import DEFAULT_PRIORITY, DELIVERY_TIME, DeliveryMode, Message

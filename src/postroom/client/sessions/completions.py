@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
-from postroom.amqp.outcomes import Accepted, DeliveryState, Rejected, Released
+from postroom.amqp.frames.outcomes import Accepted, DeliveryState, Rejected, Released
 from postroom.client.connection.sender_link import Outcome
 from postroom.client.connection.transport import within
 from postroom.client.exceptions import (

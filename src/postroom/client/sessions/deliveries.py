@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple
 
-from postroom.amqp.outcomes import ACCEPTED, RELEASED, DeliveryState, Modified
+from postroom.amqp.frames.outcomes import ACCEPTED, RELEASED, DeliveryState, Modified
 from postroom.client.connection.receiver_link import Incoming, Receiving
 from postroom.client.destinations import Destination
 from postroom.client.durations import MS_A_SECOND, check_duration

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from postroom.amqp.outcomes import ACCEPTED, DeliveryState
+from postroom.amqp.frames.outcomes import ACCEPTED, DeliveryState
 from postroom.client.exceptions import JMSException, MessageFormatException
 from postroom.client.sessions.connection_state import CALLED_FOR, LOG, MessageCallback, call_back
 

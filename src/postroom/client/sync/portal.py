@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, Final, TypeVar
 
-from postroom.amqp.outcomes import DeliveryState
+from postroom.amqp.frames.outcomes import DeliveryState
 from postroom.client.exceptions import IllegalStateException
 from postroom.client.messages.base_message import DONE, Message
 from postroom.client.messages.outcomes import Receiver

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from postroom.amqp.outcomes import ACCEPTED, DeliveryState, TransactionalState
-from postroom.amqp.types import Int, UInt
+from postroom.amqp.encoding.types import Int, UInt
+from postroom.amqp.frames.outcomes import ACCEPTED, DeliveryState, TransactionalState
 from postroom.client.connection.provider import Channel
 from postroom.client.connection.receiver_link import Incoming, Receiving
 from postroom.client.connection.sender_link import Outcome, Sending

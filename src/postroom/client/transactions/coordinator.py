@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from postroom.amqp import descriptors
-from postroom.amqp.outcomes import ACCEPTED, Declare, Declared, DeliveryState, Discharge, Rejected
-from postroom.amqp.performatives import SND_UNSETTLED, Source
-from postroom.amqp.performatives import Coordinator as CoordinatorTarget
-from postroom.amqp.sections import Message, Value
-from postroom.amqp.sender import SenderLink
-from postroom.amqp.session import Session as EngineSession
-from postroom.amqp.types import Described, ULong
+from postroom.amqp.encoding import descriptors
+from postroom.amqp.encoding.types import Described, ULong
+from postroom.amqp.engine.sender import SenderLink
+from postroom.amqp.engine.session import Session as EngineSession
+from postroom.amqp.frames.outcomes import ACCEPTED, Declare, Declared, DeliveryState, Discharge, Rejected
+from postroom.amqp.frames.performatives import SND_UNSETTLED, Source
+from postroom.amqp.frames.performatives import Coordinator as CoordinatorTarget
+from postroom.amqp.message.sections import Message, Value
 from postroom.client.connection.provider import Channel
 from postroom.client.connection.sender_link import Sending
 from postroom.client.connection.transport import within

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from postroom.amqp.errors import AmqpError
-from postroom.amqp.messaging import scan_head
+from postroom.amqp.message.message_head import scan_head
 from postroom.manager.acting import Acted
 from postroom.manager.importing import MAX_IMPORTED, Imported, ImportMessages
 from postroom.manager.message_states import mask_of, named

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from postroom.amqp.types import Int
+from postroom.amqp.encoding.types import Int
 from postroom.manager.branch import BranchRow
 from postroom.manager.errors import ManagerError, XaError
 from postroom.model.entity_types import BRANCH_TYPE

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+from postroom.amqp.encoding.types import ULong
 from postroom.amqp.errors import AmqpError
-from postroom.amqp.messaging import scan_head
-from postroom.amqp.types import ULong
+from postroom.amqp.message.message_head import scan_head
 from postroom.manager.queue import Queue
 from postroom.manager.remote import Destination
 from postroom.manager.store_browsing import Browse, BrowseAndLock, Listen, Unlock

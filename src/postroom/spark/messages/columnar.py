@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from postroom.amqp import constructors as c
-from postroom.amqp import descriptors as d
+from postroom.amqp.encoding import constructors as c
+from postroom.amqp.encoding import descriptors as d
 from postroom.amqp.errors import DecodeError
 from postroom.client.messages.message import MESSAGE_TYPE
 from postroom.spark.messages.heap import Heap, Values

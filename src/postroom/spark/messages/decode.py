@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from postroom.amqp.errors import DecodeError
-from postroom.amqp.rewriting import with_expiry
+from postroom.amqp.message.rewrite import with_expiry
 from postroom.ledger.format.records import ArrivalFlag
 from postroom.ledger.reading.body_reader import BODY_STATE_NAMES
 from postroom.spark.messages.columnar import Columnar

@@ -16,10 +16,10 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from postroom.amqp import descriptors as d
-from postroom.amqp.codec import encode as encode_value
+from postroom.amqp.encoding import descriptors as d
+from postroom.amqp.encoding.codec import encode as encode_value
+from postroom.amqp.encoding.types import MAX_UBYTE, MAX_UINT
 from postroom.amqp.errors import EncodeError
-from postroom.amqp.types import MAX_UBYTE, MAX_UINT
 from postroom.spark.messages import parts
 from postroom.spark.messages.parts import Part
 from postroom.spark.messages.schema import EVENT_COLUMNS, FULL_SCHEMA, SECTIONS, TIMESTAMP, TYPED_MAP

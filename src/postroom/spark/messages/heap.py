@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from postroom.amqp import constructors as c
+from postroom.amqp.encoding import constructors as c
 
 Array = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]

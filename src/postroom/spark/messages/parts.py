@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from postroom.amqp import constructors as c
-from postroom.amqp.types import MAX_UBYTE
+from postroom.amqp.encoding import constructors as c
+from postroom.amqp.encoding.types import MAX_UBYTE
 
 Part: TypeAlias = bytes | pa.Array
 """The same in all rows, or of type `BYTES`, one value a row."""

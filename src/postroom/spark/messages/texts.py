@@ -8,9 +8,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from postroom.amqp import constructors as c
+from postroom.amqp.encoding import constructors as c
+from postroom.amqp.encoding.reader import Reader
 from postroom.amqp.errors import DecodeError
-from postroom.amqp.reader import Reader
 from postroom.spark.messages.heap import Heap, Values
 from postroom.spark.messages.values import FIRST_MS, LAST_MS, float_texts, typed
 from postroom.spark.names import Names

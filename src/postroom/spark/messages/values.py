@@ -22,9 +22,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from postroom.amqp.codec import decode_all, encode
-from postroom.amqp.errors import DecodeError
-from postroom.amqp.types import (
+from postroom.amqp.encoding.codec import decode_all, encode
+from postroom.amqp.encoding.types import (
     Array,
     Byte,
     Char,
@@ -43,6 +42,7 @@ from postroom.amqp.types import (
     ULong,
     UShort,
 )
+from postroom.amqp.errors import DecodeError
 
 Typed = tuple[str, str | None]
 

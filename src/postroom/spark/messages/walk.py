@@ -12,8 +12,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from postroom.amqp import constructors as c
-from postroom.amqp import descriptors as d
+from postroom.amqp.encoding import constructors as c
+from postroom.amqp.encoding import descriptors as d
 from postroom.spark.messages.heap import Heap, Values
 
 Array = npt.NDArray[Any]

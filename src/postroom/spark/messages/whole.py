@@ -11,11 +11,11 @@ from functools import lru_cache
 from typing import Any, Final
 from uuid import UUID
 
-from postroom.amqp import constructors as c
-from postroom.amqp import descriptors as d
-from postroom.amqp.fields import Fields, read_descriptor, read_symbol_map
-from postroom.amqp.reader import Reader
-from postroom.amqp.types import Byte, Int, PairMap, Short, UByte, UInt, ULong, UShort
+from postroom.amqp.encoding import constructors as c
+from postroom.amqp.encoding import descriptors as d
+from postroom.amqp.encoding.field_reader import Fields, read_descriptor, read_symbol_map
+from postroom.amqp.encoding.reader import Reader
+from postroom.amqp.encoding.types import Byte, Int, PairMap, Short, UByte, UInt, ULong, UShort
 from postroom.client.messages.jms_messages import JAVA_OBJECT
 from postroom.client.messages.message import MESSAGE_TYPE, OCTET_STREAM, charset_of_text
 from postroom.spark.messages.schema import PROPERTY_COLUMNS

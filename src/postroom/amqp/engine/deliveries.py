@@ -1,0 +1,210 @@
+"""The deliveries of one session that are not settled, in both directions, and what either end says of them.
+
+Source: AMQP 1.0 part 2, sections 2.6.12 and 2.7.6. Delivery ids are one sequence for each direction of a
+session, whatever the link, so that one disposition can speak of many.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from mypy_extensions import i64
+
+from postroom.amqp.engine.delivery import Delivery, present_ids
+from postroom.amqp.engine.events import DispositionReceived, LateDisposition, SenderDispositionReceived
+from postroom.amqp.engine.link import Link
+from postroom.amqp.engine.receiver import ReceiverLink
+from postroom.amqp.engine.serial_numbers import serial_diff
+from postroom.amqp.engine.shared_state import Wire
+from postroom.amqp.engine.states import CLOSED, OPEN
+from postroom.amqp.engine.violations import SessionViolation
+from postroom.amqp.errors import INVALID_FIELD, RESOURCE_LIMIT_EXCEEDED
+from postroom.amqp.frames.frames import write_disposition
+from postroom.amqp.frames.outcomes import DeliveryState
+from postroom.amqp.frames.performatives import RECEIVER, SENDER, Disposition
+
+if TYPE_CHECKING:
+    from postroom.amqp.engine.session import Session
+
+
+@final
+class Deliveries:
+    """A session's unsettled deliveries."""
+
+    def __init__(self, wire: Wire, channel: i64, session: Session) -> None:
+        self.wire = wire
+        self.channel = channel
+        self.session = session
+        self.outgoing: dict[int, Delivery] = {}
+        """Ours, by id."""
+        self.incoming: dict[int, ReceiverLink] = {}
+        """The peer's, by id: the link that each came on."""
+        self._dropped: dict[int, None] = {}
+        """Ours, by id, without an outcome: the link of each was closed or has failed."""
+        self.capped = False
+        """A link was told less credit than there is because of what is unsettled on the session."""
+        self._expected_id: i64 = -1
+
+    def clear(self) -> None:
+        """The session is over."""
+        self.outgoing.clear()
+        self.incoming.clear()
+        self._dropped.clear()
+
+    # --- the peer's deliveries
+
+    def is_next(self, id: i64) -> bool:
+        """Whether ``id`` goes on with the session's sequence of delivery ids; gaps do no harm."""
+        if self._expected_id >= 0 and serial_diff(id, self._expected_id) < 0:
+            return False
+        self._expected_id = (id + 1) & 0xFFFF_FFFF
+        return True
+
+    def track_received(self, link: ReceiverLink, id: i64) -> None:
+        """An unsettled delivery has begun to arrive."""
+        if len(self.incoming) >= self.wire.options.max_incoming_unsettled:
+            raise SessionViolation(
+                self.session,
+                RESOURCE_LIMIT_EXCEEDED,
+                f"more than {self.wire.options.max_incoming_unsettled} unsettled deliveries on one session",
+            )
+        self.incoming[id] = link
+        link.unsettled_count += 1
+
+    def is_unsettled(self, link: ReceiverLink, id: i64) -> bool:
+        """Whether a delivery of that id came on the link and is unsettled."""
+        return self.incoming.get(id) is link
+
+    def untrack_received(self, id: i64) -> bool:
+        """A delivery that came is settled; whether it was unsettled until now."""
+        link = self.incoming.pop(id, None)
+        if link is None:
+            return False
+        link.unsettled_count -= 1
+        if link.unsettled_count == 0 and link.local_state == CLOSED:
+            self._last_settled(link)
+        return True
+
+    def _last_settled(self, link: Link) -> None:
+        """Nothing of a detached link lives on, so its name is free."""
+        if link.remote_state == CLOSED:
+            self.wire.forget(link)
+
+    # --- dispositions
+
+    def on_disposition(self, disposition: Disposition) -> None:
+        """The peer's word on deliveries; ids that mean nothing (any more) are passed over (part 2, section
+        2.6.12).
+        """
+        first = disposition.first
+        last = disposition.last
+        if serial_diff(last, first) < 0:
+            raise SessionViolation(
+                self.session,
+                INVALID_FIELD,
+                f"disposition of {first} to {last}: the last lies before the first",
+            )
+        if disposition.role == RECEIVER:
+            self._on_receiver_says(disposition)
+            if self._dropped and disposition.state is not None:
+                self._on_late_outcome(disposition.state, first, last)
+        else:
+            self._on_sender_says(disposition)
+
+    def _on_receiver_says(self, disposition: Disposition) -> None:
+        ids = present_ids(self.outgoing, disposition.first, disposition.last)
+        if not ids:
+            return
+        deliveries: list[Delivery] = []
+        event = DispositionReceived(self.session, deliveries, disposition.state, disposition.settled)
+        self.wire.events.append(event)
+        for id in ids:
+            delivery = self.outgoing[id]
+            delivery.state = disposition.state
+            deliveries.append(delivery)
+            if disposition.settled:
+                self.settle_outgoing(delivery)
+                if delivery.link.capped:
+                    delivery.link.report_room()
+        if self.capped and len(self.outgoing) * 2 <= self.wire.options.max_outgoing_unsettled:
+            self.capped = False
+            self.session.report_room()
+
+    def _on_late_outcome(self, state: DeliveryState, first: i64, last: i64) -> None:
+        late = present_ids(self._dropped, first, last)
+        for id in late:
+            del self._dropped[id]
+        if late:
+            self.wire.events.append(LateDisposition(self.session, state))
+
+    def _on_sender_says(self, disposition: Disposition) -> None:
+        event: SenderDispositionReceived | None = None
+        for id in present_ids(self.incoming, disposition.first, disposition.last):
+            link = self.incoming[id]
+            if event is None or event.link is not link:
+                event = SenderDispositionReceived(link, [], disposition.state, disposition.settled)
+                self.wire.events.append(event)
+            event.delivery_ids.append(id)
+            if disposition.settled:
+                self.untrack_received(id)
+
+    def settle_outgoing(self, delivery: Delivery) -> None:
+        """One of our deliveries is settled."""
+        if not delivery.settled:
+            delivery.settled = True
+            link = delivery.link
+            link.unsettled_count -= 1
+            self.outgoing.pop(delivery.id, None)
+            if link.unsettled_count == 0 and link.local_state == CLOSED:
+                self._last_settled(link)
+
+    def settle_own(self, first: i64, last: i64) -> bool:
+        """This end, as sender, settles; whether any of the range was unsettled."""
+        ids = present_ids(self.outgoing, first, last)
+        for id in ids:
+            self.settle_outgoing(self.outgoing[id])
+        return bool(ids)
+
+    def settle_received(self, first: i64, last: i64, settled: bool) -> bool:
+        """This end, as receiver, speaks of a range; whether any of it is unsettled."""
+        if first == last:
+            return self.untrack_received(first) if settled else first in self.incoming
+        ids = present_ids(self.incoming, first, last)
+        if settled:
+            for id in ids:
+                self.untrack_received(id)
+        return bool(ids)
+
+    def say(self, role: bool, first: i64, last: i64, settled: bool, state: DeliveryState | None) -> None:
+        """Write a disposition."""
+        if self.session.local_state == OPEN:
+            write_disposition(self.wire.writer, self.channel, role, first, last, settled, state)
+
+    # --- a link goes
+
+    def outgoing_of(self, link: Link) -> list[Delivery]:
+        """Our unsettled deliveries on ``link``, in order of sending."""
+        if link.unsettled_count == 0:
+            return []
+        return [delivery for delivery in self.outgoing.values() if delivery.link is link]
+
+    def drop(self, link: Link) -> None:
+        """Forget the deliveries of ``link``, which is detached for good."""
+        if link.unsettled_count == 0:
+            return
+        if link.role == SENDER:
+            for delivery in self.outgoing_of(link):
+                del self.outgoing[delivery.id]
+                if delivery.state is None:
+                    self._note_dropped(delivery.id)
+        else:
+            for id in [id for id, owner in self.incoming.items() if owner is link]:
+                del self.incoming[id]
+        link.unsettled_count = 0
+        self._last_settled(link)
+
+    def _note_dropped(self, id: i64) -> None:
+        """An outcome for it may be under way; of the last so many that is told."""
+        if len(self._dropped) >= self.wire.options.max_outgoing_unsettled:
+            del self._dropped[next(iter(self._dropped))]
+        self._dropped[id] = None
