@@ -32,10 +32,12 @@ DESCRIBING = {"egg_info", "dist_info", "sdist"}
 C_MODULES = ("storage/_writer", "format/_split")
 EDGE_FOLDERS = ("channel",)
 EDGE_SERVER = (
-    *("applying", "arriving", "attach", "binding", "bound", "broker", "channel_agents", "channel_receiving"),
-    *("channel_refusing", "channel_sending", "channel_taking", "coordinator", "dynamic"),
-    *("foreign_receiving", "foreign_sending", "headers"),
-    *("incoming", "management_links", "outgoing", "registry", "releasing", "terminus"),
+    *(f"channels/{name}" for name in ("agent_link", "foreign_receiving_link", "foreign_sending_link")),
+    *(f"channels/{name}" for name in ("inbound_link", "receiving_link", "sending_link", "undeliverable")),
+    *(f"connection/{name}" for name in ("attach", "binding", "broker", "durable_effects", "registry")),
+    *(f"links/{name}" for name in ("bound_link", "delivery_headers", "dynamic_nodes", "incoming_link")),
+    *(f"links/{name}" for name in ("incoming_message", "outcomes", "outgoing_link", "terminus")),
+    *("links/transaction_coordinator", "management/links"),
 )
 
 

@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Mapping
 from typing import Final
 
-from postroom.server.config import AutoCreateConfig, QueueDefaultsConfig, QueueManagerConfig
+from postroom.server.configuration.config import AutoCreateConfig, QueueDefaultsConfig, QueueManagerConfig
 
 ORIGINALS: Final[Mapping[str, object]] = {
     "auto_create": AutoCreateConfig(consumers=True),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from postroom.client import Message, connect
-from postroom.server.config import AutoCreateConfig, QueueConfig
+from postroom.server.configuration.config import AutoCreateConfig, QueueConfig
 from tests.server.harness import BrokerThread, make_config
 
 WAIT_S = 20

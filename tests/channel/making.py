@@ -1,7 +1,7 @@
 """Two queue managers, A and B, with a channel from A to B."""
 
 from postroom.model.channel_states import ChannelState
-from postroom.server.config import QueueConfig
+from postroom.server.configuration.config import QueueConfig
 from tests.channel.pair import Place, World
 
 A_TO_B = "A.TO.B"

@@ -24,10 +24,10 @@ from postroom.manager.manager import QueueManager
 from postroom.model.channel import ChannelDefinition
 from postroom.model.channel_states import ChannelState
 from postroom.server.assembly import define_queues, manager_options
-from postroom.server.binding import ConnectionBinding
-from postroom.server.broker import Broker
-from postroom.server.channel_instance import ChannelLink
-from postroom.server.config import Config, QueueConfig
+from postroom.server.channels.instance import ChannelLink
+from postroom.server.configuration.config import Config, QueueConfig
+from postroom.server.connection.binding import ConnectionBinding
+from postroom.server.connection.broker import Broker
 from tests.originals import ORIGINALS
 from tests.simulation.disk import SimDisk
 from tests.simulation.world import SimWriter

@@ -9,8 +9,8 @@ from postroom.channel import wire
 from postroom.channel.negotiation import Offer, negotiate, read_offer
 from postroom.channel.wire import BatchEnd, Tag, read_batch_end, read_tag
 from postroom.model.channel_states import ChannelState
-from postroom.server.channel_instance import StopMode
-from postroom.server.config import QueueConfig
+from postroom.server.channels.instance import StopMode
+from postroom.server.configuration.config import QueueConfig
 from tests.channel.making import A_TO_B, receiver, running, sender, two
 from tests.channel.pair import Client, Place, Wire, World
 

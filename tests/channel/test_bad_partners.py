@@ -18,7 +18,7 @@ from postroom.channel.negotiation import Offer
 from postroom.channel.wire import CHANNEL_ADDRESS, BatchEnd
 from postroom.manager.transmission import TransmissionHeader, with_transmission
 from postroom.model.channel_states import ChannelState
-from postroom.server.config import QueueConfig
+from postroom.server.configuration.config import QueueConfig
 from tests.channel.making import receiver, sender
 from tests.channel.pair import Client, World
 

@@ -10,9 +10,9 @@ import pytest
 
 from postroom.amqp.message.sections import Header, Message, Properties, Value
 from postroom.model.channel_states import ChannelState
-from postroom.server.binding import ConnectionBinding
-from postroom.server.channel_instance import StopMode
-from postroom.server.config import QueueConfig, QueueManagerConfig
+from postroom.server.channels.instance import StopMode
+from postroom.server.configuration.config import QueueConfig, QueueManagerConfig
+from postroom.server.connection.binding import ConnectionBinding
 from tests.channel.pair import Client, Place, Wire, World
 
 CHANNEL, THERE, SOURCE, IN, DEAD = "CHANNEL", "THERE", "SOURCE", "IN", "DEAD"

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from postroom.amqp.message.sections import Header, Message, Value
 from postroom.model.channel_states import ChannelState
-from postroom.server.channel_instance import StopMode
-from postroom.server.config import QueueConfig, QueueManagerConfig
+from postroom.server.channels.instance import StopMode
+from postroom.server.configuration.config import QueueConfig, QueueManagerConfig
 from tests.channel.making import A_TO_B, receiver, running, sender, two
 from tests.channel.pair import Client, Place, Wire, World
 

@@ -6,7 +6,7 @@ import pytest
 
 from postroom.amqp.encoding.types import Symbol, UInt
 from postroom.amqp.message.sections import Message, Properties, Value
-from postroom.server.config import QueueConfig
+from postroom.server.configuration.config import QueueConfig
 from tests.channel.pair import Client, World
 
 

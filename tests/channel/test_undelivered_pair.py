@@ -9,8 +9,8 @@ from postroom.channel.undelivered import RetryRequest, Stop
 from postroom.manager.name_rules import UNDELIVERED
 from postroom.model.channel_states import ChannelState
 from postroom.model.mq import Report
-from postroom.server.config import QueueConfig, QueueManagerConfig
-from postroom.server.retry_exits import ExitNotLoaded, find, load
+from postroom.server.configuration.config import QueueConfig, QueueManagerConfig
+from postroom.server.configuration.retry_exits import ExitNotLoaded, find, load
 from tests.channel import exits
 from tests.channel.making import A_TO_B, receiver, sender
 from tests.channel.pair import Client, Place, World

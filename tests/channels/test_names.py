@@ -7,8 +7,13 @@ from contextlib import contextmanager
 import pytest
 
 from postroom.client import Connection, ConnectionFactory, Message, Queue
-from postroom.server.channel_config import ChannelConfig
-from postroom.server.config import ListenConfig, QueueConfig, QueueManagerConfig, RemoteQueueConfig
+from postroom.server.configuration.channels import ChannelConfig
+from postroom.server.configuration.config import (
+    ListenConfig,
+    QueueConfig,
+    QueueManagerConfig,
+    RemoteQueueConfig,
+)
 from tests.clients.broker import free_port
 from tests.server.harness import BrokerThread, make_config
 

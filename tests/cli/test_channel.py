@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from postroom.client import ConnectionFactory, Queue
-from postroom.server.channel_config import ChannelConfig
-from postroom.server.config import QueueConfig
-from postroom.server.config_file import ConfigError, load_config
+from postroom.server.configuration.channels import ChannelConfig
+from postroom.server.configuration.config import QueueConfig
+from postroom.server.configuration.config_file import ConfigError, load_config
 from tests.cli.test_commands import Shell
 from tests.server.harness import TIMEOUT_S, BrokerThread, make_config
 

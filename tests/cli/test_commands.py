@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from postroom import __version__
 from postroom.cli import main
-from postroom.server.passwords import verify_password
+from postroom.server.configuration.passwords import verify_password
 from tests.server.harness import BrokerThread
 
 pytestmark = pytest.mark.sockets

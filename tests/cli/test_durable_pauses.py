@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.server.config import QueueConfig
+from postroom.server.configuration.config import QueueConfig
 from tests.cli.test_commands import Shell, broker, queue, shell
 from tests.server.harness import BrokerThread, make_config
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from postroom.client import AcknowledgeMode, ConnectionFactory
-from postroom.server.config import Config, ListenConfig
+from postroom.server.configuration.config import Config, ListenConfig
 from tests.cli.test_commands import Shell
 from tests.server.harness import BrokerThread
 

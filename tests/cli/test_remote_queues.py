@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from postroom.server.config import QueueConfig
+from postroom.server.configuration.config import QueueConfig
 from tests.cli.test_commands import Shell
 from tests.server.harness import BrokerThread, make_config
 

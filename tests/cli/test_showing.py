@@ -9,7 +9,7 @@ from proton.utils import BlockingConnection
 
 from postroom.client import AcknowledgeMode, ConnectionFactory, Message
 from postroom.model.codes import Outcome
-from postroom.server.config import AutoCreateConfig, QueueConfig, QueueDefaultsConfig
+from postroom.server.configuration.config import AutoCreateConfig, QueueConfig, QueueDefaultsConfig
 from tests.cli.test_commands import Shell, broker, queue, shell
 from tests.server.harness import BrokerThread, make_config
 

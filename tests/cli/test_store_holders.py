@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.server.passwords import hash_password
+from postroom.server.configuration.passwords import hash_password
 from tests.cli.test_commands import Shell, broker, queue, shell
 from tests.server.harness import BrokerThread, make_config
 

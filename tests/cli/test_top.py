@@ -15,8 +15,8 @@ from rich.console import Console
 import postroom
 from postroom.cli.broker.top_view import Look, View
 from postroom.model.names import DYNAMIC_PREFIX
-from postroom.server.channel_config import ChannelConfig
-from postroom.server.config import QueueConfig
+from postroom.server.configuration.channels import ChannelConfig
+from postroom.server.configuration.config import QueueConfig
 from tests.cli.test_commands import Shell
 from tests.server.harness import BrokerThread, make_config
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from postroom.server.config import TopicConfig
-from postroom.server.config_file import ConfigError, load_config
+from postroom.server.configuration.config import TopicConfig
+from postroom.server.configuration.config_file import ConfigError, load_config
 from postroom.server.exits import StartError
 from tests.cli.test_commands import Shell, broker, queue, shell
 from tests.server.harness import BrokerThread, make_config

@@ -16,9 +16,9 @@ from postroom.cli import main
 from postroom.client import Connection, ConnectionFactory, ManagementException, Message
 from postroom.ledger.reading.reader import LedgerReader
 from postroom.model.entity_types import LEDGER_TYPE
-from postroom.server import tracing
-from postroom.server.broker import Broker
-from postroom.server.config import LedgerConfig
+from postroom.server.configuration.config import LedgerConfig
+from postroom.server.connection.broker import Broker
+from postroom.server.management import ledger_queries as tracing
 from postroom.server.management import ledgers
 from tests.server.harness import BrokerThread, make_config
 from tests.tables.ledgers import FORGETFUL, Writer

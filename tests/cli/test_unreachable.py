@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from postroom.cli import main
-from postroom.server.config import ListenConfig
+from postroom.server.configuration.config import ListenConfig
+from postroom.server.configuration.passwords import hash_password
 from postroom.server.exits import Exit
-from postroom.server.passwords import hash_password
 from tests.server.harness import BrokerThread, make_config
 
 pytestmark = pytest.mark.sockets

@@ -16,7 +16,7 @@ from postroom.client import (
 )
 from postroom.client.aio import MessageConsumer, MessageProducer, QueueBrowser, Session
 from postroom.client.connection.options import ClientOptions, RecoverMode
-from postroom.server.config import QueueConfig
+from postroom.server.configuration.config import QueueConfig
 from tests.client.breaking import (
     bodies,
     broken,

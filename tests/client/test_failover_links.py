@@ -25,7 +25,7 @@ from postroom.client.aio import ConnectionFactory, connect
 from postroom.client.connection.link import MAX_REFUSALS
 from postroom.client.exceptions import ConnectionRedirectedException
 from postroom.client.messages.message import encode_message
-from postroom.server.config import QueueConfig
+from postroom.server.configuration.config import QueueConfig
 from tests.client.breaking import Watch, bodies, broken, fill, received, texts
 from tests.client.fake_broker import FakeBroker, asynchronous
 from tests.faults.proxy import BROKER, CLIENT, CutPoint

@@ -26,7 +26,7 @@ from postroom.client import (
     connect,
 )
 from postroom.model import numbers as n
-from postroom.server.config import QueueConfig
+from postroom.server.configuration.config import QueueConfig
 from tests.client.fake_broker import asynchronous
 from tests.server.harness import BrokerThread, make_config
 

@@ -18,7 +18,7 @@ from postroom.client import (
     aio,
 )
 from postroom.client.messages.message import encode_message
-from postroom.server.config import QueueConfig
+from postroom.server.configuration.config import QueueConfig
 from tests.client.fake_broker import FakeBroker, asynchronous
 from tests.client.test_acknowledging import consumer_in, told
 from tests.client.test_consuming import bodies, session_of, texts

@@ -12,7 +12,7 @@ from postroom.client import (
     AcknowledgeMode,
     TransactionRolledBackException,
 )
-from postroom.server.config import QueueConfig
+from postroom.server.configuration.config import QueueConfig
 from tests.client.breaking import (
     bodies,
     broken,

@@ -18,7 +18,7 @@ from postroom.client import (
     sync,
 )
 from postroom.client.aio import Connection, ConnectionFactory, MessageConsumer, Session
-from postroom.server.config import QueueConfig
+from postroom.server.configuration.config import QueueConfig
 from tests.client.fake_broker import asynchronous
 from tests.server.harness import BrokerThread, make_config
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from postroom.server.passwords import hash_password
+from postroom.server.configuration.passwords import hash_password
 from tests.clients.broker import BrokerProcess
 from tests.clients.conftest import CLIENT_NAMES
 from tests.clients.driver import Client, ClientError

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.server.passwords import hash_password
+from postroom.server.configuration.passwords import hash_password
 from tests.clients.broker import BrokerProcess, free_port
 from tests.clients.driver import Client, ClientError
 from tests.clients.test_traffic import text, texts

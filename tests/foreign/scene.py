@@ -13,9 +13,9 @@ from proton.utils import BlockingConnection, BlockingReceiver
 from tools.peers import Broker
 
 from postroom.model.channel_states import ChannelState
-from postroom.server.channel_config import ChannelConfig, CredentialsConfig
-from postroom.server.channel_instance import StopMode
-from postroom.server.config import Config, QueueConfig, QueueManagerConfig
+from postroom.server.channels.instance import StopMode
+from postroom.server.configuration.channels import ChannelConfig, CredentialsConfig
+from postroom.server.configuration.config import Config, QueueConfig, QueueManagerConfig
 from tests.faults.proxy import CutPoint, FaultyProxy
 from tests.server.harness import BrokerThread, make_config
 

@@ -9,7 +9,7 @@ from proton import Message
 from tools.peers import Artemis, RabbitMQ
 
 from postroom.model.channel_states import ChannelState
-from postroom.server.channel_config import CredentialsConfig
+from postroom.server.configuration.channels import CredentialsConfig
 from tests.faults.proxy import BROKER, CLIENT, CutPoint
 from tests.foreign import scene
 from tests.foreign.conftest import SMALL

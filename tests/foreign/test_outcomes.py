@@ -13,8 +13,8 @@ from proton import Message
 from tools.peers import Postroom
 
 from postroom.model.channel_states import ChannelState
-from postroom.server.broker import Broker
-from postroom.server.config import QueueConfig
+from postroom.server.configuration.config import QueueConfig
+from postroom.server.connection.broker import Broker
 from tests.crash.kills import source_of_this_build
 from tests.foreign import scene
 from tests.foreign.scene import DEAD, TRANSMISSION, channel, count_of, numbered

@@ -20,7 +20,7 @@ from postroom.client import (
     PrefetchPolicy,
 )
 from postroom.model.entity_types import MESSAGE_TYPE, QUEUE_TYPE
-from postroom.server.config import QueueConfig
+from postroom.server.configuration.config import QueueConfig
 from postroom.spark.jobs import acting, jobs
 from postroom.spark.jobs.jobs import Where
 from postroom.spark.jobs.plan import Manifest, Plan, Results

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from postroom.client import ConnectionFactory, ConnectionLostException
+from postroom.server.configuration.http import HttpConfig
 from postroom.server.http.tokens import TOKENS_NAME, Right, add_token
-from postroom.server.http_config import HttpConfig
 from postroom.spark.consume import subscription
 from postroom.spark.consume.errors import (
     BrokerUnreachable,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.server.config import ListenConfig
+from postroom.server.configuration.config import ListenConfig
 from postroom.spark.sink.errors import BatchReplaced, QueryReplaced
 from tests.messages.exactly_once import DUPLICATES, EXACT, FAILURES, LOSS, told
 from tests.messages.playing import Died

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from postroom.cli import main
 from postroom.cli.spark import job
 from postroom.client import Message
-from postroom.server.config import QueueConfig
+from postroom.server.configuration.config import QueueConfig
 from postroom.spark.jobs.errors import Exit
 from tests.messages.jobs import Scene, rule, scene
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from postroom.client import Message
 from postroom.model.entity_types import QUEUE_TYPE
-from postroom.server import service
+from postroom.server.listening import service
 from postroom.spark.jobs import acting, jobs
 from postroom.spark.jobs.contents import with_contents
 from postroom.spark.jobs.deduplicate import check_columns

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from postroom.client import Message
 from postroom.client.aio import ConnectionFactory
-from postroom.server.config import ListenConfig
+from postroom.server.configuration.config import ListenConfig
 from tests.messages.sinking import shown
 from tests.server.harness import BrokerThread, make_config
 

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, expr, format_string
 from pyspark.sql.streaming.query import StreamingQuery
 
-from postroom.server.config import QueueConfig
+from postroom.server.configuration.config import QueueConfig
 from tests.messages.sinking import received, shown
 from tests.server.harness import BrokerThread, make_config
 

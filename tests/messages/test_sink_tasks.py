@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from postroom.client.exceptions import ConnectionLostException
-from postroom.server.config import QueueConfig
+from postroom.server.configuration.config import QueueConfig
 from postroom.spark.messages.encode import RowInvalid
 from postroom.spark.sink import branches, link
 from postroom.spark.sink import commit as driver

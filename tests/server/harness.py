@@ -14,12 +14,12 @@ import uvloop
 
 from postroom.manager.manager import QueueManager
 from postroom.server.assembly import define_queues, manager_options
-from postroom.server.broker import Broker
 from postroom.server.clock import wall_us
-from postroom.server.config import Config, LimitsConfig, ListenConfig, QueueConfig
+from postroom.server.configuration.config import Config, LimitsConfig, ListenConfig, QueueConfig
+from postroom.server.connection.broker import Broker
 from postroom.server.http.opening import Http
-from postroom.server.listeners import Listener
-from postroom.server.service import Service, ServiceLedger
+from postroom.server.listening.listeners import Listener
+from postroom.server.listening.service import Service, ServiceLedger
 from postroom.server.start import make_broker, open_ledger
 from tests.originals import ORIGINALS
 from tests.server.memory_ledger import MemoryLedger

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from postroom.server.configuration.http import HttpConfig
 from postroom.server.http.tokens import TOKENS_NAME, Right, add_token
-from postroom.server.http_config import HttpConfig
 from tests.server.harness import BrokerThread, make_config
 
 TIMEOUT_S = 15

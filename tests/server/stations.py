@@ -10,10 +10,10 @@ from postroom.amqp.message.message_head import scan_head
 from postroom.amqp.message.sections import Header, Message, Value
 from postroom.manager.consumer import Producer
 from postroom.manager.effects import PRESETTLED, Sink
-from postroom.server.binding import ConnectionBinding
-from postroom.server.broker import Broker
-from postroom.server.outward import Outward
-from postroom.server.supervised import Supervised
+from postroom.server.channels.outbound_connection import Outward
+from postroom.server.channels.supervised_channel import Supervised
+from postroom.server.connection.binding import ConnectionBinding
+from postroom.server.connection.broker import Broker
 from tests.simulation.channels.line import Line
 from tests.simulation.channels.node import Node
 

@@ -125,7 +125,7 @@ def test_another_protocol_gets_our_header_and_no_more(broker: BrokerThread, head
 
 
 def test_a_connection_that_says_nothing_is_closed() -> None:
-    from postroom.server.config import LimitsConfig
+    from postroom.server.configuration.config import LimitsConfig
     from tests.server.harness import make_config
 
     with BrokerThread(make_config(limits=LimitsConfig(open_timeout_ms=50))) as impatient:
@@ -134,7 +134,7 @@ def test_a_connection_that_says_nothing_is_closed() -> None:
 
 
 def test_a_silent_peer_is_closed_and_a_heartbeat_keeps_one_open() -> None:
-    from postroom.server.config import LimitsConfig
+    from postroom.server.configuration.config import LimitsConfig
     from tests.server.harness import make_config
 
     with BrokerThread(make_config(limits=LimitsConfig(idle_timeout_ms=200))) as impatient:
@@ -221,7 +221,7 @@ def test_nobody_else_notices(broker: BrokerThread, connection: BlockingConnectio
 
 
 def test_connections_beyond_the_bound_are_cut() -> None:
-    from postroom.server.config import LimitsConfig
+    from postroom.server.configuration.config import LimitsConfig
     from tests.server.harness import make_config
 
     with BrokerThread(make_config(limits=LimitsConfig(max_connections=1))) as small:

@@ -15,7 +15,7 @@ from postroom.manager.errors import ChannelNotInDoubt, QueueInUse
 from postroom.manager.options import QueueDefinition
 from postroom.model.channel_states import ChannelState
 from postroom.model.mq import Reason
-from postroom.server.channel_instance import StopMode
+from postroom.server.channels.instance import StopMode
 from tests.server.stations import Stations
 from tests.server.test_channels import AT_A, AT_B, RECEIVER, SENDER, start, stop
 from tests.simulation.channels.audit import Audit

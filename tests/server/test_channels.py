@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from postroom.model.channel_states import ChannelState, Verdict
-from postroom.server.channel_instance import StopMode
+from postroom.server.channels.instance import StopMode
 from tests.server.stations import NO_ROUTE, US_PER_S, Stations
 
 SENDER: dict[str, Any] = {

@@ -13,8 +13,8 @@ from postroom.manager.errors import ChannelInUse, ChannelNotFound, ChannelNotInD
 from postroom.model.channel import ChannelDefinition
 from postroom.model.channel_states import ChannelState
 from postroom.model.entity_types import CHANNEL_TYPE
-from postroom.server.channel_config import ChannelConfig
-from postroom.server.channel_instance import StopMode
+from postroom.server.channels.instance import StopMode
+from postroom.server.configuration.channels import ChannelConfig
 from postroom.server.management import Later, Request, Response
 from tests.server.stations import NO_ROUTE, Stations
 from tests.server.test_channels import AT_A, SENDER, make, start, stop, world

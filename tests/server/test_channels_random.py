@@ -11,7 +11,7 @@ from postroom.amqp.message.sections import Value, decode_message
 from postroom.manager.effects import Sink
 from postroom.manager.options import ConsumerOptions
 from postroom.model.channel_states import ACTIVE
-from postroom.server.channel_instance import StopMode
+from postroom.server.channels.instance import StopMode
 from tests.server.stations import Stations
 from tests.server.test_channels import make
 

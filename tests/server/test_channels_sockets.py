@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from postroom.client import ConnectionFactory, Queue
-from postroom.server.broker import Broker
-from postroom.server.channel_config import ChannelConfig, CredentialsConfig
-from postroom.server.config import Config, LimitsConfig, ListenConfig, QueueConfig
-from postroom.server.outward import Secrets
-from postroom.server.passwords import hash_password
+from postroom.server.channels.outbound_connection import Secrets
+from postroom.server.configuration.channels import ChannelConfig, CredentialsConfig
+from postroom.server.configuration.config import Config, LimitsConfig, ListenConfig, QueueConfig
+from postroom.server.configuration.passwords import hash_password
+from postroom.server.connection.broker import Broker
 from tests.server.harness import TIMEOUT_S, BrokerThread, make_config
 
 pytestmark = pytest.mark.sockets

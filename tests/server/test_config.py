@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from postroom.server.addresses import is_loopback, split_address
-from postroom.server.config import Config, ListenConfig
-from postroom.server.config_file import ConfigError, load_config
-from postroom.server.http_config import HttpConfig
-from postroom.server.passwords import hash_password
+from postroom.server.configuration.config import Config, ListenConfig
+from postroom.server.configuration.config_file import ConfigError, load_config
+from postroom.server.configuration.http import HttpConfig
+from postroom.server.configuration.passwords import hash_password
 
 BAD_FILES = {
     "unknown key at the top": ("\nx = 1\n", 2, "x", "unknown key"),

@@ -11,9 +11,9 @@ from click.testing import CliRunner
 from postroom.amqp.encoding.types import Int
 from postroom.cli import main
 from postroom.client import AcknowledgeMode, ConnectionFactory, Message
-from postroom.server.broker import Broker
-from postroom.server.config import QueueConfig, QueueManagerConfig
-from postroom.server.dead_letter_config import DeadLetterHandlerConfig, load_handlers
+from postroom.server.configuration.config import QueueConfig, QueueManagerConfig
+from postroom.server.configuration.dead_letter_handlers import DeadLetterHandlerConfig, load_handlers
+from postroom.server.connection.broker import Broker
 from tests.server.harness import BrokerThread, make_config
 from tests.server.test_start import Process, begin
 

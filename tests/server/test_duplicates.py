@@ -10,7 +10,7 @@ from proton.utils import BlockingConnection
 
 from postroom.client.messages.message import Message
 from postroom.client.sync import Connection, ConnectionFactory
-from postroom.server.config import QueueConfig
+from postroom.server.configuration.config import QueueConfig
 from tests.server.harness import BrokerThread, make_config
 
 pytestmark = pytest.mark.sockets

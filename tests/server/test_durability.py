@@ -8,7 +8,7 @@ from postroom.amqp.engine.events import DispositionReceived, LinkAttached, Trans
 from postroom.amqp.frames.outcomes import ACCEPTED, Accepted, Rejected
 from postroom.amqp.frames.performatives import RCV_SECOND, Source, Target
 from postroom.amqp.message.sections import Data, Header, Message, Value
-from postroom.server.config import LimitsConfig
+from postroom.server.configuration.config import LimitsConfig
 from tests.server.harness import BrokerThread, make_config
 from tests.server.memory_ledger import MemoryLedger
 from tests.server.peers import EnginePeer

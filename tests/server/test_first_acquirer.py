@@ -6,7 +6,7 @@ from proton import Message
 from proton.reactor import Copy
 from proton.utils import BlockingConnection
 
-from postroom.server.config import QueueConfig
+from postroom.server.configuration.config import QueueConfig
 from tests.server.harness import BrokerThread, make_config
 
 QUEUE = "orders"

@@ -14,8 +14,8 @@ from proton.utils import BlockingConnection
 from postroom.ledger.reading.reader import LedgerReader
 from postroom.ledger.reading.segments import SegmentReader
 from postroom.ledger.storage.events_image import decode_image
+from postroom.server.configuration.http import HttpConfig
 from postroom.server.http.tokens import TOKENS_NAME, Right, add_token, remove_token
-from postroom.server.http_config import HttpConfig
 from tests.server.http_client import Served, get, serving
 
 pytestmark = pytest.mark.sockets

@@ -17,8 +17,8 @@ from postroom.ledger.format.layout import Array
 from postroom.ledger.reading.body_reader import BodyState
 from postroom.ledger.reading.message_image import MAX_ASKED, decode_messages
 from postroom.ledger.reading.reader import LedgerReader
+from postroom.server.configuration.http import HttpConfig
 from postroom.server.http.tokens import TOKENS_NAME, Right, add_token
-from postroom.server.http_config import HttpConfig
 from postroom.spark.export.upload import Upload
 from postroom.spark.places import Messages, Place
 from postroom.spark.places.broker import BrokerPlace

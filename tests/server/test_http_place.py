@@ -13,9 +13,9 @@ import pytest
 from proton import Message
 from proton.utils import BlockingConnection
 
-from postroom.server.config import LedgerConfig
+from postroom.server.configuration.config import LedgerConfig
+from postroom.server.configuration.http import HttpConfig
 from postroom.server.http.tokens import TOKENS_NAME, Right, add_token, remove_token
-from postroom.server.http_config import HttpConfig
 from postroom.spark.ledger_source.record_batches import read_events
 from postroom.spark.places import Messages, place_of, plan
 from postroom.spark.places import broker as broker_place

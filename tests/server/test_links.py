@@ -19,7 +19,7 @@ from postroom.amqp.frames.outcomes import ACCEPTED, Accepted
 from postroom.amqp.frames.performatives import RCV_SECOND, Source, Target
 from postroom.amqp.frames.termini import DELETE_ON_NO_LINKS, EXPIRY_NEVER
 from postroom.amqp.message.sections import Data, Message
-from postroom.server.config import LimitsConfig
+from postroom.server.configuration.config import LimitsConfig
 from tests.server.harness import BrokerThread, make_config
 from tests.server.peers import EnginePeer
 

@@ -4,9 +4,9 @@ import socket
 
 import pytest
 
-from postroom.server.config import ListenConfig
+from postroom.server.configuration.config import ListenConfig
 from postroom.server.exits import Exit, StartError
-from postroom.server.listeners import Listener
+from postroom.server.listening.listeners import Listener
 
 HERE = (socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 0))
 ELSEWHERE = (socket.AF_INET6, socket.SOCK_STREAM, 0, "", ("2001:db8::1", 0, 0, 0))

@@ -9,10 +9,10 @@ from proton import ConnectionException, SSLDomain
 from proton.utils import BlockingConnection
 
 from postroom.amqp.frames.frames import AMQP_HEADER
-from postroom.server.config import ListenConfig
+from postroom.server.configuration.config import ListenConfig
+from postroom.server.configuration.passwords import hash_password
 from postroom.server.exits import Exit, StartError
-from postroom.server.listeners import Listener
-from postroom.server.passwords import hash_password
+from postroom.server.listening.listeners import Listener
 from tests.server.harness import BrokerThread, make_config
 from tests.server.peers import OPENING, EnginePeer, RawPeer
 

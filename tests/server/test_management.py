@@ -9,7 +9,7 @@ from proton import Delivery, Message
 from proton.utils import BlockingConnection, BlockingReceiver, BlockingSender
 
 from postroom.manager.queue import Queue
-from postroom.server.config import AutoCreateConfig, LedgerConfig
+from postroom.server.configuration.config import AutoCreateConfig, LedgerConfig
 from postroom.server.management.queues import Queues
 from postroom.server.management.request import Attributes
 from tests.server.harness import BrokerThread, make_config

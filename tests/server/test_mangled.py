@@ -29,9 +29,9 @@ from postroom.amqp.frames.performatives import (
 from postroom.amqp.message.sections import Data, Header, Message, Properties, Value
 from postroom.manager.manager import QueueManager
 from postroom.server.assembly import manager_options
-from postroom.server.binding import ConnectionBinding
-from postroom.server.broker import Broker
-from postroom.server.config import Config
+from postroom.server.configuration.config import Config
+from postroom.server.connection.binding import ConnectionBinding
+from postroom.server.connection.broker import Broker
 from tests.server.memory_ledger import MemoryLedger
 from tests.server.peers import SESSION
 

@@ -34,7 +34,7 @@ from postroom.amqp.frames.performatives import (
 )
 from postroom.amqp.message.sections import Message, Properties
 from postroom.model.xa import BranchState, XaFlag, Xid
-from postroom.server.binding import ConnectionBinding
+from postroom.server.connection.binding import ConnectionBinding
 from tests.server.peers import SESSION
 from tests.server.test_mangled import MESSAGE, NOW_US, Neighbour, attach, neighbour, settle
 from tests.server.transacting import BRANCH, global_id, value

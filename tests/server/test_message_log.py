@@ -12,9 +12,15 @@ from postroom.amqp.message.sections import Data
 from postroom.amqp.message.sections import Message as AmqpMessage
 from postroom.ledger.reading.message_log import LogRecord
 from postroom.ledger.storage.body_requests import Body, BodyPlace
-from postroom.server.config import MessageLogConfig
+from postroom.server.configuration.config import MessageLogConfig
+from postroom.server.connection.message_log import (
+    LOG_NAME,
+    POSITION_NAME,
+    MessageLogFile,
+    MessageLogWriter,
+    told,
+)
 from postroom.server.exits import Exit
-from postroom.server.message_log import LOG_NAME, POSITION_NAME, MessageLogFile, MessageLogWriter, told
 from tests.manager import selecting
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.test_lives import written

@@ -6,7 +6,7 @@ from proton.reactor import AtLeastOnce, AtMostOnce, Copy, LinkOption
 from proton.utils import BlockingConnection, BlockingReceiver, LinkDetached, SendException
 
 from postroom.amqp.frames.performatives import Source, Target
-from postroom.server.config import LedgerConfig
+from postroom.server.configuration.config import LedgerConfig
 from tests.server.harness import BrokerThread, make_config
 from tests.server.peers import EnginePeer
 
@@ -289,7 +289,7 @@ def test_delayed_delivery(broker: BrokerThread, connection: BlockingConnection, 
 
 
 def test_a_large_message_over_the_limit_detaches_its_link_only(queue: str) -> None:
-    from postroom.server.config import LimitsConfig
+    from postroom.server.configuration.config import LimitsConfig
     from tests.server.harness import make_config
 
     with BrokerThread(make_config(limits=LimitsConfig(max_message_bytes=100_000))) as small:

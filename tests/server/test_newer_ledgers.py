@@ -23,7 +23,7 @@ from postroom.ledger.storage.disk import Bytes
 from postroom.ledger.storage.superblock import COPY_OFFSETS, read_superblock
 from postroom.ledger.verification.verification import verify
 from postroom.model.codes import Event, Outcome, State
-from postroom.server.config import Config
+from postroom.server.configuration.config import Config
 from postroom.server.exits import Exit, StartError
 from postroom.server.start import make_broker, open_ledger
 from tests.ledger.making import LedgerMaker

@@ -2,7 +2,12 @@
 
 import pytest
 
-from postroom.server.passwords import PasswordHashError, hash_password, parse_hash, verify_password
+from postroom.server.configuration.passwords import (
+    PasswordHashError,
+    hash_password,
+    parse_hash,
+    verify_password,
+)
 
 
 def test_a_password_matches_its_own_hash_only() -> None:

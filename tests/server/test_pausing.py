@@ -10,7 +10,7 @@ from proton.utils import BlockingConnection, BlockingReceiver, SendException
 from postroom.amqp.encoding.types import Symbol
 from postroom.client.exceptions import IllegalStateException
 from postroom.client.sync import ConnectionFactory
-from postroom.server.config import QueueConfig, StartupConfig
+from postroom.server.configuration.config import QueueConfig, StartupConfig
 from tests.server.harness import BrokerThread, make_config
 from tests.server.test_management import QUEUE, Manager
 

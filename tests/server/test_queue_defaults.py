@@ -33,7 +33,7 @@ from postroom.client import (
 from postroom.ledger.reading.dump import Filter, Line, dump
 from postroom.manager.effects import Discarded
 from postroom.model.entity_types import QUEUE_TYPE, SUBSCRIPTION_TYPE, TOPIC_TYPE
-from postroom.server.config import (
+from postroom.server.configuration.config import (
     AutoCreateConfig,
     Config,
     ListenConfig,
@@ -41,7 +41,7 @@ from postroom.server.config import (
     QueueDefaultsConfig,
     QueueManagerConfig,
 )
-from postroom.server.discards import INTERVAL_US, MAX_QUEUES, OTHERS, DiscardLog
+from postroom.server.connection.discard_log import INTERVAL_US, MAX_QUEUES, OTHERS, DiscardLog
 from tests.server.harness import BrokerThread
 from tests.server.peers import EnginePeer
 from tests.server.transacting import Controller, commit

@@ -18,8 +18,8 @@ from postroom.amqp.frames.performatives import RCV_SECOND
 from postroom.amqp.frames.termini import EXPIRY_NEVER, Source, Target
 from postroom.client.exceptions import ResourceAllocationException
 from postroom.client.sync import Connection, ConnectionFactory
-from postroom.server.broker import Broker
-from postroom.server.config import FlowControlConfig, SendingConfig
+from postroom.server.configuration.config import FlowControlConfig, SendingConfig
+from postroom.server.connection.broker import Broker
 from tests.server.harness import BrokerThread, make_config
 from tests.server.peers import EnginePeer
 from tests.server.transacting import REJECTABLE, Controller, value

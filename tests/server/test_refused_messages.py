@@ -18,7 +18,7 @@ from postroom.amqp.frames.outcomes import Rejected
 from postroom.amqp.frames.performatives import Source, Target
 from postroom.amqp.message.sections import Data, Header, Message, Properties
 from postroom.ledger.reading.dump import Filter, dump
-from postroom.server.config import QueueConfig
+from postroom.server.configuration.config import QueueConfig
 from tests.server.harness import BrokerThread, make_config
 from tests.server.peers import EnginePeer
 from tests.server.test_links import detached, receiving, sending, transfers

@@ -22,7 +22,7 @@ from postroom.client import (
     Queue,
 )
 from postroom.model.entity_types import QUEUE_TYPE, REMOTE_QUEUE_TYPE
-from postroom.server.config import QueueConfig, QueueManagerConfig, RemoteQueueConfig
+from postroom.server.configuration.config import QueueConfig, QueueManagerConfig, RemoteQueueConfig
 from postroom.server.exits import StartError
 from tests.server.harness import BrokerThread, make_config
 

@@ -19,7 +19,7 @@ from postroom.amqp.message.sections import Properties, Value, decode_message
 from postroom.cli import main
 from postroom.client import AcknowledgeMode, ConnectionFactory, Message, Topic
 from postroom.model import numbers as n
-from postroom.server.config import QueueConfig, QueueManagerConfig, TopicConfig
+from postroom.server.configuration.config import QueueConfig, QueueManagerConfig, TopicConfig
 from postroom.spark.messages.decode import decode
 from postroom.spark.messages.schema import MESSAGES_SCHEMA
 from postroom.spark.places import place_of

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from postroom.amqp.frames.outcomes import Accepted, TransactionalState
 from postroom.amqp.message.sections import Message
-from postroom.server.broker import Broker
+from postroom.server.connection.broker import Broker
+from postroom.server.links.sink_context import SinkContext
 from postroom.server.management import Request, Response
 from postroom.server.management.request import INTERNAL
-from postroom.server.sink_context import SinkContext
 from tests.server.harness import BrokerThread
 from tests.server.peers import EnginePeer
 from tests.server.transacting import Controller, attributes, refused_with

@@ -13,9 +13,9 @@ from postroom.amqp.frames.outcomes import ACCEPTED, Accepted
 from postroom.amqp.frames.performatives import Open, Source, Target
 from postroom.amqp.frames.termini import EXPIRY_NEVER
 from postroom.amqp.message.sections import Data, Header, Message
-from postroom.server.config import ListenConfig
-from postroom.server.passwords import hash_password
-from postroom.server.sole_connection import Policy, PolicyInvalid, policy_in_force, wanted_policy
+from postroom.server.configuration.config import ListenConfig
+from postroom.server.configuration.passwords import hash_password
+from postroom.server.connection.sole_connection import Policy, PolicyInvalid, policy_in_force, wanted_policy
 from tests.server.harness import BrokerThread, make_config
 from tests.server.peers import EnginePeer
 from tests.server.transacting import Controller

@@ -28,9 +28,9 @@ from postroom.client import (
 )
 from postroom.manager.holders import MAX_CONFIRMED, store_of
 from postroom.manager.switches import CONSUMPTION
-from postroom.server.broker import Broker
-from postroom.server.config import MessageStoreConfig, QueueConfig
-from postroom.server.management_links import MAX_UNANSWERED, REQUEST_CREDIT
+from postroom.server.configuration.config import MessageStoreConfig, QueueConfig
+from postroom.server.connection.broker import Broker
+from postroom.server.management.links import MAX_UNANSWERED, REQUEST_CREDIT
 from tests.server.harness import BrokerThread, make_config
 
 NAMES = ("q", "small", "lenient")

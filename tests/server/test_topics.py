@@ -16,7 +16,7 @@ from postroom.amqp.frames.outcomes import ACCEPTED, Rejected
 from postroom.amqp.frames.performatives import Source, Target
 from postroom.amqp.frames.termini import EXPIRY_LINK_DETACH, EXPIRY_NEVER
 from postroom.amqp.message.sections import Data, Header, Message, Properties, decode_message
-from postroom.server.broker import Broker
+from postroom.server.connection.broker import Broker
 from tests.server.harness import BrokerThread, make_config
 from tests.server.peers import EnginePeer
 from tests.server.test_links import detached, payload, receiving, send, sending, transfers

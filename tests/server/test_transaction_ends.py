@@ -12,7 +12,7 @@ from postroom.amqp.frames.outcomes import (
     Declare,
     TransactionalState,
 )
-from postroom.server.config import TransactionsConfig
+from postroom.server.configuration.config import TransactionsConfig
 from tests.server.harness import BrokerThread, make_config
 from tests.server.peers import EnginePeer
 from tests.server.transacting import ROLLBACK, TIMEOUT, UNKNOWN, Controller, commit, refused_with, roll_back

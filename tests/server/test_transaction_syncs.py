@@ -13,7 +13,7 @@ from postroom.amqp.frames.outcomes import (
     TransactionalState,
 )
 from postroom.model.numbers import LOCAL_TRANSACTION
-from postroom.server.config import LimitsConfig
+from postroom.server.configuration.config import LimitsConfig
 from tests.server.harness import BrokerThread, make_config
 from tests.server.memory_ledger import MemoryLedger
 from tests.server.peers import EnginePeer

@@ -29,7 +29,7 @@ from postroom.amqp.frames.performatives import (
 )
 from postroom.amqp.frames.termini import EXPIRY_NEVER
 from postroom.amqp.message.sections import decode_message
-from postroom.server.config import TransactionsConfig
+from postroom.server.configuration.config import TransactionsConfig
 from tests.server.harness import BrokerThread, make_config
 from tests.server.peers import OPENING, EnginePeer, RawPeer, frames
 from tests.server.test_links import detached

@@ -6,8 +6,8 @@ from typing import cast
 
 import pytest
 
-from postroom.server import turns
-from postroom.server.turns import (
+from postroom.server.listening import turns
+from postroom.server.listening.turns import (
     LITTLE_BYTES,
     PIECE_BYTES,
     SHARED_BLOCK_BYTES,

@@ -12,12 +12,12 @@ from postroom.amqp.frames.frames import AMQP_HEADER, SASL_HEADER
 from postroom.amqp.frames.outcomes import ACCEPTED
 from postroom.amqp.frames.performatives import Source, Target
 from postroom.amqp.message.sections import Data, Header, Message, decode_message
-from postroom.server import websocket_connection
-from postroom.server.config import LimitsConfig, ListenConfig
-from postroom.server.passwords import hash_password
-from postroom.server.websocket import FRAMES_AT_ONCE, WebSocket
-from postroom.server.websocket_config import WebSocketConfig
-from postroom.server.websocket_request import MAX_HEAD_BYTES, Door
+from postroom.server.configuration.config import LimitsConfig, ListenConfig
+from postroom.server.configuration.passwords import hash_password
+from postroom.server.configuration.websocket import WebSocketConfig
+from postroom.server.listening import websocket_connection
+from postroom.server.listening.websocket import FRAMES_AT_ONCE, WebSocket
+from postroom.server.listening.websocket_request import MAX_HEAD_BYTES, Door
 from tests.server.harness import BrokerThread, make_config
 from tests.server.peers import OPENING, EnginePeer
 from tests.server.test_channels_sockets import Certificate, sign

@@ -5,9 +5,9 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.server.websocket import Phase, WebSocket
-from postroom.server.websocket_config import WebSocketConfig
-from postroom.server.websocket_request import MAX_HEAD_BYTES, Door
+from postroom.server.configuration.websocket import WebSocketConfig
+from postroom.server.listening.websocket import Phase, WebSocket
+from postroom.server.listening.websocket_request import MAX_HEAD_BYTES, Door
 from tests.server.websockets import BINARY, CLOSE, CONTINUATION, PING, TEXT, frame, request
 
 HTTP = [

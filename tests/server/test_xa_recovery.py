@@ -11,7 +11,7 @@ from postroom.amqp.frames.outcomes import TransactionalState
 from postroom.amqp.frames.performatives import Source, Target
 from postroom.amqp.message.sections import Data, Header, Message, Properties, Value
 from postroom.model.xa import XaCode, XaFlag, Xid
-from postroom.server.config import QueueConfig, TransactionsConfig
+from postroom.server.configuration.config import QueueConfig, TransactionsConfig
 from tests.server.harness import BrokerThread, make_config
 from tests.server.peers import EnginePeer
 from tests.server.transacting import (

@@ -33,7 +33,7 @@ from postroom.amqp.message.message_head import DELIVERY_DELAY
 from postroom.amqp.message.sections import Data, Header, Message, Properties, decode_message
 from postroom.client.destinations import filters
 from postroom.manager.units import PROPERTY
-from postroom.server.binding import ConnectionBinding
+from postroom.server.connection.binding import ConnectionBinding
 from tests.simulation.batch import Batch
 from tests.simulation.oracle import REMADE, Answer, Broken, Fate, Oracle, Unit, kin_of
 from tests.simulation.swarm import CONTAINERS, REDELIVERY_DELAY_US, TOPIC, Swarm

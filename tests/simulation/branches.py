@@ -20,7 +20,7 @@ from postroom.amqp.frames.outcomes import Declare, Declared, DeliveryState, Reje
 from postroom.amqp.frames.performatives import Coordinator, Source, Target
 from postroom.amqp.message.sections import Message
 from postroom.model.xa import XaCode, XaFlag, Xid
-from postroom.server.binding import ConnectionBinding
+from postroom.server.connection.binding import ConnectionBinding
 from tests.simulation.actors import Surroundings, decode, new_message
 from tests.simulation.managers import OK, Manager, said
 from tests.simulation.oracle import NEVER_US, Answer, Broken, Fate, Unit

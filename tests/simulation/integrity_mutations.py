@@ -136,17 +136,17 @@ INTEGRITY_MUTATIONS: dict[str, Mutation] = {
     ),
     "gone-back-taken-for-held": _found_by(
         "tests/simulation/test_simulation.py::test_seeds_that_once_failed[3268]",
-        "server/xa_context.py",
+        "server/links/xa_context.py",
         "return isinstance(entry.owner, Consumer) and int(entry.held_since) == since",
         "return isinstance(entry.owner, Consumer)",
     ),
     "outcome-on-a-detached-link-dropped": Mutation(
-        "server/binding.py",
+        "server/connection/binding.py",
         "                link.context = bound  # while its session lives, outcomes are still said on it\n",
         "                pass\n",
     ),
     "resumed-outcome-not-applied": Mutation(
-        "server/outgoing.py",
+        "server/links/outgoing_link.py",
         "                self._settle_safely(resumed.outcome, resumed.entry, now_us)\n",
         "                pass\n",
     ),
@@ -158,7 +158,7 @@ INTEGRITY_MUTATIONS: dict[str, Mutation] = {
     ),
     "late-outcome-spoils-nothing": _found_by(
         "tests/server/test_detached_links.py",
-        "server/binding.py",
+        "server/connection/binding.py",
         "            self.broker.manager.spoil(transaction, what, now_us)\n",
         "            pass\n",
     ),

@@ -6,7 +6,7 @@ from postroom.amqp.engine.sender import SenderLink
 from postroom.amqp.frames.outcomes import ACCEPTED
 from postroom.amqp.frames.performatives import Source, Target
 from postroom.amqp.message.sections import Message, Properties, Value, decode_message
-from postroom.server.binding import ConnectionBinding
+from postroom.server.connection.binding import ConnectionBinding
 from tests.simulation.actors import Actor, Surroundings, decode, new_message
 from tests.simulation.oracle import REMADE, Answer, Broken, Fate
 from tests.simulation.swarm import DEAD_LETTERS

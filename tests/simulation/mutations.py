@@ -8,7 +8,7 @@ from tests.simulation.spark_mutations import SPARK_MUTATIONS
 
 MUTATIONS: dict[str, Mutation] = {
     "answer-before-the-sync": Mutation(
-        "server/broker.py",
+        "server/connection/broker.py",
         "while waiting and waiting[0].position <= durable_through:",
         "while waiting:",
     ),

@@ -15,7 +15,7 @@ from postroom.amqp.engine.sender import SenderLink
 from postroom.amqp.frames.outcomes import DeliveryState, Rejected, TransactionalState
 from postroom.amqp.frames.performatives import Source, Target
 from postroom.amqp.message.sections import Message
-from postroom.server.binding import ConnectionBinding
+from postroom.server.connection.binding import ConnectionBinding
 from tests.simulation.actors import Surroundings, new_message
 from tests.simulation.managers import OK, Manager, number, said
 from tests.simulation.oracle import Answer, Broken, Fate, Unit

@@ -22,7 +22,7 @@ from postroom.ledger.reading.reader import LedgerReader
 from postroom.manager.spark_looking import held_serials
 from postroom.manager.spark_subscription import SparkSubscriptionDefinition
 from postroom.model.codes import Event, HolderKind
-from postroom.server.binding import ConnectionBinding
+from postroom.server.connection.binding import ConnectionBinding
 from tests.simulation.actors import Surroundings
 from tests.simulation.disk import SimDisk
 from tests.simulation.managers import OK, Manager, Mover, Replayer, number, said

@@ -1,7 +1,7 @@
 """A user of the message store: puts, gets, locks, confirms and undoes, over crashes and lost connections."""
 
 from postroom.amqp.message.sections import Message
-from postroom.server.binding import ConnectionBinding
+from postroom.server.connection.binding import ConnectionBinding
 from tests.simulation.actors import Surroundings, decode, new_message
 from tests.simulation.batch import ABSENT, GOT, GOT_LOCKED, LOCKED, MOVES, PUT, Batch
 from tests.simulation.managers import MESSAGE_TYPE, NO_MATCH, OK, Manager, number, said

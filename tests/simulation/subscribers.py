@@ -7,7 +7,7 @@ from postroom.amqp.frames.outcomes import ACCEPTED, Accepted, DeliveryState
 from postroom.amqp.frames.performatives import Source, Target
 from postroom.amqp.frames.termini import EXPIRY_LINK_DETACH
 from postroom.client.destinations import SHARED_CAPABILITY, TOPIC_CAPABILITY, filters
-from postroom.server.binding import ConnectionBinding
+from postroom.server.connection.binding import ConnectionBinding
 from tests.simulation.actors import WANTS_1, Consumer, Surroundings, decode, new_message
 from tests.simulation.oracle import Answer, Broken, Fate, Subscribed
 from tests.simulation.swarm import TOPIC

@@ -17,7 +17,7 @@ from postroom.amqp.frames.outcomes import (
     TransactionalState,
 )
 from postroom.amqp.frames.performatives import Coordinator, Source
-from postroom.server.binding import ConnectionBinding
+from postroom.server.connection.binding import ConnectionBinding
 from tests.simulation.actors import Actor, Consumer, Producer, Surroundings, new_message
 from tests.simulation.oracle import Answer, Broken, Fate, Unit
 

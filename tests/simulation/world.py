@@ -19,8 +19,8 @@ from postroom.ledger.storage.journal import RETRY_US
 from postroom.manager.manager import QueueManager
 from postroom.manager.options import ManagerOptions
 from postroom.manager.topics import Subscribing
-from postroom.server.broker import Broker
-from postroom.server.config import Config
+from postroom.server.configuration.config import Config
+from postroom.server.connection.broker import Broker
 from tests.originals import ORIGINALS
 from tests.simulation.actors import Actor, Browser, Consumer, Producer, Reader, Reattacher, Requester, Resumer
 from tests.simulation.batch import Batch

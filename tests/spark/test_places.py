@@ -8,7 +8,7 @@ from proton import Message
 from proton.utils import BlockingConnection
 from pyspark.sql import DataFrame, SparkSession
 
-from postroom.server.http_config import HttpConfig
+from postroom.server.configuration.http import HttpConfig
 from postroom.spark.export.parquet import Export, ExportOptions
 from postroom.spark.export.upload import Upload
 from postroom.spark.places.folder import FolderPlace

@@ -12,7 +12,7 @@ from proton.reactor import AtMostOnce
 from proton.utils import BlockingConnection, LinkDetached
 from pyspark.sql import SparkSession
 
-from postroom.server.config import QueueConfig
+from postroom.server.configuration.config import QueueConfig
 from postroom.spark.audit.command import AuditOptions, run_audit
 from postroom.spark.audit.result import AuditResult, Verdict, result_of
 from postroom.spark.audit.show import show

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from postroom.cli import main
 from postroom.client import ConnectionFactory, Message
-from postroom.server.config import QueueConfig
+from postroom.server.configuration.config import QueueConfig
 from postroom.spark.ledger_source import ancestry
 from postroom.spark.ledger_source.columns import EVENTS_SCHEMA
 from postroom.spark.ledger_source.record_batches import read_events

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import msgspec
 
-from postroom.server.config import Config
-from postroom.server.passwords import hash_password
+from postroom.server.configuration.config import Config
+from postroom.server.configuration.passwords import hash_password
 
 NAME: Final = "NAME"
 PASSWORD: Final = "letmein"

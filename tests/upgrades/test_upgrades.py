@@ -12,7 +12,7 @@ from postroom.client import Queue
 from postroom.client.sync import ConnectionFactory
 from postroom.ledger.reading.reader import LedgerReader
 from postroom.ledger.verification.verification import verify
-from postroom.server.config_file import load_config
+from postroom.server.configuration.config_file import load_config
 from postroom.spark.ledger_source.positions import check, from_json
 from postroom.spark.ledger_source.ranges import look_at
 from postroom.spark.offset_log import Checkpoint

@@ -19,7 +19,7 @@ from postroom import __version__
 from postroom.client.transactions.decision_log import DecisionLog
 from postroom.client.transactions.decision_records import BranchName, Decision, HeuristicOutcome
 from postroom.model.xa import XaCode
-from postroom.server.config_file import load_config
+from postroom.server.configuration.config_file import load_config
 from postroom.spark.ledger_source.positions import to_json
 from postroom.spark.pipeline.root import Root
 from postroom.spark.pipeline.settings import note_ledgers, settled_options

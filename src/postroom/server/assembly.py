@@ -13,8 +13,8 @@ from postroom.manager.queue import Queue
 from postroom.manager.quota import QuotaDefinition
 from postroom.manager.remote import RemoteQueueDefinition
 from postroom.model.ids import MAX_ORIGIN_BYTES
-from postroom.server.channels import Channels
-from postroom.server.config import Config
+from postroom.server.channels.supervisor import Channels
+from postroom.server.configuration.config import Config
 from postroom.server.exits import Exit, StartError
 
 SUSPEND_SLACK_S: Final = 60

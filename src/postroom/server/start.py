@@ -21,16 +21,16 @@ from postroom.ledger.storage.writer import ask_to_run_soon
 from postroom.manager.manager import QueueManager
 from postroom.manager.options import ManagerOptions
 from postroom.server.assembly import define_channels, define_queues, manager_options
-from postroom.server.broker import Broker
 from postroom.server.clock import WALL, Clock, wall_us
-from postroom.server.config import Config
-from postroom.server.dead_letter_config import load_handlers
+from postroom.server.configuration.config import Config
+from postroom.server.configuration.dead_letter_handlers import load_handlers
+from postroom.server.connection.broker import Broker
+from postroom.server.connection.message_log import MessageLogWriter, is_wanted
 from postroom.server.exits import Exit, StartError
 from postroom.server.http.opening import Http
-from postroom.server.listeners import Listener
+from postroom.server.listening.listeners import Listener
+from postroom.server.listening.service import Service
 from postroom.server.logs import log
-from postroom.server.message_log import MessageLogWriter, is_wanted
-from postroom.server.service import Service
 
 SWITCH_INTERVAL_S: Final = 0.0002
 """So long the ledger's maintenance, or a read, keeps the interpreter while the event loop wants it."""

@@ -15,7 +15,7 @@ from postroom.manager.queries import CloseCursor, MessageRow, OpenCursor, QueryA
 from postroom.manager.queue import Queue
 from postroom.manager.searching import Wanted
 from postroom.model import numbers as n
-from postroom.server.headers import changed_sections
+from postroom.server.links.delivery_headers import changed_sections
 from postroom.testing.clock import time_of
 from postroom.testing.run import Run
 

@@ -13,11 +13,11 @@ from postroom.ledger.options import LedgerOptions
 from postroom.manager.asking import StoreRequest
 from postroom.manager.effects import Asker
 from postroom.manager.errors import ManagerError
-from postroom.server.broker import Broker
 from postroom.server.clock import Clock
-from postroom.server.config import Config
-from postroom.server.listeners import Listener
-from postroom.server.service import Service
+from postroom.server.configuration.config import Config
+from postroom.server.connection.broker import Broker
+from postroom.server.listening.listeners import Listener
+from postroom.server.listening.service import Service
 from postroom.server.start import make_broker
 from postroom.testing.clock import SettableClock
 from postroom.testing.disk import MemoryDisk

@@ -9,8 +9,8 @@ import msgspec
 from postroom.manager.errors import DefinitionInvalid
 from postroom.manager.options import ManagerOptions, QueueDefinition
 from postroom.server.assembly import manager_options
-from postroom.server.config import Config, ListenConfig, QueueConfig
-from postroom.server.passwords import hash_password
+from postroom.server.configuration.config import Config, ListenConfig, QueueConfig
+from postroom.server.configuration.passwords import hash_password
 from postroom.testing.errors import ConfigInvalid
 
 LEFT_OUT: Final[Mapping[str, str]] = {

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from postroom.server.binding import ConnectionBinding
+from postroom.server.connection.binding import ConnectionBinding
 from tests.faults.proxy import Splitter
 
 

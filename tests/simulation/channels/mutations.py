@@ -14,7 +14,7 @@ def _mutation(path: str, old: str, new: str) -> Mutation:
 
 CHANNEL_MUTATIONS: dict[str, Mutation] = {
     "batch-confirmed-before-it-is-durable": _mutation(
-        "server/channel_receiving.py",
+        "server/channels/receiving_link.py",
         "        answer = BatchAnswer(self, batch, delivery_id)\n",
         "        answer = Asker()\n        answer.answered = lambda payload, now_us: None\n"
         "        machine.confirmed(batch)\n        self._accept(delivery_id)\n",
@@ -57,7 +57,7 @@ CHANNEL_MUTATIONS: dict[str, Mutation] = {
         'return Batch(id, pack(">QII", 1, 1, crc32(self.name.encode())))',
     ),
     "undeliverable-message-forgotten": _mutation(
-        "server/channel_receiving.py",
+        "server/channels/receiving_link.py",
         "            self.undelivered(message, failure, now_us)\n",
         "            del message\n",
     ),
@@ -69,7 +69,7 @@ CHANNEL_MUTATIONS: dict[str, Mutation] = {
         "    for transaction in prepared.values():\n        duplicates",
     ),
     "channel-in-doubt-sleeps-after-a-restart": _mutation(
-        "server/channels.py",
+        "server/channels/supervisor.py",
         "if look and (channel.channel.batches or self._has_work(name)):",
         "if look and self._has_work(name):",
     ),
@@ -79,7 +79,7 @@ CHANNEL_MUTATIONS: dict[str, Mutation] = {
         "    if end.fast:\n",
     ),
     "fast-messages-forgotten-when-the-partner-refuses": _mutation(
-        "server/channel_sending.py",
+        "server/channels/sending_link.py",
         "        if (lost or self.left) and not end.closed:",
         "        if self._outside:",
     ),

@@ -13,9 +13,9 @@ from postroom.ledger.options import LedgerOptions
 from postroom.manager.manager import QueueManager
 from postroom.model.channel_states import ChannelState, Role
 from postroom.server.assembly import define_channels, define_queues, manager_options
-from postroom.server.broker import Broker
-from postroom.server.config import Config
-from postroom.server.outward import Outward
+from postroom.server.channels.outbound_connection import Outward
+from postroom.server.configuration.config import Config
+from postroom.server.connection.broker import Broker
 from tests.originals import ORIGINALS_TOML
 from tests.simulation.disk import SimDisk
 from tests.simulation.world import SimWriter

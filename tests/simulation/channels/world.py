@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from postroom.manager.options import QueueDefinition
-from postroom.server.outward import Outward
+from postroom.server.channels.outbound_connection import Outward
 from tests.simulation.channels.audit import Audit
 from tests.simulation.channels.clients import Client, Producer, Taker, Task
 from tests.simulation.channels.line import Line

@@ -9,7 +9,7 @@ from postroom.server.exits import Exit, StartError
 from postroom.server.operating_system import check_system
 
 if TYPE_CHECKING:
-    from postroom.server.config import Config, ListenConfig
+    from postroom.server.configuration.config import Config, ListenConfig
 
 
 @click.command()
@@ -40,8 +40,8 @@ def serve(config_file: Path | None, listen: tuple[str, ...], data: str | None, j
 def _run(config_file: Path | None, listen: tuple[str, ...], data: str | None, json_logs: bool) -> Exit:
     """The broker's modules are imported here: help needs none of them, and not every system has what they
     need."""
-    from postroom.server.config import Config
-    from postroom.server.config_file import ConfigError, load_config
+    from postroom.server.configuration.config import Config
+    from postroom.server.configuration.config_file import ConfigError, load_config
     from postroom.server.logs import set_up
     from postroom.server.start import serve as run
 
@@ -64,8 +64,8 @@ def _overridden(config: "Config", listen: tuple[str, ...], data: str | None) -> 
 
 
 def _listener(address: str) -> "ListenConfig":
-    from postroom.server.config import ListenConfig
-    from postroom.server.config_values import PlacedError
+    from postroom.server.configuration.config import ListenConfig
+    from postroom.server.configuration.values import PlacedError
 
     try:
         return ListenConfig(address=address)

@@ -5,7 +5,7 @@ import sys
 import click
 
 from postroom.cli.groups import Group
-from postroom.server.passwords import hash_password
+from postroom.server.configuration.passwords import hash_password
 
 
 @click.group(cls=Group)

@@ -30,13 +30,13 @@ from postroom.ledger.errors import LedgerError
 from postroom.ledger.reading.message_image import MAX_ASKED
 from postroom.ledger.storage.disk import Bytes
 from postroom.server.clock import wall_us
+from postroom.server.configuration.http import HttpConfig
 from postroom.server.http.bounds import Pace
 from postroom.server.http.errors import Refusal
 from postroom.server.http.metrics import HttpCounters
 from postroom.server.http.ranges import ByteRange, RangeNotSatisfiable, parse_range
 from postroom.server.http.shelf import Shelf, ShownFile
 from postroom.server.http.tokens import Right, Token, Tokens
-from postroom.server.http_config import HttpConfig
 from postroom.server.logs import LOGGER_NAME, log
 
 PIECE_BYTES: Final = 1 << 20

@@ -17,7 +17,7 @@ from postroom._build import compiled
 from postroom.ledger.ledger import Ledger
 from postroom.manager.queue import Queue
 from postroom.model.codes import Outcome
-from postroom.server.broker import Broker
+from postroom.server.connection.broker import Broker
 
 MAX_QUEUES: Final = 1000
 REQUEST_BUCKETS_S: Final = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0)

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 from postroom.ledger.ledger import Ledger
 from postroom.server.addresses import split_address
-from postroom.server.broker import Broker
-from postroom.server.config import Config, ListenConfig
+from postroom.server.configuration.config import Config, ListenConfig
+from postroom.server.configuration.http import DEFAULT_HTTP_PORT, HttpConfig
+from postroom.server.connection.broker import Broker
 from postroom.server.http.tokens import TOKENS_NAME, Tokens, TokensError, read_tokens
-from postroom.server.http_config import DEFAULT_HTTP_PORT, HttpConfig
-from postroom.server.listeners import Listener
+from postroom.server.listening.listeners import Listener
 from postroom.server.logs import log
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from postroom.server.http_config import HttpConfig
+from postroom.server.configuration.http import HttpConfig
 from postroom.server.logs import log
 
 MAX_HEAD_BYTES: Final = 16 << 10

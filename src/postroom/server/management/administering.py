@@ -30,7 +30,7 @@ from postroom.manager.searching import Wanted
 from postroom.model import numbers as n
 from postroom.model.codes import HolderKind
 from postroom.model.message import MessageHead
-from postroom.server.headers import changed_sections, header_of
+from postroom.server.links.delivery_headers import changed_sections, header_of
 from postroom.server.management.acting import make_act, shown_acted
 from postroom.server.management.arguments import US_A_MS, Arguments
 from postroom.server.management.request import (
@@ -43,7 +43,7 @@ from postroom.server.management.store import shown_id
 from postroom.server.management.tickets import Make, Ticket, asking_operations
 
 if TYPE_CHECKING:
-    from postroom.server.broker import Broker
+    from postroom.server.connection.broker import Broker
 
 DEFAULT_CURSOR_IDLE_S: Final = 300
 MAX_CURSOR_IDLE_S: Final = 86_400

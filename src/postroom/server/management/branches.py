@@ -11,6 +11,7 @@ from postroom.manager.branch import BranchRow
 from postroom.manager.errors import ManagerError, XaError
 from postroom.model.entity_types import BRANCH_TYPE
 from postroom.model.xa import XaCode, XaFlag, Xid, XidInvalid
+from postroom.server.links.xa_context import XA_CODE, XaContext
 from postroom.server.management.noun import ListedNoun, Operation
 from postroom.server.management.request import (
     BAD_REQUEST,
@@ -24,10 +25,9 @@ from postroom.server.management.request import (
     Response,
     refusal,
 )
-from postroom.server.xa_context import XA_CODE, XaContext
 
 if TYPE_CHECKING:
-    from postroom.server.broker import Broker
+    from postroom.server.connection.broker import Broker
 
 _ATTRIBUTES: Final = (
     *("name", "identity", "type", "state", "since_us", "active_us"),

@@ -11,7 +11,7 @@ from postroom.server.management.noun import Operation
 from postroom.server.management.request import OK, Attributes, Request, Response
 
 if TYPE_CHECKING:
-    from postroom.server.broker import Broker
+    from postroom.server.connection.broker import Broker
 
 
 class Brokers:

@@ -8,7 +8,9 @@ from postroom.manager.channel import Batch, Channel
 from postroom.model.channel import ChannelDefinition
 from postroom.model.channel_states import ChannelState, Verdict
 from postroom.model.entity_types import CHANNEL_TYPE
-from postroom.server.channel_instance import LinkStatus, StopMode
+from postroom.server.channels.instance import LinkStatus, StopMode
+from postroom.server.channels.outbound_connection import Outward
+from postroom.server.channels.supervised_channel import Supervised
 from postroom.server.management.noun import ListedNoun, Operation
 from postroom.server.management.request import (
     BAD_GATEWAY,
@@ -24,11 +26,9 @@ from postroom.server.management.request import (
     RequestError,
     Response,
 )
-from postroom.server.outward import Outward
-from postroom.server.supervised import Supervised
 
 if TYPE_CHECKING:
-    from postroom.server.broker import Broker
+    from postroom.server.connection.broker import Broker
 
 
 ONLY_CONFIGURED: Final = "message_retry_exit"

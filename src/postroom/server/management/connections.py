@@ -15,8 +15,8 @@ from postroom.server.management.request import (
 )
 
 if TYPE_CHECKING:
-    from postroom.server.binding import ConnectionBinding
-    from postroom.server.broker import Broker
+    from postroom.server.connection.binding import ConnectionBinding
+    from postroom.server.connection.broker import Broker
 
 _ATTRIBUTES: Final = (
     *("name", "identity", "type", "container_id"),

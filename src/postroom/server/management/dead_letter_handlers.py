@@ -4,13 +4,13 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from postroom.model.entity_types import DEAD_LETTER_HANDLER_TYPE
-from postroom.server.dead_letter_config import Loaded
-from postroom.server.dead_letters import QueueHandler
+from postroom.server.channels.dead_letter_handlers import QueueHandler
+from postroom.server.configuration.dead_letter_handlers import Loaded
 from postroom.server.management.noun import ListedNoun, Operation
 from postroom.server.management.request import NOT_FOUND, Attributes, Request, RequestError
 
 if TYPE_CHECKING:
-    from postroom.server.broker import Broker
+    from postroom.server.connection.broker import Broker
 
 
 COUNTS: Final = ("retried", "forwarded", "discarded", "failed", "left", "without_header")

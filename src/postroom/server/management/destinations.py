@@ -8,7 +8,7 @@ from postroom.manager.options import IDENTITY_FIELDS, USAGE_NORMAL, QueueDefinit
 from postroom.manager.queue import Queue
 from postroom.manager.statistics import HeldByAll, Statistics
 from postroom.manager.switches import SWITCH_ATTRIBUTES, switches_of
-from postroom.server.config import is_reserved
+from postroom.server.configuration.config import is_reserved
 from postroom.server.management.noun import ListedNoun
 from postroom.server.management.request import (
     BAD_REQUEST,
@@ -24,7 +24,7 @@ from postroom.server.management.request import (
 )
 
 if TYPE_CHECKING:
-    from postroom.server.broker import Broker
+    from postroom.server.connection.broker import Broker
 
 _SETTABLE: Final[dict[str, type]] = {
     name: type(value)

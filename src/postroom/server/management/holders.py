@@ -13,7 +13,7 @@ from postroom.server.management.noun import Operation
 from postroom.server.management.request import OK, Attributes, Request, Response
 
 if TYPE_CHECKING:
-    from postroom.server.broker import Broker
+    from postroom.server.connection.broker import Broker
 
 MAX_SHOWN_HOLDERS: Final = 1000
 MAX_SCANNED_ENTRIES: Final = 100_000

@@ -31,7 +31,7 @@ from postroom.server.management.request import (
 )
 
 if TYPE_CHECKING:
-    from postroom.server.broker import Broker
+    from postroom.server.connection.broker import Broker
 
 
 _GRANTED: Final[Mapping[str, type]] = {

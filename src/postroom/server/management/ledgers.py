@@ -8,6 +8,7 @@ from postroom.ledger.reading.trace import MAX_RELATIONS, MessageId, TooManyMessa
 from postroom.model.codes import IdType
 from postroom.model.entity_types import LEDGER_TYPE
 from postroom.server.management.arguments import Arguments
+from postroom.server.management.ledger_queries import Ask, Look, Looked, followed, found
 from postroom.server.management.noun import Operation
 from postroom.server.management.request import (
     BAD_REQUEST,
@@ -20,10 +21,9 @@ from postroom.server.management.request import (
     RequestError,
     Response,
 )
-from postroom.server.tracing import Ask, Look, Looked, followed, found
 
 if TYPE_CHECKING:
-    from postroom.server.broker import Broker
+    from postroom.server.connection.broker import Broker
 
 MAX_WAITING_LOOKS: Final = 100
 """Looks into the ledger that wait for their turn, of all clients."""

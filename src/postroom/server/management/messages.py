@@ -10,7 +10,7 @@ from postroom.server.management.request import Attributes
 from postroom.server.management.store import StoreOperations
 
 if TYPE_CHECKING:
-    from postroom.server.broker import Broker
+    from postroom.server.connection.broker import Broker
 
 
 class Messages:

@@ -33,7 +33,7 @@ from postroom.server.management.topics import Subscriptions, Topics
 from postroom.server.management.transactions import Transactions
 
 if TYPE_CHECKING:
-    from postroom.server.broker import Broker
+    from postroom.server.connection.broker import Broker
 
 MANAGEMENT_TYPE: Final = "org.amqp.management"
 

@@ -21,7 +21,7 @@ from postroom.server.management.request import (
 from postroom.server.management.switches import switch_operations
 
 if TYPE_CHECKING:
-    from postroom.server.broker import Broker
+    from postroom.server.connection.broker import Broker
 
 _CONFIGURED: Final = ("configured", "unlike_configuration")
 

@@ -19,7 +19,7 @@ from postroom.server.management.request import (
 )
 
 if TYPE_CHECKING:
-    from postroom.server.broker import Broker
+    from postroom.server.connection.broker import Broker
 
 
 _SETTABLE: Final[Mapping[str, type]] = {

@@ -8,7 +8,7 @@ from postroom.manager.errors import NameUnknown, NameUnusable
 from postroom.manager.remote import RemoteQueue, RemoteQueueDefinition
 from postroom.model.entity_types import REMOTE_QUEUE_TYPE
 from postroom.model.names import full_address
-from postroom.server.config import is_reserved
+from postroom.server.configuration.config import is_reserved
 from postroom.server.management.noun import ListedNoun, Operation
 from postroom.server.management.request import (
     CONFLICT,
@@ -23,7 +23,7 @@ from postroom.server.management.request import (
 )
 
 if TYPE_CHECKING:
-    from postroom.server.broker import Broker
+    from postroom.server.connection.broker import Broker
 
 
 _DEFINITION: Final = tuple(each.name for each in fields(RemoteQueueDefinition))

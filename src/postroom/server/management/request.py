@@ -51,8 +51,8 @@ from postroom.manager.errors import (
 )
 
 if TYPE_CHECKING:
-    from postroom.server.sink_context import SinkContext
-    from postroom.server.xa_context import XaContext
+    from postroom.server.links.sink_context import SinkContext
+    from postroom.server.links.xa_context import XaContext
 
 OK: Final = 200
 CREATED: Final = 201

@@ -17,6 +17,7 @@ from postroom.manager.sink import (
     SinkContact,
 )
 from postroom.model.entity_types import SINK_TYPE
+from postroom.server.links.sink_context import SinkContext
 from postroom.server.management.noun import ListedNoun, Operation
 from postroom.server.management.request import (
     BAD_REQUEST,
@@ -29,10 +30,9 @@ from postroom.server.management.request import (
     Response,
     refusal,
 )
-from postroom.server.sink_context import SinkContext
 
 if TYPE_CHECKING:
-    from postroom.server.broker import Broker
+    from postroom.server.connection.broker import Broker
 
 MAX_SHOWN_BRANCHES: Final = 1000
 """In the answer to READ."""

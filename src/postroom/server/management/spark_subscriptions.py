@@ -21,7 +21,7 @@ from postroom.server.management.request import (
 )
 
 if TYPE_CHECKING:
-    from postroom.server.broker import Broker
+    from postroom.server.connection.broker import Broker
 
 
 _CHANGEABLE: Final[Mapping[str, type]] = {"window": int, "window_bytes": int, "lease_s": int}

@@ -26,7 +26,7 @@ from postroom.manager.store_verbs import (
 )
 from postroom.model.codes import IdType
 from postroom.model.ids import unpack_unique_id
-from postroom.server.headers import changed_sections, header_of
+from postroom.server.links.delivery_headers import changed_sections, header_of
 from postroom.server.management.arguments import US_A_MS, Arguments
 from postroom.server.management.request import (
     BAD_REQUEST,
@@ -37,7 +37,7 @@ from postroom.server.management.request import (
 from postroom.server.management.tickets import Make, Ticket, asking_operations
 
 if TYPE_CHECKING:
-    from postroom.server.broker import Broker
+    from postroom.server.connection.broker import Broker
 
 MAX_LEASE_MS: Final = 1 << 50
 

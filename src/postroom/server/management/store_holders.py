@@ -14,7 +14,7 @@ from postroom.server.management.store import shown
 from postroom.server.management.tickets import Ticket, asking_operations
 
 if TYPE_CHECKING:
-    from postroom.server.broker import Broker
+    from postroom.server.connection.broker import Broker
 
 CONFIRM_ID: Final = "confirm-id"
 BROWSE_LOCK: Final = "browse-lock"

@@ -17,7 +17,7 @@ from postroom.server.management.request import NO_CONTENT, OK, Attributes, Reque
 from postroom.server.management.switches import switch_operations
 
 if TYPE_CHECKING:
-    from postroom.server.broker import Broker
+    from postroom.server.connection.broker import Broker
 
 
 _SETTINGS: Final = tuple(each.name for each in fields(QueueDefinition) if each.name not in IDENTITY_FIELDS)

@@ -9,8 +9,8 @@ from postroom.server.management.noun import ListedNoun, Operation
 from postroom.server.management.request import NOT_FOUND, Attributes, Request, RequestError
 
 if TYPE_CHECKING:
-    from postroom.server.binding import ConnectionBinding
-    from postroom.server.broker import Broker
+    from postroom.server.connection.binding import ConnectionBinding
+    from postroom.server.connection.broker import Broker
 
 _ATTRIBUTES: Final = (
     *("name", "identity", "type", "state", "since_us", "puts", "receipts", "blocked_sends"),

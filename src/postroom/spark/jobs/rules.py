@@ -10,7 +10,7 @@ from typing import Any, Final
 from postroom.manager.acting import ACTIONS, DISCARD, FORWARD, LEAVE, REPLAY
 from postroom.manager.options import KIND_QUEUE, KIND_SUBSCRIPTION
 from postroom.manager.remote import KIND_REMOTE
-from postroom.server.toml_lines import line_of
+from postroom.server.configuration.toml_lines import line_of
 from postroom.spark.jobs.errors import RulesInvalid
 from postroom.spark.ledger_source.option_names import nearest
 

@@ -1,0 +1,60 @@
+"""The table ``[http]`` of the configuration."""
+
+from typing import Annotated, Final
+
+from msgspec import Meta, Struct
+
+from postroom.server.addresses import is_loopback, split_address
+from postroom.server.configuration.values import PlacedError, Positive
+
+DEFAULT_HTTP_PORT: Final = 8672
+
+
+class HttpConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where the broker serves its ledger and its metrics; without the table it doesn't."""
+
+    address: str = f"127.0.0.1:{DEFAULT_HTTP_PORT}"
+    tls_certificate: str | None = None
+    """PEM file with the certificate chain; makes it HTTPS."""
+    tls_key: str | None = None
+    """PEM file with the private key; unset: it is in the certificate's file."""
+    plain: bool = False
+    """Serve without TLS where other machines can reach it: for a proxy in front that has it."""
+    tokens: str = ""
+    """File of `postroom token`; empty: http-tokens.json in the data folder."""
+    open_metrics: bool | None = None
+    """Whether /metrics needs no token; unset: yes on a loopback address, no elsewhere."""
+    max_connections: Positive = 256
+    """One more is answered 503."""
+    max_requests: Positive = 16
+    """In work at a time, all callers; one more is answered 429."""
+    max_requests_per_s: Annotated[int, Meta(ge=1, le=100_000)] = 100
+    """Of one token, or of one address without; one more is answered 429."""
+    max_records_bytes: Annotated[int, Meta(ge=64 << 10, le=256 << 20)] = 8 << 20
+    """Of the journal in one answer; what is left is asked for again."""
+    max_messages_bytes: Annotated[int, Meta(ge=64 << 10, le=256 << 20)] = 8 << 20
+    """Of bodies in one answer; what is left is asked for again."""
+    request_timeout_ms: Positive = 10_000
+    """Time from accept, or from the last answer, to a whole request; then the connection is closed."""
+    send_timeout_ms: Positive = 30_000
+    """An answer of which the reader takes nothing for so long is given up."""
+
+    def __post_init__(self) -> None:
+        try:
+            host, _ = split_address(self.address, DEFAULT_HTTP_PORT)
+        except ValueError as error:
+            raise PlacedError(("address",), str(error)) from error
+        if self.tls_key is not None and self.tls_certificate is None:
+            raise PlacedError(("tls_key",), "without tls_certificate: name the certificate's file too")
+        if not (is_loopback(host) or self.tls_certificate or self.plain):
+            what = (
+                f"{self.address!r} can be reached from other machines, and tokens would cross the network"
+                " readable: give tls_certificate, or plain = true behind a proxy that has TLS"
+            )
+            raise PlacedError(("address",), what)
+
+    @property
+    def serves_open_metrics(self) -> bool:
+        if self.open_metrics is not None:
+            return self.open_metrics
+        return is_loopback(split_address(self.address, DEFAULT_HTTP_PORT)[0])

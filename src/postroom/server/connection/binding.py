@@ -1,0 +1,538 @@
+"""One connection as the broker sees it: the engine's events on one side, the queue manager on the other.
+
+Nothing here touches a socket: `receive` takes bytes, `data_to_send` gives them.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from postroom import __version__
+from postroom.amqp.encoding.composite import Error
+from postroom.amqp.encoding.types import Symbol
+from postroom.amqp.engine.connection import Connection
+from postroom.amqp.engine.delivery import Delivery as WireDelivery
+from postroom.amqp.engine.events import (
+    Closed,
+    CreditChanged,
+    DispositionReceived,
+    Event,
+    LateDisposition,
+    LateTransfer,
+    LinkAttached,
+    LinkDetached,
+    Opened,
+    ProtocolFailed,
+    SaslDone,
+    SaslInitReceived,
+    SenderDispositionReceived,
+    SessionEnded,
+    TransferReceived,
+)
+from postroom.amqp.engine.link import TXN_ID, Link
+from postroom.amqp.engine.options import ConnectionOptions
+from postroom.amqp.engine.sender import SenderLink
+from postroom.amqp.engine.session import Session
+from postroom.amqp.errors import (
+    CONNECTION_FORCED,
+    INTERNAL_ERROR,
+    NOT_ALLOWED,
+    NOT_IMPLEMENTED,
+)
+from postroom.amqp.frames.outcomes import RELEASED, DeliveryState, Received, TransactionalState
+from postroom.amqp.frames.sasl import ANONYMOUS, PLAIN
+from postroom.manager.entry import Entry
+from postroom.server.configuration.config import LimitsConfig
+from postroom.server.connection.attach import bind_link
+from postroom.server.connection.registry import Gone
+from postroom.server.connection.sole_connection import CAPABILITY as SOLE_CONNECTION
+from postroom.server.connection.sole_connection import Policy, admit, answer_properties
+from postroom.server.links.bound_link import BoundLink
+from postroom.server.links.xa_context import XaContext
+from postroom.server.logs import LOGGER_NAME, log
+
+if TYPE_CHECKING:
+    from postroom.manager.transaction import Transaction
+    from postroom.server.channels.outbound_connection import Outward
+    from postroom.server.connection.broker import Broker
+    from postroom.server.links.outgoing_link import OutgoingLink
+
+OFFERED_CAPABILITIES: Final = ["ANONYMOUS-RELAY", "DELAYED_DELIVERY", "SHARED-SUBS", SOLE_CONNECTION]
+ANONYMOUS_USER: Final = "anonymous"
+
+
+class ConnectionBinding:
+    """The broker's end of one connection, which it has accepted or, as ``outward``, opened itself."""
+
+    def __init__(
+        self,
+        broker: "Broker",
+        remote: str,
+        anonymous: bool,
+        monotonic_us: int,
+        now_us: int,
+        outward: "Outward | None" = None,
+    ) -> None:
+        self.broker: Final = broker
+        self.remote: Final = remote
+        self.outward: Final = outward
+        options = _options(broker, anonymous) if outward is None else outward.options(broker.config)
+        self.engine: Final = Connection(options, monotonic_us)
+        self.user = ANONYMOUS_USER
+        self.container_id = ""
+        self.sole_policy: Policy | None = None
+        """It is the only connection of its container; None: it hasn't asked for that."""
+        self.writable = True
+        """False while the socket's output buffer is over its bound."""
+        self.failed = False
+        self.aborted = False
+        """The socket is to be cut at once, whatever it still has to send."""
+        self.opened_us: Final = now_us
+        self.links: Final[dict[Link, BoundLink]] = {}
+        self.begin_counting()
+        self.transactions: Final[dict[bytes, Transaction]] = {}
+        self.branches: Final[dict[bytes, Transaction]] = {}
+        """XA branches that its sessions work on, and sink branches that began on it, by their ids here."""
+        self._xa: Final[dict[Session, XaContext]] = {}
+        self.retired: Final[dict[Transaction, dict[OutgoingLink, list[int]]]] = {}
+        """Unsettled outcomes that wait for the end of their transaction: delivery ids by link."""
+        self.acquired: Final[dict[Transaction, dict[OutgoingLink, list[WireDelivery]]]] = {}
+        """What links have sent in transactions that are open."""
+        self.partial: Final[dict[BoundLink, bytes]] = {}
+        """Links on which a message of a transaction is arriving, of which not all frames have come."""
+        self._anonymous: Final = anonymous
+        self._how = Gone.CLOSED
+        """How links end whose session ends: CLOSED means by the session's or connection's own orderly end."""
+        self._ended: Final[list[LinkDetached]] = []
+        self._refill: Final[dict[BoundLink, None]] = {}
+        self._now_us = now_us
+        self._handlers: Final[dict[type[Event], Callable[..., None]]] = {
+            CreditChanged: self._on_credit,
+            SenderDispositionReceived: self._on_sender_disposition,
+            LateDisposition: self._on_late_disposition,
+            LateTransfer: self._on_late_transfer,
+            LinkAttached: self._on_attach,
+            LinkDetached: self._on_detach,
+            SessionEnded: self._on_session_end,
+            Opened: self._on_open,
+            SaslInitReceived: self._on_sasl_init,
+            Closed: self._on_close,
+            ProtocolFailed: self._on_failure,
+            SaslDone: self._on_sasl_done,
+        }
+        if outward is not None:
+            self.user = outward.secrets.user or ANONYMOUS_USER
+            self.engine.open(properties=_open_properties())
+
+    def begin_counting(self) -> None:
+        """Set the counters to 0: messages sent and received on links to queues and topics, bytes on the
+        wire."""
+        self.messages_in = 0
+        self.messages_out = 0
+        self.bytes_in = 0
+        self.bytes_out = 0
+
+    # For the owner of the socket.
+
+    def receive(self, data: bytes, monotonic_us: int, now_us: int) -> int:
+        """Bytes have come; the number of events that they made."""
+        self.bytes_in += len(data)
+        events = self.engine.receive_data(data, monotonic_us)
+        self.handle(events, now_us)
+        return len(events)
+
+    def on_time(self, monotonic_us: int, now_us: int) -> None:
+        """A deadline of the connection (heartbeat, idle time-out, handshake) has come."""
+        self.handle(self.engine.on_time(monotonic_us), now_us)
+
+    def next_deadline_us(self) -> int:
+        """When `on_time` is wanted, monotonic clock."""
+        return self.engine.next_deadline_us()
+
+    @property
+    def finished(self) -> bool:
+        """Everything is said: the socket is to be closed once it has taken what is to be sent."""
+        return self.failed or self.engine.finished
+
+    def data_to_send(self) -> bytes:
+        """Everything that is to go out now."""
+        data = self.engine.data_to_send()
+        self.bytes_out += len(data)
+        return data
+
+    def cut_off(self, now_us: int) -> None:
+        """Nothing more can come from the peer, though its socket is still being closed."""
+        self._how = Gone.CONNECTION_LOST
+        self.handle(self.engine.connection_lost(), now_us)
+        self._end(now_us)
+
+    def lost(self, now_us: int) -> None:
+        """The socket is gone, with or without a close before."""
+        self.cut_off(now_us)
+        self.broker.connections.pop(self, None)
+        self.broker.touched.pop(self, None)
+        if self.outward is not None:
+            self.outward.lost(now_us)
+        log(logging.INFO, "connection-ended", remote=self.remote, container=self.container_id)
+
+    def set_writable(self, writable: bool, now_us: int) -> None:
+        """The socket's output buffer has passed its bound, or has room again."""
+        self.writable = writable
+        for bound in self.links.values():
+            bound.set_writable(now_us)
+
+    def close(self, condition: str = CONNECTION_FORCED, description: str = "the broker is stopping") -> None:
+        """Close from this side; the peer's answer ends the connection."""
+        self.engine.close(Error(condition, description))
+        self.touch()
+
+    def give_way(self, error: Error, now_us: int) -> None:
+        """Close for a later connection of the same container. What this one holds goes back at once, as after
+        a lost connection: the peer may be long gone, and the later one may want it.
+        """
+        self._how = Gone.CONNECTION_LOST
+        self.engine.close(error)
+        self.handle(self.engine.give_up_sessions(), now_us)
+        self._end(now_us)
+        log(logging.WARNING, "connection-displaced", remote=self.remote, container=self.container_id)
+
+    def leave(self) -> None:
+        """Close a connection that this end has opened and needs no more."""
+        self.engine.close()
+        self.touch()
+
+    def cut(self) -> None:
+        """End the connection without another word."""
+        self.failed = True
+        self.aborted = True
+        self.touch()
+
+    # For the links.
+
+    def touch(self) -> None:
+        """There may be something to send."""
+        self.broker.touched[self] = None
+
+    def wrote(self, bound: BoundLink) -> None:
+        """``bound`` has sent a delivery, and may have room for more."""
+        self._refill[bound] = None
+        self.broker.touched[self] = None
+
+    def refill(self, now_us: int) -> None:
+        """Give links that have sent something new credit with the queue manager, where they have room."""
+        if self._refill:
+            bounds = list(self._refill)
+            self._refill.clear()
+            for bound in bounds:
+                bound.refill(now_us)
+
+    def transaction(self, txn_id: bytes) -> "Transaction | None":
+        """The open transaction or branch of that id; None where this connection has none."""
+        transaction = self.transactions.get(txn_id)
+        return transaction if transaction is not None else self.branches.get(txn_id)
+
+    def xa_context(self, session: Session) -> XaContext:
+        """What ``session`` is to XA, made when it is first asked for."""
+        context = self._xa.get(session)
+        if context is None:
+            context = self._xa[session] = XaContext(self, session)
+        return context
+
+    def is_live(self, txn_id: bytes) -> bool:
+        """Whether that transaction is open here, and not decided."""
+        transaction = self.transaction(txn_id)
+        return transaction is not None and not transaction.decided
+
+    def decide_retired(self, transaction: "Transaction", committed: bool) -> None:
+        """``transaction`` is over: tell the links whose outcomes were in it."""
+        for outgoing, delivery_ids in self.retired.pop(transaction, {}).items():
+            outgoing.decided(delivery_ids, committed)
+        for outgoing, deliveries in self.acquired.pop(transaction, {}).items():
+            outgoing.acquisition_decided(deliveries, committed)
+
+    def end_acquisition(self, transaction: "Transaction") -> None:
+        """It is being discharged: no link acquires anything more in it."""
+        for bound in self.links.values():
+            bound.end_acquisition(transaction, self._now_us)
+
+    def sends_acquired(self, transaction: "Transaction", discharger: BoundLink) -> bool:
+        """Whether something that was acquired in it waits for the window of its session; if so,
+        ``discharger`` hears (`BoundLink.unblocked`) when nothing does any more."""
+        sending = [each for each in self.acquired.get(transaction, {}) if each.link.pieces_waiting > 0]
+        for outgoing in sending:
+            outgoing.tell_when_sent(discharger)
+        return bool(sending)
+
+    def forget_link(self, link: Link) -> None:
+        """``link`` is bound to nothing any more, from this side."""
+        bound, context = self.links.pop(link, None), link.context
+        link.context = None
+        if bound is not None:
+            self._refill.pop(bound, None)
+        if isinstance(context, BoundLink):
+            self.broker.registry.forget(context)
+
+    # Events.
+
+    def handle(self, events: list[Event], now_us: int) -> None:
+        """Carry out what the engine has found. A defect of ours ends this connection and no other."""
+        self._now_us = now_us
+        self.broker.touched[self] = None
+        if events and type(events[-1]) is ProtocolFailed:
+            self._how = Gone.CONNECTION_LOST
+        try:
+            for event in events:
+                if isinstance(event, TransferReceived):
+                    bound = event.link.context
+                    if isinstance(bound, BoundLink):
+                        bound.transfer(event, now_us)
+                elif isinstance(event, DispositionReceived):
+                    self._on_disposition(event)
+                else:
+                    handler = self._handlers.get(type(event))
+                    if handler is not None:
+                        handler(event)
+        except Exception:
+            self.fail()
+
+    def fail(self) -> None:
+        """A defect of ours, being handled: say so in the log, and close."""
+        log(logging.ERROR, "internal-error", remote=self.remote, container=self.container_id)
+        logging.getLogger(LOGGER_NAME).exception("traceback")
+        self.engine.close(Error(INTERNAL_ERROR, "the broker failed on this connection; see its log"))
+        self.failed = True
+        self.touch()
+
+    def _on_disposition(self, event: DispositionReceived) -> None:
+        deliveries = event.deliveries
+        first_link = deliveries[0].link
+        if all(delivery.link is first_link for delivery in deliveries):
+            self._dispose(first_link, deliveries, event)
+            return
+        by_link: dict[Link, list[WireDelivery]] = {}
+        for delivery in deliveries:
+            by_link.setdefault(delivery.link, []).append(delivery)
+        for link, some in by_link.items():
+            self._dispose(link, some, event)
+
+    def _dispose(self, link: Link, deliveries: list[WireDelivery], event: DispositionReceived) -> None:
+        bound = link.context
+        if isinstance(bound, BoundLink):
+            bound.disposed(deliveries, event.state, event.settled, self._now_us)
+        elif isinstance(link, SenderLink):
+            self.outcome_too_late(link, deliveries, event.state, event.settled, self._now_us)
+
+    def outcome_too_late(
+        self,
+        link: SenderLink,
+        deliveries: list[WireDelivery],
+        state: DeliveryState | None,
+        settled: bool,
+        now_us: int,
+    ) -> None:
+        """What ``link`` held has gone back: an outcome for it changes nothing, and a transaction that was to
+        have it can't be committed.
+        """
+        if isinstance(state, TransactionalState):
+            transaction = self.transaction(state.txn_id)
+            entries = [each.context for each in deliveries if isinstance(each.context, Entry)]
+            if any(entry.owner is not transaction for entry in entries):
+                self._spoil_late(transaction, now_us)
+        elif not settled and state is not None and not isinstance(state, Received):
+            for delivery in deliveries:
+                link.settle(delivery.id, delivery.id, RELEASED)
+            self.touch()
+
+    def _on_late_disposition(self, event: LateDisposition) -> None:
+        if isinstance(event.state, TransactionalState):
+            self._spoil_late(self.transaction(event.state.txn_id), self._now_us)
+
+    def _on_late_transfer(self, event: LateTransfer) -> None:
+        state = event.state
+        transaction = self.transaction(state.txn_id) if isinstance(state, TransactionalState) else None
+        if transaction is not None:
+            what = "a message in it came after the end of its link, and was not taken"
+            self.broker.manager.spoil(transaction, what, self._now_us)
+
+    def _spoil_late(self, transaction: "Transaction | None", now_us: int) -> None:
+        if transaction is not None:
+            what = "an outcome in it came after the end of its link, which had given the message back"
+            self.broker.manager.spoil(transaction, what, now_us)
+
+    def _on_sender_disposition(self, event: SenderDispositionReceived) -> None:
+        bound = event.link.context
+        if isinstance(bound, BoundLink) and event.settled:
+            bound.sender_settled(event.delivery_ids)
+
+    def _on_credit(self, event: CreditChanged) -> None:
+        link = event.link
+        bound = link.context
+        if not isinstance(bound, BoundLink):
+            return
+        if link.txn_id is not None and not bound.may_acquire():
+            what = f"a flow on link {link.name!r} has {TXN_ID}: it acquires nothing in transactions"
+            self.end_link(bound, Error(NOT_IMPLEMENTED, what))
+            return
+        bound.credit_changed(self._now_us)
+
+    def end_link(self, bound: BoundLink, error: Error) -> None:
+        """Detach it, closed, for that reason; what it holds goes back."""
+        link = bound.attached_link
+        self.forget_link(link)
+        bound.close(False, self._now_us)
+        link.detach(closed=True, error=error)
+        self.touch()
+
+    def _on_attach(self, event: LinkAttached) -> None:
+        bound = event.link.context
+        if event.by_peer and self.outward is not None:
+            what = "this connection carries the links that its maker attaches, and no others"
+            event.link.refuse_attach(Error(NOT_ALLOWED, what))
+        elif event.by_peer:
+            bind_link(self, event.link, event.attach, self._now_us)
+        elif isinstance(bound, BoundLink):
+            bound.answered(event.attach, self._now_us)
+
+    def _on_detach(self, event: LinkDetached) -> None:
+        link = event.link
+        bound = link.context
+        if event.error is not None and isinstance(bound, BoundLink):
+            bound.detach_error = event.error
+        if event.with_session:
+            self._ended.append(event)  # with its session, whose end is the next event to come
+            return
+        self._link_gone(link, event.unsettled, Gone.CLOSED if event.closed else Gone.DETACHED)
+        if not event.local:
+            link.detach(closed=event.closed)
+
+    def _on_session_end(self, event: SessionEnded) -> None:
+        for detached in self._ended:
+            how = Gone.SESSION_ENDED if self._how == Gone.CLOSED else self._how
+            self._link_gone(detached.link, detached.unsettled, how)
+        self._ended.clear()
+        context = self._xa.pop(event.session, None)
+        if context is not None:
+            lost = self._how == Gone.CONNECTION_LOST or (event.local and event.error is not None)
+            context.close(lost, self._now_us)
+        self.broker.registry.session_ended(event.session, self._now_us)
+
+    def _link_gone(self, link: Link, unsettled: list[WireDelivery], how: Gone) -> None:
+        bound = self.links.pop(link, None)
+        link.context = None
+        if bound is not None:
+            self._refill.pop(bound, None)
+            if self.broker.registry.gone(bound, link, unsettled, how, self._now_us):
+                link.context = bound  # while its session lives, outcomes are still said on it
+
+    def take_link_away(self, bound: BoundLink, now_us: int) -> None:
+        """The link of ``bound`` is being attached on another connection of the same container."""
+        link = bound.attached_link
+        self._now_us = now_us
+        self._link_gone(link, link.session.unsettled_of(link), Gone.DETACHED)
+        link.steal()
+        self.touch()
+
+    def _on_open(self, event: Opened) -> None:
+        self.container_id = event.open.container_id
+        if self.outward is not None:
+            log(logging.INFO, "connection-made", remote=self.remote, container=self.container_id)
+            self.outward.opened(self.container_id, self._now_us)
+            return
+        refusal = admit(self, event.open, self._now_us)
+        properties = _open_properties()
+        properties.update(answer_properties(event.open, refusal is None, self.sole_policy))
+        self.engine.open(offered_capabilities=OFFERED_CAPABILITIES, properties=properties)
+        if refusal is not None:
+            self.engine.close(refusal)
+            log(
+                logging.WARNING,
+                "connection-refused",
+                remote=self.remote,
+                container=self.container_id,
+                reason=refusal.description,
+            )
+            return
+        self.broker.registry.opened(self)
+        log(
+            logging.INFO,
+            "connection-opened",
+            remote=self.remote,
+            container=self.container_id,
+            user=self.user,
+        )
+
+    def _on_close(self, event: Closed) -> None:
+        self._end(self._now_us)
+        if self.outward is not None:
+            self.outward.closed(event.error, self._now_us)
+
+    def _on_failure(self, event: ProtocolFailed) -> None:
+        log(
+            logging.WARNING,
+            "protocol-violation",
+            remote=self.remote,
+            container=self.container_id,
+            condition=event.error.condition,
+            description=event.error.description,
+        )
+        self._end(self._now_us)
+        if self.outward is not None:
+            self.outward.broken(event.error, self._now_us)
+
+    def _end(self, now_us: int) -> None:
+        """The connection is over: its transactions are rolled back, its container id is free."""
+        lost = self._how == Gone.CONNECTION_LOST
+        for transaction in self.transactions.values():
+            self.broker.manager.rollback(transaction, now_us, lost)
+        self.transactions.clear()
+        self.retired.clear()
+        self.acquired.clear()
+        self.broker.registry.connection_ended(self, now_us)
+
+    # SASL.
+
+    def _on_sasl_init(self, event: SaslInitReceived) -> None:
+        if event.mechanism == ANONYMOUS and self._anonymous:
+            self.handle(self.engine.sasl_accept(), self._now_us)
+        elif event.mechanism == PLAIN and event.authorize_as in ("", event.username):
+            self.broker.want_login(self, event.username, event.password)
+        else:
+            self._reject_login(event.username, event.mechanism)
+
+    def _on_sasl_done(self, event: SaslDone) -> None:
+        if self.outward is not None and not event.ok:
+            self.outward.login_refused(event.code, self._now_us)
+
+    def login_decided(self, user: str, accepted: bool, now_us: int) -> None:
+        """The answer to a `Login`."""
+        self._now_us = now_us
+        if accepted:
+            self.user = user
+            self.handle(self.engine.sasl_accept(), now_us)
+        else:
+            self._reject_login(user, PLAIN)
+
+    def _reject_login(self, user: str, mechanism: str) -> None:
+        log(logging.WARNING, "login-refused", remote=self.remote, user=user, mechanism=mechanism)
+        self.handle(self.engine.sasl_reject(), self._now_us)
+
+
+def _options(broker: "Broker", anonymous: bool) -> ConnectionOptions:
+    limits: LimitsConfig = broker.config.limits
+    return ConnectionOptions(
+        server=True,
+        container_id=broker.config.container_id,
+        sasl_mechanisms=[ANONYMOUS, PLAIN] if anonymous else [PLAIN],
+        sasl_required=not anonymous,
+        max_frame_size_bytes=limits.max_frame_bytes,
+        max_sessions=limits.max_sessions,
+        idle_timeout_ms=limits.idle_timeout_ms,
+        handshake_timeout_ms=limits.open_timeout_ms,
+        max_links=limits.max_links,
+        incoming_window_frames=limits.incoming_window_frames,
+        max_message_size_bytes=limits.max_message_bytes,
+    )
+
+
+def _open_properties() -> dict[object, object]:
+    return {Symbol("product"): "postroom", Symbol("version"): __version__}

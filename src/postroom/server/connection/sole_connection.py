@@ -1,0 +1,108 @@
+"""One connection for each container, where a client asks for it.
+
+Source: AMQP Enforcing Connection Uniqueness 1.0. A client that desires `sole-connection-for-container` says
+in its open's properties what is to be done about two connections of its container: `refuse-connection` (the
+default) refuses the later one, `close-existing` closes the earlier one. Detection is *strong*, and the answer
+says so: a connection that is the sole one of its container is so towards later ones that don't ask, too; and
+one that asks counts those that are there and haven't.
+
+Where both have asked, the policy of the one that is there holds: it was promised first. A connection is only
+closed for another one of the same user: otherwise who knows a container id could end what others do. That one
+is refused, then.
+"""
+
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final
+
+from postroom.amqp.encoding.composite import Error
+from postroom.amqp.encoding.types import Symbol, UInt
+from postroom.amqp.errors import INVALID_FIELD, RESOURCE_LOCKED
+from postroom.amqp.frames.performatives import Open
+
+if TYPE_CHECKING:
+    from postroom.server.connection.binding import ConnectionBinding
+
+CAPABILITY: Final = "sole-connection-for-container"
+ENFORCEMENT_POLICY: Final = "sole-connection-enforcement-policy"
+DETECTION_POLICY: Final = "sole-connection-detection-policy"
+ENFORCEMENT: Final = "sole-connection-enforcement"
+ESTABLISHMENT_FAILED: Final = "amqp:connection-establishment-failed"
+STRONG: Final = UInt(0)
+
+
+class Policy(IntEnum):
+    """What is to be done about a second connection."""
+
+    REFUSE_CONNECTION = 0
+    CLOSE_EXISTING = 1
+
+
+class PolicyInvalid(ValueError):
+    """The policy that a client asks for is none."""
+
+
+def wanted_policy(open: Open) -> Policy | None:
+    """What the client asks for; None: it doesn't ask to be the only one. Raises `PolicyInvalid`."""
+    if CAPABILITY not in open.desired_capabilities:
+        return None
+    value = (open.properties or {}).get(ENFORCEMENT_POLICY, Policy.REFUSE_CONNECTION)
+    if not isinstance(value, int) or isinstance(value, bool) or value not in list(Policy):
+        names = " or ".join(f"{each.value} ({each.name.lower().replace('_', '-')})" for each in Policy)
+        raise PolicyInvalid(f"{ENFORCEMENT_POLICY} is {value!r}; it must be {names}")
+    return Policy(value)
+
+
+def policy_in_force(
+    existing: Iterable[tuple[Policy | None, str]], wanted: Policy | None, user: str
+) -> Policy | None:
+    """What to do about a connection of ``user`` beside those (policy and user of each); None: nothing."""
+    there = list(existing)
+    if not there:
+        return None
+    promised = next((policy for policy, _ in there if policy is not None), wanted)
+    if promised == Policy.CLOSE_EXISTING and any(other != user for _, other in there):
+        return Policy.REFUSE_CONNECTION
+    return promised
+
+
+def admit(binding: "ConnectionBinding", open: Open, now_us: int) -> Error | None:
+    """Let ``binding`` in, which closes others where that is the policy; else the error to close it with."""
+    try:
+        wanted = wanted_policy(open)
+    except PolicyInvalid as invalid:
+        return _invalid_field(str(invalid), ENFORCEMENT_POLICY)
+    others = binding.broker.registry.others_of(binding)
+    policy = policy_in_force([(each.sole_policy, each.user) for each in others], wanted, binding.user)
+    if policy == Policy.REFUSE_CONNECTION:
+        what = f"container-id {binding.container_id!r} is in use by another connection"
+        return _invalid_field(what, "container-id")
+    if policy == Policy.CLOSE_EXISTING:
+        for each in others:
+            each.give_way(_give_way_error(binding), now_us)
+    binding.sole_policy = wanted
+    return None
+
+
+def answer_properties(open: Open, admitted: bool, policy: Policy | None) -> dict[object, object]:
+    """What the answer to ``open`` says of all this in its properties."""
+    properties: dict[object, object] = {}
+    if CAPABILITY in open.desired_capabilities:
+        properties[Symbol(DETECTION_POLICY)] = STRONG
+    if policy == Policy.CLOSE_EXISTING:
+        properties[Symbol(ENFORCEMENT_POLICY)] = UInt(policy)
+    if not admitted:
+        properties[Symbol(ESTABLISHMENT_FAILED)] = True
+    return properties
+
+
+def _invalid_field(what: str, field: str) -> Error:
+    """The way that clients of JMS expect (container ids are their client ids)."""
+    return Error(INVALID_FIELD, what, {Symbol("invalid-field"): Symbol(field)})
+
+
+def _give_way_error(later: "ConnectionBinding") -> Error:
+    what = (
+        f"another connection of container-id {later.container_id!r} has taken its place, from {later.remote}"
+    )
+    return Error(RESOURCE_LOCKED, what, {Symbol(ENFORCEMENT): True})

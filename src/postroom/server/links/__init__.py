@@ -1,0 +1,5 @@
+"""What hangs on a link of a client: messages in and out, outcomes, transactions, subscriptions, dynamic
+nodes.
+
+May import ``configuration``.
+"""

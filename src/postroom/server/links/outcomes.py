@@ -1,0 +1,70 @@
+"""An outcome that a client has said, as the queue manager's verb."""
+
+from typing import TYPE_CHECKING, Final
+
+from mypy_extensions import i64
+
+from postroom.amqp.encoding.composite import Error
+from postroom.amqp.errors import INVALID_FIELD, AmqpError
+from postroom.amqp.frames.outcomes import Accepted, DeliveryState, Modified, Rejected, Released
+from postroom.manager.consumer import Consumer
+from postroom.manager.entry import Entry
+from postroom.manager.manager import QueueManager
+from postroom.manager.returning import NOT_ASKED
+from postroom.server.links.terminus import MAX_PROPERTY_MS
+
+if TYPE_CHECKING:
+    from postroom.manager.transaction import Transaction
+
+
+REDELIVERY_DELAY: Final = "x-opt-redelivery-delay"
+"""Of a consumer's link (property) or of one outcome ``modified`` (annotation), in ms: how long what it fails
+at waits. In an outcome it is not kept as an annotation of the message."""
+
+
+def check_outcome(state: DeliveryState | None) -> None:
+    """Raises `AmqpError` for an outcome that asks for a redelivery delay that is none."""
+    if not isinstance(state, Modified) or not state.message_annotations:
+        return
+    delay_ms = state.message_annotations.get(REDELIVERY_DELAY, 0)
+    if _delay_us(delay_ms) == NOT_ASKED:
+        raise AmqpError(
+            INVALID_FIELD,
+            f"annotation {REDELIVERY_DELAY} of the outcome modified is {delay_ms!r:.100}, must be "
+            f"milliseconds from 0 to {MAX_PROPERTY_MS}",
+        )
+
+
+def _delay_us(delay_ms: object) -> i64:
+    """`NOT_ASKED` for what is no number of milliseconds."""
+    if isinstance(delay_ms, bool) or not isinstance(delay_ms, int) or not 0 <= delay_ms <= MAX_PROPERTY_MS:
+        return NOT_ASKED
+    return delay_ms * 1000
+
+
+def apply_outcome(
+    manager: QueueManager,
+    consumer: Consumer,
+    state: DeliveryState,
+    entry: Entry,
+    now_us: int,
+    token: int,
+    transaction: "Transaction | None",
+) -> None:
+    """Tell ``manager`` what becomes of ``entry``; raises `ManagerError`. States that are no outcome do
+    nothing."""
+    if isinstance(state, Accepted):
+        manager.accept(consumer, entry, now_us, token, transaction)
+    elif isinstance(state, Released):
+        manager.release(consumer, entry, now_us, token, transaction)
+    elif isinstance(state, Modified):
+        changes = {str(key): value for key, value in (state.message_annotations or {}).items()} or None
+        failed, not_here = state.delivery_failed, state.undeliverable_here
+        delay_us: i64 = NOT_ASKED
+        if changes is not None and REDELIVERY_DELAY in changes:
+            delay_us = _delay_us(changes.pop(REDELIVERY_DELAY))
+        manager.modify(consumer, entry, failed, not_here, changes, now_us, token, transaction, delay_us)
+    elif isinstance(state, Rejected):
+        given = state.error or Error("", "")
+        description = given.description or ""
+        manager.reject(consumer, entry, given.condition, description, now_us, token, transaction)

@@ -1,0 +1,202 @@
+"""One socket: bytes in to its inbox, bytes out of its binding, timers, and the two kinds of back
+pressure.
+"""
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Protocol, cast
+
+from postroom.amqp.engine.options import NEVER_US
+from postroom.server.clock import Clock, monotonic_us
+from postroom.server.configuration.config import LimitsConfig
+from postroom.server.connection.binding import ConnectionBinding
+from postroom.server.listening.turns import Turns
+
+if TYPE_CHECKING:
+    from postroom.server.channels.outbound_connection import Outward
+
+
+class Owner(Protocol):
+    """What a socket needs of the service that has it."""
+
+    @property
+    def limits(self) -> LimitsConfig: ...
+
+    @property
+    def turns(self) -> Turns: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    def connect(self, connection: "SocketConnection") -> ConnectionBinding | None:
+        """A binding for a new connection; None when there are too many."""
+
+    def forget(self, binding: ConnectionBinding) -> None:
+        """The socket of ``binding`` is gone."""
+
+
+class SocketConnection(asyncio.Protocol):
+    """Between one transport and one `ConnectionBinding`."""
+
+    def __init__(
+        self,
+        owner: Owner,
+        loop: asyncio.AbstractEventLoop,
+        anonymous: bool,
+        outward: "Outward | None" = None,
+    ) -> None:
+        self.anonymous = anonymous
+        self.outward = outward
+        """What the broker has opened it for; None: it was accepted."""
+        self.remote = "?"
+        self._owner = owner
+        self._now_us = owner.clock.now_us
+        self._loop = loop
+        self._transport: asyncio.Transport | None = None
+        self._binding: ConnectionBinding | None = None
+        self._inbox: deque[bytes] = deque()
+        self.inbox_bytes = 0
+        self._offset = 0
+        self._paused = False
+        self._ended = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due_us = 0
+
+    # From the transport.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        peer = transport.get_extra_info("peername")
+        self.remote = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer)
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's has all of it, but is no subclass
+        self._transport.set_write_buffer_limits(high=self._owner.limits.output_bytes)
+        self._binding = self._owner.connect(self)
+        if self._binding is None:
+            self._transport.abort()
+        else:
+            self.arm_timer()
+
+    def data_received(self, data: bytes) -> None:
+        if self._ended:
+            return
+        had_work = self.has_work()
+        self._inbox.append(data)
+        self.inbox_bytes += len(data)
+        if self.inbox_bytes >= self._owner.limits.inbox_bytes and self._transport is not None:
+            self._paused = True
+            self._transport.pause_reading()
+        if not had_work:
+            self._owner.turns.wake(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._ended = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._binding is not None:
+            self._binding.lost(self._now_us())
+            self._owner.forget(self._binding)
+            self._owner.turns.schedule()
+
+    def pause_writing(self) -> None:
+        if self._binding is not None:
+            self._binding.set_writable(False, self._now_us())
+            self._owner.turns.schedule()
+
+    def resume_writing(self) -> None:
+        if self._binding is not None:
+            self._binding.set_writable(True, self._now_us())
+            self._owner.turns.schedule()
+
+    # From the turns.
+
+    def has_work(self) -> bool:
+        return bool(self._inbox)
+
+    @property
+    def messages_in(self) -> int:
+        """Since the counters of its connection were reset last."""
+        return self._binding.messages_in if self._binding is not None else 0
+
+    def work(self, limit_bytes: int) -> int:
+        """Give the binding up to ``limit_bytes`` of what has arrived; the number of events that made."""
+        if self._binding is None or self._ended:
+            self._inbox.clear()
+            return 0
+        events = self._hand_over(self._binding, limit_bytes)
+        if self._paused and self.inbox_bytes * 2 < self._owner.limits.inbox_bytes:
+            self._resume_reading()
+        return events
+
+    def flush(self) -> None:
+        """Send what the binding has to say, in one write; close the socket when it has said the last."""
+        if self._transport is None or self._binding is None:
+            return
+        if self._binding.aborted:
+            self._transport.abort()
+            return
+        data = self._wrapped(self._binding)
+        if data:
+            self._transport.write(data)
+        if self._binding.finished and not self._ended:
+            self._ended = True
+            self._finish(self._transport)
+        else:
+            self.arm_timer()
+
+    def abort(self) -> None:
+        """Cut the socket at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def arm_timer(self) -> None:
+        """Have the binding called when its next deadline comes; one that only moved away needs no new
+        timer.
+        """
+        if self._binding is None or self._ended:
+            return
+        due_us = self._binding.next_deadline_us()
+        if due_us == NEVER_US or (self._timer is not None and self._timer_due_us <= due_us):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_due_us = due_us
+        self._timer = self._loop.call_later(max(0, due_us - monotonic_us()) / 1e6, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        if self._binding is not None:
+            self._binding.on_time(monotonic_us(), self._now_us())
+            self._owner.turns.schedule()
+            self.arm_timer()
+
+    # What lies between the socket and AMQP's own bytes: here nothing.
+
+    def _hand_over(self, binding: ConnectionBinding, limit_bytes: int) -> int:
+        """Give ``binding`` up to ``limit_bytes`` of the inbox; the number of events that made."""
+        return binding.receive(self._take(limit_bytes), monotonic_us(), self._now_us())
+
+    def _wrapped(self, binding: ConnectionBinding) -> bytes:
+        """What goes out of all that ``binding`` has to say."""
+        return binding.data_to_send()
+
+    def _finish(self, transport: asyncio.Transport) -> None:
+        """AMQP has said its last."""
+        transport.close()
+
+    def _take(self, limit_bytes: int) -> bytes:
+        data = self._inbox[0]
+        left = len(data) - self._offset
+        if left <= limit_bytes:
+            piece = data[self._offset :] if self._offset else data
+            self._inbox.popleft()
+            self._offset = 0
+        else:
+            piece = data[self._offset : self._offset + limit_bytes]
+            self._offset += limit_bytes
+        self.inbox_bytes -= len(piece)
+        return piece
+
+    def _resume_reading(self) -> None:
+        self._paused = False
+        if self._transport is not None:
+            self._transport.resume_reading()
