@@ -19,7 +19,7 @@ from postroom.model.entity_types import LEDGER_TYPE
 from postroom.server.configuration.config import LedgerConfig
 from postroom.server.connection.broker import Broker
 from postroom.server.management import ledger_queries as tracing
-from postroom.server.management import ledgers
+from postroom.server.management.entities import ledgers
 from tests.server.harness import BrokerThread, make_config
 from tests.tables.ledgers import FORGETFUL, Writer
 
@@ -169,9 +169,9 @@ def test_messages_of_the_past(tmp_path: Path) -> None:
 
 
 def waiting(broker: Broker) -> int:
-    noun = broker.management._nouns[LEDGER_TYPE]
-    assert isinstance(noun, ledgers.LedgerNoun)
-    return len(noun._waiting)
+    ledger = broker.management._entity_types[LEDGER_TYPE]
+    assert isinstance(ledger, ledgers.LedgerEntities)
+    return len(ledger._waiting)
 
 
 def ask_and_go_on(connection: Connection) -> None:

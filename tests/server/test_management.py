@@ -10,7 +10,7 @@ from proton.utils import BlockingConnection, BlockingReceiver, BlockingSender
 
 from postroom.manager.queue import Queue
 from postroom.server.configuration.config import AutoCreateConfig, LedgerConfig
-from postroom.server.management.queues import Queues
+from postroom.server.management.entities.queues import Queues
 from postroom.server.management.request import Attributes
 from tests.server.harness import BrokerThread, make_config
 
@@ -92,7 +92,7 @@ def test_a_page_builds_no_more_rows_than_it_has(
         manager.ask("CREATE", type=QUEUE, name=f"{queue}-{number}")
     built: list[str] = []
 
-    def shown(noun: Queues, of: Queue) -> Attributes:
+    def shown(queues: Queues, of: Queue) -> Attributes:
         built.append(of.name)
         return {"name": of.name}
 

@@ -1,9 +1,10 @@
-"""What the management node does: the operations of the AMQP Management draft (working draft 9) on this
-broker's nouns.
+"""What the management node does: the operations of the AMQP Management draft (working draft 9) on what this
+broker has.
 
-One module a noun, each a class with the face of `noun.Noun`; `node` has the table of them and the operations
-about all (QUERY and the GETs). Requests and answers here are plain values (`request`); `management_links`
-carries them.
+One module of `entities` for each type of manageable entity, each a class with the face of
+`entity_type.EntityType`; `node` has the table of them and the operations about all (QUERY and the GETs).
+Requests and answers are plain values (`request`); `links` carries them. May import ``channels``, ``links``
+and ``configuration`` of the server.
 """
 
 from postroom.server.management.node import Management

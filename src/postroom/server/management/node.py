@@ -1,20 +1,27 @@
-"""The management node of one broker: which noun a request is for, and the operations about all of them."""
+"""The management node of one broker: which entity type a request is for, and the operations about all of
+them.
+"""
 
 from typing import TYPE_CHECKING, Final
 
 from postroom.manager.errors import ManagerError
-from postroom.server.management.branches import Branches
-from postroom.server.management.brokers import Brokers
-from postroom.server.management.channels import ChannelNoun
-from postroom.server.management.connections import Connections
-from postroom.server.management.dead_letter_handlers import DeadLetterHandlerNoun
-from postroom.server.management.leases import LeaseNoun
-from postroom.server.management.ledgers import LedgerNoun
-from postroom.server.management.messages import Messages
-from postroom.server.management.noun import Noun, Operation
-from postroom.server.management.queues import Queues
-from postroom.server.management.quotas import Quotas
-from postroom.server.management.remote_queues import RemoteQueues
+from postroom.server.management.entities.brokers import Brokers
+from postroom.server.management.entities.channels import ChannelEntities
+from postroom.server.management.entities.connections import Connections
+from postroom.server.management.entities.dead_letter_handlers import DeadLetterHandlerEntities
+from postroom.server.management.entities.leases import LeaseEntities
+from postroom.server.management.entities.ledgers import LedgerEntities
+from postroom.server.management.entities.messages import Messages
+from postroom.server.management.entities.queues import Queues
+from postroom.server.management.entities.quotas import Quotas
+from postroom.server.management.entities.remote_queues import RemoteQueues
+from postroom.server.management.entities.sinks import SinkEntities
+from postroom.server.management.entities.spark_subscriptions import SparkSubscriptions
+from postroom.server.management.entities.store_holders import StoreHolders
+from postroom.server.management.entities.topics import Subscriptions, Topics
+from postroom.server.management.entities.transactions import Transactions
+from postroom.server.management.entities.xa_branches import Branches
+from postroom.server.management.entity_type import EntityType, Operation
 from postroom.server.management.request import (
     BAD_REQUEST,
     NOT_IMPLEMENTED,
@@ -26,11 +33,6 @@ from postroom.server.management.request import (
     Response,
     refusal,
 )
-from postroom.server.management.sinks import SinkNoun
-from postroom.server.management.spark_subscriptions import SparkSubscriptions
-from postroom.server.management.store_holders import StoreHolders
-from postroom.server.management.topics import Subscriptions, Topics
-from postroom.server.management.transactions import Transactions
 
 if TYPE_CHECKING:
     from postroom.server.connection.broker import Broker
@@ -46,26 +48,26 @@ class Management:
 
     def __init__(self, broker: "Broker") -> None:
         self._manager: Final = broker.manager
-        nouns: list[Noun] = [
+        entity_types: list[EntityType] = [
             Queues(broker),
             Topics(broker),
             Subscriptions(broker),
             Quotas(broker),
             RemoteQueues(broker),
-            ChannelNoun(broker),
-            DeadLetterHandlerNoun(broker),
+            ChannelEntities(broker),
+            DeadLetterHandlerEntities(broker),
             Connections(broker),
             Brokers(broker),
-            LeaseNoun(broker),
-            LedgerNoun(broker),
+            LeaseEntities(broker),
+            LedgerEntities(broker),
             Messages(broker),
             SparkSubscriptions(broker),
             Transactions(broker),
             Branches(broker),
-            SinkNoun(broker),
+            SinkEntities(broker),
             StoreHolders(broker),
         ]
-        self._nouns: Final = {noun.type: noun for noun in nouns}
+        self._entity_types: Final = {entity_type.type: entity_type for entity_type in entity_types}
         self._operations: Final[dict[str, Operation]] = {
             "QUERY": self._query,
             "GET-TYPES": self._get_types,
@@ -90,60 +92,64 @@ class Management:
             raise RequestError(BAD_REQUEST, "the application properties have no `operation`")
         if name in self._operations:
             return self._operations[name]
-        noun = self._nouns.get(type_name)
-        if noun is None:
+        entity_type = self._entity_types.get(type_name)
+        if entity_type is None:
             raise RequestError(NOT_IMPLEMENTED, f"there is no type {type_name!r}")
-        if name not in noun.operations:
+        if name not in entity_type.operations:
             raise RequestError(NOT_IMPLEMENTED, f"type {type_name!r} has no operation {name!r}")
-        return noun.operations[name]
+        return entity_type.operations[name]
 
-    def _asked_about(self, request: Request) -> list[Noun]:
-        """The nouns that a request about all of them is restricted to."""
+    def _asked_about(self, request: Request) -> list[EntityType]:
+        """The entity types that a request about all of them is restricted to."""
         type_name = request.text("entityType")
         if not type_name:
-            return list(self._nouns.values())
-        if type_name not in self._nouns:
+            return list(self._entity_types.values())
+        if type_name not in self._entity_types:
             raise RequestError(BAD_REQUEST, f"entityType {type_name!r} is none of GET-TYPES")
-        return [self._nouns[type_name]]
+        return [self._entity_types[type_name]]
 
     def _query(self, request: Request, now_us: int) -> Response:
-        nouns = self._asked_about(request)
+        entity_types = self._asked_about(request)
         offset = request.number("offset", 0)
         count = min(request.number("count", MAX_QUERY_ROWS), MAX_QUERY_ROWS)
         wanted = request.attributes().get("attributeNames")
         if wanted is not None and not isinstance(wanted, list):
             raise RequestError(BAD_REQUEST, "attributeNames must be a list of names")
-        names = [str(name) for name in wanted] if wanted else _all_names(nouns)
-        rows = [[each.get(name) for name in names] for each in _page(nouns, offset, count)]
+        names = [str(name) for name in wanted] if wanted else _all_names(entity_types)
+        rows = [[each.get(name) for name in names] for each in _page(entity_types, offset, count)]
         return Response(OK, "OK", {"attributeNames": names, "results": rows}, len(rows))
 
     def _get_types(self, request: Request, now_us: int) -> Response:
-        return Response(OK, "OK", {noun.type: [] for noun in self._asked_about(request)})
+        return Response(OK, "OK", {entity_type.type: [] for entity_type in self._asked_about(request)})
 
     def _get_operations(self, request: Request, now_us: int) -> Response:
-        found = {noun.type: list(noun.operations) for noun in self._asked_about(request)}
+        found = {entity_type.type: list(entity_type.operations) for entity_type in self._asked_about(request)}
         if not request.text("entityType"):
             found[MANAGEMENT_TYPE] = list(self._operations)
         return Response(OK, "OK", found)
 
     def _get_attributes(self, request: Request, now_us: int) -> Response:
-        nouns = self._asked_about(request)
-        return Response(OK, "OK", {noun.type: sorted(noun.attribute_names()) for noun in nouns})
+        entity_types = self._asked_about(request)
+        return Response(
+            OK,
+            "OK",
+            {entity_type.type: sorted(entity_type.attribute_names()) for entity_type in entity_types},
+        )
 
     def _get_nodes(self, request: Request, now_us: int) -> Response:
         return Response(OK, "OK", [])
 
 
-def _all_names(nouns: list[Noun]) -> list[str]:
-    return sorted({name for noun in nouns for name in noun.attribute_names()})
+def _all_names(entity_types: list[EntityType]) -> list[str]:
+    return sorted({name for entity_type in entity_types for name in entity_type.attribute_names()})
 
 
-def _page(nouns: list[Noun], offset: int, count: int) -> list[Attributes]:
-    """`count` rows of all nouns, one noun behind the other, from the row at `offset`."""
+def _page(entity_types: list[EntityType], offset: int, count: int) -> list[Attributes]:
+    """`count` rows of all entity types, one entity type behind the other, from the row at `offset`."""
     found: list[Attributes] = []
-    for noun in nouns:
-        found += noun.rows(offset, count - len(found))
+    for entity_type in entity_types:
+        found += entity_type.rows(offset, count - len(found))
         if len(found) == count:
             break
-        offset = max(0, offset - noun.count())
+        offset = max(0, offset - entity_type.count())
     return found

@@ -13,7 +13,7 @@ Operation = Callable[[Request, int], Response | Later]
 """Carries out a request, given the time in µs; may raise `RequestError` or a ``ManagerError``."""
 
 
-class Noun(Protocol):
+class EntityType(Protocol):
     """One kind of thing: its type's name, what can be done with it, and all there are, in rows."""
 
     @property
@@ -32,8 +32,8 @@ class Noun(Protocol):
         """Up to `count` rows from the one at `offset`, oldest first; only these are built."""
 
 
-class ListedNoun(ABC, Generic[T]):
-    """Rows and READ of a noun whose things are somewhere at hand, all of one class."""
+class ListedEntityType(ABC, Generic[T]):
+    """Rows and READ of an entity type whose things are somewhere at hand, all of one class."""
 
     @abstractmethod
     def all(self) -> Iterable[T]:

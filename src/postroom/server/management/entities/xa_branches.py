@@ -12,7 +12,7 @@ from postroom.manager.errors import ManagerError, XaError
 from postroom.model.entity_types import BRANCH_TYPE
 from postroom.model.xa import XaCode, XaFlag, Xid, XidInvalid
 from postroom.server.links.xa_context import XA_CODE, XaContext
-from postroom.server.management.noun import ListedNoun, Operation
+from postroom.server.management.entity_type import ListedEntityType, Operation
 from postroom.server.management.request import (
     BAD_REQUEST,
     CONFLICT,
@@ -39,7 +39,7 @@ _Decision = Callable[[Xid, int, str], None]
 """What is decided of a branch, when, and by which user."""
 
 
-class Branches(ListedNoun[BranchRow]):
+class Branches(ListedEntityType[BranchRow]):
     """The branches of one broker; a branch's name is its Xid in print."""
 
     type: Final = BRANCH_TYPE

@@ -8,8 +8,8 @@ from postroom.ledger.reading.trace import MAX_RELATIONS, MessageId, TooManyMessa
 from postroom.model.codes import IdType
 from postroom.model.entity_types import LEDGER_TYPE
 from postroom.server.management.arguments import Arguments
+from postroom.server.management.entity_type import Operation
 from postroom.server.management.ledger_queries import Ask, Look, Looked, followed, found
-from postroom.server.management.noun import Operation
 from postroom.server.management.request import (
     BAD_REQUEST,
     INTERNAL,
@@ -29,7 +29,7 @@ MAX_WAITING_LOOKS: Final = 100
 """Looks into the ledger that wait for their turn, of all clients."""
 
 
-class LedgerNoun:
+class LedgerEntities:
     """One broker's ledger: there is nothing to list, only to look for."""
 
     type: Final = LEDGER_TYPE

@@ -10,7 +10,7 @@ from postroom.manager.errors import ManagerError
 from postroom.manager.manager import QueueManager
 from postroom.manager.queue import Queue
 from postroom.server.management.arguments import Arguments
-from postroom.server.management.noun import Operation
+from postroom.server.management.entity_type import Operation
 from postroom.server.management.request import OK, Attributes, Later, Request, Response, refusal
 
 Show = Callable[[object, int], Attributes]

@@ -6,7 +6,7 @@ from functools import partial
 from postroom.manager.manager import QueueManager
 from postroom.manager.queue import Queue
 from postroom.manager.switches import switches_of
-from postroom.server.management.noun import Operation
+from postroom.server.management.entity_type import Operation
 from postroom.server.management.request import BAD_REQUEST, OK, Request, RequestError, Response
 
 Find = Callable[[Request], Queue]

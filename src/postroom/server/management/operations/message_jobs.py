@@ -14,7 +14,7 @@ from postroom.server.management.arguments import MAX_NUMBER, Arguments
 from postroom.server.management.request import BAD_REQUEST, CONFLICT, LIMIT, Attributes, RequestError
 
 if TYPE_CHECKING:
-    from postroom.server.management.tickets import Ticket
+    from postroom.server.management.operations.tickets import Ticket
 
 _COLUMNS: Final = ("serials", "positions", "delivery_counts", "ordinals")
 _OPTIONAL: Final = "ordinals"

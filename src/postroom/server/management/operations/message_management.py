@@ -31,16 +31,16 @@ from postroom.model import numbers as n
 from postroom.model.codes import HolderKind
 from postroom.model.message import MessageHead
 from postroom.server.links.delivery_headers import changed_sections, header_of
-from postroom.server.management.acting import make_act, shown_acted
 from postroom.server.management.arguments import US_A_MS, Arguments
+from postroom.server.management.operations.message_jobs import make_act, shown_acted
+from postroom.server.management.operations.message_store import shown_id
+from postroom.server.management.operations.tickets import Make, Ticket, asking_operations
 from postroom.server.management.request import (
     BAD_REQUEST,
     LIMIT,
     Attributes,
     RequestError,
 )
-from postroom.server.management.store import shown_id
-from postroom.server.management.tickets import Make, Ticket, asking_operations
 
 if TYPE_CHECKING:
     from postroom.server.connection.broker import Broker

@@ -9,7 +9,7 @@ from postroom.manager.remote import RemoteQueue, RemoteQueueDefinition
 from postroom.model.entity_types import REMOTE_QUEUE_TYPE
 from postroom.model.names import full_address
 from postroom.server.configuration.config import is_reserved
-from postroom.server.management.noun import ListedNoun, Operation
+from postroom.server.management.entity_type import ListedEntityType, Operation
 from postroom.server.management.request import (
     CONFLICT,
     CREATED,
@@ -31,7 +31,7 @@ _SETTABLE: Final[Mapping[str, type]] = {name: str for name in _DEFINITION if nam
 _ATTRIBUTES: Final = ("identity", "type", *_DEFINITION, "alias", "leads_to", "waits_on", "problem")
 
 
-class RemoteQueues(ListedNoun[RemoteQueue]):
+class RemoteQueues(ListedEntityType[RemoteQueue]):
     """The remote queues and aliases of one broker."""
 
     type: Final = REMOTE_QUEUE_TYPE

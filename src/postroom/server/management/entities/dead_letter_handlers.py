@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from postroom.model.entity_types import DEAD_LETTER_HANDLER_TYPE
 from postroom.server.channels.dead_letter_handlers import QueueHandler
 from postroom.server.configuration.dead_letter_handlers import Loaded
-from postroom.server.management.noun import ListedNoun, Operation
+from postroom.server.management.entity_type import ListedEntityType, Operation
 from postroom.server.management.request import NOT_FOUND, Attributes, Request, RequestError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _ATTRIBUTES: Final = (
 )
 
 
-class DeadLetterHandlerNoun(ListedNoun[QueueHandler | Loaded]):
+class DeadLetterHandlerEntities(ListedEntityType[QueueHandler | Loaded]):
     """The handlers of one broker, by the files of their rules tables."""
 
     type: Final = DEAD_LETTER_HANDLER_TYPE

@@ -8,10 +8,10 @@ from postroom.manager.queue import Queue
 from postroom.manager.store_verbs import EndHolder, holder_by_id
 from postroom.model.entity_types import STORE_HOLDER_TYPE
 from postroom.server.management.arguments import Arguments
-from postroom.server.management.noun import ListedNoun, Operation
+from postroom.server.management.entity_type import ListedEntityType, Operation
+from postroom.server.management.operations.message_store import shown
+from postroom.server.management.operations.tickets import Ticket, asking_operations
 from postroom.server.management.request import NOT_FOUND, Attributes, Request, RequestError
-from postroom.server.management.store import shown
-from postroom.server.management.tickets import Ticket, asking_operations
 
 if TYPE_CHECKING:
     from postroom.server.connection.broker import Broker
@@ -31,7 +31,7 @@ class Holding(NamedTuple):
     holder: BrowseLock | ConfirmIdHolder
 
 
-class StoreHolders(ListedNoun[Holding]):
+class StoreHolders(ListedEntityType[Holding]):
     """Those of one broker; one's name is its number as a holder in the ledger, of a lock also its lock id."""
 
     type: Final = STORE_HOLDER_TYPE

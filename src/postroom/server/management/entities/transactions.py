@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from postroom.manager.transaction import Transaction
 from postroom.model.entity_types import TRANSACTION_TYPE
-from postroom.server.management.noun import ListedNoun, Operation
+from postroom.server.management.entity_type import ListedEntityType, Operation
 from postroom.server.management.request import NOT_FOUND, Attributes, Request, RequestError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class Open(NamedTuple):
     binding: "ConnectionBinding"
 
 
-class Transactions(ListedNoun[Open]):
+class Transactions(ListedEntityType[Open]):
     """The local transactions of one broker; one's name is its number as a holder in the ledger."""
 
     type: Final = TRANSACTION_TYPE

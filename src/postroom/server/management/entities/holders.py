@@ -9,7 +9,7 @@ from postroom.manager.consumer import Consumer
 from postroom.manager.holders import BrowseLock, ConfirmIdHolder
 from postroom.manager.queue import Queue
 from postroom.model.codes import HolderKind
-from postroom.server.management.noun import Operation
+from postroom.server.management.entity_type import Operation
 from postroom.server.management.request import OK, Attributes, Request, Response
 
 if TYPE_CHECKING:

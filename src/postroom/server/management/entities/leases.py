@@ -14,7 +14,7 @@ from postroom.ledger.errors import (
 )
 from postroom.ledger.retention.leases import Lease
 from postroom.model.entity_types import LEASE_TYPE
-from postroom.server.management.noun import ListedNoun, Operation
+from postroom.server.management.entity_type import ListedEntityType, Operation
 from postroom.server.management.request import (
     BAD_REQUEST,
     CONFLICT,
@@ -58,7 +58,7 @@ _STATUS: Final[Mapping[type[LeaseError], int]] = {
 }
 
 
-class LeaseNoun(ListedNoun[Lease]):
+class LeaseEntities(ListedEntityType[Lease]):
     """The leases on one broker's ledger."""
 
     type: Final = LEASE_TYPE

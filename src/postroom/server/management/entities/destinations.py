@@ -1,4 +1,4 @@
-"""What is the same for the nouns that are queues to the queue manager: queues, topics, subscriptions."""
+"""What queues, topics and subscriptions have in common, which are all queues to the queue manager."""
 
 from collections.abc import Container
 from dataclasses import fields, replace
@@ -9,7 +9,7 @@ from postroom.manager.queue import Queue
 from postroom.manager.statistics import HeldByAll, Statistics
 from postroom.manager.switches import SWITCH_ATTRIBUTES, switches_of
 from postroom.server.configuration.config import is_reserved
-from postroom.server.management.noun import ListedNoun
+from postroom.server.management.entity_type import ListedEntityType
 from postroom.server.management.request import (
     BAD_REQUEST,
     CONFLICT,
@@ -33,8 +33,8 @@ _SETTABLE: Final[dict[str, type]] = {
 }
 
 
-class Destinations(ListedNoun[Queue]):
-    """One of these nouns: the operations that all of them have alike."""
+class Destinations(ListedEntityType[Queue]):
+    """One of these entity types: the operations that all of them have alike."""
 
     def __init__(self, broker: "Broker") -> None:
         self._manager: Final = broker.manager
@@ -73,7 +73,7 @@ def queue_attribute_names(*own: str) -> list[str]:
 
 
 def shown_queue(queue: Queue, type_name: str, own: Attributes) -> Attributes:
-    """Definition and counters of one queue, with ``own``, which only this noun has."""
+    """Definition and counters of one queue, with ``own``, which only this entity type has."""
     return {
         "identity": queue.name,
         "type": type_name,

@@ -7,9 +7,10 @@ from postroom.manager.options import IDENTITY_FIELDS, KIND_QUEUE, QueueDefinitio
 from postroom.manager.queue import Queue
 from postroom.model.entity_types import QUEUE_TYPE
 from postroom.model.names import DYNAMIC_PREFIX
-from postroom.server.management.destinations import Destinations, queue_attribute_names, shown_queue
-from postroom.server.management.holders import holders_operation
-from postroom.server.management.noun import Operation
+from postroom.server.management.entities.destinations import Destinations, queue_attribute_names, shown_queue
+from postroom.server.management.entities.holders import holders_operation
+from postroom.server.management.entities.switches import switch_operations
+from postroom.server.management.entity_type import Operation
 from postroom.server.management.request import (
     BAD_REQUEST,
     NO_CONTENT,
@@ -18,7 +19,6 @@ from postroom.server.management.request import (
     RequestError,
     Response,
 )
-from postroom.server.management.switches import switch_operations
 
 if TYPE_CHECKING:
     from postroom.server.connection.broker import Broker
@@ -50,7 +50,7 @@ class Queues(Destinations):
         return queue_attribute_names("dynamic", *_CONFIGURED)
 
     def all(self) -> Iterator[Queue]:
-        """Subscriptions are a noun of their own."""
+        """Subscriptions are an entity type of their own."""
         return (queue for queue in self._manager.queues.values() if queue.subscription is None)
 
     def find(self, request: Request) -> Queue:

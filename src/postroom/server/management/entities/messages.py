@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from postroom.model.entity_types import MESSAGE_TYPE
-from postroom.server.management.administering import MessageManagement
-from postroom.server.management.noun import Operation
+from postroom.server.management.entity_type import Operation
+from postroom.server.management.operations.message_management import MessageManagement
+from postroom.server.management.operations.message_store import StoreOperations
 from postroom.server.management.request import Attributes
-from postroom.server.management.store import StoreOperations
 
 if TYPE_CHECKING:
     from postroom.server.connection.broker import Broker

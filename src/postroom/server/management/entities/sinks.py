@@ -1,6 +1,6 @@
 """Spark sinks: what tasks and drivers say of branches and batches, and what an administrator sees and does.
 
-A thing of this noun is an app; its name is the app's. See docs/reference/spark-sinks.md.
+A thing of this entity type is an app; its name is the app's. See docs/reference/spark-sinks.md.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ from postroom.manager.sink import (
 )
 from postroom.model.entity_types import SINK_TYPE
 from postroom.server.links.sink_context import SinkContext
-from postroom.server.management.noun import ListedNoun, Operation
+from postroom.server.management.entity_type import ListedEntityType, Operation
 from postroom.server.management.request import (
     BAD_REQUEST,
     CONFLICT,
@@ -44,7 +44,7 @@ _ATTRIBUTES: Final = (
 )
 
 
-class SinkNoun(ListedNoun[SinkApp]):
+class SinkEntities(ListedEntityType[SinkApp]):
     """The Spark sinks of one broker."""
 
     type: Final = SINK_TYPE

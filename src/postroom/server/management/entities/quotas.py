@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from postroom.manager.quota import Quota, QuotaDefinition
 from postroom.model.entity_types import QUOTA_TYPE
-from postroom.server.management.noun import ListedNoun, Operation
+from postroom.server.management.entity_type import ListedEntityType, Operation
 from postroom.server.management.request import (
     CONFLICT,
     CREATED,
@@ -34,7 +34,7 @@ _ATTRIBUTES: Final = (
 )
 
 
-class Quotas(ListedNoun[Quota]):
+class Quotas(ListedEntityType[Quota]):
     """The quota resources of one broker."""
 
     type: Final = QUOTA_TYPE

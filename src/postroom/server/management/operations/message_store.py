@@ -28,13 +28,13 @@ from postroom.model.codes import IdType
 from postroom.model.ids import unpack_unique_id
 from postroom.server.links.delivery_headers import changed_sections, header_of
 from postroom.server.management.arguments import US_A_MS, Arguments
+from postroom.server.management.operations.tickets import Make, Ticket, asking_operations
 from postroom.server.management.request import (
     BAD_REQUEST,
     LIMIT,
     Attributes,
     RequestError,
 )
-from postroom.server.management.tickets import Make, Ticket, asking_operations
 
 if TYPE_CHECKING:
     from postroom.server.connection.broker import Broker

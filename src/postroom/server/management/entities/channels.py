@@ -11,7 +11,7 @@ from postroom.model.entity_types import CHANNEL_TYPE
 from postroom.server.channels.instance import LinkStatus, StopMode
 from postroom.server.channels.outbound_connection import Outward
 from postroom.server.channels.supervised_channel import Supervised
-from postroom.server.management.noun import ListedNoun, Operation
+from postroom.server.management.entity_type import ListedEntityType, Operation
 from postroom.server.management.request import (
     BAD_GATEWAY,
     BAD_REQUEST,
@@ -35,7 +35,7 @@ ONLY_CONFIGURED: Final = "message_retry_exit"
 """Names code that the broker runs: whoever may send management requests may not choose that."""
 
 _RENAMED: Final = {"type": "channel_type"}
-"""``type`` is that of the noun."""
+"""``type`` is that of the entity type."""
 _DEFINITION: Final = tuple(_RENAMED.get(each.name, each.name) for each in fields(ChannelDefinition))
 _STATUS: Final = (
     *("state", "reason", "since_us", "partner", "address", "started_us", "last_message_us"),
@@ -53,7 +53,7 @@ _STATUSES: Final = {"stopped": False, "inactive": True}
 _DECISIONS: Final = {"commit": True, "backout": False}
 
 
-class ChannelNoun(ListedNoun[Supervised]):
+class ChannelEntities(ListedEntityType[Supervised]):
     """The channels of one broker."""
 
     type: Final = CHANNEL_TYPE

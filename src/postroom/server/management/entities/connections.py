@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from postroom.model.entity_types import CONNECTION_TYPE
-from postroom.server.management.noun import ListedNoun, Operation
+from postroom.server.management.entity_type import ListedEntityType, Operation
 from postroom.server.management.request import (
     NOT_FOUND,
     OK,
@@ -26,7 +26,7 @@ _ATTRIBUTES: Final = (
 )
 
 
-class Connections(ListedNoun["ConnectionBinding"]):
+class Connections(ListedEntityType["ConnectionBinding"]):
     """The connections of one broker; a connection's name is its remote address."""
 
     type: Final = CONNECTION_TYPE

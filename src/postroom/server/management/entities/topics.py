@@ -10,11 +10,11 @@ from postroom.manager.queue import Queue
 from postroom.manager.switches import SWITCH_ATTRIBUTES, switches_of
 from postroom.model.entity_types import SUBSCRIPTION_TYPE, TOPIC_TYPE
 from postroom.model.names import DYNAMIC_PREFIX
-from postroom.server.management.destinations import Destinations, queue_attribute_names, shown_queue
-from postroom.server.management.holders import holders_operation
-from postroom.server.management.noun import Operation
+from postroom.server.management.entities.destinations import Destinations, queue_attribute_names, shown_queue
+from postroom.server.management.entities.holders import holders_operation
+from postroom.server.management.entities.switches import switch_operations
+from postroom.server.management.entity_type import Operation
 from postroom.server.management.request import NO_CONTENT, OK, Attributes, Request, Response
-from postroom.server.management.switches import switch_operations
 
 if TYPE_CHECKING:
     from postroom.server.connection.broker import Broker

@@ -8,7 +8,7 @@ from postroom.manager.spark_subscription import SparkSubscription, SparkSubscrip
 from postroom.manager.spark_subscriptions import ON_NEW_CHECKPOINT_FAIL, redefined
 from postroom.model.entity_types import SPARK_SUBSCRIPTION_TYPE
 from postroom.server.management.arguments import MAX_NUMBER
-from postroom.server.management.noun import ListedNoun, Operation
+from postroom.server.management.entity_type import ListedEntityType, Operation
 from postroom.server.management.request import (
     BAD_REQUEST,
     CREATED,
@@ -43,7 +43,7 @@ _ATTRIBUTES: Final = (
 )
 
 
-class SparkSubscriptions(ListedNoun[SparkSubscription]):
+class SparkSubscriptions(ListedEntityType[SparkSubscription]):
     """The Spark subscriptions of one broker."""
 
     type: Final = SPARK_SUBSCRIPTION_TYPE
