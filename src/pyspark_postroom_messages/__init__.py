@@ -5,6 +5,6 @@ modules named ``pyspark_*``, and one module registers one class.
 """
 
 from postroom.spark.consume import Appended, append_once, confirm
-from postroom.spark.messages.source import MessagesDataSource as DefaultSource
+from postroom.spark.message_source import MessagesDataSource as DefaultSource
 
 __all__ = ["Appended", "DefaultSource", "append_once", "confirm"]

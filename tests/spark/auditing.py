@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from postroom.spark.audit.looks import Looked, look
+from postroom.spark.audit.ledgers import Looked, look
 from postroom.spark.audit.result import AuditResult
 from postroom.spark.audit.run import audit
 from postroom.spark.audit.steps import EVENT_COLUMNS

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pyarrow.fs as pafs
 import pytest
 
-from postroom.spark.exclusive_files import NoConditionalPut, create_only, replace
+from postroom.spark.filesystems.exclusive_files import NoConditionalPut, create_only, replace
 from postroom.spark.store import TableConflict, TableError, TableStore, detect_format, open_store
 from postroom.spark.store.parquet import ParquetStore
 from tests.tables.object_store import object_store

@@ -270,7 +270,7 @@ def _show(found: "PipelineStatus") -> None:
 def views_command(tables: str, prefix: str, stuck_after_s: int) -> None:
     """Print SQL for spark-sql that makes a view of each table, and the views stuck, in_doubt and lineage."""
     with _one_line_errors():
-        from postroom.spark.ready_views import statements
+        from postroom.spark.pipeline.views import statements
 
         made = statements(absolute(tables), prefix, stuck_after_s)
     for statement in made.values():

@@ -28,8 +28,8 @@ from postroom.spark.audit import (
     transactions,
 )
 from postroom.spark.audit import steps as stepping
+from postroom.spark.audit.ledgers import Looked
 from postroom.spark.audit.legal_transitions import legal_transitions
-from postroom.spark.audit.looks import Looked
 from postroom.spark.audit.result import (
     MAX_SHOWN,
     RESULT_FILE,

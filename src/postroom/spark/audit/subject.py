@@ -7,7 +7,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
 from postroom.ledger.verification.integrity import Covered
-from postroom.spark.audit.looks import DuplicateWindow, Looked
+from postroom.spark.audit.ledgers import DuplicateWindow, Looked
 from postroom.spark.audit.result import Cut, Unproven
 from postroom.spark.audit.rules import BEGINNING
 from postroom.spark.audit.sums import Told

@@ -17,8 +17,8 @@ from postroom.spark.audit.subject import Subject, by_ledger
 from postroom.spark.audit.sums import Told
 from postroom.spark.audit.words import is_carried
 from postroom.spark.ledger_source.positions import Position
+from postroom.spark.pipeline.checkpoint_bootstrap import noted_openings
 from postroom.spark.pipeline.engine import Engine, SparkEngine
-from postroom.spark.pipeline.openings import noted_openings
 from postroom.spark.pipeline.options import load_settings
 from postroom.spark.pipeline.reached import Reached, reached
 from postroom.spark.pipeline.root import Root

@@ -25,7 +25,7 @@ from postroom.spark.consume.errors import AppendRefused, PositionGap
 from postroom.spark.consume.files import WrittenFile, write_files
 from postroom.spark.consume.offsets import Range, offsets_of, positions_in, ranges_of
 from postroom.spark.consume.table import Recorded, open_table, recorded, transactions
-from postroom.spark.exclusive_files import local_folder, sync
+from postroom.spark.filesystems.exclusive_files import local_folder, sync
 from postroom.spark.ledger_source.positions import Position
 from postroom.spark.store.files import open_root
 

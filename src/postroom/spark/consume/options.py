@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from postroom.spark.ledger_source.option_names import CONSUME as CONSUME_NAMES
+from postroom.spark.data_source.option_names import CONSUME as CONSUME_NAMES
 from postroom.spark.ledger_source.options import SourceOptionError
-from postroom.spark.messages.options import TapOptions, broker_of, tap_options
 from postroom.spark.sink.options import Broker
+from postroom.spark.tap.options import TapOptions, broker_of, tap_options
 
 FAIL: Final = "fail"
 CONFIRMED: Final = "confirmed"

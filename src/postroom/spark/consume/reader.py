@@ -17,10 +17,10 @@ from postroom.spark.consume.offsets import offset_of
 from postroom.spark.consume.options import ConsumeOptions
 from postroom.spark.consume.planning import ConsumePlanner
 from postroom.spark.consume.subscription import BrokerSubscription
+from postroom.spark.data_source.worker import in_task, made_ahead
 from postroom.spark.ledger_source.stream import SlicesPartition
-from postroom.spark.ledger_source.worker import in_task, made_ahead
 from postroom.spark.messages.rows import Wanted
-from postroom.spark.messages.stream import read_slices
+from postroom.spark.tap.stream import read_slices
 
 
 def assigned_to(subscription: str) -> Wanted:

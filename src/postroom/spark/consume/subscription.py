@@ -16,7 +16,7 @@ from postroom.client.exceptions import (
     JMSTimeoutException,
     ManagementException,
 )
-from postroom.spark.broker_link import BrokerLink
+from postroom.spark.broker.management import BrokerLink
 from postroom.spark.consume.errors import (
     BrokerUnreachable,
     CheckpointReplaced,

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from postroom.ledger.errors import LedgerError
-from postroom.spark.ledger_source.option_names import SOURCE, unknown_option
+from postroom.spark.data_source.option_names import SOURCE, unknown_option
 from postroom.spark.ledger_source.positions import Position, PositionsInvalid, from_json
 from postroom.spark.places import Places
 

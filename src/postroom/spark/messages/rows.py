@@ -12,8 +12,8 @@ from postroom.ledger.format.expand import Chunk, Rows, expand
 from postroom.ledger.format.records import TransitionFlag
 from postroom.ledger.reading.definitions import Definitions
 from postroom.model.codes import Event, State
+from postroom.spark.ledger_source.names import Names
 from postroom.spark.ledger_source.record_batches import unknown_type
-from postroom.spark.names import Names
 from postroom.spark.places import Slice
 
 Array = npt.NDArray[Any]

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 from postroom.amqp import constructors as c
 from postroom.amqp.errors import DecodeError
 from postroom.amqp.reader import Reader
+from postroom.spark.ledger_source.names import Names
 from postroom.spark.messages.heap import Heap, Values
 from postroom.spark.messages.values import FIRST_MS, LAST_MS, float_texts, typed
-from postroom.spark.names import Names
 
 Array = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]

@@ -12,8 +12,8 @@ from postroom.spark.audit.result import AuditResult
 from postroom.spark.report import depths, flows, lives, sums
 from postroom.spark.report.data import Depth, Life, ReportData, Span, Steps
 from postroom.spark.report.naming import Naming, naming_of
-from postroom.spark.report.reading import MAX_ROWS, Reader
 from postroom.spark.store import TableError
+from postroom.spark.store.reader import MAX_ROWS, Reader
 from postroom.spark.tables import Range
 from postroom.spark.tables.dwell_times import DWELL_TIMES
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from postroom.client.connection.tls import TlsOptions
 from postroom.client.connection.url import parse_url
-from postroom.spark.ledger_source.option_names import SINK, unknown_option
+from postroom.spark.data_source.option_names import SINK, unknown_option
 from postroom.spark.sink.errors import SinkOptionError
 
 MAX_BRANCH_MESSAGES: Final = 50_000

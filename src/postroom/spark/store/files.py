@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from postroom.spark.exclusive_files import local_folder, make_folders, sync
-from postroom.spark.names import TEXT_CODES
+from postroom.spark.filesystems.exclusive_files import local_folder, make_folders, sync
+from postroom.spark.ledger_source.names import TEXT_CODES
 from postroom.spark.store.buckets import (
     GROUP_ROWS,
     SLOTS_NOTE,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, Final
 
-from postroom.spark.audit.looks import told_of
+from postroom.spark.audit.ledgers import told_of
 from postroom.spark.audit.sums import Told
 from postroom.spark.ledger_source.record_batches import Opening, read_opening
 from postroom.spark.pipeline.books import Book

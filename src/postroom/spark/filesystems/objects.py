@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, Final
 from pyarrow import fs
 
 from postroom.ledger.errors import LedgerError
-from postroom.spark.exclusive_files import Write, can_create_only, create_by
+from postroom.spark.filesystems.exclusive_files import Write, can_create_only, create_by
 
 PIECE_BYTES: Final = 8 << 20
 

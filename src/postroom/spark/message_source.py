@@ -18,15 +18,15 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from postroom.spark.ledger_source.catalog import remembered, remembering
+from postroom.spark.data_source.catalog import remembered, remembering
+from postroom.spark.data_source.schema import check_asked
+from postroom.spark.data_source.worker import in_task, made_ahead
 from postroom.spark.ledger_source.options import SourceOptionError
 from postroom.spark.ledger_source.ranges import Planner
-from postroom.spark.ledger_source.schema import check_asked
 from postroom.spark.ledger_source.stream import SlicesPartition
-from postroom.spark.ledger_source.worker import in_task, made_ahead
-from postroom.spark.messages.options import CONSUME, TapOptions, mode_of, read_tap_options
 from postroom.spark.messages.schema import FULL_SCHEMA, MESSAGES_SCHEMA, messages_struct
-from postroom.spark.messages.stream import TapStream, read_slices
+from postroom.spark.tap.options import CONSUME, TapOptions, mode_of, read_tap_options
+from postroom.spark.tap.stream import TapStream, read_slices
 
 
 class MessagesDataSource(DataSource):

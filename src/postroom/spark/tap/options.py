@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from postroom.spark.ledger_source.option_names import OF_CONSUME
-from postroom.spark.ledger_source.option_names import TAP as TAP_NAMES
+from postroom.spark.data_source.option_names import OF_CONSUME
+from postroom.spark.data_source.option_names import TAP as TAP_NAMES
 from postroom.spark.ledger_source.options import SourceOptionError, SourceOptions, number, read_options
-from postroom.spark.messages.lease import LeaseOptions
 from postroom.spark.sink.errors import SinkOptionError
 from postroom.spark.sink.options import Broker, read_broker
+from postroom.spark.tap.lease import LeaseOptions
 
 TAP: Final = "tap"
 CONSUME: Final = "consume"
