@@ -16,8 +16,8 @@ from postroom.client import BodyKind, ConnectionFactory, Message
 from postroom.client.messages.message import encode_message
 from postroom.spark.messages.decode import decode
 from postroom.spark.messages.schema import MESSAGES_SCHEMA
-from postroom.spark.places import plan
 from postroom.spark.places.folder import FolderPlace
+from postroom.spark.places.slices import plan
 from postroom.spark.tap.options import read_tap_options
 from postroom.spark.tap.stream import rows_of
 from tests.clients.broker import BrokerProcess

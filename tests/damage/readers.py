@@ -19,7 +19,7 @@ from postroom.ledger.reading.reader import LedgerReader
 from postroom.server.http.shelf import Shelf
 from postroom.spark.audit.ledgers import look
 from postroom.spark.export.parquet import Export, ExportOptions
-from postroom.spark.places import place_of
+from postroom.spark.places.uris import place_of
 from tests.damage.excuses import Excuse
 from tests.damage.specimens import OPTIONS, Specimen
 from tests.ledger.workload import START_US, assert_recovered, stored_bodies

@@ -16,7 +16,7 @@ from postroom.spark.audit.steps import EVENT_COLUMNS
 from postroom.spark.audit.subject import subject_of
 from postroom.spark.ledger_source.columns import EVENTS_SCHEMA
 from postroom.spark.ledger_source.record_batches import read_events, read_opening
-from postroom.spark.places import plan
+from postroom.spark.places.slices import plan
 
 SCHEMA = pa.schema([EVENTS_SCHEMA.field(name) for name in EVENT_COLUMNS])
 

@@ -24,7 +24,7 @@ from postroom.spark.ledger_source.ranges import (
     shares,
 )
 from postroom.spark.ledger_source.record_batches import read_events
-from postroom.spark.places import Slice
+from postroom.spark.places.place import Slice
 from tests.ledger.making import LEDGER_ID, START_US, STEP_US, LedgerMaker
 
 OTHER_ID = UUID("0195f2a0-0000-7000-8000-00000000000b")

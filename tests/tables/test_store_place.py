@@ -14,11 +14,11 @@ from postroom.spark.export.upload import Upload, Uploaded, UploadRefused
 from postroom.spark.filesystems import objects as objects_module
 from postroom.spark.filesystems.objects import Objects
 from postroom.spark.ledger_source.record_batches import read_opening
-from postroom.spark.places import PlaceUnknown, place_of
 from postroom.spark.places.cache import CacheUnsafe, FileCache
 from postroom.spark.places.folder import FolderPlace
 from postroom.spark.places.manifest import StoreUnusable
 from postroom.spark.places.store import StorePlace
+from postroom.spark.places.uris import PlaceUnknown, place_of
 from tests.tables.ledgers import BODY, FORGETFUL, Writer, rows_of
 
 

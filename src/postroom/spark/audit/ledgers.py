@@ -16,7 +16,8 @@ from postroom.ledger.reading.carried_entries import Carried
 from postroom.ledger.verification.integrity import Covered
 from postroom.spark.audit.result import Cut
 from postroom.spark.audit.sums import OUTCOMES, Told
-from postroom.spark.places import Look, Place, Places, Slice
+from postroom.spark.places.place import Look, Place, Slice
+from postroom.spark.places.uris import Places
 
 
 @dataclass(frozen=True, slots=True)

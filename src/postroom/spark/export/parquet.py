@@ -28,7 +28,7 @@ from postroom.spark.filesystems.objects import Objects
 from postroom.spark.ledger_source.columns import COLUMN_BY_NAME, COLUMNS
 from postroom.spark.ledger_source.names import TEXT_CODES
 from postroom.spark.ledger_source.record_batches import read_events
-from postroom.spark.places import Place, Slice
+from postroom.spark.places.place import Place, Slice
 from postroom.spark.store.files import parquet_writer
 from postroom.spark.tables.policy import Policy, apply
 

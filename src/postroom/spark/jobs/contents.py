@@ -17,7 +17,7 @@ from postroom.spark.ledger_source.names import Names
 from postroom.spark.messages.decode import decode
 from postroom.spark.messages.rows import Events
 from postroom.spark.messages.schema import EVENT_COLUMNS, FULL_SCHEMA, messages_struct
-from postroom.spark.places import Place
+from postroom.spark.places.place import Place
 
 BLOCK_ROWS: Final = 2048
 """So many messages are fetched at once."""

@@ -9,7 +9,7 @@ from typing import Final
 from postroom.ledger.errors import LedgerError
 from postroom.spark.data_source.option_names import SOURCE, unknown_option
 from postroom.spark.ledger_source.positions import Position, PositionsInvalid, from_json
-from postroom.spark.places import Places
+from postroom.spark.places.uris import Places
 
 MOST_PARTITION_RECORDS: Final = 1_000_000
 LEAST_PARTITION_RECORDS: Final = 100_000

@@ -19,7 +19,7 @@ from postroom.model.codes import Event, HolderKind, Outcome, State
 from postroom.spark.ledger_source.ancestry import TOLD_COLUMNS, Ancestry
 from postroom.spark.ledger_source.columns import EVENTS_SCHEMA, batch
 from postroom.spark.ledger_source.names import Known, Names
-from postroom.spark.places import Look, Place, Slice
+from postroom.spark.places.place import Look, Place, Slice
 
 
 def read_events(

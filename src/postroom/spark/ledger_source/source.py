@@ -31,7 +31,8 @@ from postroom.spark.ledger_source.pushdown import NOTHING_PUSHED, push
 from postroom.spark.ledger_source.queue_names import check_queues
 from postroom.spark.ledger_source.ranges import Seen, last_wanted, look_at, rows_of, starting_position
 from postroom.spark.ledger_source.record_batches import read_opening
-from postroom.spark.places import Look, Place, Slice, plan_parts
+from postroom.spark.places.place import Look, Place, Slice
+from postroom.spark.places.slices import plan_parts
 
 
 class PostroomDataSource(DataSource):

@@ -16,7 +16,7 @@ from postroom.spark.messages.heap import Heap
 from postroom.spark.messages.rows import Events
 from postroom.spark.messages.schema import EVENT_COLUMNS, HEADER_COLUMNS, SECTIONS
 from postroom.spark.messages.whole import read_whole
-from postroom.spark.places import Messages
+from postroom.spark.places.place import Messages
 
 Array = npt.NDArray[Any]
 

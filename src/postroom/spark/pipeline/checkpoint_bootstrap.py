@@ -10,9 +10,9 @@ from postroom.spark.pipeline.books import Book
 from postroom.spark.pipeline.errors import HistoryGone
 from postroom.spark.pipeline.root import Root
 from postroom.spark.pipeline.work import sums_of, write_partials
-from postroom.spark.places import Look, Place
-from postroom.spark.tables import Range
+from postroom.spark.places.place import Look, Place
 from postroom.spark.tables.policy import Policy, apply
+from postroom.spark.tables.range import Range
 
 
 def open_ledger(place: Place, look: Look, books: Iterable[Book], policy: Policy) -> list[str]:

@@ -21,7 +21,8 @@ from postroom.spark.pipeline.reached import Reached, note_reached, reached
 from postroom.spark.pipeline.root import Root
 from postroom.spark.pipeline.upkeep import Clock, Keeper
 from postroom.spark.pipeline.work import Job, RangeDone
-from postroom.spark.places import Place, Places
+from postroom.spark.places.place import Place
+from postroom.spark.places.uris import Places
 
 
 class Pipeline:

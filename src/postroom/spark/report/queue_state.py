@@ -8,7 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from postroom.spark.store import TableError
+from postroom.spark.store.protocol import TableError
 from postroom.spark.store.reader import Reader
 
 COLUMNS: Final = (

@@ -17,7 +17,7 @@ from postroom.spark.ledger_source.stream import LedgerStream, Offset, SlicesPart
 from postroom.spark.messages.decode import decode
 from postroom.spark.messages.rows import Events, Wanted, becomes_available, events_of
 from postroom.spark.messages.schema import EVENT_COLUMNS
-from postroom.spark.places import Place, Slice
+from postroom.spark.places.place import Place, Slice
 from postroom.spark.tap.lease import LeaseOptions, TapLease
 from postroom.spark.tap.options import TapOptions
 
