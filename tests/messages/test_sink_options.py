@@ -3,12 +3,12 @@
 import pytest
 from pyspark.sql.types import StructType
 
+from postroom.spark.broker.options import read_broker
 from postroom.spark.sink.errors import SinkOptionError
 from postroom.spark.sink.options import (
     BROKER_TIMEOUT_S,
     MAX_BRANCH_MESSAGES,
     read_batch_options,
-    read_broker,
     read_stream_options,
 )
 from postroom.spark.sink.writers import BatchSink, StreamSink

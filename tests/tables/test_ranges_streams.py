@@ -11,8 +11,9 @@ from uuid import UUID
 import pytest
 
 from postroom.ledger.reading.reader import NoLedger
+from postroom.spark.data_source.errors import SourceOptionError
 from postroom.spark.ledger_source.columns import EVENTS_SCHEMA
-from postroom.spark.ledger_source.options import SourceOptionError, SourceOptions, read_options
+from postroom.spark.ledger_source.options import SourceOptions, read_options
 from postroom.spark.ledger_source.positions import LedgerDiverged, Position, Positions, to_json
 from postroom.spark.ledger_source.ranges import (
     DataLost,

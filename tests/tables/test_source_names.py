@@ -8,7 +8,8 @@ import pytest
 
 from postroom.ledger.format.records import RecordType
 from postroom.spark.consume.options import read_consume_options
-from postroom.spark.ledger_source.options import SourceOptionError, read_options
+from postroom.spark.data_source.errors import SourceOptionError
+from postroom.spark.ledger_source.options import read_options
 from postroom.spark.ledger_source.ranges import Limit, Planner
 from postroom.spark.ledger_source.source import LedgerBatchReader
 from postroom.spark.sink.errors import SinkOptionError

@@ -2,12 +2,12 @@
 
 from pyspark.sql import DataFrame
 
+from postroom.spark.broker.options import Broker
 from postroom.spark.consume.checkpoints import checkpoint_of
 from postroom.spark.consume.errors import OffsetsUnreadable
 from postroom.spark.consume.offsets import Offset, offset_of, offsets_of
 from postroom.spark.consume.options import BROKER_TIMEOUT_S
 from postroom.spark.consume.subscription import BrokerSubscription
-from postroom.spark.sink.options import Broker
 
 
 def confirm_batch(batch: DataFrame, batch_id: int, broker: Broker, subscription: str, checkpoint: str) -> int:

@@ -17,7 +17,8 @@ from typing import Any, BinaryIO, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from postroom.spark.filesystems.objects import Objects, StoreUriInvalid
+from postroom.spark.filesystems.objects import Objects
+from postroom.spark.filesystems.uris import StoreUriInvalid
 from postroom.spark.jobs.errors import CannotBeDone, JobError, OptionInvalid
 
 FORMAT: Final = 1

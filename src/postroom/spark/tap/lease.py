@@ -14,7 +14,7 @@ from postroom.client.exceptions import (
 )
 from postroom.ledger.errors import LedgerError
 from postroom.spark.broker.management import BrokerLink
-from postroom.spark.sink.options import Broker
+from postroom.spark.broker.options import Broker
 
 LEASE: Final = "postroom.lease"
 
