@@ -58,7 +58,7 @@ def append_batch(
     partition_by: Sequence[str],
     checkpoint: str,
 ) -> Appended:
-    """See `postroom.spark.consume.append_once`."""
+    """See `foreach_batch.append_once`."""
     _check_columns(batch, columns, partition_by)
     target = _Target(table_uri, app, checkpoint_of(batch, checkpoint), batch_id, tuple(partition_by))
     ranges = ranges_of(target.checkpoint, batch_id)

@@ -11,7 +11,7 @@ from postroom.spark.consume.subscription import BrokerSubscription
 
 
 def confirm_batch(batch: DataFrame, batch_id: int, broker: Broker, subscription: str, checkpoint: str) -> int:
-    """See `postroom.spark.consume.confirm`."""
+    """See `foreach_batch.confirm`."""
     end = batch_end(checkpoint_of(batch, checkpoint), batch_id, subscription)
     with BrokerSubscription(broker, subscription, BROKER_TIMEOUT_S) as asked:
         return asked.confirm(end.checkpoint, end.ledger_id, end.position)

@@ -5,5 +5,5 @@ branches of its own, seals them and tells the driver their names; the driver's c
 the broker decides by one record. What the broker has recorded says what is done: Spark's checkpoint and its
 batch ids never do. What the words mean, and what happens when something fails: docs/reference/spark-sink.md.
 
-May import `messages` and what is below it, and `broker`.
+May import `messages`, `broker` and what is below them; not `consume`.
 """
