@@ -197,7 +197,7 @@ def _watchers(
     stack: ExitStack, once: bool, metrics_address: str, metrics_port: int | None
 ) -> tuple["Watcher", ...]:
     from postroom.spark.pipeline.operations.metrics import serve_metrics
-    from postroom.spark.pipeline.tell import Bar, Lines
+    from postroom.spark.pipeline.progress import Bar, Lines
 
     console = Console(stderr=True)
     watchers: list[Watcher] = []

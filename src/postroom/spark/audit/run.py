@@ -30,6 +30,7 @@ from postroom.spark.audit import (
 from postroom.spark.audit import steps as stepping
 from postroom.spark.audit.ledgers import Looked
 from postroom.spark.audit.legal_transitions import legal_transitions
+from postroom.spark.audit.predicates import is_refused
 from postroom.spark.audit.result import (
     MAX_SHOWN,
     RESULT_FILE,
@@ -42,7 +43,6 @@ from postroom.spark.audit.rows import COLUMNS, SCHEMA
 from postroom.spark.audit.rules import CROSSING_VERDICTS, RULES
 from postroom.spark.audit.subject import Subject, by_ledger
 from postroom.spark.audit.sums import Balance
-from postroom.spark.audit.words import is_refused
 from postroom.spark.ledger_source.state_names import OUTCOMES
 
 if TYPE_CHECKING:

@@ -11,16 +11,16 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
+from postroom.spark.audit.predicates import is_carried
 from postroom.spark.audit.refold import EVENTS, compared, differences, read_table
 from postroom.spark.audit.result import Cut, TableCovered, Unproven, Violation
 from postroom.spark.audit.subject import Subject, by_ledger
-from postroom.spark.audit.words import is_carried
 from postroom.spark.ledger_source.checkpoint_totals import CheckpointTotals
 from postroom.spark.ledger_source.positions import Position
 from postroom.spark.pipeline.checkpoint_bootstrap import noted_openings
 from postroom.spark.pipeline.engine import Engine, SparkEngine
+from postroom.spark.pipeline.high_water_marks import Reached, reached
 from postroom.spark.pipeline.options import load_settings
-from postroom.spark.pipeline.reached import Reached, reached
 from postroom.spark.pipeline.root import Root
 from postroom.spark.pipeline.settings import ledger_names, ledger_uris
 from postroom.spark.pipeline.summing import sums_of_files
