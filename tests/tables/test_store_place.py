@@ -265,9 +265,11 @@ def test_a_store_that_is_no_local_folder(
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     remote = SubTreeFileSystem(str(elsewhere), LocalFileSystem())
-    opened = objects_module._opened
+    opened = objects_module.open_filesystem
     monkeypatch.setattr(
-        objects_module, "_opened", lambda uri: (remote, "bucket") if uri == "s3://bucket" else opened(uri)
+        objects_module,
+        "open_filesystem",
+        lambda uri: (remote, "bucket") if uri == "s3://bucket" else opened(uri),
     )
     made = uploaded(folder, "s3://bucket")
     assert made and uploaded(folder, "s3://bucket") == []

@@ -1,4 +1,4 @@
-"""Reads tables for the report with Arrow, without Spark: in bounded memory, and no more than it has to."""
+"""Reads the tables of one folder with Arrow, without Spark: in bounded memory, and no more than it has to."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
