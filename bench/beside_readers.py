@@ -33,8 +33,9 @@ from bench import loadtool
 from bench.say import say
 from postroom.server.http.tokens import TOKENS_NAME, Right, add_token
 from postroom.spark.pipeline.options import INTERVAL_MS, PARTITION_RECORDS
-from postroom.spark.places import Slice, plan
 from postroom.spark.places.broker import BrokerPlace
+from postroom.spark.places.place import Slice
+from postroom.spark.places.slices import plan
 
 QUEUE: Final = "bench"
 READERS: Final = 4

@@ -32,8 +32,8 @@ from postroom.model.codes import Event, HolderKind, IdType, Outcome, State
 from postroom.spark.ledger_source.columns import EVENTS_SCHEMA
 from postroom.spark.ledger_source.options import MOST_PARTITION_RECORDS
 from postroom.spark.ledger_source.record_batches import read_events
-from postroom.spark.places import plan
 from postroom.spark.places.folder import FolderPlace
+from postroom.spark.places.slices import plan
 
 ID_BYTES = 36
 QUEUES = 10

@@ -163,7 +163,7 @@ def export(bench: Bench) -> None:
     import pyarrow as pa
 
     from postroom.spark.export.parquet import Export, ExportOptions
-    from postroom.spark.places import place_of
+    from postroom.spark.places.uris import place_of
 
     threads = pa.cpu_count()
     pa.set_cpu_count(1)

@@ -39,7 +39,7 @@ from postroom.spark.pipeline.pipeline import Pipeline
 from postroom.spark.pipeline.root import Root
 from postroom.spark.pipeline.settings import settled_options
 from postroom.spark.pipeline.work import work
-from postroom.spark.places import plan
+from postroom.spark.places.slices import plan
 from postroom.spark.tables import DEFINITIONS
 
 FULL_S: Final = 1200.0

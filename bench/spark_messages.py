@@ -45,7 +45,7 @@ from postroom.spark.jobs.acting import carry_out
 from postroom.spark.jobs.jobs import Where, new_job_id, plan_of, plan_triage
 from postroom.spark.jobs.plan import Manifest
 from postroom.spark.jobs.rules import parse_rules
-from postroom.spark.places import place_of
+from postroom.spark.places.uris import place_of
 
 MESSAGES: Final = 600_000
 ROUNDS: Final = 3

@@ -8,7 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from postroom.spark.ledger_source.columns import COLUMN_BY_NAME
-from postroom.spark.tables import DEFINITIONS, Field, TableDefinition
+from postroom.spark.tables import DEFINITIONS
+from postroom.spark.tables.definition import Field, TableDefinition
 
 LISTING = Path(__file__).parent.parent / "docs" / "reference" / "spark-tables-columns.inc"
 

@@ -15,11 +15,11 @@ from postroom.amqp.message.sections import Sequence, Value, decode_message
 from postroom.client import BodyKind, ConnectionFactory, Message
 from postroom.client.messages.message import encode_message
 from postroom.spark.messages.decode import decode
-from postroom.spark.messages.options import read_tap_options
 from postroom.spark.messages.schema import MESSAGES_SCHEMA
-from postroom.spark.messages.stream import rows_of
-from postroom.spark.places import plan
 from postroom.spark.places.folder import FolderPlace
+from postroom.spark.places.slices import plan
+from postroom.spark.tap.options import read_tap_options
+from postroom.spark.tap.stream import rows_of
 from tests.clients.broker import BrokerProcess
 from tests.clients.cases import CASES, IDS, PROPERTY_CASES, Case
 from tests.clients.driver import Client

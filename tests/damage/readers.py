@@ -17,9 +17,9 @@ from postroom.ledger.reading.body_reader import BodyState, check_bodies
 from postroom.ledger.reading.message_image import decode_messages
 from postroom.ledger.reading.reader import LedgerReader
 from postroom.server.http.shelf import Shelf
-from postroom.spark.audit.looks import look
+from postroom.spark.audit.ledgers import look
 from postroom.spark.export.parquet import Export, ExportOptions
-from postroom.spark.places import place_of
+from postroom.spark.places.uris import place_of
 from tests.damage.excuses import Excuse
 from tests.damage.specimens import OPTIONS, Specimen
 from tests.ledger.workload import START_US, assert_recovered, stored_bodies

@@ -15,7 +15,7 @@ from postroom.spark.consume.planning import Clock, ConsumePlanner
 from postroom.spark.consume.subscription import Plan
 from postroom.spark.consume.table import transactions
 from postroom.spark.ledger_source.positions import Position
-from postroom.spark.places import Slice
+from postroom.spark.places.place import Slice
 from tests.ledger.making import LEDGER_ID, LedgerMaker
 
 LEDGER = str(LEDGER_ID)

@@ -18,9 +18,9 @@ from pyspark.sql.types import StructType
 
 from postroom.client import Connection, ConnectionFactory, ManagementClient, Message
 from postroom.server.configuration.config import ListenConfig
-from postroom.spark.consume import append_once, confirm
+from postroom.spark.consume.foreach_batch import append_once, confirm
+from postroom.spark.message_source import MessagesDataSource
 from postroom.spark.messages.schema import MESSAGES_SCHEMA, messages_struct
-from postroom.spark.messages.source import MessagesDataSource
 from tests.server.harness import BrokerThread, make_config
 
 QUEUE = "orders"

@@ -6,9 +6,9 @@ import numpy as np
 
 from postroom.ledger.format.layout import ARRIVAL_DTYPE
 from postroom.ledger.reading.body_reader import BODIES_END
+from postroom.spark.ledger_source.names import Names
 from postroom.spark.messages.rows import Events
-from postroom.spark.names import Names
-from postroom.spark.places import Messages
+from postroom.spark.places.place import Messages
 
 LEDGER_ID = "0195f2a0-0000-7000-8000-00000000000a"
 FIRST_POSITION = 100

@@ -13,9 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import StructType
 
-from postroom.spark.consume import Appended, append_once, appending
+from postroom.spark.consume import appending
 from postroom.spark.consume.errors import AppendRefused, OffsetsUnreadable, PositionGap
 from postroom.spark.consume.files import split
+from postroom.spark.consume.foreach_batch import Appended, append_once
 from postroom.spark.consume.table import epoch_mark
 from tests.ledger.making import LEDGER_ID, LedgerMaker
 

@@ -3,10 +3,10 @@
 import pytest
 
 from postroom.client.exceptions import JMSTimeoutException
-from postroom.spark.broker_link import BrokerLink
+from postroom.spark.broker.management import BrokerLink
+from postroom.spark.broker.options import Broker
 from postroom.spark.consume.errors import BrokerUnreachable
 from postroom.spark.consume.subscription import BrokerSubscription
-from postroom.spark.sink.options import Broker
 from tests.server.harness import BrokerThread
 
 pytestmark = [pytest.mark.sockets, pytest.mark.timeout(60)]

@@ -8,6 +8,7 @@ import pytest
 from postroom.client import ConnectionFactory, ConnectionLostException
 from postroom.server.configuration.http import HttpConfig
 from postroom.server.http.tokens import TOKENS_NAME, Right, add_token
+from postroom.spark.broker.options import Broker
 from postroom.spark.consume import subscription
 from postroom.spark.consume.errors import (
     BrokerUnreachable,
@@ -17,7 +18,6 @@ from postroom.spark.consume.errors import (
 )
 from postroom.spark.consume.subscription import BrokerSubscription
 from postroom.spark.ledger_source.positions import Position
-from postroom.spark.sink.options import Broker
 from tests.messages.playing import NOUN, SUBSCRIPTION, Appending, Played, Station, station
 from tests.server.harness import BrokerThread, make_config
 

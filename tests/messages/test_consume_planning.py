@@ -17,7 +17,7 @@ from postroom.spark.consume.errors import (
 from postroom.spark.consume.offsets import offset_of
 from postroom.spark.consume.options import read_consume_options
 from postroom.spark.consume.table import epoch_mark
-from postroom.spark.ledger_source.options import SourceOptionError
+from postroom.spark.data_source.errors import SourceOptionError
 from postroom.spark.ledger_source.positions import LedgerDiverged, Position
 from tests.messages.consuming import EPOCH_ID, LEDGER, NAME, Played, Query, positions, record_position
 

@@ -14,7 +14,7 @@ from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from postroom.spark.consume import confirm
+from postroom.spark.consume.foreach_batch import confirm
 from tests.messages.playing import SUBSCRIPTION, Station, station
 
 pytestmark = [pytest.mark.spark, pytest.mark.sockets, pytest.mark.timeout(600)]

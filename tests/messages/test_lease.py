@@ -8,13 +8,13 @@ import pytest
 from postroom.client import ConnectionFactory, ManagementClient, Message
 from postroom.client.exceptions import ConnectionLostException
 from postroom.server.clock import wall_us
-from postroom.spark.ledger_source.options import SourceOptionError
+from postroom.spark.broker.options import Broker
+from postroom.spark.data_source.errors import SourceOptionError
 from postroom.spark.ledger_source.positions import from_said
-from postroom.spark.messages.lease import LeaseBroken, LeaseOptions, TapLease
-from postroom.spark.messages.options import read_tap_options
 from postroom.spark.messages.schema import messages_struct
-from postroom.spark.messages.stream import TapStream
-from postroom.spark.sink.options import Broker
+from postroom.spark.tap.lease import LeaseBroken, LeaseOptions, TapLease
+from postroom.spark.tap.options import read_tap_options
+from postroom.spark.tap.stream import TapStream
 from tests.server.harness import BrokerThread, make_config
 
 DAY_S = 86_400

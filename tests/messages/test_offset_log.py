@@ -4,7 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from postroom.spark.offset_log import Checkpoint, CheckpointUnreadable, SourceOffset, _as_pyarrow_calls_it
+from postroom.spark.data_source.offset_log import (
+    Checkpoint,
+    CheckpointUnreadable,
+    SourceOffset,
+    _as_pyarrow_calls_it,
+)
 
 
 @pytest.fixture

@@ -13,11 +13,11 @@ from postroom.amqp.message.sections import Message, Value
 from postroom.ledger.reading.reader import holds_ledger
 from postroom.spark.ledger_source.ranges import DataLost
 from postroom.spark.ledger_source.record_batches import read_events
-from postroom.spark.messages.options import TapOptions, read_tap_options
 from postroom.spark.messages.schema import EVENT_COLUMNS, FULL_SCHEMA, MESSAGES_SCHEMA, NEVER_NULL
-from postroom.spark.messages.stream import rows_of
-from postroom.spark.places import plan
 from postroom.spark.places.folder import FolderPlace
+from postroom.spark.places.slices import plan
+from postroom.spark.tap.options import TapOptions, read_tap_options
+from postroom.spark.tap.stream import rows_of
 from tests.ledger.making import E, LedgerMaker, S
 from tests.spark.corpus import LATER_US, born, decide, held, unborn
 from tests.spark.lived import brokers

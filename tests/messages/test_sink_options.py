@@ -3,12 +3,13 @@
 import pytest
 from pyspark.sql.types import StructType
 
+from postroom.spark.broker.options import read_broker
+from postroom.spark.data_source.option_reader import OptionReader
 from postroom.spark.sink.errors import SinkOptionError
 from postroom.spark.sink.options import (
     BROKER_TIMEOUT_S,
     MAX_BRANCH_MESSAGES,
     read_batch_options,
-    read_broker,
     read_stream_options,
 )
 from postroom.spark.sink.writers import BatchSink, StreamSink
@@ -95,6 +96,6 @@ def test_a_queue_is_only_appended_to() -> None:
 
 def test_trust_in_a_broker() -> None:
     said = {"broker": "amqps://h", "tlsVerifyHost": "false", "tlsCertificateFile": "/c", "tlsKeyFile": "/k"}
-    tls = read_broker(said).tls
+    tls = read_broker(OptionReader(said, SinkOptionError)).tls
     assert tls is not None
     assert (tls.verify_host, tls.certificate_file, tls.key_file, tls.ca_file) == (False, "/c", "/k", None)

@@ -20,10 +20,10 @@ from postroom.ledger.reading.reader import LedgerReader
 from postroom.server.configuration.http import HttpConfig
 from postroom.server.http.tokens import TOKENS_NAME, Right, add_token
 from postroom.spark.export.upload import Upload
-from postroom.spark.places import Messages, Place
 from postroom.spark.places.broker import BrokerPlace
 from postroom.spark.places.folder import FolderPlace
 from postroom.spark.places.http_client import BrokerRefused
+from postroom.spark.places.place import Messages, Place
 from postroom.spark.places.store import StorePlace
 from tests.server.harness import BrokerThread
 from tests.server.http_client import Answered, Served, get, serving

@@ -17,12 +17,14 @@ from postroom.server.configuration.config import LedgerConfig
 from postroom.server.configuration.http import HttpConfig
 from postroom.server.http.tokens import TOKENS_NAME, Right, add_token, remove_token
 from postroom.spark.ledger_source.record_batches import read_events
-from postroom.spark.places import Messages, place_of, plan
 from postroom.spark.places import broker as broker_place
 from postroom.spark.places import http_client as client
 from postroom.spark.places.broker import BrokerPlace
 from postroom.spark.places.folder import FolderPlace
 from postroom.spark.places.http_client import BrokerRefused, UrlInvalid
+from postroom.spark.places.place import Messages
+from postroom.spark.places.slices import plan
+from postroom.spark.places.uris import place_of
 from tests.server.http_client import Served, serving
 from tests.tables.ledgers import FORGETFUL, Writer, rows_of
 

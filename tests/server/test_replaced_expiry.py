@@ -22,7 +22,7 @@ from postroom.model import numbers as n
 from postroom.server.configuration.config import QueueConfig, QueueManagerConfig, TopicConfig
 from postroom.spark.messages.decode import decode
 from postroom.spark.messages.schema import MESSAGES_SCHEMA
-from postroom.spark.places import place_of
+from postroom.spark.places.uris import place_of
 from tests.messages.stored import events
 from tests.server.harness import BrokerThread, make_config
 

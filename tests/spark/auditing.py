@@ -9,14 +9,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from postroom.spark.audit.looks import Looked, look
+from postroom.spark.audit.ledgers import Looked, look
 from postroom.spark.audit.result import AuditResult
 from postroom.spark.audit.run import audit
 from postroom.spark.audit.steps import EVENT_COLUMNS
 from postroom.spark.audit.subject import subject_of
 from postroom.spark.ledger_source.columns import EVENTS_SCHEMA
 from postroom.spark.ledger_source.record_batches import read_events, read_opening
-from postroom.spark.places import plan
+from postroom.spark.places.slices import plan
 
 SCHEMA = pa.schema([EVENTS_SCHEMA.field(name) for name in EVENT_COLUMNS])
 

@@ -14,8 +14,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from postroom.ledger.errors import LedgerCorrupt
 from postroom.spark.audit import duplicates, order, steps
+from postroom.spark.audit.ledgers import look
 from postroom.spark.audit.legal_transitions import legal_rows
-from postroom.spark.audit.looks import look
 from postroom.spark.audit.result import AuditResult, QueueSums, Verdict
 from postroom.spark.audit.rules import (
     DUPLICATE_RULES,

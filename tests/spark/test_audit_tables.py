@@ -11,13 +11,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from postroom.spark.audit.command import AuditOptions, run_audit
-from postroom.spark.audit.looks import look
+from postroom.spark.audit.ledgers import look
 from postroom.spark.audit.result import AuditResult, Violation
 from postroom.spark.audit.tables import open_tables, subject_of_tables
-from postroom.spark.pipeline.openings import OPENINGS_FILE
+from postroom.spark.pipeline.checkpoint_bootstrap import OPENINGS_FILE
 from postroom.spark.pipeline.root import Root
 from postroom.spark.pipeline.settings import note_ledgers
-from postroom.spark.store import DataFile, TableError, TableStore, open_store
+from postroom.spark.store import open_store
+from postroom.spark.store.protocol import DataFile, TableError, TableStore
 from postroom.spark.tables import DEFINITIONS
 from tests.ledger.making import LedgerMaker
 from tests.ledger.test_reader_carried import _with_dropped_history as with_dropped_history

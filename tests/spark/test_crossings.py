@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from postroom.ledger.format.block import Group
 from postroom.spark.audit import crossings, steps
-from postroom.spark.audit.looks import look
+from postroom.spark.audit.ledgers import look
 from postroom.spark.audit.rules import CROSSING_RULES, CROSSING_VERDICTS
 from tests.ledger.making import E, H, LedgerMaker, O, S
 from tests.spark.auditing import events_in_one

@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from postroom.spark.audit import crossings, steps
-from postroom.spark.audit.looks import look
+from postroom.spark.audit.ledgers import look
 from postroom.spark.audit.rules import CROSSING_RULES
 from tests.simulation.channels.runs import FAULTS, PAIRS, run_seed, run_with_fault
 from tests.spark.auditing import batches_of

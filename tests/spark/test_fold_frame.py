@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from postroom.spark.tables import DEFINITIONS, partials
-from postroom.spark.tables.fold import shown
+from postroom.spark.tables import DEFINITIONS
+from postroom.spark.tables.fold import partials, shown
 from postroom.spark.tables.views import fold_frame, levels_sql, pending_sql, quantile_sql
 from tests.tables.ranges import cut, every_position, table
 from tests.tables.test_monoids import FOLDED, lived

@@ -14,8 +14,8 @@ from postroom.ledger.format.block import Group
 from postroom.model.codes import IdType
 from postroom.spark.ledger_source.columns import COLUMNS, NEVER_NULL
 from postroom.spark.ledger_source.record_batches import read_events
-from postroom.spark.places import plan
 from postroom.spark.places.folder import FolderPlace
+from postroom.spark.places.slices import plan
 from tests.ledger.making import CONSUMER, LEDGER_ID, START_US, E, LedgerMaker, O, S
 from tests.spark.conftest import events_of
 

@@ -16,7 +16,7 @@ from postroom.cli import main
 from postroom.spark.pipeline.errors import PipelineError
 from postroom.spark.pipeline.root import Root
 from postroom.spark.pipeline.settings import settled_options
-from postroom.spark.ready_views import create_views
+from postroom.spark.pipeline.views import create_views
 from tests.spark.views import check_views, make_ledger, make_tables, rows
 from tests.tables.piping import options
 

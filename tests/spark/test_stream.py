@@ -14,7 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from postroom.spark.ledger_source.record_batches import read_events
 from postroom.spark.ledger_source.stream import RangesDataSource
-from postroom.spark.places import Slice
+from postroom.spark.places.place import Slice
 from tests.ledger.making import LEDGER_ID, LedgerMaker
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]

@@ -12,10 +12,10 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from postroom.spark.store import DONE, OPEN, Snapshot, TableStore, open_store, read_folded
+from postroom.spark.store import open_store, read_folded
 from postroom.spark.store import source as table_source
 from postroom.spark.store.folded import read_bucket
-from postroom.spark.store.protocol import CHECKPOINT_COMMITS
+from postroom.spark.store.protocol import CHECKPOINT_COMMITS, DONE, OPEN, Snapshot, TableStore
 from postroom.spark.store.source import Bucket, Bundle, TableOptionError, TableReader, plan, table_options
 from postroom.spark.tables import DEFINITIONS
 from tests.tables.stores import DAY, LEDGER, OTHER, at

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from postroom.spark.ledger_source.worker import in_task, made_ahead
+from postroom.spark.data_source.worker import in_task, made_ahead
 
 TASKS = 6
 MODULES_HAVE: int = 10_000

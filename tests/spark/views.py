@@ -6,7 +6,7 @@ from pyspark.sql import Row, SparkSession
 
 from postroom.spark.pipeline.root import Root
 from postroom.spark.pipeline.settings import settled_options
-from postroom.spark.ready_views import create_views
+from postroom.spark.pipeline.views import create_views
 from postroom.spark.tables import DEFINITIONS
 from tests.ledger.making import E, H, LedgerMaker, O, S
 from tests.tables.piping import options, read_all

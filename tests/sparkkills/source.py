@@ -19,11 +19,11 @@ from pyspark.sql.types import StructType
 from postroom.spark.consume.options import read_consume_options
 from postroom.spark.consume.reader import ConsumeStream
 from postroom.spark.consume.subscription import BrokerSubscription
-from postroom.spark.messages.options import CONSUME, mode_of, read_tap_options
-from postroom.spark.messages.source import MessagesDataSource
-from postroom.spark.messages.stream import TapStream
+from postroom.spark.message_source import MessagesDataSource
 from postroom.spark.sink.link import SinkLink
 from postroom.spark.sink.writers import StreamSink
+from postroom.spark.tap.options import CONSUME, mode_of, read_tap_options
+from postroom.spark.tap.stream import TapStream
 from tests.sparkkills.points import FOLDER, Point, around, around_async, reached
 
 if FOLDER not in os.environ:

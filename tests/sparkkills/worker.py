@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from postroom.spark.consume import append_once, confirm
+from postroom.spark.consume.foreach_batch import append_once, confirm
 from postroom.spark.session import LOOPBACK, SHORT_JOB
 from tests.sparkkills.job import TABLE_APP, Job
 from tests.sparkkills.points import FOLDER, Plan, Point, Victim, reached

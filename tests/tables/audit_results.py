@@ -12,7 +12,7 @@ from postroom.spark.audit.result import (
     Violation,
 )
 from postroom.spark.audit.rules import CROSSING_VERDICTS
-from postroom.spark.audit.sums import OUTCOMES
+from postroom.spark.ledger_source.state_names import OUTCOMES
 
 ENDED: Final = dict.fromkeys(OUTCOMES, 0) | {"consumed": 4, "lost": 1}
 

@@ -10,7 +10,8 @@ from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
 from postroom.model.codes import Event, HolderKind, Outcome, State
 from postroom.spark.ledger_source.record_batches import read_events
-from postroom.spark.places import Place, plan
+from postroom.spark.places.place import Place
+from postroom.spark.places.slices import plan
 
 NOW_US = 1_790_000_000_000_000
 BODY = b"a body that nobody may see" * 20

@@ -14,7 +14,7 @@ from urllib.request import Request, urlopen
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication
 from moto.server import ThreadedMotoServer
 
-from postroom.spark import exclusive_files
+from postroom.spark.filesystems import exclusive_files
 
 BUCKET: Final = "archive"
 LOOPBACK: Final = "127.0.0.1"

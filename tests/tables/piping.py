@@ -15,10 +15,13 @@ from postroom.spark.pipeline.options import SMALL_BATCH_ROWS, PipelineOptions, U
 from postroom.spark.pipeline.pipeline import Pipeline
 from postroom.spark.pipeline.settle import can_settle, settle
 from postroom.spark.pipeline.work import work
-from postroom.spark.places import Slice, place_of, plan
-from postroom.spark.store import DONE, open_store, read_folded
-from postroom.spark.tables import DEFINITIONS, fold, partials, split
-from postroom.spark.tables.fold import shown
+from postroom.spark.places.place import Slice
+from postroom.spark.places.slices import plan
+from postroom.spark.places.uris import place_of
+from postroom.spark.store import open_store, read_folded
+from postroom.spark.store.protocol import DONE
+from postroom.spark.tables import DEFINITIONS
+from postroom.spark.tables.fold import fold, partials, shown, split
 from postroom.spark.tables.policy import Policy, apply
 
 ENGINE = HereEngine()

@@ -10,8 +10,11 @@ import pyarrow as pa
 
 from postroom.spark.ledger_source.columns import EVENTS_SCHEMA
 from postroom.spark.ledger_source.record_batches import read_events
-from postroom.spark.places import place_of, plan
-from postroom.spark.tables import DONE, Range, TableDefinition, fold, partials, split
+from postroom.spark.places.slices import plan
+from postroom.spark.places.uris import place_of
+from postroom.spark.tables.definition import TableDefinition
+from postroom.spark.tables.fold import DONE, fold, partials, split
+from postroom.spark.tables.range import Range
 
 
 def events_of(folder: Path) -> pa.Table:

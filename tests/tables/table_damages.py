@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from postroom.spark.store import DataFile, TableStore, open_store
-from postroom.spark.store.protocol import OWN_FOLDER
+from postroom.spark.store import open_store
+from postroom.spark.store.protocol import OWN_FOLDER, DataFile, TableStore
 from postroom.spark.tables import DEFINITIONS
 from tests.tables.table_specimens import Specimen
 

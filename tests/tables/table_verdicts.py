@@ -18,9 +18,11 @@ from postroom.spark.audit.tables import (
     wrong_tables,
 )
 from postroom.spark.pipeline.engine import HereEngine
-from postroom.spark.store import DONE, DataFile, TableState, TableStore, open_store, read_folded
-from postroom.spark.tables import DEFINITIONS, fold, partials
+from postroom.spark.store import open_store, read_folded
+from postroom.spark.store.protocol import DONE, DataFile, TableState, TableStore
+from postroom.spark.tables import DEFINITIONS
 from postroom.spark.tables.definition import TableDefinition
+from postroom.spark.tables.fold import fold, partials
 from tests.tables.piping import in_order
 
 

@@ -13,8 +13,8 @@ from postroom.server.configuration.config import QueueConfig
 from postroom.spark.ledger_source import ancestry
 from postroom.spark.ledger_source.columns import EVENTS_SCHEMA
 from postroom.spark.ledger_source.record_batches import read_events
-from postroom.spark.places import plan
 from postroom.spark.places.folder import FolderPlace
+from postroom.spark.places.slices import plan
 from postroom.spark.tables import DEFINITIONS
 from tests.ledger.making import E, LedgerMaker, O, S
 from tests.server.harness import BrokerThread, make_config

@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.spark.audit.result import AuditResult, ExitCode, Unproven, Verdict, result_of
-from postroom.spark.audit.sums import DELETED_QUEUES, NOTHING, OUTCOMES, Balance, QueueCounts, Told, balance
+from postroom.spark.audit.sums import DELETED_QUEUES, NOTHING, Balance, QueueCounts, balance
+from postroom.spark.ledger_source.checkpoint_totals import CheckpointTotals
+from postroom.spark.ledger_source.state_names import OUTCOMES
 from tests.tables.audit_results import RESULT, VIOLATION
 
 ended = st.tuples(*(st.integers(0, 5) for _ in OUTCOMES))
@@ -54,9 +56,9 @@ def _added(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(a + b for a, b in zip(one, other, strict=True))
 
 
-def _kept(draw: st.DataObject, is_whole: bool) -> tuple[list[QueueCounts], Told]:
+def _kept(draw: st.DataObject, is_whole: bool) -> tuple[list[QueueCounts], CheckpointTotals]:
     books = [Books(number, is_whole, draw) for number in range(1, draw.draw(st.integers(1, 4)) + 1)]
-    return [one.counts for one in books], Told(77, {one.queue_id: one.told for one in books})
+    return [one.counts for one in books], CheckpointTotals(77, {one.queue_id: one.told for one in books})
 
 
 def _rules(found: Balance) -> set[str]:
@@ -100,7 +102,7 @@ def test_an_older_entry_without_a_trace_is_missed(data: st.DataObject) -> None:
 
 
 def test_a_queue_that_the_checkpoint_fills_and_nobody_sees_is_missed() -> None:
-    found = balance("a", False, Told(77, {5: (9, NOTHING)}), [])
+    found = balance("a", False, CheckpointTotals(77, {5: (9, NOTHING)}), [])
     assert _rules(found) == {"opening differs", "unbalanced manager"}
 
 
@@ -110,7 +112,7 @@ def test_a_checkpoint_that_counts_otherwise_than_a_whole_history_is_found(
 ) -> None:
     counts, told = _kept(data, True)
     arrived, outcomes = told.totals[1]
-    wrong = Told(77, {**told.totals, 1: (arrived + slip, outcomes)})
+    wrong = CheckpointTotals(77, {**told.totals, 1: (arrived + slip, outcomes)})
     found = balance("a", True, wrong, counts)
     (violation,) = found.violations
     assert (violation.rule, violation.queue, violation.positions) == ("checkpoint differs", "q1", (77,))
@@ -128,11 +130,11 @@ def test_queues_that_were_deleted_before_the_checkpoint_are_summed_there() -> No
         early_ended=(2, *NOTHING[1:]),
         early_events=4,
     )
-    right = Told(77, {DELETED_QUEUES: (2, (2, *NOTHING[1:]))})
+    right = CheckpointTotals(77, {DELETED_QUEUES: (2, (2, *NOTHING[1:]))})
     assert balance("a", True, right, [gone]).violations == []
-    wrong = Told(77, {DELETED_QUEUES: (3, (3, *NOTHING[1:]))})
+    wrong = CheckpointTotals(77, {DELETED_QUEUES: (3, (3, *NOTHING[1:]))})
     assert _rules(balance("a", True, wrong, [gone])) == {"checkpoint differs"}
-    before = Told(77, {DELETED_QUEUES: (30, (30, *NOTHING[1:]))})
+    before = CheckpointTotals(77, {DELETED_QUEUES: (30, (30, *NOTHING[1:]))})
     assert balance("a", False, before, [gone]).violations == []
 
 
@@ -148,7 +150,7 @@ def test_without_an_opening_nothing_is_proven(data: st.DataObject) -> None:
 @given(st.data())
 def test_totals_survive_the_tables_folder(data: st.DataObject) -> None:
     _, told = _kept(data, False)
-    assert Told.from_json(told.to_json()) == told
+    assert CheckpointTotals.from_json(told.to_json()) == told
 
 
 # --- the result -----------------------------------------------------------------------------------

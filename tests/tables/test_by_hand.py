@@ -7,8 +7,9 @@ import pyarrow as pa
 
 from postroom.spark.ledger_source.columns import NEVER_NULL
 from postroom.spark.ledger_source.record_batches import read_opening
-from postroom.spark.places import place_of
-from postroom.spark.tables import DEFINITIONS, DONE, partials, split
+from postroom.spark.places.uris import place_of
+from postroom.spark.tables import DEFINITIONS
+from postroom.spark.tables.fold import DONE, partials, split
 from tests.ledger.making import E, H, LedgerMaker, O, S
 from tests.manager.channel_world import CHANNEL, Receiver, Sender
 from tests.manager.over_ledger import LedgerWorld

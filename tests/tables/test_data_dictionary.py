@@ -3,8 +3,8 @@
 import pyarrow as pa
 from tools import spark_tables_docs
 
-from postroom.spark.tables import DEFINITIONS, Merge
-from postroom.spark.tables.definition import ORDER
+from postroom.spark.tables import DEFINITIONS
+from postroom.spark.tables.definition import ORDER, Merge
 
 
 def test_the_data_dictionary_is_up_to_date() -> None:

@@ -9,7 +9,9 @@ import pytest
 
 from postroom.spark.pipeline.root import Root
 from postroom.spark.pipeline.settings import settled_options
-from postroom.spark.store import FORMATS, VersionGone, open_store, read_folded
+from postroom.spark.store import open_store, read_folded
+from postroom.spark.store.formats import FORMATS
+from postroom.spark.store.protocol import VersionGone
 from postroom.spark.store.queries import duckdb_query
 from postroom.spark.store.source import TableReader, struct_of, table_options
 from postroom.spark.tables import DEFINITIONS

@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from postroom.spark.tables import DEFINITIONS, partials
+from postroom.spark.tables import DEFINITIONS
+from postroom.spark.tables.fold import partials
 from tests.ledger.making import E, LedgerMaker, O, S
 from tests.tables.ranges import cut, events_of, every_position, fold_pairs, table, through_parts
 

@@ -11,13 +11,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from postroom.spark.exclusive_files import TEMPORARY
 from postroom.spark.export import parquet as exporting
 from postroom.spark.export.parquet import NOTES, Export, ExportOptions, ExportRefused
 from postroom.spark.export.upload import Upload
+from postroom.spark.filesystems.exclusive_files import TEMPORARY
 from postroom.spark.ledger_source.columns import EVENTS_SCHEMA
-from postroom.spark.places import Place
 from postroom.spark.places.folder import FolderPlace
+from postroom.spark.places.place import Place
 from postroom.spark.places.store import StorePlace
 from postroom.spark.tables.policy import Policy
 from tests.tables.ledgers import Writer, rows_of

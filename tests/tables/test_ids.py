@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.model.codes import IdType
-from postroom.spark.ids import heap_strings, id_text
+from postroom.spark.ledger_source.ids import heap_strings, id_text
 
 Bytes = npt.NDArray[np.uint8]
 

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from postroom.spark.tables import DEFINITIONS, DONE, TableDefinition, fold, partials, split
+from postroom.spark.tables import DEFINITIONS
+from postroom.spark.tables.definition import TableDefinition
+from postroom.spark.tables.fold import DONE, fold, partials, split
 from tests.tables.lives import histories, made
 from tests.tables.random_lives import Lives
 from tests.tables.ranges import cut, events_of, every_position, fold_pairs, table, through_parts

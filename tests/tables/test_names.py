@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.spark.names import SHARED_BITS, SHARED_CHARS, Names
+from postroom.spark.ledger_source.names import SHARED_BITS, SHARED_CHARS, Names
 
 KIND = pa.dictionary(pa.int32(), pa.string())
 NAMES = {0: None, 1: "one", 2: "two", 7: "x" * (SHARED_CHARS + 1)}

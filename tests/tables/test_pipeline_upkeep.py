@@ -26,10 +26,11 @@ from postroom.spark.pipeline.operations.metrics import Metrics
 from postroom.spark.pipeline.operations.rebuild import rebuild
 from postroom.spark.pipeline.operations.status import status
 from postroom.spark.pipeline.options import PipelineOptions, Upkeep
+from postroom.spark.pipeline.progress import batch_line
 from postroom.spark.pipeline.root import Root
 from postroom.spark.pipeline.settings import ledger_names, note_ledgers, settled_options
-from postroom.spark.pipeline.tell import batch_line
-from postroom.spark.store import NO_VERSION, VersionGone, open_store
+from postroom.spark.store import open_store
+from postroom.spark.store.protocol import NO_VERSION, VersionGone
 from postroom.spark.tables import DEFINITIONS
 from postroom.spark.tables.policy import Policy
 from tests.ledger.making import LedgerMaker

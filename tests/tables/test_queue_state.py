@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from postroom.cli import main
-from postroom.spark.queue_state import Held, state_of_queue
-from postroom.spark.report.reading import Reader
+from postroom.spark.report.queue_state import Held, state_of_queue
+from postroom.spark.store.reader import Reader
 from tests.tables.piping import piped, settle_all
 from tests.tables.report_ledgers import made_tables
 

@@ -16,8 +16,9 @@ from postroom.ledger.format import expand
 from postroom.model.codes import Event
 from postroom.spark.ledger_source.columns import EVENTS_SCHEMA, NEVER_NULL
 from postroom.spark.ledger_source.record_batches import read_events
-from postroom.spark.places import Place, plan, plan_parts
 from postroom.spark.places.folder import FolderPlace
+from postroom.spark.places.place import Place
+from postroom.spark.places.slices import plan, plan_parts
 from tests.ledger.making import LedgerMaker
 from tests.tables.lives import Life, histories, made
 

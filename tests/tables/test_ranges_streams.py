@@ -11,8 +11,9 @@ from uuid import UUID
 import pytest
 
 from postroom.ledger.reading.reader import NoLedger
+from postroom.spark.data_source.errors import SourceOptionError
 from postroom.spark.ledger_source.columns import EVENTS_SCHEMA
-from postroom.spark.ledger_source.options import SourceOptionError, SourceOptions, read_options
+from postroom.spark.ledger_source.options import SourceOptions, read_options
 from postroom.spark.ledger_source.positions import LedgerDiverged, Position, Positions, to_json
 from postroom.spark.ledger_source.ranges import (
     DataLost,
@@ -24,7 +25,7 @@ from postroom.spark.ledger_source.ranges import (
     shares,
 )
 from postroom.spark.ledger_source.record_batches import read_events
-from postroom.spark.places import Slice
+from postroom.spark.places.place import Slice
 from tests.ledger.making import LEDGER_ID, START_US, STEP_US, LedgerMaker
 
 OTHER_ID = UUID("0195f2a0-0000-7000-8000-00000000000b")

@@ -14,7 +14,7 @@ from postroom.spark.report import depths, naming
 from postroom.spark.report.collect import collect
 from postroom.spark.report.data import ReportData
 from postroom.spark.report.page import page
-from postroom.spark.report.reading import Reader
+from postroom.spark.store.reader import Reader
 from tests.ledger.making import LedgerMaker
 from tests.tables.piping import catch_up, piped, settle_all
 from tests.tables.report_ledgers import LONDON, made_tables

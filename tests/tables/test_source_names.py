@@ -8,13 +8,14 @@ import pytest
 
 from postroom.ledger.format.records import RecordType
 from postroom.spark.consume.options import read_consume_options
-from postroom.spark.ledger_source.options import SourceOptionError, read_options
+from postroom.spark.data_source.errors import SourceOptionError
+from postroom.spark.ledger_source.options import read_options
 from postroom.spark.ledger_source.ranges import Limit, Planner
 from postroom.spark.ledger_source.source import LedgerBatchReader
-from postroom.spark.messages.options import read_tap_options
 from postroom.spark.sink.errors import SinkOptionError
 from postroom.spark.sink.options import read_batch_options, read_stream_options
 from postroom.spark.store.source import TableOptionError, table_options
+from postroom.spark.tap.options import read_tap_options
 from tests.ledger.making import LedgerMaker
 
 

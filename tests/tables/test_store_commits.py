@@ -11,7 +11,11 @@ import pytest
 from deltalake import DeltaTable
 
 from postroom.spark.ledger_source.positions import Position
-from postroom.spark.store import (
+from postroom.spark.store import open_store, read_folded
+from postroom.spark.store.compaction import LEAST_FILES
+from postroom.spark.store.formats import detect_format
+from postroom.spark.store.protocol import (
+    CHECKPOINT_COMMITS,
     DONE,
     NO_VERSION,
     OPEN,
@@ -19,12 +23,7 @@ from postroom.spark.store import (
     TableError,
     TableStore,
     VersionGone,
-    detect_format,
-    open_store,
-    read_folded,
 )
-from postroom.spark.store.compaction import LEAST_FILES
-from postroom.spark.store.protocol import CHECKPOINT_COMMITS
 from tests.tables.stores import (
     DAY,
     EPOCH_ID,

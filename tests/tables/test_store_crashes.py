@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from postroom.spark import exclusive_files
-from postroom.spark.store import OPEN, TableStore, files
+from postroom.spark.filesystems import exclusive_files
+from postroom.spark.store import files
 from postroom.spark.store.parquet import ParquetStore
+from postroom.spark.store.protocol import OPEN, TableStore
 from tests.tables.stores import DAY, LEDGER, append, compact, serials, small_store
 
 MIB = 1 << 20

@@ -6,8 +6,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from postroom.spark.store import NO_VERSION, OPEN, SchemaConflict, read_folded
+from postroom.spark.store import read_folded
 from postroom.spark.store.compaction import LEAST_FILES
+from postroom.spark.store.protocol import NO_VERSION, OPEN, SchemaConflict
 from postroom.spark.tables import DEFINITIONS
 from postroom.spark.tables.definition import Field, Merge
 from tests.tables.stores import (

@@ -9,7 +9,9 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from postroom.spark.store import (
+from postroom.spark.store import open_store, read_folded
+from postroom.spark.store.formats import detect_format
+from postroom.spark.store.protocol import (
     DONE,
     NO_VERSION,
     OPEN,
@@ -17,9 +19,6 @@ from postroom.spark.store import (
     TableError,
     TableStore,
     VersionGone,
-    detect_format,
-    open_store,
-    read_folded,
 )
 from tests.tables.stores import DAY, LEDGER, append, at, compact, rows, serials, small_store
 from tests.tables.test_store_evolution import NEWER

@@ -11,14 +11,14 @@ from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 from postroom.ledger.errors import LedgerCorrupt
 from postroom.spark.export.upload import Upload, Uploaded, UploadRefused
+from postroom.spark.filesystems import objects as objects_module
+from postroom.spark.filesystems.objects import Objects
 from postroom.spark.ledger_source.record_batches import read_opening
-from postroom.spark.places import PlaceUnknown, place_of
-from postroom.spark.places import objects as objects_module
 from postroom.spark.places.cache import CacheUnsafe, FileCache
 from postroom.spark.places.folder import FolderPlace
 from postroom.spark.places.manifest import StoreUnusable
-from postroom.spark.places.objects import Objects
 from postroom.spark.places.store import StorePlace
+from postroom.spark.places.uris import PlaceUnknown, place_of
 from tests.tables.ledgers import BODY, FORGETFUL, Writer, rows_of
 
 
@@ -265,9 +265,11 @@ def test_a_store_that_is_no_local_folder(
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     remote = SubTreeFileSystem(str(elsewhere), LocalFileSystem())
-    opened = objects_module._opened
+    opened = objects_module.open_filesystem
     monkeypatch.setattr(
-        objects_module, "_opened", lambda uri: (remote, "bucket") if uri == "s3://bucket" else opened(uri)
+        objects_module,
+        "open_filesystem",
+        lambda uri: (remote, "bucket") if uri == "s3://bucket" else opened(uri),
     )
     made = uploaded(folder, "s3://bucket")
     assert made and uploaded(folder, "s3://bucket") == []

@@ -10,8 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from postroom.spark.store import DONE, OPEN, TableError, TableStore, read_folded
+from postroom.spark.store import read_folded
 from postroom.spark.store.folded import read_bucket
+from postroom.spark.store.protocol import DONE, OPEN, TableError, TableStore
 from postroom.spark.store.queries import duckdb_query
 from postroom.spark.tables import DEFINITIONS
 from tests.tables.stores import DAY, LEDGER, OTHER, at, rows, small_store

@@ -10,9 +10,11 @@ from uuid import uuid4
 import pyarrow.fs as pafs
 import pytest
 
-from postroom.spark.exclusive_files import NoConditionalPut, create_only, replace
-from postroom.spark.store import TableConflict, TableError, TableStore, detect_format, open_store
+from postroom.spark.filesystems.exclusive_files import NoConditionalPut, create_only, replace
+from postroom.spark.store import open_store
+from postroom.spark.store.formats import detect_format
 from postroom.spark.store.parquet import ParquetStore
+from postroom.spark.store.protocol import TableConflict, TableError, TableStore
 from tests.tables.object_store import object_store
 from tests.tables.stores import SMALL, append, at, compact, rows, serials, small_store
 

@@ -9,7 +9,8 @@ import polars
 import pytest
 from deltalake import DeltaTable
 
-from postroom.spark.store import DONE, OPEN, open_store
+from postroom.spark.store import open_store
+from postroom.spark.store.protocol import DONE, OPEN
 from postroom.spark.tables import DEFINITIONS
 from tests.ledger.making import LedgerMaker
 from tests.tables.piping import read_all

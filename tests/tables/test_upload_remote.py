@@ -11,9 +11,9 @@ import pytest
 
 from postroom.spark.export.parquet import Export, ExportOptions
 from postroom.spark.export.upload import Upload
-from postroom.spark.places import place_of
+from postroom.spark.filesystems.objects import Objects
 from postroom.spark.places.folder import FolderPlace
-from postroom.spark.places.objects import Objects
+from postroom.spark.places.uris import place_of
 from tests.tables.ledgers import Writer, rows_of
 from tests.tables.object_store import object_store
 

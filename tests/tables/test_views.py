@@ -9,9 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from postroom.spark.tables import DEFINITIONS, DONE, TableDefinition, partials, split
+from postroom.spark.tables import DEFINITIONS
+from postroom.spark.tables.definition import TableDefinition
 from postroom.spark.tables.dwell_times import ACCURACY, buckets, middle_us
-from postroom.spark.tables.fold import shown
+from postroom.spark.tables.fold import DONE, partials, shown, split
 from postroom.spark.tables.range import Range
 from postroom.spark.tables.views import fold_sql, levels_sql, pending_sql, quantile_sql, view_sql
 from tests.tables.ranges import cut, every_position, table

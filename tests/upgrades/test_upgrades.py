@@ -13,10 +13,10 @@ from postroom.client.sync import ConnectionFactory
 from postroom.ledger.reading.reader import LedgerReader
 from postroom.ledger.verification.verification import verify
 from postroom.server.configuration.config_file import load_config
+from postroom.spark.data_source.offset_log import Checkpoint
 from postroom.spark.ledger_source.positions import check, from_json
 from postroom.spark.ledger_source.ranges import look_at
-from postroom.spark.offset_log import Checkpoint
-from postroom.spark.places import place_of
+from postroom.spark.places.uris import place_of
 from tests.server.harness import BrokerThread
 from tests.upgrades.fixtures import (
     CHECKPOINT,

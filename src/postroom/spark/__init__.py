@@ -2,17 +2,17 @@
 queues as sources and sinks of Spark, each message once.
 
 This room reads ledgers through `postroom.ledger` and the life cycle through `postroom.model`. It needs the
-extra ``postroom[spark]``.
+extra ``postroom[spark]``. Its rooms import each other one way, as pyproject.toml has it; from the ground up:
 
-- `places`, `reading`, `positions`: where a ledger is read, in ranges of positions; `source`, `stream`,
-  `ranges`, `options`: the data source ``postroom`` (found by Spark through the package ``pyspark_postroom``);
-  `columns`: its columns
-- `messages`: what is in queues as rows, and the data source ``postroom.messages`` (found through
-  ``pyspark_postroom_messages``); `consume`: queues consumed; `sink`: rows into queues; `jobs`: triage,
-  removal of duplicates, backfill. `offset_log`: what a checkpoint says; `broker_link`: a driver's connection
-- `tables`: what each table is and how its rows merge; `store`: tables as files (Delta, Parquet, Iceberg);
-  `pipeline`: from ledgers to tables, batch by batch
-- `audit`: that no message was lost or made twice; `relation`: the life cycle to hold their events against
-- `report`: one HTML page with pictures; `queue_state`: what was on a queue. Both read tables without Spark
-- `session`: a local Spark session
+- `filesystems`: files by path or URI; `session`: a local Spark session
+- `places`: where a ledger is read; `data_source`: what all data sources of Spark share
+- `ledger_source`: the data source ``postroom`` (found by Spark through the package ``pyspark_postroom``)
+- `tables`: what each table is and how its rows merge; `broker`: a driver's connection to the broker
+- `store`: tables as files (Delta, Parquet, Iceberg), and the data source ``postroom.table``; `messages`: what
+  is in queues as rows
+- `pipeline`: from ledgers to tables, batch by batch; `export`: sealed files elsewhere; `tap`: queues read
+  beside their consumers
+- `audit`: that no message was lost or made twice; `consume`: queues consumed; `sink`: rows into queues
+- `report`: one HTML page with pictures, and what was on a queue; `jobs`: triage, removal of duplicates,
+  backfill; `message_source`: the data source ``postroom.messages``, which is tap, consume and sink
 """

@@ -94,7 +94,7 @@ def export_command(
     """
     with spark_extra():
         from postroom.spark.export.parquet import Export, ExportOptions
-        from postroom.spark.places import place_of
+        from postroom.spark.places.uris import place_of
 
     with one_line_errors(), progress_bar("files", True) as progress:
         options = ExportOptions(policy=policy_of(personal, hash_key))

@@ -197,7 +197,7 @@ def _watchers(
     stack: ExitStack, once: bool, metrics_address: str, metrics_port: int | None
 ) -> tuple["Watcher", ...]:
     from postroom.spark.pipeline.operations.metrics import serve_metrics
-    from postroom.spark.pipeline.tell import Bar, Lines
+    from postroom.spark.pipeline.progress import Bar, Lines
 
     console = Console(stderr=True)
     watchers: list[Watcher] = []
@@ -270,7 +270,7 @@ def _show(found: "PipelineStatus") -> None:
 def views_command(tables: str, prefix: str, stuck_after_s: int) -> None:
     """Print SQL for spark-sql that makes a view of each table, and the views stuck, in_doubt and lineage."""
     with _one_line_errors():
-        from postroom.spark.ready_views import statements
+        from postroom.spark.pipeline.views import statements
 
         made = statements(absolute(tables), prefix, stuck_after_s)
     for statement in made.values():

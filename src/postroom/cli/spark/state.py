@@ -12,8 +12,8 @@ from postroom.cli.common.options import json_option, one_line_errors, spark_extr
 from postroom.cli.common.tables import new_table, show_table
 
 if TYPE_CHECKING:
-    from postroom.spark.queue_state import Held
     from postroom.spark.report.naming import Naming
+    from postroom.spark.report.queue_state import Held
 
 SHOWN: Final = 50
 """Without --count, so many messages are shown; all are counted."""
@@ -52,8 +52,8 @@ def state(queue: str, tables: str, as_of: datetime | None, count: int, as_json: 
     "Now" is how far the tables are. Spark isn't started. Exit code 4: there is nothing.
     """
     with spark_extra(), one_line_errors():
-        from postroom.spark.queue_state import state_of_queue
         from postroom.spark.report.naming import naming_of
+        from postroom.spark.report.queue_state import state_of_queue
 
         found = state_of_queue(tables, queue, as_of)
         naming = naming_of(tables, (), None)

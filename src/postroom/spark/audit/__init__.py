@@ -3,9 +3,11 @@ fails.
 
 - `result`: what was found, as plain values (no Spark); `rules`: every rule and verdict by name; `sums`: the
   arithmetic of conservation (no Spark)
-- `looks`: what of each ledger is audited (no Spark); `subject`: all of it together
+- `ledgers`: what of each ledger is audited (no Spark); `subject`: all of it together
 - `steps`: each event beside the one before it, and each entry's life; of these, pure functions from DataFrame
   to DataFrame: `sequences`, `families`, `transactions`, `order`, `duplicates`, `counts`, `crossings`
 - `tables`: the same of a pipeline's tables, which are folded anew; `run`: all rules in one; `command` and
   `show`: what ``postroom audit`` does and prints
+
+May import `pipeline`, whose tables it audits, and what is below that; not `consume` or `sink`.
 """

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 
-from postroom.spark.audit.looks import look
+from postroom.spark.audit.ledgers import look
 from postroom.spark.audit.result import RESULT_FILE, AuditResult
 from postroom.spark.audit.run import Found, Say, audit, events_of, write
 from postroom.spark.audit.subject import Subject, subject_of

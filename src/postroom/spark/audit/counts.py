@@ -8,10 +8,10 @@ from typing import Final
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812
 
+from postroom.spark.audit.predicates import Position, is_arrival, is_end
 from postroom.spark.audit.steps import TRANSACTIONS
-from postroom.spark.audit.sums import OUTCOMES, QueueCounts
-from postroom.spark.audit.words import Position, is_arrival, is_end
-from postroom.spark.tables.words import HELD_STATES
+from postroom.spark.audit.sums import QueueCounts
+from postroom.spark.ledger_source.state_names import HELD_STATES, OUTCOMES
 
 KEY: Final = ["ledger_id", "queue_id"]
 

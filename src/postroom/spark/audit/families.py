@@ -5,8 +5,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from postroom.spark.audit.predicates import ENTRY_KEY
 from postroom.spark.audit.rows import violation_rows
-from postroom.spark.audit.words import ENTRY_KEY
 
 MOVE_EVENTS: Final = {
     "move": "moved",

@@ -16,8 +16,8 @@ from pyspark.sql.types import StructField, StructType
 
 from postroom.spark.audit.rows import violation_rows
 from postroom.spark.audit.subject import by_ledger
-from postroom.spark.ledger_source.worker import in_task
-from postroom.spark.store import TableState
+from postroom.spark.data_source.worker import in_task
+from postroom.spark.store.protocol import TableState
 from postroom.spark.tables import DEFINITIONS
 from postroom.spark.tables.definition import TableDefinition
 from postroom.spark.tables.fold import partials

@@ -28,8 +28,9 @@ from postroom.spark.audit import (
     transactions,
 )
 from postroom.spark.audit import steps as stepping
+from postroom.spark.audit.ledgers import Looked
 from postroom.spark.audit.legal_transitions import legal_transitions
-from postroom.spark.audit.looks import Looked
+from postroom.spark.audit.predicates import is_refused
 from postroom.spark.audit.result import (
     MAX_SHOWN,
     RESULT_FILE,
@@ -42,7 +43,7 @@ from postroom.spark.audit.rows import COLUMNS, SCHEMA
 from postroom.spark.audit.rules import CROSSING_VERDICTS, RULES
 from postroom.spark.audit.subject import Subject, by_ledger
 from postroom.spark.audit.sums import Balance
-from postroom.spark.audit.words import is_refused
+from postroom.spark.ledger_source.state_names import OUTCOMES
 
 if TYPE_CHECKING:
     from postroom.spark.audit.tables import Refolded
@@ -349,7 +350,7 @@ def write(spark: SparkSession, found: Found, out: Path) -> None:
 
 def conservation_frame(spark: SparkSession, result: AuditResult) -> DataFrame:
     """A row for each queue and each queue manager (queue_id null)."""
-    outcomes = ", ".join(f"{name} long" for name in sums.OUTCOMES)
+    outcomes = ", ".join(f"{name} long" for name in OUTCOMES)
     schema = (
         "ledger_id string, queue_id long, queue string, opening long, arrivals long, held long, "
         f"available long, delayed long, unconfirmed long, in_transit long, {outcomes}, difference long, "

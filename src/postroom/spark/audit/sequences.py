@@ -5,9 +5,9 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from postroom.spark.audit.predicates import Position, is_arrival
 from postroom.spark.audit.rows import violation_rows
-from postroom.spark.audit.words import Position, is_arrival
-from postroom.spark.tables.words import HELD_STATES
+from postroom.spark.ledger_source.state_names import HELD_STATES
 
 LEGAL_COLUMNS: Final = ("from_state", "to_state", "holder_kind", "event", "outcome")
 """The relation that the life cycle allows; null where there is no holder or no outcome."""

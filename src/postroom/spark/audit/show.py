@@ -9,7 +9,7 @@ from rich.table import Table
 from postroom.spark.audit.folding import folded
 from postroom.spark.audit.result import AuditResult, QueueSums, Violation
 from postroom.spark.audit.rules import CROSSING_VERDICTS
-from postroom.spark.audit.sums import OUTCOMES
+from postroom.spark.ledger_source.state_names import OUTCOMES
 
 SHOWN_QUEUES: Final = 50
 SHOWN_VIOLATIONS: Final = 20

@@ -9,8 +9,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from postroom.spark.audit.words import ENTRY_KEY, is_arrival, is_carried, is_refused
-from postroom.spark.tables.words import HELD_STATES
+from postroom.spark.audit.predicates import ENTRY_KEY, is_arrival, is_carried, is_refused
+from postroom.spark.ledger_source.state_names import HELD_STATES
 
 TRANSACTIONS: Final = ("local_transaction", "xa_branch", "xa_prepared", "channel_batch", "spark_branch")
 """Holders that decide about all that they hold at once."""

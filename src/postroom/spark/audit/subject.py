@@ -7,10 +7,10 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
 from postroom.ledger.verification.integrity import Covered
-from postroom.spark.audit.looks import DuplicateWindow, Looked
+from postroom.spark.audit.ledgers import DuplicateWindow, Looked
 from postroom.spark.audit.result import Cut, Unproven
 from postroom.spark.audit.rules import BEGINNING
-from postroom.spark.audit.sums import Told
+from postroom.spark.ledger_source.checkpoint_totals import CheckpointTotals
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Subject:
     """What an audit is about: ledgers at a cut, and what there is to hold their events against."""
 
     cuts: tuple[Cut, ...]
-    told: Mapping[str, Told]
+    told: Mapping[str, CheckpointTotals]
     """Checkpoints' totals by ledger id."""
     windows: Mapping[str, Sequence[DuplicateWindow]]
     elsewhere: Sequence[str] = ()

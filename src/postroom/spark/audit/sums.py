@@ -7,15 +7,13 @@ itself: events against entries, the checkpoint's opening against the older entri
 and the checkpoint's counts against the events that it covers.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-from postroom.model.codes import Outcome
 from postroom.spark.audit.result import QueueSums, Violation
-
-OUTCOMES: Final = tuple(outcome.name.lower() for outcome in Outcome if outcome)
-"""Counts by outcome are in this order."""
+from postroom.spark.ledger_source.checkpoint_totals import CheckpointTotals
+from postroom.spark.ledger_source.state_names import OUTCOMES
 
 DELETED_QUEUES: Final = 0
 """In a checkpoint's totals the queue that sums those which were deleted before."""
@@ -45,28 +43,6 @@ class QueueCounts:
     """Entries older than the history of which there is a trace, held or ended since."""
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """A checkpoint's totals: per queue (arrivals, ends by outcome) up to `position`."""
-
-    position: int
-    totals: Mapping[int, tuple[int, tuple[int, ...]]]
-
-    def to_json(self) -> dict[str, object]:
-        """``{"position": 812, "totals": {"<queue>": [arrivals, [ends by outcome]]}}``."""
-        totals = {str(queue): [arrived, list(ended)] for queue, (arrived, ended) in self.totals.items()}
-        return {"position": self.position, "totals": totals}
-
-    @classmethod
-    def from_json(cls, said: Mapping[str, Any]) -> "Told":
-        """The inverse of `to_json`."""
-        totals = {
-            int(queue): (int(arrived), tuple(map(int, ended)))
-            for queue, (arrived, ended) in said["totals"].items()
-        }
-        return cls(said["position"], totals)
-
-
 @dataclass(slots=True)
 class Balance:
     """The sums of one ledger, and what is wrong with them."""
@@ -76,7 +52,9 @@ class Balance:
     violations: list[Violation] = field(default_factory=list)
 
 
-def balance(ledger_id: str, is_whole: bool, told: Told | None, counts: Iterable[QueueCounts]) -> Balance:
+def balance(
+    ledger_id: str, is_whole: bool, told: CheckpointTotals | None, counts: Iterable[QueueCounts]
+) -> Balance:
     """The sums of a ledger. `is_whole`: its history begins at its beginning; else it opens from `told`, and
     without that nothing is proven."""
     queues = sorted([*counts], key=lambda one: one.queue_id)
@@ -94,14 +72,14 @@ def balance(ledger_id: str, is_whole: bool, told: Told | None, counts: Iterable[
     return found
 
 
-def _without_trace(ledger_id: str, told: Told, queues: list[QueueCounts]) -> list[QueueCounts]:
+def _without_trace(ledger_id: str, told: CheckpointTotals, queues: list[QueueCounts]) -> list[QueueCounts]:
     """Queues that the checkpoint says held something, and of which nothing is seen."""
     known = {DELETED_QUEUES, *(one.queue_id for one in queues)}
     missing = [queue for queue in sorted(told.totals) if queue not in known and _held(told, queue)]
     return [QueueCounts(ledger_id=ledger_id, queue_id=queue, queue=f"#{queue}") for queue in missing]
 
 
-def _opening(one: QueueCounts, is_whole: bool, told: Told | None) -> int | None:
+def _opening(one: QueueCounts, is_whole: bool, told: CheckpointTotals | None) -> int | None:
     """What the queue held before the history; of one that was deleted before the checkpoint, which has only
     the sum of those, what there is a trace of."""
     if is_whole:
@@ -113,7 +91,7 @@ def _opening(one: QueueCounts, is_whole: bool, told: Told | None) -> int | None:
     return one.seen if one.early_events else 0
 
 
-def _whole_opening(is_whole: bool, told: Told | None, queues: list[QueueCounts]) -> int | None:
+def _whole_opening(is_whole: bool, told: CheckpointTotals | None, queues: list[QueueCounts]) -> int | None:
     if is_whole:
         return 0
     if told is None:
@@ -121,7 +99,7 @@ def _whole_opening(is_whole: bool, told: Told | None, queues: list[QueueCounts])
     return sum(_held(told, queue) for queue in told.totals) - sum(map(_early_change, queues))
 
 
-def _held(told: Told, queue_id: int) -> int:
+def _held(told: CheckpointTotals, queue_id: int) -> int:
     arrived, ended = told.totals[queue_id]
     return arrived - sum(ended)
 
@@ -196,7 +174,9 @@ def _of_queue(one: QueueCounts, row: QueueSums) -> list[Violation]:
     return found
 
 
-def _of_checkpoint(ledger_id: str, is_whole: bool, told: Told, queues: list[QueueCounts]) -> list[Violation]:
+def _of_checkpoint(
+    ledger_id: str, is_whole: bool, told: CheckpointTotals, queues: list[QueueCounts]
+) -> list[Violation]:
     """Where the checkpoint counts otherwise than the events up to its position: of a whole history the two
     are equal, of another the checkpoint has no less."""
     found = []
@@ -218,7 +198,7 @@ def _of_checkpoint(ledger_id: str, is_whole: bool, told: Told, queues: list[Queu
     return found
 
 
-def _early(told: Told, queues: list[QueueCounts]) -> dict[int, tuple[int, tuple[int, ...]]]:
+def _early(told: CheckpointTotals, queues: list[QueueCounts]) -> dict[int, tuple[int, tuple[int, ...]]]:
     """Per queue of the totals, what the events up to the checkpoint say."""
     found: dict[int, tuple[int, tuple[int, ...]]] = dict.fromkeys(told.totals, (0, NOTHING))
     for one in queues:

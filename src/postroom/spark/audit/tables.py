@@ -11,20 +11,21 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
+from postroom.spark.audit.predicates import is_carried
 from postroom.spark.audit.refold import EVENTS, compared, differences, read_table
 from postroom.spark.audit.result import Cut, TableCovered, Unproven, Violation
 from postroom.spark.audit.subject import Subject, by_ledger
-from postroom.spark.audit.sums import Told
-from postroom.spark.audit.words import is_carried
+from postroom.spark.ledger_source.checkpoint_totals import CheckpointTotals
 from postroom.spark.ledger_source.positions import Position
+from postroom.spark.pipeline.checkpoint_bootstrap import noted_openings
 from postroom.spark.pipeline.engine import Engine, SparkEngine
-from postroom.spark.pipeline.openings import noted_openings
+from postroom.spark.pipeline.high_water_marks import Reached, reached
 from postroom.spark.pipeline.options import load_settings
-from postroom.spark.pipeline.reached import Reached, reached
 from postroom.spark.pipeline.root import Root
 from postroom.spark.pipeline.settings import ledger_names, ledger_uris
 from postroom.spark.pipeline.summing import sums_of_files
-from postroom.spark.store import NO_VERSION, Snapshot, TableError, TableState, TableStore, open_store
+from postroom.spark.store.formats import open_store
+from postroom.spark.store.protocol import NO_VERSION, Snapshot, TableError, TableState, TableStore
 from postroom.spark.tables import DEFINITIONS
 from postroom.spark.tables.row_sums import NOTHING, RowSum
 
@@ -124,7 +125,7 @@ def subject_of_tables(tables: Tables, elsewhere: Sequence[str]) -> Subject:
     return Subject(tuple(cuts), opened, {}, elsewhere, gaps)
 
 
-def _cut(tables: Tables, ledger_id: str, name: str, uri: str, told: Told | None) -> Cut:
+def _cut(tables: Tables, ledger_id: str, name: str, uri: str, told: CheckpointTotals | None) -> Cut:
     at = _least(tables, ledger_id)
     first = tables.events.openings.get(ledger_id, (1, 0))[0]
     opened_from = 0 if first <= 1 else told.position if told and told.position <= at.position else None
@@ -139,7 +140,7 @@ def _least(tables: Tables, ledger_id: str) -> Position:
     return min([tables.events.positions[ledger_id], *known], key=lambda at: at.position)
 
 
-def _late_openings(cuts: Iterable[Cut], told: Mapping[str, Told]) -> Iterator[Unproven]:
+def _late_openings(cuts: Iterable[Cut], told: Mapping[str, CheckpointTotals]) -> Iterator[Unproven]:
     for cut in cuts:
         if cut.opened_from is None and cut.ledger_id in told:
             yield Unproven(cut.ledger_id, "everything", OPENS_LATER, 0)

@@ -11,9 +11,9 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from postroom.spark.audit.predicates import Position
 from postroom.spark.audit.rows import violation_rows
 from postroom.spark.audit.steps import is_held_after, leaves
-from postroom.spark.audit.words import Position
 
 COMMITS: Final = ("confirm", "forward")
 ROLLBACKS: Final = ("undo", "link_lost", "restart", "resume")

@@ -19,13 +19,13 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import BooleanType, DataType, DateType, IntegralType, StringType, StructType
 
 from postroom.ledger.errors import LedgerError
-from postroom.spark.consume import Appended
 from postroom.spark.consume.checkpoints import checkpoint_of
 from postroom.spark.consume.errors import AppendRefused, PositionGap
 from postroom.spark.consume.files import WrittenFile, write_files
+from postroom.spark.consume.foreach_batch import Appended
 from postroom.spark.consume.offsets import Range, offsets_of, positions_in, ranges_of
 from postroom.spark.consume.table import Recorded, open_table, recorded, transactions
-from postroom.spark.exclusive_files import local_folder, sync
+from postroom.spark.filesystems.exclusive_files import local_folder, sync
 from postroom.spark.ledger_source.positions import Position
 from postroom.spark.store.files import open_root
 
@@ -58,7 +58,7 @@ def append_batch(
     partition_by: Sequence[str],
     checkpoint: str,
 ) -> Appended:
-    """See `postroom.spark.consume.append_once`."""
+    """See `foreach_batch.append_once`."""
     _check_columns(batch, columns, partition_by)
     target = _Target(table_uri, app, checkpoint_of(batch, checkpoint), batch_id, tuple(partition_by))
     ranges = ranges_of(target.checkpoint, batch_id)

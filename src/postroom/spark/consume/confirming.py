@@ -2,16 +2,16 @@
 
 from pyspark.sql import DataFrame
 
+from postroom.spark.broker.options import Broker
 from postroom.spark.consume.checkpoints import checkpoint_of
 from postroom.spark.consume.errors import OffsetsUnreadable
 from postroom.spark.consume.offsets import Offset, offset_of, offsets_of
 from postroom.spark.consume.options import BROKER_TIMEOUT_S
 from postroom.spark.consume.subscription import BrokerSubscription
-from postroom.spark.sink.options import Broker
 
 
 def confirm_batch(batch: DataFrame, batch_id: int, broker: Broker, subscription: str, checkpoint: str) -> int:
-    """See `postroom.spark.consume.confirm`."""
+    """See `foreach_batch.confirm`."""
     end = batch_end(checkpoint_of(batch, checkpoint), batch_id, subscription)
     with BrokerSubscription(broker, subscription, BROKER_TIMEOUT_S) as asked:
         return asked.confirm(end.checkpoint, end.ledger_id, end.position)

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from postroom.spark.ledger_source.worker import in_task
+from postroom.spark.data_source.worker import in_task
 from postroom.spark.store.files import ROW_GROUP_ROWS, new_file, open_root, parquet_writer
 
 NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"

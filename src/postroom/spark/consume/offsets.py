@@ -12,8 +12,8 @@ from typing import Any, Final
 import msgspec
 
 from postroom.spark.consume.errors import OffsetsUnreadable
+from postroom.spark.data_source.offset_log import Checkpoint, CheckpointUnreadable
 from postroom.spark.ledger_source.positions import BEGINNING, Position, PositionsInvalid, from_said, told
-from postroom.spark.offset_log import Checkpoint, CheckpointUnreadable
 
 CHECKPOINT: Final = "checkpoint"
 SUBSCRIPTION: Final = "subscription"

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from postroom.spark.ledger_source.option_names import CONSUME as CONSUME_NAMES
-from postroom.spark.ledger_source.options import SourceOptionError
-from postroom.spark.messages.options import TapOptions, broker_of, tap_options
-from postroom.spark.sink.options import Broker
+from postroom.spark.broker.options import Broker, read_broker
+from postroom.spark.data_source.errors import SourceOptionError
+from postroom.spark.data_source.option_names import CONSUME as CONSUME_NAMES
+from postroom.spark.data_source.option_reader import OptionReader
+from postroom.spark.tap.options import TapOptions, tap_options
 
 FAIL: Final = "fail"
 CONFIRMED: Final = "confirmed"
@@ -74,7 +75,7 @@ def read_consume_options(options: Mapping[str, str], is_stream: bool = True) -> 
             )
     return ConsumeOptions(
         tap_options(options, CONSUME_NAMES),
-        broker_of(named),
+        read_broker(OptionReader(named, SourceOptionError)),
         _required(named, "subscription", "the Spark subscription: postroom spark-subscription create"),
         _confirm(named) if is_stream or "confirm" in named else None,
         _takes_over(named),

@@ -27,7 +27,8 @@ from postroom.spark.consume.subscription import Plan, Subscription
 from postroom.spark.consume.table import open_table, recorded, recorded_in
 from postroom.spark.ledger_source.positions import Position, check, position_in
 from postroom.spark.ledger_source.ranges import Planner, Seen, require_readable
-from postroom.spark.places import Slice, plan_parts
+from postroom.spark.places.place import Slice
+from postroom.spark.places.slices import plan_parts
 
 MESSAGES_A_TASK: Final = 100_000
 """About so many messages are given to a task, unless ``partitionRecords`` says how many positions."""

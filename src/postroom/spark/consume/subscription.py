@@ -16,7 +16,8 @@ from postroom.client.exceptions import (
     JMSTimeoutException,
     ManagementException,
 )
-from postroom.spark.broker_link import BrokerLink
+from postroom.spark.broker.management import BrokerLink
+from postroom.spark.broker.options import Broker
 from postroom.spark.consume.errors import (
     BrokerUnreachable,
     CheckpointReplaced,
@@ -24,7 +25,6 @@ from postroom.spark.consume.errors import (
     SubscriptionEnded,
 )
 from postroom.spark.ledger_source.positions import Position
-from postroom.spark.sink.options import Broker
 
 NOUN: Final = "postroom.spark-subscription"
 CHECKPOINT_REPLACED: Final = "postroom:checkpoint-replaced"

@@ -14,7 +14,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from postroom.spark.consume.errors import ConsumeError
 from postroom.spark.ledger_source.positions import BEGINNING, LedgerDiverged, Position, check
-from postroom.spark.places import Look
+from postroom.spark.places.place import Look
 
 _EPOCH: Final = "/epoch"
 _MARK_BITS: Final = 63

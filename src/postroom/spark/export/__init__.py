@@ -1,1 +1,4 @@
-"""Sealed files of a ledger elsewhere: as Parquet, or as they are in an object store."""
+"""Sealed files of a ledger elsewhere: as Parquet, or as they are in an object store.
+
+May import `store` and what is below it.
+"""

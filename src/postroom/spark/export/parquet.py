@@ -24,11 +24,11 @@ from msgspec import Struct
 
 from postroom.ledger.errors import LedgerError
 from postroom.ledger.reading.segments import Segment
+from postroom.spark.filesystems.objects import Objects
 from postroom.spark.ledger_source.columns import COLUMN_BY_NAME, COLUMNS
+from postroom.spark.ledger_source.names import TEXT_CODES
 from postroom.spark.ledger_source.record_batches import read_events
-from postroom.spark.names import TEXT_CODES
-from postroom.spark.places import Place, Slice
-from postroom.spark.places.objects import Objects
+from postroom.spark.places.place import Place, Slice
 from postroom.spark.store.files import parquet_writer
 from postroom.spark.tables.policy import Policy, apply
 

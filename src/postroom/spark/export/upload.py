@@ -23,6 +23,7 @@ from postroom.ledger.reading.segments import Segment, folder_of
 from postroom.ledger.reading.tail import Watch
 from postroom.ledger.storage.disk import Disk
 from postroom.ledger.storage.events_image import decode_image
+from postroom.spark.filesystems.objects import PIECE_BYTES, Objects
 from postroom.spark.places.manifest import (
     CHECKPOINT,
     EVENTS,
@@ -31,7 +32,6 @@ from postroom.spark.places.manifest import (
     entry_of_checkpoint,
     entry_of_image,
 )
-from postroom.spark.places.objects import PIECE_BYTES, Objects
 from postroom.spark.places.store import Manifest
 
 WATCH_EVERY_S: Final = 10.0

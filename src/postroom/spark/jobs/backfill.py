@@ -19,6 +19,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from postroom.spark.consume.table import open_table
+from postroom.spark.data_source.worker import in_task
+from postroom.spark.filesystems.objects import Objects
 from postroom.spark.jobs.acting import Progress
 from postroom.spark.jobs.errors import OptionInvalid
 from postroom.spark.jobs.plan import (
@@ -32,9 +34,7 @@ from postroom.spark.jobs.plan import (
     Results,
     file_name,
 )
-from postroom.spark.ledger_source.worker import in_task
 from postroom.spark.messages.encode import ColumnInvalid, check_columns, encode
-from postroom.spark.places.objects import Objects
 from postroom.spark.sink.commit import forget
 from postroom.spark.sink.options import read_batch_options
 

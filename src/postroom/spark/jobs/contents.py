@@ -11,13 +11,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from postroom.spark.data_source.worker import in_task
 from postroom.spark.jobs.standing import STATE_COLUMNS
-from postroom.spark.ledger_source.worker import in_task
+from postroom.spark.ledger_source.names import Names
 from postroom.spark.messages.decode import decode
 from postroom.spark.messages.rows import Events
 from postroom.spark.messages.schema import EVENT_COLUMNS, FULL_SCHEMA, messages_struct
-from postroom.spark.names import Names
-from postroom.spark.places import Place
+from postroom.spark.places.place import Place
 
 BLOCK_ROWS: Final = 2048
 """So many messages are fetched at once."""

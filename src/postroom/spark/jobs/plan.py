@@ -17,8 +17,9 @@ from typing import Any, BinaryIO, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from postroom.spark.filesystems.objects import Objects
+from postroom.spark.filesystems.uris import StoreUriInvalid
 from postroom.spark.jobs.errors import CannotBeDone, JobError, OptionInvalid
-from postroom.spark.places.objects import Objects, StoreUriInvalid
 
 FORMAT: Final = 1
 MANIFEST: Final = "plan.json"

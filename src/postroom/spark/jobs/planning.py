@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from postroom.manager.acting import DISCARD, LEAVE
+from postroom.spark.data_source.worker import in_task
 from postroom.spark.jobs.plan import (
     ACTIONS_FILE,
     ACTIONS_SCHEMA,
@@ -27,7 +28,6 @@ from postroom.spark.jobs.plan import (
     file_name,
 )
 from postroom.spark.jobs.standing import KEYS
-from postroom.spark.ledger_source.worker import in_task
 from postroom.spark.messages.schema import MESSAGES_SCHEMA
 
 NO_RULE: Final = "(no rule)"

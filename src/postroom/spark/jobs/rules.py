@@ -11,8 +11,8 @@ from postroom.manager.acting import ACTIONS, DISCARD, FORWARD, LEAVE, REPLAY
 from postroom.manager.options import KIND_QUEUE, KIND_SUBSCRIPTION
 from postroom.manager.remote import KIND_REMOTE
 from postroom.server.configuration.toml_lines import line_of
+from postroom.spark.data_source.option_names import nearest
 from postroom.spark.jobs.errors import RulesInvalid
-from postroom.spark.ledger_source.option_names import nearest
 
 MAX_RULES: Final = 1000
 MAX_RULES_BYTES: Final = 1 << 20

@@ -12,10 +12,11 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import StructField, StructType
 
 from postroom.manager.options import KIND_QUEUE, KIND_SUBSCRIPTION, KIND_TOPIC
+from postroom.spark.data_source.option_names import nearest
 from postroom.spark.jobs.errors import CannotBeDone
-from postroom.spark.ledger_source.option_names import nearest
 from postroom.spark.ledger_source.queue_names import kinds_now
-from postroom.spark.places import Look, Place, place_of
+from postroom.spark.places.place import Look, Place
+from postroom.spark.places.uris import place_of
 
 EVENT_SCHEMA: Final = (
     "position bigint, ordinal int, serial bigint, queue_id bigint, time timestamp, event string,"

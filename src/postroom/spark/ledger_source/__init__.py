@@ -1,4 +1,4 @@
 """A ledger as a data source of Spark: options, ranges of positions, columns, batches and streams.
 
-May import `places`.
+May import `places`, `data_source` and `filesystems`.
 """

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from postroom.ledger.format.expand import ROW_FIELDS, Rows, arrival_rows
 from postroom.ledger.format.layout import Array, are_children
 from postroom.ledger.format.records import ArrivalFlag
-from postroom.spark.places import Messages, Place
+from postroom.spark.places.place import Messages, Place
 
 MAX_GENERATIONS: Final = 1000
 """A chain of parents is followed so far: what was dead-lettered and replayed 500 times has all of it."""

@@ -20,9 +20,9 @@ from postroom.ledger.fold.fold import survives
 from postroom.ledger.format.expand import ARRIVAL_RECORD, Rows
 from postroom.ledger.format.records import ArrivalFlag, RecordType, TransitionFlag
 from postroom.model.codes import DelayCause, Event, HolderKind, IdType, Outcome, State
-from postroom.spark.ids import heap_strings, id_text, utf8
 from postroom.spark.ledger_source.ancestry import ROOT_QUEUE, ROOT_SERIAL
-from postroom.spark.names import Coded, Known, Names, repeated, same
+from postroom.spark.ledger_source.ids import heap_strings, id_text, utf8
+from postroom.spark.ledger_source.names import Coded, Known, Names, repeated, same
 
 Array = npt.NDArray[Any]
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from postroom.ledger.errors import LedgerError
-from postroom.spark.ledger_source.option_names import SOURCE, unknown_option
+from postroom.spark.data_source.errors import SourceOptionError
+from postroom.spark.data_source.option_names import SOURCE, unknown_option
 from postroom.spark.ledger_source.positions import Position, PositionsInvalid, from_json
-from postroom.spark.places import Places
+from postroom.spark.places.uris import Places
 
 MOST_PARTITION_RECORDS: Final = 1_000_000
 LEAST_PARTITION_RECORDS: Final = 100_000
@@ -22,10 +22,6 @@ LATEST: Final = "latest"
 FAIL: Final = "fail"
 DROP: Final = "drop"
 _US_A_S: Final = 1_000_000
-
-
-class SourceOptionError(LedgerError, ValueError):
-    """An option of the source is missing or has no meaning."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeGuard
 from postroom.ledger.errors import LedgerError
 
 if TYPE_CHECKING:
-    from postroom.spark.places import Epoch, Look
+    from postroom.spark.places.place import Epoch, Look
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from postroom.manager.options import KIND_QUEUE, KIND_TOPIC
-from postroom.spark.ledger_source.option_names import nearest
-from postroom.spark.ledger_source.options import SourceOptionError, SourceOptions
-from postroom.spark.places import Look, Place, Slice
+from postroom.spark.data_source.errors import SourceOptionError
+from postroom.spark.data_source.option_names import nearest
+from postroom.spark.ledger_source.options import SourceOptions
+from postroom.spark.places.place import Look, Place, Slice
 
 if TYPE_CHECKING:
     from postroom.ledger.reading.definitions import Definitions

@@ -19,7 +19,8 @@ from postroom.spark.ledger_source.options import LATEST, SourceOptions
 from postroom.spark.ledger_source.positions import BEGINNING, Position, Positions, check, position_in
 from postroom.spark.ledger_source.queue_names import check_queues
 from postroom.spark.ledger_source.record_batches import read_events
-from postroom.spark.places import Look, Place, Slice, plan, plan_parts
+from postroom.spark.places.place import Look, Place, Slice
+from postroom.spark.places.slices import plan, plan_parts
 
 T = TypeVar("T")
 

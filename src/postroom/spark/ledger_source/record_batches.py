@@ -18,8 +18,8 @@ from postroom.ledger.reading.definitions import Definitions
 from postroom.model.codes import Event, HolderKind, Outcome, State
 from postroom.spark.ledger_source.ancestry import TOLD_COLUMNS, Ancestry
 from postroom.spark.ledger_source.columns import EVENTS_SCHEMA, batch
-from postroom.spark.names import Known, Names
-from postroom.spark.places import Look, Place, Slice
+from postroom.spark.ledger_source.names import Known, Names
+from postroom.spark.places.place import Look, Place, Slice
 
 
 def read_events(

@@ -22,16 +22,17 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from postroom.spark.ledger_source.catalog import is_creating, own_options, remembered, remembering
+from postroom.spark.data_source.catalog import is_creating, own_options, remembered, remembering
+from postroom.spark.data_source.schema import check_asked, struct_of
+from postroom.spark.data_source.worker import in_task, made_ahead
 from postroom.spark.ledger_source.columns import COLUMNS, NEVER_NULL
 from postroom.spark.ledger_source.options import SourceOptions, read_options
 from postroom.spark.ledger_source.pushdown import NOTHING_PUSHED, push
 from postroom.spark.ledger_source.queue_names import check_queues
 from postroom.spark.ledger_source.ranges import Seen, last_wanted, look_at, rows_of, starting_position
 from postroom.spark.ledger_source.record_batches import read_opening
-from postroom.spark.ledger_source.schema import check_asked, struct_of
-from postroom.spark.ledger_source.worker import in_task, made_ahead
-from postroom.spark.places import Look, Place, Slice, plan_parts
+from postroom.spark.places.place import Look, Place, Slice
+from postroom.spark.places.slices import plan_parts
 
 
 class PostroomDataSource(DataSource):

@@ -21,11 +21,11 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
+from postroom.spark.data_source.worker import in_task, made_ahead
 from postroom.spark.ledger_source.options import SourceOptions, read_options
 from postroom.spark.ledger_source.positions import from_said, told
 from postroom.spark.ledger_source.ranges import Limit, Planner, rows_of
-from postroom.spark.ledger_source.worker import in_task, made_ahead
-from postroom.spark.places import Slice
+from postroom.spark.places.place import Slice
 
 Offset = dict[str, Any]
 

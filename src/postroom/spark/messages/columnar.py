@@ -13,13 +13,13 @@ from postroom.amqp.encoding import constructors as c
 from postroom.amqp.encoding import descriptors as d
 from postroom.amqp.errors import DecodeError
 from postroom.client.messages.message import MESSAGE_TYPE
+from postroom.spark.ledger_source.names import Names
 from postroom.spark.messages.heap import Heap, Values
 from postroom.spark.messages.schema import PROPERTY_COLUMNS, TIMESTAMP, TYPED, TYPED_MAP
 from postroom.spark.messages.texts import integers_of, kinds_of, strings_of, texts_of, value_at
 from postroom.spark.messages.values import FIRST_MS, LAST_MS, plain_json
 from postroom.spark.messages.walk import LISTS, Entries, Sections, codes, entries, fields
 from postroom.spark.messages.whole import JMS_TYPES, type_of_content
-from postroom.spark.names import Names
 
 Array = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]

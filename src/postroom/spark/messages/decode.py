@@ -10,13 +10,13 @@ from postroom.amqp.errors import DecodeError
 from postroom.amqp.message.rewrite import with_expiry
 from postroom.ledger.format.records import ArrivalFlag
 from postroom.ledger.reading.body_reader import BODY_STATE_NAMES
+from postroom.spark.ledger_source.names import Names
 from postroom.spark.messages.columnar import Columnar
 from postroom.spark.messages.heap import Heap
 from postroom.spark.messages.rows import Events
 from postroom.spark.messages.schema import EVENT_COLUMNS, HEADER_COLUMNS, SECTIONS
 from postroom.spark.messages.whole import read_whole
-from postroom.spark.names import Names
-from postroom.spark.places import Messages
+from postroom.spark.places.place import Messages
 
 Array = npt.NDArray[Any]
 

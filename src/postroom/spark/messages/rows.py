@@ -12,9 +12,9 @@ from postroom.ledger.format.expand import Chunk, Rows, expand
 from postroom.ledger.format.records import TransitionFlag
 from postroom.ledger.reading.definitions import Definitions
 from postroom.model.codes import Event, State
+from postroom.spark.ledger_source.names import Names
 from postroom.spark.ledger_source.record_batches import unknown_type
-from postroom.spark.names import Names
-from postroom.spark.places import Slice
+from postroom.spark.places.place import Slice
 
 Array = npt.NDArray[Any]
 Wanted = Callable[[Rows, Definitions], npt.NDArray[np.bool_]]

@@ -83,6 +83,6 @@ FULL_SCHEMA: Final = pa.schema([pa.field(name, kind) for name, kind, _ in (*_COL
 
 def messages_struct(schema: pa.Schema = MESSAGES_SCHEMA) -> "StructType":
     """The columns as Spark's type, with a comment on each."""
-    from postroom.spark.ledger_source.schema import struct_of
+    from postroom.spark.data_source.schema import struct_of
 
     return struct_of(((field.name, field.type, COMMENTS[field.name]) for field in schema), NEVER_NULL)

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 from postroom.amqp.encoding import constructors as c
 from postroom.amqp.encoding.reader import Reader
 from postroom.amqp.errors import DecodeError
+from postroom.spark.ledger_source.names import Names
 from postroom.spark.messages.heap import Heap, Values
 from postroom.spark.messages.values import FIRST_MS, LAST_MS, float_texts, typed
-from postroom.spark.names import Names
 
 Array = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]

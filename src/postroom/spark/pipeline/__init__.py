@@ -5,7 +5,9 @@ Python with Arrow, and never cross the JVM.
 
 - `run`: the streaming query; `tasks`: what executors run; `work`: one slice into files of every table
 - `pipeline`, `books`, `batches`: the driver's side: where each table is, one commit a table and batch
-- `openings`, `derived`, `settle`, `upkeep`: histories that begin late, tables made of tables, what goes on
-  between batches
-- `rebuild`, `erase`, `status`, `metrics`, `lock`, `settings`
+- `checkpoint_bootstrap`, `derived`, `settle`, `upkeep`: histories that begin late, tables made of tables,
+  what goes on between batches
+- `views`: the tables as views of a session; `operations`: what `postroom pipeline` does; `lock`, `settings`
+
+May import `store` and what is below it.
 """

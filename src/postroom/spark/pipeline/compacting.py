@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from postroom.spark.pipeline.engine import Engine
-from postroom.spark.store import DataFile, TableStore
+from postroom.spark.store.protocol import DataFile, TableStore
 
 
 @dataclass(frozen=True, slots=True)

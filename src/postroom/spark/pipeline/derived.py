@@ -11,8 +11,8 @@ import pyarrow as pa
 from postroom.spark.pipeline.books import Book
 from postroom.spark.pipeline.engine import Engine
 from postroom.spark.pipeline.work import Written, write_partials
-from postroom.spark.store import DONE, NO_VERSION, DataFile, TableStore
-from postroom.spark.tables import Range
+from postroom.spark.store.protocol import DONE, NO_VERSION, DataFile, TableStore
+from postroom.spark.tables.range import Range
 
 TASK_ROWS: Final = 500_000
 """Rows that one task reads, about."""

@@ -5,7 +5,7 @@ from typing import Protocol, TypeVar
 
 from pyspark.sql import SparkSession
 
-from postroom.spark.ledger_source.worker import in_task
+from postroom.spark.data_source.worker import in_task
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -9,7 +9,9 @@ import pyarrow.compute as pc
 
 from postroom.spark.ledger_source.ranges import Seen, look_at
 from postroom.spark.ledger_source.record_batches import read_events
-from postroom.spark.places import Look, Places, Slice, plan
+from postroom.spark.places.place import Look, Slice
+from postroom.spark.places.slices import plan
+from postroom.spark.places.uris import Places
 
 NEAR_RECORDS: Final = 1000
 """The time of a position is that of the newest event among so many records up to it."""

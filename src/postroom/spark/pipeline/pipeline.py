@@ -12,16 +12,17 @@ from postroom.spark.ledger_source.positions import Position, Positions, check
 from postroom.spark.ledger_source.ranges import Seen, look_at
 from postroom.spark.pipeline.batches import BatchDone, job_of, take
 from postroom.spark.pipeline.books import Book, open_books
+from postroom.spark.pipeline.checkpoint_bootstrap import note_opening, open_ledger
 from postroom.spark.pipeline.engine import Engine
 from postroom.spark.pipeline.errors import LedgerMissing
+from postroom.spark.pipeline.high_water_marks import Reached, note_reached, reached
 from postroom.spark.pipeline.ledgers import Lag, lag_of, time_at
-from postroom.spark.pipeline.openings import note_opening, open_ledger
 from postroom.spark.pipeline.options import SMALL_BATCH_ROWS, PipelineOptions
-from postroom.spark.pipeline.reached import Reached, note_reached, reached
 from postroom.spark.pipeline.root import Root
 from postroom.spark.pipeline.upkeep import Clock, Keeper
 from postroom.spark.pipeline.work import Job, RangeDone
-from postroom.spark.places import Place, Places
+from postroom.spark.places.place import Place
+from postroom.spark.places.uris import Places
 
 
 class Pipeline:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pyarrow import fs
 
-from postroom.spark import exclusive_files
+from postroom.spark.filesystems import exclusive_files
 from postroom.spark.pipeline.errors import PipelineError
 from postroom.spark.store.files import open_root
 from postroom.spark.store.protocol import OWN_FOLDER, checked, with_check

@@ -10,7 +10,7 @@ from postroom.spark.ledger_source.ranges import Seen
 from postroom.spark.pipeline.errors import SettingsConflict
 from postroom.spark.pipeline.options import PipelineOptions, Settings, load_settings
 from postroom.spark.pipeline.root import Root
-from postroom.spark.store import DEFAULT_FORMAT, open_store
+from postroom.spark.store.formats import DEFAULT_FORMAT, open_store
 from postroom.spark.store.protocol import SETTINGS_FILE
 from postroom.spark.tables.policy import Policy
 

@@ -6,8 +6,8 @@ from functools import reduce
 from typing import Final
 
 from postroom.spark.pipeline.engine import Engine
-from postroom.spark.store import DataFile, TableStore
-from postroom.spark.tables import Range
+from postroom.spark.store.protocol import DataFile, TableStore
+from postroom.spark.tables.range import Range
 from postroom.spark.tables.row_sums import NOTHING, RowSum, added, row_sum
 
 TASK_BYTES: Final = 32 << 20

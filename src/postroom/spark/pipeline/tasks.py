@@ -7,7 +7,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from postroom.spark.ledger_source.worker import in_task
+from postroom.spark.data_source.worker import in_task
 from postroom.spark.pipeline.work import Job, work
 
 DONE_SCHEMA: Final = "done binary"

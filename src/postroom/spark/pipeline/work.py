@@ -16,10 +16,11 @@ from postroom.ledger.errors import UnknownRecord
 from postroom.spark.ledger_source.columns import EVENTS_SCHEMA
 from postroom.spark.ledger_source.positions import Position
 from postroom.spark.ledger_source.record_batches import read_events
-from postroom.spark.places import Slice
-from postroom.spark.store import OPEN, DataFile, Part, TableStore
-from postroom.spark.tables import Range, partials, split
+from postroom.spark.places.place import Slice
+from postroom.spark.store.protocol import OPEN, DataFile, Part, TableStore
+from postroom.spark.tables.fold import partials, split
 from postroom.spark.tables.policy import Policy, apply
+from postroom.spark.tables.range import Range
 from postroom.spark.tables.row_sums import NOTHING, RowSum, added, row_sum
 
 CARRIED_EVENT: Final = "none"

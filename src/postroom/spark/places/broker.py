@@ -21,11 +21,10 @@ from postroom.ledger.reading.message_image import MAX_ASKED, decode_messages
 from postroom.ledger.reading.segments import Segment
 from postroom.ledger.storage.events_image import EventsImage, decode_image
 from postroom.ledger.verification.integrity import Covered
-from postroom.spark.places import Look, Messages, Slice, covered_by_look, look_of
 from postroom.spark.places.cache import FileCache, default_folder
 from postroom.spark.places.http_client import HttpClient
 from postroom.spark.places.images import cache_key, carried_from, checked_image, read_image
-from postroom.spark.places.messages import messages_of
+from postroom.spark.places.place import Look, Messages, Slice, covered_by_look, look_of, messages_of
 
 MESSAGES_PATH: Final = "/ledger/messages"
 ARRIVALS_PATH: Final = f"{MESSAGES_PATH}?bodies=false"

@@ -17,9 +17,8 @@ from postroom.ledger.reading.definitions import Definitions
 from postroom.ledger.reading.segments import Segment, folder_of, open_segment
 from postroom.ledger.reading.tail import JournalHint, Watch, journal_chunks
 from postroom.ledger.verification.integrity import Covered, check
-from postroom.spark.places import Look, Messages, Slice, look_of
 from postroom.spark.places.images import read_segment
-from postroom.spark.places.messages import messages_of
+from postroom.spark.places.place import Look, Messages, Slice, look_of, messages_of
 
 KNOWN_FOLDERS: Final = 8
 """So many folders a process remembers from one task to the next."""

@@ -16,7 +16,7 @@ from postroom.ledger.reading.definitions import Definitions
 from postroom.ledger.reading.segments import Segment
 from postroom.ledger.storage.events_image import EventsImage, decode_image
 from postroom.ledger.verification.integrity import Covered
-from postroom.spark.places import Look, Messages, Slice, covered_by_look, look_of
+from postroom.spark.filesystems.objects import Objects
 from postroom.spark.places.cache import FileCache, default_folder
 from postroom.spark.places.images import cache_key, carried_from, checked_image, read_image
 from postroom.spark.places.manifest import (
@@ -28,8 +28,7 @@ from postroom.spark.places.manifest import (
     check_chain,
     decode_entry,
 )
-from postroom.spark.places.messages import messages_of
-from postroom.spark.places.objects import Objects
+from postroom.spark.places.place import Look, Messages, Slice, covered_by_look, look_of, messages_of
 
 LEDGER_MARK: Final = "#"
 """In a place's URI, before the id of one of several ledgers in a store."""

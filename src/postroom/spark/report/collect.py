@@ -12,10 +12,10 @@ from postroom.spark.audit.result import AuditResult
 from postroom.spark.report import depths, flows, lives, sums
 from postroom.spark.report.data import Depth, Life, ReportData, Span, Steps
 from postroom.spark.report.naming import Naming, naming_of
-from postroom.spark.report.reading import MAX_ROWS, Reader
-from postroom.spark.store import TableError
-from postroom.spark.tables import Range
+from postroom.spark.store.protocol import TableError
+from postroom.spark.store.reader import MAX_ROWS, Reader
 from postroom.spark.tables.dwell_times import DWELL_TIMES
+from postroom.spark.tables.range import Range
 
 FINE_SPAN_S: Final = 2 * 3600
 """What happened within so short a time is drawn from events, in steps finer than a minute."""

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from postroom.model.mq import reason_name
+from postroom.spark.ledger_source.state_names import OUTCOMES
 from postroom.spark.report.data import ChannelSum, Dwell, QueueSum, Undelivered
 from postroom.spark.report.naming import Naming
 from postroom.spark.tables.dwell_times import middle_us
-from postroom.spark.tables.words import OUTCOMES
 
 QUEUE_COLUMNS: Final = ("ledger_id", "queue_id", "queue", "arrivals", "depth_change", *OUTCOMES)
 CHANNEL_COUNTS: Final = ("messages", "bytes", "batches", "backed_out", "dropped", "returned")

@@ -8,7 +8,7 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
-from postroom.spark.offset_log import Checkpoint, CheckpointUnreadable, SourceOffset
+from postroom.spark.data_source.offset_log import Checkpoint, CheckpointUnreadable, SourceOffset
 from postroom.spark.sink.errors import SinkError
 
 SOURCES: Final = "sources"

@@ -16,8 +16,8 @@ from postroom.client.exceptions import (
     ManagementException,
     ResourceAllocationException,
 )
+from postroom.spark.broker.options import Broker
 from postroom.spark.sink.errors import SinkError, refused
-from postroom.spark.sink.options import Broker
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
 from postroom.client.exceptions import JMSException
-from postroom.spark.ledger_source.worker import task_process
+from postroom.spark.data_source.worker import task_process
 from postroom.spark.sink.branches import Branches, Share
 from postroom.spark.sink.link import unreachable
 from postroom.spark.sink.options import SinkOptions

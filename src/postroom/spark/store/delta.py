@@ -21,7 +21,7 @@ import pyarrow.fs as pafs
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
-from postroom.spark.exclusive_files import create_only, local_folder, sync
+from postroom.spark.filesystems.exclusive_files import create_only, local_folder, sync
 from postroom.spark.store.base import BaseStore, Entry, Listing
 from postroom.spark.store.delta_actions import APP_PREFIX, OPERATION_KEY, STATE_KEY, Actions, actions_of
 from postroom.spark.store.evolution import ColumnKind

@@ -9,7 +9,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 from uuid import uuid4
@@ -19,8 +18,9 @@ import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from postroom.spark.exclusive_files import local_folder, make_folders, sync
-from postroom.spark.names import TEXT_CODES
+from postroom.spark.filesystems.exclusive_files import local_folder, make_folders, sync
+from postroom.spark.filesystems.uris import StoreUriInvalid, open_filesystem
+from postroom.spark.ledger_source.names import TEXT_CODES
 from postroom.spark.store.buckets import (
     GROUP_ROWS,
     SLOTS_NOTE,
@@ -58,13 +58,11 @@ PIECE_ROWS: Final = 1 << 17
 
 
 def open_root(root: str) -> tuple[pafs.FileSystem, str]:
-    """The file system and path of a folder or URI (``/srv/tables``, ``s3://bucket/tables``)."""
-    if "://" not in root:
-        root = str(Path(root.removeprefix("file:")).absolute())
+    """The file system and path of a folder or URI of tables. Raises ``TableError``."""
     try:
-        return pafs.FileSystem.from_uri(root)  # type: ignore[no-any-return]
-    except (pa.ArrowInvalid, OSError) as error:
-        raise TableError(f"tables at {root}: {error}") from error
+        return open_filesystem(root)
+    except StoreUriInvalid as error:
+        raise TableError(f"tables at {error}") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 import msgspec
 import pyarrow.fs as pafs
 
-from postroom.spark import exclusive_files
+from postroom.spark.filesystems import exclusive_files
 from postroom.spark.store.base import BaseStore, Entry, Listing
 from postroom.spark.store.evolution import ColumnKind, kinds
 from postroom.spark.store.files import DATA

@@ -16,11 +16,12 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from postroom.ledger.errors import LedgerError
-from postroom.spark.ledger_source.catalog import own_options, remembered, remembering
-from postroom.spark.ledger_source.option_names import TABLE, nearest, unknown_option
-from postroom.spark.ledger_source.worker import in_task
-from postroom.spark.store import DataFile, Snapshot, TableStore, open_store
+from postroom.spark.data_source.catalog import own_options, remembered, remembering
+from postroom.spark.data_source.option_names import TABLE, nearest, unknown_option
+from postroom.spark.data_source.worker import in_task
 from postroom.spark.store.folded import halves, read_bucket
+from postroom.spark.store.formats import open_store
+from postroom.spark.store.protocol import DataFile, Snapshot, TableStore
 from postroom.spark.tables import DEFINITIONS
 from postroom.spark.tables.definition import TableDefinition
 

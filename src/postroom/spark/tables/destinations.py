@@ -6,13 +6,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from postroom.spark.ledger_source.state_names import DELAY_CAUSES, LIVE_STATES, OUTCOMES
 from postroom.spark.tables import arrays
 from postroom.spark.tables.definition import LEDGER_ID, ORDER, TIMESTAMP, Field, Merge, TableDefinition
 from postroom.spark.tables.done import is_past_minute
 from postroom.spark.tables.grouping import group
 from postroom.spark.tables.range import Range
 from postroom.spark.tables.summing import Sums
-from postroom.spark.tables.words import DELAY_CAUSES, LIVE_STATES, OUTCOMES
 
 Array = npt.NDArray[Any]
 

@@ -7,10 +7,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from postroom.spark.ledger_source.columns import COLUMN_BY_NAME
+from postroom.spark.ledger_source.state_names import HELD_STATES
 from postroom.spark.tables import arrays
 from postroom.spark.tables.definition import LEDGER_ID, ORDER, TIMESTAMP, Field, Merge, TableDefinition
 from postroom.spark.tables.range import Range
-from postroom.spark.tables.words import HELD_STATES
 
 Array = npt.NDArray[Any]
 

@@ -5,11 +5,11 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from postroom.spark.ledger_source.state_names import OUTCOMES
 from postroom.spark.tables import arrays
 from postroom.spark.tables.definition import LEDGER_ID, ORDER, TIMESTAMP, Field, Merge, TableDefinition
 from postroom.spark.tables.entries import FROM_ARRIVAL, copied, of_arrivals, order_of
 from postroom.spark.tables.range import Range
-from postroom.spark.tables.words import OUTCOMES
 
 FIELDS: Final = (
     LEDGER_ID,

@@ -8,10 +8,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from postroom.spark.ledger_source.columns import REFUSAL
+from postroom.spark.ledger_source.state_names import TAKEN_STATES
 from postroom.spark.tables import arrays
 from postroom.spark.tables.arrays import Codes
 from postroom.spark.tables.grouping import Groups, Rank, group, rank
-from postroom.spark.tables.words import TAKEN_STATES
 
 Array = npt.NDArray[Any]
 

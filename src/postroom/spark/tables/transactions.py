@@ -5,13 +5,13 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from postroom.spark.ledger_source.state_names import TRANSACTION_KINDS
 from postroom.spark.tables import arrays
 from postroom.spark.tables.arrays import Codes
 from postroom.spark.tables.definition import LEDGER_ID, ORDER, TIMESTAMP, Field, Merge, TableDefinition
 from postroom.spark.tables.done import DAY_US, is_quiet
 from postroom.spark.tables.entries import order_of
 from postroom.spark.tables.range import Range
-from postroom.spark.tables.words import TRANSACTION_KINDS
 
 FIELDS: Final = (
     LEDGER_ID,

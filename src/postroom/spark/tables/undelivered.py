@@ -7,12 +7,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from postroom.spark.ledger_source.state_names import OUTCOMES
 from postroom.spark.tables import arrays
 from postroom.spark.tables.definition import LEDGER_ID, ORDER, TIMESTAMP, Field, Merge, TableDefinition
 from postroom.spark.tables.done import DAY_US, arrived_within, is_quiet
 from postroom.spark.tables.entries import order_of
 from postroom.spark.tables.range import Range
-from postroom.spark.tables.words import OUTCOMES
 
 Array = npt.NDArray[Any]
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import pyarrow as pa
 
+from postroom.spark.ledger_source.state_names import LIVE_STATES
 from postroom.spark.tables.definition import Field, Merge, TableDefinition
 from postroom.spark.tables.dwell_times import GAMMA
-from postroom.spark.tables.words import LIVE_STATES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -21,9 +21,10 @@ from postroom.spark.pipeline.lock import held
 from postroom.spark.pipeline.operations.rebuild import known_settings
 from postroom.spark.pipeline.root import Root
 from postroom.spark.pipeline.settings import check_policy
-from postroom.spark.store import DataFile
-from postroom.spark.tables import Merge, Range
+from postroom.spark.store.protocol import DataFile
+from postroom.spark.tables.definition import Merge
 from postroom.spark.tables.policy import DEFAULT, Policy, derived, personal_columns
+from postroom.spark.tables.range import Range
 from postroom.spark.tables.row_sums import RowSum, added, row_sum
 
 MESSAGE_IDS: Final = ("message_id", "correlation_id", "group_id")

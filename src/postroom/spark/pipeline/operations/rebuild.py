@@ -20,9 +20,10 @@ from postroom.spark.pipeline.options import PARTITION_RECORDS, SMALL_BATCH_ROWS,
 from postroom.spark.pipeline.root import Root
 from postroom.spark.pipeline.settle import settle_bucket, settle_tasks
 from postroom.spark.pipeline.work import untold
-from postroom.spark.store import DONE, OPEN, DataFile, TableState, TableStore
-from postroom.spark.tables import DEFINITIONS, Range, partials, split
-from postroom.spark.tables.range import Array
+from postroom.spark.store.protocol import DONE, OPEN, DataFile, TableState, TableStore
+from postroom.spark.tables import DEFINITIONS
+from postroom.spark.tables.fold import partials, split
+from postroom.spark.tables.range import Array, Range
 
 EVENTS = "events"
 

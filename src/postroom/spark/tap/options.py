@@ -4,12 +4,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from postroom.spark.ledger_source.option_names import OF_CONSUME
-from postroom.spark.ledger_source.option_names import TAP as TAP_NAMES
-from postroom.spark.ledger_source.options import SourceOptionError, SourceOptions, number, read_options
-from postroom.spark.messages.lease import LeaseOptions
-from postroom.spark.sink.errors import SinkOptionError
-from postroom.spark.sink.options import Broker, read_broker
+from postroom.spark.broker.options import read_broker
+from postroom.spark.data_source.errors import SourceOptionError
+from postroom.spark.data_source.option_names import OF_CONSUME
+from postroom.spark.data_source.option_names import TAP as TAP_NAMES
+from postroom.spark.data_source.option_reader import OptionReader
+from postroom.spark.ledger_source.options import SourceOptions, number, read_options
+from postroom.spark.tap.lease import LeaseOptions
 
 TAP: Final = "tap"
 CONSUME: Final = "consume"
@@ -51,21 +52,13 @@ def _lease(named: Mapping[str, str], source: SourceOptions) -> LeaseOptions | No
             if other.lower() in named:
                 raise SourceOptionError(f'option "{other}" is of a lease: name one with the option "lease"')
         return None
-    broker = broker_of(named)
+    broker = read_broker(OptionReader(named, SourceOptionError))
     if len(source.uris) > 1:
         raise SourceOptionError("a lease is of one ledger: read several with a query each")
     if source.queues is None:
         raise SourceOptionError('option "queues" is missing: a lease says whose messages are kept')
     duration_s, max_bytes = number(named, "leaseDurationS"), number(named, "leaseBytes")
     return LeaseOptions(name, broker, tuple(sorted(source.queues)), duration_s, max_bytes)
-
-
-def broker_of(options: Mapping[str, str]) -> Broker:
-    """Whom a source asks. Raises ``SourceOptionError``; passwords are in no error."""
-    try:
-        return read_broker(options)
-    except SinkOptionError as error:
-        raise SourceOptionError(str(error)) from None
 
 
 def mode_of(options: Mapping[str, str]) -> str:

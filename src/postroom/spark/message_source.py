@@ -18,15 +18,15 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from postroom.spark.ledger_source.catalog import remembered, remembering
-from postroom.spark.ledger_source.options import SourceOptionError
+from postroom.spark.data_source.catalog import remembered, remembering
+from postroom.spark.data_source.errors import SourceOptionError
+from postroom.spark.data_source.schema import check_asked
+from postroom.spark.data_source.worker import in_task, made_ahead
 from postroom.spark.ledger_source.ranges import Planner
-from postroom.spark.ledger_source.schema import check_asked
 from postroom.spark.ledger_source.stream import SlicesPartition
-from postroom.spark.ledger_source.worker import in_task, made_ahead
-from postroom.spark.messages.options import CONSUME, TapOptions, mode_of, read_tap_options
 from postroom.spark.messages.schema import FULL_SCHEMA, MESSAGES_SCHEMA, messages_struct
-from postroom.spark.messages.stream import TapStream, read_slices
+from postroom.spark.tap.options import CONSUME, TapOptions, mode_of, read_tap_options
+from postroom.spark.tap.stream import TapStream, read_slices
 
 
 class MessagesDataSource(DataSource):
@@ -48,7 +48,7 @@ class MessagesDataSource(DataSource):
         check_asked(schema, _FULL_STRUCT, "messages")
         said = remembered(schema, self.options)
         if mode_of(said) == CONSUME:
-            from postroom.spark.consume import batch_reader
+            from postroom.spark.consume.reader import batch_reader
 
             return batch_reader(said, schema)
         options = read_tap_options(said)
@@ -64,22 +64,22 @@ class MessagesDataSource(DataSource):
         check_asked(schema, _FULL_STRUCT, "messages")
         said = remembered(schema, self.options)
         if mode_of(said) == CONSUME:
-            from postroom.spark.consume import stream_reader
+            from postroom.spark.consume.reader import stream_reader
 
             return stream_reader(said, schema)
         return TapStream(read_tap_options(said), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """What writes a DataFrame at once."""
-        from postroom.spark.sink import batch_writer
+        from postroom.spark.sink.writers import BatchSink
 
-        return batch_writer(self.options, schema, overwrite)
+        return BatchSink(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         """What writes the micro-batches of a query."""
-        from postroom.spark.sink import stream_writer
+        from postroom.spark.sink.writers import StreamSink
 
-        return stream_writer(self.options, schema, overwrite)
+        return StreamSink(self.options, schema, overwrite)
 
 
 _FULL_STRUCT: Final = messages_struct(FULL_SCHEMA)

@@ -10,16 +10,16 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
+from postroom.spark.data_source.worker import in_task, made_ahead
 from postroom.spark.ledger_source.positions import from_said
 from postroom.spark.ledger_source.ranges import unless_dropped
 from postroom.spark.ledger_source.stream import LedgerStream, Offset, SlicesPartition
-from postroom.spark.ledger_source.worker import in_task, made_ahead
 from postroom.spark.messages.decode import decode
-from postroom.spark.messages.lease import LeaseOptions, TapLease
-from postroom.spark.messages.options import TapOptions
 from postroom.spark.messages.rows import Events, Wanted, becomes_available, events_of
 from postroom.spark.messages.schema import EVENT_COLUMNS
-from postroom.spark.places import Place, Slice
+from postroom.spark.places.place import Place, Slice
+from postroom.spark.tap.lease import LeaseOptions, TapLease
+from postroom.spark.tap.options import TapOptions
 
 _OF_EVENTS: Final = frozenset(EVENT_COLUMNS)
 

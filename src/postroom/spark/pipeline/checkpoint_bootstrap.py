@@ -3,16 +3,15 @@
 from collections.abc import Iterable
 from typing import Any, Final
 
-from postroom.spark.audit.looks import told_of
-from postroom.spark.audit.sums import Told
+from postroom.spark.ledger_source.checkpoint_totals import CheckpointTotals, totals_of
 from postroom.spark.ledger_source.record_batches import Opening, read_opening
 from postroom.spark.pipeline.books import Book
 from postroom.spark.pipeline.errors import HistoryGone
 from postroom.spark.pipeline.root import Root
 from postroom.spark.pipeline.work import sums_of, write_partials
-from postroom.spark.places import Look, Place
-from postroom.spark.tables import Range
+from postroom.spark.places.place import Look, Place
 from postroom.spark.tables.policy import Policy, apply
+from postroom.spark.tables.range import Range
 
 
 def open_ledger(place: Place, look: Look, books: Iterable[Book], policy: Policy) -> list[str]:
@@ -40,14 +39,14 @@ OPENINGS_FILE: Final = "openings.json"
 def note_opening(root: Root, place: Place, look: Look, through: int) -> None:
     """Write down the totals of the checkpoint that a ledger was opened from: the audit begins its sums with
     them."""
-    told = told_of(place.carried(look, through))
+    told = totals_of(place.carried(look, through))
     if told is not None:
         root.note(OPENINGS_FILE, {"ledgers": {**_openings(root), look.ledger_id: told.to_json()}})
 
 
-def noted_openings(root: Root) -> dict[str, Told]:
+def noted_openings(root: Root) -> dict[str, CheckpointTotals]:
     """The totals that were written down, by ledger. Raises ``PipelineError``."""
-    return {ledger_id: Told.from_json(one) for ledger_id, one in _openings(root).items()}
+    return {ledger_id: CheckpointTotals.from_json(one) for ledger_id, one in _openings(root).items()}
 
 
 def _openings(root: Root) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from postroom.client.aio import ConnectionFactory
 from postroom.client.connection.transport import within
 from postroom.client.exceptions import JMSException
 from postroom.client.sync.portal import Portal
-from postroom.spark.sink.options import Broker
+from postroom.spark.broker.options import Broker
 
 
 class BrokerLink:

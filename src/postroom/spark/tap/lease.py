@@ -13,8 +13,8 @@ from postroom.client.exceptions import (
     ManagementException,
 )
 from postroom.ledger.errors import LedgerError
-from postroom.spark.broker_link import BrokerLink
-from postroom.spark.sink.options import Broker
+from postroom.spark.broker.management import BrokerLink
+from postroom.spark.broker.options import Broker
 
 LEASE: Final = "postroom.lease"
 

@@ -1,12 +1,13 @@
-"""Reads tables for the report with Arrow, without Spark: in bounded memory, and no more than it has to."""
+"""Reads the tables of one folder with Arrow, without Spark: in bounded memory, and no more than it has to."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 import pyarrow as pa
 
-from postroom.spark.store import DataFile, Snapshot, TableStore, VersionGone, open_store
 from postroom.spark.store.folded import halves, read_bucket
+from postroom.spark.store.formats import open_store
+from postroom.spark.store.protocol import DataFile, Snapshot, TableStore, VersionGone
 
 MAX_ROWS: Final = 5_000_000
 """So many rows of a table are looked at where single messages are counted; of a larger one, the newest."""

@@ -6,7 +6,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 
-from postroom.spark.ledger_source.options import SourceOptionError
+from postroom.spark.data_source.errors import SourceOptionError
 
 
 def struct_of(columns: Iterable[tuple[str, pa.DataType, str]], never_null: frozenset[str]) -> StructType:

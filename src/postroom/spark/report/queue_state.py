@@ -8,8 +8,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from postroom.spark.report.reading import Reader
-from postroom.spark.store import TableError
+from postroom.spark.store.protocol import TableError
+from postroom.spark.store.reader import Reader
 
 COLUMNS: Final = (
     "ledger_id", "serial", "queue_id", "queue", "message_id", "state", "delay_causes", "due", "holder_kind",

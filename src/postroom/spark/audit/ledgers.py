@@ -12,11 +12,11 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from postroom.ledger.format.records import RecordType
-from postroom.ledger.reading.carried_entries import Carried
 from postroom.ledger.verification.integrity import Covered
 from postroom.spark.audit.result import Cut
-from postroom.spark.audit.sums import OUTCOMES, Told
-from postroom.spark.places import Look, Place, Places, Slice
+from postroom.spark.ledger_source.checkpoint_totals import CheckpointTotals, totals_of
+from postroom.spark.places.place import Look, Place, Slice
+from postroom.spark.places.uris import Places
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Looked:
     place: Place
     first: Look
     second: Look
-    told: Told | None
+    told: CheckpointTotals | None
     """The newest checkpoint's totals; None without a checkpoint that reaches the history."""
     windows: tuple[DuplicateWindow, ...]
     covered: Covered
@@ -80,22 +80,10 @@ def look(uris: Sequence[str], token: str = "") -> list[Looked]:
     second = [place.look() for place in places] if len(places) > 1 else first
     return [
         Looked(
-            place, one, two, told_of(place.carried(two, two.durable_through)), windows_of(place, two), whole
+            place, one, two, totals_of(place.carried(two, two.durable_through)), windows_of(place, two), whole
         )
         for place, one, two, whole in zip(places, first, second, covered, strict=True)
     ]
-
-
-def told_of(carried: Carried | None) -> Told | None:
-    """A checkpoint's totals, of what it carries."""
-    if carried is None:
-        return None
-    count = len(OUTCOMES)
-    totals = {
-        int(row["queue"]): (int(row["arrived"]), tuple(row["ended"].tolist()[1 : count + 1]))
-        for row in carried.totals
-    }
-    return Told(carried.position, totals)
 
 
 NO_WINDOWS: Final[tuple[DuplicateWindow, ...]] = ()

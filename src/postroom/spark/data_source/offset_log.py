@@ -7,7 +7,7 @@ from typing import Final
 import pyarrow.fs as pafs
 
 from postroom.ledger.errors import LedgerError
-from postroom.spark.store.files import open_root
+from postroom.spark.filesystems.uris import StoreUriInvalid, open_filesystem
 
 OFFSETS: Final = "offsets"
 _HEAD_LINES: Final = 2
@@ -41,8 +41,8 @@ class Checkpoint:
         """Raises ``CheckpointUnreadable``."""
         self.location: Final = location
         try:
-            self._files, root = open_root(_as_pyarrow_calls_it(location))
-        except LedgerError as error:
+            self._files, root = open_filesystem(_as_pyarrow_calls_it(location))
+        except StoreUriInvalid as error:
             raise self._unreadable("", error) from error
         self._root: Final = root.rstrip("/")
 

@@ -1,35 +1,31 @@
 """Objects in a store, through pyarrow.fs: local folders, ``file://``, ``s3://``, ``gs://``, ``abfs://`` and
 what else pyarrow knows.
 
-Objects are made once, whole, and never changed: on a local file system and in the stores that `creating`
-knows one step makes an object and refuses an existing name; elsewhere (HDFS) it is asked first.
+Objects are made once, whole, and never changed: on a local file system and in the stores that
+`exclusive_files` knows one step makes an object and refuses an existing name; elsewhere (HDFS) it is asked
+first.
 """
 
 import shutil
 import tempfile
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from pyarrow import fs
 
-from postroom.ledger.errors import LedgerError
-from postroom.spark.exclusive_files import Write, can_create_only, create_by
+from postroom.spark.filesystems.exclusive_files import Write, can_create_only, create_by
+from postroom.spark.filesystems.uris import open_filesystem
 
 PIECE_BYTES: Final = 8 << 20
-
-
-class StoreUriInvalid(LedgerError):
-    """A URI that pyarrow knows no file system for."""
 
 
 class Objects:
     """The objects under a URI or a path."""
 
     def __init__(self, uri: str) -> None:
-        """Raises ``StoreUriInvalid``, OSError."""
+        """Raises ``StoreUriInvalid``."""
         self.uri: Final = uri.rstrip("/")
-        found, path = _opened(uri)
+        found, path = open_filesystem(uri)
         self._files: Final = found
         self._base: Final = path.rstrip("/")
 
@@ -100,13 +96,3 @@ class Objects:
             file.seek(0)
             with self._files.open_output_stream(path) as out:
                 shutil.copyfileobj(file, out, PIECE_BYTES)
-
-
-def _opened(uri: str) -> tuple[Any, str]:
-    if "://" in uri or uri.startswith("file:"):
-        try:
-            found: tuple[Any, str] = fs.FileSystem.from_uri(uri)
-        except ValueError as error:
-            raise StoreUriInvalid(f"{uri}: {error}") from error
-        return found
-    return fs.LocalFileSystem(), str(Path(uri).absolute())

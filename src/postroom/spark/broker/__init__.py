@@ -1,0 +1,4 @@
+"""How the driver reaches the broker for management requests.
+
+May import `data_source`.
+"""

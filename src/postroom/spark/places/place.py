@@ -1,0 +1,202 @@
+"""A place where a ledger is read, and what it gives.
+
+A `Place` gives looks (which records there are) and reads slices (records of one file). It is small and
+pickled with each task; what it remembers between looks stays on the driver.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from postroom.ledger.format.expand import Chunk
+from postroom.ledger.format.layout import Array
+from postroom.ledger.reading.body_reader import BodyState, FoundMessages, packed_bodies
+from postroom.ledger.reading.carried_entries import Carried
+from postroom.ledger.reading.definitions import Definitions
+from postroom.ledger.reading.segments import Segment
+from postroom.ledger.verification.integrity import Covered
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """One run of the broker, as far as its records are still there."""
+
+    number: int
+    epoch_id: bytes
+    first_position: int
+    last_position: int
+    """Of an epoch that another follows: its seal."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """What there is of a ledger at one moment: the files in force, oldest first, and how far they count."""
+
+    ledger_id: str
+    """A dashed UUID."""
+    segments: tuple[Segment, ...]
+    """Cut at `durable_through`."""
+    first_position: int
+    """The oldest position that there is history of."""
+    durable_through: int
+    """The last position that may be read."""
+    last_time_us: int
+    """Time of the newest block that may be read, µs since 1970."""
+    written_through: int
+    """The last position that is there. A broker that falls idle tells a moment later that it is durable."""
+
+    @cached_property
+    def epochs(self) -> tuple[Epoch, ...]:
+        """The epochs of the history, oldest first; the last position of the newest is `durable_through`."""
+        found: list[Epoch] = []
+        for s in self.segments:
+            first = s.first_position
+            if found and found[-1].number == s.epoch:
+                first = found.pop().first_position
+            found.append(Epoch(s.epoch, s.epoch_id, first, s.last_position))
+        return tuple(found)
+
+
+def look_of(segments: list[Segment], durable_through: int, written_through: int = 0) -> Look:
+    """A look at these files, oldest first, cut at `durable_through`."""
+    return Look(
+        str(UUID(bytes=segments[-1].ledger_id)),
+        tuple(segments),
+        segments[0].first_position,
+        durable_through,
+        segments[-1].last_time_us,
+        max(durable_through, written_through),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """What one task reads: positions first to last, both included, of one file."""
+
+    place: "Place"
+    segment: Segment
+    first: int
+    last: int
+    hint: bytes = b""
+    """What the place wants to be told where it reads (`Place.hint`)."""
+
+    @property
+    def ledger_id(self) -> str:
+        """A dashed UUID."""
+        return str(UUID(bytes=self.segment.ledger_id))
+
+    @property
+    def records_bytes(self) -> int:
+        """About how many bytes reading it costs."""
+        share = (self.last - self.first + 1) / max(1, self.segment.record_count)
+        return int(share * self.segment.records_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """Messages, in the order in which their serials were asked for.
+
+    Where `found` doesn't hold, nothing is known of one: history has been dropped, or there is no such
+    arrival; its arrival is zero. The message of row i as it is stored is `heap[starts[i]:ends[i]]`; it means
+    nothing where its state isn't PRESENT, and where it is damaged: `errors` then says how, by row.
+    `BODIES_END` zeros are at the heap's end.
+    """
+
+    found: npt.NDArray[np.bool_]
+    arrivals: Array
+    """ARRIVAL records; the offsets of names in them point into `names`."""
+    names: npt.NDArray[np.uint8]
+    heap: npt.NDArray[np.uint8]
+    starts: npt.NDArray[np.int64]
+    ends: npt.NDArray[np.int64]
+    states: npt.NDArray[np.uint8]
+    """`ledger.body_reader.BodyState`."""
+    errors: dict[int, str]
+
+    def __len__(self) -> int:
+        return len(self.found)
+
+    @property
+    def missing(self) -> npt.NDArray[np.bool_]:
+        """Where there is no message to be read: it isn't PRESENT, or it is damaged."""
+        missing: npt.NDArray[np.bool_] = self.states != BodyState.PRESENT
+        missing[list(self.errors)] = True
+        return missing
+
+    @property
+    def sections(self) -> pa.LargeBinaryArray:
+        """The messages as they are stored, copied together; null where one is missing."""
+        missing = self.missing
+        bodies, offsets = packed_bodies(self.heap.data, self.starts, self.ends)
+        validity = pa.py_buffer(np.packbits(~missing, bitorder="little")) if missing.any() else None
+        buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(bodies)]
+        return pa.Array.from_buffers(pa.large_binary(), len(missing), buffers)
+
+
+def messages_of(found: FoundMessages) -> Messages:
+    """What a reader of bodies has found, as Spark's side takes it. Nothing is copied."""
+    heap = np.frombuffer(found.bodies, np.uint8)
+    own = found.found, found.arrivals, found.names, heap, found.starts, found.ends
+    return Messages(*own, found.states, found.errors)
+
+
+class Place(Protocol):
+    """A ledger somewhere."""
+
+    @property
+    def uri(self) -> str:
+        """What people call it."""
+
+    def look(self) -> Look:
+        """What there is now; what was seen before makes it cheap. Raises ``LedgerError``, ``OSError``."""
+
+    def check(self) -> Covered:
+        """Whether the ledger there is whole, as far as that can be told from here, and what that is about.
+
+        Raises ``LedgerError``, ``OSError``.
+        """
+
+    def hint(self, segment: Segment, first: int, last: int) -> bytes:
+        """What `read` of that slice should be told; of a live journal, where its blocks lie."""
+
+    def read(self, slice: Slice) -> Iterator[tuple[Chunk, Definitions]]:
+        """The records of a slice in ascending chunks, each with the definitions that it speaks of.
+
+        Raises ``LedgerCorrupt``; FileNotFoundError if retention has dropped the file since the look.
+        """
+
+    def carried(self, look: Look, through: int) -> Carried | None:
+        """What a checkpoint at or before `through` tells of entries older than the look's history."""
+
+    def messages(
+        self,
+        look: Look | None,
+        serials: npt.NDArray[np.uint64],
+        check: bool = True,
+        max_bytes: int | None = None,
+    ) -> Messages:
+        """The messages of these serials: arrivals, ids and, where they may be had, bodies.
+
+        `look`: nothing behind its end is given; None: nothing that isn't durable. `check`: whether CRCs of
+        bodies are compared. `max_bytes`: of the serials only so many, from the first on, as have about so
+        many bytes of bodies, one at least: ask for the others with the next call. Raises ``LedgerError``,
+        ``OSError``.
+        """
+
+    def arrivals(self, serials: npt.NDArray[np.uint64], through: int) -> Messages:
+        """The arrivals of these serials with their ids, without bodies; all of them, in that order.
+
+        `through`: positions up to there are known to be durable. Raises ``LedgerError``, ``OSError``.
+        """
+
+
+def covered_by_look(look: Look) -> Covered:
+    """What a look at a place is about whose files were checked where they lie."""
+    size = sum(segment.records_bytes for segment in look.segments)
+    return Covered(look.ledger_id, len(look.segments), look.first_position, look.durable_through, size, 0)
