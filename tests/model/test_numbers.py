@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from postroom.ledger.format.records import LATER_DEFINING_TYPES, ArrivalFlag, RecordType, TransitionFlag
-from postroom.manager import statistics
 from postroom.model import cells, numbers, tables
 from postroom.model.cells import Count
 from postroom.model.codes import DelayCause, Event, HolderKind, Outcome, State
@@ -103,23 +102,3 @@ def test_numbers_of_the_block_builder() -> None:
     }
     for name, member in known.items():
         assert constants[name] == member, name
-
-
-@pytest.mark.parametrize("kind", [kind for kind in HolderKind if kind != HolderKind.NONE])
-def test_whose_entries_are_uncommitted_is_said_of_every_kind_of_holder(kind: HolderKind) -> None:
-    """A new kind is to be thought of here: `statistics.TRANSACTIONAL`."""
-    decided = {
-        HolderKind.LOCAL_TRANSACTION,
-        HolderKind.XA_BRANCH,
-        HolderKind.XA_PREPARED,
-        HolderKind.SPARK_BRANCH,
-    }
-    single = {
-        HolderKind.CONSUMER,
-        HolderKind.SUSPENDED_LINK,
-        HolderKind.CONFIRM_ID,
-        HolderKind.CHANNEL_BATCH,
-        HolderKind.BROWSE_LOCK,
-        HolderKind.SPARK_SUBSCRIPTION,
-    }
-    assert (kind in decided) == (kind in statistics.TRANSACTIONAL) and kind in decided | single

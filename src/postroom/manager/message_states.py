@@ -12,8 +12,8 @@ from postroom.manager.deadletter import over_limit
 from postroom.manager.entry import Entry
 from postroom.manager.errors import RequestInvalid
 from postroom.manager.expiry import expired
-from postroom.manager.statistics import TRANSACTIONAL
 from postroom.model import numbers as n
+from postroom.model.holders import TRANSACTIONAL
 
 VISIBLE: Final = 1
 """Can be received now."""

@@ -12,6 +12,7 @@ from mypy_extensions import i64
 
 from postroom.model import numbers as n
 from postroom.model.codes import Outcome
+from postroom.model.holders import TRANSACTIONAL
 
 if TYPE_CHECKING:
     from postroom.manager.meter import Meter
@@ -40,9 +41,6 @@ SLOT_NAMES: Final = (
     "paused",
     "ordered",
 )
-
-TRANSACTIONAL: Final = (n.LOCAL_TRANSACTION, n.XA_BRANCH, n.XA_PREPARED, n.SPARK_BRANCH)
-"""Kinds of holder of which what they have is uncommitted; under any other it is unacknowledged."""
 
 
 def _slot(state: int, holder_kind: int) -> int:

@@ -4,20 +4,21 @@ Nothing else in the house assigns the state or the holder of an entry (a test re
 
 - here, one entry changes by an event of its own;
 - `group_transitions`: many change by one record, a decision or a group event;
-- `entry_creation`: an entry begins, or is made again of what was packed or recovered;
-- `transition_table` is what all three ask for target, outcome and counts. No state to which a move leads, and
-  no outcome, is written down beside the table of `model.lifecycle`.
+- `entry_creation`: an entry begins, or is made again of what was packed or recovered.
 
-What an entry waits for (its causes, `Entry.due_us`) and where it stands are the business of who asks for the
-move. The causes of an entry in PUT_UNCONFIRMED are those that it will have when it is committed.
+All three ask `transition_table` where a move leads, with what outcome, and who may hold the entry then: none
+of that is written down beside the table of `model.lifecycle`. What an entry waits for (its causes,
+`Entry.due_us`) and where it stands is the business of who asks for the move; the causes of an entry in
+PUT_UNCONFIRMED are those that it will have when it is committed.
 
-So a new kind of holder is a member of `model.codes.HolderKind` at its end, with its twin in `model.numbers`;
-its rows in `model.lifecycle`, and its name in the row of each state from which it can take an entry; and its
-rule in `model.holders`. Every check of the life cycle, in the broker, its documents and the audit, follows
-from these. What it needs beside them, since no table can say it: an owner that lists the entries it holds and
-calls `step` or a record of many; `statistics.TRANSACTIONAL`, if what it holds is uncommitted rather than
-unacknowledged; what is left of it at a restart (`restore._take_back_one` gives it back what it kept), and, if
-it does as Spark subscriptions do and keeps what it holds packed, a form of its own in `ledger.fold`.
+So a new kind of holder is a member at the end of `model.codes.HolderKind` with its twin in `model.numbers`,
+its rule in `model.holders`, its rows in `model.lifecycle`, and its name in the row of each state from which
+it takes entries. From these follow every move, the counters, what a restart loses and rolls back, who may
+stand in a record, the drawing and the listing in the documents (`tools/life_cycle_docs.py`), and what the
+audit takes for legal. What no table can say for it has to be written: an owner that lists what it holds and
+calls `step`, or a record of many; `restore`, which gives a kept owner its entries back; and what the
+management node tells of it (`server.management.holders`). One that keeps what it holds packed, as Spark
+subscriptions do, needs its form in the fold, in recovery and in `spark_held`, too.
 """
 
 from typing import Final
