@@ -6,11 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.ledger.format.records import ArrivalFlag, TransitionFlag
-from postroom.model import numbers, tables
+from postroom.model import tables
 from postroom.model.cells import KEPT, NOTED, READY, UNREACHABLE, Count, Move, Place, Refusal, Still
 from postroom.model.codes import (
-    DelayCause,
     Event,
     HolderKind,
     Outcome,
@@ -152,6 +150,12 @@ def test_the_holder_table_and_the_cells_agree(holder: HolderKind) -> None:
             _check_rule(rule.restart, cell(state, holder, Event.RESTART))
 
 
+def test_who_decides_for_what_was_put_is_transactional() -> None:
+    """Whoever may put something under himself is a transaction or branch, or confirms by its unique id."""
+    putters = {kind for state, kind in EXISTING if state == State.PUT_UNCONFIRMED} - {HolderKind.CONFIRM_ID}
+    assert {kind for kind, rule in HOLDERS.items() if rule.transactional} == putters
+
+
 def _check_rule(rule: str, what: Move | Refusal | Still) -> None:
     if rule == "kept":
         assert isinstance(what, Still) and what.name == "kept"
@@ -243,11 +247,30 @@ def test_the_flat_tables_say_what_the_cells_say(triple: tuple[State, HolderKind,
         assert tables.TO_STATE[index] == what.to
         assert tables.OUTCOME[index] == what.outcome
         assert (tables.DELIVERY[index], tables.FAILURE[index]) == (what.delivery, what.failure)
+        after = {kind for kind in HolderKind if tables.MAY_HOLD[index * len(HolderKind) + kind]}
+        assert after == set(what.holders or (HolderKind.NONE,))
     elif isinstance(what, Refusal):
         assert tables.TO_STATE[index] == tables.REFUSED
     else:
         expected = tables.IMPOSSIBLE if what is UNREACHABLE else tables.STILL
         assert tables.TO_STATE[index] == expected
+
+
+def test_what_is_not_moved_is_left_to_nobody() -> None:
+    for state, holder, event in TRIPLES:
+        first = cell_index(state, holder, event) * len(HolderKind)
+        moved = isinstance(cell(state, holder, event), Move)
+        assert any(tables.MAY_HOLD[first : first + len(HolderKind)]) == moved
+
+
+def test_the_pairs_that_exist_are_those_of_the_rows() -> None:
+    found = {
+        (state, kind)
+        for state in State
+        for kind in HolderKind
+        if tables.EXISTS[state * len(HolderKind) + kind]
+    }
+    assert found == set(EXISTING)
 
 
 def test_the_relation_is_what_the_ledger_may_hold() -> None:
@@ -267,18 +290,3 @@ def test_the_relation_is_what_the_ledger_may_hold() -> None:
         for state, holder, event in itertools.product(State, HolderKind, (Event.RELEASE, Event.FAIL))
     )
     assert KEPT.name == "kept"
-
-
-def test_the_plain_numbers_equal_the_enumerations() -> None:
-    names = vars(numbers)
-    for state in State:
-        assert names[state.name] == state
-    for kind in HolderKind:
-        assert names["NO_HOLDER" if kind == HolderKind.NONE else kind.name] == kind
-    for event in Event:
-        if event != Event.NONE:
-            assert names[f"EVENT_{event.name}"] == event
-    for cause in DelayCause:
-        assert names[cause.name or ""] == cause
-    for flag in (*ArrivalFlag, *TransitionFlag):
-        assert names[f"FLAG_{flag.name}"] == flag

@@ -29,7 +29,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "confirm-recorded-as-return": Mutation(
         "manager/transitions.py",
-        "        n.EVENT_CONFIRM,\n        n.GET_UNCONFIRMED,\n        n.DELETED,",
+        "        n.EVENT_CONFIRM,\n        n.GET_UNCONFIRMED,\n        _CONFIRMED,",
         "        n.EVENT_RELEASE,\n        n.GET_UNCONFIRMED,\n        n.AVAILABLE,",
     ),
     "held-entries-forgotten-at-restart": Mutation(
@@ -45,8 +45,8 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "commit-record-without-the-last-put": Mutation(
         "manager/transactions.py",
-        "groups = _groups_of_puts(core, transaction.puts)\n    taken",
-        "groups = _groups_of_puts(core, transaction.puts[:-1])\n    taken",
+        "groups = _groups_of_puts(core, transaction.puts, transaction.kind)\n    taken",
+        "groups = _groups_of_puts(core, transaction.puts[:-1], transaction.kind)\n    taken",
     ),
     "rollback-not-recorded": Mutation(
         "manager/transactions.py",
@@ -55,8 +55,8 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "rolled-back-messages-made-available": Mutation(
         "manager/transactions.py",
-        "groups = groups_of(transaction.puts, n.PUT_UNCONFIRMED, n.DELETED, _ROLLED_BACK)",
-        "groups = groups_of(transaction.puts, n.PUT_UNCONFIRMED, n.AVAILABLE, 0)",
+        "groups = groups_by(transaction.puts, n.PUT_UNCONFIRMED, transaction.kind, event)",
+        "groups = groups_by(transaction.puts, n.PUT_UNCONFIRMED, transaction.kind, n.EVENT_CONFIRM)",
     ),
     "rejected-message-has-no-child": Mutation(
         "manager/deadletter.py",
@@ -96,8 +96,8 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "redelivered-without-a-count": Mutation(
         "manager/transitions.py",
-        "    if rule == _IF_SENT:\n        return sent",
-        "    if rule == _IF_SENT:\n        return 0",
+        "    if rule == n.COUNT_IF_SENT:\n        return sent",
+        "    if rule == n.COUNT_IF_SENT:\n        return 0",
     ),
     "bodies-looked-up-one-block-off": Mutation(
         "ledger/storage/bodies.py",
@@ -202,8 +202,8 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "receipts-not-in-the-commit-record": Mutation(
         "manager/transactions.py",
-        "    groups += groups_of(taken, n.GET_UNCONFIRMED, n.DELETED, _CONSUMED)\n",
-        "    groups += groups_of(taken[1:], n.GET_UNCONFIRMED, n.DELETED, _CONSUMED)\n",
+        "    groups += groups_by(taken, n.GET_UNCONFIRMED, transaction.kind, n.EVENT_CONFIRM)\n",
+        "    groups += groups_by(taken[1:], n.GET_UNCONFIRMED, transaction.kind, n.EVENT_CONFIRM)\n",
     ),
     "moved-message-stays": Mutation(
         "manager/moving.py",

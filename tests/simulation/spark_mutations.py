@@ -34,9 +34,9 @@ SPARK_MUTATIONS: dict[str, Mutation] = {
         "        pass\n",
     ),
     "return-not-recorded": _mutation(
-        "manager/spark_ending.py",
-        "    group = Group(int(queue.id), n.GET_UNCONFIRMED, to, 0, causes, 0, 0, runs(serials))\n",
-        "    group = Group(int(queue.id), n.GET_UNCONFIRMED, to, 0, causes, 0, 0, runs(serials[1:]))\n",
+        "manager/group_transitions.py",
+        "    serials = [int(entry.serial) for entry in entries]\n",
+        "    serials = [int(entry.serial) for entry in entries[1:]]\n",
     ),
     "unread-history-removed": _mutation(
         "ledger/retention/leases.py",

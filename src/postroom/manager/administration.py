@@ -5,7 +5,6 @@ from typing import Final
 
 import numpy as np
 
-from postroom.ledger.format.records import RecordType
 from postroom.manager import annotating, asking, queues, spark_subscriptions, store
 from postroom.manager.backlog import Backlog, Chunk
 from postroom.manager.band import Band
@@ -13,21 +12,17 @@ from postroom.manager.consumers import detach_all
 from postroom.manager.core import Core
 from postroom.manager.errors import QueueDeleted, QueueInUse
 from postroom.manager.forced import roll_back_holders
+from postroom.manager.group_transitions import end_available, end_with_many
 from postroom.manager.placing import ended, take_out
 from postroom.manager.queue import Queue
-from postroom.manager.ranges import group_of_many
-from postroom.manager.statistics import CURRENT
 from postroom.manager.transitions import step
 from postroom.model import numbers as n
-from postroom.model.codes import Outcome
 from postroom.model.packed import PACKED_FIELDS
 
 CLEARED_AT_A_TIME: Final = 1024
 """Delayed entries of which objects are made to end them."""
 
-_GROUP_EVENT: Final = int(RecordType.GROUP_EVENT)
 _PACKED: Final = np.dtype(PACKED_FIELDS)
-_OUTCOMES: Final = {n.EVENT_PURGE: int(Outcome.PURGED), n.EVENT_DELETE: int(Outcome.DELETED)}
 
 
 def purge(core: Core, queue: Queue) -> int:
@@ -140,6 +135,7 @@ def _end_chunk(core: Core, queue: Queue, chunk: Chunk, event: int) -> int:
         dead = np.unpackbits(np.frombuffer(chunk.dead, np.uint8), bitorder="little")
         rows = rows[dead[chunk.head : chunk.count] == 0]
     for entry in chunk.objects.values():
+        end_with_many(entry)
         ended(core, entry)
     if queue.units is not None:
         for serial in rows["serial"].tolist():
@@ -149,8 +145,5 @@ def _end_chunk(core: Core, queue: Queue, chunk: Chunk, event: int) -> int:
         for serial in rows["serial"].tolist():
             annotating.drop(core, queue, serial)
     if len(rows):
-        outcome = _OUTCOMES[event]
-        queue.statistics.end_many(CURRENT, outcome, len(rows), int(rows["body_len"].sum(dtype=np.int64)))
-        detail = group_of_many(int(queue.id), n.AVAILABLE, n.DELETED, outcome, rows["serial"])
-        core.ledger.record(_GROUP_EVENT, 0, queue.id, 0, 0, event, detail)
+        end_available(core, queue, event, rows["serial"], int(rows["body_len"].sum(dtype=np.int64)))
     return len(rows)

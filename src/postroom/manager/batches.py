@@ -1,24 +1,17 @@
 """What a sending channel holds, in batches and outside of them: taken, forwarded, backed out."""
 
 import json
-from typing import Final
 
-from postroom.ledger.format.block import encode_groups
-from postroom.ledger.format.records import RecordType
 from postroom.manager.channel import Batch, SendingEnd
 from postroom.manager.consumer import Consumer
 from postroom.manager.core import Core
 from postroom.manager.entry import Entry
+from postroom.manager.group_transitions import decide, decision, groups_by
 from postroom.manager.memory import drop_body
 from postroom.manager.placing import ended
-from postroom.manager.ranges import groups_of
 from postroom.manager.returning import come_back
-from postroom.manager.transitions import acquire, decide, step
+from postroom.manager.transitions import acquire, step
 from postroom.model import numbers as n
-from postroom.model.codes import Outcome
-
-_DECISION: Final = int(RecordType.DECISION)
-_FORWARDED: Final = int(Outcome.FORWARDED)
 
 
 def take(core: Core, end: SendingEnd, entry: Entry) -> None:
@@ -84,8 +77,8 @@ def forward(core: Core, batch: Batch) -> None:
     entries = batch.entries
     batch.entries = []
     if entries:
-        groups = encode_groups(groups_of(entries, n.GET_UNCONFIRMED, n.DELETED, _FORWARDED))
-        core.ledger.record(_DECISION, 0, 0, batch.id, n.CHANNEL_BATCH, n.EVENT_FORWARD, groups)
+        groups = groups_by(entries, n.GET_UNCONFIRMED, n.CHANNEL_BATCH, n.EVENT_FORWARD)
+        decision(core, batch.id, n.CHANNEL_BATCH, n.EVENT_FORWARD, groups)
     for entry in entries:
         entry.queue.held.discard(entry)
         decide(entry, n.EVENT_FORWARD, 0)

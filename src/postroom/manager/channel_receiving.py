@@ -16,11 +16,11 @@ from postroom.manager.consumer import Producer
 from postroom.manager.core import Core
 from postroom.manager.effects import Asker, Reply
 from postroom.manager.entry import Entry
+from postroom.manager.entry_creation import begin_available
 from postroom.manager.errors import ChannelInUse, LimitExceeded, NotAllowed
 from postroom.manager.memory import admit
 from postroom.manager.putting import lacking, new_entry, no_room_text, store, unfit
 from postroom.manager.queue import Queue
-from postroom.manager.statistics import CURRENT
 from postroom.manager.transaction import Transaction
 from postroom.manager.transmission import TransmissionHeader, take_transmission
 from postroom.manager.upload import Upload, add_chunk
@@ -264,11 +264,10 @@ def put_aside(
     returned is in no order. The caller ends it, or has it go elsewhere, before the command is over."""
     producer = _of_origin(end, origin_serial, 0)
     try:
-        entry = new_entry(core, producer, queue, head, body, None, n.AVAILABLE, n.EVENT_PUT, 0, 0, None, 0)
+        entry = new_entry(core, producer, queue, head, body, None, 0, None)
     finally:
         producer.receives = False
-    queue.statistics.arrive(CURRENT, entry.body_len)
-    entry.place = entry.serial
+    begin_available(entry)
     admit(core, entry)
     return entry
 

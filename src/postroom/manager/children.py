@@ -10,6 +10,7 @@ from postroom.manager import routing, tapping
 from postroom.manager.annotating import annotate
 from postroom.manager.core import Core
 from postroom.manager.entry import Entry
+from postroom.manager.entry_creation import begin_available, first_state
 from postroom.manager.ids import ids_of_head
 from postroom.manager.memory import stored
 from postroom.manager.outgoing_sections import expiry_flag
@@ -17,7 +18,6 @@ from postroom.manager.overrides import birth_us
 from postroom.manager.overrides import expiry_us as override_expiry_us
 from postroom.manager.placing import add_delayed, add_new
 from postroom.manager.queue import Queue
-from postroom.manager.statistics import CURRENT
 from postroom.model import numbers as n
 from postroom.model.ids import NO_IDS, MessageIds
 
@@ -138,9 +138,9 @@ def _arrival(
         body_serial = body_offset = 0
     return core.ledger.arrival(
         routing_set,
-        n.AVAILABLE if causes == 0 else n.DELAYED,
+        first_state(event, n.NO_HOLDER, causes),
         event,
-        0,
+        n.NO_HOLDER,
         0,
         causes,
         priority,
@@ -189,7 +189,7 @@ def place(core: Core, queue: Queue, child: Entry, causes: i64, due_us: i64) -> N
     if causes != 0:
         add_delayed(core, child, causes, due_us)
         return
-    queue.statistics.arrive(CURRENT, child.body_len)
+    begin_available(child)
     add_new(core, queue, child)
     wake(core, queue)
 

@@ -17,6 +17,7 @@ from librt.strings import BytesWriter, read_i64_le, write_i64_le
 from mypy_extensions import i64
 
 from postroom.manager.entry import Entry, unpacked
+from postroom.manager.entry_creation import delayed_again
 from postroom.manager.held_back import HeldBack
 from postroom.model import numbers as n
 from postroom.model.packed import UNBORN_BYTES, UNBORN_FIELDS, PackedEntry, write_packed
@@ -283,8 +284,7 @@ class DelayedEntries:
         at = index * UNBORN_BYTES
         scratch.read_at(run.data, at)
         entry = unpacked(self._queue, scratch)
-        entry.state = n.DELAYED
-        entry.causes = n.UNBORN
+        delayed_again(entry, n.UNBORN)
         entry.due_us = read_i64_le(run.data, at + _DUE_AT)
         entry.place = 0
         return entry

@@ -13,13 +13,13 @@ from postroom.manager import queues
 from postroom.manager.consumer import Producer
 from postroom.manager.core import Core
 from postroom.manager.entry import Entry
+from postroom.manager.entry_creation import begin_available
 from postroom.manager.memory import admit
 from postroom.manager.name_rules import UNDELIVERED
 from postroom.manager.options import QueueDefinition
 from postroom.manager.placing import ended
 from postroom.manager.putting import new_entry
 from postroom.manager.queue import Queue
-from postroom.manager.statistics import CURRENT
 from postroom.manager.transaction import Disposal
 from postroom.manager.transitions import step
 from postroom.model import numbers as n
@@ -64,11 +64,8 @@ def bare_head(head: MessageHead) -> MessageHead:
 def discard_new(core: Core, producer: Producer, head: MessageHead, detail: bytes) -> None:
     """Write a message that can be put nowhere, and end it at once."""
     queue = queue_for_undelivered(core)
-    entry = new_entry(
-        core, producer, queue, bare_head(head), NO_BODY, None, n.AVAILABLE, n.EVENT_PUT, 0, 0, None, 0
-    )
-    queue.statistics.arrive(CURRENT, entry.body_len)
-    entry.place = entry.serial
+    entry = new_entry(core, producer, queue, bare_head(head), NO_BODY, None, 0, None)
+    begin_available(entry)
     admit(core, entry)
     end(core, entry, n.EVENT_DISCARD, detail)
 

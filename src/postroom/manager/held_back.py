@@ -10,6 +10,7 @@ from librt.strings import BytesWriter, read_i64_le, write_i64_le
 from mypy_extensions import i64
 
 from postroom.manager.entry import Entry, unpacked, write_entry
+from postroom.manager.entry_creation import delayed_again
 from postroom.model import numbers as n
 from postroom.model.packed import ORDERED_BYTES, PACKED_BYTES, PackedEntry
 
@@ -113,8 +114,7 @@ class HeldBack:
     def _object(self, row: bytes) -> Entry:
         self._scratch.read_at(row, 0)
         entry = unpacked(self._queue, self._scratch)
-        entry.state = n.DELAYED
-        entry.causes = n.ORDERED
+        delayed_again(entry, n.ORDERED)
         entry.place = read_i64_le(row, PACKED_BYTES)
         entry.ordinal = read_i64_le(row, PACKED_BYTES + 8)
         return entry

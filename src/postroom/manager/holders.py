@@ -55,6 +55,7 @@ class ConfirmIdHolder:
 
     def __init__(self, id: i64, confirm_id: i64, lock: BrowseLock | None) -> None:
         self.id: i64 = id
+        self.kind: i64 = n.CONFIRM_ID
         self.confirm_id: i64 = confirm_id
         self.lock = lock
         self.entries: dict[int, Entry] = {}

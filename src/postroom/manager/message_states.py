@@ -13,6 +13,7 @@ from postroom.manager.entry import Entry
 from postroom.manager.errors import RequestInvalid
 from postroom.manager.expiry import expired
 from postroom.model import numbers as n
+from postroom.model.holders import TRANSACTIONAL
 
 VISIBLE: Final = 1
 """Can be received now."""
@@ -54,8 +55,6 @@ STATE_NAMES: Final = (
 )
 """By bit."""
 
-_TRANSACTIONAL: Final = (n.LOCAL_TRANSACTION, n.XA_BRANCH, n.XA_PREPARED, n.SPARK_BRANCH)
-
 
 def states_of(core: Core, entry: Entry) -> i64:
     """The states of a message that has not ended."""
@@ -70,7 +69,7 @@ def states_of(core: Core, entry: Entry) -> i64:
         found |= LOCKED
     else:
         found |= SEND if entry.state == n.PUT_UNCONFIRMED else RECEIVE
-        if entry.holder_kind in _TRANSACTIONAL:
+        if entry.holder_kind in TRANSACTIONAL:
             found |= TRANSACTION
     if entry.state != n.PUT_UNCONFIRMED and over_limit(entry):
         found |= REDELIVERY_COUNT_EXCEEDED

@@ -11,10 +11,10 @@ from postroom.manager.core import Core
 from postroom.manager.cursor import came_back, unpacked
 from postroom.manager.delayed import NEVER, can_be_packed, moment_us
 from postroom.manager.entry import Entry
+from postroom.manager.entry_creation import begin_delayed
 from postroom.manager.judging import wanted_at_arrival
 from postroom.manager.memory import admit, drop_body, forget, must_pack, note_unbodied, stored
 from postroom.manager.queue import Queue
-from postroom.manager.statistics import slot_of
 from postroom.manager.transitions import step
 from postroom.manager.units import Units
 from postroom.model import numbers as n
@@ -187,12 +187,7 @@ def ended(core: Core, entry: Entry) -> None:
 
 def add_delayed(core: Core, entry: Entry, causes: i64, due_us: i64) -> None:
     """A new entry, just written to the ledger as DELAYED, waits for its birth, or for a pause to end (0)."""
-    entry.state = n.DELAYED
-    entry.causes = causes
-    entry.due_us = due_us
-    entry.held_since = entry.serial
-    entry.place = 0
-    entry.queue.statistics.arrive(slot_of(n.DELAYED, 0, causes), entry.body_len)
+    begin_delayed(entry, causes, due_us)
     admit(core, entry)
     delay(core, entry)
 

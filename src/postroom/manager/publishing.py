@@ -10,14 +10,15 @@ from postroom.manager.consumer import Producer
 from postroom.manager.core import Core
 from postroom.manager.duplicates import note
 from postroom.manager.entry import ENTRY_OVERHEAD_BYTES, Entry
+from postroom.manager.entry_creation import FIRST_SLOT, first_state
 from postroom.manager.memory import must_pack
 from postroom.manager.placing import add_delayed, add_new, watch_expiry
 from postroom.manager.pool import Pool
 from postroom.manager.putting import NO_ROOM, arrival, due_of, expiry_of, flags_of, refusal, upload_size
 from postroom.manager.queue import Queue
-from postroom.manager.statistics import CURRENT
 from postroom.manager.topic import Route
 from postroom.manager.transaction import Transaction
+from postroom.manager.transition_table import FIRST
 from postroom.manager.upload import Upload, abort
 from postroom.model import numbers as n
 from postroom.model.message import MessageHead
@@ -152,9 +153,9 @@ def _record_unrouted(
         head,
         None,
         None,
-        n.AVAILABLE,
+        FIRST,
         n.EVENT_PUT,
-        0,
+        n.NO_HOLDER,
         0,
         0,
         priority,
@@ -180,17 +181,18 @@ def _publish_to(
     publication = _Publication(core, node, head, body, upload, due_us)
     if len(takers) > 1:
         publication.flags |= n.FLAG_PUBLISHED
-    state: i64 = n.AVAILABLE if due_us == 0 else n.DELAYED
+    state: i64 = FIRST
     event: i64 = n.EVENT_PUT
-    holder_kind: i64 = 0
+    holder_kind: i64 = n.NO_HOLDER
     holder: i64 = 0
     if transaction is not None:
-        state = n.PUT_UNCONFIRMED
         event = n.EVENT_PUT_HELD
         holder_kind = transaction.kind
         holder = transaction.id
         if holder_kind == n.XA_BRANCH or holder_kind == n.SPARK_BRANCH:
             publication.flags |= _STORED  # as `putting.new_entry` says
+    if transaction is not None or due_us != 0:
+        state = first_state(event, holder_kind, publication.causes)
     publication.serial = arrival(
         core,
         producer,
@@ -267,7 +269,7 @@ class _Publication:
 
 def _give(core: Core, publication: _Publication, queue: Queue) -> None:
     """Its entry is available at once. Where nobody waits for it, it is packed: it may wait for long."""
-    queue.statistics.arrive(CURRENT, publication.size)
+    queue.statistics.arrive(FIRST_SLOT, publication.size)
     if publication.flags & n.FLAG_REPORTS != 0:
         core.reports.note(publication.entry(queue), n.FEEDBACK_COA)
     band = queue.bands[publication.priority]

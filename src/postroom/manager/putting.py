@@ -9,12 +9,15 @@ from postroom.manager.consumer import Producer
 from postroom.manager.core import Core
 from postroom.manager.duplicates import note
 from postroom.manager.entry import ENTRY_OVERHEAD_BYTES, Entry
+from postroom.manager.entry_creation import FIRST_SLOT, first_state
 from postroom.manager.expiry import expire_available, expired
+from postroom.manager.holders import ConfirmIdHolder
 from postroom.manager.memory import must_pack
 from postroom.manager.placing import add_delayed, add_new, watch_expiry
 from postroom.manager.pool import Pool
 from postroom.manager.queue import Queue
-from postroom.manager.statistics import CURRENT
+from postroom.manager.transaction import Transaction
+from postroom.manager.transition_table import FIRST
 from postroom.manager.upload import Upload
 from postroom.model import mq
 from postroom.model import numbers as n
@@ -24,6 +27,9 @@ TOO_LARGE: Final = "amqp:link:message-size-exceeded"
 NO_ROOM: Final = "amqp:resource-limit-exceeded"
 NOT_ALLOWED: Final = "amqp:not-allowed"
 CLOSED: Final = "amqp:illegal-state"
+
+PutHolder = Transaction | ConfirmIdHolder
+"""Who can have put something that he must confirm."""
 
 
 def refusal(core: Core, queue: Queue, size: i64, durable: bool) -> tuple[str, str] | None:
@@ -138,9 +144,9 @@ def store(
         head,
         body,
         upload,
-        n.AVAILABLE,
+        FIRST,
         n.EVENT_PUT,
-        0,
+        n.NO_HOLDER,
         0,
         0,
         priority,
@@ -151,7 +157,7 @@ def store(
     if queue.duplicates is not None:
         note(queue, head, None)
     size: i64 = len(body) if body is not None else upload_size(upload)
-    queue.statistics.arrive(CURRENT, size)
+    queue.statistics.arrive(FIRST_SLOT, size)
     offset = core.ledger.last_body_offset
     if flags & n.FLAG_REPORTS != 0:
         new = Entry(queue, serial, priority, flags, expiry_us, serial, offset, size, body)
@@ -196,7 +202,7 @@ def _store_unborn(
     due_us: i64,
 ) -> None:
     """Put a message that is to be delivered later."""
-    entry = new_entry(core, producer, queue, head, body, upload, n.DELAYED, n.EVENT_PUT, 0, 0, None, due_us)
+    entry = new_entry(core, producer, queue, head, body, upload, due_us, None)
     add_delayed(core, entry, n.UNBORN, due_us)
     note(queue, head, None)
 
@@ -208,14 +214,18 @@ def new_entry(
     head: MessageHead,
     body: bytes | None,
     upload: Upload | None,
-    state: i64,
-    event: i64,
-    holder_kind: i64,
-    holder: i64,
-    owner: object | None,
     due_us: i64,
+    by: PutHolder | None,
 ) -> Entry:
-    """Write an arrival that is not available yet: an object without place. Counters are the caller's."""
+    """Write an arrival, and make the object in no order: `entry_creation` has it begin, available, delayed
+    (``due_us``, else 0), or held by whom it was put ``by``."""
+    event: i64 = n.EVENT_PUT
+    holder_kind: i64 = n.NO_HOLDER
+    holder: i64 = 0
+    if by is not None:
+        event = n.EVENT_PUT_HELD
+        holder_kind = by.kind
+        holder = by.id
     expiry_us = expiry_of(core, queue, head)
     priority = head.priority if head.priority <= 9 else 9
     flags = flags_of(head, upload, expiry_us)
@@ -230,7 +240,7 @@ def new_entry(
         head,
         body,
         upload,
-        state,
+        first_state(event, holder_kind, causes),
         event,
         holder_kind,
         holder,
@@ -243,14 +253,8 @@ def new_entry(
     size: i64 = len(body) if body is not None else upload_size(upload)
     offset = core.ledger.last_body_offset
     entry = Entry(queue, serial, priority, flags, expiry_us, serial, offset, size, body)
-    entry.state = state
-    entry.holder_kind = holder_kind
-    entry.holder = holder
-    entry.owner = owner
     entry.causes = causes
     entry.due_us = due_us
-    entry.held_since = serial
-    entry.place = 0
     return entry
 
 

@@ -33,39 +33,32 @@ from postroom.manager.batches import hold
 from postroom.manager.channel import Batch
 from postroom.manager.core import Core
 from postroom.manager.entry import Entry
+from postroom.manager.entry_creation import recovered_as
+from postroom.manager.group_transitions import lose_many
 from postroom.manager.memory import admit, note_unbodied
 from postroom.manager.options import KIND_QUEUE, QueueDefinition
 from postroom.manager.placing import delay, ended, watch_expiry
 from postroom.manager.queue import Queue
 from postroom.manager.quota import KIND_QUOTA, QuotaDefinition
-from postroom.manager.ranges import group_of_many
 from postroom.manager.remote import KIND_REMOTE, RemoteQueueDefinition
-from postroom.manager.statistics import ORDERED, UNBORN, slot_of
+from postroom.manager.statistics import ORDERED, UNBORN
 from postroom.manager.transaction import Transaction
-from postroom.manager.transitions import allowed, step
+from postroom.manager.transition_table import allowed
+from postroom.manager.transitions import step
 from postroom.model import numbers as n
 from postroom.model.channel import ChannelDefinition
-from postroom.model.codes import HolderKind, Outcome
+from postroom.model.holders import HOLDERS
 from postroom.model.packed import CHUNK_ENTRIES, ORDERED_FIELDS, PACKED_BYTES, PACKED_FIELDS, UNBORN_FIELDS
 
 if TYPE_CHECKING:
     from postroom.ledger.recovery.recovered import EntryRow, HolderRow, Recovered
 
-_GROUP_EVENT: Final = int(RecordType.GROUP_EVENT)
 _PRODUCER_CLOSED: Final = int(RecordType.PRODUCER_CLOSED)
-_LOST: Final = int(Outcome.LOST)
 _PACKED: Final = np.dtype(PACKED_FIELDS)
 _UNBORN: Final = np.dtype(UNBORN_FIELDS)
 _ORDERED: Final = np.dtype(ORDERED_FIELDS)
 
-_GONE_WITH_THE_PROCESS: Final = frozenset(
-    {
-        HolderKind.CONSUMER,
-        HolderKind.SUSPENDED_LINK,
-        HolderKind.LOCAL_TRANSACTION,
-        HolderKind.XA_BRANCH,
-    }
-)
+_GONE_WITH_THE_PROCESS: Final = frozenset(kind for kind, rule in HOLDERS.items() if rule.restart != "kept")
 """Holders that a restart ends; the others are kept."""
 
 
@@ -237,12 +230,7 @@ def _zones(expiries_us: Any) -> list[int]:
 def _lose(core: Core, lost: list[tuple[int, int, Any]]) -> None:
     """Messages that were not stored are gone: said so, a piece at a time."""
     for queue_id, state, serials in lost:
-        core.queues_by_id[queue_id].statistics.lost(slot_of(state, 0, 0), _LOST, len(serials))
-        for at in range(0, len(serials), CHUNK_ENTRIES):
-            part = serials[at : at + CHUNK_ENTRIES]
-            detail = group_of_many(queue_id, state, n.DELETED, _LOST, part)
-            core.ledger.record(_GROUP_EVENT, 0, queue_id, 0, 0, n.EVENT_RESTART, detail)
-            core.ledger.boundary()
+        lose_many(core, core.queues_by_id[queue_id], state, serials)
 
 
 def _take_back(
@@ -270,7 +258,7 @@ def _take_back_one(
     batches: dict[int, Batch],
 ) -> None:
     entry = _entry(queue, row)
-    queue.statistics.restore(slot_of(entry.state, entry.holder_kind, entry.causes), entry.body_len)
+    recovered_as(entry, row.state, row.holder_kind, row.holder, row.causes)
     admit(core, entry)
     if entry.holder_kind != 0:
         if not allowed(entry, n.EVENT_RESTART):
@@ -309,12 +297,8 @@ def _entry(queue: Queue, row: "EntryRow") -> Entry:
         row.body_len,
         None,
     )
-    entry.state = row.state
-    entry.holder_kind = row.holder_kind
-    entry.holder = row.holder
     entry.place = row.place_position
     entry.ordinal = row.place_ordinal
-    entry.causes = row.causes
     entry.due_us = row.due_us
     entry.delivery_count = row.delivery_count
     entry.failure_count = row.failure_count

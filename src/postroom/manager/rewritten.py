@@ -13,6 +13,7 @@ from postroom.ledger.format.records import CHUNK_BODY_BYTES
 from postroom.manager.children import place
 from postroom.manager.core import Core
 from postroom.manager.entry import Entry
+from postroom.manager.entry_creation import first_state
 from postroom.manager.ids import ids_of_head
 from postroom.manager.outgoing_sections import expiry_flag
 from postroom.manager.overrides import birth_us
@@ -79,9 +80,9 @@ def _arrival(
         flags |= n.FLAG_TAPPED
     serial = core.ledger.arrival(
         queue.id,
-        n.AVAILABLE if causes == 0 else n.DELAYED,
+        first_state(event, n.NO_HOLDER, causes),
         event,
-        0,
+        n.NO_HOLDER,
         0,
         causes,
         priority,

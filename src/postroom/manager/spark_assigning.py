@@ -10,23 +10,19 @@ from typing import Any, Final
 import numpy as np
 from mypy_extensions import i64
 
-from postroom.ledger.format.records import RecordType
 from postroom.manager.backlog import Chunk
 from postroom.manager.band import Band
 from postroom.manager.core import Core
 from postroom.manager.entry import Entry
 from postroom.manager.expiry import expire_available
+from postroom.manager.group_transitions import assign_object, assign_packed, assigned_group, record_assigned
 from postroom.manager.memory import drop_body, forget, stored
 from postroom.manager.ordering import catch_up
 from postroom.manager.placing import refill, take_out
 from postroom.manager.queue import Queue
-from postroom.manager.ranges import group_of_many
 from postroom.manager.spark_subscription import ASSIGNED_TOGETHER, SparkSubscription
-from postroom.manager.statistics import CURRENT, UNACKNOWLEDGED
-from postroom.model import numbers as n
 from postroom.model.packed import PACKED_BYTES, PACKED_FIELDS
 
-_GROUP_EVENT: Final = int(RecordType.GROUP_EVENT)
 _PACKED: Final = np.dtype(PACKED_FIELDS)
 _PLACE_BYTES: Final = 16
 
@@ -38,14 +34,9 @@ def assign(core: Core, spark: SparkSubscription, entry: Entry) -> None:
     if spark.open_count == 0:
         core.assigning.append(spark)
     spark.note(entry.serial)
-    queue = entry.queue
-    queue.statistics.move(CURRENT, UNACKNOWLEDGED, entry.body_len)
     keep = not stored(entry) or entry.annotations is not None or entry.excluded is not None
     spark.held.add(entry, keep)
-    entry.state = n.GET_UNCONFIRMED
-    entry.holder_kind = n.SPARK_SUBSCRIPTION
-    entry.holder = spark.id
-    entry.owner = spark
+    assign_object(entry, spark.id, spark)
     if keep:
         drop_body(core, entry)
     else:
@@ -70,9 +61,7 @@ def write_all(core: Core) -> None:
 
 
 def _record(core: Core, spark: SparkSubscription, detail: bytes, count: i64) -> None:
-    position = core.ledger.record(
-        _GROUP_EVENT, 0, spark.queue.id, spark.id, n.SPARK_SUBSCRIPTION, n.EVENT_ACQUIRE, detail
-    )
+    position = record_assigned(core, spark.queue, spark.id, detail)
     spark.held.mark(position, count)
     spark.assigned = position
 
@@ -123,7 +112,7 @@ def _assign_packed(core: Core, queue: Queue, spark: SparkSubscription, band: Ban
     size: i64 = int(sizes[count - 1])
     _take_over(core, spark, chunk, count, size)
     backlog.passed(chunk, count)
-    queue.statistics.move_many(CURRENT, UNACKNOWLEDGED, count, size)
+    assign_packed(queue, count, size)
     core.assignments_left -= count
     return count
 
@@ -156,8 +145,7 @@ def _take_over(core: Core, spark: SparkSubscription, chunk: Chunk, count: i64, s
     spark.held.add_packed(data, places, count, size)
     serials: Any = np.frombuffer(data, _PACKED)["serial"]
     for start, stop in _ascending(serials):
-        detail = group_of_many(int(spark.queue.id), n.AVAILABLE, n.GET_UNCONFIRMED, 0, serials[start:stop])
-        _record(core, spark, detail, stop - start)
+        _record(core, spark, assigned_group(spark.queue, serials[start:stop]), stop - start)
     spark.held.settle()
 
 

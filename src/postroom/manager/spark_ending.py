@@ -4,25 +4,18 @@ from typing import Any, Final
 
 from mypy_extensions import i64
 
-from postroom.ledger.format.block import Group, encode_groups
-from postroom.ledger.format.records import RecordType
 from postroom.manager import annotating
 from postroom.manager.core import Core
-from postroom.manager.entry import Entry
+from postroom.manager.group_transitions import consume_assigned, end_with_many, release_assigned
 from postroom.manager.placing import ended
 from postroom.manager.queue import Queue
-from postroom.manager.ranges import group_of_many, runs
 from postroom.manager.returning import settle_down
 from postroom.manager.spark_assigning import write_open
 from postroom.manager.spark_held import HeldChunk
 from postroom.manager.spark_subscription import SparkSubscription
-from postroom.manager.statistics import UNACKNOWLEDGED, slot_of
 from postroom.model import numbers as n
-from postroom.model.codes import Outcome
 from postroom.model.packed import PackedEntry
 
-_GROUP_EVENT: Final = int(RecordType.GROUP_EVENT)
-_CONSUMED: Final = int(Outcome.CONSUMED)
 _SCRATCH: Final = PackedEntry()
 
 
@@ -43,9 +36,7 @@ def _consume(core: Core, spark: SparkSubscription, chunk: HeldChunk, end: i64) -
     queue, first = spark.queue, chunk.head
     rows: Any = chunk.rows(first, end)
     size: i64 = int(rows["body_len"].sum(dtype="i8"))
-    detail = group_of_many(int(queue.id), n.GET_UNCONFIRMED, n.DELETED, _CONSUMED, rows["serial"])
-    core.ledger.record(_GROUP_EVENT, 0, queue.id, spark.id, n.SPARK_SUBSCRIPTION, n.EVENT_CONFIRM, detail)
-    queue.statistics.end_many(UNACKNOWLEDGED, _CONSUMED, end - first, size)
+    consume_assigned(core, queue, spark.id, rows["serial"], int(size))
     _report(core, queue, chunk, rows, first)
     if queue.annotated is not None:
         for serial in rows["serial"].tolist():
@@ -54,7 +45,7 @@ def _consume(core: Core, spark: SparkSubscription, chunk: HeldChunk, end: i64) -
         _free_units(core, queue, rows["serial"].tolist())
     for index in [each for each in chunk.objects if first <= each < end]:
         entry = chunk.objects[index]
-        entry.state = n.DELETED
+        end_with_many(entry)
         ended(core, entry)
     spark.held.drop(chunk, first, end, size)
     return end - first
@@ -86,38 +77,13 @@ def give_back_some(core: Core, spark: SparkSubscription, limit: i64) -> i64:
     rows: Any = chunk.rows(first, chunk.end)
     size: i64 = int(rows["body_len"].sum(dtype="i8"))
     entries = [chunk.entry(index, spark.queue, _SCRATCH) for index in range(first, chunk.end)]
-    _release(core, spark, entries, rows["serial"].tolist(), size)
+    release_assigned(core, spark.queue, spark.id, entries, size)
+    for entry in entries:
+        if not entry.counted:
+            entry.counted = True
+            core.live_entries += 1
     spark.held.drop(chunk, first, chunk.end, size)
     for entry in reversed(entries):
         settle_down(core, entry)
     core.ledger.boundary()
     return len(entries)
-
-
-def _release(
-    core: Core, spark: SparkSubscription, entries: list[Entry], serials: list[int], size: i64
-) -> None:
-    """One record, and one change of the counters, for all of them."""
-    queue = spark.queue
-    to, causes = (n.DELAYED, n.PAUSED) if queue.insertion_paused else (n.AVAILABLE, 0)
-    group = Group(int(queue.id), n.GET_UNCONFIRMED, to, 0, causes, 0, 0, runs(serials))
-    core.ledger.record(
-        _GROUP_EVENT,
-        0,
-        queue.id,
-        spark.id,
-        n.SPARK_SUBSCRIPTION,
-        n.EVENT_RELEASE,
-        encode_groups([group]),
-    )
-    queue.statistics.move_many(UNACKNOWLEDGED, slot_of(to, 0, causes), len(entries), size)
-    for entry in entries:
-        if not entry.counted:
-            entry.counted = True
-            core.live_entries += 1
-        entry.state = to
-        entry.causes = causes
-        entry.due_us = 0
-        entry.holder_kind = 0
-        entry.holder = 0
-        entry.owner = None

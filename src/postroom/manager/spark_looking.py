@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from postroom.manager.entry import Entry
+from postroom.manager.entry_creation import assigned_again
 from postroom.manager.spark_held import HeldChunk
-from postroom.model import numbers as n
 from postroom.model.packed import PackedEntry
 
 if TYPE_CHECKING:
@@ -58,7 +58,5 @@ def held_serials(queue: "Queue") -> list[Any]:
 
 def _copy(spark: "SparkSubscription", chunk: HeldChunk, index: int) -> Entry:
     entry = chunk.entry(index, spark.queue, PackedEntry()).copy_for(spark)
-    entry.state = n.GET_UNCONFIRMED
-    entry.holder_kind = n.SPARK_SUBSCRIPTION
-    entry.holder = spark.id
+    assigned_again(entry, spark.id)
     return entry

@@ -18,6 +18,7 @@ from postroom.manager.errors import DefinitionInvalid
 from postroom.manager.name_rules import check_name
 from postroom.manager.options import ManagerOptions
 from postroom.manager.spark_held import Held
+from postroom.manager.transition_table import ASSIGNED
 from postroom.model import numbers as n
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ class SparkSubscription:
             int(self.queue.id),
             int(self._range_count),
             n.AVAILABLE,
-            n.GET_UNCONFIRMED,
+            int(ASSIGNED),
             *(0, 0, 0, 0, 0),
         )
         detail = head + self._ranges.getvalue()

@@ -22,6 +22,7 @@ from postroom.manager.errors import (
     SparkSubscriptionNotFound,
     SubscriptionEnded,
 )
+from postroom.manager.group_transitions import ASSIGNED_SLOT
 from postroom.manager.options import USAGE_TRANSMISSION, ConsumerOptions
 from postroom.manager.queue import Queue
 from postroom.manager.spark_assigning import write_open
@@ -32,7 +33,6 @@ from postroom.manager.spark_subscription import (
     SparkSubscriptionDefinition,
     definition_of,
 )
-from postroom.manager.statistics import UNACKNOWLEDGED
 from postroom.model import numbers as n
 from postroom.model.packed import PACKED_BYTES
 
@@ -460,7 +460,7 @@ def _hold(spark: SparkSubscription, rows: "AssignedRows") -> None:
     before = spark.held.size_bytes
     spark.held.restore(rows.packed, rows.places, rows.positions)
     count = len(rows.packed) // PACKED_BYTES
-    spark.queue.statistics.restore_many(count, int(spark.held.size_bytes - before), UNACKNOWLEDGED)
+    spark.queue.statistics.restore_many(count, int(spark.held.size_bytes - before), ASSIGNED_SLOT)
 
 
 def redefined(spark: SparkSubscription, settings: dict[str, object]) -> SparkSubscriptionDefinition:

@@ -12,6 +12,7 @@ from mypy_extensions import i64
 
 from postroom.model import numbers as n
 from postroom.model.codes import Outcome
+from postroom.model.holders import TRANSACTIONAL
 
 if TYPE_CHECKING:
     from postroom.manager.meter import Meter
@@ -41,8 +42,6 @@ SLOT_NAMES: Final = (
     "ordered",
 )
 
-_TRANSACTIONAL: Final = (n.LOCAL_TRANSACTION, n.XA_BRANCH, n.XA_PREPARED, n.SPARK_BRANCH)
-
 
 def _slot(state: int, holder_kind: int) -> int:
     if state == n.AVAILABLE:
@@ -52,18 +51,18 @@ def _slot(state: int, holder_kind: int) -> int:
     if state == n.LOCKED_FOR_BROWSE:
         return BROWSE_LOCKED
     if state in (n.GET_UNCONFIRMED, n.BROWSE_GET_UNCONFIRMED):
-        return UNCOMMITTED_GET if holder_kind in _TRANSACTIONAL else UNACKNOWLEDGED
+        return UNCOMMITTED_GET if holder_kind in TRANSACTIONAL else UNACKNOWLEDGED
     return NOWHERE
 
 
-_SLOTS: Final = bytes(_slot(state, kind) for state in range(8) for kind in range(11))
+_SLOTS: Final = bytes(_slot(state, kind) for state in range(n.STATES) for kind in range(n.HOLDERS))
 
 
 def slot_of(state: i64, holder_kind: i64, causes: i64) -> i64:
     """Where an entry is counted. Of several causes to wait the one that a client can do least about is
     named."""
     if state != n.DELAYED:
-        return _SLOTS[state * 11 + holder_kind]
+        return _SLOTS[state * n.HOLDERS + holder_kind]
     if causes & n.UNBORN:
         return UNBORN
     if causes & n.REDELIVERY_DELAY:
@@ -234,7 +233,7 @@ class Statistics:
         self.depth_bytes -= size
         self._held_by_all.shrink(1, size)
         self.ended_bytes += size
-        if outcome == 1:  # CONSUMED
+        if outcome == n.OUTCOME_CONSUMED:
             self.consumed += 1
         else:
             self.ended[outcome] += 1
@@ -253,7 +252,7 @@ class Statistics:
         self.depth_bytes -= size
         self._held_by_all.shrink(count, size)
         self.ended_bytes += size
-        if outcome == 1:  # CONSUMED
+        if outcome == n.OUTCOME_CONSUMED:
             self.consumed += count
         else:
             self.ended[outcome] += count

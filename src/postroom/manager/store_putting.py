@@ -10,6 +10,7 @@ from postroom.manager.consumer import Producer
 from postroom.manager.core import Core
 from postroom.manager.effects import Asker
 from postroom.manager.entry import Entry
+from postroom.manager.entry_creation import begin_held
 from postroom.manager.errors import (
     DestinationPaused,
     DuplicateMessage,
@@ -24,7 +25,6 @@ from postroom.manager.putting import CLOSED, TOO_LARGE, due_of, lacking, new_ent
 from postroom.manager.putting import store as put_available
 from postroom.manager.queue import Queue
 from postroom.manager.report_checks import check_options
-from postroom.manager.statistics import UNCOMMITTED_PUT
 from postroom.manager.store_filter import (
     StoreFilter,
     matching,
@@ -115,14 +115,10 @@ class Put(StoreVerb):
             self.head,
             self.body,
             None,
-            n.PUT_UNCONFIRMED,
-            n.EVENT_PUT_HELD,
-            n.CONFIRM_ID,
-            holder.id,
-            holder,
             due_of(core, self.head),
+            holder,
         )
-        self.queue.statistics.arrive(UNCOMMITTED_PUT, entry.body_len)
+        begin_held(entry, holder.kind, holder.id, holder)
         admit(core, entry)
         store.hold_put(core, entry, holder, unique_id)
 

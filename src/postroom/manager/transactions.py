@@ -4,16 +4,14 @@ Local ones live here; of a branch, XA (`branches`) or of a Spark sink (`sinks`),
 its messages.
 """
 
-from typing import Final
-
 from mypy_extensions import i64
 
-from postroom.ledger.format.block import Group, encode_groups
-from postroom.ledger.format.records import RecordType
+from postroom.ledger.format.block import Group
 from postroom.manager.consumer import Consumer, Producer
 from postroom.manager.core import Core
 from postroom.manager.duplicates import HAS_TWIN, forget, has_twin, note, remember
 from postroom.manager.entry import Entry
+from postroom.manager.entry_creation import begin_held
 from postroom.manager.errors import (
     LimitExceeded,
     NotAllowed,
@@ -21,26 +19,20 @@ from postroom.manager.errors import (
     TransactionTimedOut,
     TransactionUnknown,
 )
+from postroom.manager.group_transitions import decide, decision, groups_by, hand_over
 from postroom.manager.memory import admit, stored
 from postroom.manager.placing import add_committed, delay, ended, why_put_waits
 from postroom.manager.putting import due_of, new_entry, upload_size
 from postroom.manager.queue import Queue
-from postroom.manager.ranges import groups_of
 from postroom.manager.returning import come_back, redelivery_delay_us, turn_down
 from postroom.manager.settling import exclude, let_go, take_up
 from postroom.manager.sink import admit_to_branch
-from postroom.manager.statistics import UNCOMMITTED_PUT
 from postroom.manager.transaction import Receipt, Transaction, fail
-from postroom.manager.transitions import decide, lose, step
+from postroom.manager.transitions import lose, step
 from postroom.manager.upload import Upload
 from postroom.manager.waiting import refuse_transacted
 from postroom.model import numbers as n
-from postroom.model.codes import Outcome
 from postroom.model.message import MessageHead
-
-_DECISION: Final = int(RecordType.DECISION)
-_CONSUMED: Final = int(Outcome.CONSUMED)
-_ROLLED_BACK: Final = int(Outcome.ROLLED_BACK)
 
 
 def begin(core: Core) -> Transaction:
@@ -111,12 +103,8 @@ def put(
         head,
         body,
         upload,
-        n.PUT_UNCONFIRMED,
-        n.EVENT_PUT_HELD,
-        transaction.kind,
-        transaction.id,
-        transaction,
         due_of(core, head),
+        transaction,
     )
     note(queue, head, transaction)
     hold_put(core, transaction, entry)
@@ -125,13 +113,7 @@ def put(
 
 def hold_put(core: Core, transaction: Transaction, entry: Entry) -> None:
     """The transaction has put ``entry``, a new object in no order."""
-    entry.state = n.PUT_UNCONFIRMED
-    entry.holder_kind = transaction.kind
-    entry.holder = transaction.id
-    entry.owner = transaction
-    entry.held_since = entry.serial
-    entry.place = 0
-    entry.queue.statistics.arrive(UNCOMMITTED_PUT, entry.body_len)
+    begin_held(entry, transaction.kind, transaction.id, transaction)
     entry.queue.held.add(entry)
     if transaction.kind == n.SPARK_BRANCH:
         entry.body = None  # it may be held for long, and there may be very many: read again when it goes out
@@ -213,9 +195,9 @@ def decide_for(core: Core, transaction: Transaction) -> None:
     """Everything in it takes effect."""
     transaction.decided = True
     remember(transaction)
-    groups = _groups_of_puts(core, transaction.puts)
+    groups = _groups_of_puts(core, transaction.puts, transaction.kind)
     taken = [receipt.entry for receipt in transaction.receipts if receipt.event == n.EVENT_CONFIRM]
-    groups += groups_of(taken, n.GET_UNCONFIRMED, n.DELETED, _CONSUMED)
+    groups += groups_by(taken, n.GET_UNCONFIRMED, transaction.kind, n.EVENT_CONFIRM)
     if groups:
         position = _record(core, transaction, n.EVENT_CONFIRM, groups)
         _make_available(core, transaction, position)
@@ -236,7 +218,7 @@ def decide_against(core: Core, transaction: Transaction, event: i64) -> None:
     transaction.decided = True
     if transaction.kind == n.XA_PREPARED:
         forget(transaction)
-    groups = groups_of(transaction.puts, n.PUT_UNCONFIRMED, n.DELETED, _ROLLED_BACK)
+    groups = groups_by(transaction.puts, n.PUT_UNCONFIRMED, transaction.kind, event)
     if groups:
         _record(core, transaction, event, groups)
         for entry in transaction.puts:
@@ -251,18 +233,19 @@ def decide_against(core: Core, transaction: Transaction, event: i64) -> None:
 
 def prepare(core: Core, transaction: Transaction) -> None:
     """From now on only a decision ends it, whatever happens: one record says so of everything in it."""
+    before = transaction.kind
     transaction.kind = n.XA_PREPARED
     remember(transaction)
-    core.record_holder(transaction.id, n.XA_PREPARED, transaction.detail)
+    core.record_holder(transaction.id, transaction.kind, transaction.detail)
     groups: list[Group] = []
     for causes in (0, n.UNBORN):
         puts = [entry for entry in transaction.puts if entry.causes == causes]
-        groups += groups_of(puts, n.PUT_UNCONFIRMED, n.PUT_UNCONFIRMED, 0, causes)
+        groups += groups_by(puts, n.PUT_UNCONFIRMED, before, n.EVENT_PREPARE, transaction.kind, causes)
     taken = [receipt.entry for receipt in transaction.receipts]
-    groups += groups_of(taken, n.GET_UNCONFIRMED, n.GET_UNCONFIRMED, 0)
+    groups += groups_by(taken, n.GET_UNCONFIRMED, before, n.EVENT_PREPARE, transaction.kind)
     _record(core, transaction, n.EVENT_PREPARE, groups)
     for entry in (*transaction.puts, *taken):
-        entry.holder_kind = n.XA_PREPARED
+        hand_over(entry, n.EVENT_PREPARE, transaction.kind)
 
 
 def time_out(core: Core) -> None:
@@ -309,10 +292,10 @@ def let_go_of(core: Core, transaction: Transaction) -> None:
 
 
 def _record(core: Core, transaction: Transaction, event: i64, groups: list[Group]) -> i64:
-    return core.ledger.record(_DECISION, 0, 0, transaction.id, transaction.kind, event, encode_groups(groups))
+    return decision(core, transaction.id, transaction.kind, event, groups)
 
 
-def _groups_of_puts(core: Core, puts: list[Entry]) -> list[Group]:
+def _groups_of_puts(core: Core, puts: list[Entry], kind: i64) -> list[Group]:
     """Available from now on, still to be born, or held back by a pause."""
     by_causes: dict[int, list[Entry]] = {0: [], n.UNBORN: [], n.PAUSED: []}
     for entry in puts:
@@ -320,8 +303,7 @@ def _groups_of_puts(core: Core, puts: list[Entry]) -> list[Group]:
         by_causes[int(entry.causes)].append(entry)
     groups: list[Group] = []
     for causes, entries in by_causes.items():
-        to_state = n.DELAYED if causes else n.AVAILABLE
-        groups += groups_of(entries, n.PUT_UNCONFIRMED, to_state, 0, causes)
+        groups += groups_by(entries, n.PUT_UNCONFIRMED, kind, n.EVENT_CONFIRM, n.NO_HOLDER, causes)
     return groups
 
 

@@ -1,4 +1,25 @@
-"""The one place where an entry changes its state: by the table, into the ledger, into the counters."""
+"""Where an entry changes its state: by the table, into the ledger, into the counters.
+
+Nothing else in the house assigns the state or the holder of an entry (a test reads the source for it):
+
+- here, one entry changes by an event of its own;
+- `group_transitions`: many change by one record, a decision or a group event;
+- `entry_creation`: an entry begins, or is made again of what was packed or recovered.
+
+All three ask `transition_table` where a move leads, with what outcome, and who may hold the entry then: none
+of that is written down beside the table of `model.lifecycle`. What an entry waits for (its causes,
+`Entry.due_us`) and where it stands is the business of who asks for the move; the causes of an entry in
+PUT_UNCONFIRMED are those that it will have when it is committed.
+
+So a new kind of holder is a member at the end of `model.codes.HolderKind` with its twin in `model.numbers`,
+its rule in `model.holders`, its rows in `model.lifecycle`, and its name in the row of each state from which
+it takes entries. From these follow every move, the counters, what a restart loses and rolls back, who may
+stand in a record, the drawing and the listing in the documents (`tools/life_cycle_docs.py`), and what the
+audit takes for legal. What no table can say for it has to be written: an owner that lists what it holds and
+calls `step`, or a record of many; `restore`, which gives a kept owner its entries back; and what the
+management node tells of it (`server.management.holders`). One that keeps what it holds packed, as Spark
+subscriptions do, needs its form in the fold, in recovery and in `spark_held`, too.
+"""
 
 from typing import Final
 
@@ -6,34 +27,31 @@ from mypy_extensions import i64
 
 from postroom.manager.core import Core
 from postroom.manager.entry import Entry
-from postroom.manager.statistics import CURRENT, UNACKNOWLEDGED, slot_of
+from postroom.manager.statistics import slot_of
+from postroom.manager.transition_table import (
+    IllegalTransition,
+    cell_of,
+    ending,
+    fixed,
+    losing,
+    outcome_of,
+    target,
+)
 from postroom.model import numbers as n
-from postroom.model.cells import Count
-from postroom.model.codes import Outcome
-from postroom.model.tables import DELIVERY, FAILURE, OUTCOME, STILL, TO_READY, TO_STATE
+from postroom.model.tables import DELIVERY, FAILURE, OUTCOME, STILL, TO_STATE
 
-_LOST: Final = int(Outcome.LOST)
-_CONSUMED: Final = int(Outcome.CONSUMED)
-_EXPIRED: Final = int(Outcome.EXPIRED)
-_REDIRECTED: Final = int(Outcome.REDIRECTED)
-_HOLDERS: Final = 11
-_EVENTS: Final = 28
+_ACQUIRED: Final[i64] = fixed(n.AVAILABLE, n.NO_HOLDER, n.EVENT_ACQUIRE, n.CONSUMER)
+_CONFIRMED: Final[i64] = fixed(n.GET_UNCONFIRMED, n.CONSUMER, n.EVENT_CONFIRM)
+_CONFIRMED_AS: Final[i64] = ending(n.GET_UNCONFIRMED, n.CONSUMER, n.EVENT_CONFIRM)
+_LOST: Final[i64] = losing(n.AVAILABLE)
 
-_IF_SENT: Final = 1
-_ONE_MORE: Final = 2
-_IF_QUEUE_SAYS: Final = 3
+_AVAILABLE_SLOT: Final[i64] = slot_of(n.AVAILABLE, n.NO_HOLDER, 0)
+_ACQUIRED_SLOT: Final[i64] = slot_of(_ACQUIRED, n.CONSUMER, 0)
 
-assert (_IF_SENT, _ONE_MORE, _IF_QUEUE_SAYS) == (Count.IF_SENT, Count.ONE_MORE, Count.IF_QUEUE_SAYS)
-
-
-class IllegalTransition(Exception):
-    """The queue manager asked for a move that the life cycle doesn't have: a defect, never a client's
-    fault."""
-
-
-def allowed(entry: Entry, event: i64) -> bool:
-    """Whether the table has a move for ``event`` now."""
-    return TO_STATE[(entry.state * _HOLDERS + entry.holder_kind) * _EVENTS + event] < STILL
+if _ACQUIRED != n.GET_UNCONFIRMED or _CONFIRMED_AS != n.OUTCOME_CONSUMED:
+    raise IllegalTransition(
+        "`confirm` reports the consumption of what `acquire` took: it can do nothing else"
+    )
 
 
 def step(
@@ -46,93 +64,80 @@ def step(
     causes: i64,
     detail: bytes = b"",
 ) -> i64:
-    """Move ``entry`` by ``event`` and return the event's position.
+    """Move ``entry`` by ``event`` and return the event's position. Raises IllegalTransition.
 
-    ``holder_kind``, ``holder`` and ``owner`` say who holds it afterwards, if that state is held. ``causes``
-    are those left after the event; ``entry.due_us`` is written when it waits for a time. ``detail`` (JSON)
-    goes to the ledger with it.
+    ``holder_kind``, ``holder`` and ``owner`` say who holds it afterwards: 0, 0 and None if nobody does.
+    ``causes`` are those left after the event; ``entry.due_us`` is written when it waits for a time.
+    ``detail`` (JSON) goes to the ledger with it.
     """
-    state = entry.state
-    kind = entry.holder_kind
-    cell = (state * _HOLDERS + kind) * _EVENTS + event
-    to: i64 = TO_STATE[cell]
-    if to >= STILL:
-        raise IllegalTransition(
-            f"entry {entry.serial} in state {state} held by kind {kind}: no move for {event}"
-        )
-    if to == TO_READY:
-        to = n.DELAYED if causes != 0 else n.AVAILABLE
-    outcome: i64 = OUTCOME[cell]
-    got = state == n.GET_UNCONFIRMED or state == n.BROWSE_GET_UNCONFIRMED
-    sent: i64 = 1 if got and entry.held_since <= core.durable_through else 0
-    delivery = _delta(DELIVERY[cell], sent, True)
-    queue = entry.queue
-    counts = queue.undo_counts if event == n.EVENT_UNDO else queue.lost_link_counts
-    failure = _delta(FAILURE[cell], sent, counts)
-    held = to != n.DELAYED and to != n.AVAILABLE and to != n.DELETED
-    if not held:
-        holder_kind = kind
-        holder = entry.holder
-        owner = None
+    state, kind = entry.state, entry.holder_kind
+    to = target(state, kind, event, causes, holder_kind)
+    outcome = outcome_of(state, kind, event)
     if entry.flags & n.FLAG_REPORTS != 0:
         _note(core, entry, to, outcome)
-    due_us = entry.due_us if to == n.DELAYED else 0
-    flags = sent
-    if state == n.DELAYED and to == n.AVAILABLE and entry.place == 0:
-        flags |= n.FLAG_FIRST
-    position = _write(
-        core, entry, event, to, holder_kind, holder, outcome, causes, due_us, delivery, failure, flags, detail
-    )
-    before = slot_of(state, kind, entry.causes)
-    if to == n.DELETED:
-        queue.statistics.end(before, outcome, entry.body_len)
+    if holder_kind != 0:
+        position = _record(core, entry, event, to, holder_kind, holder, causes, detail)
     else:
-        after = slot_of(to, holder_kind if held else 0, causes)
-        queue.statistics.move(before, after, entry.body_len)
+        position = _record(core, entry, event, to, kind, entry.holder, causes, detail)
+    before = slot_of(state, kind, entry.causes)
+    statistics = entry.queue.statistics
+    if to == n.DELETED:
+        statistics.end(before, outcome, entry.body_len)
+    else:
+        statistics.move(before, slot_of(to, holder_kind, causes), entry.body_len)
     entry.state = to
     entry.causes = causes
-    entry.holder_kind = holder_kind if held else 0
-    entry.holder = holder if held else 0
+    entry.holder_kind = holder_kind
+    entry.holder = holder
     entry.owner = owner
-    if held and to != n.PUT_UNCONFIRMED:
-        entry.flags |= n.FLAG_ACQUIRED
-    entry.delivery_count += delivery
-    entry.failure_count += failure
-    if held and kind == 0:
-        entry.held_since = position
+    if holder_kind != 0:
+        if to != n.PUT_UNCONFIRMED:
+            entry.flags |= n.FLAG_ACQUIRED
+        if kind == 0:
+            entry.held_since = position
     return position
 
 
 def _note(core: Core, entry: Entry, to: i64, outcome: i64) -> None:
     """Remember what reports may be asked about; ``entry`` is about to become ``to``."""
-    if outcome == _CONSUMED:
+    if outcome == n.OUTCOME_CONSUMED:
         core.reports.note(entry, n.FEEDBACK_COD)
-    elif outcome in (_EXPIRED, _REDIRECTED):
+    elif outcome in (n.OUTCOME_EXPIRED, n.OUTCOME_REDIRECTED):
         core.reports.note(entry, n.FEEDBACK_EXPIRATION)
     elif to == n.AVAILABLE and entry.place == 0:
         core.reports.note(entry, n.FEEDBACK_COA)
 
 
-def _write(
+def _record(
     core: Core,
     entry: Entry,
     event: i64,
     to: i64,
     holder_kind: i64,
     holder: i64,
-    outcome: i64,
     causes: i64,
-    due_us: i64,
-    delivery: i64,
-    failure: i64,
-    flags: i64,
     detail: bytes,
 ) -> i64:
-    serial, queue, state = entry.serial, entry.queue.id, entry.state
+    """Write the event, and count the delivery and the failure as the table has it. The holder is that of the
+    record: who has it then or, if nobody does, who had it."""
+    state, queue, ledger = entry.state, entry.queue, core.ledger
+    cell = cell_of(state, entry.holder_kind, event)
+    outcome: i64 = OUTCOME[cell]
+    got = state == n.GET_UNCONFIRMED or state == n.BROWSE_GET_UNCONFIRMED
+    sent: i64 = 1 if got and entry.held_since <= core.durable_through else 0
+    delivery = _delta(DELIVERY[cell], sent, True)
+    counts = queue.undo_counts if event == n.EVENT_UNDO else queue.lost_link_counts
+    failure = _delta(FAILURE[cell], sent, counts)
+    entry.delivery_count += delivery
+    entry.failure_count += failure
+    due_us = entry.due_us if to == n.DELAYED else 0
+    flags = sent
+    if state == n.DELAYED and to == n.AVAILABLE and entry.place == 0:
+        flags |= n.FLAG_FIRST
     if detail:
-        return core.ledger.entry_event_detail(
-            serial,
-            queue,
+        return ledger.entry_event_detail(
+            entry.serial,
+            queue.id,
             event,
             state,
             to,
@@ -146,9 +151,9 @@ def _write(
             flags,
             detail,
         )
-    return core.ledger.entry_event(
-        serial,
-        queue,
+    return ledger.entry_event(
+        entry.serial,
+        queue.id,
         event,
         state,
         to,
@@ -171,7 +176,7 @@ def acquire(core: Core, entry: Entry, holder: i64, owner: object) -> None:
         queue.id,
         n.EVENT_ACQUIRE,
         n.AVAILABLE,
-        n.GET_UNCONFIRMED,
+        _ACQUIRED,
         n.CONSUMER,
         holder,
         0,
@@ -181,8 +186,8 @@ def acquire(core: Core, entry: Entry, holder: i64, owner: object) -> None:
         0,
         0,
     )
-    queue.statistics.move(CURRENT, UNACKNOWLEDGED, entry.body_len)
-    entry.state = n.GET_UNCONFIRMED
+    queue.statistics.move(_AVAILABLE_SLOT, _ACQUIRED_SLOT, entry.body_len)
+    entry.state = _ACQUIRED
     entry.holder_kind = n.CONSUMER
     entry.holder = holder
     entry.owner = owner
@@ -199,19 +204,19 @@ def confirm(core: Core, entry: Entry) -> None:
         queue.id,
         n.EVENT_CONFIRM,
         n.GET_UNCONFIRMED,
-        n.DELETED,
+        _CONFIRMED,
         n.CONSUMER,
         entry.holder,
-        1,
+        _CONFIRMED_AS,
         0,
         0,
         0,
         0,
         n.FLAG_SENT,
     )
-    queue.statistics.end(UNACKNOWLEDGED, 1, entry.body_len)
-    entry.state = n.DELETED
-    entry.holder_kind = 0
+    queue.statistics.end(_ACQUIRED_SLOT, _CONFIRMED_AS, entry.body_len)
+    entry.state = _CONFIRMED
+    entry.holder_kind = n.NO_HOLDER
     entry.holder = 0
     entry.owner = None
 
@@ -220,49 +225,42 @@ def lose(core: Core, entry: Entry) -> None:
     """``entry``, which is available now, was held while the broker started anew: its message was not stored
     and is gone."""
     core.ledger.entry_event(
-        entry.serial, entry.queue.id, n.EVENT_RESTART, n.AVAILABLE, n.DELETED, 0, 0, _LOST, 0, 0, 0, 0, 0
+        entry.serial,
+        entry.queue.id,
+        n.EVENT_RESTART,
+        n.AVAILABLE,
+        n.DELETED,
+        n.NO_HOLDER,
+        0,
+        _LOST,
+        0,
+        0,
+        0,
+        0,
+        0,
     )
-    entry.queue.statistics.end(CURRENT, _LOST, entry.body_len)
+    entry.queue.statistics.end(_AVAILABLE_SLOT, _LOST, entry.body_len)
     entry.state = n.DELETED
 
 
 def note_delete(core: Core, entry: Entry) -> None:
     """A held ``entry`` is to be deleted when its holder gives it back, unless that confirms it. Raises
     IllegalTransition where the table says otherwise."""
-    cell = (entry.state * _HOLDERS + entry.holder_kind) * _EVENTS + n.EVENT_DELETE
-    if TO_STATE[cell] != STILL:
-        raise IllegalTransition(f"entry {entry.serial} in state {entry.state}: its deletion can't wait")
-    _write(core, entry, n.EVENT_DELETE, entry.state, entry.holder_kind, entry.holder, 0, 0, 0, 0, 0, 0, b"")
-    entry.noted = n.EVENT_DELETE
-
-
-def decide(entry: Entry, event: i64, causes: i64) -> None:
-    """Move an entry that its transaction's decision record has told of: nothing more is written."""
-    cell = (entry.state * _HOLDERS + entry.holder_kind) * _EVENTS + event
-    to: i64 = TO_STATE[cell]
-    if to >= STILL:
-        raise IllegalTransition(f"entry {entry.serial} in state {entry.state}: no move for {event}")
-    if to == TO_READY:
-        to = n.DELAYED if causes != 0 else n.AVAILABLE
-    before = slot_of(entry.state, entry.holder_kind, entry.causes)
-    statistics = entry.queue.statistics
-    if to == n.DELETED:
-        statistics.end(before, OUTCOME[cell], entry.body_len)
-    else:
-        statistics.move(before, slot_of(to, 0, causes), entry.body_len)
-    entry.state = to
-    entry.causes = causes
-    entry.holder_kind = 0
-    entry.holder = 0
-    entry.owner = None
+    state, kind, event = entry.state, entry.holder_kind, n.EVENT_DELETE
+    if TO_STATE[cell_of(state, kind, event)] != STILL:
+        raise IllegalTransition(f"entry {entry.serial} in state {state}: its deletion can't wait")
+    core.ledger.entry_event(
+        entry.serial, entry.queue.id, event, state, state, kind, entry.holder, 0, 0, 0, 0, 0, 0
+    )
+    entry.noted = event
 
 
 def _delta(rule: i64, sent: i64, queue_says: bool) -> i64:
     """What a `Count` rule adds."""
-    if rule == _IF_SENT:
+    if rule == n.COUNT_IF_SENT:
         return sent
-    if rule == _ONE_MORE:
+    if rule == n.COUNT_ONE_MORE:
         return 1
-    if rule == _IF_QUEUE_SAYS and queue_says:
+    if rule == n.COUNT_IF_QUEUE_SAYS and queue_says:
         return sent
     return 0

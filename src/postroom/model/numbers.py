@@ -1,6 +1,7 @@
-"""The codes of `codes` as plain numbers, which compiled code compares without a look-up.
+"""The codes of `codes` as plain numbers, which compiled code compares without a look-up; of each enumeration
+that is the index of a table, also how many it has.
 
-A test holds them equal to the enumerations.
+A test holds each of them, by its name, to its member, and knows no other number.
 """
 
 from typing import Final
@@ -14,6 +15,7 @@ LOCKED_FOR_BROWSE: Final = 4
 GET_UNCONFIRMED: Final = 5
 BROWSE_GET_UNCONFIRMED: Final = 6
 DELETED: Final = 7
+STATES: Final = 8
 
 # HolderKind
 NO_HOLDER: Final = 0
@@ -27,6 +29,7 @@ CHANNEL_BATCH: Final = 7
 BROWSE_LOCK: Final = 8
 SPARK_SUBSCRIPTION: Final = 9
 SPARK_BRANCH: Final = 10
+HOLDERS: Final = 11
 
 # Event
 EVENT_PUT: Final = 1
@@ -56,6 +59,22 @@ EVENT_SUSPEND: Final = 24
 EVENT_RESUME: Final = 25
 EVENT_LINK_LOST: Final = 26
 EVENT_RESTART: Final = 27
+EVENTS: Final = 28
+
+# Outcome
+OUTCOME_NONE: Final = 0
+OUTCOME_CONSUMED: Final = 1
+OUTCOME_EXPIRED: Final = 2
+OUTCOME_DELETED: Final = 3
+OUTCOME_PURGED: Final = 4
+OUTCOME_MOVED: Final = 5
+OUTCOME_DEAD_LETTERED: Final = 6
+OUTCOME_REDIRECTED: Final = 7
+OUTCOME_RETURNED_TO_SENDER: Final = 8
+OUTCOME_FORWARDED: Final = 9
+OUTCOME_DISCARDED: Final = 10
+OUTCOME_ROLLED_BACK: Final = 11
+OUTCOME_LOST: Final = 12
 
 # DelayCause
 UNBORN: Final = 1
@@ -76,6 +95,12 @@ FLAG_REPORTS: Final = 512
 FLAG_TAPPED: Final = 1024
 FLAG_ACQUIRED: Final = 2048
 FLAG_EXPIRY_REPLACED: Final = 4096
+
+# Count, a rule of the cells
+COUNT_SAME: Final = 0
+COUNT_IF_SENT: Final = 1
+COUNT_ONE_MORE: Final = 2
+COUNT_IF_QUEUE_SAYS: Final = 3
 
 # Feedback (of IBM MQ)
 FEEDBACK_EXPIRATION: Final = 258

@@ -4,7 +4,7 @@ audit."""
 from typing import Final
 
 from postroom.model.cells import NOTED, READY, Move, Refusal, Still
-from postroom.model.codes import Event, HolderKind, Outcome, State
+from postroom.model.codes import HOLDER_KIND_COUNT, STATE_COUNT, Event, HolderKind, Outcome, State
 from postroom.model.lifecycle import CELLS, cell_index, rows
 
 REFUSED: Final = 0xFE
@@ -13,7 +13,7 @@ STILL: Final = 0xFD
 """In TO_STATE: kept or noted, nothing is recorded."""
 IMPOSSIBLE: Final = 0xFF
 """In TO_STATE: unreachable."""
-TO_READY: Final = 8
+TO_READY: Final = 8  # cells.READY
 """In TO_STATE: AVAILABLE if no delay cause is left, else DELAYED."""
 
 HELD_STATES: Final = (
@@ -46,6 +46,28 @@ FAILURE: Final = _flat("failure")
 PLACE_IS_NEW: Final = _flat("place")
 LOST_AT_RESTART: Final = bytes(1 if isinstance(cell, (Move, Still)) and cell.lost else 0 for cell in CELLS)
 """1 where a restart ends an entry whose message was not stored."""
+
+
+def _holders_after() -> bytes:
+    found = bytearray(len(CELLS) * HOLDER_KIND_COUNT)
+    for index, cell in enumerate(CELLS):
+        if isinstance(cell, Move):
+            for after in cell.holders or (HolderKind.NONE,):
+                found[index * HOLDER_KIND_COUNT + after] = 1
+    return bytes(found)
+
+
+def _pairs() -> bytes:
+    found = bytearray(STATE_COUNT * HOLDER_KIND_COUNT)
+    for state, holder in rows():
+        found[state * HOLDER_KIND_COUNT + holder] = 1
+    return bytes(found)
+
+
+MAY_HOLD: Final = _holders_after()
+"""By cell and kind of holder: 1 where the move leaves the entry to such a one (NONE: to nobody)."""
+EXISTS: Final = _pairs()
+"""By state and kind of holder: 1 where an entry can be in that state under such a one."""
 
 Legal = tuple[State, HolderKind, Event, State, Outcome]
 

@@ -13,8 +13,9 @@ from postroom.ledger.format.dictionary import QUEUES, Dictionary
 from postroom.ledger.format.layout import Array, are_children, rows_together
 from postroom.ledger.format.records import SET_BASE, ArrivalFlag
 from postroom.ledger.storage.events_image import EventsImage
-from postroom.model.codes import Event, HolderKind, Outcome
+from postroom.model.codes import Event, Outcome
 from postroom.model.duplicates import KEY_BYTES, key_of
+from postroom.model.holders import TRANSACTIONAL
 
 DUPLICATE_DTYPE: Final = np.dtype(
     [("queue", "<u4"), ("reserved", "<u4"), ("serial", "<u8"), ("key", f"V{KEY_BYTES}")]
@@ -22,11 +23,6 @@ DUPLICATE_DTYPE: Final = np.dtype(
 """By (queue, serial)."""
 
 _NOT_TAKEN: Final = (int(Outcome.ROLLED_BACK), int(Outcome.LOST))
-_OF_TRANSACTIONS: Final = (
-    int(HolderKind.LOCAL_TRANSACTION),
-    int(HolderKind.XA_BRANCH),
-    int(HolderKind.SPARK_BRANCH),
-)
 
 
 def windows_of(dictionary: Dictionary) -> dict[int, int]:
@@ -79,7 +75,7 @@ def not_taken(changes: Array) -> Array:
 def _put(arrivals: Array, empty_sets: list[int]) -> Array:
     """Those that were sent, with a message id, and reached somebody."""
     put = ~are_children(arrivals) & (arrivals["message_id_type"] != 0)
-    put &= (arrivals["event"] == Event.PUT) | np.isin(arrivals["holder_kind"], _OF_TRANSACTIONS)
+    put &= (arrivals["event"] == Event.PUT) | np.isin(arrivals["holder_kind"], TRANSACTIONAL)
     put &= (arrivals["routing_set"] < SET_BASE) | ~np.isin(arrivals["routing_set"], empty_sets)
     return np.asarray(arrivals.compress(put))
 

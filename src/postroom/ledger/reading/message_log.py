@@ -22,6 +22,7 @@ from postroom.ledger.reading.reader import LedgerReader
 from postroom.ledger.reading.segments import SegmentReader
 from postroom.ledger.storage.body_requests import BodyPlace
 from postroom.model.codes import HolderKind, Outcome, State
+from postroom.model.holders import TRANSACTIONAL
 
 PRODUCED: Final = "Produced"
 CONSUMED: Final = "Consumed"
@@ -49,12 +50,6 @@ _BY_OUTCOME: Final[Mapping[int, str]] = {
     Outcome.DEAD_LETTERED: REMOVED,
     Outcome.RETURNED_TO_SENDER: REMOVED,
 }
-_TRANSACTIONS: Final = (
-    HolderKind.LOCAL_TRANSACTION,
-    HolderKind.XA_BRANCH,
-    HolderKind.XA_PREPARED,
-    HolderKind.SPARK_BRANCH,
-)
 _US_A_MS: Final = 1000
 _NS_A_US: Final = 1000
 
@@ -253,7 +248,7 @@ class _Page:
 
     def _transaction(self, kind: int, holder: int) -> str:
         """The Xid of a branch, the number of a local transaction; "" for other holders."""
-        if kind not in _TRANSACTIONS:
+        if kind not in TRANSACTIONAL:
             return ""
         return str(self._known.holder_details.get(holder, {}).get("name", holder))
 

@@ -7,7 +7,6 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from postroom.ledger.fold.changes import IS_HELD
 from postroom.ledger.fold.duplicates import only, windows_recovered
 from postroom.ledger.fold.fold import survives
 from postroom.ledger.fold.state import Arrivals, FoldState, distinct, rows_from_arrivals
@@ -25,8 +24,9 @@ from postroom.ledger.format.dictionary import (
 )
 from postroom.ledger.format.layout import EXPLICIT_ROW, Array, are_children, rows_at, rows_together
 from postroom.ledger.format.records import ArrivalFlag
-from postroom.model.codes import DelayCause, HolderKind, State
+from postroom.model.codes import DelayCause, Event, HolderKind, Outcome, State
 from postroom.model.packed import CHUNK_ENTRIES, ORDERED_FIELDS, PACKED_FIELDS, UNBORN_FIELDS
+from postroom.model.tables import LOST_AT_RESTART, OUTCOME
 
 PACKED_DTYPE: Final = np.dtype(PACKED_FIELDS)
 UNBORN_DTYPE: Final = np.dtype(UNBORN_FIELDS)
@@ -264,24 +264,25 @@ def _holders(dictionary: Dictionary) -> Iterator[HolderRow]:
 
 _HOLDER_KIND_AT: Final = 51
 
-_DECIDERS: Final = (
-    int(HolderKind.LOCAL_TRANSACTION),
-    int(HolderKind.XA_BRANCH),
-    int(HolderKind.XA_PREPARED),
-)
+
+def _at_restart(flat: bytes) -> Array:
+    """Of a flat table of the life cycle what it says of a restart, by state and kind of holder."""
+    cells = np.frombuffer(flat, np.uint8).reshape(len(State), len(HolderKind), len(Event))
+    return cells[:, :, Event.RESTART]
+
+
+_LOSES: Final = _at_restart(LOST_AT_RESTART) != 0
+_ROLLS_BACK: Final = _at_restart(OUTCOME) == Outcome.ROLLED_BACK
 
 
 def _is_lost(rows: Array) -> Array:
-    """Not stored; except what an (un)prepared transaction put, and what a prepared branch got."""
-    decided = np.isin(rows["holder_kind"], _DECIDERS) & (rows["state"] == State.PUT_UNCONFIRMED)
-    prepared = IS_HELD[rows["state"]] & (rows["holder_kind"] == HolderKind.XA_PREPARED)
-    return np.asarray(~survives(rows["arrival_flags"]) & ~decided & ~prepared)
+    """Not stored, and the life cycle has it that a restart then ends it."""
+    return np.asarray(~survives(rows["arrival_flags"]) & _LOSES[rows["state"], rows["holder_kind"]])
 
 
 def _is_undecided(rows: Array) -> Array:
     """Put in a transaction or a branch that was not prepared: the start rolls it back."""
-    unprepared = np.isin(rows["holder_kind"], (HolderKind.LOCAL_TRANSACTION, HolderKind.XA_BRANCH))
-    return np.asarray(unprepared & (rows["state"] == State.PUT_UNCONFIRMED))
+    return np.asarray(_ROLLS_BACK[rows["state"], rows["holder_kind"]])
 
 
 def _is_unborn(rows: Array) -> Array:
