@@ -26,7 +26,11 @@ AMQP_ROOMS = ("encoding", "frames", "message", "engine")
 WIRE_FOLDERS = ("amqp", *(f"amqp/{room}" for room in AMQP_ROOMS), "model", "model/selector")
 INTERPRETED = {SOURCE / "model" / f"{name}.py" for name in ("lifecycle", "channel_states", "xa")}
 """Tables, spread at the start and read seldom afterwards: as C, the three would take the compiler 36 s."""
-CORE_FOLDERS = ("manager",)
+MANAGER_ROOMS = (
+    *("administration", "channels", "consuming", "headers", "kernel", "message_store", "names", "producing"),
+    *("queues", "reports", "services", "spark", "topics", "transactions", "undeliverable"),
+)
+CORE_FOLDERS = ("manager", *(f"manager/{room}" for room in MANAGER_ROOMS))
 CORE_LEDGER = ("format/records", "format/block")
 DESCRIBING = {"egg_info", "dist_info", "sdist"}
 C_MODULES = ("storage/_writer", "format/_split")

@@ -18,10 +18,10 @@ from postroom.amqp.message.message_head import scan_head
 from postroom.amqp.message.sections import Data, Header, Message, Properties
 from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
-from postroom.manager.consumer import Consumer
-from postroom.manager.effects import Sink
+from postroom.manager.kernel.consumer import Consumer
+from postroom.manager.kernel.effects import Sink
+from postroom.manager.kernel.options import ConsumerOptions, ManagerOptions, QueueDefinition
 from postroom.manager.manager import QueueManager
-from postroom.manager.options import ConsumerOptions, ManagerOptions, QueueDefinition
 
 NOW_US = 1_800_000_000_000_000
 BODY_BYTES = 200

@@ -19,9 +19,9 @@ from postroom.amqp.frames.outcomes import ACCEPTED
 from postroom.amqp.message.message_head import encode_header, scan_head
 from postroom.amqp.message.sections import Data, Header, Message, Properties
 from postroom.ledger.format.block import BlockBuilder
-from postroom.manager.effects import Delivery, Sink
+from postroom.manager.kernel.effects import Delivery, Sink
+from postroom.manager.kernel.options import ConsumerOptions, ManagerOptions, QueueDefinition
 from postroom.manager.manager import QueueManager
-from postroom.manager.options import ConsumerOptions, ManagerOptions, QueueDefinition
 
 MESSAGES = 2_000
 REPETITIONS = 15

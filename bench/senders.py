@@ -18,9 +18,9 @@ from postroom._build import compiled
 from postroom.ledger.format.block import BlockBuilder
 from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
-from postroom.manager.effects import Delivery, Sink
+from postroom.manager.kernel.effects import Delivery, Sink
+from postroom.manager.kernel.options import ConsumerOptions, ManagerOptions, QueueDefinition
 from postroom.manager.manager import QueueManager
-from postroom.manager.options import ConsumerOptions, ManagerOptions, QueueDefinition
 from postroom.model.message import MessageHead
 
 UNBORN = 1_000_000

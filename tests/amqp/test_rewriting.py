@@ -7,7 +7,7 @@ from postroom.amqp.encoding.types import Symbol
 from postroom.amqp.message.message_head import scan_head
 from postroom.amqp.message.rewrite import has_annotations, reply_to_of, take_annotation, with_reply_to
 from postroom.amqp.message.sections import Data, Message, Properties, Value, decode_message
-from postroom.manager.transmission import (
+from postroom.manager.headers.transmission_header import (
     MAX_HOPS,
     TRANSMISSION,
     TransmissionHeader,

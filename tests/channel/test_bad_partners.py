@@ -16,7 +16,7 @@ from postroom.amqp.message.sections import Header, Message, Value
 from postroom.channel import wire
 from postroom.channel.negotiation import Offer
 from postroom.channel.wire import CHANNEL_ADDRESS, BatchEnd
-from postroom.manager.transmission import TransmissionHeader, with_transmission
+from postroom.manager.headers.transmission_header import TransmissionHeader, with_transmission
 from postroom.model.channel_states import ChannelState
 from postroom.server.configuration.config import QueueConfig
 from tests.channel.making import receiver, sender

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from postroom.amqp.message.message_head import scan_head
 from postroom.amqp.message.sections import Data, Header, Message, Properties
 from postroom.channel.undelivered import NEXT, Ladder, RetryRequest, Stage, Stop, Wait
-from postroom.manager.undelivered import Action, Asked, ReceivedMessage, asked_of
+from postroom.manager.channels.undelivered import Action, Asked, ReceivedMessage, asked_of
 from postroom.model import mq
 from postroom.model.channel import RECEIVER, ChannelDefinition
 from postroom.model.mq import Reason, Report, Undelivered

@@ -14,11 +14,11 @@ from postroom.amqp.message.message_head import scan_head
 from postroom.amqp.message.sections import Data, Header, Message, Properties
 from postroom.channel.undelivered import Ladder
 from postroom.ledger.format.records import ArrivalFlag
-from postroom.manager import dead_letter_header
-from postroom.manager.dead_letter_header import DeadLetterHeader
-from postroom.manager.discarding import UNDELIVERED
-from postroom.manager.options import ManagerOptions
-from postroom.manager.undelivered import Action, Asked, ReceivedMessage
+from postroom.manager.channels.undelivered import Action, Asked, ReceivedMessage
+from postroom.manager.headers import dead_letter_header
+from postroom.manager.headers.dead_letter_header import DeadLetterHeader
+from postroom.manager.kernel.options import ManagerOptions
+from postroom.manager.undeliverable.discard import UNDELIVERED
 from postroom.model.channel import ChannelDefinition
 from postroom.model.codes import Event, Outcome
 from postroom.model.mq import Reason, Report

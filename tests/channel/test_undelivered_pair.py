@@ -6,7 +6,7 @@ from postroom.amqp.encoding.types import Int
 from postroom.amqp.engine.events import LinkDetached, TransferReceived
 from postroom.amqp.message.sections import Header, Message, Properties, Value, decode_message
 from postroom.channel.undelivered import RetryRequest, Stop
-from postroom.manager.name_rules import UNDELIVERED
+from postroom.manager.kernel.name_rules import UNDELIVERED
 from postroom.model.channel_states import ChannelState
 from postroom.model.mq import Report
 from postroom.server.configuration.config import QueueConfig, QueueManagerConfig

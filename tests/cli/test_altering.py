@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from postroom.client import AcknowledgeMode, ConnectionFactory
-from postroom.manager.options import IDENTITY_FIELDS, QueueDefinition
+from postroom.manager.kernel.options import IDENTITY_FIELDS, QueueDefinition
 from postroom.server.connection.broker import Broker
 from tests.cli.test_commands import Shell, broker, queue, shell
 from tests.server.harness import BrokerThread

@@ -9,7 +9,7 @@ import pytest
 from postroom.channel.rules.parser import parse_table
 from postroom.cli.messages.dead_letter_handler import handle
 from postroom.client import ConnectionFactory
-from postroom.manager.options import QueueDefinition
+from postroom.manager.kernel.options import QueueDefinition
 from tests.cli.test_dlq import NUMBERS, dead_letter, send
 from tests.faults.proxy import BROKER, CLIENT, CutPoint, FaultyProxy
 from tests.server.harness import BrokerThread, make_config

@@ -3,12 +3,12 @@ hand."""
 
 from dataclasses import dataclass
 
-from postroom.manager.channel import Batch, ReceivingEnd, SendingEnd
-from postroom.manager.effects import Asker, Delivery
-from postroom.manager.entry import Entry
-from postroom.manager.options import ManagerOptions
-from postroom.manager.queue import Queue
-from postroom.manager.transmission import TransmissionHeader
+from postroom.manager.channels.channel import Batch, ReceivingEnd, SendingEnd
+from postroom.manager.headers.transmission_header import TransmissionHeader
+from postroom.manager.kernel.effects import Asker, Delivery
+from postroom.manager.kernel.entry import Entry
+from postroom.manager.kernel.options import ManagerOptions
+from postroom.manager.queues.queue import Queue
 from postroom.model.channel import ChannelDefinition
 from postroom.model.message import MessageHead
 from postroom.model.mq import Undelivered

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RULE_MARKER, RuleBasedStateMachine, initialize, invariant
 
-from postroom.manager.asking import StoreRequest
-from postroom.manager.consumer import Consumer, Producer
-from postroom.manager.effects import Delivery
-from postroom.manager.entry import Entry
-from postroom.manager.errors import NotAllowed
-from postroom.manager.groups import FIRST_IN_GROUP
-from postroom.manager.options import ManagerOptions
-from postroom.manager.queue import Queue
-from postroom.manager.transaction import Transaction
+from postroom.manager.kernel.consumer import Consumer, Producer
+from postroom.manager.kernel.effects import Delivery
+from postroom.manager.kernel.entry import Entry
+from postroom.manager.kernel.errors import NotAllowed
+from postroom.manager.kernel.options import ManagerOptions
+from postroom.manager.kernel.transaction import Transaction
+from postroom.manager.message_store.pending_requests import StoreRequest
+from postroom.manager.queues.message_groups import FIRST_IN_GROUP
+from postroom.manager.queues.queue import Queue
 from postroom.model.codes import Outcome
 from tests.manager.machine_setting import a_body, define
 from tests.manager.over_ledger import LedgerWorld

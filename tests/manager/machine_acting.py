@@ -3,10 +3,10 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from postroom.manager.acting import ACTIONS, ANSWERS, Act, Acted, Action, detail_of
-from postroom.manager.entry import Entry
-from postroom.manager.finding import spots
-from postroom.manager.queue import PRIORITIES, Queue
+from postroom.manager.administration.message_jobs import ACTIONS, ANSWERS, Act, Acted, Action, detail_of
+from postroom.manager.kernel.entry import Entry
+from postroom.manager.queues.entry_lookup import spots
+from postroom.manager.queues.queue import PRIORITIES, Queue
 from postroom.model.codes import Outcome
 from tests.manager.machine import Machine, again
 from tests.manager.reference_moving import move, origin_of, refusals

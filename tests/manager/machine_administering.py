@@ -6,8 +6,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from postroom.manager.errors import QueueInUse, QuotaInUse, QuotaNotFound
-from postroom.manager.quota import QuotaDefinition
+from postroom.manager.kernel.errors import QueueInUse, QuotaInUse, QuotaNotFound
+from postroom.manager.kernel.quota_definition import QuotaDefinition
 from postroom.model.codes import Outcome
 from tests.manager.machine import QUEUES, TOPICS, Machine
 

@@ -6,9 +6,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from postroom.manager.errors import CursorUnknown, LimitExceeded, NoMatchingMessage, QueueNotFound
-from postroom.manager.message_states import ALL_STATES, STATE_NAMES, mask_of, named
-from postroom.manager.queries import (
+from postroom.manager.administration.message_queries import (
     NEVER_US,
     CloseCursor,
     MessageRow,
@@ -17,8 +15,10 @@ from postroom.manager.queries import (
     ReadCursor,
     ShowMessage,
 )
-from postroom.manager.queue import Queue
-from postroom.manager.searching import Wanted
+from postroom.manager.administration.message_search import Wanted
+from postroom.manager.administration.message_states import ALL_STATES, STATE_NAMES, mask_of, named
+from postroom.manager.kernel.errors import CursorUnknown, LimitExceeded, NoMatchingMessage, QueueNotFound
+from postroom.manager.queues.queue import Queue
 from tests.manager.machine import FAVOURED, QUEUES, SMALL, TEXTS, Machine, again
 from tests.manager.reference_looking import found_by, same_order, states_of
 from tests.manager.reference_place import Message, Place

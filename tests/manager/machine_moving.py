@@ -5,13 +5,13 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from postroom.manager.errors import DestinationPaused, LimitExceeded, NoMatchingMessage
-from postroom.manager.importing import Imported, ImportMessages
-from postroom.manager.message_states import CHANGEABLE
-from postroom.manager.moving import Changed, DeleteMessages, MoveMessages, Replay
-from postroom.manager.relaying import Discard, NoticeNew, Passed, Relay
-from postroom.manager.remote import Destination
-from postroom.manager.searching import Wanted
+from postroom.manager.administration.dead_letter_handlers import Discard, NoticeNew, Passed, Relay
+from postroom.manager.administration.message_import import Imported, ImportMessages
+from postroom.manager.administration.message_moves import Changed, DeleteMessages, MoveMessages, Replay
+from postroom.manager.administration.message_search import Wanted
+from postroom.manager.administration.message_states import CHANGEABLE
+from postroom.manager.kernel.errors import DestinationPaused, LimitExceeded, NoMatchingMessage
+from postroom.manager.names.remote_queues import Destination
 from postroom.model.codes import Outcome
 from tests.manager.machine import PUBLISHERS, SMALL, TEXTS, Machine, again
 from tests.manager.machine_sending import heads, numbers, sizes

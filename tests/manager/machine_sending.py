@@ -6,8 +6,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from postroom.manager.errors import TransactionRolledBack
-from postroom.manager.queue import Queue
+from postroom.manager.kernel.errors import TransactionRolledBack
+from postroom.manager.queues.queue import Queue
 from tests.manager.machine import (
     FAVOURED,
     FAVOURED_TOPICS,

@@ -5,7 +5,7 @@ from typing import Any
 
 from postroom.amqp.message.sections import Data, Properties
 from postroom.amqp.message.sections import Message as Sections
-from postroom.manager.quota import QuotaDefinition
+from postroom.manager.kernel.quota_definition import QuotaDefinition
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.reference import Reference
 from tests.manager.reference_place import Place, TopicPlace

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from postroom.manager.errors import SinkBranchUnknown, SinkFenced
-from postroom.manager.queue import Queue
+from postroom.manager.kernel.errors import SinkBranchUnknown, SinkFenced
+from postroom.manager.queues.queue import Queue
 from tests.manager.machine import FAVOURED, FAVOURED_TOPICS, LINKS, PUBLISHERS, QUEUES, TOPICS, Machine
 from tests.manager.machine_sending import heads, numbers, sizes
 from tests.manager.reference_place import PUT, Message, Place, TopicPlace

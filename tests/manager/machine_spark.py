@@ -8,16 +8,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from postroom.ledger.storage.body_requests import BodyPlace
-from postroom.manager.consumer import Consumer
-from postroom.manager.entry import Entry
-from postroom.manager.errors import (
+from postroom.manager.kernel.consumer import Consumer
+from postroom.manager.kernel.entry import Entry
+from postroom.manager.kernel.errors import (
     AccessRefused,
     CheckpointReplaced,
     PositionRefused,
     SparkSubscriptionNotFound,
     SubscriptionEnded,
 )
-from postroom.manager.spark_subscription import SparkSubscription, SparkSubscriptionDefinition
+from postroom.manager.spark.subscription import SparkSubscription, SparkSubscriptionDefinition
 from postroom.model.codes import Outcome
 from postroom.model.packed import PackedEntry
 from tests.manager.machine import FAVOURED, QUEUES, TEXTS, Machine, again

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from postroom.manager.errors import DestinationPaused, NoMatchingMessage
-from postroom.manager.store_verbs import Get
+from postroom.manager.kernel.errors import DestinationPaused, NoMatchingMessage
+from postroom.manager.message_store.verbs import Get
 from postroom.model.codes import Outcome
 from tests.manager.machine import Machine
 from tests.manager.machine_sending import heads, numbers, sizes

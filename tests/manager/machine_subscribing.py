@@ -6,7 +6,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from postroom.manager.errors import (
+from postroom.manager.kernel.errors import (
     ManagerError,
     NotAllowed,
     QueueExists,
@@ -14,8 +14,8 @@ from postroom.manager.errors import (
     QueueNotFound,
     SubscriptionInUse,
 )
-from postroom.manager.options import QueueDefinition
-from postroom.manager.topics import Subscribing
+from postroom.manager.kernel.options import QueueDefinition
+from postroom.manager.topics.registry import Subscribing
 from tests.manager.machine import FAVOURED_TOPICS, TEXTS, TOPICS, Machine, again
 from tests.manager.machine_setting import TOPIC_SETTINGS
 from tests.manager.machine_taking import CREDITS, wanted

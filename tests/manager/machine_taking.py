@@ -7,10 +7,10 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from postroom.manager.consumer import Consumer
-from postroom.manager.entry import Entry
-from postroom.manager.errors import AccessRefused
-from postroom.manager.transaction import Transaction
+from postroom.manager.kernel.consumer import Consumer
+from postroom.manager.kernel.entry import Entry
+from postroom.manager.kernel.errors import AccessRefused
+from postroom.manager.kernel.transaction import Transaction
 from tests.manager.machine import FAVOURED, QUEUES, TEXTS, WITH_QUOTA, Machine, again
 from tests.manager.reference_place import ASKED_US
 from tests.manager.world import MS, TestSink

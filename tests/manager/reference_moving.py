@@ -1,6 +1,6 @@
 """What the reference makes of moves, replays and imports."""
 
-from postroom.manager.errors import (
+from postroom.manager.kernel.errors import (
     DestinationPaused,
     LimitExceeded,
     ManagerError,

@@ -3,9 +3,9 @@
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from postroom.manager.consumer import Consumer
-from postroom.manager.options import NO_LIMIT
-from postroom.manager.statistics import SLOT_NAMES
+from postroom.manager.kernel.consumer import Consumer
+from postroom.manager.kernel.options import NO_LIMIT
+from postroom.manager.kernel.statistics import SLOT_NAMES
 from postroom.model.codes import Outcome
 from tests.manager.reference_rooms import Pool
 from tests.manager.reference_takers import Takers

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from postroom.manager.consumer import Consumer
+from postroom.manager.kernel.consumer import Consumer
 
 BUCKETS = {"a": 1, "b": 1, "d": 0}
 """Message groups of the test, and the bucket of two that each falls into (crc32 of its name)."""

@@ -6,9 +6,9 @@ from postroom.amqp.encoding.types import Int, Symbol, UInt
 from postroom.amqp.message.message_fields import MessageFields
 from postroom.amqp.message.message_head import scan_head
 from postroom.amqp.message.sections import Data, Header, Message, Properties, Value, decode_message
-from postroom.manager.consumer import Consumer
-from postroom.manager.queue import Queue
-from postroom.manager.transaction import Transaction
+from postroom.manager.kernel.consumer import Consumer
+from postroom.manager.kernel.transaction import Transaction
+from postroom.manager.queues.queue import Queue
 from tests.manager.world import TestSink, World
 
 TEXT = "a message of more than a hundred bytes: " + "0123456789" * 12

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from postroom.manager.options import ManagerOptions
+from postroom.manager.kernel.options import ManagerOptions
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.recount import check_counters
 

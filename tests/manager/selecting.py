@@ -4,10 +4,10 @@ from typing import Any
 
 from postroom.amqp.message.message_head import scan_head
 from postroom.amqp.message.sections import Data, Message, Properties, decode_message
-from postroom.manager.consumer import Consumer
-from postroom.manager.effects import Delivery
-from postroom.manager.queue import Queue
-from postroom.manager.transaction import Transaction
+from postroom.manager.kernel.consumer import Consumer
+from postroom.manager.kernel.effects import Delivery
+from postroom.manager.kernel.transaction import Transaction
+from postroom.manager.queues.queue import Queue
 from tests.manager.world import TestSink, World
 
 

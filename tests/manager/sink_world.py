@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, replace
 
-from postroom.manager.errors import ManagerError
-from postroom.manager.queue import Queue
-from postroom.manager.sink import SinkBranch, SinkContact
+from postroom.manager.kernel.errors import ManagerError
+from postroom.manager.queues.queue import Queue
+from postroom.manager.spark.sink import SinkBranch, SinkContact
 from tests.manager.world import World
 
 

@@ -2,14 +2,13 @@
 
 from typing import Any
 
-from postroom.manager.asking import StoreRequest
-from postroom.manager.effects import Asker
-from postroom.manager.errors import ManagerError
-from postroom.manager.queue import Queue
-from postroom.manager.store_browsing import Browse, BrowseAndLock, Listen, Unlock
-from postroom.manager.store_filter import StoreFilter
-from postroom.manager.store_putting import ConfirmPut, Put
-from postroom.manager.store_verbs import (
+from postroom.manager.kernel.effects import Asker
+from postroom.manager.kernel.errors import ManagerError
+from postroom.manager.message_store.browsing import Browse, BrowseAndLock, Listen, Unlock
+from postroom.manager.message_store.filter import StoreFilter
+from postroom.manager.message_store.pending_requests import StoreRequest
+from postroom.manager.message_store.put_verbs import ConfirmPut, Put
+from postroom.manager.message_store.verbs import (
     Confirm,
     ConfirmGet,
     Delete,
@@ -18,6 +17,7 @@ from postroom.manager.store_verbs import (
     StoreAnswer,
     Undo,
 )
+from postroom.manager.queues.queue import Queue
 from postroom.model.ids import pack_unique_id, unpack_unique_id
 from tests.manager.world import MS, World, a_head
 

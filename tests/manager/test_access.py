@@ -2,8 +2,8 @@
 
 import pytest
 
-from postroom.manager.errors import AccessRefused, LimitExceeded, NotAllowed, QueueNotFound
-from postroom.manager.options import ManagerOptions
+from postroom.manager.kernel.errors import AccessRefused, LimitExceeded, NotAllowed, QueueNotFound
+from postroom.manager.kernel.options import ManagerOptions
 from tests.manager.world import TestSink, World
 
 SECOND_US = 1_000_000

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from postroom.manager.acting import (
+from postroom.manager.administration.message_jobs import (
     ACTIONS,
     ANSWERS,
     CONDITION,
@@ -16,13 +16,13 @@ from postroom.manager.acting import (
     Action,
     detail_of,
 )
-from postroom.manager.entry import Entry
-from postroom.manager.errors import LimitExceeded, QueueNotFound, RequestInvalid
-from postroom.manager.finding import spots
-from postroom.manager.moving import MAX_ONWARD_BYTES
-from postroom.manager.options import ManagerOptions
-from postroom.manager.queue import PRIORITIES, Queue
-from postroom.manager.remote import RemoteQueueDefinition
+from postroom.manager.administration.message_moves import MAX_ONWARD_BYTES
+from postroom.manager.kernel.entry import Entry
+from postroom.manager.kernel.errors import LimitExceeded, QueueNotFound, RequestInvalid
+from postroom.manager.kernel.options import ManagerOptions
+from postroom.manager.names.remote_queues import RemoteQueueDefinition
+from postroom.manager.queues.entry_lookup import spots
+from postroom.manager.queues.queue import PRIORITIES, Queue
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.selecting import put
 from tests.manager.store_face import Asked, ask

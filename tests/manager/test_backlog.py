@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from postroom.manager.backlog import Backlog
-from postroom.manager.consumer import Consumer
-from postroom.manager.entry import Entry
-from postroom.manager.memory import BodyMissing
-from postroom.manager.options import ManagerOptions, QueueDefinition
-from postroom.manager.queue import Queue
-from postroom.manager.statistics import HeldByAll
+from postroom.manager.kernel.consumer import Consumer
+from postroom.manager.kernel.entry import Entry
+from postroom.manager.kernel.memory import BodyMissing
+from postroom.manager.kernel.options import ManagerOptions, QueueDefinition
+from postroom.manager.kernel.statistics import HeldByAll
+from postroom.manager.queues.backlog import Backlog
+from postroom.manager.queues.queue import Queue
 from postroom.model.packed import CHUNK_ENTRIES, PACKED_BYTES
 from tests.manager.world import DAMAGE, UNREADABLE, UNREADABLE_DELAY_MS, World
 

@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.manager.band import SWEEP_AT
-from postroom.manager.entry import Entry
-from postroom.manager.options import QueueDefinition
-from postroom.manager.queue import Queue
-from postroom.manager.statistics import HeldByAll
+from postroom.manager.kernel.entry import Entry
+from postroom.manager.kernel.options import QueueDefinition
+from postroom.manager.kernel.statistics import HeldByAll
+from postroom.manager.queues.band import SWEEP_AT
+from postroom.manager.queues.queue import Queue
 
 COMMANDS = st.lists(
     st.one_of(
@@ -56,7 +56,7 @@ def test_like_a_sorted_list(commands: list[tuple[str, int]]) -> None:
 
 
 def check(band: object, here: dict[int, Entry], last: int) -> None:
-    from postroom.manager.band import Band
+    from postroom.manager.queues.band import Band
 
     assert isinstance(band, Band)
     in_order = [here[place] for place in sorted(here)]

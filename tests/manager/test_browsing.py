@@ -3,7 +3,7 @@
 import pytest
 
 from postroom.ledger.storage.body_requests import Body
-from postroom.manager.options import ManagerOptions
+from postroom.manager.kernel.options import ManagerOptions
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.world import DAMAGE, World
 

@@ -5,7 +5,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from postroom.manager.errors import ChannelInUse, ChannelSequenceError
+from postroom.manager.kernel.errors import ChannelInUse, ChannelSequenceError
 from postroom.model.codes import Outcome
 from tests.manager.channel_world import CHANNEL, Receiver, Sender, resynchronise
 

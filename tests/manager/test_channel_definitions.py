@@ -9,9 +9,10 @@ import pytest
 
 from postroom.ledger.format.records import RecordType
 from postroom.ledger.reading.reader import LedgerReader
-from postroom.manager.channel import Channel
-from postroom.manager.effects import Sink
-from postroom.manager.errors import (
+from postroom.manager.administration.message_states import named, states_of
+from postroom.manager.channels.channel import Channel
+from postroom.manager.kernel.effects import Sink
+from postroom.manager.kernel.errors import (
     AccessRefused,
     ChannelExists,
     ChannelInUse,
@@ -24,8 +25,7 @@ from postroom.manager.errors import (
     QueueInUse,
     QueueNotFound,
 )
-from postroom.manager.message_states import named, states_of
-from postroom.manager.options import ManagerOptions
+from postroom.manager.kernel.options import ManagerOptions
 from postroom.model.channel import ChannelDefinition
 from tests.manager.channel_world import CHANNEL, RECEIVER, SENDER, THERE, Receiver, Sender, resynchronise
 from tests.manager.over_ledger import LedgerWorld

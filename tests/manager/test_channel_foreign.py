@@ -2,7 +2,7 @@
 
 import pytest
 
-from postroom.manager.effects import Delivery
+from postroom.manager.kernel.effects import Delivery
 from tests.manager.channel_world import CHANNEL, Sender
 
 

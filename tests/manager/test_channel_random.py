@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from postroom.manager.channel import Batch
+from postroom.manager.channels.channel import Batch
 from postroom.model.codes import Outcome
 from tests.manager.channel_world import CHANNEL, THERE, Receiver, Sender, Sent, resynchronise
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from postroom.manager.dead_letter_header import DEAD_LETTER, DeadLetterHeader, header_of
-from postroom.manager.deadletter import number_of
-from postroom.manager.options import ManagerOptions
+from postroom.manager.headers.dead_letter_header import DEAD_LETTER, DeadLetterHeader, header_of
+from postroom.manager.kernel.options import ManagerOptions
+from postroom.manager.undeliverable.dead_letters import number_of
 from tests.manager.over_ledger import LedgerWorld
 
 

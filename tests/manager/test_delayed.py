@@ -4,12 +4,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from postroom.manager import delayed
-from postroom.manager.delayed import DelayedEntries, can_be_packed, moment_us
-from postroom.manager.entry import Entry
-from postroom.manager.options import ManagerOptions, QueueDefinition
-from postroom.manager.queue import Queue
-from postroom.manager.statistics import HeldByAll
+from postroom.manager.kernel.entry import Entry
+from postroom.manager.kernel.options import ManagerOptions, QueueDefinition
+from postroom.manager.kernel.statistics import HeldByAll
+from postroom.manager.queues import delayed_entries as delayed
+from postroom.manager.queues.delayed_entries import DelayedEntries, can_be_packed, moment_us
+from postroom.manager.queues.queue import Queue
 from postroom.model import numbers as n
 from postroom.model.codes import Outcome
 from tests.manager.over_ledger import LedgerWorld

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from postroom.manager.errors import DefinitionInvalid
-from postroom.manager.groups import FIRST_IN_GROUP, GROUP_WINDOW
-from postroom.manager.options import MAX_GROUP_BUCKETS, ManagerOptions
+from postroom.manager.kernel.errors import DefinitionInvalid
+from postroom.manager.kernel.options import MAX_GROUP_BUCKETS, ManagerOptions
+from postroom.manager.queues.message_groups import FIRST_IN_GROUP, GROUP_WINDOW
 from tests.manager.selecting import deliveries_to, got, put, text_of, turn
 from tests.manager.world import World
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.manager.errors import LimitExceeded
-from postroom.manager.holder_ids import HolderIds
+from postroom.manager.kernel.errors import LimitExceeded
+from postroom.manager.kernel.holder_ids import HolderIds
 
 
 def test_ids_ascend_from_one() -> None:

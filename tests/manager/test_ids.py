@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from postroom.ledger.reading.hashing import hash_id
-from postroom.manager.errors import DuplicateMessage, NoMatchingMessage
-from postroom.manager.ids import YOUNG_ENTRIES, IdIndex
-from postroom.manager.options import ManagerOptions
+from postroom.manager.kernel.errors import DuplicateMessage, NoMatchingMessage
+from postroom.manager.kernel.options import ManagerOptions
+from postroom.manager.queues.message_ids import YOUNG_ENTRIES, IdIndex
 from postroom.model.ids import CORRELATION_ID, MESSAGE_ID, UNIQUE_ID, MessageIds, pack_unique_id
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.store_face import StoreFace

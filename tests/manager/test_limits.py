@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from postroom.manager.effects import Effects
-from postroom.manager.errors import (
+from postroom.manager.kernel.effects import Effects
+from postroom.manager.kernel.errors import (
     DefinitionInvalid,
     LimitExceeded,
     ManagerError,
@@ -15,7 +15,7 @@ from postroom.manager.errors import (
     QueueInUse,
     QueueNotFound,
 )
-from postroom.manager.options import ManagerOptions, QueueDefinition
+from postroom.manager.kernel.options import ManagerOptions, QueueDefinition
 from postroom.model.codes import Outcome
 from tests.manager.world import MS, TestSink, World
 

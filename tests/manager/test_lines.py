@@ -5,10 +5,10 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from postroom.manager.consumer import Producer
-from postroom.manager.pool import STRETCH_SENDS, Line
-from postroom.manager.queue import Queue
-from postroom.manager.waiting import BlockedSend
+from postroom.manager.kernel.consumer import Producer
+from postroom.manager.kernel.quota_pool import STRETCH_SENDS, Line
+from postroom.manager.producing.blocked_sends import BlockedSend
+from postroom.manager.queues.queue import Queue
 from tests.manager.topic_world import TopicWorld
 from tests.manager.world import TestSink, World, a_head
 

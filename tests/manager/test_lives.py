@@ -11,11 +11,11 @@ from postroom.cli import main
 from postroom.ledger.reading.message_log import LogRecord, MessageLog, as_defined, everything
 from postroom.ledger.reading.reader import LedgerReader
 from postroom.ledger.reading.trace import MessageId, trace
-from postroom.manager.message_states import ALL_STATES
-from postroom.manager.moving import Replay
-from postroom.manager.options import QueueDefinition
-from postroom.manager.searching import Wanted
-from postroom.manager.topics import Subscribing
+from postroom.manager.administration.message_moves import Replay
+from postroom.manager.administration.message_search import Wanted
+from postroom.manager.administration.message_states import ALL_STATES
+from postroom.manager.kernel.options import QueueDefinition
+from postroom.manager.topics.registry import Subscribing
 from postroom.model.codes import IdType
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.store_face import Asked, StoreFace

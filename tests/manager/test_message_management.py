@@ -7,7 +7,18 @@ import pytest
 
 from postroom.amqp.message.message_head import scan_head
 from postroom.amqp.message.sections import Data, Message, Properties
-from postroom.manager.errors import (
+from postroom.manager.administration.message_import import Imported, ImportMessages
+from postroom.manager.administration.message_moves import Changed, DeleteMessages, MoveMessages, Replay
+from postroom.manager.administration.message_queries import (
+    CloseCursor,
+    OpenCursor,
+    QueryAnswer,
+    ReadCursor,
+    ShowMessage,
+)
+from postroom.manager.administration.message_search import Wanted
+from postroom.manager.administration.message_states import ALL_STATES, VISIBLE, mask_of, named, states_of
+from postroom.manager.kernel.errors import (
     CursorUnknown,
     DestinationPaused,
     LimitExceeded,
@@ -20,16 +31,11 @@ from postroom.manager.errors import (
     RequestInvalid,
     SelectorRefused,
 )
-from postroom.manager.importing import Imported, ImportMessages
-from postroom.manager.message_states import ALL_STATES, VISIBLE, mask_of, named, states_of
-from postroom.manager.moving import Changed, DeleteMessages, MoveMessages, Replay
-from postroom.manager.options import ManagerOptions, QueueDefinition
-from postroom.manager.queries import CloseCursor, OpenCursor, QueryAnswer, ReadCursor, ShowMessage
-from postroom.manager.queue import Queue
-from postroom.manager.remote import Destination
-from postroom.manager.searching import Wanted
-from postroom.manager.topics import Subscribing
-from postroom.manager.units import PROPERTY
+from postroom.manager.kernel.options import ManagerOptions, QueueDefinition
+from postroom.manager.names.remote_queues import Destination
+from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.units_of_order import PROPERTY
+from postroom.manager.topics.registry import Subscribing
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.selecting import put, text_of, texts
 from tests.manager.store_face import Asked, StoreFace, ask

@@ -7,13 +7,13 @@ import pytest
 
 from postroom.amqp.message.sections import Data, Message, Properties, decode_message
 from postroom.ledger.format.records import MAX_BLOCK_BYTES
-from postroom.manager.errors import LimitExceeded, NameUnknown, QueueNotFound
-from postroom.manager.message_states import ALL_STATES
-from postroom.manager.moving import MAX_ONWARD_BYTES, Changed, MoveMessages, Replay
-from postroom.manager.options import ManagerOptions
-from postroom.manager.queue import Queue
-from postroom.manager.remote import RemoteQueueDefinition
-from postroom.manager.searching import Wanted
+from postroom.manager.administration.message_moves import MAX_ONWARD_BYTES, Changed, MoveMessages, Replay
+from postroom.manager.administration.message_search import Wanted
+from postroom.manager.administration.message_states import ALL_STATES
+from postroom.manager.kernel.errors import LimitExceeded, NameUnknown, QueueNotFound
+from postroom.manager.kernel.options import ManagerOptions
+from postroom.manager.names.remote_queues import RemoteQueueDefinition
+from postroom.manager.queues.queue import Queue
 from postroom.model.codes import Outcome
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.store_face import Asked

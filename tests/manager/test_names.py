@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 
 from postroom.amqp.message.sections import Data, Message, Properties, decode_message
 from postroom.ledger.reading.stats import stats
-from postroom.manager.errors import (
+from postroom.manager.headers.transmission_header import (
+    TransmissionHeader,
+    take_transmission,
+    with_transmission,
+)
+from postroom.manager.kernel.errors import (
     DefinitionInvalid,
     LimitExceeded,
     ManagerError,
@@ -22,10 +27,9 @@ from postroom.manager.errors import (
     QueueInUse,
     QueueNotFound,
 )
-from postroom.manager.names import MAX_DEFINITIONS, onward, resolve
-from postroom.manager.options import ManagerOptions
-from postroom.manager.remote import MAX_RESOLVED, Destination, RemoteQueueDefinition
-from postroom.manager.transmission import TransmissionHeader, take_transmission, with_transmission
+from postroom.manager.kernel.options import ManagerOptions
+from postroom.manager.names.name_resolution import MAX_DEFINITIONS, onward, resolve
+from postroom.manager.names.remote_queues import MAX_RESOLVED, Destination, RemoteQueueDefinition
 from postroom.model.mq import Reason, Undelivered
 from postroom.model.names import full_address, split_address
 from tests.manager.over_ledger import LedgerWorld

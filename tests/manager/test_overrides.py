@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from postroom.amqp.message.sections import Data, Message, decode_message
-from postroom.manager.errors import DefinitionInvalid
-from postroom.manager.options import ManagerOptions, QueueDefinition
-from postroom.manager.pace import TICK_US, Pace
-from postroom.manager.quota import QuotaDefinition
+from postroom.manager.kernel.errors import DefinitionInvalid
+from postroom.manager.kernel.options import ManagerOptions, QueueDefinition
+from postroom.manager.kernel.quota_definition import QuotaDefinition
+from postroom.manager.producing.flow_control import TICK_US, Pace
 from postroom.model.codes import Outcome
 from tests.manager.world import MS, TestSink, World
 

@@ -3,8 +3,8 @@ eligible, times to live that don't count, a window of what is not acknowledged."
 
 import pytest
 
-from postroom.manager.errors import DefinitionInvalid
-from postroom.manager.options import QueueDefinition
+from postroom.manager.kernel.errors import DefinitionInvalid
+from postroom.manager.kernel.options import QueueDefinition
 from postroom.model.codes import Outcome
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.world import MS, World

@@ -2,8 +2,8 @@
 
 import pytest
 
-from postroom.manager.errors import NotHeld
-from postroom.manager.options import ManagerOptions
+from postroom.manager.kernel.errors import NotHeld
+from postroom.manager.kernel.options import ManagerOptions
 from tests.manager.world import MS, TestSink, World, a_head
 
 

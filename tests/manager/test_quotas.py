@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from postroom.manager.consumer import Producer
-from postroom.manager.errors import (
+from postroom.manager.kernel.consumer import Producer
+from postroom.manager.kernel.errors import (
     DefinitionInvalid,
     ManagerError,
     NameNotAllowed,
@@ -16,9 +16,9 @@ from postroom.manager.errors import (
     QuotaNotFound,
     TransactionRolledBack,
 )
-from postroom.manager.options import ManagerOptions, QueueDefinition
-from postroom.manager.queue import Queue
-from postroom.manager.quota import Quota, QuotaDefinition
+from postroom.manager.kernel.options import ManagerOptions, QueueDefinition
+from postroom.manager.kernel.quota_definition import Quota, QuotaDefinition
+from postroom.manager.queues.queue import Queue
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.world import TestSink, World, a_head, recount
 

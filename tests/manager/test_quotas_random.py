@@ -7,8 +7,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from postroom.manager.options import ManagerOptions, QueueDefinition
-from postroom.manager.quota import QuotaDefinition
+from postroom.manager.kernel.options import ManagerOptions, QueueDefinition
+from postroom.manager.kernel.quota_definition import QuotaDefinition
 from tests.manager.world import MS, TestSink, World
 
 LINKS = 4

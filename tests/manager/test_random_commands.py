@@ -15,10 +15,10 @@ import pytest
 from hypothesis.stateful import RULE_MARKER
 
 from postroom import manager
-from postroom.manager.asking import StoreRequest
 from postroom.manager.manager import QueueManager
-from postroom.manager.sink_service import SinkService
-from postroom.manager.spark_service import SparkSubscriptionService
+from postroom.manager.message_store.pending_requests import StoreRequest
+from postroom.manager.services.sinks import SinkService
+from postroom.manager.services.spark_subscriptions import SparkSubscriptionService
 from tests.manager.test_random import RandomUse
 
 _XA = "test_xa_random.py gives branches and their sessions at random, against a reference of their own"

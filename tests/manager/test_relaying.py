@@ -10,18 +10,7 @@ from postroom.amqp.encoding.types import Int, Symbol
 from postroom.amqp.message.message_head import scan_head
 from postroom.amqp.message.sections import Data, Message, Properties, decode_message
 from postroom.ledger.format.records import CHUNK_BODY_BYTES
-from postroom.manager.dead_letter_header import DEAD_LETTER
-from postroom.manager.errors import (
-    DestinationPaused,
-    LimitExceeded,
-    NameUnknown,
-    NoMatchingMessage,
-    QueueNotFound,
-    RequestInvalid,
-)
-from postroom.manager.options import ManagerOptions
-from postroom.manager.queue import Queue
-from postroom.manager.relaying import (
+from postroom.manager.administration.dead_letter_handlers import (
     LOOK_AGAIN_US,
     MANY_KNOWN,
     MAX_NOTICED,
@@ -31,7 +20,18 @@ from postroom.manager.relaying import (
     Relay,
     without_header,
 )
-from postroom.manager.transmission import take_transmission
+from postroom.manager.headers.dead_letter_header import DEAD_LETTER
+from postroom.manager.headers.transmission_header import take_transmission
+from postroom.manager.kernel.errors import (
+    DestinationPaused,
+    LimitExceeded,
+    NameUnknown,
+    NoMatchingMessage,
+    QueueNotFound,
+    RequestInvalid,
+)
+from postroom.manager.kernel.options import ManagerOptions
+from postroom.manager.queues.queue import Queue
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.store_face import Asked, ask
 from tests.manager.world import MS, TestSink, World, recount

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from postroom.amqp.message.message_head import scan_head
 from postroom.amqp.message.sections import Data
-from postroom.manager.consumer import Consumer
-from postroom.manager.options import ManagerOptions
-from postroom.manager.transaction import Transaction
+from postroom.manager.kernel.consumer import Consumer
+from postroom.manager.kernel.options import ManagerOptions
+from postroom.manager.kernel.transaction import Transaction
 from postroom.model.mq import Report
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.recount import check_counters, check_history

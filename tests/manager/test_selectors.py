@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from postroom.manager.errors import SelectorRefused
-from postroom.manager.options import ManagerOptions
-from postroom.manager.selecting import MAX_LEFT_CURSORS
+from postroom.manager.consuming.selection import MAX_LEFT_CURSORS
+from postroom.manager.kernel.errors import SelectorRefused
+from postroom.manager.kernel.options import ManagerOptions
 from tests.manager.selecting import got, judgements, put, texts, turn
 from tests.manager.world import World
 

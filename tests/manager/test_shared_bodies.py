@@ -3,8 +3,8 @@
 import pytest
 
 from postroom.ledger.format.records import SET_BASE, RecordType
-from postroom.manager.entry import ENTRY_OVERHEAD_BYTES
-from postroom.manager.options import ManagerOptions
+from postroom.manager.kernel.entry import ENTRY_OVERHEAD_BYTES
+from postroom.manager.kernel.options import ManagerOptions
 from tests.manager.topic_world import TopicWorld
 
 

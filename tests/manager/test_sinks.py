@@ -2,7 +2,7 @@
 
 import pytest
 
-from postroom.manager.errors import (
+from postroom.manager.kernel.errors import (
     LimitExceeded,
     NotAllowed,
     QueueInUse,
@@ -15,11 +15,11 @@ from postroom.manager.errors import (
     SinkQueryReplaced,
     SinkUnknown,
 )
-from postroom.manager.options import ManagerOptions
-from postroom.manager.queue import Queue
-from postroom.manager.sink import MAX_REMEMBERED_RUNS
-from postroom.manager.sinks import LEASE_ENDED
-from postroom.manager.topics import Subscribing
+from postroom.manager.kernel.options import ManagerOptions
+from postroom.manager.queues.queue import Queue
+from postroom.manager.spark.sink import MAX_REMEMBERED_RUNS
+from postroom.manager.spark.sink_verbs import LEASE_ENDED
+from postroom.manager.topics.registry import Subscribing
 from tests.manager.recount import check_counters
 from tests.manager.sink_world import Job, refused
 from tests.manager.world import MS, TestSink, World, a_head

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from postroom.manager.errors import (
+from postroom.manager.kernel.errors import (
     CheckpointReplaced,
     PositionRefused,
     QueueInUse,
@@ -12,9 +12,9 @@ from postroom.manager.errors import (
     SparkSubscriptionNotFound,
     SubscriptionEnded,
 )
-from postroom.manager.options import ManagerOptions
-from postroom.manager.queue import Queue
-from postroom.manager.spark_subscription import SparkSubscription, SparkSubscriptionDefinition
+from postroom.manager.kernel.options import ManagerOptions
+from postroom.manager.queues.queue import Queue
+from postroom.manager.spark.subscription import SparkSubscription, SparkSubscriptionDefinition
 from postroom.model.codes import Event, HolderKind, State
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.test_unit_of_order import member

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from postroom.manager.transition_table import IllegalTransition, ending, fixed, losing
+from postroom.manager.kernel.transition_table import IllegalTransition, ending, fixed, losing
 from postroom.model import numbers as n
 from postroom.model.codes import State
 
 HOUSE = Path(__file__).parents[2] / "src" / "postroom"
+KERNEL = HOUSE / "manager" / "kernel"
 BELOW = ("amqp", "model", "ledger")
 """Packages that know no entry: imports run one way through the house, which import-linter holds."""
 KEEPERS = ("transitions.py", "group_transitions.py", "entry_creation.py")
@@ -136,7 +137,7 @@ def test_only_the_life_cycle_changes_an_entry() -> None:
     found = [
         where
         for path in modules()
-        if path.parent.name != "manager" or path.name not in KEEPERS
+        if path.parent.name != "kernel" or path.name not in KEEPERS
         for where in changes(path.name, path.read_text())
     ]
     assert found == []
@@ -144,7 +145,7 @@ def test_only_the_life_cycle_changes_an_entry() -> None:
 
 @pytest.mark.parametrize("name", KEEPERS)
 def test_the_life_cycle_does_change_entries(name: str) -> None:
-    assert changes(name, (HOUSE / "manager" / name).read_text())
+    assert changes(name, (KERNEL / name).read_text())
 
 
 def function(body: str, arguments: str = "entry: Entry") -> str:
@@ -170,7 +171,8 @@ PLANTED = {
     "the holder": function("entry.holder = spark.id"),
     "its kind": function("entry.holder_kind = n.CONSUMER"),
     "in its class": "class Entry:\n    def end(self) -> None:\n        self.state = 7\n",
-    "under another name": "from postroom.manager.entry import Entry as E\n" + function("e.state = 7", "e: E"),
+    "under another name": "from postroom.manager.kernel.entry import Entry as E\n"
+    + function("e.state = 7", "e: E"),
     "as a coroutine": "async " + function("entry.state = 7"),
 }
 
@@ -213,18 +215,17 @@ def written(path: Path) -> list[str]:
 
 
 def test_only_the_life_cycle_writes_what_records_say_of_entries() -> None:
-    manager = HOUSE / "manager"
-    keepers = {manager / name for name in KEEPERS} | {manager / "ranges.py"}  # which encodes the groups
-    found = {path: written(path) for path in manager.glob("*.py")}
+    keepers = {KERNEL / name for name in KEEPERS} | {KERNEL / "ranges.py"}  # which encodes the groups
+    found = {path: written(path) for path in (HOUSE / "manager").rglob("*.py")}
     assert [where for path in found if path not in keepers for where in found[path]] == []
-    assert found[manager / "transitions.py"] and found[manager / "group_transitions.py"]
+    assert found[KERNEL / "transitions.py"] and found[KERNEL / "group_transitions.py"]
 
 
 @pytest.mark.parametrize("name", KEEPERS)
 def test_where_a_move_leads_is_not_written_down_again(name: str) -> None:
     """But for the end, where the table has been asked for its outcome."""
     literal = set()
-    for node in ast.walk(ast.parse((HOUSE / "manager" / name).read_text())):
+    for node in ast.walk(ast.parse((KERNEL / name).read_text())):
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute):
             if node.targets[0].attr == "state" and isinstance(node.value, ast.Attribute):
                 literal.add(node.value.attr)

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from postroom.manager.errors import DuplicateMessage, NoMatchingMessage, NotAllowed
-from postroom.manager.options import ManagerOptions
+from postroom.manager.kernel.errors import DuplicateMessage, NoMatchingMessage, NotAllowed
+from postroom.manager.kernel.options import ManagerOptions
 from postroom.model.codes import Outcome, State
 from tests.manager.store_face import StoreFace, Uid
 from tests.manager.world import UNREADABLE, UNREADABLE_DELAY_MS, World

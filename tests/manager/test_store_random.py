@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from postroom.amqp.message.sections import Data, Message
-from postroom.manager.errors import DuplicateMessage, ManagerError, NoMatchingMessage
-from postroom.manager.options import ManagerOptions
-from postroom.manager.store_verbs import Delete, Get, Undo
+from postroom.manager.kernel.errors import DuplicateMessage, ManagerError, NoMatchingMessage
+from postroom.manager.kernel.options import ManagerOptions
+from postroom.manager.message_store.verbs import Delete, Get, Undo
 from postroom.model.codes import State
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.store_face import Asked, StoreFace, Uid, a_filter

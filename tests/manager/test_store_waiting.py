@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from postroom.amqp.message.sections import Data, Message
-from postroom.manager.errors import (
+from postroom.manager.kernel.errors import (
     DestinationPaused,
     LimitExceeded,
     NoMatchingMessage,
@@ -13,9 +13,9 @@ from postroom.manager.errors import (
     QueueNotFound,
     RequestInvalid,
 )
-from postroom.manager.holders import NO_CONFIRM_ID
-from postroom.manager.options import ManagerOptions
-from postroom.manager.store_browsing import Browse
+from postroom.manager.kernel.holders import NO_CONFIRM_ID
+from postroom.manager.kernel.options import ManagerOptions
+from postroom.manager.message_store.browsing import Browse
 from postroom.model.codes import State
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.store_face import Asked, StoreFace, a_filter, told

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from postroom.manager.dead_letter_header import DEAD_LETTER, header_of
-from postroom.manager.errors import DefinitionInvalid
-from postroom.manager.options import ManagerOptions, QueueDefinition
+from postroom.manager.headers.dead_letter_header import DEAD_LETTER, header_of
+from postroom.manager.kernel.errors import DefinitionInvalid
+from postroom.manager.kernel.options import ManagerOptions, QueueDefinition
 from postroom.model.codes import Event, Outcome
 from tests.manager.world import MS, World
 

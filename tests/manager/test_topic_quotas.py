@@ -2,7 +2,7 @@
 
 import pytest
 
-from postroom.manager.quota import QuotaDefinition
+from postroom.manager.kernel.quota_definition import QuotaDefinition
 from tests.manager.topic_world import TopicWorld
 from tests.manager.world import TestSink
 

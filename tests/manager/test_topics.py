@@ -6,7 +6,7 @@ import pytest
 
 from postroom.amqp.message.sections import Data, Message
 from postroom.ledger.format.records import SET_BASE
-from postroom.manager.errors import (
+from postroom.manager.kernel.errors import (
     NameNotAllowed,
     NotAllowed,
     QueueDeleted,
@@ -15,8 +15,8 @@ from postroom.manager.errors import (
     QueueNotFound,
     SubscriptionInUse,
 )
-from postroom.manager.options import ManagerOptions, QueueDefinition
-from postroom.manager.routing import slows_down
+from postroom.manager.kernel.options import ManagerOptions, QueueDefinition
+from postroom.manager.topics.routing import slows_down
 from postroom.model.codes import Outcome
 from tests.manager.store_face import StoreFace
 from tests.manager.topic_world import TopicWorld

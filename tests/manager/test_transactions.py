@@ -5,14 +5,14 @@ import struct
 import pytest
 
 from postroom.ledger.format.records import RecordType
-from postroom.manager.errors import (
+from postroom.manager.kernel.errors import (
     LimitExceeded,
     QueueInUse,
     TransactionRolledBack,
     TransactionTimedOut,
     TransactionUnknown,
 )
-from postroom.manager.options import ManagerOptions
+from postroom.manager.kernel.options import ManagerOptions
 from postroom.model.codes import Event, Outcome, State
 from tests.manager.world import TestSink, World, a_head
 

@@ -10,16 +10,16 @@ from postroom.amqp.encoding.types import Symbol
 from postroom.amqp.message.message_fields import MessageFields
 from postroom.amqp.message.message_head import scan_head
 from postroom.amqp.message.sections import Data, Message
-from postroom.manager.consumer import Consumer
-from postroom.manager.entry import Entry
-from postroom.manager.errors import DefinitionInvalid, QueueInUse
-from postroom.manager.message_states import ALL_STATES, mask_of
-from postroom.manager.moving import DeleteMessages, MoveMessages
-from postroom.manager.options import ManagerOptions
-from postroom.manager.queue import Queue
-from postroom.manager.searching import Wanted
-from postroom.manager.switches import INSERTION
-from postroom.manager.units import ANNOTATION, PROPERTY
+from postroom.manager.administration.message_moves import DeleteMessages, MoveMessages
+from postroom.manager.administration.message_search import Wanted
+from postroom.manager.administration.message_states import ALL_STATES, mask_of
+from postroom.manager.kernel.consumer import Consumer
+from postroom.manager.kernel.entry import Entry
+from postroom.manager.kernel.errors import DefinitionInvalid, QueueInUse
+from postroom.manager.kernel.options import ManagerOptions
+from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.switches import INSERTION
+from postroom.manager.queues.units_of_order import ANNOTATION, PROPERTY
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.selecting import got, put, text_of, texts, turn
 from tests.manager.store_face import Asked, StoreFace, ask

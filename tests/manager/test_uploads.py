@@ -2,8 +2,8 @@
 
 import pytest
 
-from postroom.manager.errors import MessageTooLarge, NotAllowed
-from postroom.manager.options import ManagerOptions
+from postroom.manager.kernel.errors import MessageTooLarge, NotAllowed
+from postroom.manager.kernel.options import ManagerOptions
 from tests.manager.world import TestSink, World, a_head
 
 

@@ -3,14 +3,14 @@ receive for branches beside whom."""
 
 import pytest
 
-from postroom.manager.branch import SPARE_DEADLINES
-from postroom.manager.errors import (
+from postroom.manager.kernel.errors import (
     AccessRefused,
     DefinitionInvalid,
     NotAllowed,
     XaError,
 )
-from postroom.manager.options import MAX_BRANCH_MESSAGES, ManagerOptions
+from postroom.manager.kernel.options import MAX_BRANCH_MESSAGES, ManagerOptions
+from postroom.manager.transactions.xa_branch import SPARE_DEADLINES
 from postroom.model.codes import Outcome
 from postroom.model.xa import MAX_TIMEOUT_S, UNPREPARED, BranchState, XaCode, XaVerb, Xid, cell
 from tests.manager.world import TestSink, World, a_head

@@ -5,12 +5,12 @@ from collections.abc import Callable
 import pytest
 
 from postroom.ledger.format.records import RecordType
-from postroom.manager.errors import (
+from postroom.manager.kernel.errors import (
     NotAllowed,
     NotHeld,
     QueueInUse,
 )
-from postroom.manager.options import MAX_BRANCH_MESSAGES, ManagerOptions
+from postroom.manager.kernel.options import MAX_BRANCH_MESSAGES, ManagerOptions
 from postroom.model.codes import Event, HolderKind, Outcome, State
 from postroom.model.xa import BranchState, XaCode
 from tests.manager.test_transactions import decisions

@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from postroom.manager.branch import XaSession
-from postroom.manager.consumer import Consumer
-from postroom.manager.options import ManagerOptions
+from postroom.manager.kernel.consumer import Consumer
+from postroom.manager.kernel.options import ManagerOptions
+from postroom.manager.transactions.xa_branch import XaSession
 from postroom.model.xa import IN_DOUBT, UNPREPARED, BranchState, XaCode, XaVerb, Xid, cell, is_rolled_back
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.recount import check_counters, check_history

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from postroom.manager.errors import (
+from postroom.manager.kernel.errors import (
     NotAllowed,
     TransactionRolledBack,
     XaError,

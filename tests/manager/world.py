@@ -9,15 +9,15 @@ from postroom.ledger.format.block import BlockBuilder
 from postroom.ledger.format.records import ARRIVAL, TRANSITION, RecordType
 from postroom.ledger.reading.hashing import hash_id
 from postroom.ledger.storage.body_requests import Body, BodyPlace
-from postroom.manager.consumer import Consumer, Producer
-from postroom.manager.effects import Delivery, Effects, IdRead, Sink
-from postroom.manager.entry import Entry
-from postroom.manager.ids import id_of_kind
+from postroom.manager.kernel.consumer import Consumer, Producer
+from postroom.manager.kernel.effects import Delivery, Effects, IdRead, Sink
+from postroom.manager.kernel.entry import Entry
+from postroom.manager.kernel.options import ConsumerOptions, ManagerOptions, QueueDefinition
+from postroom.manager.kernel.transaction import Transaction
 from postroom.manager.manager import QueueManager
-from postroom.manager.options import ConsumerOptions, ManagerOptions, QueueDefinition
-from postroom.manager.queue import Queue
-from postroom.manager.transaction import Transaction
-from postroom.manager.unread import UNREADABLE_DELAY_US
+from postroom.manager.queues.message_ids import id_of_kind
+from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.unreadable_bodies import UNREADABLE_DELAY_US
 from postroom.model.codes import Event, HolderKind, Outcome, State
 from postroom.model.ids import ID_KINDS, MessageIds
 from postroom.model.message import MessageHead

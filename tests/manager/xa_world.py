@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from postroom.manager.branch import Branch, XaSession
-from postroom.manager.consumer import Consumer
-from postroom.manager.errors import XaError
+from postroom.manager.kernel.consumer import Consumer
+from postroom.manager.kernel.errors import XaError
 from postroom.manager.manager import QueueManager
+from postroom.manager.transactions.xa_branch import Branch, XaSession
 from postroom.model.xa import BranchState, XaCode, XaFlag, Xid
 from tests.manager.world import World
 

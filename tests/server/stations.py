@@ -8,8 +8,8 @@ from random import Random
 
 from postroom.amqp.message.message_head import scan_head
 from postroom.amqp.message.sections import Header, Message, Value
-from postroom.manager.consumer import Producer
-from postroom.manager.effects import PRESETTLED, Sink
+from postroom.manager.kernel.consumer import Producer
+from postroom.manager.kernel.effects import PRESETTLED, Sink
 from postroom.server.channels.outbound_connection import Outward
 from postroom.server.channels.supervised_channel import Supervised
 from postroom.server.connection.binding import ConnectionBinding

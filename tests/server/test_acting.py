@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from postroom.client import ConnectionFactory, JMSException, ManagementClient, ManagementException
-from postroom.manager.acting import MAX_ACTIONS
+from postroom.manager.administration.message_jobs import MAX_ACTIONS
 from postroom.model.entity_types import MESSAGE_TYPE, QUEUE_TYPE
 from tests.server.harness import BrokerThread
 

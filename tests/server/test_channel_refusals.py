@@ -10,9 +10,9 @@ import pytest
 
 from postroom.amqp.message.message_fields import MessageFields
 from postroom.amqp.message.message_head import scan_head
-from postroom.manager.dead_letter_header import header_of
-from postroom.manager.errors import ChannelNotInDoubt, QueueInUse
-from postroom.manager.options import QueueDefinition
+from postroom.manager.headers.dead_letter_header import header_of
+from postroom.manager.kernel.errors import ChannelNotInDoubt, QueueInUse
+from postroom.manager.kernel.options import QueueDefinition
 from postroom.model.channel_states import ChannelState
 from postroom.model.mq import Reason
 from postroom.server.channels.instance import StopMode

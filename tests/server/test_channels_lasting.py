@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import fields
 
 from postroom.amqp.errors import NOT_ALLOWED, AmqpError
-from postroom.manager.errors import ChannelInUse, ChannelNotFound, ChannelNotInDoubt, LimitExceeded
+from postroom.manager.kernel.errors import ChannelInUse, ChannelNotFound, ChannelNotInDoubt, LimitExceeded
 from postroom.model.channel import ChannelDefinition
 from postroom.model.channel_states import ChannelState
 from postroom.model.entity_types import CHANNEL_TYPE

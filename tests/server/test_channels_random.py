@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from postroom.amqp.message.sections import Value, decode_message
-from postroom.manager.effects import Sink
-from postroom.manager.options import ConsumerOptions
+from postroom.manager.kernel.effects import Sink
+from postroom.manager.kernel.options import ConsumerOptions
 from postroom.model.channel_states import ACTIVE
 from postroom.server.channels.instance import StopMode
 from tests.server.stations import Stations

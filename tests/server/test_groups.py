@@ -4,7 +4,7 @@ import pytest
 from proton import Message, symbol
 from proton.utils import BlockingConnection
 
-from postroom.manager.options import QueueDefinition
+from postroom.manager.kernel.options import QueueDefinition
 from tests.server.harness import BrokerThread
 
 pytestmark = pytest.mark.sockets

@@ -8,7 +8,7 @@ import pytest
 from proton import Delivery, Message
 from proton.utils import BlockingConnection, BlockingReceiver, BlockingSender
 
-from postroom.manager.queue import Queue
+from postroom.manager.queues.queue import Queue
 from postroom.server.configuration.config import AutoCreateConfig, LedgerConfig
 from postroom.server.management.entities.queues import Queues
 from postroom.server.management.request import Attributes

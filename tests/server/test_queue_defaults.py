@@ -31,7 +31,7 @@ from postroom.client import (
     Topic,
 )
 from postroom.ledger.reading.dump import Filter, Line, dump
-from postroom.manager.effects import Discarded
+from postroom.manager.kernel.effects import Discarded
 from postroom.model.entity_types import QUEUE_TYPE, SUBSCRIPTION_TYPE, TOPIC_TYPE
 from postroom.server.configuration.config import (
     AutoCreateConfig,

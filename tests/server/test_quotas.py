@@ -48,7 +48,7 @@ class SendTimeout(LinkOption):
 
 
 def create(broker: BrokerThread, name: str, **settings: Any) -> None:
-    from postroom.manager.options import QueueDefinition
+    from postroom.manager.kernel.options import QueueDefinition
 
     broker.turn(lambda b, now_us: b.manager.create_queue(QueueDefinition(name=name, **settings), now_us))
 

@@ -180,7 +180,7 @@ def test_bind_restrictions(
     broker: BrokerThread, queue: str, access: str, first: bool, then: bool, allowed: bool
 ) -> None:
     """``first`` and ``then``: whether the consumers are for branches."""
-    from postroom.manager.options import QueueDefinition
+    from postroom.manager.kernel.options import QueueDefinition
 
     broker.turn(lambda b, now_us: b.manager.create_queue(QueueDefinition(name=queue, access=access), now_us))
     with EnginePeer(broker.port, container_id=queue) as peer:

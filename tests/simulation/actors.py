@@ -32,7 +32,7 @@ from postroom.amqp.frames.performatives import Source, Target
 from postroom.amqp.message.message_head import DELIVERY_DELAY
 from postroom.amqp.message.sections import Data, Header, Message, Properties, decode_message
 from postroom.client.destinations import filters
-from postroom.manager.units import PROPERTY
+from postroom.manager.queues.units_of_order import PROPERTY
 from postroom.server.connection.binding import ConnectionBinding
 from tests.simulation.batch import Batch
 from tests.simulation.oracle import REMADE, Answer, Broken, Fate, Oracle, Unit, kin_of

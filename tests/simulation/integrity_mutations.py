@@ -74,7 +74,7 @@ INTEGRITY_MUTATIONS: dict[str, Mutation] = {
     ),
     "delayed-child-in-no-unit": _found_by(
         f"{UNITS}::test_a_delayed_member_that_is_moved_is_a_member_there",
-        "manager/children.py",
+        "manager/undeliverable/child_entries.py",
         "    if queue.units is not None:\n        queue.units.come(child)\n    if causes != 0:\n"
         "        add_delayed(core, child, causes, due_us)\n        return\n",
         "    if causes != 0:\n        add_delayed(core, child, causes, due_us)\n        return\n"
@@ -82,7 +82,7 @@ INTEGRITY_MUTATIONS: dict[str, Mutation] = {
     ),
     "locked-members-not-asked-about": _found_by(
         f"{UNITS}::test_members_that_a_lock_held_when_units_were_read_after_a_restart_keep_their_order",
-        "manager/ordering.py",
+        "manager/queues/unit_turns.py",
         "for index in range(chunk.count):",
         "for index in [at for at in range(chunk.head, chunk.count) if not chunk.is_dead(at)]:",
     ),
@@ -94,13 +94,13 @@ INTEGRITY_MUTATIONS: dict[str, Mutation] = {
     ),
     "member-keeps-its-time-of-birth": _found_by(
         f"{UNITS}::test_a_member_that_was_born_and_waits_for_its_turn_waits_for_no_time_after_a_restart",
-        "manager/placing.py",
+        "manager/queues/placement.py",
         "    entry.due_us = 0\n    step(core, entry, n.EVENT_DELAY, 0, 0, None, n.ORDERED)\n",
         "    step(core, entry, n.EVENT_DELAY, 0, 0, None, n.ORDERED)\n    entry.due_us = 0\n",
     ),
     "unreadable-body-taken-for-damaged": _found_by(
         "tests/manager/test_backlog.py::test_an_entry_whose_body_the_disk_does_not_give_waits_and_is_asked_for_again",
-        "manager/unread.py",
+        "manager/queues/unreadable_bodies.py",
         "if not isinstance(damage, BodyUnreadable):",
         "if True:",
     ),

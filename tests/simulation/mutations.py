@@ -28,7 +28,7 @@ MUTATIONS: dict[str, Mutation] = {
         "first_position=found.state.position,",
     ),
     "confirm-recorded-as-return": Mutation(
-        "manager/transitions.py",
+        "manager/kernel/transitions.py",
         "        n.EVENT_CONFIRM,\n        n.GET_UNCONFIRMED,\n        _CONFIRMED,",
         "        n.EVENT_RELEASE,\n        n.GET_UNCONFIRMED,\n        n.AVAILABLE,",
     ),
@@ -38,28 +38,28 @@ MUTATIONS: dict[str, Mutation] = {
         "    for row in [row for row in rows if row.holder_kind == 0]:\n        _take_back_one",
     ),
     "returns-to-the-end-of-the-queue": Mutation(
-        "manager/returning.py",
+        "manager/queues/returned_entries.py",
         "        add_again(core, entry.queue, entry)\n        return True",
         "        entry.place = core.ledger.next_position\n        add_again(core, entry.queue, entry)\n"
         "        return True",
     ),
     "commit-record-without-the-last-put": Mutation(
-        "manager/transactions.py",
+        "manager/transactions/commit.py",
         "groups = _groups_of_puts(core, transaction.puts, transaction.kind)\n    taken",
         "groups = _groups_of_puts(core, transaction.puts[:-1], transaction.kind)\n    taken",
     ),
     "rollback-not-recorded": Mutation(
-        "manager/transactions.py",
+        "manager/transactions/commit.py",
         "        _record(core, transaction, event, groups)",
         "        _record(core, transaction, event, [])",
     ),
     "rolled-back-messages-made-available": Mutation(
-        "manager/transactions.py",
+        "manager/transactions/commit.py",
         "groups = groups_by(transaction.puts, n.PUT_UNCONFIRMED, transaction.kind, event)",
         "groups = groups_by(transaction.puts, n.PUT_UNCONFIRMED, transaction.kind, n.EVENT_CONFIRM)",
     ),
     "rejected-message-has-no-child": Mutation(
-        "manager/deadletter.py",
+        "manager/undeliverable/dead_letters.py",
         "make_child(core, entry, target, n.EVENT_DEAD_LETTER,"
         " _annotations(core, entry, reason, description))\n",
         "pass\n",
@@ -90,12 +90,12 @@ MUTATIONS: dict[str, Mutation] = {
         "                unsynced = 0\n",
     ),
     "lost-link-keeps-its-messages": Mutation(
-        "manager/consumers.py",
+        "manager/consuming/registry.py",
         "        come_back(core, entry, event, 0)\n    consumer.held.clear()",
         "        pass\n    consumer.held.clear()",
     ),
     "redelivered-without-a-count": Mutation(
-        "manager/transitions.py",
+        "manager/kernel/transitions.py",
         "    if rule == n.COUNT_IF_SENT:\n        return sent",
         "    if rule == n.COUNT_IF_SENT:\n        return 0",
     ),
@@ -115,17 +115,17 @@ MUTATIONS: dict[str, Mutation] = {
         "            self._maintenance.roll(number_before, journal.header.seal)\n",
     ),
     "blocked-send-accepted-before-it-has-room": Mutation(
-        "manager/sending.py",
+        "manager/producing/send.py",
         "    waiting.enter(core, blocked)\n",
         "    waiting.enter(core, blocked)\n    core.effects.accept(blocked.sink, blocked.token)\n",
     ),
     "quota-off-by-one": Mutation(
-        "manager/pool.py",
+        "manager/kernel/quota_pool.py",
         "        if self.max_messages >= 0 and self.messages >= self.max_messages:\n            return False",
         "        if self.max_messages >= 0 and self.messages > self.max_messages:\n            return False",
     ),
     "subscription-missed-in-a-routing-set": Mutation(
-        "manager/routing.py",
+        "manager/topics/routing.py",
         "    queues.sort(key=_by_id)\n    route",
         "    queues.sort(key=_by_id)\n    queues = queues[:1]\n    route",
     ),
@@ -146,7 +146,7 @@ MUTATIONS: dict[str, Mutation] = {
         "        _add_entries(state, image, mixed, indexes, queues)",
     ),
     "parked-entries-forgotten-on-resume": Mutation(
-        "manager/pausing.py",
+        "manager/administration/pausing.py",
         "        end_delay(core, queue, entry)\n        left -= 1",
         "        left -= 1",
     ),
@@ -161,89 +161,89 @@ MUTATIONS: dict[str, Mutation] = {
         "        if not allowed(entry, n.EVENT_RESTART):\n",
     ),
     "unborn-delivered-at-once-after-a-restart": Mutation(
-        "manager/delayed.py",
+        "manager/queues/delayed_entries.py",
         "        rows = np.frombuffer(packed, _ROWS)\n        for at",
         '        rows = np.frombuffer(packed, _ROWS).copy()\n        rows["due_us"] = 1\n        for at',
     ),
     "selector-not-asked-at-arrival": Mutation(
-        "manager/judging.py",
+        "manager/queues/selector_evaluation.py",
         "        said = cursor.selector.matches(fields)\n",
         "        said = True\n",
     ),
     "confirm-id-forgotten-at-restart": Mutation(
-        "manager/store.py",
+        "manager/message_store/entry_verbs.py",
         "    store.holders[confirm_id, lock_id] = holder\n",
         "",
     ),
     "undone-get-loses-its-place": Mutation(
-        "manager/store.py",
+        "manager/message_store/entry_verbs.py",
         "        _free(core, entry, n.EVENT_UNDO, detail)\n",
         "        entry.place = core.ledger.next_position\n        _free(core, entry, n.EVENT_UNDO, detail)\n",
     ),
     "resent-put-leaves-the-first": Mutation(
-        "manager/store_putting.py",
+        "manager/message_store/put_verbs.py",
         "            self._replace(core, earlier)\n",
         "            pass\n",
     ),
     "confirm-leaves-the-last": Mutation(
-        "manager/store_verbs.py",
+        "manager/message_store/verbs.py",
         "        for entry in held:\n            if entry.state == n.PUT_UNCONFIRMED:",
         "        for entry in held[:-1] or held:\n            if entry.state == n.PUT_UNCONFIRMED:",
     ),
     "undone-get-through-a-lock-is-free": Mutation(
-        "manager/store.py",
+        "manager/message_store/entry_verbs.py",
         "    close_if_empty(core, entry.queue, holder)\n    if by.over:\n",
         "    close_if_empty(core, entry.queue, holder)\n    if True:\n",
     ),
     "undo-forgets-locks": Mutation(
-        "manager/store_verbs.py",
+        "manager/message_store/verbs.py",
         "                held += by.entries.values()\n",
         "                pass\n",
     ),
     "receipts-not-in-the-commit-record": Mutation(
-        "manager/transactions.py",
+        "manager/transactions/commit.py",
         "    groups += groups_by(taken, n.GET_UNCONFIRMED, transaction.kind, n.EVENT_CONFIRM)\n",
         "    groups += groups_by(taken[1:], n.GET_UNCONFIRMED, transaction.kind, n.EVENT_CONFIRM)\n",
     ),
     "moved-message-stays": Mutation(
-        "manager/moving.py",
+        "manager/administration/message_moves.py",
         "    step(core, entry, n.EVENT_MOVE, 0, 0, None, 0, detail)\n    ended(core, entry)\n",
         "    entry.queue.bands[entry.priority].give_back(entry)\n",
     ),
     "members-of-a-unit-do-not-wait": Mutation(
-        "manager/units.py",
+        "manager/queues/units_of_order.py",
         "return unit is not None and self.first_of(unit) != serial",
         "return False",
     ),
     "redelivery-without-its-delay": Mutation(
-        "manager/returning.py",
+        "manager/queues/returned_entries.py",
         "        entry.due_us = core.now_us + delay_us\n",
         "        entry.due_us = core.now_us + 1\n",
     ),
     "prepare-not-recorded": Mutation(
-        "manager/transactions.py",
+        "manager/transactions/commit.py",
         "    _record(core, transaction, n.EVENT_PREPARE, groups)\n",
         "",
         seeds=800,
     ),
     "unprepared-branch-survives-a-restart": Mutation(
-        "manager/branches.py",
+        "manager/transactions/xa_verbs.py",
         "        if row.holder_kind != n.XA_PREPARED:\n            continue\n        told = row.detail\n",
         "        if row.holder_kind not in (n.XA_BRANCH, n.XA_PREPARED):\n            continue\n"
         '        told = {"since_us": 0, **row.detail}\n',
     ),
     "prepared-branch-times-out": Mutation(
-        "manager/branch.py",
+        "manager/transactions/xa_branch.py",
         "        if branch.state in UNPREPARED:\n            if",
         "        if branch.state in (*UNPREPARED, BranchState.PREPARED):\n            if",
     ),
     "receipts-of-a-branch-forgotten-at-restart": Mutation(
-        "manager/branches.py",
+        "manager/transactions/xa_verbs.py",
         "        transaction.receipts.append(Receipt(None, entry, n.EVENT_CONFIRM, True))",
         "        pass",
     ),
     "branch-commits-without-its-last-put": Mutation(
-        "manager/branches.py",
+        "manager/transactions/xa_verbs.py",
         "    transactions.decide_for(core, branch.transaction)\n    _finish(core, branch)",
         "    branch.transaction.puts = branch.transaction.puts[:-1]\n"
         "    transactions.decide_for(core, branch.transaction)\n    _finish(core, branch)",

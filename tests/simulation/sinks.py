@@ -3,8 +3,8 @@ again: ``… --seed 17``.
 
 Its tasks send in branches; its driver commits what it chooses of them, asks again where it hears no answer,
 and sometimes begins a new run. What the job remembers outlives connections and crashes, as Spark's checkpoint
-does. What it asks of the broker is what `postroom.manager.sinks` promises: a batch is there once, whole, and
-nothing of it before it is committed; nothing else of the job ever is.
+does. What it asks of the broker is what `postroom.manager.spark.sink_verbs` promises: a batch is there once,
+whole, and nothing of it before it is committed; nothing else of the job ever is.
 """
 
 import sys

@@ -14,7 +14,7 @@ def _mutation(path: str, old: str, new: str) -> Mutation:
 
 SPARK_MUTATIONS: dict[str, Mutation] = {
     "more-confirmed-than-the-position": _mutation(
-        "manager/spark_held.py",
+        "manager/spark/held_entries.py",
         "            if read_i64_le(self.marks, middle * MARK_BYTES) <= position:\n",
         "            if read_i64_le(self.marks, middle * MARK_BYTES) <= position + 40:\n",
     ),
@@ -24,7 +24,7 @@ SPARK_MUTATIONS: dict[str, Mutation] = {
         '    rows["acquired_position"] = 0 * np.where(own, np.where(',
     ),
     "held-by-spark-lost-at-the-restart": _mutation(
-        "manager/spark_subscriptions.py",
+        "manager/spark/subscription_verbs.py",
         "    for rows in recovered.assigned:\n",
         "    for rows in recovered.assigned[:0]:\n",
     ),
@@ -34,7 +34,7 @@ SPARK_MUTATIONS: dict[str, Mutation] = {
         "        pass\n",
     ),
     "return-not-recorded": _mutation(
-        "manager/group_transitions.py",
+        "manager/kernel/group_transitions.py",
         "    serials = [int(entry.serial) for entry in entries]\n",
         "    serials = [int(entry.serial) for entry in entries[1:]]\n",
     ),
@@ -44,7 +44,7 @@ SPARK_MUTATIONS: dict[str, Mutation] = {
         "        also = Floors(NEVER, NEVER)\n",
     ),
     "assigned-and-left-on-the-queue": _mutation(
-        "manager/spark_assigning.py",
+        "manager/spark/assignment.py",
         "        take_out(queue, entry)\n        queue.ahead = 0\n",
         "        queue.ahead = 0\n",
     ),

@@ -3,8 +3,8 @@
 
 It plans by what the broker says, reads the ledger's files from the disk, takes what it has read into a table
 together with the position, and confirms that. What is in the table outlives connections and crashes. It asks
-no more of the broker than `postroom.manager.spark_subscriptions` promises: everything that is assigned is
-there once, whenever it is read, nobody else gets it, and what a position confirms is what lies before it.
+no more of the broker than `postroom.manager.spark.subscription_verbs` promises: everything that is assigned
+is there once, whenever it is read, nobody else gets it, and what a position confirms is what lies before it.
 """
 
 import sys
@@ -19,8 +19,8 @@ import numpy as np
 from postroom.amqp.message.sections import Data, Message, decode_message
 from postroom.ledger.reading.body_reader import BodyReader
 from postroom.ledger.reading.reader import LedgerReader
-from postroom.manager.spark_looking import held_serials
-from postroom.manager.spark_subscription import SparkSubscriptionDefinition
+from postroom.manager.spark.held_lookup import held_serials
+from postroom.manager.spark.subscription import SparkSubscriptionDefinition
 from postroom.model.codes import Event, HolderKind
 from postroom.server.connection.binding import ConnectionBinding
 from tests.simulation.actors import Surroundings

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from postroom.ledger.options import VOLUME_SHARE, LedgerOptions
-from postroom.manager.options import QueueDefinition
+from postroom.manager.kernel.options import QueueDefinition
 from tests.simulation.oracle import REMADE, Oracle
 
 DEAD_LETTERS = "dead-letters"

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
-from postroom.manager.options import ManagerOptions, QueueDefinition
-from postroom.manager.spark_subscription import SparkSubscriptionDefinition
+from postroom.manager.kernel.options import ManagerOptions, QueueDefinition
+from postroom.manager.spark.subscription import SparkSubscriptionDefinition
 from postroom.model.xa import XaFlag, Xid
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.sink_world import Job

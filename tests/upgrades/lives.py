@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Final
 from unittest import mock
 
-from postroom.manager.options import ManagerOptions
-from postroom.manager.quota import QuotaDefinition
-from postroom.manager.remote import RemoteQueueDefinition
-from postroom.manager.spark_subscription import SparkSubscriptionDefinition
+from postroom.manager.kernel.options import ManagerOptions
+from postroom.manager.kernel.quota_definition import QuotaDefinition
+from postroom.manager.names.remote_queues import RemoteQueueDefinition
+from postroom.manager.spark.subscription import SparkSubscriptionDefinition
 from postroom.model.channel import ChannelDefinition
 from postroom.model.mq import LIFE_FAMILIES
 from postroom.model.xa import Xid

@@ -14,10 +14,10 @@ from postroom.ledger.options import LedgerOptions
 from postroom.ledger.reading.segments import folder_of
 from postroom.ledger.recovery.recovered import Recovered
 from postroom.ledger.recovery.recovery import inspect
-from postroom.manager.entry import Entry
+from postroom.manager.kernel.entry import Entry
+from postroom.manager.kernel.options import ManagerOptions
 from postroom.manager.manager import QueueManager
-from postroom.manager.options import ManagerOptions
-from postroom.manager.queue import Queue
+from postroom.manager.queues.queue import Queue
 from postroom.model.codes import DelayCause, HolderKind, Outcome, State
 from tests.manager.recount import entries_of
 

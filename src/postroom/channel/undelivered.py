@@ -25,7 +25,7 @@ from enum import IntEnum
 from typing import Final, final
 
 from postroom.amqp.message.message_fields import MessageFields
-from postroom.manager.undelivered import Action, Asked, ReceivedMessage
+from postroom.manager.channels.undelivered import Action, Asked, ReceivedMessage
 from postroom.model import mq
 from postroom.model.channel import MAX_RETRIES, ChannelDefinition
 from postroom.model.mq import Undelivered

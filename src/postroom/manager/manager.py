@@ -13,39 +13,42 @@ from mypy_extensions import i64
 
 from postroom.ledger.format.block import BlockBuilder
 from postroom.ledger.storage.body_requests import Body
-from postroom.manager import (
-    administration,
-    asking,
-    consumers,
-    pausing,
-    queues,
-    quotas,
-    restore,
-    sending,
-    settling,
-    tapping,
-    topics,
-    transactions,
-    turn,
-    waiting,
+from postroom.manager import restore, turn
+from postroom.manager.administration import deletion as administration
+from postroom.manager.administration import pausing
+from postroom.manager.consuming import registry as consumers
+from postroom.manager.consuming import settlement as settling
+from postroom.manager.kernel.consumer import Consumer, Producer
+from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.effects import Effects, IdRead, Sink
+from postroom.manager.kernel.entry import Entry
+from postroom.manager.kernel.options import (
+    KIND_QUEUE,
+    KIND_TOPIC,
+    ConsumerOptions,
+    ManagerOptions,
+    QueueDefinition,
 )
-from postroom.manager.asking import StoreRequest
-from postroom.manager.channel_service import ChannelService
-from postroom.manager.consumer import Consumer, Producer
-from postroom.manager.core import Core
-from postroom.manager.effects import Effects, IdRead, Sink
-from postroom.manager.entry import Entry
-from postroom.manager.name_service import NameService
-from postroom.manager.options import KIND_QUEUE, KIND_TOPIC, ConsumerOptions, ManagerOptions, QueueDefinition
-from postroom.manager.queue import Queue
-from postroom.manager.quota import Quota, QuotaDefinition
-from postroom.manager.resource_manager import ResourceManager
-from postroom.manager.returning import NOT_ASKED
-from postroom.manager.sink_service import SinkService
-from postroom.manager.spark_service import SparkSubscriptionService
-from postroom.manager.topics import Subscribing
-from postroom.manager.transaction import Transaction
-from postroom.manager.upload import Upload, abort, add_chunk
+from postroom.manager.kernel.quota_definition import Quota, QuotaDefinition
+from postroom.manager.kernel.transaction import Transaction
+from postroom.manager.message_store import pending_requests as asking
+from postroom.manager.message_store.pending_requests import StoreRequest
+from postroom.manager.producing import blocked_sends as waiting
+from postroom.manager.producing import quota_registry as quotas
+from postroom.manager.producing import send as sending
+from postroom.manager.producing.upload import Upload, abort, add_chunk
+from postroom.manager.queues import registry as queues
+from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.returned_entries import NOT_ASKED
+from postroom.manager.services.channels import ChannelService
+from postroom.manager.services.names import NameService
+from postroom.manager.services.resource_manager import ResourceManager
+from postroom.manager.services.sinks import SinkService
+from postroom.manager.services.spark_subscriptions import SparkSubscriptionService
+from postroom.manager.spark import tap as tapping
+from postroom.manager.topics import registry as topics
+from postroom.manager.topics.registry import Subscribing
+from postroom.manager.transactions import commit as transactions
 from postroom.model import numbers as n
 from postroom.model.message import MessageHead
 

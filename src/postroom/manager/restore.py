@@ -12,39 +12,37 @@ import numpy as np
 
 from postroom.ledger.errors import UnknownSetting
 from postroom.ledger.format.records import RecordType
-from postroom.manager import (
-    administration,
-    annotating,
-    branches,
-    channels,
-    duplicates,
-    names,
-    ordering,
-    pausing,
-    queues,
-    quotas,
-    sinks,
-    spark_subscriptions,
-    store,
-    switches,
-)
-from postroom.manager.backlog import ZONE_ENTRIES
-from postroom.manager.batches import hold
-from postroom.manager.channel import Batch
-from postroom.manager.core import Core
-from postroom.manager.entry import Entry
-from postroom.manager.entry_creation import recovered_as
-from postroom.manager.group_transitions import lose_many
-from postroom.manager.memory import admit, note_unbodied
-from postroom.manager.options import KIND_QUEUE, QueueDefinition
-from postroom.manager.placing import delay, ended, watch_expiry
-from postroom.manager.queue import Queue
-from postroom.manager.quota import KIND_QUOTA, QuotaDefinition
-from postroom.manager.remote import KIND_REMOTE, RemoteQueueDefinition
-from postroom.manager.statistics import ORDERED, UNBORN
-from postroom.manager.transaction import Transaction
-from postroom.manager.transition_table import allowed
-from postroom.manager.transitions import step
+from postroom.manager.administration import deletion as administration
+from postroom.manager.administration import pausing
+from postroom.manager.channels import registry as channels
+from postroom.manager.channels.batches import hold
+from postroom.manager.channels.channel import Batch
+from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.entry import Entry
+from postroom.manager.kernel.entry_creation import recovered_as
+from postroom.manager.kernel.group_transitions import lose_many
+from postroom.manager.kernel.memory import admit, note_unbodied
+from postroom.manager.kernel.options import KIND_QUEUE, QueueDefinition
+from postroom.manager.kernel.quota_definition import KIND_QUOTA, QuotaDefinition
+from postroom.manager.kernel.statistics import ORDERED, UNBORN
+from postroom.manager.kernel.transaction import Transaction
+from postroom.manager.kernel.transition_table import allowed
+from postroom.manager.kernel.transitions import step
+from postroom.manager.message_store import entry_verbs as store
+from postroom.manager.names import name_resolution as names
+from postroom.manager.names.remote_queues import KIND_REMOTE, RemoteQueueDefinition
+from postroom.manager.producing import quota_registry as quotas
+from postroom.manager.queues import annotations as annotating
+from postroom.manager.queues import duplicate_detection as duplicates
+from postroom.manager.queues import registry as queues
+from postroom.manager.queues import switches
+from postroom.manager.queues import unit_turns as ordering
+from postroom.manager.queues.backlog import ZONE_ENTRIES
+from postroom.manager.queues.placement import delay, ended, watch_expiry
+from postroom.manager.queues.queue import Queue
+from postroom.manager.spark import sink_verbs as sinks
+from postroom.manager.spark import subscription_verbs as spark_subscriptions
+from postroom.manager.transactions import xa_verbs as branches
 from postroom.model import numbers as n
 from postroom.model.channel import ChannelDefinition
 from postroom.model.holders import HOLDERS

@@ -4,37 +4,35 @@ the effects at its end."""
 from mypy_extensions import i64
 
 from postroom.ledger.storage.body_requests import Body
-from postroom.manager import (
-    administration,
-    asking,
-    branches,
-    browse,
-    consumers,
-    dispatch,
-    expiry,
-    fetching,
-    ordering,
-    pausing,
-    reports,
-    returning,
-    selecting,
-    sending,
-    sinks,
-    spark_assigning,
-    spark_subscriptions,
-    store,
-    topics,
-    transactions,
-    waiting,
-)
-from postroom.manager.asking import StoreRequest
-from postroom.manager.consumer import Consumer
-from postroom.manager.core import Core
-from postroom.manager.cursor import SelectorCursor
-from postroom.manager.effects import Effects
-from postroom.manager.entry import Entry
-from postroom.manager.report_list import Reports
-from postroom.manager.units import Units
+from postroom.manager.administration import deletion as administration
+from postroom.manager.administration import pausing
+from postroom.manager.consuming import browser as browse
+from postroom.manager.consuming import dispatch
+from postroom.manager.consuming import registry as consumers
+from postroom.manager.consuming import selection as selecting
+from postroom.manager.kernel.consumer import Consumer
+from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.effects import Effects
+from postroom.manager.kernel.entry import Entry
+from postroom.manager.kernel.report_list import Reports
+from postroom.manager.message_store import entry_verbs as store
+from postroom.manager.message_store import pending_requests as asking
+from postroom.manager.message_store.pending_requests import StoreRequest
+from postroom.manager.producing import blocked_sends as waiting
+from postroom.manager.producing import send as sending
+from postroom.manager.queues import body_fetch as fetching
+from postroom.manager.queues import expiry
+from postroom.manager.queues import returned_entries as returning
+from postroom.manager.queues import unit_turns as ordering
+from postroom.manager.queues.selector_cursor import SelectorCursor
+from postroom.manager.queues.units_of_order import Units
+from postroom.manager.reports import reports
+from postroom.manager.spark import assignment as spark_assigning
+from postroom.manager.spark import sink_verbs as sinks
+from postroom.manager.spark import subscription_verbs as spark_subscriptions
+from postroom.manager.topics import registry as topics
+from postroom.manager.transactions import commit as transactions
+from postroom.manager.transactions import xa_verbs as branches
 from postroom.model import numbers as n
 
 

@@ -5,13 +5,13 @@ from typing import Final
 
 import msgspec
 
-from postroom.manager.errors import ManagerError
+from postroom.manager.kernel.errors import ManagerError
+from postroom.manager.kernel.name_rules import DEAD_LETTERS
+from postroom.manager.kernel.options import ManagerOptions, QueueDefinition
+from postroom.manager.kernel.quota_definition import QuotaDefinition
 from postroom.manager.manager import QueueManager
-from postroom.manager.name_rules import DEAD_LETTERS
-from postroom.manager.options import ManagerOptions, QueueDefinition
-from postroom.manager.queue import Queue
-from postroom.manager.quota import QuotaDefinition
-from postroom.manager.remote import RemoteQueueDefinition
+from postroom.manager.names.remote_queues import RemoteQueueDefinition
+from postroom.manager.queues.queue import Queue
 from postroom.model.ids import MAX_ORIGIN_BYTES
 from postroom.server.channels.supervisor import Channels
 from postroom.server.configuration.config import Config

@@ -18,8 +18,8 @@ from postroom.ledger.errors import LedgerError, LedgerFailed, LedgerLocked
 from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
 from postroom.ledger.storage.writer import ask_to_run_soon
+from postroom.manager.kernel.options import ManagerOptions
 from postroom.manager.manager import QueueManager
-from postroom.manager.options import ManagerOptions
 from postroom.server.assembly import define_channels, define_queues, manager_options
 from postroom.server.clock import WALL, Clock, wall_us
 from postroom.server.configuration.config import Config

@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 from uuid import UUID
 
-from postroom.manager.errors import ManagerError
-from postroom.manager.queue import Queue
+from postroom.manager.kernel.errors import ManagerError
+from postroom.manager.queues.queue import Queue
 from postroom.testing.clock import SettableClock, time_of
 from postroom.testing.disk import MemoryDisk
 from postroom.testing.errors import BrokerFailed, NotAllowed, UnknownConnection, UnknownQueue

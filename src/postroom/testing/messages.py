@@ -7,13 +7,19 @@ from uuid import UUID
 
 from postroom.amqp.errors import DecodeError
 from postroom.amqp.message.sections import Data, Message, Sequence, Value, decode_message
-from postroom.manager.asking import StoreRequest
-from postroom.manager.effects import Asker
-from postroom.manager.message_states import ALL_STATES, named
-from postroom.manager.outgoing_sections import outgoing_sections
-from postroom.manager.queries import CloseCursor, MessageRow, OpenCursor, QueryAnswer, ReadCursor
-from postroom.manager.queue import Queue
-from postroom.manager.searching import Wanted
+from postroom.manager.administration.message_queries import (
+    CloseCursor,
+    MessageRow,
+    OpenCursor,
+    QueryAnswer,
+    ReadCursor,
+)
+from postroom.manager.administration.message_search import Wanted
+from postroom.manager.administration.message_states import ALL_STATES, named
+from postroom.manager.kernel.effects import Asker
+from postroom.manager.kernel.outgoing_sections import outgoing_sections
+from postroom.manager.message_store.pending_requests import StoreRequest
+from postroom.manager.queues.queue import Queue
 from postroom.model import numbers as n
 from postroom.server.links.delivery_headers import changed_sections
 from postroom.testing.clock import time_of

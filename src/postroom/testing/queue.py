@@ -6,7 +6,7 @@ from postroom.testing.errors import BrokerFailed, hint
 from postroom.testing.loop import PATIENCE_S
 
 if TYPE_CHECKING:
-    from postroom.manager.queue import Queue
+    from postroom.manager.queues.queue import Queue
     from postroom.testing.broker import Broker
     from postroom.testing.messages import QueuedMessage
     from postroom.testing.run import Run

@@ -10,9 +10,9 @@ import msgspec
 
 from postroom.ledger.ledger import Ledger
 from postroom.ledger.options import LedgerOptions
-from postroom.manager.asking import StoreRequest
-from postroom.manager.effects import Asker
-from postroom.manager.errors import ManagerError
+from postroom.manager.kernel.effects import Asker
+from postroom.manager.kernel.errors import ManagerError
+from postroom.manager.message_store.pending_requests import StoreRequest
 from postroom.server.clock import Clock
 from postroom.server.configuration.config import Config
 from postroom.server.connection.broker import Broker

@@ -6,8 +6,8 @@ from typing import Final
 
 import msgspec
 
-from postroom.manager.errors import DefinitionInvalid
-from postroom.manager.options import ManagerOptions, QueueDefinition
+from postroom.manager.kernel.errors import DefinitionInvalid
+from postroom.manager.kernel.options import ManagerOptions, QueueDefinition
 from postroom.server.assembly import manager_options
 from postroom.server.configuration.config import Config, ListenConfig, QueueConfig
 from postroom.server.configuration.passwords import hash_password

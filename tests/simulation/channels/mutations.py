@@ -20,39 +20,39 @@ CHANNEL_MUTATIONS: dict[str, Mutation] = {
         "        machine.confirmed(batch)\n        self._accept(delivery_id)\n",
     ),
     "last-batch-not-recorded-with-its-messages": _mutation(
-        "manager/channel_receiving.py",
+        "manager/channels/receiving_end.py",
         "    end.partner.committed = channels.write_partner(core, end.channel, end.partner)\n",
         "",
     ),
     "resynchronisation-always-commits": _mutation(
-        "manager/channels.py",
+        "manager/channels/registry.py",
         "            arrived = at + 1\n",
         "            arrived = at + 1\n    arrived = len(channel.batches)\n",
     ),
     "resynchronisation-always-backs-out": _mutation(
-        "manager/channels.py",
+        "manager/channels/registry.py",
         "            arrived = at + 1\n",
         "            arrived = 0\n",
     ),
     "lost-link-backs-out-what-is-in-doubt": _mutation(
-        "manager/channel_sending.py",
+        "manager/channels/sending_end.py",
         "    for batch in (end.batch, *reversed(end.full)):\n",
         "    for batch in (end.batch, *reversed(end.full), *reversed(end.in_doubt)):\n",
     ),
     "lost-link-forwards-what-is-in-doubt": _mutation(
-        "manager/channel_sending.py",
+        "manager/channels/sending_end.py",
         "    consumers.close_consumer(core, end.consumer, False)\n",
         "    consumers.close_consumer(core, end.consumer, False)\n"
         "    for batch in end.in_doubt:\n        _decided(channel, batch)\n        forward(core, batch)\n",
     ),
     "half-a-batch-stays-when-the-link-is-lost": _mutation(
-        "manager/channel_receiving.py",
+        "manager/channels/receiving_end.py",
         "    roll_back(core, end)\n    end.closed = True\n",
         "    transactions.decide_for(core, end.transaction)\n"
         "    transactions.close(core, end.transaction)\n    end.closed = True\n",
     ),
     "all-batches-have-one-name": _mutation(
-        "manager/channel.py",
+        "manager/channels/channel.py",
         'return Batch(id, pack(">QII", int(now_us), int(id), crc32(self.name.encode())))',
         'return Batch(id, pack(">QII", 1, 1, crc32(self.name.encode())))',
     ),
@@ -74,7 +74,7 @@ CHANNEL_MUTATIONS: dict[str, Mutation] = {
         "if look and self._has_work(name):",
     ),
     "persistent-messages-travel-outside-batches": _mutation(
-        "manager/batches.py",
+        "manager/channels/batches.py",
         "    if end.fast and entry.flags & n.FLAG_DURABLE == 0:\n",
         "    if end.fast:\n",
     ),
@@ -84,7 +84,7 @@ CHANNEL_MUTATIONS: dict[str, Mutation] = {
         "        if self._outside:",
     ),
     "message-of-a-batch-put-at-once": _mutation(
-        "manager/channel_receiving.py",
+        "manager/channels/receiving_end.py",
         "    put_on(core, end, queue, head, sections, sequence, origin_serial, fast)\n    return None\n",
         "    put_on(core, end, queue, head, sections, sequence, origin_serial, True)\n    return None\n",
     ),

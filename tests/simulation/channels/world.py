@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from random import Random
 
-from postroom.manager.options import QueueDefinition
+from postroom.manager.kernel.options import QueueDefinition
 from postroom.server.channels.outbound_connection import Outward
 from tests.simulation.channels.audit import Audit
 from tests.simulation.channels.clients import Client, Producer, Taker, Task

@@ -8,7 +8,7 @@ from typing import Final
 
 from postroom.amqp.message.message_fields import MessageFields
 from postroom.channel.rules.letter import DeadLetter
-from postroom.manager.dead_letter_header import DEAD_LETTER, header_of
+from postroom.manager.headers.dead_letter_header import DEAD_LETTER, header_of
 from postroom.model.mq import MessageType
 from postroom.model.names import split_address
 

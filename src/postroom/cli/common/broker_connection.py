@@ -89,7 +89,7 @@ def _texts() -> frozenset[str]:
     """The settings of a queue that are text."""
     from dataclasses import fields
 
-    from postroom.manager.options import QueueDefinition
+    from postroom.manager.kernel.options import QueueDefinition
 
     return frozenset(each.name for each in fields(QueueDefinition) if isinstance(each.default, str))
 

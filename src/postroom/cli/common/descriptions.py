@@ -10,7 +10,7 @@ from postroom.cli.common.broker_connection import connected, json_option, shown,
 from postroom.cli.common.switches import SWITCHES, show_counters
 from postroom.cli.common.tables import new_table, show_table
 from postroom.cli.common.times import age_s
-from postroom.manager.options import IDENTITY_FIELDS, QueueDefinition
+from postroom.manager.kernel.options import IDENTITY_FIELDS, QueueDefinition
 from postroom.model.entity_types import BROKER_NAME, BROKER_TYPE
 
 _DEFAULTS: Final = QueueDefinition(name="").to_record()

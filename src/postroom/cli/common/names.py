@@ -4,7 +4,7 @@ from contextlib import closing
 from typing import Final
 
 from postroom.client import Connection, InvalidDestinationException, JMSException, ManagementClient
-from postroom.manager.name_rules import is_pattern
+from postroom.manager.kernel.name_rules import is_pattern
 from postroom.model.entity_types import QUEUE_TYPE, REMOTE_QUEUE_TYPE, SUBSCRIPTION_TYPE, TOPIC_TYPE
 from postroom.model.names import split_address
 

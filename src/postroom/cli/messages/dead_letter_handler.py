@@ -23,7 +23,7 @@ from postroom.client import InvalidDestinationException, JMSException
 from postroom.client.aio import Connection, ConnectionFactory, ManagementClient
 from postroom.client.aio.relay import MAX_TARGETS, ComesAgain, Relay, sent_on
 from postroom.client.connection.receiver_link import Incoming
-from postroom.manager.relaying import without_header
+from postroom.manager.administration.dead_letter_handlers import without_header
 from postroom.model.entity_types import BROKER_NAME, BROKER_TYPE, QUEUE_TYPE, REMOTE_QUEUE_TYPE
 from postroom.model.names import full_address
 

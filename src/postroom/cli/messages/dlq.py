@@ -24,8 +24,8 @@ from postroom.cli.groups import Group
 from postroom.cli.messages.message import as_fields, if_paused_option, in_pieces_of
 from postroom.client import JMSException, ManagementClient, Message
 from postroom.client.messages.message import decode_message
-from postroom.manager.dead_letter_header import DEAD_LETTER, DeadLetterHeader, header_of
-from postroom.manager.deadletter import ORIGIN_KEY, REASON_KEY
+from postroom.manager.headers.dead_letter_header import DEAD_LETTER, DeadLetterHeader, header_of
+from postroom.manager.undeliverable.dead_letters import ORIGIN_KEY, REASON_KEY
 from postroom.model.entity_types import BROKER_NAME, BROKER_TYPE, DEAD_LETTER_HANDLER_TYPE, MESSAGE_TYPE
 from postroom.model.mq import reason_name
 from postroom.model.names import full_address

@@ -11,7 +11,7 @@ from postroom.amqp.engine.link import Link
 from postroom.amqp.errors import AmqpError
 from postroom.amqp.frames.performatives import Attach
 from postroom.channel import wire
-from postroom.manager.errors import ManagerError
+from postroom.manager.kernel.errors import ManagerError
 from postroom.model.channel_states import ChannelEvent
 from postroom.server.channels.instance import ChannelInstance, LinkStatus, StopMode
 from postroom.server.links.bound_link import BoundLink

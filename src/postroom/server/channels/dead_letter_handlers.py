@@ -15,12 +15,19 @@ from typing import TYPE_CHECKING, Final
 from postroom.channel.rules.handler import Attempt, Handler, Left, Why
 from postroom.channel.rules.reading import letter_of
 from postroom.channel.rules.table import Action, Authority, RulesTable
-from postroom.manager.asking import StoreRequest
-from postroom.manager.effects import Asker
-from postroom.manager.errors import ManagerError, NoMatchingMessage
-from postroom.manager.ids import serials_on
-from postroom.manager.queue import Queue
-from postroom.manager.relaying import LOOK_AGAIN_US, Discard, Noticed, NoticeNew, Passed, Relay
+from postroom.manager.administration.dead_letter_handlers import (
+    LOOK_AGAIN_US,
+    Discard,
+    Noticed,
+    NoticeNew,
+    Passed,
+    Relay,
+)
+from postroom.manager.kernel.effects import Asker
+from postroom.manager.kernel.errors import ManagerError, NoMatchingMessage
+from postroom.manager.message_store.pending_requests import StoreRequest
+from postroom.manager.queues.message_ids import serials_on
+from postroom.manager.queues.queue import Queue
 from postroom.model.names import full_address
 from postroom.server.configuration.dead_letter_handlers import Loaded
 from postroom.server.logs import log

@@ -22,11 +22,11 @@ from postroom.amqp.frames.performatives import Attach
 from postroom.amqp.message.message_head import scan_head
 from postroom.amqp.message.rewrite import with_message_id
 from postroom.channel import wire
-from postroom.manager.channel import ReceivingEnd
-from postroom.manager.effects import Asker
-from postroom.manager.errors import ManagerError
-from postroom.manager.transmission import TransmissionHeader
-from postroom.manager.undelivered import ReceivedMessage
+from postroom.manager.channels.channel import ReceivingEnd
+from postroom.manager.channels.undelivered import ReceivedMessage
+from postroom.manager.headers.transmission_header import TransmissionHeader
+from postroom.manager.kernel.effects import Asker
+from postroom.manager.kernel.errors import ManagerError
 from postroom.model.channel import LUWID_BYTES, SPEED_FAST, next_sequence
 from postroom.model.channel_states import ChannelEvent
 from postroom.model.mq import Undelivered

@@ -28,12 +28,12 @@ from postroom.channel import wire
 from postroom.channel.foreign import refusal_of
 from postroom.channel.undelivered import Ladder, Step
 from postroom.ledger.format.records import ArrivalFlag
-from postroom.manager.channel import SendingEnd
-from postroom.manager.effects import Delivery
-from postroom.manager.entry import Entry
-from postroom.manager.errors import ManagerError
-from postroom.manager.transmission import TransmissionHeader, take_transmission
-from postroom.manager.undelivered import Action, ReceivedMessage
+from postroom.manager.channels.channel import SendingEnd
+from postroom.manager.channels.undelivered import Action, ReceivedMessage
+from postroom.manager.headers.transmission_header import TransmissionHeader, take_transmission
+from postroom.manager.kernel.effects import Delivery
+from postroom.manager.kernel.entry import Entry
+from postroom.manager.kernel.errors import ManagerError
 from postroom.model.channel import SPEED_FAST, next_sequence
 from postroom.model.channel_states import ChannelEvent
 from postroom.model.mq import Reason, Undelivered, reason_name

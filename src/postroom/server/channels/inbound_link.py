@@ -18,9 +18,9 @@ from postroom.amqp.engine.receiver import ReceiverLink
 from postroom.amqp.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
 from postroom.channel import wire
 from postroom.channel.undelivered import Ladder, Step
-from postroom.manager.channel import ReceivingEnd
-from postroom.manager.errors import ManagerError
-from postroom.manager.undelivered import Action, ReceivedMessage
+from postroom.manager.channels.channel import ReceivingEnd
+from postroom.manager.channels.undelivered import Action, ReceivedMessage
+from postroom.manager.kernel.errors import ManagerError
 from postroom.model.channel_states import ChannelEvent
 from postroom.model.mq import Undelivered, reason_name
 from postroom.server.channels.agent_link import US_PER_MS, AgentLink

@@ -9,7 +9,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Final, Protocol
 
 from postroom.amqp.errors import AmqpError
-from postroom.manager.errors import ChannelInUse, ManagerError, QueueInUse
+from postroom.manager.kernel.errors import ChannelInUse, ManagerError, QueueInUse
 from postroom.model.channel import ChannelDefinition
 from postroom.model.channel_states import ChannelEvent, ChannelState, Verdict
 from postroom.server.channels.outbound_connection import Outward

@@ -27,9 +27,9 @@ from postroom.channel.wire import (
     read_batch_end,
     read_tag,
 )
-from postroom.manager.effects import Asker
-from postroom.manager.errors import ManagerError
-from postroom.manager.undelivered import ReceivedMessage
+from postroom.manager.channels.undelivered import ReceivedMessage
+from postroom.manager.kernel.effects import Asker
+from postroom.manager.kernel.errors import ManagerError
 from postroom.model.channel_states import ChannelEvent
 from postroom.server.channels.agent_link import CONTROL_BYTES, LINK_NAME_PREFIX
 from postroom.server.channels.inbound_link import Arrival, TakingLink

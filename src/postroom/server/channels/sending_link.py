@@ -31,11 +31,11 @@ from postroom.channel.wire import (
     BatchEnd,
 )
 from postroom.ledger.format.records import ArrivalFlag
-from postroom.manager.channel import Batch, SendingEnd
-from postroom.manager.effects import Delivery
-from postroom.manager.entry import Entry
-from postroom.manager.errors import ManagerError
-from postroom.manager.transmission import take_transmission
+from postroom.manager.channels.channel import Batch, SendingEnd
+from postroom.manager.headers.transmission_header import take_transmission
+from postroom.manager.kernel.effects import Delivery
+from postroom.manager.kernel.entry import Entry
+from postroom.manager.kernel.errors import ManagerError
 from postroom.model import mq
 from postroom.model.channel_states import ChannelEvent
 from postroom.server.channels.agent_link import LINK_NAME_PREFIX, AgentLink

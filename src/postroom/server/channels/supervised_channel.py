@@ -3,7 +3,7 @@
 import logging
 from typing import TYPE_CHECKING, Final, Protocol
 
-from postroom.manager.channel import Channel
+from postroom.manager.channels.channel import Channel
 from postroom.model.channel import ChannelDefinition
 from postroom.model.channel_states import (
     ACTIVE,

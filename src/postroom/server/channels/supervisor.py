@@ -12,9 +12,9 @@ from postroom.amqp.encoding.composite import Error
 from postroom.amqp.engine.states import UNOPENED
 from postroom.amqp.errors import LINK_DETACH_FORCED, NOT_ALLOWED, NOT_FOUND, AmqpError
 from postroom.channel.wire import CALL_BACK, CHANNEL_IN_USE, CHANNEL_STOPPED
-from postroom.manager import triggering
-from postroom.manager.channel import Channel
-from postroom.manager.errors import ChannelInUse, ChannelNotFound, LimitExceeded, NotAllowed
+from postroom.manager.channels import triggering
+from postroom.manager.channels.channel import Channel
+from postroom.manager.kernel.errors import ChannelInUse, ChannelNotFound, LimitExceeded, NotAllowed
 from postroom.model.channel import PROTOCOL_AMQP, RECEIVER, SENDER, SERVER, ChannelDefinition
 from postroom.model.channel_states import ChannelEvent, ChannelState, Role, Verdict, role_of
 from postroom.server.channels.instance import ChannelInstance, ChannelLink

@@ -3,10 +3,10 @@
 from postroom.amqp.message.message_head import scan_head
 from postroom.channel.undelivered import Ladder, Step
 from postroom.ledger.format.records import ArrivalFlag
-from postroom.manager.channel import SendingEnd
-from postroom.manager.channel_service import ChannelService
-from postroom.manager.entry import Entry
-from postroom.manager.undelivered import Action, ReceivedMessage
+from postroom.manager.channels.channel import SendingEnd
+from postroom.manager.channels.undelivered import Action, ReceivedMessage
+from postroom.manager.kernel.entry import Entry
+from postroom.manager.services.channels import ChannelService
 from postroom.model.mq import Undelivered
 from postroom.server.links.delivery_headers import header_of
 

@@ -11,19 +11,19 @@ from typing import Annotated, Final, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 from msgspec.structs import asdict
 
-from postroom.manager.errors import DefinitionInvalid, ManagerError
-from postroom.manager.name_rules import DEAD_LETTERS
-from postroom.manager.options import (
+from postroom.manager.headers.transmission_header import MAX_HOPS
+from postroom.manager.kernel.destination_checks import check_order
+from postroom.manager.kernel.errors import DefinitionInvalid, ManagerError
+from postroom.manager.kernel.name_rules import DEAD_LETTERS
+from postroom.manager.kernel.options import (
     KIND_QUEUE,
     KIND_TOPIC,
     MAX_BRANCH_MESSAGES,
     ManagerOptions,
     QueueDefinition,
 )
-from postroom.manager.quota import QuotaDefinition
-from postroom.manager.remote import RemoteQueueDefinition
-from postroom.manager.sending_checks import check_order
-from postroom.manager.transmission import MAX_HOPS
+from postroom.manager.kernel.quota_definition import QuotaDefinition
+from postroom.manager.names.remote_queues import RemoteQueueDefinition
 from postroom.model.duplicates import MAX_DUPLICATE_WINDOW
 from postroom.model.names import MANAGER_MARK
 from postroom.server.addresses import DEFAULT_PORT, is_loopback, split_address

@@ -41,7 +41,7 @@ from postroom.amqp.errors import (
 )
 from postroom.amqp.frames.outcomes import RELEASED, DeliveryState, Received, TransactionalState
 from postroom.amqp.frames.sasl import ANONYMOUS, PLAIN
-from postroom.manager.entry import Entry
+from postroom.manager.kernel.entry import Entry
 from postroom.server.configuration.config import LimitsConfig
 from postroom.server.connection.attach import bind_link
 from postroom.server.connection.registry import Gone
@@ -52,7 +52,7 @@ from postroom.server.links.xa_context import XaContext
 from postroom.server.logs import LOGGER_NAME, log
 
 if TYPE_CHECKING:
-    from postroom.manager.transaction import Transaction
+    from postroom.manager.kernel.transaction import Transaction
     from postroom.server.channels.outbound_connection import Outward
     from postroom.server.connection.broker import Broker
     from postroom.server.links.outgoing_link import OutgoingLink

@@ -20,11 +20,11 @@ from postroom.ledger.format.block import BlockBuilder
 from postroom.ledger.retention.kept_history import NEVER
 from postroom.ledger.retention.leases import Lease, Leases
 from postroom.ledger.storage.body_requests import Body
-from postroom.manager.core import NEVER_TOLD
-from postroom.manager.effects import Effects, Fetch, IdRead
-from postroom.manager.entry import Entry
+from postroom.manager.kernel.core import NEVER_TOLD
+from postroom.manager.kernel.effects import Effects, Fetch, IdRead
+from postroom.manager.kernel.entry import Entry
 from postroom.manager.manager import QueueManager
-from postroom.manager.unread import UNREADABLE_DELAY_US
+from postroom.manager.queues.unreadable_bodies import UNREADABLE_DELAY_US
 from postroom.model.message import MessageHead
 from postroom.server.alarms import BODIES_UNREADABLE, Alarms
 from postroom.server.channels.dead_letter_handlers import DeadLetterHandlers

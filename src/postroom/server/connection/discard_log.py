@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from postroom.manager.effects import Discarded
+from postroom.manager.kernel.effects import Discarded
 from postroom.server.logs import log
 
 INTERVAL_US: Final = 60_000_000

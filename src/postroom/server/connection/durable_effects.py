@@ -5,7 +5,7 @@ A defect of ours on one link ends that link's connection; everybody else gets wh
 
 import logging
 
-from postroom.manager.effects import Crossed, Delivery, Effects, Rejected, Sink, TokenRange
+from postroom.manager.kernel.effects import Crossed, Delivery, Effects, Rejected, Sink, TokenRange
 from postroom.server.links.bound_link import BoundLink
 from postroom.server.logs import log
 

@@ -19,7 +19,7 @@ from postroom.ledger.errors import LedgerCorrupt, LedgerError
 from postroom.ledger.reading.message_log import LogRecord, MessageLog, as_defined
 from postroom.ledger.reading.reader import LedgerReader
 from postroom.ledger.storage.body_requests import Body, BodyPlace
-from postroom.manager.options import POLICY_LOG
+from postroom.manager.kernel.options import POLICY_LOG
 from postroom.server.configuration.config import MessageLogConfig
 from postroom.server.connection.broker import Broker
 from postroom.server.logs import log

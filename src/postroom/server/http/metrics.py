@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 from postroom import __version__
 from postroom._build import compiled
 from postroom.ledger.ledger import Ledger
-from postroom.manager.queue import Queue
+from postroom.manager.queues.queue import Queue
 from postroom.model.codes import Outcome
 from postroom.server.connection.broker import Broker
 

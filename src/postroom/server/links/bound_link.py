@@ -10,11 +10,11 @@ from postroom.amqp.engine.link import Link
 from postroom.amqp.frames.outcomes import DeliveryState
 from postroom.amqp.frames.performatives import Attach
 from postroom.amqp.frames.termini import EXPIRY_SESSION_END
-from postroom.manager.effects import PRESETTLED, Delivery, Sink
+from postroom.manager.kernel.effects import PRESETTLED, Delivery, Sink
 from postroom.server.logs import log
 
 if TYPE_CHECKING:
-    from postroom.manager.transaction import Transaction
+    from postroom.manager.kernel.transaction import Transaction
     from postroom.server.connection.binding import ConnectionBinding
 
 

@@ -9,7 +9,7 @@ from postroom.amqp.encoding.types import MAX_UINT, Symbol, UInt
 from postroom.amqp.message.message_head import encode_header, merge_annotations
 from postroom.amqp.message.sections import Message
 from postroom.ledger.format.records import ArrivalFlag
-from postroom.manager.effects import Delivery
+from postroom.manager.kernel.effects import Delivery
 
 FAILURE_COUNT: Final = Symbol("x-opt-failure-count")
 """Delivery annotation: how many of the earlier deliveries somebody failed at, where that isn't all of them:

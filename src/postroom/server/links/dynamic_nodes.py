@@ -17,10 +17,10 @@ from postroom.amqp.frames.termini import (
     DELETE_ON_NO_LINKS_OR_MESSAGES,
     DELETE_ON_NO_MESSAGES,
 )
-from postroom.manager.errors import ManagerError
+from postroom.manager.kernel.errors import ManagerError
+from postroom.manager.kernel.options import KIND_QUEUE, KIND_TOPIC
 from postroom.manager.manager import QueueManager
-from postroom.manager.options import KIND_QUEUE, KIND_TOPIC
-from postroom.manager.queue import Queue
+from postroom.manager.queues.queue import Queue
 from postroom.model.names import DYNAMIC_PREFIX
 from postroom.server.links.terminus import TEMPORARY_QUEUE, TEMPORARY_TOPIC, means_topic
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Final
 
-from postroom.manager.pace import TICK_US
+from postroom.manager.producing.flow_control import TICK_US
 
 if TYPE_CHECKING:
     from postroom.server.links.incoming_link import IncomingLink

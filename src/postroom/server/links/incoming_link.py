@@ -27,14 +27,14 @@ from postroom.amqp.frames.performatives import RCV_SECOND, Attach, Target
 from postroom.amqp.frames.termini import EXPIRY_CONNECTION_CLOSE, EXPIRY_NEVER
 from postroom.amqp.message.message_head import scan_head, to_address
 from postroom.ledger.format.records import CHUNK_BODY_BYTES
-from postroom.manager.consumer import Producer
-from postroom.manager.effects import PRESETTLED
-from postroom.manager.errors import ManagerError
-from postroom.manager.name_rules import UNDELIVERED
-from postroom.manager.pace import Pace
-from postroom.manager.queue import Queue
-from postroom.manager.remote import Destination
-from postroom.manager.routing import slows_down
+from postroom.manager.kernel.consumer import Producer
+from postroom.manager.kernel.effects import PRESETTLED
+from postroom.manager.kernel.errors import ManagerError
+from postroom.manager.kernel.name_rules import UNDELIVERED
+from postroom.manager.names.remote_queues import Destination
+from postroom.manager.producing.flow_control import Pace
+from postroom.manager.queues.queue import Queue
+from postroom.manager.topics.routing import slows_down
 from postroom.model.message import MessageHead
 from postroom.server.configuration.config import is_reserved
 from postroom.server.links.bound_link import BoundLink
@@ -42,7 +42,7 @@ from postroom.server.links.incoming_message import Arriving, Unroutable, says_to
 from postroom.server.links.terminus import may_reject, send_timeout_ms
 
 if TYPE_CHECKING:
-    from postroom.manager.transaction import Transaction
+    from postroom.manager.kernel.transaction import Transaction
     from postroom.server.connection.binding import ConnectionBinding
 
 MAX_HEAD_BYTES: Final = 1 << 20

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Final
 from postroom.amqp.encoding.types import Symbol
 from postroom.amqp.errors import AmqpError
 from postroom.amqp.message.message_fields import MessageFields
-from postroom.manager.errors import ManagerError
-from postroom.manager.queue import Queue
-from postroom.manager.remote import Destination
+from postroom.manager.kernel.errors import ManagerError
+from postroom.manager.names.remote_queues import Destination
+from postroom.manager.queues.queue import Queue
 from postroom.model.message import MessageHead
 
 if TYPE_CHECKING:
-    from postroom.manager.upload import Upload
+    from postroom.manager.producing.upload import Upload
 
 DESTINATION_TYPE: Final = "x-opt-jms-dest"
 DESTINATION_IS_TOPIC: Final = 1

@@ -7,14 +7,14 @@ from mypy_extensions import i64
 from postroom.amqp.encoding.composite import Error
 from postroom.amqp.errors import INVALID_FIELD, AmqpError
 from postroom.amqp.frames.outcomes import Accepted, DeliveryState, Modified, Rejected, Released
-from postroom.manager.consumer import Consumer
-from postroom.manager.entry import Entry
+from postroom.manager.kernel.consumer import Consumer
+from postroom.manager.kernel.entry import Entry
 from postroom.manager.manager import QueueManager
-from postroom.manager.returning import NOT_ASKED
+from postroom.manager.queues.returned_entries import NOT_ASKED
 from postroom.server.links.terminus import MAX_PROPERTY_MS
 
 if TYPE_CHECKING:
-    from postroom.manager.transaction import Transaction
+    from postroom.manager.kernel.transaction import Transaction
 
 
 REDELIVERY_DELAY: Final = "x-opt-redelivery-delay"

@@ -24,13 +24,13 @@ from postroom.amqp.frames.outcomes import (
     TransactionalState,
 )
 from postroom.amqp.frames.performatives import SND_MIXED, SND_SETTLED, SND_UNSETTLED, Attach, Source
-from postroom.manager.consumer import Consumer
-from postroom.manager.effects import PRESETTLED, Delivery
-from postroom.manager.entry import Entry
-from postroom.manager.errors import ManagerError
-from postroom.manager.options import ConsumerOptions
-from postroom.manager.queue import Queue
-from postroom.manager.transaction import Receipt, Transaction
+from postroom.manager.kernel.consumer import Consumer
+from postroom.manager.kernel.effects import PRESETTLED, Delivery
+from postroom.manager.kernel.entry import Entry
+from postroom.manager.kernel.errors import ManagerError
+from postroom.manager.kernel.options import ConsumerOptions
+from postroom.manager.kernel.transaction import Receipt, Transaction
+from postroom.manager.queues.queue import Queue
 from postroom.server.links.bound_link import BoundLink
 from postroom.server.links.delivery_headers import message_payload
 from postroom.server.links.outcomes import REDELIVERY_DELAY, apply_outcome, check_outcome

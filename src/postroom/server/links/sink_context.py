@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Final
 
-from postroom.manager.transaction import Transaction
+from postroom.manager.kernel.transaction import Transaction
 from postroom.model import numbers as n
 
 if TYPE_CHECKING:

@@ -14,14 +14,14 @@ from postroom.amqp.engine.receiver import ReceiverLink
 from postroom.amqp.errors import NOT_ALLOWED, TRANSACTION_ROLLBACK, TRANSACTION_UNKNOWN_ID, AmqpError
 from postroom.amqp.frames.outcomes import ACCEPTED, Declared, DeliveryState, Discharge, Rejected
 from postroom.amqp.frames.performatives import Attach, Coordinator
-from postroom.manager.errors import LimitExceeded, ManagerError, XaError
+from postroom.manager.kernel.errors import LimitExceeded, ManagerError, XaError
 from postroom.server.links.bound_link import BoundLink
 from postroom.server.links.requests import read_coordinator_request
 from postroom.server.links.terminus import may_reject
 from postroom.server.links.xa_context import XA_CODE, read_global_id
 
 if TYPE_CHECKING:
-    from postroom.manager.transaction import Transaction
+    from postroom.manager.kernel.transaction import Transaction
     from postroom.server.connection.binding import ConnectionBinding
 
 LOCAL_TRANSACTIONS: Final = "amqp:local-transactions"

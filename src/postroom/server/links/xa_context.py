@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final
 from postroom.amqp.engine.delivery import Delivery as WireDelivery
 from postroom.amqp.engine.session import Session
 from postroom.amqp.frames.outcomes import ACCEPTED, RELEASED, TransactionalState
-from postroom.manager.branch import XaSession
-from postroom.manager.consumer import Consumer
-from postroom.manager.entry import Entry
-from postroom.manager.errors import XaError
-from postroom.manager.transaction import Transaction
+from postroom.manager.kernel.consumer import Consumer
+from postroom.manager.kernel.entry import Entry
+from postroom.manager.kernel.errors import XaError
+from postroom.manager.kernel.transaction import Transaction
+from postroom.manager.transactions.xa_branch import XaSession
 from postroom.model.xa import XaCode, XaFlag, Xid, XidInvalid
 from postroom.server.links.outgoing_link import OutgoingLink
 

@@ -3,7 +3,7 @@
 from typing import Final, TypeVar
 from uuid import UUID
 
-from postroom.manager.store_filter import ANY_PRIORITY, StoreFilter
+from postroom.manager.message_store.filter import ANY_PRIORITY, StoreFilter
 from postroom.model.codes import IdType
 from postroom.model.ids import pack_unique_id
 from postroom.server.management.request import BAD_REQUEST, Request, RequestError

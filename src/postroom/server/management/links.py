@@ -14,8 +14,8 @@ from postroom.amqp.frames.outcomes import ACCEPTED, DeliveryState, Rejected, Tra
 from postroom.amqp.frames.performatives import RCV_SECOND, SND_SETTLED, Attach, Target
 from postroom.amqp.message.message_head import scan_head
 from postroom.amqp.message.sections import Message, Value, decode_message
-from postroom.manager.effects import PRESETTLED, Sink
-from postroom.manager.errors import ManagerError
+from postroom.manager.kernel.effects import PRESETTLED, Sink
+from postroom.manager.kernel.errors import ManagerError
 from postroom.server.links.bound_link import BoundLink
 from postroom.server.links.requests import write_response
 from postroom.server.links.sink_context import SinkContext

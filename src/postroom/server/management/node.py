@@ -4,7 +4,7 @@ them.
 
 from typing import TYPE_CHECKING, Final
 
-from postroom.manager.errors import ManagerError
+from postroom.manager.kernel.errors import ManagerError
 from postroom.server.management.entities.brokers import Brokers
 from postroom.server.management.entities.channels import ChannelEntities
 from postroom.server.management.entities.connections import Connections

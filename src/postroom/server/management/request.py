@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from postroom.amqp import errors
-from postroom.manager.effects import Sink
-from postroom.manager.errors import (
+from postroom.manager.kernel.effects import Sink
+from postroom.manager.kernel.errors import (
     AccessRefused,
     ChannelExists,
     ChannelInUse,

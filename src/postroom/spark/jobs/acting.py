@@ -15,7 +15,7 @@ import pyarrow as pa
 from postroom.amqp import errors as amqp
 from postroom.client import JMSException, ResourceAllocationException
 from postroom.client.aio import ConnectionFactory, ManagementClient
-from postroom.manager.acting import MAX_ACTIONS
+from postroom.manager.administration.message_jobs import MAX_ACTIONS
 from postroom.model.entity_types import MESSAGE_TYPE
 from postroom.spark.jobs.errors import CannotBeDone, JobError, OptionInvalid
 from postroom.spark.jobs.plan import RESULTS_FILE, RESULTS_SCHEMA, Manifest, Plan, Results, file_name

@@ -5,7 +5,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-from postroom.manager.acting import DISCARD
+from postroom.manager.administration.message_jobs import DISCARD
 from postroom.spark.jobs.contents import CONTENT_COLUMNS, with_contents
 from postroom.spark.jobs.errors import OptionInvalid
 from postroom.spark.jobs.planning import KEPT_COLUMNS, RULE_COLUMN, Decision

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
-from postroom.manager.acting import DISCARD, LEAVE
+from postroom.manager.administration.message_jobs import DISCARD, LEAVE
 from postroom.spark.data_source.worker import in_task
 from postroom.spark.jobs.plan import (
     ACTIONS_FILE,

@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import StructField, StructType
 
-from postroom.manager.options import KIND_QUEUE, KIND_SUBSCRIPTION, KIND_TOPIC
+from postroom.manager.kernel.options import KIND_QUEUE, KIND_SUBSCRIPTION, KIND_TOPIC
 from postroom.spark.data_source.option_names import nearest
 from postroom.spark.jobs.errors import CannotBeDone
 from postroom.spark.ledger_source.queue_names import kinds_now

@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import BooleanType, StructType
 
-from postroom.manager.acting import DISCARD
+from postroom.manager.administration.message_jobs import DISCARD
 from postroom.spark.jobs.contents import CONTENT_COLUMNS, with_contents
 from postroom.spark.jobs.errors import RulesInvalid
 from postroom.spark.jobs.planning import KEPT_COLUMNS, RULE_COLUMN, Decision

@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from postroom.manager.options import KIND_QUEUE, KIND_TOPIC
+from postroom.manager.kernel.options import KIND_QUEUE, KIND_TOPIC
 from postroom.spark.data_source.errors import SourceOptionError
 from postroom.spark.data_source.option_names import nearest
 from postroom.spark.ledger_source.options import SourceOptions

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from postroom import __version__
-from postroom.manager import totals
-from postroom.manager.options import QUEUE_DEFAULTS
+from postroom.manager.kernel import totals
+from postroom.manager.kernel.options import QUEUE_DEFAULTS
 from postroom.model.entity_types import BROKER_NAME, BROKER_TYPE
 from postroom.server.management.entity_type import Operation
 from postroom.server.management.request import OK, Attributes, Request, Response

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from postroom.manager.channel import Batch, Channel
+from postroom.manager.channels.channel import Batch, Channel
 from postroom.model.channel import ChannelDefinition
 from postroom.model.channel_states import ChannelState, Verdict
 from postroom.model.entity_types import CHANNEL_TYPE

@@ -4,10 +4,10 @@ from collections.abc import Container
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Final
 
-from postroom.manager.options import IDENTITY_FIELDS, USAGE_NORMAL, QueueDefinition
-from postroom.manager.queue import Queue
-from postroom.manager.statistics import HeldByAll, Statistics
-from postroom.manager.switches import SWITCH_ATTRIBUTES, switches_of
+from postroom.manager.kernel.options import IDENTITY_FIELDS, USAGE_NORMAL, QueueDefinition
+from postroom.manager.kernel.statistics import HeldByAll, Statistics
+from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.switches import SWITCH_ATTRIBUTES, switches_of
 from postroom.server.configuration.config import is_reserved
 from postroom.server.management.entity_type import ListedEntityType
 from postroom.server.management.request import (

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from postroom.manager.branch import Branch
-from postroom.manager.consumer import Consumer
-from postroom.manager.holders import BrowseLock, ConfirmIdHolder
-from postroom.manager.queue import Queue
+from postroom.manager.kernel.consumer import Consumer
+from postroom.manager.kernel.holders import BrowseLock, ConfirmIdHolder
+from postroom.manager.queues.queue import Queue
+from postroom.manager.transactions.xa_branch import Branch
 from postroom.model.codes import HolderKind
 from postroom.server.management.entity_type import Operation
 from postroom.server.management.request import OK, Attributes, Request, Response

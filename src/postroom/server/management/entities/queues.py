@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from postroom.manager.options import IDENTITY_FIELDS, KIND_QUEUE, QueueDefinition
-from postroom.manager.queue import Queue
+from postroom.manager.kernel.options import IDENTITY_FIELDS, KIND_QUEUE, QueueDefinition
+from postroom.manager.queues.queue import Queue
 from postroom.model.entity_types import QUEUE_TYPE
 from postroom.model.names import DYNAMIC_PREFIX
 from postroom.server.management.entities.destinations import Destinations, queue_attribute_names, shown_queue

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from postroom.manager.quota import Quota, QuotaDefinition
+from postroom.manager.kernel.quota_definition import Quota, QuotaDefinition
 from postroom.model.entity_types import QUOTA_TYPE
 from postroom.server.management.entity_type import ListedEntityType, Operation
 from postroom.server.management.request import (

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Final
 
-from postroom.manager.errors import NameUnknown, NameUnusable
-from postroom.manager.remote import RemoteQueue, RemoteQueueDefinition
+from postroom.manager.kernel.errors import NameUnknown, NameUnusable
+from postroom.manager.names.remote_queues import RemoteQueue, RemoteQueueDefinition
 from postroom.model.entity_types import REMOTE_QUEUE_TYPE
 from postroom.model.names import full_address
 from postroom.server.configuration.config import is_reserved

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from postroom.manager.errors import SinkBranchSpoiled
-from postroom.manager.sink import (
+from postroom.manager.kernel.errors import SinkBranchSpoiled
+from postroom.manager.spark.sink import (
     MAX_DIGEST_CHARS,
     MAX_OFFSETS_BYTES,
     MAX_TEXT_CHARS,

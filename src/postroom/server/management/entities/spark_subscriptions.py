@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from postroom.manager.errors import PositionRefused
-from postroom.manager.spark_subscription import SparkSubscription, SparkSubscriptionDefinition
-from postroom.manager.spark_subscriptions import ON_NEW_CHECKPOINT_FAIL, redefined
+from postroom.manager.kernel.errors import PositionRefused
+from postroom.manager.spark.subscription import SparkSubscription, SparkSubscriptionDefinition
+from postroom.manager.spark.subscription_verbs import ON_NEW_CHECKPOINT_FAIL, redefined
 from postroom.model.entity_types import SPARK_SUBSCRIPTION_TYPE
 from postroom.server.management.arguments import MAX_NUMBER
 from postroom.server.management.entity_type import ListedEntityType, Operation

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from postroom.manager.holders import BrowseLock, ConfirmIdHolder
-from postroom.manager.queue import Queue
-from postroom.manager.store_verbs import EndHolder, holder_by_id
+from postroom.manager.kernel.holders import BrowseLock, ConfirmIdHolder
+from postroom.manager.message_store.verbs import EndHolder, holder_by_id
+from postroom.manager.queues.queue import Queue
 from postroom.model.entity_types import STORE_HOLDER_TYPE
 from postroom.server.management.arguments import Arguments
 from postroom.server.management.entity_type import ListedEntityType, Operation

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from postroom.manager.manager import QueueManager
-from postroom.manager.queue import Queue
-from postroom.manager.switches import switches_of
+from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.switches import switches_of
 from postroom.server.management.entity_type import Operation
 from postroom.server.management.request import BAD_REQUEST, OK, Request, RequestError, Response
 

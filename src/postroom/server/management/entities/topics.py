@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
-from postroom.manager.errors import QueueNotFound
-from postroom.manager.options import IDENTITY_FIELDS, KIND_TOPIC, QueueDefinition
-from postroom.manager.queue import Queue
-from postroom.manager.switches import SWITCH_ATTRIBUTES, switches_of
+from postroom.manager.kernel.errors import QueueNotFound
+from postroom.manager.kernel.options import IDENTITY_FIELDS, KIND_TOPIC, QueueDefinition
+from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.switches import SWITCH_ATTRIBUTES, switches_of
 from postroom.model.entity_types import SUBSCRIPTION_TYPE, TOPIC_TYPE
 from postroom.model.names import DYNAMIC_PREFIX
 from postroom.server.management.entities.destinations import Destinations, queue_attribute_names, shown_queue

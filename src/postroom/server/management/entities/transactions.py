@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from postroom.manager.transaction import Transaction
+from postroom.manager.kernel.transaction import Transaction
 from postroom.model.entity_types import TRANSACTION_TYPE
 from postroom.server.management.entity_type import ListedEntityType, Operation
 from postroom.server.management.request import NOT_FOUND, Attributes, Request, RequestError

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from postroom.amqp.encoding.types import Int
-from postroom.manager.branch import BranchRow
-from postroom.manager.errors import ManagerError, XaError
+from postroom.manager.kernel.errors import ManagerError, XaError
+from postroom.manager.transactions.xa_branch import BranchRow
 from postroom.model.entity_types import BRANCH_TYPE
 from postroom.model.xa import XaCode, XaFlag, Xid, XidInvalid
 from postroom.server.links.xa_context import XA_CODE, XaContext

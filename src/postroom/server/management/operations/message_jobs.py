@@ -8,8 +8,8 @@ of the messages in that order.
 
 from typing import TYPE_CHECKING, Final
 
-from postroom.manager.acting import ANSWERS, MAX_ACTIONS, Act, Acted, Action, detail_of
-from postroom.manager.queue import Queue
+from postroom.manager.administration.message_jobs import ANSWERS, MAX_ACTIONS, Act, Acted, Action, detail_of
+from postroom.manager.queues.queue import Queue
 from postroom.server.management.arguments import MAX_NUMBER, Arguments
 from postroom.server.management.request import BAD_REQUEST, CONFLICT, LIMIT, Attributes, RequestError
 

@@ -12,12 +12,10 @@ from uuid import UUID
 
 from postroom.amqp.errors import AmqpError
 from postroom.amqp.message.message_head import scan_head
-from postroom.manager.acting import Acted
-from postroom.manager.importing import MAX_IMPORTED, Imported, ImportMessages
-from postroom.manager.message_states import mask_of, named
-from postroom.manager.moving import Changed, DeleteMessages, MoveMessages, Replay
-from postroom.manager.outgoing_sections import outgoing_sections
-from postroom.manager.queries import (
+from postroom.manager.administration.message_import import MAX_IMPORTED, Imported, ImportMessages
+from postroom.manager.administration.message_jobs import Acted
+from postroom.manager.administration.message_moves import Changed, DeleteMessages, MoveMessages, Replay
+from postroom.manager.administration.message_queries import (
     CloseCursor,
     MessageRow,
     OpenCursor,
@@ -25,8 +23,10 @@ from postroom.manager.queries import (
     ReadCursor,
     ShowMessage,
 )
-from postroom.manager.queue import Queue
-from postroom.manager.searching import Wanted
+from postroom.manager.administration.message_search import Wanted
+from postroom.manager.administration.message_states import mask_of, named
+from postroom.manager.kernel.outgoing_sections import outgoing_sections
+from postroom.manager.queues.queue import Queue
 from postroom.model import numbers as n
 from postroom.model.codes import HolderKind
 from postroom.model.message import MessageHead

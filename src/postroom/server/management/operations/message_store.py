@@ -11,11 +11,9 @@ from uuid import UUID
 from postroom.amqp.encoding.types import ULong
 from postroom.amqp.errors import AmqpError
 from postroom.amqp.message.message_head import scan_head
-from postroom.manager.queue import Queue
-from postroom.manager.remote import Destination
-from postroom.manager.store_browsing import Browse, BrowseAndLock, Listen, Unlock
-from postroom.manager.store_putting import ConfirmPut, Put
-from postroom.manager.store_verbs import (
+from postroom.manager.message_store.browsing import Browse, BrowseAndLock, Listen, Unlock
+from postroom.manager.message_store.put_verbs import ConfirmPut, Put
+from postroom.manager.message_store.verbs import (
     Confirm,
     ConfirmGet,
     Delete,
@@ -24,6 +22,8 @@ from postroom.manager.store_verbs import (
     StoreRow,
     Undo,
 )
+from postroom.manager.names.remote_queues import Destination
+from postroom.manager.queues.queue import Queue
 from postroom.model.codes import IdType
 from postroom.model.ids import unpack_unique_id
 from postroom.server.links.delivery_headers import changed_sections, header_of

@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
-from postroom.manager.asking import StoreRequest
-from postroom.manager.effects import Asker
-from postroom.manager.errors import ManagerError
+from postroom.manager.kernel.effects import Asker
+from postroom.manager.kernel.errors import ManagerError
 from postroom.manager.manager import QueueManager
-from postroom.manager.queue import Queue
+from postroom.manager.message_store.pending_requests import StoreRequest
+from postroom.manager.queues.queue import Queue
 from postroom.server.management.arguments import Arguments
 from postroom.server.management.entity_type import Operation
 from postroom.server.management.request import OK, Attributes, Later, Request, Response, refusal

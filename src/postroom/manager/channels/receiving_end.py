@@ -1,0 +1,344 @@
+"""A channel that receives: the batch is a transaction that is committed with the partner's LUWID in one
+block.
+
+It doesn't wait for room: what can't be put is said to be undelivered, and why.
+"""
+
+import json
+from typing import Final
+
+from mypy_extensions import i64
+
+from postroom.ledger.format.records import CHUNK_BODY_BYTES
+from postroom.manager.channels import registry as channels
+from postroom.manager.channels.channel import Channel, Partner, ReceivingEnd
+from postroom.manager.headers.transmission_header import TransmissionHeader, take_transmission
+from postroom.manager.kernel.consumer import Producer
+from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.effects import Asker, Reply
+from postroom.manager.kernel.entry import Entry
+from postroom.manager.kernel.entry_creation import begin_available
+from postroom.manager.kernel.errors import ChannelInUse, LimitExceeded, NotAllowed
+from postroom.manager.kernel.memory import admit
+from postroom.manager.kernel.transaction import Transaction
+from postroom.manager.names import name_resolution as names
+from postroom.manager.producing.put import lacking, new_entry, no_room_text, store, unfit
+from postroom.manager.producing.upload import Upload, add_chunk
+from postroom.manager.queues import duplicate_detection as duplicates
+from postroom.manager.queues import overrides
+from postroom.manager.queues.queue import Queue
+from postroom.manager.reports import report_checks
+from postroom.manager.transactions import commit as transactions
+from postroom.manager.undeliverable import discard as discarding
+from postroom.model import numbers as n
+from postroom.model.message import MessageHead
+from postroom.model.mq import Feedback, Reason, Undelivered
+
+DUPLICATE: Final = "postroom:duplicate"
+"""Why a message was discarded whose id its queue had taken before (duplicate_window)."""
+
+_NO_HEADER: Final = int(Feedback.XMIT_Q_MSG_ERROR)
+_PUT_INHIBITED: Final = int(Reason.PUT_INHIBITED)
+_Q_FULL: Final = int(Reason.Q_FULL)
+_TOO_BIG_FOR_Q: Final = int(Reason.MSG_TOO_BIG_FOR_Q)
+_TOO_BIG_FOR_Q_MGR: Final = int(Reason.MSG_TOO_BIG_FOR_Q_MGR)
+_PERSISTENT_NOT_ALLOWED: Final = int(Reason.PERSISTENT_NOT_ALLOWED)
+_STORAGE_NOT_AVAILABLE: Final = int(Reason.STORAGE_NOT_AVAILABLE)
+
+
+# --- coming and going -----------------------------------------------------------------------------
+
+
+def open_receiving(
+    core: Core, name: str, queue_manager: str, ledger: str, reset_sequence: i64
+) -> ReceivingEnd:
+    """A partner, known by his ledger's id, sends by this channel from now on, with ``reset_sequence`` as his
+    next number if it isn't 0. Raises ChannelNotFound, NotAllowed, ChannelInUse, LimitExceeded,
+    DefinitionInvalid."""
+    channel = channels.find(core, name)
+    if channel.definition.sending:
+        raise NotAllowed(f"channel {name!r} is a {channel.definition.type}: it doesn't receive")
+    if queue_manager == core.options.queue_manager:
+        raise NotAllowed(f"channel {name!r}: queue manager {queue_manager!r} has this one's own name")
+    partner = _partner(core, channel, queue_manager, ledger)
+    if partner.end is not None:
+        raise ChannelInUse(f"channel {name!r} receives from queue manager {queue_manager!r} already")
+    if partner.committed > core.durable_through:
+        # What he is told of the last batch makes him forget it.
+        raise ChannelInUse(f"channel {name!r}: the last batch is still on its way to the disk: call again")
+    if reset_sequence != 0:
+        channels.check_sequence(channel, reset_sequence)
+        partner.sequence = reset_sequence - 1
+        channels.write_partner(core, channel, partner)
+    producer = Producer(core.new_holder_id(), name, queue_manager, "", 0)
+    producer.channel, producer.queue_manager, producer.ledger = name, queue_manager, ledger
+    end = ReceivingEnd(channel, partner, producer, _new_transaction(core))
+    partner.end = end
+    return end
+
+
+def _partner(core: Core, channel: Channel, queue_manager: str, ledger: str) -> Partner:
+    partner = channel.partners.get(ledger)
+    if partner is None:
+        limit = core.options.max_channel_partners
+        if len(channel.partners) >= limit:
+            raise LimitExceeded(
+                f"channel {channel.name!r} knows {limit} partners, its limit (max_channel_partners): delete "
+                "and define it anew to forget them"
+            )
+        partner = channel.partners[ledger] = Partner(core.new_holder_id(), queue_manager, ledger)
+        partner.sequence = channel.sequence
+    partner.queue_manager = queue_manager
+    return partner
+
+
+def _new_transaction(core: Core) -> Transaction:
+    limit = core.options.max_transaction_entries
+    return Transaction(core.new_holder_id(), core.now_us, n.LOCAL_TRANSACTION, limit, b"")
+
+
+def close(core: Core, end: ReceivingEnd) -> None:
+    """The partner is gone, and with him what he had not had committed."""
+    if end.closed:
+        return
+    roll_back(core, end)
+    end.closed = True
+    end.partner.end = None
+    core.record_producer_closed(end.producer)
+    end.producer.closed = True
+
+
+# --- messages -------------------------------------------------------------------------------------
+
+
+def receive(
+    core: Core,
+    end: ReceivingEnd,
+    head: MessageHead,
+    body: bytes,
+    sequence: i64,
+    origin_serial: i64,
+    fast: bool,
+    said: TransmissionHeader | None,
+) -> Undelivered | None:
+    """Put a message where its transmission header, or ``said``, says: in the batch, or (``fast``) at once.
+    Why not, if it can't be now. Raises as `transactions.make_room`."""
+    header, stored = take_transmission(body)
+    if said is not None:
+        header = said
+    if header is None:
+        why = "it has no transmission header that says where it is to go"
+        return Undelivered(_NO_HEADER, "", core.options.queue_manager, why)
+    found = names.resolve(core, header.queue, header.queue_manager)
+    if isinstance(found, Undelivered):
+        return found
+    sections = names.onward(core, found, header, stored)
+    if isinstance(sections, Undelivered):
+        return sections
+    queue = found.queue
+    head.delivery_delay_ms = 0  # it has waited for that where it was put first
+    sections = _overridden(core, queue, head, sections)
+    reason = why_not(core, queue, head, len(sections))
+    if reason is not None:
+        return Undelivered(reason[0], header.queue, header.queue_manager, reason[1])
+    if head.report != 0:
+        unfit_options = report_checks.unfit_options(queue, head, sections)
+        if unfit_options is not None:
+            return Undelivered(
+                unfit_options.reason, header.queue, header.queue_manager, unfit_options.description
+            )
+    if queue.duplicates is not None and _came_before(core, end, queue, head):
+        _drop(core, end, queue, head, sequence, origin_serial, fast)
+        return None
+    put_on(core, end, queue, head, sections, sequence, origin_serial, fast)
+    return None
+
+
+def _came_before(core: Core, end: ReceivingEnd, queue: Queue, head: MessageHead) -> bool:
+    """Whether the queue has taken a message of this id lately, in the batch that is open, too."""
+    return duplicates.is_in(end.transaction, queue, head) or duplicates.drops(core, queue, head, None)
+
+
+def _drop(
+    core: Core,
+    end: ReceivingEnd,
+    queue: Queue,
+    head: MessageHead,
+    sequence: i64,
+    origin_serial: i64,
+    fast: bool,
+) -> None:
+    """It has been put before: the ledger is told that it came, and that it was one too many."""
+    detail = json.dumps({"condition": DUPLICATE, "queue": queue.name}, ensure_ascii=False).encode()
+    aside, bare = discarding.queue_for_undelivered(core), discarding.bare_head(head)
+    if fast:
+        entry = put_aside(core, end, aside, bare, discarding.NO_BODY, origin_serial)
+        discarding.end(core, entry, n.EVENT_DISCARD, detail)
+    else:
+        entry = put_in_batch(core, end, aside, bare, discarding.NO_BODY, sequence, origin_serial)
+        end.transaction.disposals[entry] = discarding.Ending(n.EVENT_DISCARD, detail)
+
+
+def _overridden(core: Core, queue: Queue, head: MessageHead, body: bytes) -> bytes:
+    """The message as its destination wants it."""
+    wanted = queue.overrides
+    if wanted is None:
+        return body
+    overrides.apply(core, wanted, head)
+    return overrides.with_delivery_time(core, head, body) if wanted.bears else body
+
+
+def why_not(core: Core, queue: Queue, head: MessageHead, size: i64) -> tuple[int, str] | None:
+    """Why ``queue`` doesn't take it now, as (MQRC_, sentence)."""
+    if queue.closed_to_puts:
+        return _PUT_INHIBITED, f"queue {queue.name!r} takes no messages: production or insertion is paused"
+    if size > core.options.max_message_bytes:
+        limit = core.options.max_message_bytes
+        return _TOO_BIG_FOR_Q_MGR, f"message of {size} bytes: the queue manager takes {limit} at most"
+    refused = unfit(core, queue, size, head.durable)
+    if refused is not None:
+        return _reason_of(core, queue, head, size), refused[1]
+    pool = lacking(core, queue, size)
+    return None if pool is None else (_Q_FULL, no_room_text(pool, size))
+
+
+def _reason_of(core: Core, queue: Queue, head: MessageHead, size: i64) -> int:
+    """Which of the causes that `putting.unfit` has found it is."""
+    if size > queue.max_message_bytes:
+        return _TOO_BIG_FOR_Q
+    if head.durable and not queue.persistent:
+        return _PERSISTENT_NOT_ALLOWED
+    if queue.units is not None and queue.units.full():
+        return _Q_FULL
+    pool = queue.pool
+    if pool is not None and not pool.could_fit(size):
+        return _TOO_BIG_FOR_Q if 0 <= pool.max_bytes < size else _Q_FULL
+    return _STORAGE_NOT_AVAILABLE
+
+
+def put_on(
+    core: Core,
+    end: ReceivingEnd,
+    queue: Queue,
+    head: MessageHead,
+    body: bytes,
+    sequence: i64,
+    origin_serial: i64,
+    fast: bool,
+) -> None:
+    """Put a received message on this very queue, whatever its limits: in the batch, or (``fast``) at once.
+    Raises as `transactions.make_room`."""
+    if not fast:
+        put_in_batch(core, end, queue, head, body, sequence, origin_serial)
+        return
+    producer = _of_origin(end, origin_serial, 0)
+    try:
+        upload = in_pieces(core, producer, body)
+        store(core, producer, queue, head, None if upload is not None else body, upload)
+    finally:
+        producer.receives = False
+    core.woken.append(queue)
+
+
+def put_in_batch(
+    core: Core,
+    end: ReceivingEnd,
+    queue: Queue,
+    head: MessageHead,
+    body: bytes,
+    sequence: i64,
+    origin_serial: i64,
+) -> Entry:
+    """The same in the batch: returns the entry, for ``end.transaction.disposals``."""
+    first = core.ledger.next_position
+    producer = _of_origin(end, origin_serial, sequence)
+    try:
+        transactions.make_room(core, end.transaction)
+        upload = in_pieces(core, producer, body)
+        whole = None if upload is not None else body
+        entry = transactions.put(core, end.transaction, producer, queue, head, whole, upload)
+    finally:
+        producer.receives = False
+    core.provisional(first)
+    return entry
+
+
+def put_aside(
+    core: Core, end: ReceivingEnd, queue: Queue, head: MessageHead, body: bytes, origin_serial: i64
+) -> Entry:
+    """A fast message that is not to become available to others: it is by the books, and the object that is
+    returned is in no order. The caller ends it, or has it go elsewhere, before the command is over."""
+    producer = _of_origin(end, origin_serial, 0)
+    try:
+        entry = new_entry(core, producer, queue, head, body, None, 0, None)
+    finally:
+        producer.receives = False
+    begin_available(entry)
+    admit(core, entry)
+    return entry
+
+
+def _of_origin(end: ReceivingEnd, origin_serial: i64, sequence: i64) -> Producer:
+    """The end's producer, about to put the message that has this serial in its sender's ledger."""
+    producer = end.producer
+    producer.receives = True
+    producer.origin_serial, producer.sequence = origin_serial, sequence
+    return producer
+
+
+def in_pieces(core: Core, producer: Producer, body: bytes) -> Upload | None:
+    """A large body is written in pieces; None for another one."""
+    if len(body) <= CHUNK_BODY_BYTES:
+        return None
+    upload = Upload(producer)
+    for at in range(0, len(body), CHUNK_BODY_BYTES):
+        add_chunk(core, upload, body[at : at + CHUNK_BODY_BYTES])
+    upload.over = True
+    return upload
+
+
+# --- batches --------------------------------------------------------------------------------------
+
+
+def commit(core: Core, end: ReceivingEnd, luwid: bytes, sequence: i64, target: Asker) -> None:
+    """The batch is whole: one block says what has arrived, and the LUWID by which the partner asks for it.
+    Answered by a `Reply` with that LUWID. Raises TransactionRolledBack, the batch rolled back."""
+    transaction = end.transaction
+    _check(end)
+    if not transaction.failed and duplicates.has_twin(transaction):
+        transaction.failed = duplicates.HAS_TWIN
+    if transaction.failed:
+        roll_back(core, end)
+    transactions.check_open(transaction)
+    transactions.decide_for(core, transaction)
+    transactions.close(core, transaction)
+    end.transaction = _new_transaction(core)
+    end.partner.luwid, end.partner.sequence = luwid, sequence
+    end.partner.committed = channels.write_partner(core, end.channel, end.partner)
+    core.effects.replies.append(Reply(target, luwid))
+
+
+def roll_back(core: Core, end: ReceivingEnd) -> None:
+    """Nothing of the batch has arrived: the partner still has it."""
+    transaction = end.transaction
+    _check(end)
+    transactions.decide_against(core, transaction, n.EVENT_LINK_LOST)
+    transactions.close(core, transaction)
+    end.transaction = _new_transaction(core)
+
+
+def lose(core: Core, transaction: Transaction, why: str) -> None:
+    """Of the batch that is arriving in this transaction something is taken away: the partner is refused its
+    commit, and sends all of it again."""
+    for channel in core.channels.values():
+        for partner in channel.partners.values():
+            end = partner.end
+            if end is not None and end.transaction is transaction:
+                roll_back(core, end)
+                end.transaction.failed = why
+                return
+
+
+def _check(end: ReceivingEnd) -> None:
+    if end.closed:
+        raise NotAllowed(f"channel {end.channel.name!r}: this end has been closed")

@@ -1,0 +1,180 @@
+"""Messages that came through a channel and can't be put: what each asks for, and what is done about it.
+
+Whatever becomes of such a message is part of its batch, or, of a fast one, done at once: its report, its dead
+letter, or the arrival that ends as soon as it is available (`discarding`).
+"""
+
+from enum import IntEnum
+from typing import final
+
+from mypy_extensions import i64
+
+from postroom.amqp.message.message_fields import MessageFields
+from postroom.amqp.message.message_head import scan_head
+from postroom.manager.channels.channel import ReceivingEnd
+from postroom.manager.channels.receiving_end import put_aside, put_in_batch, put_on, why_not
+from postroom.manager.headers.dead_letter_header import header_for, with_dead_letter_header
+from postroom.manager.headers.transmission_header import take_transmission
+from postroom.manager.kernel.core import Core
+from postroom.manager.queues import overrides
+from postroom.manager.reports import reports
+from postroom.manager.reports.report_message import Original
+from postroom.manager.undeliverable import discard as discarding
+from postroom.model import mq
+from postroom.model import numbers as n
+from postroom.model.message import MessageHead
+from postroom.model.mq import Undelivered
+
+
+class Action(IntEnum):
+    """What to do with a message that could not be put; all but the first, second and last two are told to
+    `QueueManager.put_undelivered`."""
+
+    DONE = 0
+    """Nothing: it is somewhere, or its end is in the ledger. Go on with the next message."""
+    WAIT = 1
+    """Put it again later."""
+    PUT_REPORT = 2
+    RETURN_TO_SENDER = 3
+    """Its report has gone back with all its data: end it so."""
+    DISCARD = 4
+    DEAD_LETTER = 5
+    DROP = 6
+    """A fast non-persistent one: end it as discarded, with the reason."""
+    BACK_OUT = 7
+    """Refuse the batch: the message stays with its sender."""
+
+
+class Asked(IntEnum):
+    """What a message asks for, should it not be delivered."""
+
+    NOTHING = 0
+    DISCARD = 1
+    REPORT = 2
+    REPORT_AND_DISCARD = 3
+    RETURN = 4
+    """A report with all its data, discard, and where to reply: return to sender."""
+
+
+def asked_of(report: int, replies: bool) -> Asked:
+    """What a report word asks for; ``replies``: the message says where to."""
+    discards = report & mq.DISCARD_MSG != 0
+    data = mq.asked(report, mq.EXCEPTION_MASK) if replies else mq.Data.NONE
+    if data is mq.Data.NONE:
+        return Asked.DISCARD if discards else Asked.NOTHING
+    if not discards:
+        return Asked.REPORT
+    return Asked.RETURN if data is mq.Data.WITH_FULL_DATA else Asked.REPORT_AND_DISCARD
+
+
+@final
+class ReceivedMessage:
+    """A message that came through a channel: as `QueueManager.receive` gets it."""
+
+    def __init__(self, head: MessageHead, body: bytes, sequence: int, origin_serial: int, fast: bool) -> None:
+        self.head = head
+        self.body = body
+        self.sequence = sequence
+        self.origin_serial = origin_serial
+        self.fast = fast
+        """Non-persistent and in no batch."""
+        self.report_serial: i64 = 0
+        """Of the exception report about it, once that is put."""
+
+    def fields(self) -> MessageFields:
+        """Its header and properties, by the names of JMS."""
+        head = self.head
+        return MessageFields(head.priority, head.durable, head.delivery_count, self.body, None)
+
+    @property
+    def asked(self) -> Asked:
+        """What it asks for."""
+        report = self.head.report
+        if report == 0:
+            return Asked.NOTHING
+        return asked_of(report, isinstance(self.fields().property_at(4), str))
+
+
+def put_undelivered(
+    core: Core, end: ReceivingEnd, action: Action, message: ReceivedMessage, why: Undelivered
+) -> Undelivered | None:
+    """Do ``action`` about ``message``, which can't be put for the reason ``why``; what has to be put for it
+    and can't be. Raises as `transactions.make_room`."""
+    if action is Action.PUT_REPORT:
+        return _put_report(core, end, message, why)
+    if action is Action.DEAD_LETTER:
+        return _put_dead_letter(core, end, message, why)
+    if action is Action.RETURN_TO_SENDER:
+        _end(core, end, message, n.EVENT_RETURN_TO_SENDER, why, {"report": int(message.report_serial)})
+    else:
+        dropped: dict[str, object] = {"dropped": True} if action is Action.DROP else {}
+        _end(core, end, message, n.EVENT_DISCARD, why, dropped)
+    return None
+
+
+def _put_report(
+    core: Core, end: ReceivingEnd, message: ReceivedMessage, why: Undelivered
+) -> Undelivered | None:
+    """Its exception report, in the batch. One that returns its message goes to its reply-to or nowhere: else
+    the message itself is the dead letter."""
+    original = Original(take_transmission(message.body)[1])
+    transaction = None if message.fast else end.transaction
+    made = reports.exception_report(core, original, message.head, why)
+    if made is None:
+        return None
+    head, sections = made
+    put = reports.put_to if message.asked is Asked.RETURN else reports.put_somewhere
+    failure = put(core, original.reply_to, head, sections, transaction)
+    if failure is None:
+        message.report_serial = core.ledger.next_position - 1
+    return failure
+
+
+def _put_dead_letter(
+    core: Core, end: ReceivingEnd, message: ReceivedMessage, why: Undelivered
+) -> Undelivered | None:
+    queue = reports.dead_letter_queue(core)
+    if isinstance(queue, Undelivered):
+        return queue
+    own = core.options.queue_manager
+    header = header_for(why.reason, why.queue, why.queue_manager or own, message.fields(), own, core.now_us)
+    sections = with_dead_letter_header(take_transmission(message.body)[1], header)
+    head = _head_of_letter(message.head, sections)
+    if queue.overrides is not None:
+        overrides.apply(core, queue.overrides, head)
+    reason = why_not(core, queue, head, len(sections))
+    if reason is not None:
+        return Undelivered(reason[0], queue.name, own, reason[1])
+    put_on(core, end, queue, head, sections, message.sequence, message.origin_serial, message.fast)
+    return None
+
+
+def _head_of_letter(head: MessageHead, sections: bytes) -> MessageHead:
+    """As the message's, but that a dead letter waits for nothing and asks for nothing."""
+    letter = scan_head(sections)
+    letter.durable = head.durable
+    letter.priority = head.priority
+    letter.ttl_ms = head.ttl_ms
+    letter.delivery_time_ms = letter.delivery_delay_ms = 0
+    letter.report = 0
+    return letter
+
+
+def _end(
+    core: Core,
+    end: ReceivingEnd,
+    message: ReceivedMessage,
+    event: i64,
+    why: Undelivered,
+    more: dict[str, object],
+) -> None:
+    """It is put nowhere: the ledger is told that it came, and how it ended."""
+    detail = discarding.detail_of(why, {"channel": end.channel.name} | more)
+    queue = discarding.queue_for_undelivered(core)
+    head, body = discarding.bare_head(message.head), discarding.NO_BODY
+    if message.fast:
+        entry = put_aside(core, end, queue, head, body, message.origin_serial)
+        discarding.end(core, entry, event, detail)
+    else:
+        entry = put_in_batch(core, end, queue, head, body, message.sequence, message.origin_serial)
+        end.transaction.disposals[entry] = discarding.Ending(event, detail)

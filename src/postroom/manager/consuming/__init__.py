@@ -1,0 +1,1 @@
+"""Consumers and browsers: who gets what next, selectors, settlement."""

@@ -1,0 +1,295 @@
+"""Who gets what next: available entries to consumers with credit, in order and in turn."""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from postroom.manager.channels.batches import take
+from postroom.manager.consuming.browser import browse
+from postroom.manager.consuming.eligibility import first_for, may_go
+from postroom.manager.consuming.selection import next_wanted
+from postroom.manager.kernel.consumer import Consumer
+from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.effects import Delivery
+from postroom.manager.kernel.entry import Entry
+from postroom.manager.kernel.memory import drop_body
+from postroom.manager.kernel.outgoing_sections import outgoing_sections
+from postroom.manager.kernel.transitions import acquire, step
+from postroom.manager.queues.band import NOWHERE
+from postroom.manager.queues.body_fetch import fetch_ahead, fetch_entry
+from postroom.manager.queues.expiry import expire_available
+from postroom.manager.queues.message_groups import FIRST_IN_GROUP
+from postroom.manager.queues.placement import ended, refill, take_out
+from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.unit_turns import catch_up, give_turns
+from postroom.manager.spark.assignment import assign, assign_next
+from postroom.manager.spark.subscription import SparkSubscription
+from postroom.model import numbers as n
+
+MAX_REPORTED_BODY_BYTES: Final = 64 << 10
+"""A body up to so large that is handed out stays in memory if a report may be asked about its delivery."""
+
+
+def can_take(core: Core, consumer: Consumer) -> bool:
+    """Whether the consumer could be given a delivery now."""
+    return (
+        consumer.credit > 0
+        and consumer.active
+        and not consumer.closed
+        and not consumer.suspended
+        and consumer.backoff_us == 0
+        and len(consumer.held) < _most_unsettled(core, consumer.queue)
+    )
+
+
+def _most_unsettled(core: Core, queue: Queue) -> i64:
+    """What one consumer may have without having settled it."""
+    return queue.max_unsettled if queue.max_unsettled < core.max_unsettled else core.max_unsettled
+
+
+def refresh(core: Core, consumer: Consumer) -> None:
+    """Put the consumer into its queue's ring, or out of it."""
+    able = can_take(core, consumer)
+    if able == consumer.ready:
+        return
+    consumer.ready = able
+    queue = consumer.queue
+    if able:
+        queue.ready.append(consumer)
+    else:
+        at: i64 = queue.ready.index(consumer)
+        queue.ready.pop(at)
+        if at < queue.turn:
+            queue.turn -= 1
+
+
+def dispatch(core: Core, queue: Queue) -> None:
+    """Deliver what can be delivered, within the bounds of a turn."""
+    queue.stopped = False
+    if queue.units is not None:
+        give_turns(core, queue, queue.units)
+    if not queue.consumption_paused and not queue.get_inhibited:
+        _give_out(core, queue)
+    if queue.browsers:
+        for browser in queue.browsers:
+            browse(core, browser)
+    if queue.watched:
+        core.tell_watchers(queue)
+    _finish_drains(core, queue)
+
+
+def _give_out(core: Core, queue: Queue) -> None:
+    """Entries to those who take them."""
+    if queue.returning > 0 or (queue.units is not None and not queue.units.known()):
+        queue.stopped = True
+    elif queue.ready:
+        if queue.exclusions > 0 or queue.selecting > 0 or queue.groups is not None:
+            _dispatch_choosing(core, queue)
+        elif queue.spark:
+            _dispatch_with_spark(core, queue)
+        else:
+            _dispatch_in_turn(core, queue)
+
+
+def _dispatch_in_turn(core: Core, queue: Queue) -> None:
+    """The usual case: the next entry may go to anybody."""
+    while queue.ready:
+        entry = next_entry(core, queue)
+        if entry is None:
+            return
+        if core.deliveries_left <= 0 or core.delivery_bytes_left <= 0:
+            queue.stopped = True
+            core.leave_for_next_turn(queue)
+            return
+        if queue.turn >= len(queue.ready):
+            queue.turn = 0
+        consumer = queue.ready[queue.turn]
+        queue.turn += 1
+        deliver(core, queue, consumer, entry)
+
+
+def _dispatch_with_spark(core: Core, queue: Queue) -> None:
+    """Spark subscriptions take turns with the others; by itself one takes all that it has room for."""
+    while queue.ready:
+        if core.deliveries_left <= 0 or core.delivery_bytes_left <= 0 or core.assignments_left <= 0:
+            queue.stopped = True
+            core.leave_for_next_turn(queue)
+            return
+        if queue.turn >= len(queue.ready):
+            queue.turn = 0
+        consumer = queue.ready[queue.turn]
+        spark = consumer.spark
+        if spark is None:
+            entry = next_entry(core, queue)
+            if entry is None:
+                return
+            queue.turn += 1
+            deliver(core, queue, consumer, entry)
+        elif not assign_next(core, queue, spark, len(queue.ready) == 1):
+            return
+        else:
+            queue.turn += 1
+            has_room(core, consumer, spark)
+
+
+def has_room(core: Core, consumer: Consumer, spark: SparkSubscription) -> None:
+    """The consumer of a Spark subscription has as much credit as that has room."""
+    consumer.credit = spark.room()
+    if (consumer.credit > 0) != consumer.ready:
+        refresh(core, consumer)
+
+
+def next_entry(core: Core, queue: Queue) -> Entry | None:
+    """The next available entry with its body in memory; expired ones on the way are ended. None: nothing
+    now."""
+    while True:
+        catch_up(core, queue)
+        band = queue.top_band()
+        if band is None:
+            return None
+        if band.backlog.count > 0:
+            refill(core, queue, band)
+        entry = band.first()
+        if entry is None:
+            return None
+        if entry.expiry_us != 0 and entry.expiry_us <= core.now_us:
+            expire_available(core, entry)
+            continue
+        if queue.unbodied > 0:
+            if entry.body is None:
+                queue.ahead = 0  # whatever was counted stands behind this one, or on another priority
+            fetch_ahead(core, queue, band)
+            if entry.body is None:
+                return None
+        return entry
+
+
+def deliver(core: Core, queue: Queue, consumer: Consumer, entry: Entry) -> None:
+    """Give ``entry``, which has its body, to ``consumer``."""
+    body = entry.body
+    assert body is not None
+    if entry.spot != NOWHERE:
+        take_out(queue, entry)
+        queue.ahead -= 1
+    delivery_count = entry.delivery_count
+    first = entry.flags & n.FLAG_ACQUIRED == 0 and delivery_count == 0
+    annotations = entry.annotations
+    if queue.groups is not None and queue.groups.goes(consumer, entry, body):
+        annotations = {**(annotations or {}), FIRST_IN_GROUP: True}
+    if consumer.sending is not None:
+        take(core, consumer.sending, entry)
+    elif consumer.presettled:
+        step(core, entry, n.EVENT_GET, 0, 0, None, 0)
+        ended(core, entry)
+    else:
+        if not consumer.recorded:
+            core.record_consumer(consumer)
+        acquire(core, entry, consumer.id, consumer)
+        consumer.held.add(entry)
+        if entry.flags & n.FLAG_REPORTS == 0 or entry.body_len > MAX_REPORTED_BODY_BYTES:
+            drop_body(core, entry)
+    consumer.credit -= 1
+    consumer.assigned += 1
+    core.deliveries_left -= 1
+    core.delivery_bytes_left -= entry.body_len
+    sections = outgoing_sections(entry, body)
+    core.effects.deliveries.append(
+        Delivery(consumer, entry, sections, delivery_count, annotations, False, first)
+    )
+    if consumer.credit == 0 or len(consumer.held) >= _most_unsettled(core, consumer.queue):
+        refresh(core, consumer)
+
+
+def _dispatch_choosing(core: Core, queue: Queue) -> None:
+    """Some entries may not go to some consumers: each takes the first that may come to it."""
+    idle: i64 = 0
+    while queue.ready and idle < len(queue.ready):
+        if core.deliveries_left <= 0 or core.delivery_bytes_left <= 0:
+            queue.stopped = True
+            core.leave_for_next_turn(queue)
+            return
+        if queue.turn >= len(queue.ready):
+            queue.turn = 0
+        consumer = queue.ready[queue.turn]
+        queue.turn += 1
+        entry = _next_for(core, queue, consumer)
+        if entry is None:
+            idle += 1
+        else:
+            idle = 0
+            if consumer.spark is None:
+                deliver(core, queue, consumer, entry)
+            else:
+                _assign_chosen(core, queue, consumer, consumer.spark, entry)
+
+
+def _assign_chosen(
+    core: Core, queue: Queue, consumer: Consumer, spark: SparkSubscription, entry: Entry
+) -> None:
+    """Give ``entry``, which may go to it and has its body, to a Spark subscription."""
+    body = entry.body
+    assert body is not None
+    if entry.spot != NOWHERE:
+        take_out(queue, entry)
+        queue.ahead -= 1
+    if queue.groups is not None:
+        queue.groups.goes(consumer, entry, body)
+    core.deliveries_left -= 1
+    core.delivery_bytes_left -= entry.body_len
+    assign(core, spark, entry)
+    has_room(core, consumer, spark)
+
+
+def _next_for(core: Core, queue: Queue, consumer: Consumer) -> Entry | None:
+    """The next entry for this consumer, with its body; None: nothing now."""
+    cursor = consumer.matching
+    if cursor is not None:
+        catch_up(core, queue)
+        entry = next_wanted(core, cursor, consumer)
+        consumer.waits = cursor.busy
+        return entry
+    if queue.exclusions == 0 and queue.groups is None:
+        return next_entry(core, queue)
+    return _next_that_may_go(core, queue, consumer)
+
+
+def _next_that_may_go(core: Core, queue: Queue, consumer: Consumer) -> Entry | None:
+    while True:
+        catch_up(core, queue)
+        entry = first_for(core, queue, consumer)
+        if entry is None:
+            return None
+        if entry.expiry_us != 0 and entry.expiry_us <= core.now_us:
+            expire_available(core, entry)
+            continue
+        if entry.body is None:
+            queue.ahead = 0
+            fetch_ahead(core, queue, queue.bands[entry.priority])
+            _fetch_if_missing(core, queue, entry)
+        if entry.body is None:
+            return None
+        if may_go(queue, consumer, entry, entry.body):
+            return entry
+
+
+def _fetch_if_missing(core: Core, queue: Queue, entry: Entry) -> None:
+    """Ask for the body of ``entry`` if it still isn't there: another subscription may have had it."""
+    if entry.body is None and not entry.fetching:
+        fetch_entry(core, queue, entry)
+
+
+def _finish_drains(core: Core, queue: Queue) -> None:
+    """Consumers that drain and can get nothing more now have used their credit."""
+    if not queue.draining or queue.stopped or queue.waits_for_durable:
+        return
+    still: list[Consumer] = []
+    for consumer in queue.draining:
+        waits = consumer.waits if consumer.matching is not None else queue.fetching or queue.awaited > 0
+        if waits and consumer.ready:
+            still.append(consumer)
+            continue
+        consumer.credit = 0
+        consumer.drain = False
+        refresh(core, consumer)
+        core.effects.drained.append(consumer)
+    queue.draining = still

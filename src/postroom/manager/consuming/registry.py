@@ -1,0 +1,257 @@
+"""Consumers coming, going, and going for a while."""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from postroom.manager.consuming.browser import Cursor
+from postroom.manager.consuming.dispatch import dispatch, refresh
+from postroom.manager.consuming.selection import leave_cursor, selector_of, use_cursor
+from postroom.manager.kernel.consumer import Consumer
+from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.effects import Detach, Sink
+from postroom.manager.kernel.entry import Entry, by_place
+from postroom.manager.kernel.errors import AccessRefused, LimitExceeded, NotAllowed, QueueNotFound
+from postroom.manager.kernel.options import ConsumerOptions
+from postroom.manager.kernel.transitions import step
+from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.returned_entries import come_back
+from postroom.model import numbers as n
+
+_CONSUMER: Final = n.CONSUMER
+
+
+def open_consumer(core: Core, queue: Queue, sink: Sink, options: ConsumerOptions) -> Consumer:
+    """Bind a consumer or a browser; raises AccessRefused, LimitExceeded, QueueNotFound, SelectorRefused."""
+    if queue.deleted:
+        raise QueueNotFound(f"queue {queue.name!r} has been deleted")
+    if core.consumers >= core.options.max_consumers:
+        raise LimitExceeded(f"{core.consumers} consumers are the limit (max_consumers of the queue manager)")
+    if not options.browse:
+        _check_access(queue, options)
+    return bind(core, queue, sink, options)
+
+
+def bind(core: Core, queue: Queue, sink: Sink, options: ConsumerOptions) -> Consumer:
+    """The same for somebody who may. Raises SelectorRefused."""
+    selector = selector_of(options.selector)
+    consumer = Consumer(core.new_holder_id(), queue, sink, options)
+    consumer.selector = selector
+    core.consumers += 1
+    queue.active_us = core.now_us
+    if options.browse:
+        consumer.cursor = Cursor()
+        queue.browsers.append(consumer)
+        return consumer
+    if selector is not None:
+        consumer.matching = use_cursor(core, queue, selector)
+    consumer.active = not queue.exclusive or active_consumer(queue) is None
+    if options.exclusive:
+        queue.exclusive_consumer = consumer
+    queue.consumers.append(consumer)
+    queue.statistics.consumer_opened()
+    return consumer
+
+
+def _check_access(queue: Queue, options: ConsumerOptions) -> None:
+    if queue.exclusive_consumer is not None:
+        raise AccessRefused(f"queue {queue.name!r} is consumed exclusively by another consumer")
+    if options.exclusive and queue.consumers:
+        raise AccessRefused(
+            f"queue {queue.name!r} has {len(queue.consumers)} consumers, so none can have it exclusively"
+        )
+    if queue.exclusive and not queue.definition.standby and queue.consumers:
+        raise AccessRefused(f"queue {queue.name!r} is exclusive and has its consumer")
+    _check_xa(queue, options.xa)
+    if len(queue.consumers) >= queue.definition.max_consumers:
+        raise AccessRefused(
+            f"queue {queue.name!r} has {len(queue.consumers)} consumers, its limit (max_consumers)"
+        )
+
+
+def _check_xa(queue: Queue, xa: bool) -> None:
+    """Consumers of XA branches and others don't share a queue: a rollback would deliver to the others out of
+    order. One of a branch may stand by behind another one of an exclusive queue."""
+    mixed = [consumer for consumer in queue.consumers if consumer.options.xa != xa]
+    if mixed and (not xa or not queue.exclusive):
+        have, comes = (
+            ("in XA sessions", "one outside") if not xa else ("outside XA sessions", "one in an XA session")
+        )
+        raise AccessRefused(
+            f"queue {queue.name!r} has {len(mixed)} consumers {have}: {comes} can't join them"
+        )
+
+
+def active_consumer(queue: Queue) -> Consumer | None:
+    """Of an exclusive queue: who may take."""
+    for consumer in queue.consumers:
+        if consumer.active and not consumer.suspended:
+            return consumer
+    return None
+
+
+def fail_over(core: Core, queue: Queue) -> None:
+    """The active consumer of an exclusive queue is gone: the next in bind order takes over."""
+    if not queue.exclusive or active_consumer(queue) is not None:
+        return
+    for consumer in queue.consumers:
+        if not consumer.suspended:
+            consumer.active = True
+            refresh(core, consumer)
+            core.woken.append(queue)
+            return
+
+
+def set_credit(core: Core, consumer: Consumer, credit: i64, drain: bool) -> None:
+    """The consumer can take ``credit`` deliveries now; ``drain``: those that can't be used now are given
+    up."""
+    if consumer.closed or consumer.suspended:
+        return
+    consumer.credit = credit
+    if not consumer.browse:
+        _set_draining(consumer, drain)
+        refresh(core, consumer)
+    consumer.drain = drain
+    if credit > 0 or drain:
+        dispatch(core, consumer.queue)
+
+
+def _set_draining(consumer: Consumer, drain: bool) -> None:
+    if drain != consumer.drain:
+        if drain:
+            consumer.queue.draining.append(consumer)
+        else:
+            consumer.queue.draining.remove(consumer)
+    consumer.drain = drain
+
+
+def held_in_order(consumer: Consumer, last_first: bool) -> list[Entry]:
+    """What a consumer holds, by place (and priority)."""
+    held = list(consumer.held)
+    held.sort(key=by_place, reverse=last_first)
+    return held
+
+
+def close_consumer(core: Core, consumer: Consumer, lost: bool) -> None:
+    """The consumer is gone; what it holds goes back to its places."""
+    if consumer.closed:
+        return
+    queue = consumer.queue
+    consumer.closed = True
+    consumer.credit = 0
+    if not consumer.browse:
+        _set_draining(consumer, False)
+    core.consumers -= 1
+    if consumer.suspended:
+        core.suspended -= 1
+    if consumer.browse:
+        queue.browsers.remove(consumer)
+        return
+    refresh(core, consumer)
+    queue.consumers.remove(consumer)
+    if queue.groups is not None:
+        queue.groups.leave(consumer)
+    if consumer.matching is not None:
+        leave_cursor(consumer.matching)
+    queue.statistics.consumer_closed()
+    if queue.exclusive_consumer is consumer:
+        queue.exclusive_consumer = None
+    event = n.EVENT_LINK_LOST if lost or consumer.suspended else n.EVENT_RELEASE
+    for entry in held_in_order(consumer, True):
+        come_back(core, entry, event, 0)
+    consumer.held.clear()
+    if consumer.recorded:
+        core.record_holder_closed(consumer.id, _CONSUMER)
+    else:
+        core.holder_ids.give_back(consumer.id)
+    if consumer.excluded > 0:
+        _lift_exclusions(queue, consumer)
+    queue.active_us = core.now_us
+    consumer.active = False
+    if queue.subscription is not None and not queue.subscription.durable and not queue.consumers:
+        core.forsaken.append(queue)
+    fail_over(core, queue)
+    core.woken.append(queue)
+
+
+def _lift_exclusions(queue: Queue, consumer: Consumer) -> None:
+    """Nothing need remember a link that is no more."""
+    for band in queue.bands:
+        for entry in band.waiting():
+            if entry.excluded is not None and consumer.id in entry.excluded:
+                entry.excluded.remove(consumer.id)
+                if not entry.excluded:
+                    entry.excluded = None
+                    queue.exclusions -= 1
+    consumer.excluded = 0
+
+
+def suspend_consumer(core: Core, consumer: Consumer, timeout_us: i64) -> bool:
+    """The link is gone but may come back in time; False when there is no room to remember it."""
+    if consumer.closed or consumer.suspended or consumer.browse or consumer.presettled:
+        return False
+    if timeout_us <= 0 or core.suspended >= core.options.max_suspended_links:
+        return False
+    longest: i64 = core.options.max_suspend_ms * 1000
+    consumer.suspended = True
+    consumer.suspended_until_us = core.now_us + min(timeout_us, longest)
+    consumer.credit = 0
+    _set_draining(consumer, False)
+    core.suspended += 1
+    refresh(core, consumer)
+    for entry in held_in_order(consumer, False):
+        step(core, entry, n.EVENT_SUSPEND, n.SUSPENDED_LINK, consumer.id, consumer, 0)
+    core.set_alarm(consumer.queue, consumer.suspended_until_us)
+    if consumer.queue.exclusive:
+        consumer.active = False
+        fail_over(core, consumer.queue)
+    return True
+
+
+def resume_consumer(core: Core, consumer: Consumer, sink: Sink) -> list[Entry]:
+    """The link is back, as ``sink``; returns what it still holds, in order. Raises NotAllowed if it ran
+    out."""
+    if not consumer.suspended or consumer.closed:
+        raise NotAllowed(f"the consumer of queue {consumer.queue.name!r} is not suspended (any more)")
+    consumer.suspended = False
+    consumer.sink = sink
+    core.suspended -= 1
+    queue = consumer.queue
+    if queue.exclusive:
+        consumer.active = active_consumer(queue) is None
+    held = held_in_order(consumer, False)
+    for entry in held:
+        if entry.holder_kind == n.SUSPENDED_LINK:
+            step(core, entry, n.EVENT_RESUME, n.CONSUMER, consumer.id, consumer, 0)
+    return held
+
+
+def look_again(core: Core, queue: Queue) -> None:
+    """What a consumer of ``queue`` may have unsettled can be another number now."""
+    for consumer in queue.consumers:
+        refresh(core, consumer)
+    core.woken.append(queue)
+
+
+def detach_all(core: Core, queue: Queue, condition: str, description: str) -> None:
+    """End every consumer and browser of ``queue``; what they hold goes back."""
+    for consumer in [*queue.consumers, *queue.browsers]:
+        close_consumer(core, consumer, True)
+        core.effects.detached.append(Detach(consumer.sink, condition, description))
+
+
+def on_time(core: Core, queue: Queue) -> None:
+    """End back-offs and suspensions whose time is over."""
+    for consumer in list(queue.consumers):
+        if consumer.backoff_us != 0:
+            if consumer.backoff_us <= core.now_us:
+                consumer.backoff_us = 0
+                refresh(core, consumer)
+                core.woken.append(queue)
+            else:
+                core.set_alarm(queue, consumer.backoff_us)
+        if consumer.suspended:
+            if consumer.suspended_until_us <= core.now_us:
+                close_consumer(core, consumer, True)
+            else:
+                core.set_alarm(queue, consumer.suspended_until_us)

@@ -1,0 +1,97 @@
+"""Who puts and who takes: producers and consumers, as the ledger names them."""
+
+from typing import TYPE_CHECKING, final
+
+from mypy_extensions import i64
+
+from postroom.manager.kernel.effects import Sink
+from postroom.manager.kernel.options import ConsumerOptions
+from postroom.model.selector.selector import Selector
+
+if TYPE_CHECKING:
+    from postroom.manager.channels.channel import SendingEnd
+    from postroom.manager.consuming.browser import Cursor
+    from postroom.manager.kernel.entry import Entry
+    from postroom.manager.producing.blocked_sends import BlockedSend
+    from postroom.manager.queues.queue import Queue
+    from postroom.manager.queues.selector_cursor import SelectorCursor
+    from postroom.manager.spark.subscription import SparkSubscription
+
+
+@final
+class Producer:
+    """Someone who puts. It is written to the ledger before its first message."""
+
+    def __init__(self, id: i64, name: str, container: str, user: str, send_timeout_us: i64) -> None:
+        self.id: i64 = id
+        self.channel = ""
+        """The channel that puts, the next two its partner; else ""."""
+        self.queue_manager = ""
+        self.ledger = ""
+        """His ledger's id, in hex."""
+        self.receives = False
+        """Whether what it puts now came through the channel; then the next two count."""
+        self.origin_serial: i64 = 0
+        """The message's serial in the sender's ledger; 0 unknown."""
+        self.sequence: i64 = 0
+        """Its number in the channel's sequence; 0 outside of batches."""
+        self.adverse = False
+        """Whether it is the queue manager itself."""
+        self.name = name
+        self.container = container
+        self.user = user
+        self.recorded = False
+        self.closed = False
+        self.send_timeout_us: i64 = send_timeout_us
+        """How long a send waits for room; 0 not at all."""
+        self.waiting: list[BlockedSend] | None = None
+        """Its blocked sends in order; None while there are none."""
+        self.blocked_bytes: i64 = 0
+        self.queue: Queue | None = None
+        """The queue or topic that its link is attached to; None: each message says where it goes."""
+        self.sink: Sink | None = None
+        """Its link, where it has such a queue."""
+
+
+@final
+class Consumer:
+    """Someone who takes from one queue. It is written to the ledger, as a holder, before its first
+    delivery."""
+
+    def __init__(self, id: i64, queue: "Queue", sink: Sink, options: ConsumerOptions) -> None:
+        self.id: i64 = id
+        self.queue = queue
+        self.sink = sink
+        self.options = options
+        self.browse = options.browse
+        self.presettled = options.presettled
+        self.redelivery_delay_us: i64 = options.redelivery_delay_ms * 1000
+        self.credit: i64 = 0
+        self.assigned: i64 = 0
+        """Entries ever given to it; rises as its credit is counted down."""
+        self.drain = False
+        self.held: set[Entry] = set()
+        self.recorded = False
+        self.closed = False
+        self.suspended = False
+        self.suspended_until_us: i64 = 0
+        self.active = True
+        """False while it stands by behind the active consumer of an exclusive queue."""
+        self.ready = False
+        """In its queue's ring of consumers that can take a delivery now."""
+        self.backoff_us: i64 = 0
+        """No delivery before this time; 0 none."""
+        self.excluded: i64 = 0
+        """Entries that may not come here again."""
+        self.cursor: Cursor | None = None
+        """Where a browser is."""
+        self.selector: Selector | None = None
+        """Which messages it wants; None all."""
+        self.matching: SelectorCursor | None = None
+        """Where its selector is, if it takes; shared with others that say the same."""
+        self.sending: SendingEnd | None = None
+        """The channel that it sends for."""
+        self.spark: SparkSubscription | None = None
+        """The Spark subscription that it takes for."""
+        self.waits = False
+        """When it was last looked for something, bodies had to be read first, or the turn was over."""

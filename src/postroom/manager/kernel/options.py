@@ -1,0 +1,492 @@
+"""Every bound and policy of the queue manager, with its unit in its name."""
+
+from dataclasses import dataclass, field, fields, replace
+from typing import Final
+
+from postroom.manager.kernel.destination_checks import POLICY_FIFO, check_sending
+from postroom.manager.kernel.errors import DefinitionInvalid
+from postroom.manager.kernel.name_rules import check_name, check_subscription_name, check_topic_name
+from postroom.model.duplicates import MAX_DUPLICATE_WINDOW
+
+NO_LIMIT: Final = -1
+"""For limits that may be off."""
+
+MAX_NUMBER: Final = 1 << 52
+"""Of any setting: as milliseconds 142,000 years, which are still a time in µs of 64 bits."""
+
+IDENTITY_FIELDS: Final = (
+    *("name", "kind", "auto_created", "temporary", "durably_paused"),
+    *("topic", "client", "subscription", "shared", "selector", "no_local"),
+)
+"""What a queue, topic or subscription is from its beginning, or becomes by other operations: no settings."""
+
+QUEUE_DEFAULTS: Final = (
+    *("redelivery_limit", "redelivery_delay_ms", "redelivery_delay_multiplier_percent"),
+    *("max_redelivery_delay_ms", "dead_letter_queue"),
+)
+"""Settings of which the configuration says what they are where a queue doesn't."""
+
+MAX_GROUP_BUCKETS: Final = 65_536
+MAX_BRANCH_MESSAGES: Final = 16_384
+"""Of one XA branch: so many go back in one block of the ledger."""
+
+ACCESS_SHARED: Final = "shared"
+ACCESS_EXCLUSIVE: Final = "exclusive"
+
+POLICY_DISCARD: Final = "discard"
+POLICY_LOG: Final = "log"
+POLICY_REDIRECT: Final = "redirect"
+EXPIRATION_POLICIES: Final = (POLICY_DISCARD, POLICY_LOG, POLICY_REDIRECT)
+
+USAGE_NORMAL: Final = "normal"
+USAGE_TRANSMISSION: Final = "transmission"
+USAGES: Final = (USAGE_NORMAL, USAGE_TRANSMISSION)
+
+KIND_QUEUE: Final = "queue"
+KIND_TOPIC: Final = "topic"
+KIND_SUBSCRIPTION: Final = "subscription"
+
+
+@dataclass(frozen=True)
+class QueueDefinition:
+    """What a queue is, as it is written to the ledger. Limits of −1 are off."""
+
+    name: str
+    kind: str = KIND_QUEUE
+    """"queue"; "topic", whose other settings are those of its subscriptions to come; or "subscription"."""
+    usage: str = USAGE_NORMAL
+    """Of a queue: "normal"; or "transmission", where messages for another queue manager wait for a channel
+    [USAGE]."""
+    access: str = ACCESS_SHARED
+    """"shared": competing consumers in turn; "exclusive": the first is active, the others stand by in
+    bind order."""
+    standby: bool = True
+    """With exclusive access: whether others may bind and wait; otherwise they are refused."""
+    max_consumers: int = 1000
+    max_unsettled_per_consumer: int = NO_LIMIT
+    """Delivered to one consumer and not settled, at least 1; −1 as the queue manager says, and never more."""
+    max_messages: int = NO_LIMIT
+    """With `max_bytes` a quota of its own: current and pending together. A send above it waits for room."""
+    max_bytes: int = NO_LIMIT
+    quota_policy: str = POLICY_FIFO
+    """Of its own quota, who goes in first: "fifo" or "preemptive"."""
+    quota: str = ""
+    """The quota resource that it is under instead; "" with no limits of its own: the broker's quota."""
+    messages_threshold_high: int = NO_LIMIT
+    """Thresholds: above high, senders are slowed down; below low, no more. −1 off."""
+    messages_threshold_low: int = NO_LIMIT
+    bytes_threshold_high: int = NO_LIMIT
+    bytes_threshold_low: int = NO_LIMIT
+    time_to_deliver_ms: int = NO_LIMIT
+    """Messages are born so long after their arrival, whatever their sender says; −1 as he says."""
+    delivery_schedule: str = ""
+    """Or: at the next moment of this schedule (`model.schedule`)."""
+    ttl_override_ms: int = NO_LIMIT
+    """Time to live, whatever the sender says; 0 for ever, −1 as he says."""
+    priority_override: int = NO_LIMIT
+    delivery_mode_override: str = ""
+    """"persistent" or "non-persistent", whatever the sender says; "" as he says."""
+    persistent: bool = True
+    """Whether it has a store; without one it takes no persistent messages."""
+    allow_persistent_downgrade: bool = False
+    """Without a store: persistent messages become non-persistent instead of being refused."""
+    max_message_bytes: int = NO_LIMIT
+    """Smaller than the queue manager's, or −1 for that."""
+    duplicate_window: int = 0
+    """So many message ids that it (a queue or topic) has taken last are remembered; a message that comes
+    again with one of them is accepted and dropped. 0 none."""
+    body_retention_s: int = 0
+    """Bodies of entries that have ended stay so long for readers of the ledger, as long as their events do;
+    0 not at all."""
+    max_ttl_ms: int = NO_LIMIT
+    """A message expires at the latest so long after its arrival, whatever its own time to live."""
+    respect_ttl: bool = True
+    """Whether the time to live that senders give counts; else only `max_ttl_ms` and overrides do."""
+    redelivery_limit: int = NO_LIMIT
+    """Failures after which an entry may still be delivered again; above it goes to the dead-letter queue."""
+    redelivery_delay_ms: int = NO_LIMIT
+    """How long an entry waits after rollback, recover or modified(delivery-failed); −1: as its consumer
+    says."""
+    redelivery_delay_multiplier_percent: int = 100
+    """The delay of each further failure is so much of the one before: 200 doubles it."""
+    max_redelivery_delay_ms: int = NO_LIMIT
+    """It grows to no more than this; −1: ten times the first."""
+    lost_link_counts: bool = False
+    """Whether deliveries that come back by a lost link are charged to the redelivery limit."""
+    undo_counts: bool = False
+    """Message store: whether what is got and taken back by undo is charged to the redelivery limit."""
+    dead_letter_queue: str = ""
+    """Where rejected entries and those over the limit go; "" discards them. Created when first needed."""
+    dead_letter_eligible_only: bool = False
+    """Only messages whose sender says that they may (annotation x-opt-dead-letter-eligible) become dead
+    letters or are redirected; the others end where they are."""
+    expiration_policy: str = POLICY_DISCARD
+    """"discard"; "log", which ends expired entries, too, but notes them in the message log; or "redirect"."""
+    expiry_queue: str = ""
+    """Where expired entries are redirected; "" to the dead-letter queue."""
+    message_logging: bool = False
+    """Whether the message log (``jms.messages.log``) tells what happens to its messages."""
+    confirm_id_required: bool = True
+    """Message store: whether confirming by unique id needs the confirm id, too."""
+    production_paused_at_startup: str = "default"
+    """"true", "false", or "default": as auto-created queues, else as the queue manager's option says."""
+    insertion_paused_at_startup: str = "default"
+    consumption_paused_at_startup: str = "default"
+    group_buckets: int = 0
+    """Message groups (JMSXGroupID): into so many buckets, each with one consumer at a time; 0 none."""
+    unit_of_order: bool = False
+    """Whether messages that name a unit of order are delivered one after another, in their order. Changes
+    only while the queue is empty."""
+    max_unit_members: int = 1_000_000
+    """Messages that name a unit and have not ended; while there are so many, the queue takes nothing more."""
+    auto_created: bool = False
+    """Created for a client that attached; removed when idle."""
+    temporary: bool = False
+    """A dynamic node, or a subscription that is not durable: not beyond a restart."""
+    durably_paused: str = ""
+    """Pauses that hold beyond a restart: switches, with blanks between them (see `pausing`)."""
+    topic: str = ""
+    """Of a subscription: the topic, or the pattern of topics, that it is to."""
+    client: str = ""
+    """Of a subscription: the client (container id) whose it is; "" for a global one."""
+    subscription: str = ""
+    """Of a subscription: the name that its clients know it by."""
+    shared: bool = False
+    """Of a subscription: several consumers may share it."""
+    selector: str = ""
+    """Of a subscription: which messages it takes; "" all."""
+    no_local: bool = False
+    """Of a subscription: not those that its own client publishes."""
+
+    def check(self) -> None:
+        """Raise NameNotAllowed or DefinitionInvalid."""
+        if self.kind == KIND_SUBSCRIPTION:
+            check_subscription_name(self.name)
+        elif self.kind == KIND_TOPIC:
+            check_topic_name(self.name)
+        else:
+            check_name(self.name)
+        if self.access not in (ACCESS_SHARED, ACCESS_EXCLUSIVE):
+            raise DefinitionInvalid(
+                f"queue {self.name!r}: access is {self.access!r}, must be 'shared' or 'exclusive'"
+            )
+        lowest = {
+            "max_consumers": 1,
+            "group_buckets": 0,
+            "duplicate_window": 0,
+            "body_retention_s": 0,
+            "redelivery_delay_multiplier_percent": 100,
+        }
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if isinstance(value, int) and not isinstance(value, bool):
+                _check_number(self.name, each.name, value, lowest.get(each.name, NO_LIMIT))
+        if self.group_buckets > MAX_GROUP_BUCKETS:
+            raise DefinitionInvalid(
+                f"queue {self.name!r}: group_buckets is {self.group_buckets}, at most {MAX_GROUP_BUCKETS}"
+            )
+        self._check_usage()
+        self._check_duplicates()
+        self._check_window()
+        if self.unit_of_order and self.kind != KIND_QUEUE:
+            raise DefinitionInvalid(f"{self.name!r} is a {self.kind}: only queues have units of order")
+        for switch in ("production", "insertion", "consumption"):
+            key = f"{switch}_paused_at_startup"
+            said = getattr(self, key)
+            if said not in ("default", "true", "false"):
+                raise DefinitionInvalid(
+                    f"queue {self.name!r}: {key} is {said!r}, must be default, true or false", key
+                )
+        for other in (self.dead_letter_queue, self.expiry_queue):
+            if other:
+                check_name(other)
+        self._check_expiration()
+        check_sending(self)
+
+    def _check_usage(self) -> None:
+        if self.usage not in USAGES:
+            raise DefinitionInvalid(
+                f"queue {self.name!r}: usage is {self.usage!r}, must be 'normal' or 'transmission'", "usage"
+            )
+        if self.usage == USAGE_TRANSMISSION and self.kind != KIND_QUEUE:
+            raise DefinitionInvalid(
+                f"{self.name!r} is a {self.kind}: only queues can be transmission queues", "usage"
+            )
+
+    def _check_duplicates(self) -> None:
+        if self.duplicate_window > MAX_DUPLICATE_WINDOW:
+            raise DefinitionInvalid(
+                f"queue {self.name!r}: duplicate_window is {self.duplicate_window}, at most "
+                f"{MAX_DUPLICATE_WINDOW}",
+                "duplicate_window",
+            )
+        if self.duplicate_window and self.kind == KIND_SUBSCRIPTION:
+            raise DefinitionInvalid(
+                f"{self.name!r} is a subscription: its topic looks for duplicates, for all",
+                "duplicate_window",
+            )
+
+    def _check_window(self) -> None:
+        if self.max_unsettled_per_consumer == 0:
+            raise DefinitionInvalid(
+                f"queue {self.name!r}: max_unsettled_per_consumer is 0, nothing could be delivered: 1 or "
+                "more, or −1 for the queue manager's",
+                "max_unsettled_per_consumer",
+            )
+
+    def _check_expiration(self) -> None:
+        policy = self.expiration_policy
+        if policy not in EXPIRATION_POLICIES:
+            raise DefinitionInvalid(
+                f"queue {self.name!r}: expiration_policy is {policy!r}, must be one of "
+                + ", ".join(EXPIRATION_POLICIES),
+                "expiration_policy",
+            )
+        if policy == POLICY_REDIRECT and not self.expiry_queue and not self.dead_letter_queue:
+            raise DefinitionInvalid(
+                f"queue {self.name!r}: expiration_policy is 'redirect', but neither expiry_queue nor "
+                "dead_letter_queue says where to",
+                "expiration_policy",
+            )
+        if policy != POLICY_REDIRECT and self.expiry_queue:
+            raise DefinitionInvalid(
+                f"queue {self.name!r}: expiry_queue needs expiration_policy = 'redirect'; it is {policy!r}",
+                "expiry_queue",
+            )
+
+    def to_record(self) -> dict[str, object]:
+        """As JSON-able fields."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    def to_ledger(self) -> dict[str, object]:
+        """As `to_record`, without what is as it is by default: every file of the ledger opens with the
+        definitions in force, and there may be many.
+        """
+        usual = {each.name: each.default for each in fields(self) if each.name != "kind"}
+        return {name: value for name, value in self.to_record().items() if value != usual.get(name, _NEVER)}
+
+    @staticmethod
+    def from_record(record: dict[str, object]) -> "QueueDefinition":
+        """The definition that `to_ledger` wrote."""
+        known = {each.name for each in fields(QueueDefinition)}
+        definition = QueueDefinition(name=str(record["name"]))
+        return replace(definition, **{k: v for k, v in record.items() if k in known})  # type: ignore[arg-type]
+
+
+_NEVER: Final = object()
+
+
+def _check_number(queue: str, name: str, value: int, lowest: int) -> None:
+    if value < lowest:
+        raise DefinitionInvalid(f"queue {queue!r}: {name} is {value}, must be {lowest} or more", name)
+    if value > MAX_NUMBER:
+        raise DefinitionInvalid(f"queue {queue!r}: {name} is {value}, must be {MAX_NUMBER} or less", name)
+
+
+@dataclass(frozen=True)
+class ConsumerOptions:
+    """How a consumer wants to read."""
+
+    browse: bool = False
+    """Copies only: nothing is taken, nothing is locked."""
+    exclusive: bool = False
+    """Nobody else may consume while this one does."""
+    presettled: bool = False
+    """Deliveries need no outcome; what is lost on the way is lost."""
+    name: str = ""
+    """Link name, for people."""
+    container: str = ""
+    user: str = ""
+    selector: str = ""
+    """Which messages it wants (`postroom.model.selector`); "" all."""
+    redelivery_delay_ms: int = 0
+    """How long what it fails at waits, where the queue doesn't say."""
+    xa: bool = False
+    """Whether it receives for XA branches; it doesn't go together with others on every queue."""
+    channel: str = ""
+    """The channel that it sends for."""
+
+
+@dataclass(frozen=True)
+class ManagerOptions:
+    """The bounds of the queue manager."""
+
+    queue_manager: str = "postroom"
+    """Its name, by which others address its queues."""
+    dead_letter_queue: str = ""
+    """Where undeliverable messages that came through channels go [DEADQ]; "" nowhere."""
+    default_transmission_queue: str = ""
+    """For queue managers that have no transmission queue of their own [DEFXMITQ]; "" none."""
+    report_persistence: str = "message"
+    """Of reports: "message" as the message, "persistent", or "non-persistent"."""
+    max_hops: int = 16
+    """Transmission queues that one message may be put on before it counts as going in a circle."""
+    max_channels: int = 10_000
+    max_channel_partners: int = 1000
+    """Queue managers that one receiving channel knows; one more is refused."""
+    max_remote_queues: int = 10_000
+    """Definitions of remote queues and aliases."""
+    max_queues: int = 100_000
+    max_quotas: int = 10_000
+    max_auto_created_queues: int = 10_000
+    """Auto-created topics are counted, too."""
+    max_routing_sets: int = 1000
+    """Sets of subscriptions in force: those that messages were published to of late."""
+    max_routing_set_members: int = 256 << 10
+    """Subscriptions of all those sets together; one set may be larger."""
+    auto_create: bool = True
+    """Whether attaching to a name that doesn't exist creates a queue."""
+    auto_created_idle_ms: int = 300_000
+    """An auto-created queue without messages and consumers goes after so long without use."""
+    max_message_bytes: int = 100 << 20
+    max_consumers: int = 100_000
+    max_unsettled_per_consumer: int = 10_000
+    """Delivered to one consumer and not settled; further deliveries wait."""
+    max_excluded_per_consumer: int = 10_000
+    """Entries that one consumer has called undeliverable here; one more is refused."""
+    body_cache_bytes: int = 64 << 20
+    """Stored bodies kept in memory for entries near the head of their queue."""
+    max_volatile_bytes: int = 256 << 20
+    """Non-persistent messages in memory, overhead included; the put above it is refused."""
+    max_live_entries: int = 256 << 10
+    """Above it entries are packed as soon as a queue has `min_live_head` of them."""
+    live_head: int = 8192
+    """Entries at the head of a queue and priority that are objects; the rest is packed."""
+    min_live_head: int = 64
+    fetch_entries: int = 256
+    """Bodies read ahead in one batch."""
+    fetch_bytes: int = 4 << 20
+    max_deliveries_per_turn: int = 1024
+    max_delivery_bytes_per_turn: int = 8 << 20
+    max_search_bytes: int = 64 << 20
+    """Bodies that are being read for selectors; and again so many that are kept of what is wanted."""
+    max_judgements_per_turn: int = 4096
+    """Evaluations of selectors; what they are to find beyond that is found in the next turn."""
+    max_expired_per_turn: int = 1024
+    """Entries ended, born or released by the clock, too."""
+    production_paused_at_startup: bool = False
+    """Of queues and topics that leave it at "default"; likewise the next two."""
+    insertion_paused_at_startup: bool = False
+    consumption_paused_at_startup: bool = False
+    expiry_scan_ms: int = 500
+    """Expired entries that nobody meets are noticed within this time."""
+    release_backoff_after: int = 2
+    """So many releases in a row of one entry by one link before its back-off begins."""
+    release_backoff_ms: int = 10
+    """The first back-off; it doubles up to the next."""
+    max_release_backoff_ms: int = 10_000
+    max_suspended_links: int = 10_000
+    max_suspend_ms: int = 3_600_000
+    quota_messages: int = NO_LIMIT
+    """The broker's quota: all destinations together that have none of their own, current and pending."""
+    quota_bytes: int = NO_LIMIT
+    quota_policy: str = POLICY_FIFO
+    messages_threshold_high: int = NO_LIMIT
+    """Thresholds of the broker: of all destinations together, under whatever quota. −1 off."""
+    messages_threshold_low: int = NO_LIMIT
+    bytes_threshold_high: int = NO_LIMIT
+    bytes_threshold_low: int = NO_LIMIT
+    send_timeout_ms: int = 10
+    """How long a send waits for room where its link doesn't say; 0 not at all."""
+    max_send_timeout_ms: int = 60_000
+    """The longest that a link may ask for."""
+    max_blocked_bytes: int = 128 << 20
+    """Sends that wait for room, all links, overhead included; one more is refused."""
+    max_blocked_bytes_per_link: int = 8 << 20
+    flow_control: bool = True
+    """Whether senders to a destination above its threshold are slowed down."""
+    flow_maximum: int = 500
+    """Messages a second with which a sender that is slowed down begins."""
+    flow_minimum: int = 50
+    """Messages a second to which it comes down."""
+    flow_interval_s: int = 60
+    """In this time."""
+    flow_steps: int = 10
+    """In so many steps."""
+    name: str = "postroom"
+    """Of the queue manager: the origin in the unique ids that it derives."""
+    max_store_requests: int = 10_000
+    """Requests to message stores that wait, for a message or for a read; one more is refused."""
+    max_store_readers: int = 64
+    """Such requests that have bodies in memory, `store_page_bytes` or one batch each; the others wait."""
+    max_store_wait_ms: int = 3_600_000
+    """The longest that one may wait for a message."""
+    max_confirm_id_entries: int = 100_000
+    """What one confirm id may hold on one queue."""
+    max_browse_lock_entries: int = 10_000
+    """What one browse may lock."""
+    browse_lock_ms: int = 300_000
+    """The lease of a browse lock: what is still locked then is unlocked; 0 never."""
+    max_scanned_entries: int = 100_000
+    """Messages whose bodies one request compares in vain with the properties that it asks for."""
+    store_page_entries: int = 1000
+    """Messages in one answer of the message store."""
+    store_page_bytes: int = 1 << 20
+    """Their bodies together, unless a single one is larger."""
+    max_searched_per_turn: int = 2048
+    """Messages that one request of message management looks at, or changes, before others have their turn."""
+    max_moved_entries: int = 10_000
+    """Messages in one move or replay, which is one block of the ledger."""
+    max_message_cursors: int = 64
+    """Open cursors of message management; one more is refused."""
+    max_cursor_entries: int = 1_000_000
+    """Messages of one cursor, 8 bytes each."""
+    max_transactions: int = 10_000
+    max_transaction_entries: int = 100_000
+    transaction_timeout_ms: int = 300_000
+    """An open local transaction is rolled back after this time; 0 never."""
+    max_branch_messages: int = 256
+    """Put and received in one XA branch; one more rolls it back. At most `MAX_BRANCH_MESSAGES`."""
+    max_branches: int = 10_000
+    """XA branches that are not rolled back, prepared and heuristic ones included; one more can't start."""
+    max_rolled_back_branches: int = 1000
+    """Those remembered after their rollback, for whoever asks; the oldest is forgotten first."""
+    branch_idle_timeout_ms: int = 300_000
+    """An XA branch that is not prepared and has heard nothing for so long is rolled back; 0 never."""
+    max_sinks: int = 10_000
+    """Spark sinks (apps) that are known; one more is refused."""
+    max_sink_branches: int = 10_000
+    """Undecided sink branches; one more can't begin."""
+    max_sink_branch_messages: int = 100_000
+    """In one sink branch, an entry for each subscription that it is published to."""
+    max_sink_messages: int = 1_000_000
+    """In all undecided sink branches, which are decided at once; a put above it is refused."""
+    max_sink_bytes: int = 16 << 30
+    """Likewise; they lie in the ledger, not in memory."""
+    sink_branch_lease_ms: int = 86_400_000
+    """A sink branch that is undecided for so long, since it began or was sealed, is rolled back."""
+    sink_batches_remembered: int = 16
+    """Decided batches of each sink that are told from others by their digests."""
+    max_spark_subscriptions: int = 1000
+    """Those that have ended and are not deleted included."""
+    max_spark_window: int = 1_000_000
+    """Messages that one Spark subscription may hold."""
+    max_assigned_per_turn: int = 16 << 10
+    """Entries given to Spark subscriptions, or taken back from one that has ended."""
+    packed_run_entries: int = 64
+    """So many packed entries in a row are assigned to one as they are; fewer are made objects first."""
+    queue_defaults: QueueDefinition = field(default_factory=lambda: QueueDefinition(name="default"))
+    """What a new queue or topic is like where nobody says more; see `new_queue`."""
+
+    def __post_init__(self) -> None:
+        """Raise DefinitionInvalid."""
+        if not 1 <= self.max_branch_messages <= MAX_BRANCH_MESSAGES:
+            raise DefinitionInvalid(
+                f"max_branch_messages is {self.max_branch_messages}, must be 1 to {MAX_BRANCH_MESSAGES}",
+                "max_branch_messages",
+            )
+
+    def new_queue(
+        self, name: str, kind: str = KIND_QUEUE, usage: str = USAGE_NORMAL, temporary: bool = False
+    ) -> QueueDefinition:
+        """What a new queue or topic is like where nobody says more: as ``queue_defaults``.
+
+        Nothing is ever taken off a transmission queue for its failures: that is its channel's business. The
+        queue manager's dead-letter queue is the end of the way: what is there stays.
+        """
+        if usage != USAGE_NORMAL:
+            return QueueDefinition(name=name, kind=kind, usage=usage, temporary=temporary)
+        new = replace(self.queue_defaults, name=name, kind=kind, temporary=temporary)
+        if name == self.dead_letter_queue:
+            new = replace(new, redelivery_limit=NO_LIMIT, dead_letter_queue="")
+        return new

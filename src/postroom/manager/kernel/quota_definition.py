@@ -1,0 +1,97 @@
+"""Quota resources: named limits that destinations are put under.
+
+A shared quota is one pool for which all its destinations compete; one that is not shared is a template, and
+each destination that names it has a pool of that size for itself. A destination is under one quota only: its
+own, the one it names, or the broker's.
+"""
+
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Final, final
+
+from mypy_extensions import i64
+
+from postroom.manager.kernel.destination_checks import POLICIES, POLICY_FIFO, POLICY_PREEMPTIVE
+from postroom.manager.kernel.errors import DefinitionInvalid, NameNotAllowed
+from postroom.manager.kernel.quota_pool import NO_LIMIT, Pool
+
+if TYPE_CHECKING:
+    from postroom.manager.queues.queue import Queue
+
+KIND_QUOTA: Final = "quota"
+MAX_QUOTA_NAME_BYTES: Final = 255
+MAX_MAXIMUM: Final = 1 << 52
+
+
+@dataclass(frozen=True)
+class QuotaDefinition:
+    """What a quota is, as it is written to the ledger. −1: no limit; 0: nothing may be stored."""
+
+    name: str
+    messages_maximum: int = NO_LIMIT
+    bytes_maximum: int = NO_LIMIT
+    policy: str = POLICY_FIFO
+    """"fifo": sends that wait go in in the order in which they came; "preemptive": whichever fits."""
+    shared: bool = True
+    """One pool for all destinations; otherwise one of this size for each."""
+
+    def check(self) -> None:
+        """Raise NameNotAllowed or DefinitionInvalid, naming the key."""
+        size = len(self.name.encode("utf-8", "surrogatepass"))
+        if not 0 < size <= MAX_QUOTA_NAME_BYTES or not self.name.isprintable():
+            raise NameNotAllowed(
+                f"quota name {self.name[:40]!r} must have 1 to {MAX_QUOTA_NAME_BYTES} bytes, all printable"
+            )
+        if self.policy not in POLICIES:
+            raise DefinitionInvalid(
+                f"quota {self.name!r}: policy is {self.policy!r}, must be 'fifo' or 'preemptive'", "policy"
+            )
+        for key, value in (
+            ("messages_maximum", self.messages_maximum),
+            ("bytes_maximum", self.bytes_maximum),
+        ):
+            if value < NO_LIMIT:
+                raise DefinitionInvalid(f"quota {self.name!r}: {key} is {value}, must be −1 or more", key)
+            if value > MAX_MAXIMUM:
+                what = f"quota {self.name!r}: {key} is {value}, must be {MAX_MAXIMUM} or less"
+                raise DefinitionInvalid(what, key)
+
+    def to_record(self) -> dict[str, object]:
+        """As JSON-able fields, for the ledger."""
+        return {"kind": KIND_QUOTA, **{each.name: getattr(self, each.name) for each in fields(self)}}
+
+    @staticmethod
+    def from_record(record: dict[str, object]) -> "QuotaDefinition":
+        """The definition that `to_record` wrote."""
+        known = {each.name for each in fields(QuotaDefinition)}
+        definition = QuotaDefinition(name=str(record["name"]))
+        return replace(definition, **{k: v for k, v in record.items() if k in known})  # type: ignore[arg-type]
+
+
+@final
+class Quota:
+    """One quota resource and the destinations under it."""
+
+    def __init__(self, id: i64, definition: QuotaDefinition, changed: list[Pool]) -> None:
+        self.id: i64 = id
+        self.name = definition.name
+        self.members: list[Queue] = []
+        self.pool = Pool(f"quota {definition.name!r}", changed)
+        """What is shared; a template's stays empty."""
+        self.define(definition)
+
+    def define(self, definition: QuotaDefinition) -> None:
+        """Take over the limits, for the pool that is shared."""
+        self.definition = definition
+        self.limit(self.pool)
+
+    def pools(self) -> list[Pool]:
+        """The shared pool, or the private ones of the members."""
+        if self.definition.shared:
+            return [self.pool]
+        return [queue.pool for queue in self.members if queue.pool is not None]
+
+    def limit(self, pool: Pool) -> None:
+        """Give a pool of this quota its limits."""
+        definition = self.definition
+        preemptive = definition.policy == POLICY_PREEMPTIVE
+        pool.limit(definition.messages_maximum, definition.bytes_maximum, preemptive)

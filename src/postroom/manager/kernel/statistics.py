@@ -1,0 +1,343 @@
+"""Counters of one queue, kept up with every event instead of by counting.
+
+*Current* and *pending* are disjoint, as in WebLogic JMS: what can be received now, and what is in flight, by
+cause. Both occupy the queue's limits. Received, high-water and the outcomes run since the broker started; the
+ledger has totals of its own that never start again. When counting began and what was there then is kept, so
+that whoever reads the counters can balance them: depth = depth then + received − ended.
+"""
+
+from typing import TYPE_CHECKING, Final, final
+
+from mypy_extensions import i64
+
+from postroom.model import numbers as n
+from postroom.model.codes import Outcome
+from postroom.model.holders import TRANSACTIONAL
+
+if TYPE_CHECKING:
+    from postroom.manager.kernel.meter import Meter
+
+# Where an entry is counted.
+NOWHERE: Final = 0
+CURRENT: Final = 1
+UNACKNOWLEDGED: Final = 2
+UNBORN: Final = 3
+UNCOMMITTED_PUT: Final = 4
+UNCOMMITTED_GET: Final = 5
+REDELIVERY_DELAY: Final = 6
+BROWSE_LOCKED: Final = 7
+PAUSED: Final = 8
+ORDERED: Final = 9
+
+SLOT_NAMES: Final = (
+    "nowhere",
+    "current",
+    "unacknowledged",
+    "unborn",
+    "uncommitted_put",
+    "uncommitted_get",
+    "redelivery_delay",
+    "browse_locked",
+    "paused",
+    "ordered",
+)
+
+
+def _slot(state: int, holder_kind: int) -> int:
+    if state == n.AVAILABLE:
+        return CURRENT
+    if state == n.PUT_UNCONFIRMED:
+        return UNCOMMITTED_PUT
+    if state == n.LOCKED_FOR_BROWSE:
+        return BROWSE_LOCKED
+    if state in (n.GET_UNCONFIRMED, n.BROWSE_GET_UNCONFIRMED):
+        return UNCOMMITTED_GET if holder_kind in TRANSACTIONAL else UNACKNOWLEDGED
+    return NOWHERE
+
+
+_SLOTS: Final = bytes(_slot(state, kind) for state in range(n.STATES) for kind in range(n.HOLDERS))
+
+
+def slot_of(state: i64, holder_kind: i64, causes: i64) -> i64:
+    """Where an entry is counted. Of several causes to wait the one that a client can do least about is
+    named."""
+    if state != n.DELAYED:
+        return _SLOTS[state * n.HOLDERS + holder_kind]
+    if causes & n.UNBORN:
+        return UNBORN
+    if causes & n.REDELIVERY_DELAY:
+        return REDELIVERY_DELAY
+    if causes & n.PAUSED:
+        return PAUSED
+    return ORDERED
+
+
+@final
+class HeldByAll:
+    """What all queues of a queue manager hold together, and the most that they ever held."""
+
+    def __init__(self) -> None:
+        self.depth: i64 = 0
+        self.depth_bytes: i64 = 0
+        self.high: i64 = 0
+        self.high_bytes: i64 = 0
+
+    def grow(self, count: i64, size: i64) -> None:
+        """``count`` entries of ``size`` bytes together have come."""
+        self.depth += count
+        self.depth_bytes += size
+        if self.depth > self.high:
+            self.high = self.depth
+        if self.depth_bytes > self.high_bytes:
+            self.high_bytes = self.depth_bytes
+
+    def shrink(self, count: i64, size: i64) -> None:
+        """They have ended."""
+        self.depth -= count
+        self.depth_bytes -= size
+
+    def reset(self) -> None:
+        """The peaks start at the present values."""
+        self.high = self.depth
+        self.high_bytes = self.depth_bytes
+
+
+@final
+class Beginning:
+    """When counting began, and what was there then."""
+
+    def __init__(self) -> None:
+        self.since_us: i64 = 0
+        self.current: i64 = 0
+        self.current_bytes: i64 = 0
+        self.pending: i64 = 0
+        self.pending_bytes: i64 = 0
+
+    def add(self, slot: i64, count: i64, size: i64) -> None:
+        """``count`` entries of ``size`` bytes together were in ``slot``."""
+        if slot == CURRENT:
+            self.current += count
+            self.current_bytes += size
+        else:
+            self.pending += count
+            self.pending_bytes += size
+
+    def add_other(self, other: "Beginning") -> None:
+        """Also what was there then of another queue."""
+        self.current += other.current
+        self.current_bytes += other.current_bytes
+        self.pending += other.pending
+        self.pending_bytes += other.pending_bytes
+
+    def shown(self) -> dict[str, int]:
+        """By the names that the management node and the command line show."""
+        return {
+            "counting_since_us": self.since_us,
+            "messages_current_then": self.current,
+            "bytes_current_then": self.current_bytes,
+            "messages_pending_then": self.pending,
+            "bytes_pending_then": self.pending_bytes,
+        }
+
+
+@final
+class Statistics:
+    """The counters of one queue."""
+
+    def __init__(self, held_by_all: HeldByAll) -> None:
+        self._held_by_all = held_by_all
+        self.beginning = Beginning()
+        self.current: i64 = 0
+        self.current_bytes: i64 = 0
+        self.unacknowledged: i64 = 0
+        self.unacknowledged_bytes: i64 = 0
+        self.other: list[int] = [0] * len(SLOT_NAMES)
+        """The rarer slots, by number."""
+        self.other_bytes: list[int] = [0] * len(SLOT_NAMES)
+        self.depth: i64 = 0
+        """Current and pending."""
+        self.depth_bytes: i64 = 0
+        self.high: i64 = 0
+        self.high_bytes: i64 = 0
+        self.received: i64 = 0
+        self.received_bytes: i64 = 0
+        self.consumed: i64 = 0
+        self.ended: list[int] = [0] * len(Outcome)
+        """Entries ended since the start, by outcome; CONSUMED is in `consumed`."""
+        self.ended_bytes: i64 = 0
+        """Of all that have ended, whatever the outcome."""
+        self.meter: Meter | None = None
+        """What watches the depth for quotas and thresholds; None where there are none."""
+        self.blocked: i64 = 0
+        """Sends that wait for room now; in no other counter."""
+        self.blocked_total: i64 = 0
+        self.blocked_us: i64 = 0
+        """How long those that don't wait any more have waited, together."""
+        self.duplicates: i64 = 0
+        """Messages accepted and dropped, for they had been sent before."""
+        self.consumers: i64 = 0
+        self.consumers_high: i64 = 0
+        self.consumers_total: i64 = 0
+
+    def arrive(self, slot: i64, size: i64) -> None:
+        """A new entry of ``size`` bytes begins in ``slot``."""
+        self.received += 1
+        self.received_bytes += size
+        self._come(slot, size)
+
+    def restore(self, slot: i64, size: i64) -> None:
+        """An entry that was there before the start is counted again, but not as received."""
+        self.beginning.add(slot, 1, size)
+        self._come(slot, size)
+
+    def _come(self, slot: i64, size: i64) -> None:
+        self.depth += 1
+        self.depth_bytes += size
+        if self.depth > self.high:
+            self.high = self.depth
+        if self.depth_bytes > self.high_bytes:
+            self.high_bytes = self.depth_bytes
+        self._held_by_all.grow(1, size)
+        self._add(slot, 1, size)
+        if self.meter is not None:
+            self.meter.grow(1, size)
+
+    def restore_many(self, count: i64, size: i64, slot: i64 = CURRENT) -> None:
+        """``count`` entries of ``size`` bytes together were in ``slot`` before the start."""
+        self.beginning.add(slot, count, size)
+        self.depth += count
+        self.depth_bytes += size
+        self._held_by_all.grow(count, size)
+        self._add(slot, count, size)
+        self.high = self.depth
+        self.high_bytes = self.depth_bytes
+        if self.meter is not None:
+            self.meter.grow(count, size)
+
+    def lost(self, slot: i64, outcome: i64, count: i64) -> None:
+        """``count`` entries were in ``slot`` before the start, and have ended by it. Their bytes, which
+        nobody has any more, are counted nowhere."""
+        self.beginning.add(slot, count, 0)
+        self.ended[outcome] += count
+
+    def move(self, before: i64, after: i64, size: i64) -> None:
+        """An entry that goes on living changes its slot."""
+        if before != after:
+            self._add(before, -1, -size)
+            self._add(after, 1, size)
+
+    def end(self, before: i64, outcome: i64, size: i64) -> None:
+        """An entry ends."""
+        self._add(before, -1, -size)
+        self.depth -= 1
+        self.depth_bytes -= size
+        self._held_by_all.shrink(1, size)
+        self.ended_bytes += size
+        if outcome == n.OUTCOME_CONSUMED:
+            self.consumed += 1
+        else:
+            self.ended[outcome] += 1
+        if self.meter is not None:
+            self.meter.shrink(1, size)
+
+    def move_many(self, before: i64, after: i64, count: i64, size: i64) -> None:
+        """``count`` entries of ``size`` bytes together go on living in another slot."""
+        self._add(before, -count, -size)
+        self._add(after, count, size)
+
+    def end_many(self, before: i64, outcome: i64, count: i64, size: i64) -> None:
+        """``count`` entries of ``size`` bytes together, all in one slot, end alike."""
+        self._add(before, -count, -size)
+        self.depth -= count
+        self.depth_bytes -= size
+        self._held_by_all.shrink(count, size)
+        self.ended_bytes += size
+        if outcome == n.OUTCOME_CONSUMED:
+            self.consumed += count
+        else:
+            self.ended[outcome] += count
+        if self.meter is not None:
+            self.meter.shrink(count, size)
+
+    def _add(self, slot: i64, count: i64, size: i64) -> None:
+        if slot == CURRENT:
+            self.current += count
+            self.current_bytes += size
+        elif slot == UNACKNOWLEDGED:
+            self.unacknowledged += count
+            self.unacknowledged_bytes += size
+        else:
+            self.other[slot] += count
+            self.other_bytes[slot] += size
+
+    def consumer_opened(self) -> None:
+        self.consumers += 1
+        self.consumers_total += 1
+        if self.consumers > self.consumers_high:
+            self.consumers_high = self.consumers
+
+    def consumer_closed(self) -> None:
+        self.consumers -= 1
+
+    def reset(self, now_us: i64) -> None:
+        """Start received, outcomes and peaks again; a peak starts at the present value."""
+        self.beginning = Beginning()
+        self.beginning.since_us = now_us
+        self.beginning.add(CURRENT, self.current, self.current_bytes)
+        self.beginning.add(NOWHERE, self.depth - self.current, self.depth_bytes - self.current_bytes)
+        self.ended_bytes = 0
+        self.received = 0
+        self.received_bytes = 0
+        self.consumed = 0
+        self.ended = [0] * len(Outcome)
+        self.high = self.depth
+        self.high_bytes = self.depth_bytes
+        self.consumers_high = self.consumers
+        self.consumers_total = self.consumers
+        self.blocked_total = self.blocked
+        self.blocked_us = 0
+        self.duplicates = 0
+        if self.meter is not None:
+            self.meter.reset_times()
+
+    def slots(self) -> dict[str, tuple[int, int]]:
+        """(messages, bytes) in each slot, by name."""
+        found = {name: (self.other[i], self.other_bytes[i]) for i, name in enumerate(SLOT_NAMES) if i > 2}
+        found["current"] = (self.current, self.current_bytes)
+        found["unacknowledged"] = (self.unacknowledged, self.unacknowledged_bytes)
+        return found
+
+    def snapshot(self) -> dict[str, int]:
+        """Every counter by the name that the management node and the command line show."""
+        shown: dict[str, int] = {
+            "messages_current": self.current,
+            "bytes_current": self.current_bytes,
+            "messages_pending": self.depth - self.current,
+            "bytes_pending": self.depth_bytes - self.current_bytes,
+        }
+        for name, (count, size) in self.slots().items():
+            if name != "current":
+                shown[f"messages_{name}"] = count
+                shown[f"bytes_{name}"] = size
+        shown |= {
+            "messages_high": self.high,
+            "bytes_high": self.high_bytes,
+            "messages_received": self.received,
+            "bytes_received": self.received_bytes,
+            "messages_consumed": self.consumed,
+            "blocked_sends": self.blocked,
+            "blocked_sends_total": self.blocked_total,
+            "blocked_send_us": self.blocked_us,
+            "duplicates_dropped": self.duplicates,
+            "messages_threshold_us": self.meter.messages_threshold_us() if self.meter is not None else 0,
+            "bytes_threshold_us": self.meter.bytes_threshold_us() if self.meter is not None else 0,
+            "consumers": self.consumers,
+            "consumers_high": self.consumers_high,
+            "consumers_total": self.consumers_total,
+        }
+        for outcome in Outcome:
+            if outcome > Outcome.CONSUMED:
+                shown[f"messages_{outcome.name.lower()}"] = self.ended[outcome]
+        shown["messages_ended"] = self.consumed + sum(self.ended)
+        shown["bytes_ended"] = self.ended_bytes
+        return shown | self.beginning.shown()

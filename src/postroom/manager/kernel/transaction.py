@@ -1,0 +1,99 @@
+"""A transaction, local or a branch's, XA or of a Spark sink: what was put and taken in it, until it is
+decided.
+"""
+
+from typing import TYPE_CHECKING, final
+
+from mypy_extensions import i64, mypyc_attr
+
+from postroom.model import numbers as n
+
+if TYPE_CHECKING:
+    from postroom.manager.kernel.consumer import Consumer
+    from postroom.manager.kernel.core import Core
+    from postroom.manager.kernel.effects import Sink
+    from postroom.manager.kernel.entry import Entry
+    from postroom.manager.producing.blocked_sends import BlockedSend
+    from postroom.manager.queues.duplicate_detection import DuplicateWindow
+
+
+@final
+class Receipt:
+    """A delivery disposed of within a transaction; ``event`` is the outcome that its commit applies."""
+
+    def __init__(self, consumer: "Consumer | None", entry: "Entry", event: i64, settled: bool) -> None:
+        self.consumer = consumer
+        """None: a prepared branch has it from before the start."""
+        self.entry = entry
+        self.event: i64 = event
+        self.settled = settled
+        """Settled by its receiver: after a rollback it returns to its place, else it stays with the
+        receiver."""
+        self.acquired = False
+        """It was acquired in the transaction, too: it returns however it was settled."""
+        self.not_here = False
+        self.annotations: dict[str, object] | None = None
+        self.delay_us: i64 = -1
+        """How long a failed one is to wait; −1: as its queue or consumer says."""
+        self.condition = ""
+        self.description = ""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Disposal:
+    """What becomes of a put at its commit, in the same block, instead of its being available to others."""
+
+    def carry_out(self, core: "Core", entry: "Entry") -> None:
+        """``entry`` is available by the books and an object in no order: end it, or have it go elsewhere."""
+        raise NotImplementedError
+
+
+@final
+class Transaction:
+    """Open until committed, rolled back or timed out."""
+
+    def __init__(self, id: i64, begun_us: i64, kind: i64, max_entries: i64, detail: bytes) -> None:
+        self.id: i64 = id
+        self.kind: i64 = kind
+        """LOCAL_TRANSACTION, XA_BRANCH, XA_PREPARED or SPARK_BRANCH."""
+        self.begun_us: i64 = begun_us
+        self.max_entries: i64 = max_entries
+        """Put and taken together."""
+        self.detail = detail
+        """What the ledger is told of it as a holder."""
+        self.puts: list[Entry] = []
+        self.receipts: list[Receipt] = []
+        self.acquired: dict[Entry, Consumer] = {}
+        """What its client has received in it, without an outcome yet: a rollback takes it back."""
+        self.disposals: dict[Entry, Disposal] = {}
+        """Puts that end in some way as soon as they are committed, and how."""
+        self.message_ids: dict[tuple[DuplicateWindow, bytes], None] = {}
+        """Of its puts, where the destination remembers ids; keys as `model.duplicates` makes them."""
+        self.blocked: list[BlockedSend] = []
+        """Its sends that wait for room: it can't be committed before they have been answered."""
+        self.dischargers: list[Sink] = []
+        """Who wants to discharge it, or to end the branch that it is, as soon as none waits."""
+        self.recorded = False
+        self.decided = False
+        self.ended = False
+        """Of a branch: nobody works on it now, so it takes nothing more."""
+        self.failed = ""
+        """Why it can only be rolled back; "" while it can be committed."""
+        self.condition = ""
+        """As an AMQP error: the refusal that has failed it, "" where it was none."""
+        self.timed_out = False
+
+
+def fail(core: "Core", transaction: Transaction, why: str, condition: str = "") -> None:
+    """Something of it was lost or doesn't fit: it can only be rolled back; a branch is before the command is
+    over.
+
+    What is said to a transaction that is decided, or to a branch that is ended, was never of it. The first
+    reason is the one that is told.
+    """
+    if transaction.decided or transaction.ended or transaction.failed != "":
+        return
+    transaction.failed = why
+    transaction.condition = condition
+    if transaction.kind == n.XA_BRANCH:
+        core.failed_branches.append(transaction)

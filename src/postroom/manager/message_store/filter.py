@@ -1,0 +1,270 @@
+"""What a request to the message store means: fields that must be equal, and which messages have them.
+
+Unique id, message id and correlation id are answered by the queue's index, priority by its order: no body is
+read for them. Any other field (an application property) needs the body of each message that it is compared
+with.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final, final
+
+import numpy as np
+from mypy_extensions import i64
+
+from postroom.amqp.message.message_fields import MessageFields
+from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.entry import Entry
+from postroom.manager.kernel.errors import LimitExceeded
+from postroom.manager.message_store.pending_requests import ReadsNeeded, Scan, StoreRequest, index_of
+from postroom.manager.queues.entry_lookup import Spot, find, spots, spots_among
+from postroom.manager.queues.expiry import expired
+from postroom.manager.queues.queue import PRIORITIES, Queue
+from postroom.model.ids import (
+    CORRELATION_ID,
+    MESSAGE_ID,
+    TIME_BYTES,
+    UNIQUE_ID,
+    MessageIds,
+    pack_unique_id,
+    unpack_unique_id,
+)
+
+ANY_PRIORITY: Final = -1
+MAX_LOOKED_UP: Final = 256
+"""Candidates that are looked up one by one."""
+
+
+@final
+class StoreFilter:
+    """Equality of fields, all of them; without any it means every message."""
+
+    def __init__(self) -> None:
+        self.unique_id = b""
+        """Packed; b"" any."""
+        self.message_id = b""
+        self.message_id_type: i64 = 0
+        """IdType; 0: any message id."""
+        self.correlation_id = b""
+        self.correlation_id_type: i64 = 0
+        self.priority: i64 = ANY_PRIORITY
+        self.properties: dict[str, object] = {}
+        """Application properties by name."""
+        self.lock_id: i64 = 0
+        """Of the browse lock under which the caller has the messages; 0 none."""
+
+    def by_id(self) -> bool:
+        """Whether the index can answer."""
+        return bool(self.unique_id) or self.message_id_type != 0 or self.correlation_id_type != 0
+
+    def fits(self, unique_id: bytes, ids: MessageIds, priority: i64) -> bool:
+        """Whether everything but the properties is as wanted."""
+        if self.priority != ANY_PRIORITY and priority != self.priority:
+            return False
+        if self.unique_id and unique_id != self.unique_id:
+            return False
+        wanted = self.message_id_type
+        if wanted != 0 and (wanted != ids.message_id_type or self.message_id != ids.message_id):
+            return False
+        wanted = self.correlation_id_type
+        return wanted == 0 or (
+            wanted == ids.correlation_id_type and self.correlation_id == ids.correlation_id
+        )
+
+
+def derived_unique_id(core: Core, serial: i64) -> bytes:
+    """Of a message that brought none: this queue manager, and the serial of its arrival as the time."""
+    return pack_unique_id(core.options.name, int(serial))
+
+
+def unique_id_of(core: Core, serial: i64, ids: MessageIds) -> bytes:
+    return ids.unique_id or derived_unique_id(core, serial)
+
+
+def serial_in(core: Core, unique_id: bytes) -> i64:
+    """The serial that a derived unique id of this queue manager names; 0 if it is no such id."""
+    if unique_id[TIME_BYTES:] != core.options.name.encode():
+        return 0
+    return unpack_unique_id(unique_id).time
+
+
+def known_ids(queue: Queue, request: StoreRequest, serial: i64) -> MessageIds | None:
+    """The ids of a message, if they needn't be read."""
+    ids = request.ids.get(int(serial))
+    if ids is None and queue.ids is not None:
+        ids = queue.ids.young.get(int(serial))
+    return ids
+
+
+def need_ids(queue: Queue, request: StoreRequest, serials: list[int]) -> list[MessageIds]:
+    """The ids of these messages. Raises ReadsNeeded."""
+    found = [known_ids(queue, request, serial) for serial in serials]
+    missing = [serial for serial, ids in zip(serials, found, strict=True) if ids is None]
+    if missing:
+        raise ReadsNeeded([], missing, False)
+    return [ids for ids in found if ids is not None]
+
+
+def serials_by_id(core: Core, request: StoreRequest, filter: StoreFilter) -> Any:
+    """Serials of what may have, or have had, the ids of the filter, as an array. Raises ReadsNeeded."""
+    index = index_of(request.queue)
+    if filter.unique_id:
+        found = index.candidates(UNIQUE_ID, filter.unique_id, 0)
+        serial = serial_in(core, filter.unique_id)
+        if serial > 0:
+            found = np.append(found, np.uint64(int(serial)))
+    elif filter.message_id_type != 0:
+        found = index.candidates(MESSAGE_ID, filter.message_id, filter.message_id_type)
+    else:
+        found = index.candidates(CORRELATION_ID, filter.correlation_id, filter.correlation_id_type)
+    return found
+
+
+def matching(core: Core, request: StoreRequest, filter: StoreFilter, limit: i64) -> list[Spot]:
+    """The first available messages that the filter means, in order. Raises ReadsNeeded."""
+    if filter.by_id():
+        if not filter.properties:
+            return _by_id(core, request, filter, limit)
+        found = _by_id(core, request, filter, core.options.max_scanned_entries)
+        return [spot for spot in found if _has_properties(request, filter, spot.entry, found)][:limit]
+    if filter.properties:
+        return _by_properties(core, request, filter, limit)
+    return _in_order(core, request.queue, filter, limit)
+
+
+def _by_id(core: Core, request: StoreRequest, filter: StoreFilter, limit: i64) -> list[Spot]:
+    """What really has the ids: few candidates are looked up one by one, many in the order of the queue."""
+    serials = serials_by_id(core, request, filter)
+    if len(serials) <= MAX_LOOKED_UP:
+        found = _look_up(core, request.queue, serials.tolist())
+        return _fitting(core, request, filter, found)[:limit]
+    fitting: list[Spot] = []
+    batch: list[Spot] = []
+    for priority in priorities_of(filter, PRIORITIES - 1):
+        for spot in spots_among(request.queue, priority, serials):
+            if not expired(core, spot.entry):
+                batch.append(spot)
+            if len(batch) >= MAX_LOOKED_UP:
+                fitting += _fitting(core, request, filter, batch)
+                batch = []
+                if len(fitting) >= limit:
+                    return fitting[:limit]
+    return (fitting + _fitting(core, request, filter, batch))[:limit]
+
+
+def _look_up(core: Core, queue: Queue, serials: list[int]) -> list[Spot]:
+    """Those that are available, in order."""
+    found: list[Spot] = []
+    for serial in serials:
+        spot = find(queue, serial)
+        if spot is not None and not expired(core, spot.entry):
+            found.append(spot)
+    found.sort(key=_order)
+    return found
+
+
+def _fitting(core: Core, request: StoreRequest, filter: StoreFilter, found: list[Spot]) -> list[Spot]:
+    all_ids = need_ids(request.queue, request, [int(spot.entry.serial) for spot in found])
+    return [
+        spot
+        for spot, ids in zip(found, all_ids, strict=True)
+        if filter.fits(unique_id_of(core, spot.entry.serial, ids), ids, spot.entry.priority)
+    ]
+
+
+def _order(spot: Spot) -> tuple[int, int, int]:
+    entry = spot.entry
+    return (-entry.priority, entry.place, entry.ordinal)
+
+
+def priorities_of(filter: StoreFilter, highest: i64) -> list[int]:
+    """Those to look at, highest first."""
+    if filter.priority != ANY_PRIORITY:
+        return [int(filter.priority)] if filter.priority <= highest else []
+    return list(range(int(highest), -1, -1))
+
+
+def _in_order(core: Core, queue: Queue, filter: StoreFilter, limit: i64) -> list[Spot]:
+    found: list[Spot] = []
+    for priority in priorities_of(filter, PRIORITIES - 1):
+        for spot in spots(queue, priority, -1, 0):
+            if len(found) >= limit:
+                return found
+            if not expired(core, spot.entry):
+                found.append(spot)
+    return found
+
+
+def _by_properties(core: Core, request: StoreRequest, filter: StoreFilter, limit: i64) -> list[Spot]:
+    """Compare bodies from where the request has come to; what is missing is read in batches."""
+    scan = request.scan
+    if scan is None:
+        scan = request.scan = Scan()
+    found: list[Spot] = []
+    missing: list[Entry] = []
+    for spot in _not_rejected(core, request.queue, filter, scan):
+        entry = spot.entry
+        body = body_of(request, entry)
+        if body is None:
+            missing.append(entry)
+            if len(missing) >= core.options.fetch_entries:
+                break
+        elif missing:
+            continue  # compared when those before it have been
+        elif not _fits_properties(filter, entry, body):
+            _reject(core, request, scan, entry, not found)
+        else:
+            found.append(spot)
+            if len(found) >= limit:
+                return found
+    if missing:
+        raise ReadsNeeded(missing, [], False)
+    scan.begin_again()
+    return found
+
+
+def _not_rejected(core: Core, queue: Queue, filter: StoreFilter, scan: Scan) -> Iterator[Spot]:
+    """What is available behind the scan's place, in order, without what it has compared in vain."""
+    start, place, ordinal = scan.priority, scan.place, scan.ordinal
+    for priority in priorities_of(filter, start):
+        if priority != start:
+            place, ordinal = -1, 0
+        for spot in spots(queue, priority, place, ordinal):
+            if int(spot.entry.serial) not in scan.rejected and not expired(core, spot.entry):
+                yield spot
+
+
+def _reject(core: Core, request: StoreRequest, scan: Scan, entry: Entry, is_front: bool) -> None:
+    """``entry`` isn't meant; ``is_front``: nothing before it is either, so the scan goes on behind it."""
+    scan.rejected.add(int(entry.serial))
+    request.bodies.pop(int(entry.serial), None)
+    if is_front:
+        scan.priority, scan.place, scan.ordinal = entry.priority, entry.place, entry.ordinal
+    if len(scan.rejected) > core.options.max_scanned_entries:
+        raise LimitExceeded(
+            f"{len(scan.rejected)} messages of queue {request.queue.name!r} don't have the properties asked "
+            "for; no more are compared (max_scanned_entries): ask by an id or priority, too"
+        )
+
+
+def body_of(request: StoreRequest, entry: Entry) -> bytes | None:
+    """The body, if it is in memory or has been read for the request."""
+    body = entry.body
+    if body is None:
+        body = request.bodies.get(int(entry.serial))
+    return body
+
+
+def _has_properties(request: StoreRequest, filter: StoreFilter, entry: Entry, all: list[Spot]) -> bool:
+    body = body_of(request, entry)
+    if body is None:
+        raise ReadsNeeded([spot.entry for spot in all if body_of(request, spot.entry) is None], [], False)
+    return _fits_properties(filter, entry, body)
+
+
+def _fits_properties(filter: StoreFilter, entry: Entry, body: bytes) -> bool:
+    fields = MessageFields(entry.priority, False, entry.delivery_count, body, entry.annotations)
+    for name, wanted in filter.properties.items():
+        value = fields.application_property(name)
+        if value is None or value != wanted or isinstance(value, bool) != isinstance(wanted, bool):
+            return False
+    return True

@@ -1,0 +1,334 @@
+"""Requests that may have to wait: for bodies and ids that must be read, or for a message to come.
+
+A request is run; where something must be read first it says so (`ReadsNeeded`), having changed nothing, and
+is run again when that is there. Reads go out as effects and only for what is durable. A request that found
+nothing and may wait is run again when something becomes available on its queue, at most once for each block.
+"""
+
+import heapq
+from typing import Any, Final, final
+
+from mypy_extensions import i64
+
+from postroom.ledger.errors import LedgerCorrupt
+from postroom.ledger.storage.body_requests import Body
+from postroom.manager.channels import triggering
+from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.effects import Asker, Fetch, IdRead, Reply
+from postroom.manager.kernel.entry import Entry
+from postroom.manager.kernel.errors import LimitExceeded, ManagerError, NoMatchingMessage
+from postroom.manager.kernel.holders import store_of
+from postroom.manager.queues.entry_lookup import find, pick
+from postroom.manager.queues.message_ids import IdIndex, serials_on
+from postroom.manager.queues.queue import PRIORITIES, Queue
+from postroom.manager.queues.unreadable_bodies import without_body
+from postroom.model.ids import NO_IDS, MessageIds
+
+MAX_IDS_READ: Final = 4096
+"""Ids read at once for one request."""
+
+
+class ReadsNeeded(Exception):
+    """Not before these have been read."""
+
+    def __init__(self, bodies: list[Entry], ids: list[int], index: bool) -> None:
+        super().__init__()
+        self.bodies = bodies
+        self.ids = ids
+        self.index = index
+        """The queue's index of ids must be complete."""
+
+
+class TurnOver(Exception):
+    """The request has done enough for one turn; it is run again in the next."""
+
+
+@final
+class Scan:
+    """How far a request has compared bodies, so that none is read twice."""
+
+    def __init__(self) -> None:
+        self.rejected: set[int] = set()
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        self.priority: i64 = PRIORITIES - 1
+        self.place: i64 = -1
+        self.ordinal: i64 = 0
+
+
+class StoreRequest:
+    """One request to the message store of one queue; answered by a `Reply` to ``target``."""
+
+    def __init__(self, queue: Queue, target: Asker) -> None:
+        self.queue = queue
+        self.target = target
+        self.user = ""
+        """Who asks."""
+        self.until_us: i64 = 0
+        """How long it may wait for a message; 0 not at all."""
+        self.bodies: dict[int, bytes] = {}
+        """Read for it, by serial; b"" where the entry has ended meanwhile or can't be read."""
+        self.ids: dict[int, MessageIds] = {}
+        self.scan: Scan | None = None
+        self.reading: i64 = 0
+        """Reads that are out."""
+        self.admitted = False
+        """Among the bounded number of requests that may have bodies in memory."""
+        self.waiting = False
+        self.over = False
+
+    def run(self, core: Core) -> object:
+        """Do it and return the answer. Raises ReadsNeeded, ManagerError; NoMatchingMessage if there is
+        none."""
+        raise NotImplementedError
+
+
+def begin(core: Core, request: StoreRequest) -> None:
+    """Take up a request. Raises LimitExceeded when there are too many."""
+    if core.store_requests >= core.options.max_store_requests:
+        raise LimitExceeded(
+            f"{core.store_requests} requests to message stores wait; that is the limit (max_store_requests)"
+        )
+    core.store_requests += 1
+    advance(core, request)
+
+
+def cancel(core: Core, request: StoreRequest) -> None:
+    """Nobody wants the answer any more."""
+    _over(core, request)
+
+
+def advance(core: Core, request: StoreRequest) -> None:
+    """Run it if nothing is being read for it."""
+    if request.over or request.reading > 0:
+        return
+    try:
+        answer = request.run(core)
+    except ReadsNeeded as needed:
+        _read(core, request, needed)
+    except TurnOver:
+        core.unfinished.append(request)
+    except NoMatchingMessage as nothing:
+        if request.until_us > core.now_us and not request.queue.deleted:
+            _wait(core, request)
+        else:
+            _answer(core, request, nothing)
+    except ManagerError as refused:
+        _answer(core, request, refused)
+    else:
+        _answer(core, request, answer)
+
+
+def go_on(core: Core) -> None:
+    """A new turn: run those that the last one had not enough time for."""
+    unfinished = core.unfinished
+    core.unfinished = []
+    for request in unfinished:
+        advance(core, request)
+
+
+def _answer(core: Core, request: StoreRequest, answer: object) -> None:
+    _over(core, request)
+    core.effects.replies.append(Reply(request.target, answer))
+
+
+def _over(core: Core, request: StoreRequest) -> None:
+    if request.over:
+        return
+    request.over = True
+    core.store_requests -= 1
+    _let_go(core, request)
+    if request.waiting:
+        waiting = store_of(request.queue).waiting
+        waiting.remove(request)
+        request.queue.watched = bool(waiting) or request.queue.armed
+
+
+# -- waiting for a message
+
+
+def _wait(core: Core, request: StoreRequest) -> None:
+    _let_go(core, request)
+    if not request.waiting:
+        request.waiting = True
+        store_of(request.queue).waiting.append(request)
+        request.queue.watched = True
+        core.deadline_order += 1
+        heapq.heappush(core.store_deadlines, (request.until_us, core.deadline_order, request))
+
+
+def serve(core: Core) -> None:
+    """Something may have become available on these queues: run who waits there, trigger their channels."""
+    watched = core.watched
+    core.watched = []
+    for queue in watched:
+        queue.news = False
+        if queue.armed:
+            triggering.notice(core, queue)
+        if queue.store is not None:
+            for request in list(queue.store.waiting):
+                advance(core, request)
+
+
+def queue_deleted(core: Core, queue: Queue) -> None:
+    """Nothing will come any more."""
+    if queue.store is not None:
+        for request in list(queue.store.waiting):
+            advance(core, request)
+
+
+def time_out(core: Core) -> None:
+    """Answer those who have waited long enough."""
+    deadlines = core.store_deadlines
+    while deadlines and (deadlines[0][2].over or deadlines[0][0] <= core.now_us):
+        advance(core, heapq.heappop(deadlines)[2])
+
+
+def next_deadline_us(core: Core) -> i64:
+    """When the first of those who wait has waited long enough; 0 never."""
+    deadlines = core.store_deadlines
+    while deadlines and deadlines[0][2].over:
+        heapq.heappop(deadlines)
+    return deadlines[0][0] if deadlines else 0
+
+
+# -- reading
+
+
+def _read(core: Core, request: StoreRequest, needed: ReadsNeeded) -> None:
+    if needed.index:
+        _read_index(core, request)
+        return
+    if needed.bodies and not _admit(core, request):
+        return
+    if needed.bodies:
+        copies = _batch(core, request, needed.bodies)
+        request.reading += 1
+        wanted = [(int(copy.body_serial), int(copy.body_offset), int(copy.body_len)) for copy in copies]
+        _send(core, max(copy.body_serial for copy in copies), Fetch(copies, wanted))
+    if needed.ids:
+        request.reading += 1
+        serials = needed.ids[:MAX_IDS_READ]
+        _send(core, max(serials), IdRead(request, serials, None))
+
+
+def _admit(core: Core, request: StoreRequest) -> bool:
+    """Whether bodies may be read for it now; else it is run again when another is done."""
+    if request.admitted:
+        return True
+    if core.store_readers >= core.options.max_store_readers:
+        core.stood_back.append(request)
+        return False
+    request.admitted = True
+    core.store_readers += 1
+    return True
+
+
+def _let_go(core: Core, request: StoreRequest) -> None:
+    """It needs its bodies no longer."""
+    request.bodies = {}
+    if request.admitted:
+        request.admitted = False
+        core.store_readers -= 1
+
+
+def admit_more(core: Core) -> None:
+    """Run those that stood back, as far as others have made room."""
+    while core.stood_back and core.store_readers < core.options.max_store_readers:
+        advance(core, core.stood_back.pop(0))
+
+
+def _batch(core: Core, request: StoreRequest, entries: list[Entry]) -> list[Entry]:
+    """Copies of the first of these, within the bounds of a batch."""
+    copies: list[Entry] = []
+    left: i64 = core.options.fetch_bytes
+    for entry in entries[: core.options.fetch_entries]:
+        left -= entry.body_len
+        if copies and left < 0:
+            break
+        copies.append(entry.copy_for(request))
+    return copies
+
+
+def _read_index(core: Core, request: StoreRequest) -> None:
+    """Have the queue's index completed."""
+    queue = request.queue
+    index = queue.ids
+    if index is None:
+        index = queue.ids = IdIndex()
+    request.reading += 1
+    index.askers.append(request)
+    if not index.reading:
+        index.reading = True
+        everything = None if index.ready else serials_on(queue)
+        _send(core, core.ledger.next_position - 1, IdRead(index, index.take_missed(), everything))
+
+
+def index_of(queue: Queue) -> IdIndex:
+    """The queue's index, if it is complete. Raises ReadsNeeded."""
+    index = queue.ids
+    if index is None and queue.empty():
+        index = queue.ids = IdIndex()
+        index.ready = True
+    if index is None or not index.ready:
+        raise ReadsNeeded([], [], True)
+    if index.too_large(queue.statistics.depth):
+        queue.ids = None
+        raise ReadsNeeded([], [], True)
+    if index.missed or index.reading:
+        raise ReadsNeeded([], [], True)
+    return index
+
+
+def _send(core: Core, through: i64, read: Fetch | IdRead) -> None:
+    """Have it read, once everything through that position is durable."""
+    if through > core.durable_through:
+        core.undurable.append((through, read))
+        core.want_all()
+    elif isinstance(read, Fetch):
+        core.effects.fetches.append(read)
+    else:
+        core.effects.id_reads.append(read)
+
+
+def durable(core: Core) -> None:
+    """More is on disk: what waited for that can be read."""
+    waiting = core.undurable
+    core.undurable = []
+    for through, read in waiting:
+        _send(core, through, read)
+
+
+def bodies_read(core: Core, request: StoreRequest, copies: list[Entry], bodies: list[Body]) -> None:
+    """The answer to a `Fetch`. What is available and can't be read isn't found again, or not at once."""
+    for copy, body in zip(copies, bodies, strict=True):
+        if isinstance(body, LedgerCorrupt):
+            spot = find(request.queue, copy.serial)
+            if spot is not None:
+                without_body(core, pick(core, request.queue, spot), body)
+            body = b""
+        request.bodies[int(copy.serial)] = body if len(body) == copy.body_len else b""
+    request.reading -= 1
+    advance(core, request)
+
+
+def ids_read(core: Core, read: IdRead, found: list[Any]) -> None:
+    """The answer to an `IdRead`."""
+    asker = read.asker
+    if isinstance(asker, StoreRequest):
+        for serial, ids in zip(read.serials, found, strict=True):
+            asker.ids[serial] = ids if ids is not None else NO_IDS
+        asker.reading -= 1
+        advance(core, asker)
+    elif isinstance(asker, IdIndex):
+        if read.all_serials is not None:
+            asker.learn(found)
+        else:
+            asker.add_missed(read.serials, found)
+        askers = asker.askers
+        asker.askers = []
+        for request in askers:
+            assert isinstance(request, StoreRequest)
+            request.reading -= 1
+            advance(core, request)

@@ -1,0 +1,120 @@
+"""Definitions of names that lead to other queue managers (MQ's local definitions of remote queues).
+
+One definition may serve three ways, by what is left blank:
+
+- a **remote queue**: ``remote_queue`` is the name of a queue at ``remote_queue_manager``;
+- a **queue-manager alias**: ``remote_queue`` is blank, and the definition's own name stands for
+  ``remote_queue_manager`` in addresses ``QUEUE@NAME``;
+- a **reply-to alias**: a message whose reply-to is the definition's name leaves with ``remote_queue`` and
+  ``remote_queue_manager`` instead.
+"""
+
+from dataclasses import dataclass, fields, replace
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from postroom.manager.headers.transmission_header import TransmissionHeader
+from postroom.manager.kernel.errors import DefinitionInvalid
+from postroom.manager.kernel.name_rules import RESERVED_PREFIX, check_name
+from postroom.manager.queues.queue import Queue
+
+KIND_REMOTE: Final = "remote"
+MAX_DESCRIPTION_CHARS: Final = 256
+MAX_RESOLVED: Final = 10_000
+"""Names whose resolution is kept in mind; above it all of them are found anew."""
+
+
+@dataclass(frozen=True)
+class RemoteQueueDefinition:
+    """What a name stands for, as it is written to the ledger. MQ's keyword stands in brackets."""
+
+    name: str
+    remote_queue: str = ""
+    """The queue's name at its queue manager [RNAME]; "" for a queue-manager alias."""
+    remote_queue_manager: str = ""
+    """[RQMNAME]"""
+    transmission_queue: str = ""
+    """Where its messages wait for a channel [XMITQ]; "" the one that has the queue manager's name, else the
+    default one."""
+    description: str = ""
+
+    def check(self) -> None:
+        """Raise NameNotAllowed or DefinitionInvalid, naming the key."""
+        check_name(self.name)
+        if self.name.startswith(RESERVED_PREFIX):
+            raise DefinitionInvalid(f"{self.name!r}: names of that kind belong to the broker", "name")
+        for key in ("remote_queue", "remote_queue_manager", "transmission_queue"):
+            value = getattr(self, key)
+            if value:
+                check_name(value)
+        if not self.remote_queue and not self.remote_queue_manager:
+            raise DefinitionInvalid(
+                f"remote queue {self.name!r}: neither remote_queue nor remote_queue_manager says what it "
+                "stands for",
+                "remote_queue",
+            )
+        if len(self.description) > MAX_DESCRIPTION_CHARS:
+            raise DefinitionInvalid(
+                f"remote queue {self.name!r}: a description of {len(self.description)} characters; at most "
+                f"{MAX_DESCRIPTION_CHARS}",
+                "description",
+            )
+
+    def to_record(self) -> dict[str, object]:
+        """As JSON-able fields."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    def to_ledger(self) -> dict[str, object]:
+        """As `to_record`, with its kind and without what is blank."""
+        said = {name: value for name, value in self.to_record().items() if value != ""}
+        return {"kind": KIND_REMOTE, **said}
+
+    @staticmethod
+    def from_record(record: dict[str, object]) -> "RemoteQueueDefinition":
+        """The definition that `to_ledger` wrote."""
+        known = {each.name for each in fields(RemoteQueueDefinition)}
+        definition = RemoteQueueDefinition(name=str(record["name"]))
+        return replace(definition, **{k: v for k, v in record.items() if k in known})  # type: ignore[arg-type]
+
+
+@final
+class RemoteQueue:
+    """A definition in force."""
+
+    def __init__(self, id: i64, definition: RemoteQueueDefinition) -> None:
+        self.id: i64 = id
+        self.definition = definition
+
+
+@final
+class Destination:
+    """Where a name leads: a queue here; or a transmission queue, with what is put before its messages."""
+
+    __slots__ = ("header", "queue")
+
+    def __init__(self, queue: Queue, header: TransmissionHeader | None) -> None:
+        self.queue = queue
+        self.header = header
+        """None for a queue here."""
+
+
+@final
+class Names:
+    """The names of one queue manager that lead elsewhere."""
+
+    def __init__(self) -> None:
+        self.definitions: dict[str, RemoteQueue] = {}
+        self.resolved: dict[tuple[str, str], Destination] = {}
+        """By queue and queue manager; forgotten with every change of a definition."""
+
+    def keep(self, queue: str, queue_manager: str, found: Destination) -> None:
+        """Have a resolution in mind until something changes."""
+        if len(self.resolved) >= MAX_RESOLVED:
+            self.resolved.clear()
+        self.resolved[queue, queue_manager] = found
+
+    def forget(self) -> None:
+        """A queue or a definition has come, changed or gone."""
+        if self.resolved:
+            self.resolved.clear()

@@ -1,0 +1,1 @@
+"""The way of a send: quota, blocking, flow control, the put itself, publication."""

@@ -1,0 +1,301 @@
+"""Publishing: one arrival, and an entry of it for every subscription that wants the message."""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from postroom.manager.kernel.consumer import Producer
+from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.entry import ENTRY_OVERHEAD_BYTES, Entry
+from postroom.manager.kernel.entry_creation import FIRST_SLOT, first_state
+from postroom.manager.kernel.memory import must_pack
+from postroom.manager.kernel.quota_pool import Pool
+from postroom.manager.kernel.transaction import Transaction
+from postroom.manager.kernel.transition_table import FIRST
+from postroom.manager.producing.put import NO_ROOM, arrival, due_of, expiry_of, flags_of, refusal, upload_size
+from postroom.manager.producing.upload import Upload, abort
+from postroom.manager.queues.band import Band
+from postroom.manager.queues.duplicate_detection import note
+from postroom.manager.queues.placement import add_delayed, add_new, watch_expiry
+from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.topic import Route
+from postroom.manager.spark import tap as tapping
+from postroom.manager.topics import routing
+from postroom.manager.transactions import commit as transactions
+from postroom.model import numbers as n
+from postroom.model.message import MessageHead
+
+_STORED: Final = n.FLAG_BODY_STORED
+
+
+def publish(
+    core: Core,
+    producer: Producer,
+    node: Queue,
+    head: MessageHead,
+    body: bytes | None,
+    upload: Upload | None,
+    transaction: Transaction | None,
+) -> tuple[str, str] | None:
+    """Pass a message on to the subscriptions of the topic ``node``.
+
+    Why not, as (condition, description), if one of them can't take it: then none gets it. Raises as
+    `transactions.make_room`.
+    """
+    route = routing.route_of(core, node)
+    takers = _takers(route, route.queues, producer, head, body, upload)
+    size: i64 = len(body) if body is not None else upload_size(upload)
+    refused = _refusal(core, node, route, takers, size, head.durable)
+    if refused is not None:
+        return refused
+    if transaction is not None:
+        transactions.make_room(core, transaction, len(takers), size)
+    node.statistics.received += 1
+    node.statistics.received_bytes += size
+    if not takers:
+        _record_unrouted(core, producer, node, head, upload)
+    else:
+        _publish_to(core, producer, node, route, takers, head, body, upload, transaction)
+    return None
+
+
+def _takers(
+    route: Route,
+    queues: list[Queue],
+    producer: Producer,
+    head: MessageHead,
+    body: bytes | None,
+    upload: Upload | None,
+) -> list[Queue]:
+    """Of ``queues``, all or part of a route, those that want the message."""
+    if not route.choosy:
+        return queues
+    return routing.wanting(queues, routing.fields_of(head, body, upload), producer.container)
+
+
+def _refusal(
+    core: Core, node: Queue, route: Route, takers: list[Queue], size: i64, durable: bool
+) -> tuple[str, str] | None:
+    """Why it can't be taken however long it waits."""
+    refused = refusal(core, node, size, durable)
+    if refused is not None:
+        return refused
+    for queue in route.closed:
+        if not route.choosy or queue in takers:
+            return refusal(core, queue, size, durable)
+    for pool, count in _charges(takers if route.limited else []).items():
+        if not pool.could_fit_many(count, size):
+            return NO_ROOM, (
+                f"{pool.what} has no room for {count} entries of {size} bytes, one for each subscription: at "
+                f"most {pool.max_messages} messages, {pool.max_bytes} bytes (−1: no limit)"
+            )
+    if (
+        not durable
+        and core.volatile_bytes + size + ENTRY_OVERHEAD_BYTES * len(takers) > core.max_volatile_bytes
+    ):
+        return NO_ROOM, (
+            f"non-persistent messages fill the {core.max_volatile_bytes} bytes that the queue manager has "
+            "for them (max_volatile_bytes): send it persistent, or later"
+        )
+    return None
+
+
+def lacking(
+    core: Core,
+    producer: Producer,
+    node: Queue,
+    head: MessageHead,
+    body: bytes | None,
+    upload: Upload | None,
+    order: i64,
+) -> Pool | None:
+    """The first pool without room for the entries that this publish makes in it; None: there is room.
+
+    There is none where somebody waits who came before it: ``order``, as `BlockedSend.order`.
+    """
+    route = routing.route_of(core, node)
+    if not route.limited:
+        return None
+    size: i64 = len(body) if body is not None else upload_size(upload)
+    limited = _takers(route, route.limited, producer, head, body, upload)
+    for pool, count in _charges(limited).items():
+        waits = not pool.preemptive and pool.line.has_before(order)
+        if (waits or not pool.fits_many(count, size)) and pool.could_fit_many(count, size):
+            return pool
+    return None
+
+
+def _charges(queues: list[Queue]) -> dict[Pool, int]:
+    """How many entries one publish makes in each pool."""
+    found: dict[Pool, int] = {}
+    for queue in queues:
+        pool = queue.pool
+        if pool is not None:
+            found[pool] = found.get(pool, 0) + 1
+    return found
+
+
+def _record_unrouted(
+    core: Core, producer: Producer, node: Queue, head: MessageHead, upload: Upload | None
+) -> None:
+    """Nobody wants it: the ledger tells that it came, without its body."""
+    if upload is not None:
+        abort(core, upload)
+    topic = node.topic
+    assert topic is not None
+    topic.unrouted += 1
+    nobody = core.routing_sets.find(b"").id
+    flags: i64 = n.FLAG_DURABLE if head.durable else 0
+    priority = head.priority if head.priority <= 9 else 9
+    arrival(
+        core,
+        producer,
+        node,
+        nobody,
+        head,
+        None,
+        None,
+        FIRST,
+        n.EVENT_PUT,
+        n.NO_HOLDER,
+        0,
+        0,
+        priority,
+        flags,
+        0,
+        0,
+    )
+
+
+def _publish_to(
+    core: Core,
+    producer: Producer,
+    node: Queue,
+    route: Route,
+    takers: list[Queue],
+    head: MessageHead,
+    body: bytes | None,
+    upload: Upload | None,
+    transaction: Transaction | None,
+) -> None:
+    """Write the arrival, and give everybody his entry."""
+    due_us = due_of(core, head)
+    publication = _Publication(core, node, head, body, upload, due_us)
+    if len(takers) > 1:
+        publication.flags |= n.FLAG_PUBLISHED
+    state: i64 = FIRST
+    event: i64 = n.EVENT_PUT
+    holder_kind: i64 = n.NO_HOLDER
+    holder: i64 = 0
+    if transaction is not None:
+        event = n.EVENT_PUT_HELD
+        holder_kind = transaction.kind
+        holder = transaction.id
+        if holder_kind == n.XA_BRANCH or holder_kind == n.SPARK_BRANCH:
+            publication.flags |= _STORED  # as `putting.new_entry` says
+    if transaction is not None or due_us != 0:
+        state = first_state(event, holder_kind, publication.causes)
+    publication.serial = arrival(
+        core,
+        producer,
+        node,
+        routing.set_of(core, route, takers),
+        head,
+        body,
+        upload,
+        state,
+        event,
+        holder_kind,
+        holder,
+        publication.causes,
+        publication.priority,
+        publication.flags | tapping.flag(core, takers, publication.flags, body),
+        publication.expiry_us,
+        due_us,
+    )
+    publication.offset = core.ledger.last_body_offset
+    note(node, head, transaction)
+    for queue in takers:
+        if queue.ids is not None:
+            queue.ids.note(publication.serial, head)
+        if transaction is not None:
+            entry = publication.entry(queue)
+            transactions.hold_put(core, transaction, entry)
+        elif due_us != 0:
+            add_delayed(core, publication.entry(queue), n.UNBORN, due_us)
+        else:
+            _give(core, publication, queue)
+
+
+@final
+class _Publication:
+    """What all entries of one publish have in common."""
+
+    def __init__(
+        self,
+        core: Core,
+        node: Queue,
+        head: MessageHead,
+        body: bytes | None,
+        upload: Upload | None,
+        due_us: i64,
+    ) -> None:
+        self.body = body
+        self.size: i64 = len(body) if body is not None else upload_size(upload)
+        self.priority: i64 = head.priority if head.priority <= 9 else 9
+        self.expiry_us: i64 = expiry_of(core, node, head)
+        self.flags: i64 = flags_of(head, upload, self.expiry_us)
+        self.due_us: i64 = due_us
+        self.causes: i64 = n.UNBORN if due_us != 0 else 0
+        self.serial: i64 = 0
+        self.offset: i64 = 0
+
+    def entry(self, queue: Queue) -> Entry:
+        """An object for ``queue``, in no order yet."""
+        entry = Entry(
+            queue,
+            self.serial,
+            self.priority,
+            self.flags,
+            self.expiry_us,
+            self.serial,
+            self.offset,
+            self.size,
+            self.body,
+        )
+        if self.causes != 0:
+            entry.causes = self.causes
+            entry.due_us = self.due_us
+        return entry
+
+
+def _give(core: Core, publication: _Publication, queue: Queue) -> None:
+    """Its entry is available at once. Where nobody waits for it, it is packed: it may wait for long."""
+    queue.statistics.arrive(FIRST_SLOT, publication.size)
+    if publication.flags & n.FLAG_REPORTS != 0:
+        core.reports.note(publication.entry(queue), n.FEEDBACK_COA)
+    band = queue.bands[publication.priority]
+    backlog = band.backlog
+    idle = not queue.consumers and publication.flags & _STORED != 0
+    if idle or _packed(core, queue, band, publication.flags):
+        backlog.append(
+            publication.serial,
+            publication.serial,
+            publication.expiry_us,
+            publication.offset,
+            publication.size,
+            publication.flags,
+        )
+        if publication.expiry_us != 0:
+            watch_expiry(core, queue, publication.expiry_us)
+    else:
+        add_new(core, queue, publication.entry(queue))
+    if queue.ready or queue.browsers or queue.watched:
+        core.woken.append(queue)
+
+
+def _packed(core: Core, queue: Queue, band: Band, flags: i64) -> bool:
+    """Whether a new entry goes to the backlog though somebody consumes."""
+    if flags & _STORED == 0 or queue.selecting > 0:
+        return False
+    return must_pack(core, band.live_count(), band.backlog.count)

@@ -1,0 +1,341 @@
+"""Puts: what a queue takes, what it refuses, and the way of a message from its producer to its place."""
+
+from typing import Final
+
+from isal.isal_zlib import crc32
+from mypy_extensions import i64
+
+from postroom.manager.kernel.consumer import Producer
+from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.entry import ENTRY_OVERHEAD_BYTES, Entry
+from postroom.manager.kernel.entry_creation import FIRST_SLOT, first_state
+from postroom.manager.kernel.holders import ConfirmIdHolder
+from postroom.manager.kernel.memory import must_pack
+from postroom.manager.kernel.quota_pool import Pool
+from postroom.manager.kernel.transaction import Transaction
+from postroom.manager.kernel.transition_table import FIRST
+from postroom.manager.producing.upload import Upload
+from postroom.manager.queues.duplicate_detection import note
+from postroom.manager.queues.expiry import expire_available, expired
+from postroom.manager.queues.placement import add_delayed, add_new, watch_expiry
+from postroom.manager.queues.queue import Queue
+from postroom.model import mq
+from postroom.model import numbers as n
+from postroom.model.message import MessageHead
+
+TOO_LARGE: Final = "amqp:link:message-size-exceeded"
+NO_ROOM: Final = "amqp:resource-limit-exceeded"
+NOT_ALLOWED: Final = "amqp:not-allowed"
+CLOSED: Final = "amqp:illegal-state"
+
+PutHolder = Transaction | ConfirmIdHolder
+"""Who can have put something that he must confirm."""
+
+
+def refusal(core: Core, queue: Queue, size: i64, durable: bool) -> tuple[str, str] | None:
+    """Why ``queue`` can't take a message of ``size`` bytes however long it waits: (condition, description).
+
+    None if it can, now or when there is room.
+    """
+    if queue.closed_to_puts:
+        switch = "production" if queue.production_paused else "insertion"
+        return CLOSED, f"{queue.definition.kind} {queue.name!r} takes no messages: {switch} is paused"
+    return unfit(core, queue, size, durable)
+
+
+def unfit(core: Core, queue: Queue, size: i64, durable: bool) -> tuple[str, str] | None:
+    """As `refusal`, whatever is paused: the bounds of ``queue`` and of the queue manager."""
+    if size > queue.max_message_bytes:
+        return TOO_LARGE, (
+            f"message of {size} bytes is larger than the {queue.max_message_bytes} bytes "
+            f"that queue {queue.name!r} takes"
+        )
+    if durable and not queue.persistent:
+        return NOT_ALLOWED, (
+            f"queue {queue.name!r} has no store (persistent = false) and takes no persistent messages: "
+            "send it non-persistent, or set allow_persistent_downgrade"
+        )
+    if queue.units is not None and queue.units.full():
+        return NO_ROOM, (
+            f"queue {queue.name!r} keeps {queue.units.max_members} messages of units of order in mind "
+            "(max_unit_members): send it when some are done"
+        )
+    pool = queue.pool
+    if pool is not None and not pool.could_fit(size):
+        return NO_ROOM, no_room_text(pool, size)
+    if not durable and core.volatile_bytes + size + ENTRY_OVERHEAD_BYTES > core.max_volatile_bytes:
+        return NO_ROOM, (
+            f"non-persistent messages fill the {core.max_volatile_bytes} bytes that the queue manager has "
+            "for them (max_volatile_bytes): send it persistent, or later"
+        )
+    return None
+
+
+def lacking(core: Core, queue: Queue, size: i64) -> Pool | None:
+    """The pool that has no room now for a message of ``size`` bytes to ``queue``; None: there is room."""
+    pool = queue.pool
+    if pool is None or pool.takes(size):
+        return None
+    _make_room(core, queue)
+    return None if pool.takes(size) else pool
+
+
+def no_room_text(pool: Pool, size: i64) -> str:
+    """Why a message of ``size`` bytes is refused."""
+    return (
+        f"{pool.what} has no room for {size} bytes: {pool.messages} messages of at most "
+        f"{pool.max_messages}, {pool.bytes} bytes of at most {pool.max_bytes} (−1: no limit)"
+    )
+
+
+def _make_room(core: Core, queue: Queue) -> None:
+    """End expired entries at the front of a full queue: they are noticed on access."""
+    for band in queue.bands:
+        entry = band.first()
+        while entry is not None and expired(core, entry):
+            expire_available(core, entry)
+            entry = band.first()
+
+
+def expiry_of(core: Core, queue: Queue, head: MessageHead) -> i64:
+    """When the message expires: the earliest of its time to live, its absolute time and the queue's
+    limit; 0 never.
+
+    A time to live of 0 means none, as clients that write the header in full mean it.
+    """
+    soonest: i64 = head.expiry_us if queue.respects_ttl else 0
+    if head.ttl_ms > 0 and queue.respects_ttl:
+        by_ttl = core.now_us + head.ttl_ms * 1000
+        if soonest == 0 or by_ttl < soonest:
+            soonest = by_ttl
+    if queue.max_ttl_us >= 0:
+        by_queue = core.now_us + queue.max_ttl_us
+        if soonest == 0 or by_queue < soonest:
+            soonest = by_queue
+    return soonest
+
+
+def due_of(core: Core, head: MessageHead) -> i64:
+    """When the message is to be born, if that is still to come; 0 at once."""
+    due_us = head.delivery_time_ms * 1000
+    by_delay = core.now_us + head.delivery_delay_ms * 1000
+    if by_delay > due_us:
+        due_us = by_delay
+    return due_us if due_us > core.now_us else 0
+
+
+def store(
+    core: Core, producer: Producer, queue: Queue, head: MessageHead, body: bytes | None, upload: Upload | None
+) -> None:
+    """Put a whole message, ``body`` or else ``upload``, nothing held. The caller has asked `refusal`."""
+    if head.delivery_time_ms != 0 or head.delivery_delay_ms != 0:
+        due_us = due_of(core, head)
+        if due_us != 0:
+            _store_unborn(core, producer, queue, head, body, upload, due_us)
+            return
+    expiry_us = expiry_of(core, queue, head)
+    priority = head.priority if head.priority <= 9 else 9
+    flags = flags_of(head, upload, expiry_us)
+    serial = arrival(
+        core,
+        producer,
+        queue,
+        queue.id,
+        head,
+        body,
+        upload,
+        FIRST,
+        n.EVENT_PUT,
+        n.NO_HOLDER,
+        0,
+        0,
+        priority,
+        flags,
+        expiry_us,
+        0,
+    )
+    if queue.duplicates is not None:
+        note(queue, head, None)
+    size: i64 = len(body) if body is not None else upload_size(upload)
+    queue.statistics.arrive(FIRST_SLOT, size)
+    offset = core.ledger.last_body_offset
+    if flags & n.FLAG_REPORTS != 0:
+        new = Entry(queue, serial, priority, flags, expiry_us, serial, offset, size, body)
+        core.reports.note(new, n.FEEDBACK_COA)
+    band = queue.bands[priority]
+    packed = flags & n.FLAG_BODY_STORED != 0 and must_pack(core, band.live_count(), band.backlog.count)
+    if packed and queue.selecting == 0 and queue.units is None:
+        band.backlog.append(serial, serial, expiry_us, offset, size, flags)
+        if expiry_us != 0:
+            watch_expiry(core, queue, expiry_us)
+        return
+    add_new(core, queue, Entry(queue, serial, priority, flags, expiry_us, serial, offset, size, body))
+
+
+def upload_size(upload: Upload | None) -> i64:
+    return upload.size_bytes if upload is not None else 0
+
+
+def flags_of(head: MessageHead, upload: Upload | None, expiry_us: i64) -> i64:
+    """Of a message that expires then. A body that came in chunks is stored even if it isn't persistent: it
+    was written before that was known."""
+    flags: i64 = n.FLAG_DURABLE | n.FLAG_BODY_STORED if head.durable else 0
+    if head.dead_letter_eligible:
+        flags |= n.FLAG_DEAD_LETTER_ELIGIBLE
+    if head.report & mq.LIFE_FAMILIES != 0:
+        flags |= n.FLAG_REPORTS
+    if upload is not None:
+        flags |= n.FLAG_BODY_STORED | n.FLAG_BODY_CHUNKED
+    told_us = head.properties_expiry_us
+    if told_us != 0 and (expiry_us == 0 or expiry_us > told_us):
+        flags |= n.FLAG_EXPIRY_REPLACED
+    return flags
+
+
+def _store_unborn(
+    core: Core,
+    producer: Producer,
+    queue: Queue,
+    head: MessageHead,
+    body: bytes | None,
+    upload: Upload | None,
+    due_us: i64,
+) -> None:
+    """Put a message that is to be delivered later."""
+    entry = new_entry(core, producer, queue, head, body, upload, due_us, None)
+    add_delayed(core, entry, n.UNBORN, due_us)
+    note(queue, head, None)
+
+
+def new_entry(
+    core: Core,
+    producer: Producer,
+    queue: Queue,
+    head: MessageHead,
+    body: bytes | None,
+    upload: Upload | None,
+    due_us: i64,
+    by: PutHolder | None,
+) -> Entry:
+    """Write an arrival, and make the object in no order: `entry_creation` has it begin, available, delayed
+    (``due_us``, else 0), or held by whom it was put ``by``."""
+    event: i64 = n.EVENT_PUT
+    holder_kind: i64 = n.NO_HOLDER
+    holder: i64 = 0
+    if by is not None:
+        event = n.EVENT_PUT_HELD
+        holder_kind = by.kind
+        holder = by.id
+    expiry_us = expiry_of(core, queue, head)
+    priority = head.priority if head.priority <= 9 else 9
+    flags = flags_of(head, upload, expiry_us)
+    if holder_kind == n.XA_BRANCH or holder_kind == n.SPARK_BRANCH:
+        flags |= n.FLAG_BODY_STORED  # whatever its mode: such a branch survives, with all that is in it
+    causes: i64 = n.UNBORN if due_us != 0 else 0
+    serial = arrival(
+        core,
+        producer,
+        queue,
+        queue.id,
+        head,
+        body,
+        upload,
+        first_state(event, holder_kind, causes),
+        event,
+        holder_kind,
+        holder,
+        causes,
+        priority,
+        flags,
+        expiry_us,
+        due_us,
+    )
+    size: i64 = len(body) if body is not None else upload_size(upload)
+    offset = core.ledger.last_body_offset
+    entry = Entry(queue, serial, priority, flags, expiry_us, serial, offset, size, body)
+    entry.causes = causes
+    entry.due_us = due_us
+    return entry
+
+
+def arrival(
+    core: Core,
+    producer: Producer,
+    queue: Queue,
+    routing_set: i64,
+    head: MessageHead,
+    body: bytes | None,
+    upload: Upload | None,
+    state: i64,
+    event: i64,
+    holder_kind: i64,
+    holder: i64,
+    causes: i64,
+    priority: i64,
+    flags: i64,
+    expiry_us: i64,
+    due_us: i64,
+) -> i64:
+    """The arrival record; the body goes with it only if it is to be stored.
+
+    ``queue`` is where it was put: itself ``routing_set``, or a topic, which the record names as its parent.
+    """
+    if not producer.recorded:
+        core.record_producer(producer)
+    queue.active_us = core.now_us
+    chunks: list[int] | None = None
+    crc: i64 = 0
+    size: i64 = 0
+    if upload is not None:
+        chunks = upload.chunks
+        crc = upload.crc
+        size = upload.size_bytes
+    elif body is not None:
+        crc = crc32(body)
+        size = len(body)
+    if producer.adverse:
+        flags |= n.FLAG_ADVERSE
+    if queue.taps != 0 and body is not None and flags & n.FLAG_BODY_STORED == 0:
+        flags |= n.FLAG_TAPPED
+    parent_serial: i64 = 0
+    parent_queue: i64 = 0 if queue.topic is None else queue.id
+    if producer.receives:
+        flags |= n.FLAG_RECEIVED
+        parent_serial = producer.origin_serial
+        parent_queue = producer.sequence
+    serial = core.ledger.arrival(
+        routing_set,
+        state,
+        event,
+        holder_kind,
+        holder,
+        causes,
+        priority,
+        flags,
+        producer.id,
+        expiry_us,
+        due_us,
+        head.creation_us,
+        0,
+        body if flags & (n.FLAG_BODY_STORED | n.FLAG_TAPPED) != 0 else None,
+        crc,
+        head.message_id,
+        head.message_id_type,
+        head.correlation_id,
+        head.correlation_id_type,
+        head.group_id,
+        head.group_sequence,
+        0,
+        size,
+        parent_serial,
+        parent_queue,
+        chunks,
+        0,
+        head.unique_id,
+    )
+    if queue.ids is not None:
+        queue.ids.note(serial, head)
+    if queue.units is not None:
+        offset = core.ledger.last_body_offset
+        queue.units.come(Entry(queue, serial, priority, flags, 0, serial, offset, size, body))
+    return serial

@@ -1,0 +1,274 @@
+"""The way of a send: refused, taken, or blocked until there is room.
+
+The quota of the destination decides between taking and blocking. First in, first out: a send that comes
+while others wait stands behind them, even if it would fit. Preemptive: whatever fits goes in. In both, sends
+of one link keep their order, as if the sender waited in each call.
+"""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from postroom.manager.consuming import dispatch
+from postroom.manager.kernel.consumer import Producer
+from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.effects import Rejected, Sink
+from postroom.manager.kernel.entry import ENTRY_OVERHEAD_BYTES
+from postroom.manager.kernel.errors import ManagerError, QueueDeleted
+from postroom.manager.kernel.quota_pool import Pool
+from postroom.manager.kernel.transaction import Transaction, fail
+from postroom.manager.producing import blocked_sends as waiting
+from postroom.manager.producing import publication as publishing
+from postroom.manager.producing.blocked_sends import BlockedSend
+from postroom.manager.producing.put import NO_ROOM, lacking, no_room_text, refusal, store
+from postroom.manager.producing.upload import Upload, abort
+from postroom.manager.queues import duplicate_detection as duplicates
+from postroom.manager.queues import overrides
+from postroom.manager.queues.queue import Queue
+from postroom.manager.reports.report_checks import check_options
+from postroom.manager.transactions import commit as transactions
+from postroom.model import numbers as n
+from postroom.model.message import MessageHead
+
+REFUSED: Final = 0
+TAKEN: Final = 1
+WAITS: Final = 2
+DROPPED: Final = 3
+"""It was sent before: accepted, and not put."""
+
+
+def send(
+    core: Core,
+    producer: Producer,
+    queue: Queue,
+    head: MessageHead,
+    body: bytes | None,
+    upload: Upload | None,
+    size: i64,
+    sink: Sink,
+    token: i64,
+    transaction: Transaction | None,
+) -> i64:
+    """Put a message, block it or refuse it; the answer is an effect. Raises QueueDeleted."""
+    if queue.deleted:
+        raise QueueDeleted(queue.deleted_text())
+    if queue.overrides is not None:
+        overrides.apply(core, queue.overrides, head)
+        if body is not None and queue.overrides.bears:
+            body = overrides.with_delivery_time(core, head, body)
+            size = len(body)
+    if _dropped(core, queue, head, sink, token, transaction):
+        return DROPPED
+    refused = _unfit(core, queue, head, body, upload, size)
+    if refused is None:
+        pool = _lacking(core, producer, queue, head, body, upload, size)
+        if pool is not None or producer.waiting is not None:
+            blocked = BlockedSend(
+                producer, queue, head, body, upload, size, sink, token, transaction, core.now_us
+            )
+            refused = _block(core, blocked, pool)
+            if refused is None:
+                return WAITS
+        else:
+            refused = _take(core, producer, queue, head, body, upload, transaction)
+    if refused is not None:
+        if token < 0:
+            _refused_unheard(core, producer, queue, size, transaction, refused)
+        core.effects.rejected.append(Rejected(sink, token, refused[0], refused[1]))
+        return REFUSED
+    if token >= 0:
+        _accept(core, sink, token, transaction)
+    if queue.ready or queue.browsers or queue.watched:
+        dispatch.dispatch(core, queue)
+    return TAKEN
+
+
+def _refused_unheard(
+    core: Core,
+    producer: Producer,
+    queue: Queue,
+    size: i64,
+    transaction: Transaction | None,
+    refused: tuple[str, str],
+) -> None:
+    """Its sender had settled it, and is told nothing: the ledger is, and its transaction can't commit."""
+    if transaction is not None:
+        fail(core, transaction, "a pre-settled message in it was refused: " + refused[1], refused[0])
+    core.record_refused(producer, queue.name, size, refused[0], refused[1])
+
+
+def _dropped(
+    core: Core, queue: Queue, head: MessageHead, sink: Sink, token: i64, transaction: Transaction | None
+) -> bool:
+    """Whether it was sent before: accepted again, and that is all."""
+    if queue.duplicates is None or not duplicates.drops(core, queue, head, transaction):
+        return False
+    if token >= 0:
+        _accept(core, sink, token, transaction)
+    return True
+
+
+def _accept(core: Core, sink: Sink, token: i64, transaction: Transaction | None) -> None:
+    if transaction is None:
+        core.effects.accept(sink, token)
+    else:
+        core.effects.accept_provisionally(sink, token)
+
+
+def _unfit(
+    core: Core, queue: Queue, head: MessageHead, body: bytes | None, upload: Upload | None, size: i64
+) -> tuple[str, str] | None:
+    """Why it can't be taken at all: what the destination refuses, or report options that can't be."""
+    refused = _refusal(core, queue, size, head.durable)
+    if refused is None and head.report != 0:
+        opening = upload.opening if upload is not None else body
+        refused = check_options(core, queue, head, opening or b"")
+    return refused
+
+
+def _refusal(core: Core, queue: Queue, size: i64, durable: bool) -> tuple[str, str] | None:
+    """Why it can't be taken however long it waits: (condition, description)."""
+    if queue.topic is not None:
+        return None  # said by `publishing.publish`, which knows who would get it
+    return refusal(core, queue, size, durable)
+
+
+def _lacking(
+    core: Core,
+    producer: Producer,
+    queue: Queue,
+    head: MessageHead,
+    body: bytes | None,
+    upload: Upload | None,
+    size: i64,
+) -> Pool | None:
+    """Where there is no room now for one that has just come; None where there is."""
+    if queue.topic is not None:
+        return publishing.lacking(core, producer, queue, head, body, upload, core.deadline_order + 1)
+    return lacking(core, queue, size)
+
+
+def _take(
+    core: Core,
+    producer: Producer,
+    queue: Queue,
+    head: MessageHead,
+    body: bytes | None,
+    upload: Upload | None,
+    transaction: Transaction | None,
+) -> tuple[str, str] | None:
+    """Store it; why not, as (condition, description)."""
+    first = core.ledger.next_position
+    try:
+        if queue.topic is not None:
+            refused = publishing.publish(core, producer, queue, head, body, upload, transaction)
+            if refused is not None:
+                return refused
+        elif transaction is not None:
+            transactions.put(core, transaction, producer, queue, head, body, upload)
+        else:
+            store(core, producer, queue, head, body, upload)
+    except ManagerError as error:
+        return error.condition, error.description
+    if transaction is not None:
+        core.provisional(first)
+    return None
+
+
+def _block(core: Core, blocked: BlockedSend, pool: Pool | None) -> tuple[str, str] | None:
+    """Have it wait for ``pool``, or only for those before it on its link; else why it can't."""
+    refused = _not_to_wait(core, blocked, pool)
+    if refused is not None:
+        return refused
+    overrides.fix_times(core, blocked.head)
+    blocked.pool = pool if pool is not None else blocked.queue.pool
+    waiting.enter(core, blocked)
+    return None
+
+
+def _not_to_wait(core: Core, blocked: BlockedSend, pool: Pool | None) -> tuple[str, str] | None:
+    transaction = blocked.transaction
+    of_sink = transaction is not None and transaction.kind == n.SPARK_BRANCH
+    if pool is not None and (of_sink or blocked.producer.send_timeout_us == 0):
+        return NO_ROOM, no_room_text(pool, blocked.size)
+    if of_sink:
+        return NO_ROOM, "sends of this link wait for room: a sink branch waits for nobody, send it on another"
+    if transaction is not None:
+        try:
+            transactions.check_open(transaction)
+        except ManagerError as error:
+            return error.condition, error.description
+    more = blocked.size + ENTRY_OVERHEAD_BYTES
+    options = core.options
+    if blocked.producer.blocked_bytes + more > options.max_blocked_bytes_per_link:
+        return NO_ROOM, (
+            f"the sends of this link that wait for room fill {options.max_blocked_bytes_per_link} bytes "
+            "(max_blocked_bytes_per_link): send it when they are answered"
+        )
+    if core.blocked_bytes + more > options.max_blocked_bytes:
+        return NO_ROOM, (
+            f"sends that wait for room fill the {options.max_blocked_bytes} bytes that the queue manager "
+            "has for them (max_blocked_bytes): send it later"
+        )
+    return None
+
+
+def let_in(core: Core) -> None:
+    """Take what waits and has room now, in the order that each pool's policy says."""
+    while core.changed_pools or core.unlimited_sends:
+        _let_in_unlimited(core)
+        if core.changed_pools:
+            pool = core.changed_pools.pop()
+            pool.marked = False
+            _let_in_line(core, pool)
+
+
+def _let_in_line(core: Core, pool: Pool) -> None:
+    """A publish for which there is too little room, for it makes several entries, holds up those behind it
+    only where that is the policy."""
+    passed: i64 = 0
+    blocked = pool.next_send(passed)
+    while blocked is not None:
+        if _let_in(core, blocked):
+            _let_in_unlimited(core)  # who waits behind one of those for this pool came before its others
+        else:
+            passed = blocked.order
+        blocked = pool.next_send(passed)
+
+
+def _let_in_unlimited(core: Core) -> None:
+    """Take what waited only for those before it on its link."""
+    while core.unlimited_sends:
+        free = core.unlimited_sends.pop()
+        if free.waits and free.is_next():
+            _let_in(core, free)
+
+
+def _let_in(core: Core, blocked: BlockedSend) -> bool:
+    """It has room, or nothing to wait for: take it. False: it goes on waiting, where it was."""
+    queue = blocked.queue
+    if queue.topic is not None:
+        producer, order = blocked.producer, blocked.order
+        lacks = publishing.lacking(core, producer, queue, blocked.head, blocked.body, blocked.upload, order)
+        if lacks is not None:
+            return waiting.change_pool(blocked, lacks)
+    refused = _refusal(core, queue, blocked.size, blocked.head.durable)
+    if refused is not None:
+        waiting.refuse(core, blocked, refused[0], refused[1])
+        return True
+    waiting.leave(core, blocked)
+    head, body, upload = blocked.head, blocked.body, blocked.upload
+    if _dropped(core, queue, head, blocked.sink, blocked.token, blocked.transaction):
+        if upload is not None:
+            abort(core, upload)
+        return True
+    refused = _take(core, blocked.producer, queue, head, body, upload, blocked.transaction)
+    if refused is not None:
+        waiting.reject(core, blocked, refused[0], refused[1])
+        return True
+    blocked.body = None
+    if blocked.token >= 0:
+        _accept(core, blocked.sink, blocked.token, blocked.transaction)
+    if queue.ready or queue.browsers or queue.watched:
+        core.woken.append(queue)
+    return True

@@ -1,0 +1,133 @@
+"""Bodies that are not in memory: asked for in batches, ahead of need, a batch at a time for each queue."""
+
+from mypy_extensions import i64
+
+from postroom.ledger.errors import LedgerCorrupt
+from postroom.ledger.storage.body_requests import Body
+from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.effects import Fetch
+from postroom.manager.kernel.entry import Entry
+from postroom.manager.kernel.memory import check_body, keep_body, shared_body
+from postroom.manager.queues.band import Band
+from postroom.manager.queues.placement import take_out
+from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.unreadable_bodies import without_body
+from postroom.model import numbers as n
+
+
+def fetch_ahead(core: Core, queue: Queue, band: Band) -> None:
+    """Ask for the next bodies of ``band`` unless enough are there or on their way."""
+    if queue.fetching or queue.ahead * 2 > core.options.fetch_entries:
+        return
+    wanted = _missing(core, queue, band)
+    if wanted:
+        queue.fetching = True
+        request(core, wanted)
+
+
+def fetch_entry(core: Core, queue: Queue, entry: Entry) -> None:
+    """Ask for one body, wherever its entry stands: those before it may not go to who waits."""
+    if queue.fetching or entry.fetching:
+        return
+    if take_shared(core, queue, entry):
+        core.woken.append(queue)
+    elif readable(core, entry):
+        queue.fetching = True
+        request(core, [entry])
+    else:
+        wait_for_durable(core, queue)
+
+
+def _missing(core: Core, queue: Queue, band: Band) -> list[Entry]:
+    """Entries from the front on whose bodies are missing, within the bounds of a batch; counts who has
+    his."""
+    limit: i64 = core.options.fetch_entries
+    bytes_left: i64 = core.options.fetch_bytes
+    wanted: list[Entry] = []
+    ahead: i64 = 0
+    for entry in band.after(-1, 0, limit):
+        if entry.body is not None or entry.fetching or take_shared(core, queue, entry):
+            ahead += 1
+        elif not readable(core, entry):
+            if not wanted:
+                wait_for_durable(core, queue)
+            break
+        else:
+            bytes_left -= entry.body_len
+            if wanted and bytes_left < 0:
+                break
+            wanted.append(entry)
+    queue.ahead = ahead
+    return wanted
+
+
+def readable(core: Core, entry: Entry) -> bool:
+    """Whether the block that holds the body is on disk."""
+    return entry.body_serial <= core.durable_through
+
+
+def wait_for_durable(core: Core, queue: Queue) -> None:
+    """The next body of ``queue`` can be read once its block is durable."""
+    if not queue.waits_for_durable:
+        queue.waits_for_durable = True
+        core.waiting_for_durable.append(queue)
+
+
+def request(core: Core, wanted: list[Entry]) -> None:
+    """Have the bodies of ``wanted`` read, all of one queue; not those that another queue has asked for."""
+    missing = [entry for entry in wanted if not _wait_for_other(core, entry)]
+    for entry in wanted:
+        entry.fetching = True
+    if not missing:
+        wanted[0].queue.fetching = False
+        return
+    places = [(int(entry.body_serial), int(entry.body_offset), int(entry.body_len)) for entry in missing]
+    core.effects.fetches.append(Fetch(missing, places))
+
+
+def take_shared(core: Core, queue: Queue, entry: Entry) -> bool:
+    """Whether another subscription had the body of the available ``entry`` in memory: it has it now, too."""
+    body = shared_body(core, entry)
+    if body is None:
+        return False
+    keep_body(core, entry, body)
+    queue.unbodied -= 1
+    return True
+
+
+def _wait_for_other(core: Core, entry: Entry) -> bool:
+    """Whether the body is being read for another subscription; a browser's copy waits for nobody."""
+    if entry.flags & n.FLAG_PUBLISHED == 0 or entry.state == n.START:
+        return False
+    waiting = core.shared_reads.get(entry.body_serial)
+    if waiting is None:
+        core.shared_reads[entry.body_serial] = []
+        return False
+    waiting.append(entry)
+    entry.queue.awaited += 1
+    return True
+
+
+def arrived(core: Core, entry: Entry, body: Body) -> None:
+    """The body that ``entry`` asked for is there, or damaged: for everybody who waits for it."""
+    entry.fetching = False
+    _take(core, entry, body)
+    if entry.flags & n.FLAG_PUBLISHED == 0:
+        return
+    for other in core.shared_reads.pop(entry.body_serial, []):
+        other.fetching = False
+        other.queue.awaited -= 1
+        _take(core, other, body)
+        core.woken.append(other.queue)
+
+
+def _take(core: Core, entry: Entry, body: Body) -> None:
+    if entry.state != n.AVAILABLE or entry.body is not None:
+        return
+    if isinstance(body, LedgerCorrupt):
+        take_out(entry.queue, entry)
+        without_body(core, entry, body)
+    else:
+        check_body(entry, body)
+        keep_body(core, entry, body)
+        entry.queue.unbodied -= 1

@@ -1,0 +1,77 @@
+"""Message groups: the messages of one JMSXGroupID go to one consumer, as long as it stays.
+
+Groups are told apart by the bucket that their name hashes into, so that what is remembered is bounded by the
+queue's ``group_buckets``; groups that share a bucket share a consumer. Consumers with different selectors
+have owners of their own for a bucket: a message that its group's owner doesn't select would stay for ever.
+"""
+
+from typing import TYPE_CHECKING, Final, final
+
+from isal.isal_zlib import crc32
+from mypy_extensions import i64
+
+from postroom.manager.kernel.entry import Entry
+from postroom.manager.queues.selector_evaluation import fields_of
+
+if TYPE_CHECKING:
+    from postroom.manager.kernel.consumer import Consumer
+
+GROUP_WINDOW: Final = 256
+"""Entries of other consumers' groups that a consumer may be served past; behind so many it waits."""
+
+FIRST_IN_GROUP: Final = "x-opt-group-first"
+"""Message annotation (true) of the first message of a group that goes to a consumer."""
+
+NO_GROUP: Final = -1
+NOT_LOOKED_AT: Final = -2
+
+
+@final
+class Groups:
+    """Who has which bucket, on one queue."""
+
+    def __init__(self, buckets: i64) -> None:
+        self._buckets: i64 = buckets
+        self._owners: dict[tuple[int, int], Consumer] = {}
+        """By (cursor id, 0 without selector; bucket)."""
+
+    def bucket_of(self, entry: Entry, body: bytes) -> i64:
+        """The bucket of an entry's group; NO_GROUP without one."""
+        if entry.group == NOT_LOOKED_AT:
+            name = fields_of(entry, body).group_id()
+            entry.group = crc32(name.encode()) if name else NO_GROUP
+        return NO_GROUP if entry.group == NO_GROUP else entry.group % self._buckets
+
+    def may_go(self, consumer: "Consumer", bucket: i64) -> bool:
+        """Whether the bucket is free, or the consumer's."""
+        if bucket == NO_GROUP:
+            return True
+        owner = self._owners.get(_key(consumer, bucket))
+        return owner is None or owner is consumer
+
+    def goes(self, consumer: "Consumer", entry: Entry, body: bytes) -> bool:
+        """``entry`` goes to ``consumer``, who has its group from now on; whether it hadn't before.
+
+        A message with a negative sequence closes its group: the next may go to anybody.
+        """
+        bucket = self.bucket_of(entry, body)
+        if bucket == NO_GROUP:
+            return False
+        key = _key(consumer, bucket)
+        first = key not in self._owners
+        if fields_of(entry, body).group_sequence() < 0:
+            self._owners.pop(key, None)
+        else:
+            self._owners[key] = consumer
+        return first
+
+    def leave(self, consumer: "Consumer") -> None:
+        """The consumer has gone: its groups are free."""
+        mine = [key for key, owner in self._owners.items() if owner is consumer]
+        for key in mine:
+            del self._owners[key]
+
+
+def _key(consumer: "Consumer", bucket: i64) -> tuple[int, int]:
+    cursor = consumer.matching
+    return (int(cursor.id) if cursor is not None else 0, int(bucket))

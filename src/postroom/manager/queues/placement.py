@@ -1,0 +1,217 @@
+"""Where entries stand that nobody holds: adding, taking out, and what must be told of it."""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.entry import Entry
+from postroom.manager.kernel.entry_creation import begin_delayed
+from postroom.manager.kernel.memory import admit, drop_body, forget, must_pack, note_unbodied, stored
+from postroom.manager.kernel.transitions import step
+from postroom.manager.queues import annotations as annotating
+from postroom.manager.queues.backlog import Chunk
+from postroom.manager.queues.band import Band
+from postroom.manager.queues.delayed_entries import NEVER, can_be_packed, moment_us
+from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.selector_cursor import came_back, unpacked
+from postroom.manager.queues.selector_evaluation import wanted_at_arrival
+from postroom.manager.queues.units_of_order import Units
+from postroom.model import numbers as n
+
+REFILL_BELOW: Final = 256
+
+
+def add_new(core: Core, queue: Queue, entry: Entry) -> None:
+    """A new available entry, behind all others of its priority. It may be packed: use ``entry`` no more."""
+    if queue.units is not None and not has_turn(core, queue, queue.units, entry):
+        admit(core, entry)
+        wait_for_turn(core, queue, entry)
+        return
+    band = queue.bands[entry.priority]
+    backlog = band.backlog
+    wanted = queue.selecting > 0 and wanted_at_arrival(queue, entry)
+    if must_pack(core, band.live_count(), backlog.count):
+        if wanted:
+            admit(core, entry)
+            add_again(core, queue, entry)
+            return
+        object_needed = not stored(entry) or entry.annotations is not None
+        if object_needed:
+            admit(core, entry)
+        backlog.append_entry(entry, object_needed)
+        if entry.expiry_us != 0:
+            watch_expiry(core, queue, entry.expiry_us)
+        return
+    admit(core, entry)
+    band.push(entry)
+    note_unbodied(queue, entry)
+    if entry.expiry_us != 0:
+        watch_expiry(core, queue, entry.expiry_us)
+
+
+def add_committed(core: Core, queue: Queue, entry: Entry) -> None:
+    """An object that becomes available by a commit or its birth, behind all others. It may be packed: use it
+    no more."""
+    if queue.units is not None and not has_turn(core, queue, queue.units, entry):
+        wait_for_turn(core, queue, entry)
+        return
+    band = queue.bands[entry.priority]
+    packed = band.backlog.count > 0 or must_pack(core, band.live_count(), 0)
+    wanted = queue.selecting > 0 and wanted_at_arrival(queue, entry)
+    if packed and wanted:
+        add_again(core, queue, entry)
+        return
+    if packed and stored(entry) and entry.annotations is None:
+        band.backlog.append_entry(entry, False)
+        forget(core, entry)
+    elif band.backlog.count > 0:
+        band.backlog.append_entry(entry, True)
+    else:
+        band.push(entry)
+        note_unbodied(queue, entry)
+    if entry.expiry_us != 0:
+        watch_expiry(core, queue, entry.expiry_us)
+
+
+def add_again(core: Core, queue: Queue, entry: Entry) -> None:
+    """An object that was held or delayed is available (again), at its place."""
+    if queue.units is not None and not has_turn(core, queue, queue.units, entry):
+        wait_for_turn(core, queue, entry)
+        return
+    queue.bands[entry.priority].give_back(entry)
+    if queue.cursors:
+        came_back(queue, entry)
+    note_unbodied(queue, entry)
+    queue.ahead = 0
+    if entry.excluded is not None:
+        queue.exclusions += 1
+    if entry.expiry_us != 0:
+        watch_expiry(core, queue, entry.expiry_us)
+
+
+def has_turn(core: Core, queue: Queue, units: Units, entry: Entry) -> bool:
+    """Whether nothing of the unit of order of ``entry``, which has become available, comes before it. While
+    not every unit is known that is found out later, and nothing is delivered before."""
+    if units.known():
+        return not units.must_wait(int(entry.serial))
+    if not units.restored:
+        units.undecided.append((int(entry.priority), int(entry.place), int(entry.ordinal)))
+    core.woken.append(queue)
+    return True
+
+
+def wait_for_turn(core: Core, queue: Queue, entry: Entry) -> None:
+    """An available object, in no order, waits until it is the first of its unit of order. It may be packed:
+    use it no more."""
+    if core.cached_bytes > core.body_cache_bytes:
+        drop_body(core, entry)
+    entry.due_us = 0
+    step(core, entry, n.EVENT_DELAY, 0, 0, None, n.ORDERED)
+    delay(core, entry)
+
+
+def take_packed(core: Core, queue: Queue, band: Band, chunk: Chunk, index: i64) -> Entry:
+    """Take an entry out of the middle of the backlog: an object, in no order, perhaps without its body."""
+    entry = band.backlog.take_at(chunk, index)
+    unpack(core, queue, entry)
+    return entry
+
+
+def put_back_packed(core: Core, queue: Queue, entry: Entry) -> None:
+    """Have what `take_packed` gave wait at its place as an object."""
+    queue.bands[entry.priority].give_back(entry)
+    came_back(queue, entry)
+    note_unbodied(queue, entry)
+    if entry.expiry_us != 0:
+        watch_live(queue, entry.expiry_us)
+
+
+def unpack(core: Core, queue: Queue, entry: Entry) -> None:
+    """An entry that was packed is an object now."""
+    if not entry.counted:
+        entry.counted = True
+        core.live_entries += 1
+    if queue.cursors:
+        unpacked(queue, entry)
+
+
+def take_out(queue: Queue, entry: Entry) -> None:
+    """An available object leaves the order."""
+    queue.bands[entry.priority].pop(entry)
+    if entry.body is None:
+        queue.unbodied -= 1
+    if entry.excluded is not None:
+        queue.exclusions -= 1
+
+
+def refill(core: Core, queue: Queue, band: Band) -> None:
+    """Make objects of the next packed entries when few are left."""
+    backlog = band.backlog
+    if backlog.count == 0 or len(band.live) - band.head >= REFILL_BELOW:
+        return
+    for entry in backlog.take(core.options.fetch_entries):
+        unpack(core, queue, entry)
+        band.push(entry)
+        note_unbodied(queue, entry)
+        if entry.expiry_us != 0:
+            watch_live(queue, entry.expiry_us)
+
+
+def watch_live(queue: Queue, expiry_us: i64) -> None:
+    """An object of this queue expires then."""
+    if queue.live_expiry_us == 0 or expiry_us < queue.live_expiry_us:
+        queue.live_expiry_us = expiry_us
+
+
+def watch_expiry(core: Core, queue: Queue, expiry_us: i64) -> None:
+    """Something on this queue expires then: have it looked at, but not more often than the scan interval."""
+    watch_live(queue, expiry_us)
+    earliest = queue.scanned_us + core.options.expiry_scan_ms * 1000
+    core.set_alarm(queue, expiry_us if expiry_us > earliest else earliest)
+
+
+def ended(core: Core, entry: Entry) -> None:
+    """The entry is DELETED: nothing of it stays in memory."""
+    if entry.excluded is not None:
+        for consumer in entry.queue.consumers:
+            if consumer.id in entry.excluded:
+                consumer.excluded -= 1
+    if entry.queue.annotated is not None:
+        annotating.drop(core, entry.queue, entry.serial)
+    units = entry.queue.units
+    if units is not None and units.ended(int(entry.serial)):
+        core.woken.append(entry.queue)
+    forget(core, entry)
+
+
+def add_delayed(core: Core, entry: Entry, causes: i64, due_us: i64) -> None:
+    """A new entry, just written to the ledger as DELAYED, waits for its birth, or for a pause to end (0)."""
+    begin_delayed(entry, causes, due_us)
+    admit(core, entry)
+    delay(core, entry)
+
+
+def why_held_back(entry: Entry) -> i64:
+    """The cause for which an entry that could become available now waits all the same; 0: it doesn't wait."""
+    if not entry.queue.insertion_paused:
+        return 0
+    entry.due_us = 0
+    return n.PAUSED
+
+
+def why_put_waits(core: Core, entry: Entry) -> i64:
+    """The cause for which an entry whose put is confirmed or committed waits; 0: it is available at once."""
+    return entry.causes if entry.due_us > core.now_us else why_held_back(entry)
+
+
+def delay(core: Core, entry: Entry) -> None:
+    """Have a DELAYED entry wait for its time. It may be packed: use ``entry`` no more."""
+    queue = entry.queue
+    moment = moment_us(entry)
+    if can_be_packed(entry) and must_pack(core, queue.delayed.object_count(), 0):
+        queue.delayed.pack(entry)
+        forget(core, entry)
+    else:
+        queue.delayed.add(entry)
+    core.set_alarm(queue, 0 if moment == NEVER else moment)

@@ -1,0 +1,225 @@
+"""Creating, finding and ending queues."""
+
+import json
+from dataclasses import replace
+from typing import Final
+
+from postroom.ledger.format.records import RecordType
+from postroom.manager.channels import triggering
+from postroom.manager.channels.get_inhibited import set_inhibited
+from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.effects import Detach
+from postroom.manager.kernel.errors import (
+    DefinitionInvalid,
+    LimitExceeded,
+    NameNotAllowed,
+    QueueDeleted,
+    QueueExists,
+    QueueInUse,
+    QueueNotFound,
+)
+from postroom.manager.kernel.name_rules import RESERVED_PREFIX
+from postroom.manager.kernel.options import KIND_QUEUE, KIND_TOPIC, QueueDefinition
+from postroom.manager.producing import quota_registry as quotas
+from postroom.manager.queues import switches
+from postroom.manager.queues.queue import Queue
+from postroom.manager.spark import tap as tapping
+from postroom.manager.topics import routing
+from postroom.model.names import split_address
+
+_QUEUE_DEFINED: Final = int(RecordType.QUEUE_DEFINED)
+_QUEUE_DELETED: Final = int(RecordType.QUEUE_DELETED)
+
+
+def find(core: Core, name: str) -> Queue:
+    """The queue of that name; raises QueueNotFound."""
+    queue = core.queues.get(name)
+    if queue is None:
+        raise QueueNotFound(f"there is no queue {name!r}")
+    return queue
+
+
+def find_or_create(core: Core, name: str, kind: str) -> Queue:
+    """The queue or topic (``kind``) that a client attaches to: created for it where the options allow.
+
+    Raises QueueNotFound, NameNotAllowed, LimitExceeded.
+    """
+    of_kind, others, other_kind = core.queues, core.topics, KIND_TOPIC
+    if kind == KIND_TOPIC:
+        of_kind, others, other_kind = core.topics, core.queues, KIND_QUEUE
+    queue = of_kind.get(name)
+    if queue is not None:
+        return queue
+    if name in others:
+        raise QueueNotFound(f"there is no {kind} {name!r}: that name is a {other_kind}'s")
+    if not core.options.auto_create:
+        raise QueueNotFound(f"there is no {kind} {name!r}, and {kind}s are not created by attaching")
+    if name.startswith(RESERVED_PREFIX):
+        raise NameNotAllowed(f"{name!r}: names beginning with {RESERVED_PREFIX!r} belong to the broker")
+    if core.auto_created >= core.options.max_auto_created_queues:
+        raise LimitExceeded(
+            f"{kind} {name!r} can't be created: {core.auto_created} auto-created queues and topics are the "
+            f"limit (max_auto_created_queues); delete some or create the {kind} explicitly"
+        )
+    return create(core, replace(core.options.new_queue(name, kind), auto_created=True))
+
+
+def create(core: Core, definition: QueueDefinition) -> Queue:
+    """Create a queue, topic or subscription and write it to the ledger; the same definition again returns
+    what is there.
+
+    Raises QueueExists, NameNotAllowed, DefinitionInvalid, LimitExceeded.
+    """
+    existing = core.queues.get(definition.name) or core.topics.get(definition.name)
+    if existing is not None:
+        if existing.definition == definition:
+            return existing
+        kind = existing.definition.kind
+        raise QueueExists(f"{kind} {definition.name!r} exists with another definition; delete it first")
+    definition.check()
+    _check_names(core, definition)
+    if len(core.queues) + len(core.topics) >= core.options.max_queues:
+        raise LimitExceeded(
+            f"{definition.kind} {definition.name!r} can't be created: {core.options.max_queues} queues, "
+            "topics and subscriptions are the limit (max_queues)"
+        )
+    quotas.check(core, definition)
+    queue = _make(core, definition)
+    if definition.auto_created:
+        core.set_alarm(queue, core.now_us + core.options.auto_created_idle_ms * 1000)
+    return queue
+
+
+def _check_names(core: Core, definition: QueueDefinition) -> None:
+    """Raise QueueExists for the name of a remote queue, DefinitionInvalid for one, or an address of a queue
+    elsewhere, as dead-letter queue."""
+    remote = core.names.definitions
+    if definition.name in remote:
+        raise QueueExists(f"there is a remote queue {definition.name!r}: delete that first")
+    for key in ("dead_letter_queue", "expiry_queue"):
+        other = definition.dead_letter_queue if key == "dead_letter_queue" else definition.expiry_queue
+        here = other in core.queues or other in core.topics
+        if not here and (other in remote or split_address(other)[1] != ""):
+            raise DefinitionInvalid(
+                f"queue {definition.name!r}: {key} is {other!r}, a remote queue; must be one here", key
+            )
+
+
+def make_own(core: Core, definition: QueueDefinition) -> Queue:
+    """A queue that the queue manager needs for itself, above every limit and whatever its name."""
+    return _make(core, definition)
+
+
+def _make(core: Core, definition: QueueDefinition) -> Queue:
+    queue = register(core, int(core.next_queue_id), definition)
+    _write(core, queue)
+    return queue
+
+
+def update(core: Core, definition: QueueDefinition) -> Queue:
+    """Give the queue of that name another definition. Raises QueueNotFound, DefinitionInvalid, QueueInUse."""
+    topic = definition.kind == KIND_TOPIC
+    queue = find(core, definition.name) if not topic else core.topics[definition.name]
+    definition.check()
+    _check_names(core, definition)
+    quotas.check(core, definition)
+    if definition.access != queue.definition.access and queue.consumers:
+        raise QueueInUse(
+            f"queue {queue.name!r} has {len(queue.consumers)} consumers: its access can't change now"
+        )
+    if definition.usage != queue.definition.usage and (queue.consumers or not queue.empty()):
+        raise QueueInUse(
+            f"queue {queue.name!r} is not empty, or somebody consumes from it: its usage can't change now"
+        )
+    if definition.unit_of_order != queue.definition.unit_of_order and not queue.empty():
+        raise QueueInUse(f"queue {queue.name!r} is not empty: its unit_of_order can't change now")
+    if definition != queue.definition:
+        core.auto_created += int(definition.auto_created) - int(queue.definition.auto_created)
+        queue.define(definition, core.options.max_message_bytes)
+        quotas.bind(core, queue)
+        core.route_version += 1
+        core.names.forget()
+        _write(core, queue)
+    return queue
+
+
+def note_pauses(core: Core, queue: Queue, durably_paused: str) -> None:
+    """Which of its pauses hold beyond a restart, is another part of its definition now."""
+    if durably_paused != queue.definition.durably_paused:
+        queue.definition = replace(queue.definition, durably_paused=durably_paused)
+        _write(core, queue)
+
+
+def _write(core: Core, queue: Queue) -> None:
+    detail = json.dumps(queue.definition.to_ledger(), ensure_ascii=False).encode()
+    core.ledger.record(_QUEUE_DEFINED, 0, queue.id, 0, 0, 0, detail)
+
+
+def register(core: Core, id: int, definition: QueueDefinition) -> Queue:
+    """Make the queue known, without writing anything."""
+    queue = Queue(id, definition, core.options.max_message_bytes, core.held_by_all)
+    queue.active_us = core.now_us
+    queue.statistics.beginning.since_us = core.now_us
+    if queue.topic is None:
+        core.queues[definition.name] = queue
+    else:
+        core.topics[definition.name] = queue
+    core.queues_by_id[id] = queue
+    core.names.forget()
+    quotas.bind(core, queue)
+    set_inhibited(core, queue)
+    switches.at_startup(core, queue)
+    triggering.look(core, queue)
+    tapping.look(core, queue)
+    if queue.subscription is not None:
+        routing.enrol(core, queue)
+    if id >= core.next_queue_id:
+        core.next_queue_id = id + 1
+    if definition.auto_created:
+        core.auto_created += 1
+    return queue
+
+
+def remove(core: Core, queue: Queue, detail: bytes = b"") -> None:
+    """Write that the queue, which is empty, is no more (``detail``: how that came), and forget it; its
+    senders are detached."""
+    core.ledger.record(_QUEUE_DELETED, 0, queue.id, 0, 0, 0, detail)
+    if queue.topic is None:
+        del core.queues[queue.name]
+        core.removed.add(queue.statistics)
+    else:
+        del core.topics[queue.name]
+    routing.dismiss(core, queue)
+    quotas.unbind(core, queue)
+    tapping.forget(core, queue)
+    del core.queues_by_id[int(queue.id)]
+    queue.deleted = True
+    _detach_producers(core, queue)
+    core.names.forget()
+    if queue.definition.auto_created:
+        core.auto_created -= 1
+
+
+def _detach_producers(core: Core, queue: Queue) -> None:
+    """Nothing that they send goes to another queue of the name: whoever wants that attaches anew."""
+    for producer in queue.producers:
+        if producer.sink is not None:
+            core.effects.detached.append(Detach(producer.sink, QueueDeleted.condition, queue.deleted_text()))
+    queue.producers = {}
+
+
+def target(core: Core, queue: Queue, name: str) -> Queue | None:
+    """Where ``queue`` sends its dead letters or expired entries; None for "", itself, or a topic to which
+    nobody subscribes.
+
+    It is created if missing, above every limit: what can be delivered nowhere must find room.
+    """
+    if not name or name == queue.name:
+        return None
+    found = core.queues.get(name)
+    if found is not None:
+        return found
+    node = core.topics.get(name)
+    if node is not None:
+        return node if routing.route_of(core, node).queues else None
+    return _make(core, core.options.new_queue(name))

@@ -1,0 +1,200 @@
+"""How far one selector has come on one queue: what it has judged, and what it wants of that.
+
+All consumers of a queue that say the same selector share one cursor. Everything in the live head and the
+backlog up to its position has been judged, each entry once; what was wanted and hasn't been taken yet is
+remembered by its place, and so is what came (back) without having been judged. An entry that is an object
+carries the verdicts on it; for a packed one the position says it.
+"""
+
+import heapq
+from typing import TYPE_CHECKING, Final, final
+
+from mypy_extensions import i64
+
+from postroom.manager.kernel.entry import Entry
+from postroom.model.selector.selector import Selector
+
+if TYPE_CHECKING:
+    from postroom.manager.queues.queue import Queue
+
+_PRIORITIES: Final = 10
+_PRUNE_AT: Final = 1024
+
+Key = tuple[int, int]
+"""(place, ordinal): where an entry of a queue stands; no other has it."""
+
+
+@final
+class SearchMemory:
+    """Bodies that all cursors together have in memory, or on their way."""
+
+    def __init__(self, max_bytes: i64) -> None:
+        self.max_bytes: i64 = max_bytes
+        """Of each of the two; one batch more may be on its way."""
+        self.reading_bytes: i64 = 0
+        self.kept_bytes: i64 = 0
+        self.waiting: dict[int, Queue] = {}
+        """Queues, by id, on which a search goes on when less is on its way."""
+
+    def keep(self, size: i64, needed: bool) -> bool:
+        """Whether a body may be kept until its entry is taken; one that is ``needed`` now may."""
+        if not needed and self.kept_bytes + size > self.max_bytes:
+            return False
+        self.kept_bytes += size
+        return True
+
+
+@final
+class SelectorCursor:
+    """One selector on one queue; by priority where there are lists."""
+
+    def __init__(self, id: i64, queue: "Queue", selector: Selector, memory: SearchMemory) -> None:
+        self.id: i64 = id
+        self.memory = memory
+        self.queue = queue
+        self.selector = selector
+        self.users: i64 = 0
+        """Consumers that share it."""
+        self.closed = False
+        self.place: list[int] = [0] * _PRIORITIES
+        self.ordinal: list[int] = [-1] * _PRIORITIES
+        self.matched: list[list[Key]] = [[] for _ in range(_PRIORITIES)]
+        """Heaps of what is wanted; some may have been taken by others meanwhile."""
+        self.bodies: dict[Key, bytes | None] = {}
+        """What is in `matched`, with the bodies that were read for judging."""
+        self.unjudged: list[list[Key]] = [[] for _ in range(_PRIORITIES)]
+        """Heaps of what came back, or came out of order, and has not been judged."""
+        self._prune_at: list[int] = [_PRUNE_AT] * _PRIORITIES
+        """When `unjudged`, or `matched`, is so long, what has gone meanwhile is dropped from it."""
+        self.asked: dict[Key, Entry | None] = {}
+        """Bodies on their way, and the objects that are to be told the verdict; None: still packed."""
+        self.asked_bytes: i64 = 0
+        self.walking = False
+        """Those on their way lie behind the position, which moves on when they are there. While any are on
+        their way nothing is given out: what comes first isn't known."""
+        self.busy = False
+        """There may be more that matches: bodies are on their way, or this turn has done enough."""
+        self.done = False
+        """It has been through everything, nothing is wanted, and nothing has come since."""
+        self.judgements: i64 = 0
+        """Evaluations of the selector."""
+        self.searches: i64 = 0
+        """Times that it was gone through for somebody."""
+
+    def passed(self, priority: i64, place: i64, ordinal: i64) -> bool:
+        """Whether the position is at that place, or behind it."""
+        own = self.place[priority]
+        return own > place or (own == place and self.ordinal[priority] >= ordinal)
+
+    def at(self, priority: i64, place: i64, ordinal: i64) -> None:
+        """Everything up to that place has been judged."""
+        self.place[priority] = place
+        self.ordinal[priority] = ordinal
+
+    def wants(self, priority: i64, key: Key, body: bytes | None, needed: bool = False) -> None:
+        """The entry at ``key`` is wanted; ``body`` if it has been read for this, ``needed`` at once."""
+        self.done = False
+        if body is not None and self.bodies.get(key) is None and not self.memory.keep(len(body), needed):
+            body = None
+        if key not in self.bodies:
+            heapq.heappush(self.matched[priority], key)
+            self.bodies[key] = body
+            if len(self.matched[priority]) > self._prune_at[priority]:
+                self._prune(priority)
+        elif body is not None:
+            self.bodies[key] = body
+
+    def _drop(self, key: Key) -> None:
+        """What stands at ``key`` is wanted no longer, or not to be had."""
+        body = self.bodies.pop(key)
+        if body is not None:
+            self.memory.kept_bytes -= len(body)
+
+    def forget(self, priority: i64, key: Key) -> None:
+        """What is first of `matched`, at ``key``, is taken or gone."""
+        heapq.heappop(self.matched[priority])
+        self._drop(key)
+
+    def forget_first(self, priority: i64, key: Key) -> None:
+        """What was found at ``key``, perhaps behind others that may not go to its taker, is taken."""
+        matched = self.matched[priority]
+        if matched[0] == key:
+            heapq.heappop(matched)
+        else:
+            matched.remove(key)
+            heapq.heapify(matched)
+        self._drop(key)
+
+    def rest(self) -> None:
+        """Nobody uses it now: it remembers places, no bodies."""
+        for key, body in self.bodies.items():
+            if body is not None:
+                self.memory.kept_bytes -= len(body)
+                self.bodies[key] = None
+
+    def came(self, priority: i64, key: Key) -> None:
+        """An entry has come that is to be judged apart from the others."""
+        self.done = False
+        heapq.heappush(self.unjudged[priority], key)
+        if len(self.unjudged[priority]) > self._prune_at[priority]:
+            self._prune(priority)
+
+    def _prune(self, priority: i64) -> None:
+        """Nobody has asked for long: drop what has been taken by others."""
+        band = self.queue.bands[priority]
+        here = sorted({key for key in self.unjudged[priority] if band.find(key[0], key[1]) is not None})
+        self.unjudged[priority] = here
+        kept: list[Key] = []
+        for key in sorted(self.matched[priority]):
+            if band.find(key[0], key[1]) is not None or band.backlog.find(key[0], key[1]) is not None:
+                kept.append(key)
+            else:
+                self._drop(key)
+        self.matched[priority] = kept
+        self._prune_at[priority] = 2 * max(len(here), len(kept), _PRUNE_AT)
+
+
+def key_of(entry: Entry) -> Key:
+    return (int(entry.place), int(entry.ordinal))
+
+
+def note_verdict(entry: Entry, cursor: SelectorCursor, wanted: bool) -> None:
+    """Have the object remember what a selector said of it; verdicts of those that are gone are dropped."""
+    if entry.verdicts is None:
+        entry.verdicts = {}
+    verdicts = entry.verdicts
+    if len(verdicts) > 2 * len(entry.queue.cursors) + 8:
+        known = {int(each.id) for each in entry.queue.cursors.values()}
+        verdicts = entry.verdicts = {id: said for id, said in verdicts.items() if id in known}
+    verdicts[int(cursor.id)] = wanted
+
+
+def verdict_on(entry: Entry, cursor: SelectorCursor) -> i64:
+    """1 wanted, 0 not wanted, −1 not judged (or to be judged anew)."""
+    if entry.verdicts is None:
+        return -1
+    said = entry.verdicts.get(int(cursor.id))
+    if said is None:
+        return -1
+    return 1 if said else 0
+
+
+def unpacked(queue: "Queue", entry: Entry) -> None:
+    """``entry``, packed until now, is an object: it remembers what each cursor's position said of it."""
+    key = key_of(entry)
+    for cursor in queue.cursors.values():
+        if cursor.passed(entry.priority, entry.place, entry.ordinal):
+            note_verdict(entry, cursor, key in cursor.bodies)
+        elif key in cursor.asked:
+            cursor.asked[key] = entry
+
+
+def came_back(queue: "Queue", entry: Entry) -> None:
+    """``entry`` stands among those that have come back: each cursor wants it, doesn't, or will judge it."""
+    key = key_of(entry)
+    for cursor in queue.cursors.values():
+        said = -1 if cursor.selector.changes else verdict_on(entry, cursor)
+        if said == 1:
+            cursor.wants(entry.priority, key, None)
+        elif said == -1 and key not in cursor.asked:
+            cursor.came(entry.priority, key)

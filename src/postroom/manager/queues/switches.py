@@ -1,0 +1,93 @@
+"""Pausing a destination, as WebLogic JMS has it: three switches, each with a meaning of its own.
+
+*Production*: new sends are refused, to old and new senders; what is under way (commits, births) completes.
+
+*Insertion*: new sends are refused, and what is under way completes for its caller but stays invisible: the
+committed, the born, what comes back, and what the queue manager itself puts there. They wait, pending, with
+the cause PAUSED, until insertion is resumed. What was visible before can be consumed.
+
+*Consumption*: nobody is given anything; who receives sees an empty queue, not an error. Browsers still see.
+
+What is done to a topic is done to all its subscriptions, those to come included. A switch holds until it is
+lifted or the broker restarts, and beyond that if it was meant to (``durably_paused`` of the definition). What
+a destination starts with else, its definition says, too.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.errors import SwitchUnknown
+from postroom.manager.kernel.options import QueueDefinition
+from postroom.manager.queues.queue import Queue
+
+PRODUCTION: Final = "production"
+INSERTION: Final = "insertion"
+CONSUMPTION: Final = "consumption"
+SWITCHES: Final = (PRODUCTION, INSERTION, CONSUMPTION)
+
+SWITCH_ATTRIBUTES: Final = tuple(f"{switch}_{what}" for switch in SWITCHES for what in ("paused", "state"))
+
+DEFAULT: Final = "default"
+
+
+@dataclass(frozen=True)
+class _Switches:
+    """All three, as they are at a start."""
+
+    production: bool
+    insertion: bool
+    consumption: bool
+
+
+def at_startup(core: Core, queue: Queue) -> None:
+    """Set the switches of a destination that comes into being, or back after a restart."""
+    topic = None if queue.subscription is None else core.topics.get(queue.subscription.topic)
+    if topic is not None:
+        switches = _Switches(topic.production_paused, topic.insertion_paused, topic.consumption_paused)
+    else:
+        switches = _defined(core, queue.definition)
+    durably = queue.definition.durably_paused.split()
+    queue.production_paused = switches.production or PRODUCTION in durably
+    queue.insertion_paused = switches.insertion or INSERTION in durably
+    queue.consumption_paused = switches.consumption or CONSUMPTION in durably
+    queue.closed_to_puts = queue.production_paused or queue.insertion_paused
+
+
+def _defined(core: Core, definition: QueueDefinition) -> _Switches:
+    """What the definition says, else that of auto-created queues, else the queue manager's option."""
+    said = [definition, core.options.queue_defaults]
+    options = core.options
+    return _Switches(
+        _chosen([each.production_paused_at_startup for each in said], options.production_paused_at_startup),
+        _chosen([each.insertion_paused_at_startup for each in said], options.insertion_paused_at_startup),
+        _chosen([each.consumption_paused_at_startup for each in said], options.consumption_paused_at_startup),
+    )
+
+
+def _chosen(said: list[str], otherwise: bool) -> bool:
+    """The first word that isn't the default."""
+    return next((word == "true" for word in said if word != DEFAULT), otherwise)
+
+
+def turn(queue: Queue, switch: str, paused: bool) -> None:
+    """Pause or resume one thing of one queue or topic. Raises SwitchUnknown."""
+    if switch == PRODUCTION:
+        queue.production_paused = paused
+    elif switch == INSERTION:
+        queue.insertion_paused = paused
+    elif switch == CONSUMPTION:
+        queue.consumption_paused = paused
+    else:
+        raise SwitchUnknown(f"there is no {switch!r} to pause: {', '.join(SWITCHES)}")
+    queue.closed_to_puts = queue.production_paused or queue.insertion_paused
+
+
+def switches_of(queue: Queue) -> dict[str, object]:
+    """As the management node shows them: flags, and WebLogic's words for the states."""
+    shown: dict[str, object] = {}
+    paused = (queue.production_paused, queue.insertion_paused, queue.consumption_paused)
+    for switch, on in zip(SWITCHES, paused, strict=True):
+        shown[f"{switch}_paused"] = on
+        shown[f"{switch}_state"] = f"{switch.capitalize()}-{'Paused' if on else 'Enabled'}"
+    return shown

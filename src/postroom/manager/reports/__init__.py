@@ -1,0 +1,1 @@
+"""Reports that producers ask for: of arrival, delivery, expiry, exceptions."""

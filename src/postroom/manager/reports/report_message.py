@@ -1,0 +1,217 @@
+"""A report as a message: what it says of the one that it is about.
+
+The one that it is about is seen as it is stored, in its sections from the message annotations on; of a large
+one that has just come, only those before the body need to be there, unless the report is to carry data.
+"""
+
+from dataclasses import replace
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from postroom.amqp.encoding import descriptors as d
+from postroom.amqp.encoding.field_reader import read_descriptor
+from postroom.amqp.encoding.reader import Reader
+from postroom.amqp.encoding.types import Int, UInt
+from postroom.amqp.message.message_fields import MessageFields
+from postroom.amqp.message.message_head import scan_head
+from postroom.amqp.message.report_options import PROPERTY_MASKS, REPORT_ANNOTATION
+from postroom.amqp.message.sections import Message, Properties
+from postroom.manager.queues.message_ids import ids_of_head
+from postroom.model import mq
+from postroom.model.ids import MessageIds
+from postroom.model.message import MessageHead
+
+MAX_DATA_BYTES: Final = 100
+"""Of the message, in a report "with data"."""
+PUT_BY_QUEUE_MANAGER: Final = 7
+"""MQAT_QMGR: what kind of application has put the report."""
+
+MSG_TYPE: Final = "JMS_IBM_MsgType"
+FEEDBACK: Final = "JMS_IBM_Feedback"
+FORMAT: Final = "JMS_IBM_Format"
+ENCODING: Final = "JMS_IBM_Encoding"
+CHARACTER_SET: Final = "JMS_IBM_Character_Set"
+PUT_APPL_TYPE: Final = "JMS_IBM_PutApplType"
+PUT_APPL_NAME: Final = "JMSXAppID"
+PUT_DATE: Final = "JMS_IBM_PutDate"
+PUT_TIME: Final = "JMS_IBM_PutTime"
+
+_MESSAGE_KIND: Final = "x-opt-jms-msg-type"
+_OF_THE_DATA: Final = (FORMAT, ENCODING, CHARACTER_SET)
+"""Properties that describe the data, and go with it."""
+_MESSAGE_ID: Final = 0
+_REPLY_TO: Final = 4
+_CORRELATION_ID: Final = 5
+_CONTENT_TYPE: Final = 6
+_CONTENT_ENCODING: Final = 7
+
+
+@final
+class Original:
+    """The message that a report is about: ``sections`` as stored, perhaps only those before its body."""
+
+    def __init__(self, sections: bytes) -> None:
+        self.sections = sections
+        self.head: MessageHead = scan_head(sections, complete=False)
+        self.fields = MessageFields(self.head.priority, self.head.durable, 0, sections, None)
+
+    @property
+    def reply_to(self) -> str:
+        """Where reports go; "" nowhere."""
+        found = self.fields.property_at(_REPLY_TO)
+        return found if isinstance(found, str) else ""
+
+    @property
+    def ids(self) -> MessageIds:
+        return ids_of_head(self.head)
+
+    def is_report(self) -> bool:
+        """Whether it is one itself: about those none are made."""
+        return self.fields.application_property(MSG_TYPE) == mq.MessageType.REPORT.value
+
+
+@final
+class ReportText:
+    """What is to be said: ``feedback`` (MQFB_, or MQRC_ of an exception), how much ``data`` of the message
+    goes with it, ``word`` its report options; a new ``message_id``, and who says it and when."""
+
+    def __init__(
+        self, feedback: i64, data: mq.Data, word: i64, message_id: str, queue_manager: str, now_us: i64
+    ) -> None:
+        self.feedback: i64 = feedback
+        self.data = data
+        self.word: i64 = word
+        self.message_id = message_id
+        self.queue_manager = queue_manager
+        self.now_us: i64 = now_us
+
+
+def needs_body(data: mq.Data) -> bool:
+    """Whether a report with so much data can't be made from the sections before the body."""
+    return data is not mq.Data.NONE and data is not mq.Data.PLAIN
+
+
+def report_sections(original: Original, text: ReportText) -> bytes:
+    """The sections of the report, without header."""
+    full = text.data is mq.Data.WITH_FULL_DATA
+    properties = _properties(original, text)
+    if full:
+        properties = replace(
+            properties,
+            content_type=_text(original.fields.property_at(_CONTENT_TYPE)),
+            content_encoding=_text(original.fields.property_at(_CONTENT_ENCODING)),
+        )
+    front = Message(
+        message_annotations=_annotations(original, text, full),
+        properties=properties,
+        application_properties=_application_properties(original, text, full),
+    ).encode()
+    return front + _data(original, text.data)
+
+
+def _properties(original: Original, text: ReportText) -> Properties:
+    fields, word = original.fields, text.word
+    message_id = fields.property_at(_MESSAGE_ID)
+    correlation = fields.property_at(_CORRELATION_ID) if word & mq.PASS_CORREL_ID != 0 else message_id
+    passed = message_id if word & mq.PASS_MSG_ID != 0 else None
+    return Properties(
+        message_id=text.message_id if passed is None else passed,  # type: ignore[arg-type]
+        to=original.reply_to,
+        correlation_id=correlation,  # type: ignore[arg-type]
+        creation_time=text.now_us // 1000,
+    )
+
+
+def _annotations(original: Original, text: ReportText, full: bool) -> dict[object, object]:
+    annotations: dict[object, object] = {}
+    kind = original.fields.annotation(_MESSAGE_KIND) if full else None
+    if kind is not None:
+        annotations[_MESSAGE_KIND] = kind
+    if text.word & mq.PASS_DISCARD_AND_EXPIRY != 0 and text.word & mq.DISCARD_MSG != 0:
+        annotations[REPORT_ANNOTATION] = UInt(mq.DISCARD_MSG)
+    return annotations
+
+
+def _application_properties(original: Original, text: ReportText, full: bool) -> dict[str, object]:
+    told: dict[str, object] = {}
+    if full:
+        told = {
+            name: value for name, value in original.fields.application().items() if name not in PROPERTY_MASKS
+        }
+    elif needs_body(text.data):
+        for name in _OF_THE_DATA:
+            value = original.fields.application_property(name)
+            if value is not None:
+                told[name] = value
+    told[MSG_TYPE] = Int(mq.MessageType.REPORT.value)
+    told[FEEDBACK] = Int(text.feedback)
+    told[PUT_APPL_TYPE] = Int(PUT_BY_QUEUE_MANAGER)
+    told[PUT_APPL_NAME] = text.queue_manager
+    told[PUT_DATE], told[PUT_TIME] = put_date_and_time(text.now_us)
+    return told
+
+
+def put_date_and_time(time_us: i64) -> tuple[str, str]:
+    """As MQ writes them: YYYYMMDD, and HHMMSSTH with hundredths of a second; UTC."""
+    seconds, rest_us = divmod(time_us, 1_000_000)
+    days, second = divmod(seconds, 86_400)
+    year, month, day = _civil(days)
+    clock = f"{second // 3600:02}{second // 60 % 60:02}{second % 60:02}{rest_us // 10_000:02}"
+    return f"{year:04}{month:02}{day:02}", clock
+
+
+def _civil(days: i64) -> tuple[int, int, int]:
+    """Year, month and day of the day so many days after 1970-01-01, by the Gregorian calendar.
+
+    Counted in eras of 400 years that begin with March, so that the leap day is a year's last.
+    """
+    era, day_of_era = divmod(days + 719_468, 146_097)
+    year_of_era = (day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
+    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    shifted = (5 * day_of_year + 2) // 153
+    day = day_of_year - (153 * shifted + 2) // 5 + 1
+    month = shifted + 3 if shifted < 10 else shifted - 9
+    return int(year_of_era + era * 400 + (1 if month <= 2 else 0)), int(month), int(day)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+# --- data
+
+_NO_DATA: Final = b"\x00\x53\x75\xa0\x00"
+"""A data section without bytes."""
+
+
+def _data(original: Original, data: mq.Data) -> bytes:
+    body = original.sections[original.head.body_start :]
+    if data is mq.Data.WITH_FULL_DATA:
+        return body or _NO_DATA
+    if data is not mq.Data.WITH_DATA:
+        return _NO_DATA
+    first = first_bytes(body)
+    return b"\x00\x53\x75\xa0" + bytes([len(first)]) + first
+
+
+def first_bytes(body: bytes) -> bytes:
+    """The first `MAX_DATA_BYTES` of a message's data: of its bytes, its text in UTF-8, or of the encoding of
+    whatever else it is."""
+    r = Reader(body, 0, len(body))
+    found = b""
+    while r.pos < r.end and len(found) < MAX_DATA_BYTES:
+        code = read_descriptor(r)
+        start = r.pos
+        if code == d.FOOTER:
+            break
+        value = r.value() if code != d.AMQP_SEQUENCE else None
+        if isinstance(value, bytes):
+            found += value[:MAX_DATA_BYTES]
+        elif isinstance(value, str):
+            found += value[:MAX_DATA_BYTES].encode("utf-8", "replace")
+        else:
+            if code == d.AMQP_SEQUENCE:
+                r.skip()
+            found += body[start : r.pos][:MAX_DATA_BYTES]
+    return found[:MAX_DATA_BYTES]

@@ -1,0 +1,1 @@
+"""Spark as a holder: subscriptions that queries consume by, and sinks that jobs write by."""

@@ -1,0 +1,1 @@
+"""Local transactions and XA branches: what they hold, and the one record that decides them."""

@@ -1,0 +1,375 @@
+"""Transactions: provisional puts and receipts, and one record that decides them all.
+
+Local ones live here; of a branch, XA (`branches`) or of a Spark sink (`sinks`), this is the part that holds
+its messages.
+"""
+
+from mypy_extensions import i64
+
+from postroom.ledger.format.block import Group
+from postroom.manager.consuming.settlement import exclude, let_go, take_up
+from postroom.manager.kernel.consumer import Consumer, Producer
+from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.entry import Entry
+from postroom.manager.kernel.entry_creation import begin_held
+from postroom.manager.kernel.errors import (
+    LimitExceeded,
+    NotAllowed,
+    TransactionRolledBack,
+    TransactionTimedOut,
+    TransactionUnknown,
+)
+from postroom.manager.kernel.group_transitions import decide, decision, groups_by, hand_over
+from postroom.manager.kernel.memory import admit, stored
+from postroom.manager.kernel.transaction import Receipt, Transaction, fail
+from postroom.manager.kernel.transitions import lose, step
+from postroom.manager.producing.blocked_sends import refuse_transacted
+from postroom.manager.producing.put import due_of, new_entry, upload_size
+from postroom.manager.producing.upload import Upload
+from postroom.manager.queues.duplicate_detection import HAS_TWIN, forget, has_twin, note, remember
+from postroom.manager.queues.placement import add_committed, delay, ended, why_put_waits
+from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.returned_entries import come_back, redelivery_delay_us, turn_down
+from postroom.manager.spark.sink import admit_to_branch
+from postroom.model import numbers as n
+from postroom.model.message import MessageHead
+
+
+def begin(core: Core) -> Transaction:
+    """Open a transaction; raises LimitExceeded."""
+    if len(core.transactions) >= core.options.max_transactions:
+        raise LimitExceeded(
+            f"{core.options.max_transactions} open transactions are the limit (max_transactions)"
+        )
+    limit = core.options.max_transaction_entries
+    transaction = Transaction(core.new_holder_id(), core.now_us, n.LOCAL_TRANSACTION, limit, b"")
+    core.transactions[int(transaction.id)] = transaction
+    return transaction
+
+
+def check_open(transaction: Transaction) -> None:
+    """Raise TransactionTimedOut, TransactionRolledBack or TransactionUnknown unless it can take more."""
+    if transaction.timed_out:
+        raise TransactionTimedOut(f"transaction {transaction.id}: {transaction.failed}")
+    if transaction.failed:
+        raise TransactionRolledBack(f"transaction {transaction.id}: {transaction.failed}")
+    if transaction.decided:
+        raise TransactionUnknown(f"transaction {transaction.id} has been decided already")
+    if transaction.ended:
+        if transaction.kind == n.SPARK_BRANCH:
+            raise NotAllowed(
+                f"transaction {transaction.id} is a sink branch that has been sealed: begin another"
+            )
+        raise NotAllowed(f"transaction {transaction.id} is a branch that has been ended: join or resume it")
+
+
+def make_room(core: Core, transaction: Transaction, count: i64 = 1, size: i64 = 0) -> None:
+    """Raise unless ``count`` more entries fit, of a message of ``size`` bytes. One too many leaves nothing
+    but rollback; a sink branch stays as it was."""
+    check_open(transaction)
+    limit = transaction.max_entries
+    if transaction.kind == n.XA_BRANCH:
+        core.branches.touch(transaction.id, core.now_us)
+    if transaction.kind == n.SPARK_BRANCH:
+        admit_to_branch(core, transaction, count, size)
+    elif len(transaction.puts) + len(transaction.receipts) + count > limit:
+        why = f"more than {limit} messages in one transaction ({_option_of(transaction)})"
+        fail(core, transaction, why)
+        raise LimitExceeded(why)
+    if not transaction.recorded:
+        transaction.recorded = True
+        core.record_holder(transaction.id, transaction.kind, transaction.detail)
+
+
+def _option_of(transaction: Transaction) -> str:
+    return "max_transaction_entries" if transaction.kind == n.LOCAL_TRANSACTION else "max_branch_messages"
+
+
+def put(
+    core: Core,
+    transaction: Transaction,
+    producer: Producer,
+    queue: Queue,
+    head: MessageHead,
+    body: bytes | None,
+    upload: Upload | None,
+) -> Entry:
+    """Put provisionally: invisible until the commit. Raises as `make_room`."""
+    make_room(core, transaction, 1, len(body) if body is not None else upload_size(upload))
+    entry = new_entry(
+        core,
+        producer,
+        queue,
+        head,
+        body,
+        upload,
+        due_of(core, head),
+        transaction,
+    )
+    note(queue, head, transaction)
+    hold_put(core, transaction, entry)
+    return entry
+
+
+def hold_put(core: Core, transaction: Transaction, entry: Entry) -> None:
+    """The transaction has put ``entry``, a new object in no order."""
+    begin_held(entry, transaction.kind, transaction.id, transaction)
+    entry.queue.held.add(entry)
+    if transaction.kind == n.SPARK_BRANCH:
+        entry.body = None  # it may be held for long, and there may be very many: read again when it goes out
+    admit(core, entry)
+    transaction.puts.append(entry)
+
+
+def dispose(
+    core: Core, transaction: Transaction, consumer: Consumer, entry: Entry, event: i64, settled: bool
+) -> Receipt:
+    """The consumer's outcome for ``entry`` takes effect with the commit. Raises as `make_room`, and
+    NotHeld."""
+    take_up(core, consumer, entry)
+    if transaction.kind == n.SPARK_BRANCH:
+        raise NotAllowed(
+            f"message {entry.serial}: nothing is received in a sink branch; settle the delivery outside of it"
+        )
+    if event != n.EVENT_CONFIRM and transaction.kind != n.LOCAL_TRANSACTION:
+        raise NotAllowed(
+            f"message {entry.serial}: in an XA branch a delivery can only be accepted; give other outcomes "
+            "outside of it"
+        )
+    first = core.ledger.next_position
+    make_room(core, transaction)
+    step(core, entry, n.EVENT_ASSIGN, transaction.kind, transaction.id, transaction, 0)
+    let_go(core, consumer, entry)
+    entry.queue.held.add(entry)
+    receipt = Receipt(consumer, entry, event, settled)
+    if transaction.acquired:
+        receipt.acquired = transaction.acquired.pop(entry, None) is not None
+    transaction.receipts.append(receipt)
+    core.provisional(first)
+    return receipt
+
+
+def commit(core: Core, transaction: Transaction) -> None:
+    """Decide for it, by one record; raises TransactionRolledBack (having rolled back), TransactionTimedOut,
+    TransactionUnknown, or NotAllowed while sends of it wait for room."""
+    if not transaction.decided and not transaction.failed and has_twin(transaction):
+        transaction.failed = HAS_TWIN
+    if transaction.failed and not transaction.decided:
+        rollback(core, transaction)
+    check_open(transaction)
+    if transaction.blocked:
+        count = len(transaction.blocked)
+        raise NotAllowed(f"transaction {transaction.id} has {count} sends that wait for room")
+    _take_leave(core, transaction)
+    decide_for(core, transaction)
+    close(core, transaction)
+
+
+def rollback(core: Core, transaction: Transaction, lost: bool = False) -> None:
+    """Decide against it. Deliveries that their receivers have settled return; others stay with the
+    receiver. ``lost``: its connection is; nobody has failed, and nothing is delayed."""
+    if transaction.decided:
+        return
+    if transaction.blocked:
+        refuse_transacted(core, transaction)
+    _take_leave(core, transaction)
+    decide_against(core, transaction, n.EVENT_LINK_LOST if lost else n.EVENT_UNDO)
+    if transaction.acquired:
+        _take_back(core, transaction, lost)
+    close(core, transaction)
+
+
+def _take_back(core: Core, transaction: Transaction, lost: bool) -> None:
+    """What was acquired in it and had no outcome returns to its place, as after a failed delivery."""
+    for entry, consumer in transaction.acquired.items():
+        if entry.owner is not consumer:
+            continue
+        failed = not (lost or consumer.suspended)
+        let_go(core, consumer, entry)
+        delay_us = redelivery_delay_us(entry, consumer) if failed else 0
+        come_back(core, entry, n.EVENT_FAIL if failed else n.EVENT_LINK_LOST, delay_us)
+        core.ledger.boundary()
+
+
+def decide_for(core: Core, transaction: Transaction) -> None:
+    """Everything in it takes effect."""
+    transaction.decided = True
+    remember(transaction)
+    groups = _groups_of_puts(core, transaction.puts, transaction.kind)
+    taken = [receipt.entry for receipt in transaction.receipts if receipt.event == n.EVENT_CONFIRM]
+    groups += groups_by(taken, n.GET_UNCONFIRMED, transaction.kind, n.EVENT_CONFIRM)
+    if groups:
+        position = _record(core, transaction, n.EVENT_CONFIRM, groups)
+        _make_available(core, transaction, position)
+        for entry in taken:
+            entry.queue.held.discard(entry)
+            decide(entry, n.EVENT_CONFIRM, 0)
+            if entry.flags & n.FLAG_REPORTS != 0:
+                core.reports.note(entry, n.FEEDBACK_COD)
+            ended(core, entry)
+    for receipt in transaction.receipts:
+        if receipt.event != n.EVENT_CONFIRM:
+            _apply(core, receipt)
+
+
+def decide_against(core: Core, transaction: Transaction, event: i64) -> None:
+    """Nothing in it takes effect. ``event``: UNDO, or LINK_LOST where nobody has failed. For a branch all of
+    it is one block."""
+    transaction.decided = True
+    if transaction.kind == n.XA_PREPARED:
+        forget(transaction)
+    groups = groups_by(transaction.puts, n.PUT_UNCONFIRMED, transaction.kind, event)
+    if groups:
+        _record(core, transaction, event, groups)
+        for entry in transaction.puts:
+            entry.queue.held.discard(entry)
+            decide(entry, event, 0)
+            ended(core, entry)
+    for receipt in transaction.receipts:
+        _undo(core, transaction, receipt, event)
+        if transaction.kind == n.LOCAL_TRANSACTION:
+            core.ledger.boundary()
+
+
+def prepare(core: Core, transaction: Transaction) -> None:
+    """From now on only a decision ends it, whatever happens: one record says so of everything in it."""
+    before = transaction.kind
+    transaction.kind = n.XA_PREPARED
+    remember(transaction)
+    core.record_holder(transaction.id, transaction.kind, transaction.detail)
+    groups: list[Group] = []
+    for causes in (0, n.UNBORN):
+        puts = [entry for entry in transaction.puts if entry.causes == causes]
+        groups += groups_by(puts, n.PUT_UNCONFIRMED, before, n.EVENT_PREPARE, transaction.kind, causes)
+    taken = [receipt.entry for receipt in transaction.receipts]
+    groups += groups_by(taken, n.GET_UNCONFIRMED, before, n.EVENT_PREPARE, transaction.kind)
+    _record(core, transaction, n.EVENT_PREPARE, groups)
+    for entry in (*transaction.puts, *taken):
+        hand_over(entry, n.EVENT_PREPARE, transaction.kind)
+
+
+def time_out(core: Core) -> None:
+    """Roll back transactions that have been open too long."""
+    due_us = next_timeout_us(core)
+    while due_us != 0 and due_us <= core.now_us:
+        transaction = next(iter(core.transactions.values()))
+        rollback(core, transaction)
+        transaction.failed = f"rolled back after {core.options.transaction_timeout_ms} ms (time-out)"
+        transaction.timed_out = True
+        due_us = next_timeout_us(core)
+
+
+def next_timeout_us(core: Core) -> i64:
+    """When the oldest open transaction runs out; 0 never."""
+    if not core.transactions or core.options.transaction_timeout_ms == 0:
+        return 0
+    return next(iter(core.transactions.values())).begun_us + core.options.transaction_timeout_ms * 1000
+
+
+def _take_leave(core: Core, transaction: Transaction) -> None:
+    transaction.decided = True
+    del core.transactions[int(transaction.id)]
+
+
+def close(core: Core, transaction: Transaction) -> None:
+    """It is decided: as a holder it is no more."""
+    if transaction.recorded:
+        core.record_holder_closed(transaction.id, transaction.kind)
+    else:
+        core.holder_ids.give_back(transaction.id)
+    let_go_of(core, transaction)
+
+
+def let_go_of(core: Core, transaction: Transaction) -> None:
+    """It holds nothing any more."""
+    transaction.puts = []
+    transaction.receipts = []
+    transaction.acquired = {}
+    transaction.disposals = {}
+    if core.doomed:
+        core.forsaken.extend(core.doomed)
+        core.doomed.clear()
+
+
+def _record(core: Core, transaction: Transaction, event: i64, groups: list[Group]) -> i64:
+    return decision(core, transaction.id, transaction.kind, event, groups)
+
+
+def _groups_of_puts(core: Core, puts: list[Entry], kind: i64) -> list[Group]:
+    """Available from now on, still to be born, or held back by a pause."""
+    by_causes: dict[int, list[Entry]] = {0: [], n.UNBORN: [], n.PAUSED: []}
+    for entry in puts:
+        entry.causes = why_put_waits(core, entry)
+        by_causes[int(entry.causes)].append(entry)
+    groups: list[Group] = []
+    for causes, entries in by_causes.items():
+        groups += groups_by(entries, n.PUT_UNCONFIRMED, kind, n.EVENT_CONFIRM, n.NO_HOLDER, causes)
+    return groups
+
+
+def _make_available(core: Core, transaction: Transaction, position: i64) -> None:
+    """Places follow the decision record: its position, and the rank in its groups."""
+    ordinal: i64 = 0
+    for entry in sorted(transaction.puts, key=_by_group):
+        entry.queue.held.discard(entry)
+        decide(entry, n.EVENT_CONFIRM, entry.causes)
+        if entry.causes != 0:
+            delay(core, entry)
+            continue
+        entry.place = position
+        entry.ordinal = ordinal
+        ordinal += 1
+        if entry in transaction.disposals:
+            transaction.disposals[entry].carry_out(core, entry)
+            continue
+        if entry.flags & n.FLAG_REPORTS != 0:
+            core.reports.note(entry, n.FEEDBACK_COA)
+        core.woken.append(entry.queue)
+        add_committed(core, entry.queue, entry)
+
+
+def _by_group(entry: Entry) -> tuple[bool, int, int]:
+    return (entry.causes != 0, entry.queue.id, entry.serial)
+
+
+def _apply(core: Core, receipt: Receipt) -> None:
+    """An outcome other than accepted, now that the transaction is committed."""
+    entry = receipt.entry
+    entry.queue.held.discard(entry)
+    if receipt.event == n.EVENT_DEAD_LETTER:
+        turn_down(core, entry, receipt.consumer, receipt.condition, receipt.description)
+        return
+    consumer = receipt.consumer
+    assert consumer is not None, "only a branch outlives its consumers"
+    if receipt.not_here and not consumer.closed:
+        exclude(core, consumer, entry)
+    if receipt.annotations:
+        entry.annotations = {**(entry.annotations or {}), **receipt.annotations}
+    failed = receipt.event == n.EVENT_FAIL
+    delay_us = redelivery_delay_us(entry, consumer, receipt.delay_us) if failed else 0
+    come_back(core, entry, receipt.event, delay_us)
+
+
+def _undo(core: Core, transaction: Transaction, receipt: Receipt, event: i64) -> None:
+    entry, consumer = receipt.entry, receipt.consumer
+    entry.queue.held.discard(entry)
+    if consumer is None:
+        _undo_of_before(core, entry, event)
+    elif transaction.kind == n.LOCAL_TRANSACTION and not (
+        receipt.settled or receipt.acquired or consumer.closed or consumer.suspended
+    ):
+        step(core, entry, n.EVENT_RESUME, n.CONSUMER, consumer.id, consumer, 0)
+        consumer.held.add(entry)
+    else:
+        delay_us = redelivery_delay_us(entry, consumer) if event == n.EVENT_UNDO else 0
+        come_back(core, entry, event, delay_us)
+
+
+def _undo_of_before(core: Core, entry: Entry, event: i64) -> None:
+    """A message received before the start: of one that was not stored nothing is left but its name."""
+    if stored(entry):
+        come_back(core, entry, event, redelivery_delay_us(entry, None))
+        return
+    step(core, entry, event, 0, 0, None, 0)
+    lose(core, entry)
+    ended(core, entry)

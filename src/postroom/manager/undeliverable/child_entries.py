@@ -1,0 +1,202 @@
+"""New entries made of old ones: dead letters, redirected and moved ones. They name their parent and share its
+body."""
+
+from isal.isal_zlib import crc32
+from mypy_extensions import i64
+
+from postroom.amqp.errors import AmqpError
+from postroom.amqp.message.message_head import scan_head
+from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.entry import Entry
+from postroom.manager.kernel.entry_creation import begin_available, first_state
+from postroom.manager.kernel.memory import stored
+from postroom.manager.kernel.outgoing_sections import expiry_flag
+from postroom.manager.queues.annotations import annotate
+from postroom.manager.queues.message_ids import ids_of_head
+from postroom.manager.queues.overrides import birth_us
+from postroom.manager.queues.overrides import expiry_us as override_expiry_us
+from postroom.manager.queues.placement import add_delayed, add_new
+from postroom.manager.queues.queue import Queue
+from postroom.manager.spark import tap as tapping
+from postroom.manager.topics import routing
+from postroom.model import numbers as n
+from postroom.model.ids import NO_IDS, MessageIds
+
+
+def make_child(
+    core: Core, parent: Entry, queue: Queue, event: i64, annotations: dict[str, object] | None
+) -> None:
+    """Put what ``parent`` carries on ``queue`` as a new entry, which expires only if ``queue`` says so; on a
+    topic, as one for each of its subscriptions.
+
+    The overrides of ``queue`` apply (priority, times), its quota doesn't: what could be delivered nowhere
+    must find room (WebLogic's rules).
+    """
+    takers = [queue]
+    routing_set = queue.id
+    flags = (parent.flags | n.FLAG_ADVERSE | n.FLAG_BODY_SHARED | expiry_flag(parent)) & ~n.FLAG_RECEIVED
+    if queue.topic is not None:
+        route = routing.route_of(core, queue)
+        takers = route.queues
+        routing_set = routing.set_of(core, route, takers)
+        if len(takers) > 1:
+            flags |= n.FLAG_PUBLISHED
+    overrides = queue.overrides
+    priority = parent.priority
+    expiry_us: i64 = 0
+    due_us: i64 = 0
+    if overrides is not None:
+        if overrides.priority >= 0:
+            priority = overrides.priority
+        expiry_us = override_expiry_us(core, overrides)
+        due_us = birth_us(core, overrides)
+    causes: i64 = n.UNBORN if due_us != 0 else n.PAUSED if queue.insertion_paused else 0
+    ids = _ids_in_memory(parent)
+    told = flags | tapping.flag(core, takers, flags, parent.body)
+    serial = _arrival(core, parent, routing_set, event, causes, priority, told, expiry_us, due_us, ids)
+    for taker in takers:
+        child = _entry(taker, serial, priority, flags, expiry_us, parent)
+        annotate(core, child, annotations)
+        _note_ids(taker, serial, ids)
+        place(core, taker, child, causes, due_us)
+
+
+def move_child(
+    core: Core, parent: Entry, queue: Queue, ids: MessageIds, annotations: dict[str, object] | None
+) -> None:
+    """Put what ``parent`` carries on ``queue``, by an administrator: only the queue is another.
+
+    Expiry, birth, priority and ids stay, whatever the overrides of ``queue`` are; the counts of deliveries
+    and failures begin again, and a redelivery delay ends.
+    """
+    flags = (parent.flags | n.FLAG_BODY_SHARED) & ~(n.FLAG_ADVERSE | n.FLAG_PUBLISHED | n.FLAG_RECEIVED)
+    due_us = parent.due_us if parent.causes & n.UNBORN != 0 else 0
+    causes: i64 = n.UNBORN if due_us != 0 else 0
+    expiry_us = parent.expiry_us
+    event: i64 = n.EVENT_MOVE
+    told = flags | tapping.flag(core, [queue], flags, parent.body)
+    serial = _arrival(core, parent, queue.id, event, causes, parent.priority, told, expiry_us, due_us, ids)
+    child = _entry(queue, serial, parent.priority, flags, expiry_us, parent)
+    annotate(core, child, annotations)
+    _note_ids(queue, serial, ids)
+    place(core, queue, child, causes, due_us)
+
+
+def may_leave(entry: Entry) -> bool:
+    """Whether what can't be delivered may go to another queue: some queues ask for the sender's word."""
+    eligible = entry.flags & n.FLAG_DEAD_LETTER_ELIGIBLE != 0
+    return eligible or not entry.queue.definition.dead_letter_eligible_only
+
+
+def _ids_in_memory(parent: Entry) -> MessageIds:
+    """The ids that the new arrival shows; where the body isn't in memory they are found through the
+    parent's."""
+    if parent.body is None:
+        return NO_IDS
+    try:
+        head = scan_head(parent.body)
+    except AmqpError:
+        return NO_IDS
+    ids = ids_of_head(head)
+    ids.creation_us = head.creation_us
+    ids.group_id = head.group_id
+    ids.group_sequence = head.group_sequence
+    return ids
+
+
+def _note_ids(queue: Queue, serial: i64, ids: MessageIds) -> None:
+    index = queue.ids
+    if index is None:
+        return
+    if ids is not NO_IDS:
+        index.add(serial, ids)
+    else:
+        index.miss(serial)
+
+
+def _arrival(
+    core: Core,
+    parent: Entry,
+    routing_set: i64,
+    event: i64,
+    causes: i64,
+    priority: i64,
+    flags: i64,
+    expiry_us: i64,
+    due_us: i64,
+    ids: MessageIds,
+) -> i64:
+    """The arrival record, which shares the parent's body; unless that isn't in the ledger and is wanted
+    there."""
+    own: bytes | None = None
+    crc: i64 = 0
+    body_serial = parent.body_serial
+    body_offset = parent.body_offset
+    if flags & n.FLAG_TAPPED != 0 and flags & n.FLAG_BODY_STORED == 0 and parent.body is not None:
+        own = parent.body
+        crc = crc32(own)
+        flags &= ~n.FLAG_BODY_SHARED
+        body_serial = body_offset = 0
+    return core.ledger.arrival(
+        routing_set,
+        first_state(event, n.NO_HOLDER, causes),
+        event,
+        n.NO_HOLDER,
+        0,
+        causes,
+        priority,
+        flags,
+        0,
+        expiry_us,
+        due_us,
+        ids.creation_us,
+        0,
+        own,
+        crc,
+        ids.message_id,
+        ids.message_id_type,
+        ids.correlation_id,
+        ids.correlation_id_type,
+        ids.group_id,
+        ids.group_sequence,
+        body_serial,
+        parent.body_len,
+        parent.serial,
+        parent.queue.id,
+        None,
+        body_offset,
+        ids.unique_id,
+    )
+
+
+def _entry(queue: Queue, serial: i64, priority: i64, flags: i64, expiry_us: i64, parent: Entry) -> Entry:
+    return Entry(
+        queue,
+        serial,
+        priority,
+        flags,
+        expiry_us,
+        parent.body_serial,
+        parent.body_offset,
+        parent.body_len,
+        None if stored(parent) else parent.body,
+    )
+
+
+def place(core: Core, queue: Queue, child: Entry, causes: i64, due_us: i64) -> None:
+    """A new entry takes its place on ``queue``, or is delayed there, and is a member of its unit."""
+    if queue.units is not None:
+        queue.units.come(child)
+    if causes != 0:
+        add_delayed(core, child, causes, due_us)
+        return
+    begin_available(child)
+    add_new(core, queue, child)
+    wake(core, queue)
+
+
+def wake(core: Core, queue: Queue) -> None:
+    """Something new is on ``queue``: have it dispatched, if anybody waits there, when this command is
+    over."""
+    if queue.ready or queue.browsers or queue.watched:
+        core.woken.append(queue)
