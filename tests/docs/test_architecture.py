@@ -13,6 +13,11 @@ CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 AGAIN = "packages, rooms or imports have changed: run python -m tools.architecture"
 MOST_BYTES = 60_000
 FEWEST_CHANGES = 24
+WHERE_FILES_ARE = (  # the foreign clients bring libraries of their own
+    "src/postroom",
+    "tools",
+    *(f"tests/{path.name}" for path in ROOT.glob("tests/[a-z]*") if path.name != "clients"),
+)
 
 
 def cells(page: Path, head: str) -> list[list[str]]:
@@ -113,6 +118,19 @@ def is_there(room: str, name: str) -> bool:
     except (ImportError, AttributeError):
         return False
     return True
+
+
+def test_files_and_folders_named_in_explanations_are_there() -> None:
+    within = [path for top in WHERE_FILES_ARE for path in (ROOT / top).rglob("*.*")]
+    known = [f"/{path.relative_to(ROOT)}" for path in [*within, *ROOT.glob("*.md")]]
+    folders = {f"{path.rpartition('/')[0]}/" for path in known}
+    for page in PAGE.parent.glob("*.md"):
+        for span in spans(page.read_text()):
+            if re.fullmatch(r"[\w./-]+\.(py|md)", span):
+                assert any(path.endswith(f"/{span}") for path in known), f"{page.name}: {span} is nowhere"
+            elif re.fullmatch(r"[a-z_]+(/[a-z_]+)*/?", span) and "/" in span:
+                path = span.rstrip("/")
+                assert any(f"/{path}/" in folder for folder in folders), f"{page.name}: {span} is nowhere"
 
 
 # -- what to change, and where
