@@ -9,7 +9,6 @@ from mypy_extensions import i64
 
 from postroom.ledger.format.block import BlockBuilder
 from postroom.ledger.format.records import RecordType
-from postroom.manager.channels.channel import Channel
 from postroom.manager.kernel.consumer import Consumer, Producer
 from postroom.manager.kernel.destination_checks import POLICY_PREEMPTIVE
 from postroom.manager.kernel.effects import Effects, Fetch, IdRead
@@ -25,7 +24,6 @@ from postroom.manager.kernel.statistics import HeldByAll
 from postroom.manager.kernel.totals import Removed
 from postroom.manager.kernel.transaction import Transaction
 from postroom.manager.names.remote_queues import Names
-from postroom.manager.queues.queue import Queue
 from postroom.manager.queues.selector_cursor import SearchMemory
 from postroom.manager.spark.sink import Sinks
 from postroom.manager.topics.routing_sets import RoutingSets
@@ -35,8 +33,10 @@ from postroom.model import numbers as n
 
 if TYPE_CHECKING:
     from postroom.manager.administration.message_queries import MessageCursor
+    from postroom.manager.channels.channel import Channel
     from postroom.manager.message_store.pending_requests import StoreRequest
     from postroom.manager.producing.blocked_sends import BlockedSend
+    from postroom.manager.queues.queue import Queue
     from postroom.manager.spark.subscription import SparkSubscription
 
 BROKER: Final = "(broker)"
