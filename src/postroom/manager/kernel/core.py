@@ -263,7 +263,7 @@ class Core:
         self.ledger.record(_HOLDER_CLOSED, 0, 0, id, kind, 0, b"")
         self.holder_ids.give_back(id)
 
-    def set_alarm(self, queue: Queue, when_us: i64) -> None:
+    def set_alarm(self, queue: "Queue", when_us: i64) -> None:
         """Have ``queue`` looked at not later than ``when_us``."""
         if when_us != 0 and (queue.alarm_us == 0 or when_us < queue.alarm_us):
             queue.alarm_us = when_us
@@ -279,7 +279,7 @@ class Core:
             heapq.heappop(self._alarms)
         return 0
 
-    def pop_alarms(self) -> list[Queue]:
+    def pop_alarms(self) -> "list[Queue]":
         """The queues whose time has come, their alarms off."""
         due: list[Queue] = []
         while True:
@@ -290,13 +290,13 @@ class Core:
             queue.alarm_us = 0
             due.append(queue)
 
-    def tell_watchers(self, queue: Queue) -> None:
+    def tell_watchers(self, queue: "Queue") -> None:
         """Something may have become available on ``queue``: who waits there hears of it at the end."""
         if not queue.news:
             queue.news = True
             self.watched.append(queue)
 
-    def leave_for_next_turn(self, queue: Queue) -> None:
+    def leave_for_next_turn(self, queue: "Queue") -> None:
         """This turn has done enough; ``queue`` goes on in the next."""
         if not queue.pending:
             queue.pending = True
