@@ -78,6 +78,7 @@ check: setup ## format, lint, types, layers, generated code
 	$(PY) -m ruff check src tests bench demo tools setup.py
 	$(PY) -m mypy
 	PYTHONPATH=src .venv/bin/lint-imports
+	PYTHONPATH=src .venv/bin/lint-imports --config tools/rooms.toml
 	PYTHONPATH=src $(PY) tools/async_to_sync.py --check
 
 demo: packages-of-demo ## run the main job end to end and show the tables; says at each step how long the rest takes

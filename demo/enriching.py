@@ -23,7 +23,7 @@ from postroom.client.exceptions import JMSException
 READINGS = 600
 WINDOW = 100
 QUEUE = "readings"
-POLL_S = 0.05
+POLL_S = 0.25
 
 
 class Enriching(Teller):

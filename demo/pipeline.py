@@ -21,6 +21,9 @@ BATCH = re.compile(r"^positions .*")
 PATIENCE_S = 180.0
 STOP_S = 30.0
 POLL_S = 0.2
+INTERVAL_MS = 2_000
+"""How often it looks for new records: each look that finds some costs half a second of a core, which the
+other processes of the demo need more."""
 ENVIRONMENT = {"PYTHONWARNINGS": "ignore"}
 
 
@@ -38,6 +41,7 @@ class Pipeline:
     def start(self) -> None:
         """Start it; what it says goes to a log, and is told when asked for."""
         command = [sys.executable, "-m", "postroom.cli", "pipeline", "run", "--continuous"]
+        command += ["--interval-ms", str(INTERVAL_MS)]
         command += ["--tables", str(self.tables)]
         for ledger in self._ledgers:
             command += ["--data", str(ledger)]

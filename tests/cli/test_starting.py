@@ -103,8 +103,8 @@ def test_the_list_says_of_each_command_what_the_command_says(name: str) -> None:
     assert isinstance(main, click.Group)
     command = main.get_command(context, name)
     assert command is not None and command.name == name
-    assert command.get_short_help_str(10_000) == COMMANDS[name]
-    assert not command.hidden and not command.deprecated and "[" not in COMMANDS[name]
+    assert command.get_short_help_str(10_000) == COMMANDS[name].help
+    assert not command.hidden and not command.deprecated and "[" not in COMMANDS[name].help
 
 
 @pytest.mark.parametrize("columns", [40, 80, 200])

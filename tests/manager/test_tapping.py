@@ -10,7 +10,7 @@ from postroom.ledger.format.records import ArrivalFlag
 from postroom.ledger.reading.body_reader import BodyReader, BodyState, FoundMessages
 from postroom.ledger.reading.reader import LedgerReader
 from postroom.manager.kernel.options import QueueDefinition
-from postroom.manager.spark import tap as tapping
+from postroom.manager.queues import tap as tapping
 from postroom.manager.topics.registry import Subscribing
 from tests.manager.over_ledger import LedgerWorld
 

@@ -2,7 +2,7 @@
 
 import importlib
 from types import ModuleType
-from typing import Final
+from typing import Final, NamedTuple
 
 import click
 from click.shell_completion import CompletionItem
@@ -18,70 +18,78 @@ worked on.
 _MARGINS: Final = 6
 """Columns that click leaves empty in a list of commands."""
 
-COMMANDS: Final = {
-    "serve": "Run a broker until it is told to stop (SIGTERM, Ctrl-C).",
-    "queue": "Queues of a running broker.",
-    "topic": "Topics of a running broker.",
-    "subscription": "Subscriptions to topics of a running broker.",
-    "remote-queue": "Remote queues and aliases of a running broker.",
-    "quota": "Quotas of a running broker.",
-    "channel": "Channels of a running broker to other queue managers.",
-    "message": "Messages on the queues of a running broker, in whatever state.",
-    "dlq": "Dead-letter queues of a running broker.",
-    "top": "Watch channels, queues and connections of a running broker.",
-    "broker": "The running broker as a whole.",
-    "connection": "Connections to a running broker.",
-    "transaction": "Open transactions and XA branches of a running broker.",
-    "sink": "Spark jobs that write to queues of a running broker.",
-    "spark-subscription": "Spark queries that consume queues of a running broker.",
-    "store": "The message store of a queue: put, get and browse in two steps, with confirm ids and locks.",
-    "put": "Send messages to QUEUE: each BODY, each file; else standard input as one.",
-    "get": "Take messages from QUEUE and print their bodies.",
-    "browse": "Show the messages on QUEUE and leave them there.",
-    "user": "Users of a broker.",
-    "token": "Tokens for reading a broker over HTTP.",
-    "ledger": "The record of every message: check it, list it, count it.",
-    "pipeline": "Tables of the ledger, by Spark: where each message is and how it got there.",
-    "job": "Jobs that act on the messages of queues: what a look at the ledger decides, the broker carries "
-    "out.",
-    "audit": "Prove from the ledger that no message was lost or made twice, or say where that fails.",
-    "report": "Draw where the messages went: one HTML file that needs nothing beside it, in light and dark.",
-    "state": "Show what is on QUEUE, or was at a time: each message with its state, since when, and why.",
-    "trace": "Show what happened to a message, and to what was made of it, from its arrival on.",
-}
-"""The help of each in one line, said again here so that a list of them needs none of their modules."""
 
-_PLACES: Final = {
-    "serve": "broker.serve:serve",
-    "queue": "queues.queue:queue",
-    "topic": "queues.topic:topic",
-    "subscription": "queues.subscription:subscription",
-    "remote-queue": "queues.remote_queue:remote_queue",
-    "quota": "queues.quota:quota",
-    "channel": "broker.channel:channel",
-    "message": "messages.message:message",
-    "dlq": "messages.dlq:dlq",
-    "top": "broker.top:top",
-    "broker": "broker.broker:broker",
-    "connection": "broker.broker:connection",
-    "transaction": "messages.transaction:transaction",
-    "sink": "spark.sink:sink",
-    "spark-subscription": "spark.spark_subscription:spark_subscription",
-    "store": "messages.store:store",
-    "put": "messages.put:put",
-    "get": "messages.get:get",
-    "browse": "messages.get:browse",
-    "user": "broker.user:user",
-    "token": "broker.token:token",
-    "ledger": "ledger.ledger:ledger",
-    "pipeline": "spark.pipeline:pipeline",
-    "job": "spark.job:job",
-    "audit": "spark.audit:audit",
-    "report": "spark.report:report",
-    "state": "spark.state:state",
-    "trace": "ledger.trace:trace_command",
+class _Command(NamedTuple):
+    place: str
+    """Its module below ``postroom.cli``, and its name there."""
+    help: str
+    """In one line, said again here so that a list of commands needs none of their modules."""
+
+
+COMMANDS: Final = {
+    "serve": _Command("broker.serve:serve", "Run a broker until it is told to stop (SIGTERM, Ctrl-C)."),
+    "queue": _Command("queues.queue:queue", "Queues of a running broker."),
+    "topic": _Command("queues.topic:topic", "Topics of a running broker."),
+    "subscription": _Command(
+        "queues.subscription:subscription", "Subscriptions to topics of a running broker."
+    ),
+    "remote-queue": _Command(
+        "queues.remote_queue:remote_queue", "Remote queues and aliases of a running broker."
+    ),
+    "quota": _Command("queues.quota:quota", "Quotas of a running broker."),
+    "channel": _Command("broker.channel:channel", "Channels of a running broker to other queue managers."),
+    "message": _Command(
+        "messages.message:message", "Messages on the queues of a running broker, in whatever state."
+    ),
+    "dlq": _Command("messages.dlq:dlq", "Dead-letter queues of a running broker."),
+    "top": _Command("broker.top:top", "Watch channels, queues and connections of a running broker."),
+    "broker": _Command("broker.broker:broker", "The running broker as a whole."),
+    "connection": _Command("broker.broker:connection", "Connections to a running broker."),
+    "transaction": _Command(
+        "messages.transaction:transaction", "Open transactions and XA branches of a running broker."
+    ),
+    "sink": _Command("spark.sink:sink", "Spark jobs that write to queues of a running broker."),
+    "spark-subscription": _Command(
+        "spark.spark_subscription:spark_subscription",
+        "Spark queries that consume queues of a running broker.",
+    ),
+    "store": _Command(
+        "messages.store:store",
+        "The message store of a queue: put, get and browse in two steps, with confirm ids and locks.",
+    ),
+    "put": _Command(
+        "messages.put:put", "Send messages to QUEUE: each BODY, each file; else standard input as one."
+    ),
+    "get": _Command("messages.get:get", "Take messages from QUEUE and print their bodies."),
+    "browse": _Command("messages.get:browse", "Show the messages on QUEUE and leave them there."),
+    "user": _Command("broker.user:user", "Users of a broker."),
+    "token": _Command("broker.token:token", "Tokens for reading a broker over HTTP."),
+    "ledger": _Command("ledger.ledger:ledger", "The record of every message: check it, list it, count it."),
+    "pipeline": _Command(
+        "spark.pipeline:pipeline",
+        "Tables of the ledger, by Spark: where each message is and how it got there.",
+    ),
+    "job": _Command(
+        "spark.job:job",
+        "Jobs that act on the messages of queues: what a look at the ledger decides, the broker carries out.",
+    ),
+    "audit": _Command(
+        "spark.audit:audit",
+        "Prove from the ledger that no message was lost or made twice, or say where that fails.",
+    ),
+    "report": _Command(
+        "spark.report:report",
+        "Draw where the messages went: one HTML file that needs nothing beside it, in light and dark.",
+    ),
+    "state": _Command(
+        "spark.state:state",
+        "Show what is on QUEUE, or was at a time: each message with its state, since when, and why.",
+    ),
+    "trace": _Command(
+        "ledger.trace:trace_command",
+        "Show what happened to a message, and to what was made of it, from its arrival on.",
+    ),
 }
-"""In which module each stands, and by what name."""
 
 
 class LazyGroup(Group):
@@ -94,7 +102,7 @@ class LazyGroup(Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module, _, name = _PLACES[cmd_name].partition(":")
+        module, _, name = COMMANDS[cmd_name].place.partition(":")
         command = getattr(_imported(module, cmd_name), name)
         assert isinstance(command, click.Command)
         return command
@@ -123,7 +131,7 @@ def _imported(module: str, cmd_name: str) -> ModuleType:
 
 def _short_help(name: str, longest: int = 45) -> str:
     """A command's help as click shortens it."""
-    return click.Command(name, help=COMMANDS[name]).get_short_help_str(longest)
+    return click.Command(name, help=COMMANDS[name].help).get_short_help_str(longest)
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

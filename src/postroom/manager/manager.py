@@ -38,6 +38,7 @@ from postroom.manager.producing import quota_registry as quotas
 from postroom.manager.producing import send as sending
 from postroom.manager.producing.upload import Upload, abort, add_chunk
 from postroom.manager.queues import registry as queues
+from postroom.manager.queues import tap as tapping
 from postroom.manager.queues.queue import Queue
 from postroom.manager.queues.returned_entries import NOT_ASKED
 from postroom.manager.services.channels import ChannelService
@@ -45,7 +46,6 @@ from postroom.manager.services.names import NameService
 from postroom.manager.services.resource_manager import ResourceManager
 from postroom.manager.services.sinks import SinkService
 from postroom.manager.services.spark_subscriptions import SparkSubscriptionService
-from postroom.manager.spark import tap as tapping
 from postroom.manager.topics import registry as topics
 from postroom.manager.topics.registry import Subscribing
 from postroom.manager.transactions import commit as transactions

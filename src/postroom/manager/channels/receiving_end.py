@@ -9,7 +9,6 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from postroom.ledger.format.records import CHUNK_BODY_BYTES
 from postroom.manager.channels import registry as channels
 from postroom.manager.channels.channel import Channel, Partner, ReceivingEnd
 from postroom.manager.headers.transmission_header import TransmissionHeader, take_transmission
@@ -22,8 +21,9 @@ from postroom.manager.kernel.errors import ChannelInUse, LimitExceeded, NotAllow
 from postroom.manager.kernel.memory import admit
 from postroom.manager.kernel.transaction import Transaction
 from postroom.manager.names import name_resolution as names
-from postroom.manager.producing.put import lacking, new_entry, no_room_text, store, unfit
-from postroom.manager.producing.upload import Upload, add_chunk
+from postroom.manager.producing.put import new_entry, store
+from postroom.manager.producing.refusal import refusal_of
+from postroom.manager.producing.upload import upload_of
 from postroom.manager.queues import duplicate_detection as duplicates
 from postroom.manager.queues import overrides
 from postroom.manager.queues.queue import Queue
@@ -32,18 +32,12 @@ from postroom.manager.transactions import commit as transactions
 from postroom.manager.undeliverable import discard as discarding
 from postroom.model import numbers as n
 from postroom.model.message import MessageHead
-from postroom.model.mq import Feedback, Reason, Undelivered
+from postroom.model.mq import Feedback, Undelivered
 
 DUPLICATE: Final = "postroom:duplicate"
 """Why a message was discarded whose id its queue had taken before (duplicate_window)."""
 
 _NO_HEADER: Final = int(Feedback.XMIT_Q_MSG_ERROR)
-_PUT_INHIBITED: Final = int(Reason.PUT_INHIBITED)
-_Q_FULL: Final = int(Reason.Q_FULL)
-_TOO_BIG_FOR_Q: Final = int(Reason.MSG_TOO_BIG_FOR_Q)
-_TOO_BIG_FOR_Q_MGR: Final = int(Reason.MSG_TOO_BIG_FOR_Q_MGR)
-_PERSISTENT_NOT_ALLOWED: Final = int(Reason.PERSISTENT_NOT_ALLOWED)
-_STORAGE_NOT_AVAILABLE: Final = int(Reason.STORAGE_NOT_AVAILABLE)
 
 
 # --- coming and going -----------------------------------------------------------------------------
@@ -138,7 +132,7 @@ def receive(
     queue = found.queue
     head.delivery_delay_ms = 0  # it has waited for that where it was put first
     sections = _overridden(core, queue, head, sections)
-    reason = why_not(core, queue, head, len(sections))
+    reason = refusal_of(core, queue, head, len(sections))
     if reason is not None:
         return Undelivered(reason[0], header.queue, header.queue_manager, reason[1])
     if head.report != 0:
@@ -188,34 +182,6 @@ def _overridden(core: Core, queue: Queue, head: MessageHead, body: bytes) -> byt
     return overrides.with_delivery_time(core, head, body) if wanted.bears else body
 
 
-def why_not(core: Core, queue: Queue, head: MessageHead, size: i64) -> tuple[int, str] | None:
-    """Why ``queue`` doesn't take it now, as (MQRC_, sentence)."""
-    if queue.closed_to_puts:
-        return _PUT_INHIBITED, f"queue {queue.name!r} takes no messages: production or insertion is paused"
-    if size > core.options.max_message_bytes:
-        limit = core.options.max_message_bytes
-        return _TOO_BIG_FOR_Q_MGR, f"message of {size} bytes: the queue manager takes {limit} at most"
-    refused = unfit(core, queue, size, head.durable)
-    if refused is not None:
-        return _reason_of(core, queue, head, size), refused[1]
-    pool = lacking(core, queue, size)
-    return None if pool is None else (_Q_FULL, no_room_text(pool, size))
-
-
-def _reason_of(core: Core, queue: Queue, head: MessageHead, size: i64) -> int:
-    """Which of the causes that `putting.unfit` has found it is."""
-    if size > queue.max_message_bytes:
-        return _TOO_BIG_FOR_Q
-    if head.durable and not queue.persistent:
-        return _PERSISTENT_NOT_ALLOWED
-    if queue.units is not None and queue.units.full():
-        return _Q_FULL
-    pool = queue.pool
-    if pool is not None and not pool.could_fit(size):
-        return _TOO_BIG_FOR_Q if 0 <= pool.max_bytes < size else _Q_FULL
-    return _STORAGE_NOT_AVAILABLE
-
-
 def put_on(
     core: Core,
     end: ReceivingEnd,
@@ -233,7 +199,7 @@ def put_on(
         return
     producer = _of_origin(end, origin_serial, 0)
     try:
-        upload = in_pieces(core, producer, body)
+        upload = upload_of(core, producer, body)
         store(core, producer, queue, head, None if upload is not None else body, upload)
     finally:
         producer.receives = False
@@ -254,7 +220,7 @@ def put_in_batch(
     producer = _of_origin(end, origin_serial, sequence)
     try:
         transactions.make_room(core, end.transaction)
-        upload = in_pieces(core, producer, body)
+        upload = upload_of(core, producer, body)
         whole = None if upload is not None else body
         entry = transactions.put(core, end.transaction, producer, queue, head, whole, upload)
     finally:
@@ -284,17 +250,6 @@ def _of_origin(end: ReceivingEnd, origin_serial: i64, sequence: i64) -> Producer
     producer.receives = True
     producer.origin_serial, producer.sequence = origin_serial, sequence
     return producer
-
-
-def in_pieces(core: Core, producer: Producer, body: bytes) -> Upload | None:
-    """A large body is written in pieces; None for another one."""
-    if len(body) <= CHUNK_BODY_BYTES:
-        return None
-    upload = Upload(producer)
-    for at in range(0, len(body), CHUNK_BODY_BYTES):
-        add_chunk(core, upload, body[at : at + CHUNK_BODY_BYTES])
-    upload.over = True
-    return upload
 
 
 # --- batches --------------------------------------------------------------------------------------

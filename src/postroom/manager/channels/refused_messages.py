@@ -8,7 +8,6 @@ from typing import Final
 
 from postroom.manager.channels import batches
 from postroom.manager.channels.channel import Batch, SendingEnd
-from postroom.manager.channels.receiving_end import why_not
 from postroom.manager.channels.undelivered import Action, Asked, ReceivedMessage
 from postroom.manager.consuming import settlement as settling
 from postroom.manager.headers.dead_letter_header import header_for, with_dead_letter_header
@@ -16,6 +15,7 @@ from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import NotAllowed
 from postroom.manager.kernel.transitions import step
+from postroom.manager.producing.refusal import refusal_of
 from postroom.manager.queues.placement import ended
 from postroom.manager.reports import reports
 from postroom.manager.reports.report_message import Original
@@ -79,7 +79,7 @@ def _put_dead_letter(
     header = header_for(why.reason, why.queue, why.queue_manager or own, message.fields(), own, core.now_us)
     header.expiry_ms = int(entry.expiry_us // 1000)
     sections = with_dead_letter_header(message.body, header)
-    reason = why_not(core, queue, message.head, len(sections))
+    reason = refusal_of(core, queue, message.head, len(sections))
     if reason is not None:
         return Undelivered(reason[0], queue.name, own, reason[1])
     make_rewritten(core, entry, queue, n.EVENT_DEAD_LETTER, sections)

@@ -12,10 +12,11 @@ from mypy_extensions import i64
 from postroom.amqp.message.message_fields import MessageFields
 from postroom.amqp.message.message_head import scan_head
 from postroom.manager.channels.channel import ReceivingEnd
-from postroom.manager.channels.receiving_end import put_aside, put_in_batch, put_on, why_not
+from postroom.manager.channels.receiving_end import put_aside, put_in_batch, put_on
 from postroom.manager.headers.dead_letter_header import header_for, with_dead_letter_header
 from postroom.manager.headers.transmission_header import take_transmission
 from postroom.manager.kernel.core import Core
+from postroom.manager.producing.refusal import refusal_of
 from postroom.manager.queues import overrides
 from postroom.manager.reports import reports
 from postroom.manager.reports.report_message import Original
@@ -142,7 +143,7 @@ def _put_dead_letter(
     head = _head_of_letter(message.head, sections)
     if queue.overrides is not None:
         overrides.apply(core, queue.overrides, head)
-    reason = why_not(core, queue, head, len(sections))
+    reason = refusal_of(core, queue, head, len(sections))
     if reason is not None:
         return Undelivered(reason[0], queue.name, own, reason[1])
     put_on(core, end, queue, head, sections, message.sequence, message.origin_serial, message.fast)

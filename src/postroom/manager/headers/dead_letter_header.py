@@ -14,7 +14,7 @@ from postroom.amqp.encoding.types import Int, Timestamp
 from postroom.amqp.message.message_fields import MessageFields
 from postroom.amqp.message.message_head import merge_annotations
 from postroom.amqp.message.rewrite import take_annotation
-from postroom.manager.reports.report_message import (
+from postroom.manager.headers.mq_properties import (
     CHARACTER_SET,
     ENCODING,
     FORMAT,

@@ -9,7 +9,6 @@ from mypy_extensions import i64
 
 from postroom.ledger.format.block import BlockBuilder
 from postroom.ledger.format.records import RecordType
-from postroom.manager.channels.channel import Channel
 from postroom.manager.kernel.consumer import Consumer, Producer
 from postroom.manager.kernel.destination_checks import POLICY_PREEMPTIVE
 from postroom.manager.kernel.effects import Effects, Fetch, IdRead
@@ -25,7 +24,6 @@ from postroom.manager.kernel.statistics import HeldByAll
 from postroom.manager.kernel.totals import Removed
 from postroom.manager.kernel.transaction import Transaction
 from postroom.manager.names.remote_queues import Names
-from postroom.manager.queues.queue import Queue
 from postroom.manager.queues.selector_cursor import SearchMemory
 from postroom.manager.spark.sink import Sinks
 from postroom.manager.topics.routing_sets import RoutingSets
@@ -35,8 +33,10 @@ from postroom.model import numbers as n
 
 if TYPE_CHECKING:
     from postroom.manager.administration.message_queries import MessageCursor
+    from postroom.manager.channels.channel import Channel
     from postroom.manager.message_store.pending_requests import StoreRequest
     from postroom.manager.producing.blocked_sends import BlockedSend
+    from postroom.manager.queues.queue import Queue
     from postroom.manager.spark.subscription import SparkSubscription
 
 BROKER: Final = "(broker)"
@@ -263,7 +263,7 @@ class Core:
         self.ledger.record(_HOLDER_CLOSED, 0, 0, id, kind, 0, b"")
         self.holder_ids.give_back(id)
 
-    def set_alarm(self, queue: Queue, when_us: i64) -> None:
+    def set_alarm(self, queue: "Queue", when_us: i64) -> None:
         """Have ``queue`` looked at not later than ``when_us``."""
         if when_us != 0 and (queue.alarm_us == 0 or when_us < queue.alarm_us):
             queue.alarm_us = when_us
@@ -279,7 +279,7 @@ class Core:
             heapq.heappop(self._alarms)
         return 0
 
-    def pop_alarms(self) -> list[Queue]:
+    def pop_alarms(self) -> "list[Queue]":
         """The queues whose time has come, their alarms off."""
         due: list[Queue] = []
         while True:
@@ -290,13 +290,13 @@ class Core:
             queue.alarm_us = 0
             due.append(queue)
 
-    def tell_watchers(self, queue: Queue) -> None:
+    def tell_watchers(self, queue: "Queue") -> None:
         """Something may have become available on ``queue``: who waits there hears of it at the end."""
         if not queue.news:
             queue.news = True
             self.watched.append(queue)
 
-    def leave_for_next_turn(self, queue: Queue) -> None:
+    def leave_for_next_turn(self, queue: "Queue") -> None:
         """This turn has done enough; ``queue`` goes on in the next."""
         if not queue.pending:
             queue.pending = True

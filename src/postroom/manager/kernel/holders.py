@@ -13,11 +13,11 @@ from mypy_extensions import i64
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import LimitExceeded
-from postroom.manager.queues.queue import Queue
 from postroom.model import numbers as n
 
 if TYPE_CHECKING:
     from postroom.manager.message_store.pending_requests import StoreRequest
+    from postroom.manager.queues.queue import Queue
 
 NO_CONFIRM_ID: Final = 0
 """Unassured: nothing is to be confirmed."""
@@ -87,7 +87,7 @@ class QueueStore:
         self.waiting: list[StoreRequest] = []
 
 
-def store_of(queue: Queue) -> QueueStore:
+def store_of(queue: "Queue") -> QueueStore:
     """The queue's store, made when first needed."""
     if queue.store is None:
         queue.store = QueueStore()
@@ -95,7 +95,7 @@ def store_of(queue: Queue) -> QueueStore:
 
 
 def confirm_id_holder(
-    core: Core, queue: Queue, confirm_id: i64, lock: BrowseLock | None, user: str
+    core: Core, queue: "Queue", confirm_id: i64, lock: BrowseLock | None, user: str
 ) -> ConfirmIdHolder:
     """The holder of that confirm id, made for ``user`` when first needed. Raises LimitExceeded when it has
     all it may."""
@@ -120,7 +120,7 @@ def _begun(core: Core, user: str) -> dict[str, object]:
     return {"since_us": int(core.now_us), "user": user}
 
 
-def open_lock(core: Core, queue: Queue, confirm_id: i64, until_us: i64, user: str) -> BrowseLock:
+def open_lock(core: Core, queue: "Queue", confirm_id: i64, until_us: i64, user: str) -> BrowseLock:
     """A new lock of ``user``, which holds nothing yet."""
     lock = BrowseLock(core.new_holder_id(), confirm_id, until_us)
     lock.since_us, lock.user = core.now_us, user
@@ -136,7 +136,7 @@ def open_lock(core: Core, queue: Queue, confirm_id: i64, until_us: i64, user: st
     return lock
 
 
-def keep(core: Core, queue: Queue, entry: Entry, unique_id: bytes) -> None:
+def keep(core: Core, queue: "Queue", entry: Entry, unique_id: bytes) -> None:
     """``entry``, which its holder has taken, is on the store's books; b"": its unique id isn't known."""
     store = store_of(queue)
     queue.held.add(entry)
@@ -151,7 +151,7 @@ def keep(core: Core, queue: Queue, entry: Entry, unique_id: bytes) -> None:
         core.set_alarm(queue, entry.expiry_us)
 
 
-def forget(queue: Queue, entry: Entry) -> None:
+def forget(queue: "Queue", entry: Entry) -> None:
     """``entry``, which its holder has let go, is off the books."""
     store = store_of(queue)
     serial = int(entry.serial)
@@ -174,7 +174,7 @@ def note_confirmed(entry: Entry) -> None:
         del store.confirmed[next(iter(store.confirmed))]
 
 
-def close_if_empty(core: Core, queue: Queue, holder: object) -> None:
+def close_if_empty(core: Core, queue: "Queue", holder: object) -> None:
     """A holder that holds nothing any more is none."""
     store = store_of(queue)
     if isinstance(holder, BrowseLock):

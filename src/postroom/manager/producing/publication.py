@@ -14,12 +14,12 @@ from postroom.manager.kernel.transaction import Transaction
 from postroom.manager.kernel.transition_table import FIRST
 from postroom.manager.producing.put import NO_ROOM, arrival, due_of, expiry_of, flags_of, refusal, upload_size
 from postroom.manager.producing.upload import Upload, abort
+from postroom.manager.queues import tap as tapping
 from postroom.manager.queues.band import Band
 from postroom.manager.queues.duplicate_detection import note
 from postroom.manager.queues.placement import add_delayed, add_new, watch_expiry
 from postroom.manager.queues.queue import Queue
 from postroom.manager.queues.topic import Route
-from postroom.manager.spark import tap as tapping
 from postroom.manager.topics import routing
 from postroom.manager.transactions import commit as transactions
 from postroom.model import numbers as n

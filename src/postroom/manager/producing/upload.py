@@ -5,6 +5,7 @@ from typing import final
 from isal.isal_zlib import crc32
 from mypy_extensions import i64
 
+from postroom.ledger.format.records import CHUNK_BODY_BYTES
 from postroom.manager.kernel.consumer import Producer
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.errors import MessageTooLarge, NotAllowed
@@ -58,3 +59,14 @@ def drop(core: Core, upload: Upload) -> None:
     """No entry will have this body."""
     if upload.chunks:
         core.ledger.abort_upload(upload.chunks[0])
+
+
+def upload_of(core: Core, producer: Producer, body: bytes) -> Upload | None:
+    """A large body that is here as a whole, written in pieces; None for another one."""
+    if len(body) <= CHUNK_BODY_BYTES:
+        return None
+    upload = Upload(producer)
+    for at in range(0, len(body), CHUNK_BODY_BYTES):
+        add_chunk(core, upload, body[at : at + CHUNK_BODY_BYTES])
+    upload.over = True
+    return upload

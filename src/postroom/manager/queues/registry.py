@@ -22,8 +22,8 @@ from postroom.manager.kernel.name_rules import RESERVED_PREFIX
 from postroom.manager.kernel.options import KIND_QUEUE, KIND_TOPIC, QueueDefinition
 from postroom.manager.producing import quota_registry as quotas
 from postroom.manager.queues import switches
+from postroom.manager.queues import tap as tapping
 from postroom.manager.queues.queue import Queue
-from postroom.manager.spark import tap as tapping
 from postroom.manager.topics import routing
 from postroom.model.names import split_address
 

@@ -18,7 +18,6 @@ from postroom.amqp.errors import AmqpError
 from postroom.amqp.message.message_head import scan_head
 from postroom.ledger.errors import LedgerCorrupt
 from postroom.ledger.storage.body_requests import Body
-from postroom.manager.channels.receiving_end import in_pieces, why_not
 from postroom.manager.headers.dead_letter_header import DEAD_LETTER, header_for, with_dead_letter_header
 from postroom.manager.headers.transmission_header import TRANSMISSION, take_transmission
 from postroom.manager.kernel.consumer import Producer
@@ -30,6 +29,8 @@ from postroom.manager.kernel.report_list import REPORTER, Cause
 from postroom.manager.kernel.transaction import Transaction
 from postroom.manager.names import name_resolution as names
 from postroom.manager.producing.put import store
+from postroom.manager.producing.refusal import refusal_of
+from postroom.manager.producing.upload import upload_of
 from postroom.manager.queues import overrides
 from postroom.manager.queues.queue import Queue
 from postroom.manager.reports.report_message import Original, ReportText, report_sections
@@ -263,13 +264,13 @@ def _put(
     own = _completed_head(head, sections)
     if queue.overrides is not None:
         overrides.apply(core, queue.overrides, own)
-    reason = why_not(core, queue, own, len(sections))
+    reason = refusal_of(core, queue, own, len(sections))
     if reason is not None:
         return Undelivered(reason[0], name, queue_manager, reason[1])
     producer = reporter(core)
     first = core.ledger.next_position
     try:
-        upload = in_pieces(core, producer, sections)
+        upload = upload_of(core, producer, sections)
         body = None if upload is not None else sections
         if transaction is None:
             store(core, producer, queue, own, body, upload)

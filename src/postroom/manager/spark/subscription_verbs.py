@@ -25,8 +25,8 @@ from postroom.manager.kernel.errors import (
 from postroom.manager.kernel.group_transitions import ASSIGNED_SLOT
 from postroom.manager.kernel.options import USAGE_TRANSMISSION, ConsumerOptions
 from postroom.manager.queues import registry as queues
+from postroom.manager.queues import tap as tapping
 from postroom.manager.queues.queue import Queue
-from postroom.manager.spark import tap as tapping
 from postroom.manager.spark.assignment import write_open
 from postroom.manager.spark.assignment_end import consume_through, give_back_some
 from postroom.manager.spark.subscription import (

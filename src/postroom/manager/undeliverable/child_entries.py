@@ -11,13 +11,13 @@ from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.entry_creation import begin_available, first_state
 from postroom.manager.kernel.memory import stored
 from postroom.manager.kernel.outgoing_sections import expiry_flag
+from postroom.manager.queues import tap as tapping
 from postroom.manager.queues.annotations import annotate
 from postroom.manager.queues.message_ids import ids_of_head
 from postroom.manager.queues.overrides import birth_us
 from postroom.manager.queues.overrides import expiry_us as override_expiry_us
 from postroom.manager.queues.placement import add_delayed, add_new
 from postroom.manager.queues.queue import Queue
-from postroom.manager.spark import tap as tapping
 from postroom.manager.topics import routing
 from postroom.model import numbers as n
 from postroom.model.ids import NO_IDS, MessageIds
