@@ -2,7 +2,7 @@
 what lives in each room, from its docstring.
 
 ``python -m tools.architecture`` rewrites the files; a test compares them with the source. Levels come from
-the contracts in pyproject.toml; where a package has none for its rooms, they stand in the order in which the
+the contracts of import-linter; where a package has none for its rooms, they stand in the order in which the
 fewest imports lead upwards. Arrows are the run-time imports between packages that no way over others implies.
 """
 
@@ -12,17 +12,18 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, cast
 from xml.sax.saxutils import escape
 
 import grimp
 
-import postroom
-
 ROOT: Final = Path(__file__).parent.parent
 PICTURE: Final = ROOT / "docs" / "_static" / "architecture.svg"
 LISTING: Final = ROOT / "docs" / "explanation" / "architecture-rooms.inc"
+SOURCE: Final = ROOT / "src"
+CONTRACTS: Final = (ROOT / "pyproject.toml", ROOT / "tools" / "rooms.toml")
 HOUSE: Final = "postroom"
 
 Edge = tuple[str, str]
@@ -39,10 +40,9 @@ def graph() -> grimp.ImportGraph:
 
 @cache
 def contracts() -> dict[str, tuple[tuple[str, ...], ...]]:
-    """By package, its levels from the top down, as pyproject.toml has them: names of what lies in it."""
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
+    """By package, its levels from the top down, as the contracts have them: names of what lies in it."""
     found = {}
-    for contract in settings["contracts"]:
+    for contract in chain.from_iterable(_contracts_in(file) for file in CONTRACTS if file.exists()):
         if contract["type"] == "layers":
             containers = [f"{container}." for container in contract.get("containers", [])] or [""]
             levels = [re.findall(r"[\w.]+", f"{level}") for level in contract["layers"]]
@@ -52,6 +52,11 @@ def contracts() -> dict[str, tuple[tuple[str, ...], ...]]:
     return found
 
 
+def _contracts_in(file: Path) -> list[dict[str, Any]]:
+    found = tomllib.loads(file.read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
+    return cast("list[dict[str, Any]]", found)
+
+
 def packages() -> list[str]:
     """From the top down."""
     return [name for level in contracts()[HOUSE] for name in level]
@@ -59,13 +64,18 @@ def packages() -> list[str]:
 
 def package_edges() -> set[Edge]:
     """Who imports whom at run time."""
-    found = set()
+    return {edge for edge in _edges(HOUSE) if set(edge) <= set(packages())}
+
+
+@cache
+def _edges(parent: str) -> Counter[Edge]:
+    """Imports between different parts of ``parent``, and how many modules have them."""
+    found: Counter[Edge] = Counter()
     for module in graph().modules:
         for imported in graph().find_modules_directly_imported_by(module):
-            edge = (_within(HOUSE, module), _within(HOUSE, imported))
-            if edge[0] != edge[1] and set(edge) <= set(packages()):
-                found.add(edge)
-    return found
+            edge = (_within(parent, module), _within(parent, imported))
+            found[edge] += edge[0] != edge[1]
+    return +found
 
 
 def drawn_edges() -> set[Edge]:
@@ -103,7 +113,7 @@ class Room:
 @cache
 def room(parent: str, name: str) -> Room:
     """Counted are the modules in it, ``__init__`` left out, with those of the rooms in it."""
-    path = Path(postroom.__file__).parent.joinpath(*parent.split(".")[1:], name)
+    path = SOURCE.joinpath(*parent.split("."), name)
     if path.is_dir():
         count = sum(1 for module in path.rglob("*.py") if module.name != "__init__.py")
         return Room(name, True, count, _about(path / "__init__.py"))
@@ -130,7 +140,7 @@ def levels(package: str) -> list[list[Room]]:
 
 def plain_modules(package: str) -> list[str]:
     """Modules in the package itself that have no level of their own."""
-    folder = Path(postroom.__file__).parent / package
+    folder = SOURCE / HOUSE / package
     known = {one.name for level in levels(package) for one in level}
     return sorted(
         path.stem
@@ -139,19 +149,21 @@ def plain_modules(package: str) -> list[str]:
     )
 
 
-def is_ordered(package: str) -> bool:
-    """Whether a contract says which of its rooms imports which."""
-    return len(levels(package)) < 2 or f"{HOUSE}.{package}" in contracts()
+def leads_up(package: str) -> bool:
+    """Whether one of its rooms imports another that stands beside or above it."""
+    parent = f"{HOUSE}.{package}"
+    level_of = {one.name: at for at, level in enumerate(levels(package)) for one in level}
+    return any(
+        level_of[source] <= level_of[to]
+        for source, to in _edges(parent)
+        if source in level_of and to in level_of
+    )
 
 
 def _by_imports(parent: str) -> list[str]:
     """Its folders from the ground up: always the one next that imports least of those still to come."""
     left = {_within(parent, name) for name in graph().modules if graph().find_children(name)} - {""}
-    uses = Counter(
-        (_within(parent, name), _within(parent, imported))
-        for name in graph().modules
-        for imported in graph().find_modules_directly_imported_by(name)
-    )
+    uses = _edges(parent)
     found = []
     while left:
         upwards = {name: sum(uses[name, other] for other in left - {name}) for name in left}
@@ -299,7 +311,7 @@ def _box(package: str, box: Box) -> Iterator[str]:
     )
     y = box.top + 22
     yield f'<text class="name" x="{box.left + 14}" y="{y}">{package}</text>'
-    count = _modules(module_count(package)) + ("" if is_ordered(package) else UNORDERED)
+    count = _modules(module_count(package)) + (UPWARDS if leads_up(package) else "")
     yield f'<text class="count" x="{box.right - 14}" y="{y}">{count}</text>'
     bottom = box.bottom - 8 - CHIP
     for level in levels(package):
@@ -330,7 +342,7 @@ def _level(level: Sequence[Room], left: int, top: int, width: int) -> Iterator[s
             yield f'<text class="count" x="{x + each - 9}" y="{top + 16}">{one.module_count}</text>'
 
 
-UNORDERED: Final = "; its rooms import each other both ways"
+UPWARDS: Final = "; some imports still lead upwards"
 LEGEND: Final = (
     "Arrow: imports at run time; what a way over others implies is not drawn. Number: modules in a room.",
     "In a package, each line imports only from lines below it, unless its head says otherwise.",
