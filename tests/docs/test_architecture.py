@@ -96,7 +96,9 @@ WAYS = [(room, name) for room, _, where in cells(PAGE, "room") for name in spans
 
 @pytest.mark.parametrize(("room", "name"), WAYS, ids=[name for _, name in WAYS])
 def test_every_step_of_a_way_is_there(room: str, name: str) -> None:
-    assert named(room.strip("`"), name) is not None
+    found = named(room.strip("`"), name)
+    where = getattr(found, "__module__", None)  # what a module only imports is elsewhere
+    assert where is None or f"{where}.".startswith(f"postroom.{room.strip('`').replace('/', '.')}.")
 
 
 def test_modules_named_in_the_page_s_text_are_there() -> None:
