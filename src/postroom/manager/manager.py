@@ -469,7 +469,7 @@ class QueueManager(ResourceManager):
     # -- the message store
 
     def ask_store(self, request: StoreRequest, now_us: i64) -> None:
-        """Take up a request (`store_verbs`, `store_putting`, `store_browsing`), answered by a `Reply`.
+        """Take up a request (verbs of ``message_store``), answered by a `Reply`.
 
         Raises LimitExceeded.
         """

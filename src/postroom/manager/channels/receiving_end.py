@@ -116,7 +116,7 @@ def receive(
     said: TransmissionHeader | None,
 ) -> Undelivered | None:
     """Put a message where its transmission header, or ``said``, says: in the batch, or (``fast``) at once.
-    Why not, if it can't be now. Raises as `transactions.make_room`."""
+    Why not, if it can't be now. Raises as `commit.make_room`."""
     header, stored = take_transmission(body)
     if said is not None:
         header = said
@@ -193,7 +193,7 @@ def put_on(
     fast: bool,
 ) -> None:
     """Put a received message on this very queue, whatever its limits: in the batch, or (``fast``) at once.
-    Raises as `transactions.make_room`."""
+    Raises as `commit.make_room`."""
     if not fast:
         put_in_batch(core, end, queue, head, body, sequence, origin_serial)
         return

@@ -1,7 +1,7 @@
 """Messages that came through a channel and can't be put: what each asks for, and what is done about it.
 
 Whatever becomes of such a message is part of its batch, or, of a fast one, done at once: its report, its dead
-letter, or the arrival that ends as soon as it is available (`discarding`).
+letter, or the arrival that ends as soon as it is available (`undeliverable.discard`).
 """
 
 from enum import IntEnum
@@ -100,7 +100,7 @@ def put_undelivered(
     core: Core, end: ReceivingEnd, action: Action, message: ReceivedMessage, why: Undelivered
 ) -> Undelivered | None:
     """Do ``action`` about ``message``, which can't be put for the reason ``why``; what has to be put for it
-    and can't be. Raises as `transactions.make_room`."""
+    and can't be. Raises as `commit.make_room`."""
     if action is Action.PUT_REPORT:
         return _put_report(core, end, message, why)
     if action is Action.DEAD_LETTER:

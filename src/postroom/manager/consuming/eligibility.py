@@ -1,7 +1,7 @@
 """Which entry may go to which consumer: the one place that says so.
 
 An entry that a consumer has called undeliverable doesn't come to it again; the messages of a group go to the
-consumer that has the group; a consumer with a selector gets what that wants (`selecting`).
+consumer that has the group; a consumer with a selector gets what that wants (`selection`).
 """
 
 from mypy_extensions import i64

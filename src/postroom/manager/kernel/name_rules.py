@@ -10,8 +10,8 @@ RESERVED_PREFIX: Final = "$"
 DEAD_LETTERS: Final = "postroom.dead"
 """The queue manager's dead-letter queue, unless it is told another one or none."""
 UNDELIVERED: Final = "$undelivered"
-"""The queue on which stands, for the ledger, what ends as it comes (`discarding`); nobody can send there or
-receive."""
+"""The queue on which stands, for the ledger, what ends as it comes (`undeliverable.discard`); nobody can send
+there or receive."""
 
 SUBSCRIPTION_MARK: Final = "::"
 """Between the topic and the rest of a subscription's name; no queue or topic has it in its own."""

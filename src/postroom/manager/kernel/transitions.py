@@ -17,8 +17,8 @@ it takes entries. From these follow every move, the counters, what a restart los
 stand in a record, the drawing and the listing in the documents (`tools/life_cycle_docs.py`), and what the
 audit takes for legal. What no table can say for it has to be written: an owner that lists what it holds and
 calls `step`, or a record of many; `restore`, which gives a kept owner its entries back; and what the
-management node tells of it (`server.management.holders`). One that keeps what it holds packed, as Spark
-subscriptions do, needs its form in the fold, in recovery and in `spark_held`, too.
+management node tells of it (`server.management.entities.holders`). One that keeps what it holds packed, as
+Spark subscriptions do, needs its form in the fold, in recovery and in `spark.held_entries`, too.
 """
 
 from typing import Final

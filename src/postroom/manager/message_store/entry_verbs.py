@@ -1,7 +1,7 @@
 """What the verbs of the message store do to one entry, and what time does to those that are held.
 
 The states are those of MQ Everyplace: put unconfirmed, unlocked (here: available), locked for browse, get
-unconfirmed, browse get unconfirmed. Which entry is meant, and whether the caller may, `store_verbs` decides.
+unconfirmed, browse get unconfirmed. Which entry is meant, and whether the caller may, `verbs` decides.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -40,7 +40,7 @@ def publish(
     """Pass a message on to the subscriptions of the topic ``node``.
 
     Why not, as (condition, description), if one of them can't take it: then none gets it. Raises as
-    `transactions.make_room`.
+    `commit.make_room`.
     """
     route = routing.route_of(core, node)
     takers = _takers(route, route.queues, producer, head, body, upload)
@@ -192,7 +192,7 @@ def _publish_to(
         holder_kind = transaction.kind
         holder = transaction.id
         if holder_kind == n.XA_BRANCH or holder_kind == n.SPARK_BRANCH:
-            publication.flags |= _STORED  # as `putting.new_entry` says
+            publication.flags |= _STORED  # as `put.new_entry` says
     if transaction is not None or due_us != 0:
         state = first_state(event, holder_kind, publication.causes)
     publication.serial = arrival(

@@ -129,7 +129,7 @@ def _unfit(
 def _refusal(core: Core, queue: Queue, size: i64, durable: bool) -> tuple[str, str] | None:
     """Why it can't be taken however long it waits: (condition, description)."""
     if queue.topic is not None:
-        return None  # said by `publishing.publish`, which knows who would get it
+        return None  # said by `publication.publish`, which knows who would get it
     return refusal(core, queue, size, durable)
 
 

@@ -6,7 +6,7 @@ each, into runs sorted by moment; what has come since lies unsorted in the tail,
 known. The tail becomes a run when that moment comes, or when it is full; small runs are merged, so that their
 number stays within the logarithm of what waits, and a sort never holds up a turn for long.
 
-Those that wait for no time but for their turn in a unit of order are kept apart, see `held_back`.
+Those that wait for no time but for their turn in a unit of order are kept apart, see `held_back_members`.
 """
 
 import heapq

@@ -1,5 +1,5 @@
 """Unit of order: which members have their turn. One that becomes available before it waits from then on,
-DELAYED with cause ORDERED (`placing.wait_for_turn`); here those are let go whose turn has come.
+DELAYED with cause ORDERED (`placement.wait_for_turn`); here those are let go whose turn has come.
 """
 
 from typing import Final

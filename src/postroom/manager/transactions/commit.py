@@ -1,7 +1,7 @@
 """Transactions: provisional puts and receipts, and one record that decides them all.
 
-Local ones live here; of a branch, XA (`branches`) or of a Spark sink (`sinks`), this is the part that holds
-its messages.
+Local ones live here; of a branch, XA (`xa_verbs`) or of a Spark sink (`spark.sink_verbs`), this is the part
+that holds its messages.
 """
 
 from mypy_extensions import i64

@@ -1,6 +1,6 @@
 """New entries made of old ones whose sections are to be others: a header on or off.
 
-As `children`, but with a body of their own in the ledger.
+As `child_entries`, but with a body of their own in the ledger.
 """
 
 from typing import Final

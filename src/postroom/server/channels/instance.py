@@ -1,7 +1,7 @@
 """One run of a channel: from its start, or its partner's call, to the end of its link.
 
-What lasts longer (the state, retries, what survives a restart) is the channel's own, `supervised`. A run
-tells its channel what happens; once the channel has another run, or none, it isn't listened to any more.
+What lasts longer (the state, retries, what survives a restart) is the channel's own, `supervised_channel`. A
+run tells its channel what happens; once the channel has another run, or none, it isn't listened to any more.
 """
 
 from dataclasses import dataclass
