@@ -20,7 +20,7 @@ from tests.faults.proxy import CutPoint, FaultyProxy
 
 CASE_S: Final = 90.0
 COMES_S: Final = 10.0
-TRIES: Final = 3
+TRIES: Final = 5
 """At a place that doesn't come in every run: how frames are shared out is another each time."""
 COUNT: Final = 8
 """Messages of each class to each queue: more than a batch."""
