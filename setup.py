@@ -22,15 +22,11 @@ if TYPE_CHECKING:
     from setuptools import Extension
 
 SOURCE = Path("src/postroom")
-AMQP_ROOMS = ("encoding", "frames", "message", "engine")
-WIRE_FOLDERS = ("amqp", *(f"amqp/{room}" for room in AMQP_ROOMS), "model", "model/selector")
-INTERPRETED = {SOURCE / "model" / f"{name}.py" for name in ("lifecycle", "channel_states", "xa")}
-"""Tables, spread at the start and read seldom afterwards: as C, the three would take the compiler 36 s."""
-MANAGER_ROOMS = (
-    *("administration", "channels", "consuming", "headers", "kernel", "message_store", "names", "producing"),
-    *("queues", "reports", "services", "spark", "topics", "transactions", "undeliverable"),
-)
-CORE_FOLDERS = ("manager", *(f"manager/{room}" for room in MANAGER_ROOMS))
+WIRE_FOLDERS = ("amqp", "model")
+TABLES = {SOURCE / "model" / f"{name}.py" for name in ("lifecycle", "channel_states", "xa")}
+"""Spread at the start and read seldom afterwards: as C, the three would take the compiler 36 s."""
+INTERPRETED = TABLES | set((SOURCE / "channel" / "rules").glob("*.py"))
+CORE_FOLDERS = ("manager",)
 CORE_LEDGER = ("format/records", "format/block")
 DESCRIBING = {"egg_info", "dist_info", "sdist"}
 C_MODULES = ("storage/_writer", "format/_split")
@@ -46,8 +42,8 @@ EDGE_SERVER = (
 
 
 def modules(folders: tuple[str, ...]) -> list[str]:
-    """Paths of every module to be compiled in these folders, in a stable order."""
-    found = [path for folder in folders for path in sorted((SOURCE / folder).glob("*.py"))]
+    """Paths of every module to be compiled in these folders and their rooms, in a stable order."""
+    found = [path for folder in folders for path in sorted((SOURCE / folder).rglob("*.py"))]
     return [str(path) for path in found if path.name != "__init__.py" and path not in INTERPRETED]
 
 

@@ -73,8 +73,7 @@ class LedgerWorld(World):
         self.ledger.flush()
         self.ledger.mark_idle()
         self.ledger.wait()
-        for name in self.disk.names():
-            (folder / name).write_bytes(self.disk.open(name).view())
+        self.disk.write_out(folder)
 
     def recover(self) -> Recovered:
         """What a start from the disk as it is would find."""

@@ -23,11 +23,7 @@ from tests.manager.store_face import Asked, StoreFace
 
 def written(world: LedgerWorld, folder: Path) -> Path:
     """The ledger of a world as a folder."""
-    world.ledger.flush()
-    world.ledger.mark_idle()
-    world.ledger.wait()
-    for name in world.disk.names():
-        (folder / name).write_bytes(world.disk.open(name).view())
+    world.write_out(folder)
     return folder
 
 

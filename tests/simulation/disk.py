@@ -7,6 +7,7 @@ folder how many of the unsynced names did. Operations are counted, and planned o
 import contextlib
 import errno
 from collections.abc import Iterator
+from pathlib import Path
 from random import Random
 
 from postroom.testing.disk import UNBOUNDED_BYTES, MemoryDisk, MemoryFile, overlay
@@ -144,6 +145,12 @@ class SimDisk(MemoryDisk):
             self.platter_names = durable
         else:
             self.unsynced_names.clear()
+
+    def write_out(self, folder: Path) -> Path:
+        """Its files as they are now, in a folder that is there; for those who read folders."""
+        for name in self.names():
+            (folder / name).write_bytes(self.open(name).view())
+        return folder
 
     def crash(self, random: Random) -> "SimDisk":
         """Cut the power; returns the disk as the next process finds it."""

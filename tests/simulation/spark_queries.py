@@ -257,10 +257,7 @@ class Query(Manager):
 def copied(disk: SimDisk) -> Iterator[Path]:
     """A folder with the ledger's files as they are now, while the block runs."""
     with TemporaryDirectory() as name:
-        folder = Path(name)
-        for file in disk.names():
-            (folder / file).write_bytes(disk.open(file).view())
-        yield folder
+        yield disk.write_out(Path(name))
 
 
 def _assigned(reader: LedgerReader) -> list[Place]:

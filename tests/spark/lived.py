@@ -198,6 +198,4 @@ def brokers(folder: Path) -> Iterator[Path]:
 def written(disk: SimDisk, folder: Path) -> Path:
     """The files of a simulated disk, in a new folder."""
     folder.mkdir()
-    for name in disk.names():
-        (folder / name).write_bytes(disk.open(name).view())
-    return folder
+    return disk.write_out(folder)

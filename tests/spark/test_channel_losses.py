@@ -20,8 +20,7 @@ def audited(world: Stations, folder: Path, spark: SparkSession) -> AuditResult:
     """What both ledgers say, as they lie on the disks now."""
     for name, node in world.nodes.items():
         (folder / name).mkdir()
-        for file in node.disk.names():
-            (folder / name / file).write_bytes(node.disk.open(file).view())
+        node.disk.write_out(folder / name)
 
     @contextmanager
     def session(records: int) -> Iterator[SparkSession]:

@@ -92,9 +92,7 @@ class Audit:
 
 
 def _written(disk: SimDisk, folder: Path) -> LedgerReader:
-    for name in disk.names():
-        (folder / name).write_bytes(disk.open(name).view())
-    return LedgerReader(folder, beyond_durable=True)
+    return LedgerReader(disk.write_out(folder), beyond_durable=True)
 
 
 def _fold(ledger: LedgerReader) -> dict[tuple[int, int], Entry]:
