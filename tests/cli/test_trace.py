@@ -18,7 +18,7 @@ from postroom.ledger.reading.reader import LedgerReader
 from postroom.model.entity_types import LEDGER_TYPE
 from postroom.server.configuration.config import LedgerConfig
 from postroom.server.connection.broker import Broker
-from postroom.server.management import ledger_queries as tracing
+from postroom.server.management import ledger_queries
 from postroom.server.management.entities import ledgers
 from tests.server.harness import BrokerThread, make_config
 from tests.tables.ledgers import FORGETFUL, Writer
@@ -90,10 +90,10 @@ def test_a_trace_in_parts_is_whole(
 ) -> None:
     moved_twice(broker, "m-1", others=5)
     whole = ok(broker, "trace", "m-1", "--json")
-    monkeypatch.setattr(tracing, "MAX_LOOKED_RECORDS", records)
-    monkeypatch.setattr(tracing, "MAX_ANSWERED_LINES", lines)
+    monkeypatch.setattr(ledger_queries, "MAX_LOOKED_RECORDS", records)
+    monkeypatch.setattr(ledger_queries, "MAX_ANSWERED_LINES", lines)
     assert ok(broker, "trace", "m-1", "--json") == whole
-    monkeypatch.setattr(tracing, "MAX_ANSWERED_BYTES", 1)
+    monkeypatch.setattr(ledger_queries, "MAX_ANSWERED_BYTES", 1)
     assert ok(broker, "trace", "m-1", "--json") == whole
 
 
@@ -110,7 +110,7 @@ def test_a_position_of_many_lines_is_told_in_parts(
     whole = ok(broker, *asked)
     positions = [json.loads(line)["position"] for line in whole]
     assert positions.count(positions[0]) == 5
-    monkeypatch.setattr(tracing, "MAX_ANSWERED_LINES", lines)
+    monkeypatch.setattr(ledger_queries, "MAX_ANSWERED_LINES", lines)
     assert ok(broker, *asked) == whole
 
 
@@ -185,7 +185,7 @@ def test_one_look_at_a_time_and_few_that_wait(broker: BrokerThread, monkeypatch:
     """Messages go on meanwhile, and whoever goes away gives up its place."""
     begun, end = threading.Event(), threading.Event()
 
-    def slow(wanted: object, first: int, history: tracing.WatchedHistory) -> tracing.Answer:
+    def slow(wanted: object, first: int, history: ledger_queries.WatchedHistory) -> ledger_queries.Answer:
         begun.set()
         assert end.wait(20)
         return {"first_position": 1, "durable_through": 1, "serials": [], "next": 0}

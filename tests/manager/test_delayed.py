@@ -7,7 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.options import ManagerOptions, QueueDefinition
 from postroom.manager.kernel.statistics import HeldByAll
-from postroom.manager.queues import delayed_entries as delayed
+from postroom.manager.queues import delayed_entries
 from postroom.manager.queues.delayed_entries import DelayedEntries, can_be_packed, moment_us
 from postroom.manager.queues.queue import Queue
 from postroom.model import numbers as n
@@ -129,9 +129,9 @@ def test_the_number_of_runs_stays_small() -> None:
 
 def test_a_full_tail_becomes_a_run() -> None:
     queue = Queue(1, QueueDefinition(name="q"), 1000, HeldByAll())
-    for serial in range(1, delayed.RUN_ENTRIES + 2):
+    for serial in range(1, delayed_entries.RUN_ENTRIES + 2):
         queue.delayed.pack(unborn(queue, serial, 10 + serial, 0))
-    assert len(queue.delayed) == delayed.RUN_ENTRIES + 1
+    assert len(queue.delayed) == delayed_entries.RUN_ENTRIES + 1
     assert queue.delayed.next_us() == 11
 
 

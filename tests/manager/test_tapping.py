@@ -10,7 +10,7 @@ from postroom.ledger.format.records import ArrivalFlag
 from postroom.ledger.reading.body_reader import BodyReader, BodyState, FoundMessages
 from postroom.ledger.reading.reader import LedgerReader
 from postroom.manager.kernel.options import QueueDefinition
-from postroom.manager.queues import tap as tapping
+from postroom.manager.queues import tap
 from postroom.manager.topics.registry import Subscribing
 from tests.manager.over_ledger import LedgerWorld
 
@@ -144,10 +144,10 @@ def test_a_publish_is_stored_once_for_any_of_its_subscriptions(
 def test_a_second_reason_outlives_the_first(world: LedgerWorld, tmp_path: Path) -> None:
     queue = world.manager.queue("q")
     lease(world, "q")
-    tapping.begin(world.manager.core, queue)
+    tap.begin(world.manager.core, queue)
     lease(world)
     put(world, "q")
-    tapping.end(world.manager.core, queue)
+    tap.end(world.manager.core, queue)
     put(world, "q")
     assert [state for _, state, _ in read(world, tmp_path)] == [BodyState.PRESENT, BodyState.NOT_STORED]
     assert (queue.taps, world.manager.core.tapped) == (0, 0)

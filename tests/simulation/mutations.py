@@ -116,8 +116,8 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "blocked-send-accepted-before-it-has-room": Mutation(
         "manager/producing/send.py",
-        "    waiting.enter(core, blocked)\n",
-        "    waiting.enter(core, blocked)\n    core.effects.accept(blocked.sink, blocked.token)\n",
+        "    blocked_sends.enter(core, blocked)\n",
+        "    blocked_sends.enter(core, blocked)\n    core.effects.accept(blocked.sink, blocked.token)\n",
     ),
     "quota-off-by-one": Mutation(
         "manager/kernel/quota_pool.py",

@@ -30,7 +30,7 @@ SPARK_MUTATIONS: dict[str, Mutation] = {
     ),
     "assignment-not-recorded": _mutation(
         "manager/turn.py",
-        "        spark_assigning.write_all(core)\n",
+        "        assignment.write_all(core)\n",
         "        pass\n",
     ),
     "return-not-recorded": _mutation(

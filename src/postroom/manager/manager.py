@@ -17,7 +17,7 @@ from postroom.manager import restore, turn
 from postroom.manager.administration import deletion as administration
 from postroom.manager.administration import pausing
 from postroom.manager.consuming import registry as consumers
-from postroom.manager.consuming import settlement as settling
+from postroom.manager.consuming import settlement
 from postroom.manager.kernel.consumer import Consumer, Producer
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.effects import Effects, IdRead, Sink
@@ -31,14 +31,13 @@ from postroom.manager.kernel.options import (
 )
 from postroom.manager.kernel.quota_definition import Quota, QuotaDefinition
 from postroom.manager.kernel.transaction import Transaction
-from postroom.manager.message_store import pending_requests as asking
+from postroom.manager.message_store import pending_requests
 from postroom.manager.message_store.pending_requests import StoreRequest
-from postroom.manager.producing import blocked_sends as waiting
+from postroom.manager.producing import blocked_sends, send
 from postroom.manager.producing import quota_registry as quotas
-from postroom.manager.producing import send as sending
 from postroom.manager.producing.upload import Upload, abort, add_chunk
 from postroom.manager.queues import registry as queues
-from postroom.manager.queues import tap as tapping
+from postroom.manager.queues import tap
 from postroom.manager.queues.queue import Queue
 from postroom.manager.queues.returned_entries import NOT_ASKED
 from postroom.manager.services.channels import ChannelService
@@ -256,7 +255,7 @@ class QueueManager(ResourceManager):
     def withdraw_sends(self, producer: Producer, now_us: i64) -> list[int]:
         """His link is gone: what of his waits for room vanishes, without answer. Returns the tokens."""
         self.core.begin(now_us)
-        tokens = waiting.withdraw_all(self.core, producer)
+        tokens = blocked_sends.withdraw_all(self.core, producer)
         turn.finish(self.core)
         return tokens
 
@@ -292,7 +291,7 @@ class QueueManager(ResourceManager):
         """
         core = self.core
         core.begin(now_us)
-        sending.send(core, producer, queue, head, body, None, len(body), sink, token, transaction)
+        send.send(core, producer, queue, head, body, None, len(body), sink, token, transaction)
         turn.finish(self.core)
 
     def refused(
@@ -335,8 +334,8 @@ class QueueManager(ResourceManager):
         if not upload.chunks:
             whole, body = None, b""
         size, producer = upload.size_bytes, upload.producer
-        answer = sending.send(self.core, producer, queue, head, body, whole, size, sink, token, transaction)
-        if answer in (sending.REFUSED, sending.DROPPED):
+        answer = send.send(self.core, producer, queue, head, body, whole, size, sink, token, transaction)
+        if answer in (send.REFUSED, send.DROPPED):
             abort(self.core, upload)
         upload.over = True
         turn.finish(self.core)
@@ -376,7 +375,7 @@ class QueueManager(ResourceManager):
         """
         self.core.begin(now_us)
         if transaction is None:
-            settling.accept(self.core, consumer, entry)
+            settlement.accept(self.core, consumer, entry)
         else:
             transactions.dispose(self.core, transaction, consumer, entry, n.EVENT_CONFIRM, token < 0)
         self._settled(consumer, token)
@@ -392,7 +391,7 @@ class QueueManager(ResourceManager):
         """Back to its place, counts unchanged."""
         self.core.begin(now_us)
         if transaction is None:
-            settling.release(self.core, consumer, entry)
+            settlement.release(self.core, consumer, entry)
         else:
             transactions.dispose(self.core, transaction, consumer, entry, n.EVENT_RELEASE, token < 0)
         self._settled(consumer, token)
@@ -417,7 +416,7 @@ class QueueManager(ResourceManager):
         """
         self.core.begin(now_us)
         if transaction is None:
-            settling.modify(self.core, consumer, entry, failed, undeliverable_here, annotations, delay_us)
+            settlement.modify(self.core, consumer, entry, failed, undeliverable_here, annotations, delay_us)
         else:
             event = n.EVENT_FAIL if failed else n.EVENT_RELEASE
             receipt = transactions.dispose(self.core, transaction, consumer, entry, event, token < 0)
@@ -439,7 +438,7 @@ class QueueManager(ResourceManager):
         """To the dead-letter queue with this error, or discarded."""
         self.core.begin(now_us)
         if transaction is None:
-            settling.reject(self.core, consumer, entry, condition, description)
+            settlement.reject(self.core, consumer, entry, condition, description)
         else:
             event = n.EVENT_DEAD_LETTER
             receipt = transactions.dispose(self.core, transaction, consumer, entry, event, token < 0)
@@ -474,18 +473,18 @@ class QueueManager(ResourceManager):
         Raises LimitExceeded.
         """
         self.core.begin(now_us)
-        asking.begin(self.core, request)
+        pending_requests.begin(self.core, request)
         turn.finish(self.core)
 
     def cancel_request(self, request: StoreRequest) -> None:
         """Nobody wants the answer any more; what it has done already stays done."""
-        asking.cancel(self.core, request)
+        pending_requests.cancel(self.core, request)
         turn.finish(self.core)
 
     def ids_read(self, read: IdRead, found: list[Any], now_us: i64) -> None:
         """What an `IdRead` asked for."""
         self.core.begin(now_us)
-        asking.ids_read(self.core, read, found)
+        pending_requests.ids_read(self.core, read, found)
         turn.finish(self.core)
 
     # -- bodies, time, effects
@@ -522,7 +521,7 @@ class QueueManager(ResourceManager):
     def set_leased(self, names: frozenset[str]) -> None:
         """Leases in force name these queues, subscriptions and topics: the bodies of non-persistent messages
         that come to them are stored from now on, for readers of the ledger."""
-        tapping.set_leased(self.core, names)
+        tap.set_leased(self.core, names)
 
     def _settled(self, consumer: Consumer, token: i64) -> None:
         if token >= 0:

@@ -32,11 +32,9 @@ from postroom.manager.message_store import entry_verbs as store
 from postroom.manager.names import name_resolution as names
 from postroom.manager.names.remote_queues import KIND_REMOTE, RemoteQueueDefinition
 from postroom.manager.producing import quota_registry as quotas
-from postroom.manager.queues import annotations as annotating
+from postroom.manager.queues import annotations, switches, unit_turns
 from postroom.manager.queues import duplicate_detection as duplicates
 from postroom.manager.queues import registry as queues
-from postroom.manager.queues import switches
-from postroom.manager.queues import unit_turns as ordering
 from postroom.manager.queues.backlog import ZONE_ENTRIES
 from postroom.manager.queues.placement import delay, ended, watch_expiry
 from postroom.manager.queues.queue import Queue
@@ -77,7 +75,7 @@ def restore(core: Core, recovered: "Recovered") -> None:
     core.next_queue_id = max(core.next_queue_id, recovered.next_queue_id)
     core.holder_ids.go_on(recovered.next_holder_id, _holders_in_the_ledger(recovered))
     for id, serial, queue_id, said in recovered.annotations:
-        annotating.restore(core, core.queues_by_id[queue_id], serial, id, said)
+        annotations.restore(core, core.queues_by_id[queue_id], serial, id, said)
     for queue_id, packed in recovered.backlog:
         _add_packed(core.queues_by_id[queue_id], packed)
     for queue_id, packed in recovered.unborn:
@@ -167,7 +165,7 @@ def _begin_again(core: Core, queue: Queue) -> None:
     core.set_alarm(queue, queue.delayed.next_us())
     pausing.release(core, queue)
     if queue.units is not None:
-        ordering.restored(core, queue, queue.units)
+        unit_turns.restored(core, queue, queue.units)
     for band in queue.bands:
         if band.backlog.count > 0:
             watch = band.backlog.min_expiry_us()

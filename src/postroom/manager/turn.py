@@ -6,28 +6,22 @@ from mypy_extensions import i64
 from postroom.ledger.storage.body_requests import Body
 from postroom.manager.administration import deletion as administration
 from postroom.manager.administration import pausing
-from postroom.manager.consuming import browser as browse
-from postroom.manager.consuming import dispatch
+from postroom.manager.consuming import browser, dispatch, selection
 from postroom.manager.consuming import registry as consumers
-from postroom.manager.consuming import selection as selecting
 from postroom.manager.kernel.consumer import Consumer
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.effects import Effects
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.report_list import Reports
 from postroom.manager.message_store import entry_verbs as store
-from postroom.manager.message_store import pending_requests as asking
+from postroom.manager.message_store import pending_requests
 from postroom.manager.message_store.pending_requests import StoreRequest
-from postroom.manager.producing import blocked_sends as waiting
-from postroom.manager.producing import send as sending
-from postroom.manager.queues import body_fetch as fetching
-from postroom.manager.queues import expiry
-from postroom.manager.queues import returned_entries as returning
-from postroom.manager.queues import unit_turns as ordering
+from postroom.manager.producing import blocked_sends, send
+from postroom.manager.queues import body_fetch, expiry, returned_entries, unit_turns
 from postroom.manager.queues.selector_cursor import SelectorCursor
 from postroom.manager.queues.units_of_order import Units
 from postroom.manager.reports import reports
-from postroom.manager.spark import assignment as spark_assigning
+from postroom.manager.spark import assignment
 from postroom.manager.spark import sink_verbs as sinks
 from postroom.manager.spark import subscription_verbs as spark_subscriptions
 from postroom.manager.topics import registry as topics
@@ -43,7 +37,7 @@ def finish(core: Core) -> None:
     if core.forsaken:
         topics.end_forsaken(core)
     if core.stood_back:
-        asking.admit_more(core)
+        pending_requests.admit_more(core)
     while core.woken or core.changed_pools or core.unlimited_sends or core.reports.due:
         if core.reports.due:
             reports.make_due(core)
@@ -53,7 +47,7 @@ def finish(core: Core) -> None:
             if not queue.deleted:
                 dispatch.dispatch(core, queue)
         if core.changed_pools or core.unlimited_sends:
-            sending.let_in(core)
+            send.let_in(core)
     core.ledger.boundary()
 
 
@@ -61,13 +55,13 @@ def fetched(core: Core, entries: list[Entry], bodies: list[Body]) -> None:
     """The bodies of ``entries`` are here: give them to whoever has asked."""
     owner = entries[0].owner
     if entries[0].state == n.START and isinstance(owner, Consumer):
-        browse.fetched(core, owner, entries, bodies)
+        browser.fetched(core, owner, entries, bodies)
     elif entries[0].state == n.START and isinstance(owner, StoreRequest):
-        asking.bodies_read(core, owner, entries, bodies)
+        pending_requests.bodies_read(core, owner, entries, bodies)
     elif isinstance(owner, SelectorCursor):
-        selecting.fetched(core, owner, entries, bodies)
+        selection.fetched(core, owner, entries, bodies)
     elif isinstance(owner, Units):
-        ordering.names_read(core, owner, entries, bodies)
+        unit_turns.names_read(core, owner, entries, bodies)
     elif entries[0].state == n.START and isinstance(owner, Reports):
         reports.bodies_read(core, bodies)
     else:
@@ -78,7 +72,7 @@ def _take_bodies(core: Core, entries: list[Entry], bodies: list[Body]) -> None:
     queue = entries[0].queue
     queue.fetching = False
     for entry, body in zip(entries, bodies, strict=True):
-        fetching.arrived(core, entry, body)
+        body_fetch.arrived(core, entry, body)
     core.woken.append(queue)
 
 
@@ -86,7 +80,7 @@ def durable(core: Core, position: i64) -> None:
     """Everything up to ``position`` is on disk: go on with what has waited for that."""
     core.durable_through = position
     if core.undurable:
-        asking.durable(core)
+        pending_requests.durable(core)
     if core.reports.waiting:
         reports.read_more(core)
     if core.waiting_for_durable:
@@ -103,7 +97,7 @@ def on_time(core: Core) -> None:
     for queue in core.pop_alarms():
         if not queue.deleted:
             consumers.on_time(core, queue)
-            returning.end_delays(core, queue)
+            returned_entries.end_delays(core, queue)
             pausing.release(core, queue)
             expiry.scan(core, queue)
             store.on_time(core, queue)
@@ -114,9 +108,9 @@ def on_time(core: Core) -> None:
     transactions.time_out(core)
     branches.time_out(core)
     sinks.time_out(core)
-    waiting.time_out(core)
-    asking.time_out(core)
-    asking.go_on(core)
+    blocked_sends.time_out(core)
+    pending_requests.time_out(core)
+    pending_requests.go_on(core)
     left = core.pending
     core.pending = []
     for queue in left:
@@ -136,8 +130,8 @@ def next_deadline_us(core: Core) -> int:
         transactions.next_timeout_us(core),
         branches.next_timeout_us(core),
         sinks.next_timeout_us(core),
-        waiting.next_timeout_us(core),
-        asking.next_deadline_us(core),
+        blocked_sends.next_timeout_us(core),
+        pending_requests.next_deadline_us(core),
     ):
         if due_us != 0 and (soonest == 0 or due_us < soonest):
             soonest = due_us
@@ -147,10 +141,10 @@ def next_deadline_us(core: Core) -> int:
 def end(core: Core) -> Effects:
     """What is to be done when everything written so far is durable; a new turn begins."""
     if core.watched:
-        asking.serve(core)
+        pending_requests.serve(core)
         finish(core)
     if core.assigning:
-        spark_assigning.write_all(core)
+        assignment.write_all(core)
     effects = core.effects
     effects.close()
     core.effects = Effects()

@@ -12,8 +12,8 @@ from postroom.manager.kernel.errors import QueueDeleted, QueueInUse
 from postroom.manager.kernel.group_transitions import end_available, end_with_many
 from postroom.manager.kernel.transitions import step
 from postroom.manager.message_store import entry_verbs as store
-from postroom.manager.message_store import pending_requests as asking
-from postroom.manager.queues import annotations as annotating
+from postroom.manager.message_store import pending_requests
+from postroom.manager.queues import annotations
 from postroom.manager.queues import registry as queues
 from postroom.manager.queues.backlog import Backlog, Chunk
 from postroom.manager.queues.band import Band
@@ -57,7 +57,7 @@ def delete(
     detach_all(core, queue, QueueDeleted.condition, queue.deleted_text())
     count = store.delete_held(core, queue) + clear(core, queue, n.EVENT_DELETE)
     queues.remove(core, queue, _forced_detail(user, rolled_back) if forced else b"")
-    asking.queue_deleted(core, queue)
+    pending_requests.queue_deleted(core, queue)
     return count
 
 
@@ -147,7 +147,7 @@ def _end_chunk(core: Core, queue: Queue, chunk: Chunk, event: int) -> int:
         core.woken.append(queue)
     if queue.annotated is not None:
         for serial in rows["serial"].tolist():
-            annotating.drop(core, queue, serial)
+            annotations.drop(core, queue, serial)
     if len(rows):
         end_available(core, queue, event, rows["serial"], int(rows["body_len"].sum(dtype=np.int64)))
     return len(rows)

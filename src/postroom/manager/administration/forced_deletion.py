@@ -9,9 +9,8 @@ RESOLVE: if it has, the audit tells of each message that arrived though its send
 from collections import Counter
 from typing import Final
 
-from postroom.manager.channels import receiving_end as channel_receiving
+from postroom.manager.channels import receiving_end, sending_end
 from postroom.manager.channels import registry as channels
-from postroom.manager.channels import sending_end as channel_sending
 from postroom.manager.channels.channel import Batch, Channel
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.effects import Detach
@@ -70,7 +69,7 @@ def _back_out(core: Core, queue: Queue, channel: Channel) -> Counter[str]:
     doubtful = count if end is None else len(end.in_doubt)
     if end is not None:
         sink = end.consumer.sink
-        channel_sending.close(core, end, True)
+        sending_end.close(core, end, True)
         core.effects.detached.append(Detach(sink, QueueDeleted.condition, queue.deleted_text()))
     else:
         channels.resolve(core, channel.name, False)
@@ -88,4 +87,4 @@ def _roll_back(core: Core, transaction: Transaction, queue: Queue, user: str) ->
         transactions.rollback(core, transaction)
         transaction.failed = f"rolled back: {why}"
     else:
-        channel_receiving.lose(core, transaction, why)
+        receiving_end.lose(core, transaction, why)

@@ -29,7 +29,7 @@ from postroom.manager.queues import overrides
 from postroom.manager.queues.queue import Queue
 from postroom.manager.reports import report_checks
 from postroom.manager.transactions import commit as transactions
-from postroom.manager.undeliverable import discard as discarding
+from postroom.manager.undeliverable import discard
 from postroom.model import numbers as n
 from postroom.model.message import MessageHead
 from postroom.model.mq import Feedback, Undelivered
@@ -164,13 +164,13 @@ def _drop(
 ) -> None:
     """It has been put before: the ledger is told that it came, and that it was one too many."""
     detail = json.dumps({"condition": DUPLICATE, "queue": queue.name}, ensure_ascii=False).encode()
-    aside, bare = discarding.queue_for_undelivered(core), discarding.bare_head(head)
+    aside, bare = discard.queue_for_undelivered(core), discard.bare_head(head)
     if fast:
-        entry = put_aside(core, end, aside, bare, discarding.NO_BODY, origin_serial)
-        discarding.end(core, entry, n.EVENT_DISCARD, detail)
+        entry = put_aside(core, end, aside, bare, discard.NO_BODY, origin_serial)
+        discard.end(core, entry, n.EVENT_DISCARD, detail)
     else:
-        entry = put_in_batch(core, end, aside, bare, discarding.NO_BODY, sequence, origin_serial)
-        end.transaction.disposals[entry] = discarding.Ending(n.EVENT_DISCARD, detail)
+        entry = put_in_batch(core, end, aside, bare, discard.NO_BODY, sequence, origin_serial)
+        end.transaction.disposals[entry] = discard.Ending(n.EVENT_DISCARD, detail)
 
 
 def _overridden(core: Core, queue: Queue, head: MessageHead, body: bytes) -> bytes:

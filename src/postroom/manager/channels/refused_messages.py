@@ -9,7 +9,7 @@ from typing import Final
 from postroom.manager.channels import batches
 from postroom.manager.channels.channel import Batch, SendingEnd
 from postroom.manager.channels.undelivered import Action, Asked, ReceivedMessage
-from postroom.manager.consuming import settlement as settling
+from postroom.manager.consuming import settlement
 from postroom.manager.headers.dead_letter_header import header_for, with_dead_letter_header
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import Entry
@@ -19,7 +19,7 @@ from postroom.manager.producing.refusal import refusal_of
 from postroom.manager.queues.placement import ended
 from postroom.manager.reports import reports
 from postroom.manager.reports.report_message import Original
-from postroom.manager.undeliverable import discard as discarding
+from postroom.manager.undeliverable import discard
 from postroom.manager.undeliverable.rewritten_entries import make_rewritten
 from postroom.model import numbers as n
 from postroom.model.mq import Undelivered, reason_name
@@ -50,9 +50,9 @@ def refuse(
     if isinstance(owner, Batch):
         batches.let_go(owner, entry)
     else:
-        settling.let_go(core, end.consumer, entry)
+        settlement.let_go(core, end.consumer, entry)
     dropped: dict[str, object] = {"dropped": True} if action is Action.DROP else {}
-    detail = discarding.detail_of(why, {"channel": end.channel.name, **dropped})
+    detail = discard.detail_of(why, {"channel": end.channel.name, **dropped})
     if _ENDS[action] == n.EVENT_DISCARD:
         core.effects.discard(entry.queue.name, reason_name(why.reason), why.description)
     step(core, entry, _ENDS[action], 0, 0, None, 0, detail)

@@ -7,7 +7,7 @@ from postroom.manager.channels import registry as channels
 from postroom.manager.channels.batches import forward
 from postroom.manager.channels.channel import Batch, Channel, SendingEnd
 from postroom.manager.consuming import registry as consumers
-from postroom.manager.consuming import settlement as settling
+from postroom.manager.consuming import settlement
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.effects import Sink
 from postroom.manager.kernel.entry import Entry
@@ -117,7 +117,7 @@ def forward_outside(core: Core, end: SendingEnd, entries: list[Entry]) -> None:
     consumer = end.consumer
     for entry in entries:
         if entry.owner is consumer:
-            settling.let_go(core, consumer, entry)
+            settlement.let_go(core, consumer, entry)
             step(core, entry, n.EVENT_FORWARD, 0, 0, None, 0)
             ended(core, entry)
             core.ledger.boundary()

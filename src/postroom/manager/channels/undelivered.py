@@ -20,7 +20,7 @@ from postroom.manager.producing.refusal import refusal_of
 from postroom.manager.queues import overrides
 from postroom.manager.reports import reports
 from postroom.manager.reports.report_message import Original
-from postroom.manager.undeliverable import discard as discarding
+from postroom.manager.undeliverable import discard
 from postroom.model import mq
 from postroom.model import numbers as n
 from postroom.model.message import MessageHead
@@ -170,12 +170,12 @@ def _end(
     more: dict[str, object],
 ) -> None:
     """It is put nowhere: the ledger is told that it came, and how it ended."""
-    detail = discarding.detail_of(why, {"channel": end.channel.name} | more)
-    queue = discarding.queue_for_undelivered(core)
-    head, body = discarding.bare_head(message.head), discarding.NO_BODY
+    detail = discard.detail_of(why, {"channel": end.channel.name} | more)
+    queue = discard.queue_for_undelivered(core)
+    head, body = discard.bare_head(message.head), discard.NO_BODY
     if message.fast:
         entry = put_aside(core, end, queue, head, body, message.origin_serial)
-        discarding.end(core, entry, event, detail)
+        discard.end(core, entry, event, detail)
     else:
         entry = put_in_batch(core, end, queue, head, body, message.sequence, message.origin_serial)
-        end.transaction.disposals[entry] = discarding.Ending(event, detail)
+        end.transaction.disposals[entry] = discard.Ending(event, detail)

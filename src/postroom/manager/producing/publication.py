@@ -14,7 +14,7 @@ from postroom.manager.kernel.transaction import Transaction
 from postroom.manager.kernel.transition_table import FIRST
 from postroom.manager.producing.put import NO_ROOM, arrival, due_of, expiry_of, flags_of, refusal, upload_size
 from postroom.manager.producing.upload import Upload, abort
-from postroom.manager.queues import tap as tapping
+from postroom.manager.queues import tap
 from postroom.manager.queues.band import Band
 from postroom.manager.queues.duplicate_detection import note
 from postroom.manager.queues.placement import add_delayed, add_new, watch_expiry
@@ -209,7 +209,7 @@ def _publish_to(
         holder,
         publication.causes,
         publication.priority,
-        publication.flags | tapping.flag(core, takers, publication.flags, body),
+        publication.flags | tap.flag(core, takers, publication.flags, body),
         publication.expiry_us,
         due_us,
     )

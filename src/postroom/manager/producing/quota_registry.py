@@ -11,7 +11,7 @@ from postroom.manager.kernel.meter import Meter, Thresholds
 from postroom.manager.kernel.options import QueueDefinition
 from postroom.manager.kernel.quota_definition import Quota, QuotaDefinition
 from postroom.manager.kernel.quota_pool import Pool
-from postroom.manager.producing import blocked_sends as waiting
+from postroom.manager.producing import blocked_sends
 from postroom.manager.queues.overrides import overrides_of
 from postroom.manager.queues.queue import Queue
 
@@ -108,7 +108,7 @@ def bind(core: Core, queue: Queue) -> None:
     if pool is not before:
         queue.pool = pool
         text = f"queue {queue.name!r} has come under another quota: send it again"
-        waiting.refuse_all(core, queue, REPOINTED, text)
+        blocked_sends.refuse_all(core, queue, REPOINTED, text)
     _measure(core, queue, pool)
 
 
@@ -173,7 +173,7 @@ def _join(core: Core, queue: Queue, quota: Quota | None) -> None:
 
 def unbind(core: Core, queue: Queue) -> None:
     """The destination is deleted: nothing waits for it any more."""
-    waiting.refuse_all(core, queue, QueueDeleted.condition, queue.deleted_text())
+    blocked_sends.refuse_all(core, queue, QueueDeleted.condition, queue.deleted_text())
     _join(core, queue, None)
     if queue.statistics.meter is not None:
         queue.statistics.meter.close()

@@ -17,8 +17,7 @@ from postroom.manager.kernel.entry import ENTRY_OVERHEAD_BYTES
 from postroom.manager.kernel.errors import ManagerError, QueueDeleted
 from postroom.manager.kernel.quota_pool import Pool
 from postroom.manager.kernel.transaction import Transaction, fail
-from postroom.manager.producing import blocked_sends as waiting
-from postroom.manager.producing import publication as publishing
+from postroom.manager.producing import blocked_sends, publication
 from postroom.manager.producing.blocked_sends import BlockedSend
 from postroom.manager.producing.put import NO_ROOM, lacking, no_room_text, refusal, store
 from postroom.manager.producing.upload import Upload, abort
@@ -144,7 +143,7 @@ def _lacking(
 ) -> Pool | None:
     """Where there is no room now for one that has just come; None where there is."""
     if queue.topic is not None:
-        return publishing.lacking(core, producer, queue, head, body, upload, core.deadline_order + 1)
+        return publication.lacking(core, producer, queue, head, body, upload, core.deadline_order + 1)
     return lacking(core, queue, size)
 
 
@@ -161,7 +160,7 @@ def _take(
     first = core.ledger.next_position
     try:
         if queue.topic is not None:
-            refused = publishing.publish(core, producer, queue, head, body, upload, transaction)
+            refused = publication.publish(core, producer, queue, head, body, upload, transaction)
             if refused is not None:
                 return refused
         elif transaction is not None:
@@ -182,7 +181,7 @@ def _block(core: Core, blocked: BlockedSend, pool: Pool | None) -> tuple[str, st
         return refused
     overrides.fix_times(core, blocked.head)
     blocked.pool = pool if pool is not None else blocked.queue.pool
-    waiting.enter(core, blocked)
+    blocked_sends.enter(core, blocked)
     return None
 
 
@@ -249,14 +248,14 @@ def _let_in(core: Core, blocked: BlockedSend) -> bool:
     queue = blocked.queue
     if queue.topic is not None:
         producer, order = blocked.producer, blocked.order
-        lacks = publishing.lacking(core, producer, queue, blocked.head, blocked.body, blocked.upload, order)
+        lacks = publication.lacking(core, producer, queue, blocked.head, blocked.body, blocked.upload, order)
         if lacks is not None:
-            return waiting.change_pool(blocked, lacks)
+            return blocked_sends.change_pool(blocked, lacks)
     refused = _refusal(core, queue, blocked.size, blocked.head.durable)
     if refused is not None:
-        waiting.refuse(core, blocked, refused[0], refused[1])
+        blocked_sends.refuse(core, blocked, refused[0], refused[1])
         return True
-    waiting.leave(core, blocked)
+    blocked_sends.leave(core, blocked)
     head, body, upload = blocked.head, blocked.body, blocked.upload
     if _dropped(core, queue, head, blocked.sink, blocked.token, blocked.transaction):
         if upload is not None:
@@ -264,7 +263,7 @@ def _let_in(core: Core, blocked: BlockedSend) -> bool:
         return True
     refused = _take(core, blocked.producer, queue, head, body, upload, blocked.transaction)
     if refused is not None:
-        waiting.reject(core, blocked, refused[0], refused[1])
+        blocked_sends.reject(core, blocked, refused[0], refused[1])
         return True
     blocked.body = None
     if blocked.token >= 0:

@@ -9,7 +9,7 @@ from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.entry_creation import begin_delayed
 from postroom.manager.kernel.memory import admit, drop_body, forget, must_pack, note_unbodied, stored
 from postroom.manager.kernel.transitions import step
-from postroom.manager.queues import annotations as annotating
+from postroom.manager.queues import annotations
 from postroom.manager.queues.backlog import Chunk
 from postroom.manager.queues.band import Band
 from postroom.manager.queues.delayed_entries import NEVER, can_be_packed, moment_us
@@ -178,7 +178,7 @@ def ended(core: Core, entry: Entry) -> None:
             if consumer.id in entry.excluded:
                 consumer.excluded -= 1
     if entry.queue.annotated is not None:
-        annotating.drop(core, entry.queue, entry.serial)
+        annotations.drop(core, entry.queue, entry.serial)
     units = entry.queue.units
     if units is not None and units.ended(int(entry.serial)):
         core.woken.append(entry.queue)

@@ -21,8 +21,7 @@ from postroom.manager.kernel.errors import (
 from postroom.manager.kernel.name_rules import RESERVED_PREFIX
 from postroom.manager.kernel.options import KIND_QUEUE, KIND_TOPIC, QueueDefinition
 from postroom.manager.producing import quota_registry as quotas
-from postroom.manager.queues import switches
-from postroom.manager.queues import tap as tapping
+from postroom.manager.queues import switches, tap
 from postroom.manager.queues.queue import Queue
 from postroom.manager.topics import routing
 from postroom.model.names import split_address
@@ -170,7 +169,7 @@ def register(core: Core, id: int, definition: QueueDefinition) -> Queue:
     set_inhibited(core, queue)
     switches.at_startup(core, queue)
     triggering.look(core, queue)
-    tapping.look(core, queue)
+    tap.look(core, queue)
     if queue.subscription is not None:
         routing.enrol(core, queue)
     if id >= core.next_queue_id:
@@ -191,7 +190,7 @@ def remove(core: Core, queue: Queue, detail: bytes = b"") -> None:
         del core.topics[queue.name]
     routing.dismiss(core, queue)
     quotas.unbind(core, queue)
-    tapping.forget(core, queue)
+    tap.forget(core, queue)
     del core.queues_by_id[int(queue.id)]
     queue.deleted = True
     _detach_producers(core, queue)

@@ -35,7 +35,7 @@ from postroom.manager.queues import overrides
 from postroom.manager.queues.queue import Queue
 from postroom.manager.reports.report_message import Original, ReportText, report_sections
 from postroom.manager.transactions import commit as transactions
-from postroom.manager.undeliverable import discard as discarding
+from postroom.manager.undeliverable import discard
 from postroom.model import mq
 from postroom.model import numbers as n
 from postroom.model.message import MessageHead
@@ -138,7 +138,7 @@ def _report(core: Core, cause: Cause, body: bytes) -> None:
     failure = put_somewhere(core, original.reply_to, head, sections, None)
     if failure is not None:
         lost = _completed_head(head, sections)
-        discarding.discard_new(core, reporter(core), lost, discarding.detail_of(failure, {"report": True}))
+        discard.discard_new(core, reporter(core), lost, discard.detail_of(failure, {"report": True}))
 
 
 def _is_dead_letter(original: Original, entry: Entry) -> bool:

@@ -9,11 +9,8 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from postroom.manager import turn
-from postroom.manager.channels import receiving_end as channel_receiving
-from postroom.manager.channels import refused_messages as refusing
+from postroom.manager.channels import receiving_end, refused_messages, sending_end, undelivered
 from postroom.manager.channels import registry as channels
-from postroom.manager.channels import sending_end as channel_sending
-from postroom.manager.channels import undelivered
 from postroom.manager.channels.channel import Batch, Channel, ChannelSync, ReceivingEnd, SendingEnd
 from postroom.manager.channels.undelivered import Action, ReceivedMessage
 from postroom.manager.headers.transmission_header import TransmissionHeader
@@ -111,19 +108,19 @@ class ChannelService:
         """Bind a channel to its transmission queue. Deliveries come by effect, with ``delivery.consumer`` the
         end's. Raises ChannelNotFound, NotAllowed, ChannelInUse, QueueNotFound, AccessRefused."""
         self._core.begin(now_us)
-        end = channel_sending.open_sending(self._core, name, sink)
+        end = sending_end.open_sending(self._core, name, sink)
         turn.finish(self._core)
         return end
 
     def set_sending_credit(self, end: SendingEnd, count: i64, now_us: i64) -> None:
         """It can take ``count`` messages now. Raises LimitExceeded where a batch would be too large."""
         self._core.begin(now_us)
-        channel_sending.set_credit(self._core, end, count)
+        sending_end.set_credit(self._core, end, count)
         turn.finish(self._core)
 
     def is_empty(self, end: SendingEnd) -> bool:
         """Whether its transmission queue has nothing for it now."""
-        return channel_sending.is_empty(end)
+        return sending_end.is_empty(end)
 
     def end_batch(self, end: SendingEnd, last_sequence: i64, now_us: i64) -> Batch:
         """The oldest batch that isn't ended is whole, and its last message has that number: its confirmation
@@ -134,12 +131,12 @@ class ChannelService:
         in doubt; they are confirmed in their order.
         """
         self._core.begin(now_us)
-        return channel_sending.end_batch(self._core, end, last_sequence)
+        return sending_end.end_batch(self._core, end, last_sequence)
 
     def confirm_batch(self, end: SendingEnd, batch: Batch, now_us: i64) -> None:
         """The partner has the batch. Raises NotAllowed if it is not the oldest in doubt."""
         self._core.begin(now_us)
-        channel_sending.confirm(self._core, end, batch)
+        sending_end.confirm(self._core, end, batch)
         turn.finish(self._core)
 
     def forward_outside(self, end: SendingEnd, entries: list[Entry], now_us: i64) -> None:
@@ -147,7 +144,7 @@ class ChannelService:
         NotAllowed."""
         self._core.begin(now_us)
         try:
-            channel_sending.forward_outside(self._core, end, entries)
+            sending_end.forward_outside(self._core, end, entries)
         finally:
             turn.finish(self._core)
 
@@ -164,7 +161,7 @@ class ChannelService:
         ``action``, as `put_undelivered` does at a receiving end. Raises NotAllowed."""
         self._core.begin(now_us)
         try:
-            return refusing.refuse(self._core, end, action, entry, message, why)
+            return refused_messages.refuse(self._core, end, action, entry, message, why)
         finally:
             turn.finish(self._core)
 
@@ -173,14 +170,14 @@ class ChannelService:
         of batches; those in doubt are kept, unless the partner has said that it has none of them
         (``refused``)."""
         self._core.begin(now_us)
-        channel_sending.close(self._core, end, refused)
+        sending_end.close(self._core, end, refused)
         turn.finish(self._core)
 
     def close_partly(self, end: SendingEnd, arrived: set[Entry], last_sequence: i64, now_us: i64) -> None:
         """It sends no more, to a foreign partner: what has arrived of its batches is forwarded, the last one
         having that number, and everything else goes back."""
         self._core.begin(now_us)
-        channel_sending.close_partly(self._core, end, arrived, last_sequence)
+        sending_end.close_partly(self._core, end, arrived, last_sequence)
         turn.finish(self._core)
 
     # -- receiving
@@ -195,7 +192,7 @@ class ChannelService:
         Raises ChannelNotFound, NotAllowed, ChannelInUse, LimitExceeded, DefinitionInvalid.
         """
         self._core.begin(now_us)
-        return channel_receiving.open_receiving(self._core, name, queue_manager, ledger, reset_sequence)
+        return receiving_end.open_receiving(self._core, name, queue_manager, ledger, reset_sequence)
 
     def receive(
         self,
@@ -214,9 +211,7 @@ class ChannelService:
         NotAllowed, LimitExceeded."""
         self._core.begin(now_us)
         try:
-            return channel_receiving.receive(
-                self._core, end, head, body, sequence, origin_serial, fast, header
-            )
+            return receiving_end.receive(self._core, end, head, body, sequence, origin_serial, fast, header)
         finally:
             turn.finish(self._core)
 
@@ -244,18 +239,18 @@ class ChannelService:
         the answer when that is durable. Raises TransactionRolledBack, the batch rolled back."""
         self._core.begin(now_us)
         try:
-            channel_receiving.commit(self._core, end, luwid, sequence, target)
+            receiving_end.commit(self._core, end, luwid, sequence, target)
         finally:
             turn.finish(self._core)
 
     def roll_back_received(self, end: ReceivingEnd, now_us: i64) -> None:
         """Nothing of the batch that is being received has arrived."""
         self._core.begin(now_us)
-        channel_receiving.roll_back(self._core, end)
+        receiving_end.roll_back(self._core, end)
         turn.finish(self._core)
 
     def close_receiving(self, end: ReceivingEnd, now_us: i64) -> None:
         """The partner is gone, and with him what he had not had committed."""
         self._core.begin(now_us)
-        channel_receiving.close(self._core, end)
+        receiving_end.close(self._core, end)
         turn.finish(self._core)

@@ -6,7 +6,7 @@ from mypy_extensions import i64
 
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.group_transitions import consume_assigned, end_with_many, release_assigned
-from postroom.manager.queues import annotations as annotating
+from postroom.manager.queues import annotations
 from postroom.manager.queues.placement import ended
 from postroom.manager.queues.queue import Queue
 from postroom.manager.queues.returned_entries import settle_down
@@ -40,7 +40,7 @@ def _consume(core: Core, spark: SparkSubscription, chunk: HeldChunk, end: i64) -
     _report(core, queue, chunk, rows, first)
     if queue.annotated is not None:
         for serial in rows["serial"].tolist():
-            annotating.drop(core, queue, serial)
+            annotations.drop(core, queue, serial)
     if queue.units is not None:
         _free_units(core, queue, rows["serial"].tolist())
     for index in [each for each in chunk.objects if first <= each < end]:

@@ -25,7 +25,7 @@ from postroom.manager.kernel.errors import (
 from postroom.manager.kernel.group_transitions import ASSIGNED_SLOT
 from postroom.manager.kernel.options import USAGE_TRANSMISSION, ConsumerOptions
 from postroom.manager.queues import registry as queues
-from postroom.manager.queues import tap as tapping
+from postroom.manager.queues import tap
 from postroom.manager.queues.queue import Queue
 from postroom.manager.spark.assignment import write_open
 from postroom.manager.spark.assignment_end import consume_through, give_back_some
@@ -100,7 +100,7 @@ def create(core: Core, definition: SparkSubscriptionDefinition, user: str) -> Sp
     core.record_holder(spark.id, n.SPARK_SUBSCRIPTION, spark.opened())
     core.spark_subscriptions[definition.name] = spark
     queue.spark.append(spark)
-    tapping.begin(core, queue)
+    tap.begin(core, queue)
     spark.renewed_us = core.now_us
     _renewed(core, spark, core.now_us + _lease_us(spark))
     _write(core, spark)
@@ -374,7 +374,7 @@ def _end(core: Core, spark: SparkSubscription) -> None:
         spark.consumer = None
         spark.ended_us = core.now_us
         spark.queue.returning += 1
-        tapping.end(core, spark.queue)
+        tap.end(core, spark.queue)
         _keep_history(core)
         consumers.close_consumer(core, consumer, False)
         _write(core, spark)
@@ -452,7 +452,7 @@ def _restore_one(core: Core, id: int, last: int, told: dict[str, object]) -> Spa
         options = _consumer_options(core, definition, spark.user)
         spark.consumer = consumers.bind(core, queue, Sink(), options)
         spark.consumer.spark = spark
-        tapping.begin(core, queue)
+        tap.begin(core, queue)
         grace_us = min(RESTART_GRACE_US, _lease_us(spark))
         _renewed(core, spark, max(spark.renewed_us + _lease_us(spark), core.now_us + grace_us))
     return spark

@@ -5,7 +5,7 @@ from mypy_extensions import i64
 from postroom.amqp.message.message_fields import MessageFields
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.name_rules import is_pattern
-from postroom.manager.producing import blocked_sends as waiting
+from postroom.manager.producing import blocked_sends
 from postroom.manager.producing.upload import Upload
 from postroom.manager.queues.queue import Queue
 from postroom.manager.queues.topic import Route
@@ -36,7 +36,7 @@ def dismiss(core: Core, queue: Queue) -> None:
         del core.subscriptions[subscription.key()]
     forget_routes(core, subscription.topic)
     if queue.pool is not None and queue.has_own_pool:
-        waiting.free_line(core, queue.pool)
+        blocked_sends.free_line(core, queue.pool)
     elif queue.pool is not None:
         queue.pool.mark()  # those that wait there need less of it
 

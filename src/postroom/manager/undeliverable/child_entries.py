@@ -11,7 +11,7 @@ from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.entry_creation import begin_available, first_state
 from postroom.manager.kernel.memory import stored
 from postroom.manager.kernel.outgoing_sections import expiry_flag
-from postroom.manager.queues import tap as tapping
+from postroom.manager.queues import tap
 from postroom.manager.queues.annotations import annotate
 from postroom.manager.queues.message_ids import ids_of_head
 from postroom.manager.queues.overrides import birth_us
@@ -52,7 +52,7 @@ def make_child(
         due_us = birth_us(core, overrides)
     causes: i64 = n.UNBORN if due_us != 0 else n.PAUSED if queue.insertion_paused else 0
     ids = _ids_in_memory(parent)
-    told = flags | tapping.flag(core, takers, flags, parent.body)
+    told = flags | tap.flag(core, takers, flags, parent.body)
     serial = _arrival(core, parent, routing_set, event, causes, priority, told, expiry_us, due_us, ids)
     for taker in takers:
         child = _entry(taker, serial, priority, flags, expiry_us, parent)
@@ -74,7 +74,7 @@ def move_child(
     causes: i64 = n.UNBORN if due_us != 0 else 0
     expiry_us = parent.expiry_us
     event: i64 = n.EVENT_MOVE
-    told = flags | tapping.flag(core, [queue], flags, parent.body)
+    told = flags | tap.flag(core, [queue], flags, parent.body)
     serial = _arrival(core, parent, queue.id, event, causes, parent.priority, told, expiry_us, due_us, ids)
     child = _entry(queue, serial, parent.priority, flags, expiry_us, parent)
     annotate(core, child, annotations)
