@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -80,6 +81,16 @@ class QueueManager(BrokerProcess):
     def session(self) -> Iterator[Session]:
         with ConnectionFactory(self.url).create_connection() as connection:
             yield connection.create_session()
+
+    def await_empty(self, queue: str) -> None:
+        """Return when everything has left ``queue`` for good."""
+        end = time.monotonic() + WAIT_S
+        with ConnectionFactory(self.url).create_connection() as connection:
+            management = connection.create_management()
+            while (row := management.read("postroom.queue", queue))["messages_current"] or row[
+                "messages_pending"
+            ]:
+                assert time.monotonic() < end, f"{queue} of {self.name} doesn't get empty: {row}"
 
     def put(self, address: str, ids: list[str], durable: bool = True) -> None:
         """Put messages; they are accepted when this returns."""
