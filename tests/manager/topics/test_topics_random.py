@@ -11,7 +11,7 @@ from postroom.manager.kernel.transaction import Transaction
 from postroom.manager.queues.queue import Queue
 from postroom.manager.topics.registry import Subscribing
 from tests.manager.over_ledger import LedgerWorld
-from tests.manager.topics.test_topic_trie import matches
+from tests.manager.topics.pattern_matches import matches
 
 TOPICS = ("a", "a.b", "a.c", "x")
 PATTERNS = ("a", "a.b", "a.*", "a.#", "#", "x")

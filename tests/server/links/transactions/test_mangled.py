@@ -35,11 +35,9 @@ from postroom.amqp.frames.performatives import (
 from postroom.amqp.message.sections import Message, Properties
 from postroom.model.xa import BranchState, XaFlag, Xid
 from postroom.server.connection.binding import ConnectionBinding
-from tests.server.connection.test_mangled import MESSAGE, NOW_US, Neighbour, attach, neighbour, settle
+from tests.server.neighbour import MESSAGE, NOW_US, Neighbour, attach, settle
 from tests.server.peers import SESSION
 from tests.server.transaction_peer import BRANCH, global_id, value
-
-__all__ = ["neighbour"]
 
 QUEUE = "mangled-transactions"
 TO, FROM, CONTROL, REQUESTS, ANSWERS = range(5)
