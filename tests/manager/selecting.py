@@ -67,4 +67,4 @@ def deliveries_to(world: World, consumer: Consumer) -> list[Delivery]:
 
 
 def judgements(queue: Queue) -> int:
-    return sum(int(cursor.judgements) for cursor in queue.cursors.values())
+    return sum(int(cursor.judgements) for cursor in queue.selectors.cursors.values())

@@ -217,8 +217,8 @@ def test_start_up_defers_from_the_destination_to_the_template_to_the_broker(
     defaults = QueueDefinition(name="default", insertion_paused_at_startup=template)
     world = World(ManagerOptions(queue_defaults=defaults, insertion_paused_at_startup=broker))
     queue = world.queue(insertion_paused_at_startup=own)
-    assert queue.insertion_paused is paused
-    assert not queue.consumption_paused
+    assert queue.switches.insertion_paused is paused
+    assert not queue.switches.consumption_paused
 
 
 def test_a_start_up_flag_is_one_of_three() -> None:
@@ -262,7 +262,7 @@ def test_a_queue_that_starts_paused_keeps_back_what_the_restart_returns() -> Non
     world.turn()
     definition = QueueDefinition(name="q", insertion_paused_at_startup="true")
     world.manager.update_queue(definition, world.now_us)
-    assert not queue.insertion_paused  # it says how the queue starts, not how it is
+    assert not queue.switches.insertion_paused  # it says how the queue starts, not how it is
     world.turn()
     world.restart()
     queue = _of(world.manager)

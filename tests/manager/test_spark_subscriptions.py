@@ -179,7 +179,7 @@ def test_a_queue_that_a_client_made_stays_while_one_that_has_ended_is_known() ->
     subscribe(world, lease_s=60)
     world.turn(61_000)
     world.turn(61_000)
-    assert not queue.consumers
+    assert not queue.attached.consumers
     assert not queue.deleted
     world.restart()
     world.turn()

@@ -53,7 +53,7 @@ def test_waiting_ends_with_its_time(world: World, face: StoreFace) -> None:
     world.turn(1)
     with pytest.raises(NoMatchingMessage):
         asked.result()
-    assert not face.queue.watched
+    assert not face.queue.schedule.watched
 
 
 def test_a_message_that_comes_back_is_given_to_who_waits(world: World, face: StoreFace) -> None:

@@ -176,7 +176,7 @@ def _close(broker: BrokerThread, inhibits: bool, closed: bool) -> None:
     def change(broker: Broker, now_us: int) -> None:
         queue = broker.manager.queues["q"]
         if inhibits:
-            queue.get_inhibited = closed
+            queue.switches.get_inhibited = closed
         elif closed:
             broker.manager.pause(queue, CONSUMPTION, now_us)
         else:
