@@ -2,11 +2,11 @@
 
 from collections.abc import Container
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
+from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.options import IDENTITY_FIELDS, USAGE_NORMAL, QueueDefinition
 from postroom.manager.kernel.statistics import HeldByAll, Statistics
-from postroom.manager.queues.queue import Queue
 from postroom.manager.queues.switches import SWITCH_ATTRIBUTES, switches_of
 from postroom.server.configuration.config import is_reserved
 from postroom.server.management.entity_type import ListedEntityType
@@ -26,6 +26,8 @@ from postroom.server.management.request import (
 if TYPE_CHECKING:
     from postroom.server.connection.broker import Broker
 
+D = TypeVar("D", bound=Destination)
+
 _SETTABLE: Final[dict[str, type]] = {
     name: type(value)
     for name, value in QueueDefinition(name="").to_record().items()
@@ -33,7 +35,7 @@ _SETTABLE: Final[dict[str, type]] = {
 }
 
 
-class Destinations(ListedEntityType[Queue]):
+class Destinations(ListedEntityType[D]):
     """One of these entity types: the operations that all of them have alike."""
 
     def __init__(self, broker: "Broker") -> None:
@@ -47,8 +49,8 @@ class Destinations(ListedEntityType[Queue]):
             raise RequestError(CONFLICT, f"{kind} {name!r} exists already")
         usage = str(request.attributes().get("usage", USAGE_NORMAL))
         plain = self._manager.options.new_queue(name, kind, usage)
-        queue = self._manager.create_queue(_changed(plain, request), now_us)
-        return Response(CREATED, "created", self.shown(queue))
+        self._manager.create_queue(_changed(plain, request), now_us)
+        return Response(CREATED, "created", self.shown(self.find(request)))
 
     def update(self, request: Request, now_us: int) -> Response:
         """The operation UPDATE."""
@@ -72,7 +74,7 @@ def queue_attribute_names(*own: str) -> list[str]:
     return ["identity", "type", *definition, *own, *SWITCH_ATTRIBUTES, *Statistics(HeldByAll()).snapshot()]
 
 
-def shown_queue(queue: Queue, type_name: str, own: Attributes) -> Attributes:
+def shown_queue(queue: Destination, type_name: str, own: Attributes) -> Attributes:
     """Definition and counters of one queue, with ``own``, which only this entity type has."""
     return {
         "identity": queue.name,

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from postroom.manager.kernel.options import IDENTITY_FIELDS, KIND_QUEUE, QueueDefinition
-from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.queue import Queue, Subscription
 from postroom.model.entity_types import QUEUE_TYPE
 from postroom.model.names import DYNAMIC_PREFIX
 from postroom.server.management.entities.destinations import Destinations, queue_attribute_names, shown_queue
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _CONFIGURED: Final = ("configured", "unlike_configuration")
 
 
-class Queues(Destinations):
+class Queues(Destinations[Queue]):
     """The queues of one broker."""
 
     type: Final = QUEUE_TYPE
@@ -51,7 +51,7 @@ class Queues(Destinations):
 
     def all(self) -> Iterator[Queue]:
         """Subscriptions are an entity type of their own."""
-        return (queue for queue in self._manager.queues.values() if queue.subscription is None)
+        return (queue for queue in self._manager.queues.values() if not isinstance(queue, Subscription))
 
     def find(self, request: Request) -> Queue:
         return self._manager.queue(request.required_name())

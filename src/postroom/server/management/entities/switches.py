@@ -3,13 +3,13 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from postroom.manager.kernel.destination import Destination
 from postroom.manager.manager import QueueManager
-from postroom.manager.queues.queue import Queue
 from postroom.manager.queues.switches import switches_of
 from postroom.server.management.entity_type import Operation
 from postroom.server.management.request import BAD_REQUEST, OK, Request, RequestError, Response
 
-Find = Callable[[Request], Queue]
+Find = Callable[[Request], Destination]
 
 
 def switch_operations(manager: QueueManager, find: Find) -> Mapping[str, Operation]:
@@ -36,7 +36,7 @@ def _resume(manager: QueueManager, find: Find, request: Request, now_us: int) ->
     return _switches(queue)
 
 
-def _switches(queue: Queue) -> Response:
+def _switches(queue: Destination) -> Response:
     told = {**switches_of(queue), "durably_paused": queue.definition.durably_paused}
     return Response(OK, "OK", told)
 

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 from postroom.manager.kernel.errors import QueueNotFound
 from postroom.manager.kernel.options import IDENTITY_FIELDS, KIND_TOPIC, QueueDefinition
-from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.queue import Subscription
 from postroom.manager.queues.switches import SWITCH_ATTRIBUTES, switches_of
+from postroom.manager.queues.topic import Topic
 from postroom.model.entity_types import SUBSCRIPTION_TYPE, TOPIC_TYPE
 from postroom.model.names import DYNAMIC_PREFIX
 from postroom.server.management.entities.destinations import Destinations, queue_attribute_names, shown_queue
@@ -31,7 +32,7 @@ _SUMS: Final = (
 """Over the subscriptions to it, each with entries of its own; not over those to patterns."""
 
 
-class Topics(Destinations):
+class Topics(Destinations[Topic]):
     """The topics of one broker."""
 
     type: Final = TOPIC_TYPE
@@ -50,15 +51,13 @@ class Topics(Destinations):
         counted = (*_COUNTERS, "messages_unrouted", "subscriptions", "consumers", *_SUMS)
         return ["identity", "type", *_TOPIC_FIELDS, "dynamic", *SWITCH_ATTRIBUTES, *counted]
 
-    def all(self) -> Iterable[Queue]:
+    def all(self) -> Iterable[Topic]:
         return self._manager.topics.values()
 
-    def find(self, request: Request) -> Queue:
+    def find(self, request: Request) -> Topic:
         return self._manager.topic(request.required_name())
 
-    def shown(self, node: Queue) -> Attributes:
-        topic = node.topic
-        assert topic is not None
+    def shown(self, node: Topic) -> Attributes:
         record, counters = node.definition.to_record(), node.statistics.snapshot()
         subscribed = self._manager.core.patterns.matching(node.name)
         attributes: Attributes = {"identity": node.name, "type": TOPIC_TYPE}
@@ -66,7 +65,7 @@ class Topics(Destinations):
         attributes["dynamic"] = node.name.startswith(DYNAMIC_PREFIX)
         attributes |= switches_of(node)
         attributes |= {name: counters[name] for name in _COUNTERS}
-        attributes["messages_unrouted"] = int(topic.unrouted)
+        attributes["messages_unrouted"] = int(node.unrouted)
         attributes["subscriptions"] = len(subscribed)
         attributes["consumers"] = sum(len(queue.attached.consumers) for queue in subscribed)
         return attributes | _sums(self._manager.core.patterns.exactly(node.name))
@@ -83,7 +82,7 @@ class Topics(Destinations):
         return Response(OK, "deleted", {"subscriptions": ended})
 
 
-def _sums(queues: list[Queue]) -> Attributes:
+def _sums(queues: list[Subscription]) -> Attributes:
     found: Attributes = dict.fromkeys(_SUMS, 0)
     for queue in queues:
         counters = queue.statistics.snapshot()
@@ -92,7 +91,7 @@ def _sums(queues: list[Queue]) -> Attributes:
     return found
 
 
-class Subscriptions(Destinations):
+class Subscriptions(Destinations[Subscription]):
     """The subscriptions of one broker, each with the settings and counters of a queue."""
 
     type: Final = SUBSCRIPTION_TYPE
@@ -111,18 +110,18 @@ class Subscriptions(Destinations):
     def attribute_names(self) -> list[str]:
         return queue_attribute_names("durable")
 
-    def all(self) -> Iterator[Queue]:
-        return (queue for queue in self._manager.queues.values() if queue.subscription is not None)
+    def all(self) -> Iterator[Subscription]:
+        return (queue for queue in self._manager.queues.values() if isinstance(queue, Subscription))
 
-    def find(self, request: Request) -> Queue:
+    def find(self, request: Request) -> Subscription:
         """By its full name, as QUERY shows it."""
         name = request.required_name()
         queue = self._manager.queues.get(name)
-        if queue is None or queue.subscription is None:
+        if not isinstance(queue, Subscription):
             raise QueueNotFound(f"there is no subscription {name!r}")
         return queue
 
-    def shown(self, queue: Queue) -> Attributes:
+    def shown(self, queue: Subscription) -> Attributes:
         return shown_queue(queue, SUBSCRIPTION_TYPE, {"durable": not queue.definition.temporary})
 
     def _delete(self, request: Request, now_us: int) -> Response:
