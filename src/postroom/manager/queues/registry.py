@@ -64,7 +64,7 @@ def find_or_create_topic(core: Core, name: str) -> Topic:
 
 
 def _check_creation(core: Core, name: str, kind: str, other_kind: str) -> None:
-    """Raise unless one of ``kind`` may be made by attaching; the name is one of ``other_kind``, or free ("")."""
+    """Raise unless one of ``kind`` may be made by attaching. The name is one of ``other_kind``; "" of none."""
     if other_kind:
         raise QueueNotFound(f"there is no {kind} {name!r}: that name is a {other_kind}'s")
     if not core.options.auto_create:
