@@ -81,7 +81,7 @@ class Quota:
         """The shared pool, or the private ones of the members."""
         if self.definition.shared:
             return [self.pool]
-        return [queue.pool for queue in self.members if queue.pool is not None]
+        return [queue.quota.pool for queue in self.members if queue.quota.pool is not None]
 
     def limit(self, pool: Pool) -> None:
         """Give a pool of this quota its limits."""

@@ -34,7 +34,9 @@ class Topics(Destinations):
             "dynamic": lambda node: node.name.startswith(DYNAMIC_PREFIX),
             "messages_unrouted": lambda node: int(node.topic.unrouted) if node.topic is not None else 0,
             "subscriptions": lambda node: len(patterns.matching(node.name)),
-            "consumers": lambda node: sum(len(queue.consumers) for queue in patterns.matching(node.name)),
+            "consumers": lambda node: sum(
+                len(queue.attached.consumers) for queue in patterns.matching(node.name)
+            ),
         }
 
     def make_operations(self) -> Mapping[str, Operation]:
