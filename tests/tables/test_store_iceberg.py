@@ -11,15 +11,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from postroom.spark.store import open_store, read_folded
 from postroom.spark.store.formats import detect_format
-from postroom.spark.store.protocol import (
-    DONE,
-    NO_VERSION,
-    OPEN,
-    TableConflict,
-    TableError,
-    TableStore,
-    VersionGone,
-)
+from postroom.spark.store.protocol import DONE, NO_VERSION, OPEN, TableConflict, TableError, VersionGone
+from postroom.spark.store.table_store import TableStore
 from tests.tables.stores import DAY, LEDGER, append, at, compact, rows, serials, small_store
 from tests.tables.test_store_evolution import NEWER
 
