@@ -11,11 +11,11 @@ import numpy as np
 from postroom.ledger.format.records import SET_BASE, ArrivalFlag
 from postroom.ledger.reading.body_reader import BodyReader, BodyState
 from postroom.ledger.reading.reader import LedgerReader
+from postroom.manager.destinations.totals import totals
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import ENTRY_OVERHEAD_BYTES, Entry
 from postroom.manager.kernel.memory import stored
 from postroom.manager.kernel.statistics import SLOT_NAMES, Beginning, slot_of
-from postroom.manager.kernel.totals import totals
 from postroom.manager.queues.entry_lookup import spots
 from postroom.manager.queues.queue import Queue
 from postroom.manager.spark.held_lookup import held_entries

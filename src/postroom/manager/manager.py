@@ -16,8 +16,13 @@ from postroom.ledger.storage.body_requests import Body
 from postroom.manager import restore, turn
 from postroom.manager.administration import deletion as administration
 from postroom.manager.administration import pausing
+from postroom.manager.administration import subscriptions as topics
+from postroom.manager.administration.subscriptions import Subscribing
 from postroom.manager.consuming import registry as consumers
 from postroom.manager.consuming import settlement
+from postroom.manager.destinations import registry as queues
+from postroom.manager.destinations import tap
+from postroom.manager.destinations.topic import Topic
 from postroom.manager.kernel.consumer import Consumer, Producer
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.destination import Destination
@@ -35,19 +40,14 @@ from postroom.manager.message_store.pending_requests import StoreRequest
 from postroom.manager.producing import blocked_sends, send
 from postroom.manager.producing import quota_registry as quotas
 from postroom.manager.producing.upload import Upload, abort, add_chunk
-from postroom.manager.queues import registry as queues
-from postroom.manager.queues import tap
 from postroom.manager.queues.queue import Queue, Subscription
-from postroom.manager.queues.returned_entries import NOT_ASKED
-from postroom.manager.queues.topic import Topic
 from postroom.manager.services.channels import ChannelService
 from postroom.manager.services.names import NameService
 from postroom.manager.services.resource_manager import ResourceManager
 from postroom.manager.services.sinks import SinkService
 from postroom.manager.services.spark_subscriptions import SparkSubscriptionService
-from postroom.manager.topics import registry as topics
-from postroom.manager.topics.registry import Subscribing
 from postroom.manager.transactions import commit as transactions
+from postroom.manager.undeliverable.returned_entries import NOT_ASKED
 from postroom.model import numbers as n
 from postroom.model.message import MessageHead
 

@@ -17,6 +17,9 @@ from postroom.manager.administration import pausing
 from postroom.manager.channels import registry as channels
 from postroom.manager.channels.batches import hold
 from postroom.manager.channels.channel import Batch
+from postroom.manager.consuming import unit_turns
+from postroom.manager.destinations import registry as queues
+from postroom.manager.destinations import switches
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.entry import Entry
@@ -33,9 +36,8 @@ from postroom.manager.message_store import entry_verbs as store
 from postroom.manager.names import name_resolution as names
 from postroom.manager.names.remote_queues import KIND_REMOTE, RemoteQueueDefinition
 from postroom.manager.producing import quota_registry as quotas
-from postroom.manager.queues import annotations, switches, unit_turns
+from postroom.manager.queues import annotations
 from postroom.manager.queues import duplicate_detection as duplicates
-from postroom.manager.queues import registry as queues
 from postroom.manager.queues.backlog import ZONE_ENTRIES
 from postroom.manager.queues.placement import delay, ended, note_unbodied, watch_expiry
 from postroom.manager.queues.queue import Queue, Subscription, as_queue

@@ -6,7 +6,8 @@ from mypy_extensions import i64
 from postroom.ledger.storage.body_requests import Body
 from postroom.manager.administration import deletion as administration
 from postroom.manager.administration import pausing
-from postroom.manager.consuming import browser, dispatch, selection
+from postroom.manager.administration import subscriptions as topics
+from postroom.manager.consuming import body_fetch, browser, dispatch, selection, unit_turns
 from postroom.manager.consuming import registry as consumers
 from postroom.manager.kernel.consumer import Consumer
 from postroom.manager.kernel.core import Core
@@ -17,7 +18,6 @@ from postroom.manager.message_store import entry_verbs as store
 from postroom.manager.message_store import pending_requests
 from postroom.manager.message_store.pending_requests import StoreRequest
 from postroom.manager.producing import blocked_sends, send
-from postroom.manager.queues import body_fetch, expiry, returned_entries, unit_turns
 from postroom.manager.queues.queue import Queue, as_queue
 from postroom.manager.queues.selector_cursor import SelectorCursor
 from postroom.manager.queues.units_of_order import Units
@@ -25,9 +25,9 @@ from postroom.manager.reports import reports
 from postroom.manager.spark import assignment
 from postroom.manager.spark import sink_verbs as sinks
 from postroom.manager.spark import subscription_verbs as spark_subscriptions
-from postroom.manager.topics import registry as topics
 from postroom.manager.transactions import commit as transactions
 from postroom.manager.transactions import xa_verbs as branches
+from postroom.manager.undeliverable import expiry, returned_entries
 from postroom.model import numbers as n
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from postroom.amqp.message.sections import Data, Message
 from postroom.ledger.format.records import SET_BASE
+from postroom.manager.destinations.routing import slows_down
 from postroom.manager.kernel.errors import (
     NameNotAllowed,
     NotAllowed,
@@ -16,7 +17,6 @@ from postroom.manager.kernel.errors import (
     SubscriptionInUse,
 )
 from postroom.manager.kernel.options import ManagerOptions, QueueDefinition
-from postroom.manager.topics.routing import slows_down
 from postroom.model.codes import Outcome
 from tests.manager.store_face import StoreFace
 from tests.manager.topic_world import TopicWorld

@@ -26,8 +26,8 @@ from postroom.client import (
     UniqueId,
     aio,
 )
+from postroom.manager.destinations.switches import CONSUMPTION
 from postroom.manager.message_store.holders import MAX_CONFIRMED, store_of
-from postroom.manager.queues.switches import CONSUMPTION
 from postroom.server.configuration.config import MessageStoreConfig, QueueConfig
 from postroom.server.connection.broker import Broker
 from postroom.server.management.links import MAX_UNANSWERED, REQUEST_CREDIT

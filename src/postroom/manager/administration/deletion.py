@@ -7,6 +7,7 @@ import numpy as np
 
 from postroom.manager.administration.forced_deletion import roll_back_holders
 from postroom.manager.consuming.registry import detach_all
+from postroom.manager.destinations import registry as queues
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.errors import QueueDeleted, QueueInUse
@@ -15,7 +16,6 @@ from postroom.manager.kernel.transitions import step
 from postroom.manager.message_store import entry_verbs as store
 from postroom.manager.message_store import pending_requests
 from postroom.manager.queues import annotations
-from postroom.manager.queues import registry as queues
 from postroom.manager.queues.backlog import Backlog, Chunk
 from postroom.manager.queues.band import Band
 from postroom.manager.queues.placement import ended, take_out

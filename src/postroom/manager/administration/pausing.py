@@ -1,12 +1,12 @@
 """Pausing and resuming; what each switch means is told in `switches`."""
 
+from postroom.manager.destinations import registry as queues
+from postroom.manager.destinations.switches import CONSUMPTION, INSERTION, turn
+from postroom.manager.destinations.topic import Topic
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.destination import Destination
-from postroom.manager.queues import registry as queues
 from postroom.manager.queues.queue import Queue
-from postroom.manager.queues.returned_entries import end_delay
-from postroom.manager.queues.switches import CONSUMPTION, INSERTION, turn
-from postroom.manager.queues.topic import Topic
+from postroom.manager.undeliverable.returned_entries import end_delay
 
 
 def pause(core: Core, queue: Destination, switch: str, durable: bool) -> None:

@@ -11,7 +11,7 @@ from postroom.manager.kernel.memory import drop_body
 from postroom.manager.kernel.transitions import acquire, step
 from postroom.manager.queues.placement import ended
 from postroom.manager.queues.queue import as_queue
-from postroom.manager.queues.returned_entries import come_back
+from postroom.manager.undeliverable.returned_entries import come_back
 from postroom.model import numbers as n
 
 

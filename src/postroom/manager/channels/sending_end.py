@@ -16,7 +16,7 @@ from postroom.manager.kernel.options import USAGE_TRANSMISSION, ConsumerOptions
 from postroom.manager.kernel.transitions import step
 from postroom.manager.queues.placement import ended
 from postroom.manager.queues.queue import Queue, as_queue
-from postroom.manager.queues.returned_entries import come_back
+from postroom.manager.undeliverable.returned_entries import come_back
 from postroom.model import numbers as n
 from postroom.model.channel import MAX_BATCH_MESSAGES
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, final
 from mypy_extensions import i64
 
 from postroom.ledger.storage.body_requests import Body
+from postroom.manager.consuming.body_fetch import readable, request, wait_for_durable
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.effects import Delivery
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.outgoing_sections import fields_of, outgoing_sections
-from postroom.manager.queues.body_fetch import readable, request, wait_for_durable
 from postroom.manager.queues.entry_lookup import spots
 from postroom.manager.queues.queue import PRIORITIES, Queue, as_queue
 from postroom.model.selector.selector import Selector

@@ -5,9 +5,11 @@ from typing import Final
 from mypy_extensions import i64
 
 from postroom.manager.channels.batches import take
+from postroom.manager.consuming.body_fetch import fetch_ahead, fetch_entry
 from postroom.manager.consuming.browser import browse
 from postroom.manager.consuming.eligibility import first_for, may_go
 from postroom.manager.consuming.selection import next_wanted
+from postroom.manager.consuming.unit_turns import catch_up, give_turns
 from postroom.manager.kernel.consumer import Consumer
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.effects import Delivery
@@ -16,14 +18,12 @@ from postroom.manager.kernel.memory import drop_body
 from postroom.manager.kernel.outgoing_sections import outgoing_sections
 from postroom.manager.kernel.transitions import acquire, step
 from postroom.manager.queues.band import NOWHERE
-from postroom.manager.queues.body_fetch import fetch_ahead, fetch_entry
-from postroom.manager.queues.expiry import expire_available
 from postroom.manager.queues.message_groups import FIRST_IN_GROUP
 from postroom.manager.queues.placement import ended, refill, take_out
 from postroom.manager.queues.queue import Queue, as_queue
-from postroom.manager.queues.unit_turns import catch_up, give_turns
 from postroom.manager.spark.assignment import assign, assign_next
 from postroom.manager.spark.subscription import SparkSubscription
+from postroom.manager.undeliverable.expiry import expire_available
 from postroom.model import numbers as n
 
 MAX_REPORTED_BODY_BYTES: Final = 64 << 10

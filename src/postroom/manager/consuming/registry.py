@@ -15,7 +15,7 @@ from postroom.manager.kernel.errors import AccessRefused, LimitExceeded, NotAllo
 from postroom.manager.kernel.options import ConsumerOptions
 from postroom.manager.kernel.transitions import step
 from postroom.manager.queues.queue import Queue, Subscription, as_queue
-from postroom.manager.queues.returned_entries import come_back
+from postroom.manager.undeliverable.returned_entries import come_back
 from postroom.model import numbers as n
 
 _CONSUMER: Final = n.CONSUMER

@@ -13,23 +13,23 @@ from mypy_extensions import i64
 
 from postroom.ledger.errors import BodyUnreadable, LedgerCorrupt
 from postroom.ledger.storage.body_requests import Body
+from postroom.manager.consuming.body_fetch import readable, request, wait_for_durable
 from postroom.manager.consuming.eligibility import may_go
+from postroom.manager.consuming.unit_turns import catch_up
 from postroom.manager.kernel.consumer import Consumer
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import SelectorRefused
 from postroom.manager.kernel.memory import keep_body
 from postroom.manager.queues.band import Band
-from postroom.manager.queues.body_fetch import readable, request, wait_for_durable
 from postroom.manager.queues.entry_lookup import find_again, pick
-from postroom.manager.queues.expiry import expire, expire_available, expired
 from postroom.manager.queues.placement import put_back_packed, take_packed
 from postroom.manager.queues.queue import PRIORITIES, Queue, as_queue
 from postroom.manager.queues.selector_cursor import Key, SelectorCursor, key_of, note_verdict, verdict_on
 from postroom.manager.queues.selector_evaluation import judge
-from postroom.manager.queues.unit_turns import catch_up
-from postroom.manager.queues.unreadable_bodies import without_body
 from postroom.manager.undeliverable.dead_letters import discard_damaged
+from postroom.manager.undeliverable.expiry import expire, expire_available, expired
+from postroom.manager.undeliverable.unreadable_bodies import without_body
 from postroom.model import numbers as n
 from postroom.model.selector.errors import SelectorInvalid
 from postroom.model.selector.selector import Selector, parse

@@ -9,6 +9,9 @@ from mypy_extensions import i64
 
 from postroom.ledger.format.block import BlockBuilder
 from postroom.ledger.format.records import RecordType
+from postroom.manager.destinations.routing_sets import RoutingSets
+from postroom.manager.destinations.topic_trie import Patterns
+from postroom.manager.destinations.totals import Removed
 from postroom.manager.kernel.consumer import Consumer, Producer
 from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.destination_checks import POLICY_PREEMPTIVE
@@ -22,23 +25,20 @@ from postroom.manager.kernel.quota_pool import Pool
 from postroom.manager.kernel.report_list import Reports
 from postroom.manager.kernel.shared_body import SharedBody
 from postroom.manager.kernel.statistics import HeldByAll
-from postroom.manager.kernel.totals import Removed
 from postroom.manager.kernel.transaction import Transaction
 from postroom.manager.names.remote_queues import Names
 from postroom.manager.queues.selector_cursor import SearchMemory
 from postroom.manager.spark.sink import Sinks
-from postroom.manager.topics.routing_sets import RoutingSets
-from postroom.manager.topics.topic_trie import Patterns
 from postroom.manager.transactions.xa_branch import Branches
 from postroom.model import numbers as n
 
 if TYPE_CHECKING:
     from postroom.manager.administration.message_queries import MessageCursor
     from postroom.manager.channels.channel import Channel
+    from postroom.manager.destinations.topic import Topic
     from postroom.manager.message_store.pending_requests import StoreRequest
     from postroom.manager.producing.blocked_sends import BlockedSend
     from postroom.manager.queues.queue import Queue, Subscription
-    from postroom.manager.queues.topic import Topic
     from postroom.manager.spark.subscription import SparkSubscription
 
 BROKER: Final = "(broker)"

@@ -24,10 +24,10 @@ from postroom.manager.message_store.holders import (
     store_of,
 )
 from postroom.manager.queues.entry_lookup import Spot, pick
-from postroom.manager.queues.expiry import expired
 from postroom.manager.queues.placement import add_committed, delay, ended, why_put_waits
 from postroom.manager.queues.queue import Queue, as_queue
-from postroom.manager.queues.returned_entries import come_back
+from postroom.manager.undeliverable.expiry import expired
+from postroom.manager.undeliverable.returned_entries import come_back
 from postroom.model import numbers as n
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from postroom.manager.message_store.holders import store_of
 from postroom.manager.queues.entry_lookup import find, pick
 from postroom.manager.queues.message_ids import IdIndex, serials_on
 from postroom.manager.queues.queue import PRIORITIES, Queue, as_queue
-from postroom.manager.queues.unreadable_bodies import without_body
+from postroom.manager.undeliverable.unreadable_bodies import without_body
 from postroom.model.ids import NO_IDS, MessageIds
 
 MAX_IDS_READ: Final = 4096

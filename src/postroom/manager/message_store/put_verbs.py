@@ -39,9 +39,9 @@ from postroom.manager.producing.put import (
     refusal,
 )
 from postroom.manager.producing.put import store as put_available
+from postroom.manager.producing.report_checks import check_options
 from postroom.manager.queues.entry_lookup import Spot, find, find_busy
 from postroom.manager.queues.queue import Queue
-from postroom.manager.reports.report_checks import check_options
 from postroom.model import numbers as n
 from postroom.model.ids import MessageIds
 from postroom.model.message import MessageHead

@@ -17,6 +17,7 @@ from typing import Final
 
 from postroom.amqp.message.rewrite import reply_to_of, with_reply_to
 from postroom.ledger.format.records import RecordType
+from postroom.manager.destinations import registry as queues
 from postroom.manager.headers.transmission_header import MAX_HOPS, TransmissionHeader
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.errors import (
@@ -30,7 +31,6 @@ from postroom.manager.kernel.errors import (
 from postroom.manager.kernel.name_rules import MAX_NAME_BYTES, UNDELIVERED, too_long
 from postroom.manager.kernel.options import USAGE_TRANSMISSION
 from postroom.manager.names.remote_queues import RemoteQueue, RemoteQueueDefinition, ResolvedName
-from postroom.manager.queues import registry as queues
 from postroom.manager.queues.queue import Queue, Subscription
 from postroom.model.mq import Reason, Undelivered, reason_name
 from postroom.model.names import full_address, split_address

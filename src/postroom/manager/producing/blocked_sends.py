@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
+from postroom.manager.destinations.topic import Topic
 from postroom.manager.kernel.effects import Rejected, Sink
 from postroom.manager.kernel.entry import ENTRY_OVERHEAD_BYTES
 from postroom.manager.kernel.transaction import fail
 from postroom.manager.producing.upload import Upload, drop
-from postroom.manager.queues.topic import Topic
 from postroom.model.message import MessageHead
 
 if TYPE_CHECKING:

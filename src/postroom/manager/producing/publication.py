@@ -4,6 +4,8 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from postroom.manager.destinations import routing, tap
+from postroom.manager.destinations.topic import Route, Topic
 from postroom.manager.kernel.consumer import Producer
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import ENTRY_OVERHEAD_BYTES, Entry
@@ -14,13 +16,10 @@ from postroom.manager.kernel.transaction import Transaction
 from postroom.manager.kernel.transition_table import FIRST
 from postroom.manager.producing.put import NO_ROOM, arrival, due_of, expiry_of, flags_of, refusal, upload_size
 from postroom.manager.producing.upload import Upload, abort
-from postroom.manager.queues import tap
 from postroom.manager.queues.band import Band
 from postroom.manager.queues.duplicate_detection import note
 from postroom.manager.queues.placement import add_delayed, add_new, watch_expiry
 from postroom.manager.queues.queue import Queue, Subscription
-from postroom.manager.queues.topic import Route, Topic
-from postroom.manager.topics import routing
 from postroom.manager.transactions import commit as transactions
 from postroom.model import numbers as n
 from postroom.model.message import MessageHead

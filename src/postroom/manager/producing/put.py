@@ -5,6 +5,7 @@ from typing import Final
 from isal.isal_zlib import crc32
 from mypy_extensions import i64
 
+from postroom.manager.destinations.topic import Topic
 from postroom.manager.kernel.consumer import Producer
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.destination import Destination
@@ -17,10 +18,9 @@ from postroom.manager.kernel.transition_table import FIRST
 from postroom.manager.message_store.holders import ConfirmIdHolder
 from postroom.manager.producing.upload import Upload
 from postroom.manager.queues.duplicate_detection import note
-from postroom.manager.queues.expiry import expire_available, expired
 from postroom.manager.queues.placement import add_delayed, add_new, watch_expiry
 from postroom.manager.queues.queue import Queue
-from postroom.manager.queues.topic import Topic
+from postroom.manager.undeliverable.expiry import expire_available, expired
 from postroom.model import mq
 from postroom.model import numbers as n
 from postroom.model.message import MessageHead

@@ -10,6 +10,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from postroom.manager.consuming import dispatch
+from postroom.manager.destinations.topic import Topic
 from postroom.manager.kernel import overrides
 from postroom.manager.kernel.consumer import Producer
 from postroom.manager.kernel.core import Core
@@ -22,11 +23,10 @@ from postroom.manager.kernel.transaction import Transaction, fail
 from postroom.manager.producing import blocked_sends, publication
 from postroom.manager.producing.blocked_sends import BlockedSend
 from postroom.manager.producing.put import NO_ROOM, lacking, no_room_text, refusal, store
+from postroom.manager.producing.report_checks import check_options
 from postroom.manager.producing.upload import Upload, abort
 from postroom.manager.queues import duplicate_detection as duplicates
 from postroom.manager.queues.queue import Queue, as_queue
-from postroom.manager.queues.topic import Topic
-from postroom.manager.reports.report_checks import check_options
 from postroom.manager.transactions import commit as transactions
 from postroom.model import numbers as n
 from postroom.model.message import MessageHead

@@ -29,8 +29,8 @@ from postroom.manager.producing.upload import Upload
 from postroom.manager.queues.duplicate_detection import HAS_TWIN, forget, has_twin, note, remember
 from postroom.manager.queues.placement import add_committed, delay, ended, why_put_waits
 from postroom.manager.queues.queue import Queue, as_queue
-from postroom.manager.queues.returned_entries import come_back, redelivery_delay_us, turn_down
 from postroom.manager.spark.sink import admit_to_branch
+from postroom.manager.undeliverable.returned_entries import come_back, redelivery_delay_us, turn_down
 from postroom.model import numbers as n
 from postroom.model.message import MessageHead
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from postroom import __version__
-from postroom.manager.kernel import totals
+from postroom.manager.destinations import totals
 from postroom.manager.kernel.options import QUEUE_DEFAULTS
 from postroom.model.entity_types import BROKER_NAME, BROKER_TYPE
 from postroom.server.management.entity_type import ListedEntityType, Operation

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from postroom.manager.destinations.switches import SWITCH_ATTRIBUTES, switches_of
+from postroom.manager.destinations.topic import Topic
 from postroom.manager.kernel.errors import QueueNotFound
 from postroom.manager.kernel.options import KIND_TOPIC, QUEUE_SETTINGS
 from postroom.manager.queues.queue import Subscription
-from postroom.manager.queues.switches import SWITCH_ATTRIBUTES, switches_of
-from postroom.manager.queues.topic import Topic
 from postroom.model.entity_types import SUBSCRIPTION_TYPE, TOPIC_TYPE
 from postroom.model.names import DYNAMIC_PREFIX
 from postroom.server.management.entities.destinations import Destinations, MessageHolders

@@ -9,7 +9,6 @@ from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.memory import admit
 from postroom.manager.kernel.transitions import step
-from postroom.manager.queues.expiry import expire, expired
 from postroom.manager.queues.placement import add_again, add_committed, delay, ended, why_held_back
 from postroom.manager.queues.queue import Queue, as_queue
 from postroom.manager.undeliverable.dead_letters import (
@@ -20,6 +19,7 @@ from postroom.manager.undeliverable.dead_letters import (
     keeps_rejected,
     over_limit,
 )
+from postroom.manager.undeliverable.expiry import expire, expired
 from postroom.model import numbers as n
 
 NO_GROWTH: Final = 100

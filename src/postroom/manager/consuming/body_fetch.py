@@ -11,7 +11,7 @@ from postroom.manager.kernel.memory import check_body, keep_body, shared_body
 from postroom.manager.queues.band import Band
 from postroom.manager.queues.placement import take_out
 from postroom.manager.queues.queue import Queue, as_queue
-from postroom.manager.queues.unreadable_bodies import without_body
+from postroom.manager.undeliverable.unreadable_bodies import without_body
 from postroom.model import numbers as n
 
 

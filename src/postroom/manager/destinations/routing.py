@@ -3,13 +3,13 @@
 from mypy_extensions import i64
 
 from postroom.amqp.message.message_fields import MessageFields
+from postroom.manager.destinations.topic import Route, Topic
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.name_rules import is_pattern
 from postroom.manager.producing import blocked_sends
 from postroom.manager.producing.upload import Upload
 from postroom.manager.queues.queue import Subscription
-from postroom.manager.queues.topic import Route, Topic
 from postroom.model.message import MessageHead
 
 

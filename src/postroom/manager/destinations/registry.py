@@ -8,6 +8,8 @@ from typing import Final
 from postroom.ledger.format.records import RecordType
 from postroom.manager.channels import triggering
 from postroom.manager.channels.get_inhibited import set_inhibited
+from postroom.manager.destinations import routing, switches, tap
+from postroom.manager.destinations.topic import Topic
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.effects import Detach
@@ -23,10 +25,7 @@ from postroom.manager.kernel.errors import (
 from postroom.manager.kernel.name_rules import RESERVED_PREFIX
 from postroom.manager.kernel.options import KIND_QUEUE, KIND_SUBSCRIPTION, KIND_TOPIC, QueueDefinition
 from postroom.manager.producing import quota_registry as quotas
-from postroom.manager.queues import switches, tap
 from postroom.manager.queues.queue import Queue, Subscription, as_queue
-from postroom.manager.queues.topic import Topic
-from postroom.manager.topics import routing
 from postroom.model.names import split_address
 
 _QUEUE_DEFINED: Final = int(RecordType.QUEUE_DEFINED)
@@ -64,7 +63,7 @@ def find_or_create_topic(core: Core, name: str) -> Topic:
 
 
 def _check_creation(core: Core, name: str, kind: str, other_kind: str) -> None:
-    """Raise unless one of ``kind`` may be made by attaching. The name is one of ``other_kind``; "" of none."""
+    """Raise unless one of ``kind`` may be made by attaching; ``other_kind`` has the name, or ("") nothing."""
     if other_kind:
         raise QueueNotFound(f"there is no {kind} {name!r}: that name is a {other_kind}'s")
     if not core.options.auto_create:

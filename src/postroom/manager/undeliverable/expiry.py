@@ -3,10 +3,10 @@ some are."""
 
 from mypy_extensions import i64
 
+from postroom.manager.destinations import registry as queues
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.transitions import step
-from postroom.manager.queues import registry as queues
 from postroom.manager.queues.backlog import Backlog, Chunk, earliest
 from postroom.manager.queues.placement import ended, take_out, watch_live
 from postroom.manager.queues.queue import Queue, as_queue

@@ -4,6 +4,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from postroom.manager.administration import deletion as administration
+from postroom.manager.destinations import registry as queues
+from postroom.manager.destinations import routing
+from postroom.manager.destinations.topic import Topic
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.errors import (
     NotAllowed,
@@ -14,10 +17,7 @@ from postroom.manager.kernel.errors import (
 )
 from postroom.manager.kernel.name_rules import SUBSCRIPTION_MARK, check_pattern, is_pattern
 from postroom.manager.kernel.options import KIND_SUBSCRIPTION, KIND_TOPIC
-from postroom.manager.queues import registry as queues
 from postroom.manager.queues.queue import Queue, Subscription
-from postroom.manager.queues.topic import Topic
-from postroom.manager.topics import routing
 from postroom.model import numbers as n
 
 DOOMED_CHECK_US: Final = 1_000_000
