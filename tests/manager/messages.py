@@ -70,7 +70,7 @@ def deliveries_to(world: World, consumer: Consumer) -> list[Delivery]:
 
 
 def judgements(queue: Queue) -> int:
-    return sum(int(cursor.judgements) for cursor in queue.cursors.values())
+    return sum(int(cursor.judgements) for cursor in queue.selectors.cursors.values())
 
 
 def member(world: Any, queue: Queue, text: str, unit: str = "u", **more: Any) -> None:

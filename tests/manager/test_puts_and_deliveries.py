@@ -180,7 +180,7 @@ def test_a_new_link_may_get_what_an_old_one_could_not(world: World) -> None:
     (entry,) = consumer.held
     world.fail(consumer, entry, not_here=True)
     world.close(consumer)
-    assert (queue.exclusions, entry.excluded) == (0, None)
+    assert (queue.selectors.exclusions, entry.excluded) == (0, None)
     world.consumer(queue, credit=1)
     assert world.turn() == [b"1"]
 

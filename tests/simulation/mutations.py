@@ -38,7 +38,7 @@ MUTATIONS: dict[str, Mutation] = {
         "    for row in [row for row in rows if row.holder_kind == 0]:\n        _take_back_one",
     ),
     "returns-to-the-end-of-the-queue": Mutation(
-        "manager/queues/returned_entries.py",
+        "manager/undeliverable/returned_entries.py",
         "        add_again(core, entry.queue, entry)\n        return True",
         "        entry.place = core.ledger.next_position\n        add_again(core, entry.queue, entry)\n"
         "        return True",
@@ -125,7 +125,7 @@ MUTATIONS: dict[str, Mutation] = {
         "        if self.max_messages >= 0 and self.messages > self.max_messages:\n            return False",
     ),
     "subscription-missed-in-a-routing-set": Mutation(
-        "manager/topics/routing.py",
+        "manager/destinations/routing.py",
         "    queues.sort(key=_by_id)\n    route",
         "    queues.sort(key=_by_id)\n    queues = queues[:1]\n    route",
     ),
@@ -216,7 +216,7 @@ MUTATIONS: dict[str, Mutation] = {
         "return False",
     ),
     "redelivery-without-its-delay": Mutation(
-        "manager/queues/returned_entries.py",
+        "manager/undeliverable/returned_entries.py",
         "        entry.due_us = core.now_us + delay_us\n",
         "        entry.due_us = core.now_us + 1\n",
     ),

@@ -16,9 +16,9 @@ from postroom.ledger.errors import LedgerCorrupt
 from postroom.ledger.ledger import Ledger
 from postroom.ledger.storage.disk import Bytes, DiskFile, is_no_space
 from postroom.ledger.storage.journal import RETRY_US
+from postroom.manager.administration.subscriptions import Subscribing
 from postroom.manager.kernel.options import ManagerOptions
 from postroom.manager.manager import QueueManager
-from postroom.manager.topics.registry import Subscribing
 from postroom.server.configuration.config import Config
 from postroom.server.connection.broker import Broker
 from tests.originals import ORIGINALS

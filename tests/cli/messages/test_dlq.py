@@ -325,7 +325,7 @@ def test_it_ends_when_its_queue_goes(broker: BrokerThread, shell: Shell, queue: 
     with handling(broker, rules("ACTION(RETRY)", control="WAIT(YES)")) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        broker.wait_until(lambda broker: len(broker.manager.queues[queue].consumers) == 1)
+        broker.wait_until(lambda broker: len(broker.manager.queues[queue].attached.consumers) == 1)
         shell.ok("queue", "delete", queue)
         assert process.wait(20) == 3
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from postroom.ledger.format.records import RecordType
+from postroom.manager.administration.subscriptions import Subscribing
 from postroom.manager.kernel.errors import NotAllowed, QueueInUse, SinkBranchUnknown, TransactionRolledBack
-from postroom.manager.topics.registry import Subscribing
 from postroom.model.codes import Outcome
 from postroom.model.xa import BranchState, XaCode
 from tests.manager.channel_world import CHANNEL, THERE, Receiver, Sender, resynchronise

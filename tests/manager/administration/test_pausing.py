@@ -2,12 +2,12 @@
 
 import pytest
 
+from postroom.manager.administration.subscriptions import Subscribing
+from postroom.manager.destinations.switches import CONSUMPTION, INSERTION, PRODUCTION, switches_of
 from postroom.manager.kernel.errors import DefinitionInvalid, SwitchUnknown
 from postroom.manager.kernel.options import ManagerOptions, QueueDefinition
 from postroom.manager.manager import QueueManager
 from postroom.manager.queues.queue import Queue
-from postroom.manager.queues.switches import CONSUMPTION, INSERTION, PRODUCTION, switches_of
-from postroom.manager.topics.registry import Subscribing
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.world import TestSink, World
 
@@ -156,7 +156,7 @@ def test_a_consumer_that_held_something_before_the_pause_can_settle_it(world: Wo
     pause(world, queue, CONSUMPTION)
     world.accept(consumer, world.held(consumer)[0])
     world.turn()
-    assert queue.empty()
+    assert queue.is_empty()
 
 
 def test_a_topic_is_paused_with_all_its_subscriptions_those_to_come_included(world: World) -> None:
@@ -212,8 +212,8 @@ def test_start_up_defers_from_the_destination_to_the_template_to_the_broker(
     defaults = QueueDefinition(name="default", insertion_paused_at_startup=template)
     world = World(ManagerOptions(queue_defaults=defaults, insertion_paused_at_startup=broker))
     queue = world.queue(insertion_paused_at_startup=own)
-    assert queue.insertion_paused is paused
-    assert not queue.consumption_paused
+    assert queue.switches.insertion_paused is paused
+    assert not queue.switches.consumption_paused
 
 
 def test_a_start_up_flag_is_one_of_three() -> None:
@@ -257,7 +257,7 @@ def test_a_queue_that_starts_paused_keeps_back_what_the_restart_returns() -> Non
     world.turn()
     definition = QueueDefinition(name="q", insertion_paused_at_startup="true")
     world.manager.update_queue(definition, world.now_us)
-    assert not queue.insertion_paused  # it says how the queue starts, not how it is
+    assert not queue.switches.insertion_paused  # it says how the queue starts, not how it is
     world.turn()
     world.restart()
     queue = _of(world.manager)

@@ -263,10 +263,10 @@ def test_nobody_gets_anything_while_the_channel_is_stopped(sender: Sender) -> No
     consumer = sender.consumer(queue)
     sender.manager.channels.set_status(CHANNEL, {"state": "stopped"}, sender.now_us)
     sender.credit(consumer, 10)
-    assert sender.turn() == [] and queue.get_inhibited
+    assert sender.turn() == [] and queue.switches.get_inhibited
     sender.restart()
     queue = sender.manager.queue(THERE)
-    assert queue.get_inhibited
+    assert queue.switches.get_inhibited
     consumer = sender.consumer(queue, credit=10)
     assert sender.turn() == []
     sender.manager.channels.set_status(CHANNEL, {}, sender.now_us)
@@ -278,9 +278,9 @@ def test_a_queue_made_after_its_channel_was_stopped_is_inhibited(sender: Sender)
     channels.define(replace(SENDER, name="LATER", transmission_queue="later"), sender.now_us)
     channels.set_status("LATER", {"state": "stopped"}, sender.now_us)
     queue = sender.queue("later", usage="transmission")
-    assert queue.get_inhibited
+    assert queue.switches.get_inhibited
     channels.delete("LATER", sender.now_us)
-    assert not queue.get_inhibited
+    assert not queue.switches.get_inhibited
 
 
 # --- the ledger -----------------------------------------------------------------------------------

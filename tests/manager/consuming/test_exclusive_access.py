@@ -84,9 +84,9 @@ def test_a_suspended_link_that_runs_out_is_lost(world: World) -> None:
     world.turn()
     world.manager.suspend_consumer(consumer, SECOND_US, world.now_us)
     world.turn(999)
-    assert queue.consumers == [consumer]
+    assert queue.attached.consumers == [consumer]
     world.turn(1)
-    assert queue.consumers == []
+    assert queue.attached.consumers == []
     with pytest.raises(NotAllowed, match="not suspended"):
         world.manager.resume_consumer(consumer, TestSink(), world.now_us)
     world.consumer(queue, credit=1)

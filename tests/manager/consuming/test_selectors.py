@@ -43,14 +43,14 @@ def test_a_bad_selector_is_refused_with_its_place(world: World) -> None:
     queue = world.queue()
     with pytest.raises(SelectorRefused, match="character 9"):
         world.consumer(queue, selector="color = OR")
-    assert not queue.consumers and not queue.cursors
+    assert not queue.attached.consumers and not queue.selectors.cursors
 
 
 def test_an_empty_selector_selects_everything(world: World) -> None:
     queue = world.queue()
     fill(world, queue, 3)
     world.consumer(queue, selector=" ", credit=5)
-    assert turn(world) == ["0", "1", "2"] and not queue.cursors
+    assert turn(world) == ["0", "1", "2"] and not queue.selectors.cursors
 
 
 def test_new_messages_are_judged_as_they_come(world: World) -> None:
@@ -104,9 +104,9 @@ def test_only_so_many_cursors_are_kept_for_nobody(world: World) -> None:
         world.close(world.consumer(queue, selector=f"color = {color}", credit=1))
         world.turn()
     stays = world.consumer(queue, selector="color = 99", credit=1)
-    assert len(queue.cursors) == MAX_LEFT_CURSORS + 1 and queue.selecting == 1
+    assert len(queue.selectors.cursors) == MAX_LEFT_CURSORS + 1 and queue.selectors.in_use == 1
     world.close(stays)
-    assert list(queue.cursors)[-1] == "color = 99" and queue.selecting == 0
+    assert list(queue.selectors.cursors)[-1] == "color = 99" and queue.selectors.in_use == 0
 
 
 def test_what_comes_back_is_not_judged_again(world: World) -> None:
@@ -395,7 +395,7 @@ def test_each_selector_judges_each_entry_once(messages: list[tuple[int, int]], c
                     world.release(consumer, entry)
                 else:
                     world.accept(consumer, entry)
-    for cursor in queue.cursors.values():
+    for cursor in queue.selectors.cursors.values():
         assert cursor.judgements <= len(messages)
     for color, consumer in consumers.items():
         expected = {str(number) for number, (each, _) in enumerate(messages) if each == color}
@@ -407,10 +407,10 @@ def test_those_who_do_not_want_an_arrival_are_not_searched_again(world: World) -
     fill(world, queue, 20)
     consumers = [world.consumer(queue, selector=f"number = {number}", credit=1) for number in range(20)]
     world.turn()
-    before = [int(cursor.searches) for cursor in queue.cursors.values()]
+    before = [int(cursor.searches) for cursor in queue.selectors.cursors.values()]
     put(world, queue, "for 7", number=7)
     assert turn(world) == ["for 7"] and got(world, consumers[7]) == ["for 7"]
-    after = [int(cursor.searches) for cursor in queue.cursors.values()]
+    after = [int(cursor.searches) for cursor in queue.selectors.cursors.values()]
     assert [number for number in range(20) if after[number] != before[number]] == [7]
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.manager.kernel import totals
+from postroom.manager.destinations import totals
 from postroom.manager.kernel.statistics import SLOT_NAMES
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.world import World
@@ -37,10 +37,10 @@ def step(world: World, what: str, name: str, delay_ms: int) -> None:
     queue: Any = world.manager.queues.get(name) or world.queue(name)
     if what == "put":
         world.put(queue, b"body", delay_ms=delay_ms)
-    elif what == "take" and not queue.consumers:
+    elif what == "take" and not queue.attached.consumers:
         world.consumer(queue, credit=2)
     elif what == "accept":
-        for consumer in queue.consumers:
+        for consumer in queue.attached.consumers:
             for entry in world.held(consumer):
                 world.accept(consumer, entry)
     elif what == "purge":

@@ -233,7 +233,7 @@ def test_a_damaged_message_is_discarded_when_it_is_to_be_got(live_head: int) -> 
     world, face = unread(live_head)
     assert face.get()[1] == b"1"
     assert world.events(face.queue)[0] == ("DISCARD", "DELETED", "DISCARDED")
-    assert (face.queue.statistics.depth, face.queue.unbodied) == (1, live_head // 100)
+    assert (face.queue.statistics.depth, face.queue.bodies.missing) == (1, live_head // 100)
 
 
 @pytest.mark.parametrize("live_head", [0, 100])

@@ -421,7 +421,7 @@ def test_quotas_come_and_go_by_name(world: World) -> None:
         world.manager.update_queue(QueueDefinition(name="q", quota="room", max_messages=3), world.now_us)
     world.manager.update_queue(QueueDefinition(name="q"), world.now_us)
     world.manager.delete_quota("room", world.now_us)
-    assert (queue.pool, world.manager.quotas) == (None, {})
+    assert (queue.quota.pool, world.manager.quotas) == (None, {})
 
 
 def test_quotas_survive_a_restart_and_are_charged_with_what_is_there() -> None:

@@ -161,7 +161,7 @@ def test_an_entry_that_ends_while_its_body_is_read_is_not_delivered() -> None:
     world.manager.purge_queue("q", world.now_us)
     world.manager.fetched(fetch.entries, [b"1"], world.now_us)
     assert world.turn() == []
-    assert queue.unbodied == 0
+    assert queue.bodies.missing == 0
 
 
 def test_returned_entries_stand_before_the_backlog() -> None:
@@ -208,7 +208,7 @@ def test_an_entry_whose_body_is_damaged_is_discarded_and_the_others_go_out() -> 
     assert "dead" not in world.manager.queues, "what stood there would share the damaged body"
     for entry in world.held(consumer):
         world.accept(consumer, entry)
-    assert (queue.statistics.depth, queue.unbodied) == (0, 0)
+    assert (queue.statistics.depth, queue.bodies.missing) == (0, 0)
 
 
 @pytest.mark.parametrize("selector", ["", "color IS NULL"])
@@ -224,7 +224,7 @@ def test_an_entry_whose_body_the_disk_does_not_give_waits_and_is_asked_for_again
     world.damage, world.damaged = UNREADABLE, {int(world.arrivals[1]["position"])}
     world.consumer(queue, credit=3, selector=selector)
     assert world.turn() == [b"0", b"2"]
-    assert (queue.statistics.depth, queue.unbodied) == (3, 0)
+    assert (queue.statistics.depth, queue.bodies.missing) == (3, 0)
     assert world.turn(UNREADABLE_DELAY_MS) == []
     world.damaged.clear()
     assert world.turn(UNREADABLE_DELAY_MS) == [b"1"]

@@ -8,10 +8,10 @@ from random import Random
 import pytest
 
 from postroom.ledger.reading.dump import Filter, dump
+from postroom.manager.administration.subscriptions import Subscribing
 from postroom.manager.kernel.errors import SinkBatchReplaced, SinkBranchUnknown, SinkFenced
 from postroom.manager.kernel.options import ManagerOptions
 from postroom.manager.spark.sink_verbs import LEASE_ENDED
-from postroom.manager.topics.registry import Subscribing
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.recount import check_counters, check_history
 from tests.manager.restarts import WITHOUT_HISTORY, fill, restart, world_of

@@ -2,6 +2,7 @@
 
 import pytest
 
+from postroom.manager.administration.subscriptions import Subscribing
 from postroom.manager.kernel.errors import (
     LimitExceeded,
     NotAllowed,
@@ -19,7 +20,6 @@ from postroom.manager.kernel.options import ManagerOptions
 from postroom.manager.queues.queue import Queue
 from postroom.manager.spark.sink import MAX_REMEMBERED_RUNS
 from postroom.manager.spark.sink_verbs import LEASE_ENDED
-from postroom.manager.topics.registry import Subscribing
 from tests.manager.recount import check_counters
 from tests.manager.sink_world import Job, received, refused
 from tests.manager.world import MS, TestSink, World, a_head

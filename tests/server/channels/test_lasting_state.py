@@ -27,7 +27,7 @@ def test_stopped_survives_a_restart(world: Stations) -> None:
     world.restart("A")
     assert world.state("A") == "STOPPED"
     assert world.channel("A").reason == "stopped by a command"
-    assert world.nodes["A"].manager.queues["B"].get_inhibited
+    assert world.nodes["A"].manager.queues["B"].switches.get_inhibited
     world.put("A", "in@B", "one")
     assert world.state("A") == "STOPPED"
 
@@ -99,7 +99,7 @@ def test_a_channel_that_is_deleted_is_triggered_no_more(world: Stations) -> None
     channels.delete("A.B", world.now_us)
     world.put("A", "in@B", "one")
     assert channels.all() == [] and world.dialled == []
-    assert not world.nodes["A"].manager.queues["B"].armed
+    assert not world.nodes["A"].manager.queues["B"].schedule.armed
     with pytest.raises(ChannelNotFound):
         channels.find("A.B")
     world.restart("A")
@@ -113,7 +113,7 @@ def test_another_transmission_queue_triggers_from_then_on(world: Stations) -> No
     world.broker("A").channels.alter(changed, world.now_us)
     world.nodes["A"].turn_wanted = True
     world.settle()
-    assert (manager.queues["B"].armed, manager.queues["other"].armed) == (False, True)
+    assert (manager.queues["B"].schedule.armed, manager.queues["other"].schedule.armed) == (False, True)
 
 
 def test_new_settings_count_from_the_next_start_on(world: Stations) -> None:

@@ -204,9 +204,9 @@ def test_a_stopped_channel_keeps_its_messages_until_it_is_started(world: Station
 def test_the_transmission_queue_of_a_stopped_channel_gives_nothing_out(world: Stations) -> None:
     queue = world.nodes["A"].manager.queues["B"]
     stop(world)
-    assert queue.get_inhibited
+    assert queue.switches.get_inhibited
     start(world)
-    assert not queue.get_inhibited
+    assert not queue.switches.get_inhibited
 
 
 @pytest.mark.parametrize("mode", list(StopMode), ids=lambda mode: mode.name)

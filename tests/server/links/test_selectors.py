@@ -112,4 +112,4 @@ def test_a_link_with_another_selector_is_another_link(
         second.open().session().attach_receiver("r", source(again), Target(), unsettled={})
         attach = second.wait_for(LinkAttached).attach
         assert (attach.unsettled is not None) is resumed
-        assert broker.call(lambda b: list(b.manager.queues[queue].cursors)[-1]) == again
+        assert broker.call(lambda b: list(b.manager.queues[queue].selectors.cursors)[-1]) == again

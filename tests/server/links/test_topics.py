@@ -112,7 +112,7 @@ def test_a_durable_subscription_outlives_its_link(broker: BrokerThread, topic: s
         )
         if how == "detach":
             close(first, link, closed=False)
-    broker.wait_until(lambda b: not b.manager.durable_subscription(client, "sub").consumers)
+    broker.wait_until(lambda b: not b.manager.durable_subscription(client, "sub").attached.consumers)
     with EnginePeer(broker.port, container_id=client) as second:
         publish(second.open(), topic, "kept")
         assert received(second, receiving(second, "sub", source), 1) == ["kept"]

@@ -26,8 +26,8 @@ from postroom.client import (
     UniqueId,
     aio,
 )
-from postroom.manager.kernel.holders import MAX_CONFIRMED, store_of
-from postroom.manager.queues.switches import CONSUMPTION
+from postroom.manager.destinations.switches import CONSUMPTION
+from postroom.manager.message_store.holders import MAX_CONFIRMED, store_of
 from postroom.server.configuration.config import MessageStoreConfig, QueueConfig
 from postroom.server.connection.broker import Broker
 from postroom.server.management.links import MAX_UNANSWERED, REQUEST_CREDIT
@@ -176,7 +176,7 @@ def _close(broker: BrokerThread, inhibits: bool, closed: bool) -> None:
     def change(broker: Broker, now_us: int) -> None:
         queue = broker.manager.queues["q"]
         if inhibits:
-            queue.get_inhibited = closed
+            queue.switches.get_inhibited = closed
         elif closed:
             broker.manager.pause(queue, CONSUMPTION, now_us)
         else:

@@ -435,7 +435,7 @@ GOOD = {"path": "/l", "broker": "amqp://h", "subscription": "s", "confirm": "cal
         ({"confirm": "table:/t"}, '"confirm" is table:URI#APP, call or spark'),
         ({"confirm": "table:#a"}, '"confirm" is table:URI#APP, call or spark'),
         ({"onNewCheckpoint": "ignore"}, '"onNewCheckpoint" is fail or confirmed'),
-        ({"pollMs": "0"}, '"pollMs" must be a whole number from 1'),
+        ({"pollMs": "0"}, '"pollMs" is a whole number from 1'),
         ({"queues": "a"}, '"queues" has no meaning with mode=consume'),
         ({"maxRows": "5"}, '"maxRows" has no meaning with mode=consume'),
         ({"failOnDataLoss": "false"}, '"failOnDataLoss" has no meaning with mode=consume'),

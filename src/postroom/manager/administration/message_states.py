@@ -10,8 +10,8 @@ from mypy_extensions import i64
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import RequestInvalid
-from postroom.manager.queues.expiry import expired
 from postroom.manager.undeliverable.dead_letters import over_limit
+from postroom.manager.undeliverable.expiry import expired
 from postroom.model import numbers as n
 from postroom.model.holders import TRANSACTIONAL
 
@@ -61,7 +61,7 @@ def states_of(core: Core, entry: Entry) -> i64:
     found: i64 = EXPIRED if expired(core, entry) else 0
     if entry.state == n.AVAILABLE:
         found |= 0 if found else VISIBLE
-        if entry.queue.consumption_paused or entry.queue.get_inhibited:
+        if entry.queue.switches.consumption_paused or entry.queue.switches.get_inhibited:
             found |= PAUSED
     elif entry.state == n.DELAYED:
         found |= _waiting_states(entry.causes)

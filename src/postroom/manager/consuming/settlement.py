@@ -9,7 +9,12 @@ from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import LimitExceeded, NotHeld
 from postroom.manager.kernel.transitions import confirm, step
 from postroom.manager.queues.placement import ended
-from postroom.manager.queues.returned_entries import NOT_ASKED, come_back, redelivery_delay_us, turn_down
+from postroom.manager.undeliverable.returned_entries import (
+    NOT_ASKED,
+    come_back,
+    redelivery_delay_us,
+    turn_down,
+)
 from postroom.model import numbers as n
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 from mypy_extensions import i64
 
+from postroom.manager.consuming.unit_turns import catch_up
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.group_transitions import (
@@ -21,11 +22,10 @@ from postroom.manager.kernel.group_transitions import (
 from postroom.manager.kernel.memory import drop_body, forget, stored
 from postroom.manager.queues.backlog import Chunk
 from postroom.manager.queues.band import Band
-from postroom.manager.queues.expiry import expire_available
 from postroom.manager.queues.placement import refill, take_out
 from postroom.manager.queues.queue import Queue
-from postroom.manager.queues.unit_turns import catch_up
 from postroom.manager.spark.subscription import ASSIGNED_TOGETHER, SparkSubscription
+from postroom.manager.undeliverable.expiry import expire_available
 from postroom.model.packed import PACKED_BYTES, PACKED_FIELDS
 
 _PACKED: Final = np.dtype(PACKED_FIELDS)
@@ -90,7 +90,7 @@ def assign_next(core: Core, queue: Queue, spark: SparkSubscription, alone: bool)
             expire_available(core, entry)
             continue
         take_out(queue, entry)
-        queue.ahead = 0
+        queue.bodies.ahead = 0
         assign(core, spark, entry)
         return True
 

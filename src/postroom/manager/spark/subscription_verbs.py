@@ -8,6 +8,8 @@ from mypy_extensions import i64
 from postroom.ledger.format.records import RecordType
 from postroom.manager.consuming import registry as consumers
 from postroom.manager.consuming.dispatch import has_room
+from postroom.manager.destinations import registry as queues
+from postroom.manager.destinations import tap
 from postroom.manager.kernel.consumer import Consumer
 from postroom.manager.kernel.core import NEVER_TOLD, Core
 from postroom.manager.kernel.effects import Alarm, Sink
@@ -24,8 +26,6 @@ from postroom.manager.kernel.errors import (
 )
 from postroom.manager.kernel.group_transitions import ASSIGNED_SLOT
 from postroom.manager.kernel.options import USAGE_TRANSMISSION, ConsumerOptions
-from postroom.manager.queues import registry as queues
-from postroom.manager.queues import tap
 from postroom.manager.queues.queue import Queue
 from postroom.manager.spark.assignment import write_open
 from postroom.manager.spark.assignment_end import consume_through, give_back_some
@@ -248,7 +248,7 @@ def is_filling(spark: SparkSubscription) -> bool:
         return False
     if consumer.matching is not None and consumer.waits:
         return True
-    return queue.pending or queue.fetching or queue.waits_for_durable
+    return queue.schedule.pending or queue.bodies.fetching or queue.bodies.waits_for_durable
 
 
 def oldest_waiting(queue: Queue) -> int:

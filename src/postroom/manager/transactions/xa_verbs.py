@@ -13,7 +13,6 @@ from postroom.manager.kernel.errors import NotAllowed, XaError
 from postroom.manager.kernel.transaction import Receipt, Transaction
 from postroom.manager.producing.blocked_sends import refuse_transacted
 from postroom.manager.queues.duplicate_detection import HAS_TWIN, has_twin
-from postroom.manager.queues.returned_entries import come_back, redelivery_delay_us
 from postroom.manager.transactions import commit as transactions
 from postroom.manager.transactions.xa_branch import (
     DECIDED_BY,
@@ -23,6 +22,7 @@ from postroom.manager.transactions.xa_branch import (
     XaSession,
     detail_of,
 )
+from postroom.manager.undeliverable.returned_entries import come_back, redelivery_delay_us
 from postroom.model import numbers as n
 from postroom.model.xa import (
     IN_DOUBT,

@@ -9,6 +9,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from postroom.manager.destinations import registry as queues
 from postroom.manager.kernel.consumer import Producer
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import Entry
@@ -19,7 +20,6 @@ from postroom.manager.kernel.options import QueueDefinition
 from postroom.manager.kernel.transaction import Disposal
 from postroom.manager.kernel.transitions import step
 from postroom.manager.producing.put import new_entry
-from postroom.manager.queues import registry as queues
 from postroom.manager.queues.placement import ended
 from postroom.manager.queues.queue import Queue
 from postroom.model import numbers as n

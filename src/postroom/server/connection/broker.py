@@ -24,7 +24,7 @@ from postroom.manager.kernel.core import NEVER_TOLD
 from postroom.manager.kernel.effects import Effects, Fetch, IdRead
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.manager import QueueManager
-from postroom.manager.queues.unreadable_bodies import UNREADABLE_DELAY_US
+from postroom.manager.undeliverable.unreadable_bodies import UNREADABLE_DELAY_US
 from postroom.model.message import MessageHead
 from postroom.server.alarms import BODIES_UNREADABLE, Alarms
 from postroom.server.channels.dead_letter_handlers import DeadLetterHandlers

@@ -94,7 +94,7 @@ def counts(controller: Controller, length: int) -> list[int]:
 
     def ask(b: object) -> list[int]:
         queue = b.manager.queues[name]  # type: ignore[attr-defined]
-        held = [entry for consumer in queue.consumers for entry in consumer.held]
+        held = [entry for consumer in queue.attached.consumers for entry in consumer.held]
         return [int(entry.delivery_count) for entry in held]
 
     found = controller.broker.call(ask)

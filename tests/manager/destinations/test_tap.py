@@ -9,9 +9,9 @@ import pytest
 from postroom.ledger.format.records import ArrivalFlag
 from postroom.ledger.reading.body_reader import BodyReader, BodyState
 from postroom.ledger.reading.reader import LedgerReader
+from postroom.manager.administration.subscriptions import Subscribing
+from postroom.manager.destinations import tap
 from postroom.manager.kernel.options import QueueDefinition
-from postroom.manager.queues import tap
-from postroom.manager.topics.registry import Subscribing
 from tests.ledger.files import bodies_of
 from tests.manager.over_ledger import LedgerWorld
 

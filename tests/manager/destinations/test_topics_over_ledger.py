@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from postroom.manager.administration.subscriptions import Subscribing
 from postroom.manager.kernel.options import QueueDefinition
-from postroom.manager.topics.registry import Subscribing
 from postroom.model.codes import Outcome
 from tests.manager.ledger_topics import SUBSCRIPTIONS, TopicWorld
 from tests.manager.over_ledger import LedgerWorld

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from postroom.manager.administration.subscriptions import Subscribing
 from postroom.manager.kernel.consumer import Consumer
 from postroom.manager.kernel.options import ManagerOptions, QueueDefinition
 from postroom.manager.kernel.transaction import Transaction
 from postroom.manager.queues.queue import Queue
-from postroom.manager.topics.registry import Subscribing
+from tests.manager.destinations.pattern_matches import matches
 from tests.manager.over_ledger import LedgerWorld
-from tests.manager.topics.pattern_matches import matches
 
 TOPICS = ("a", "a.b", "a.c", "x")
 PATTERNS = ("a", "a.b", "a.*", "a.#", "#", "x")

@@ -39,7 +39,7 @@ def test_a_body_that_many_wait_for_is_read_once(world: TopicWorld) -> None:
     assert len(world.turn()) == 60
     assert world.fetches == 1
     assert world.manager.core.shared_reads == {} and world.manager.core.cached_bytes == 0
-    assert all(len(consumer.held) == 3 and consumer.queue.awaited == 0 for consumer in consumers)
+    assert all(len(consumer.held) == 3 and consumer.queue.bodies.awaited == 0 for consumer in consumers)
 
 
 def test_a_damaged_body_ends_the_entries_of_all_subscriptions(world: TopicWorld) -> None:
@@ -54,7 +54,7 @@ def test_a_damaged_body_ends_the_entries_of_all_subscriptions(world: TopicWorld)
     assert world.manager.core.shared_reads == {}
     for consumer in consumers:
         assert ("DISCARD", "DELETED", "DISCARDED") in world.events(consumer.queue)
-        assert (consumer.queue.statistics.depth, consumer.queue.awaited) == (2, 0)
+        assert (consumer.queue.statistics.depth, consumer.queue.bodies.awaited) == (2, 0)
 
 
 def test_a_drain_waits_for_the_body_that_another_has_asked_for(world: TopicWorld) -> None:
