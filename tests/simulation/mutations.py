@@ -39,7 +39,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "returns-to-the-end-of-the-queue": Mutation(
         "manager/undeliverable/returned_entries.py",
-        "        add_again(core, entry.queue, entry)\n        return True",
+        "        add_again(core, as_queue(entry.queue), entry)\n        return True",
         "        entry.place = core.ledger.next_position\n        add_again(core, entry.queue, entry)\n"
         "        return True",
     ),
@@ -192,8 +192,8 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "undone-get-through-a-lock-is-free": Mutation(
         "manager/message_store/entry_verbs.py",
-        "    close_if_empty(core, entry.queue, holder)\n    if by.over:\n",
-        "    close_if_empty(core, entry.queue, holder)\n    if True:\n",
+        "    close_if_empty(core, as_queue(entry.queue), holder)\n    if by.over:\n",
+        "    close_if_empty(core, as_queue(entry.queue), holder)\n    if True:\n",
     ),
     "undo-forgets-locks": Mutation(
         "manager/message_store/verbs.py",

@@ -441,7 +441,7 @@ class World:
 
     def at_rest(self) -> bool:
         """Whether nobody waits for the disk: what an open transaction has written may well."""
-        return self.manager.core.wanted_through() <= self.broker.durable_through
+        return self.manager.core.durability.wanted_through() <= self.broker.durable_through
 
     def let_go(self) -> None:
         """End pauses and what the message store holds, and wait until locks have run out."""

@@ -375,7 +375,12 @@ def test_dead_letters_can_go_to_a_topic(world: TopicWorld) -> None:
             world.accept(reader, entry)
     world.turn()
     core = world.manager.core
-    assert (core.cached_bytes, core.volatile_bytes, core.live_entries, core.shared_bodies) == (0, 0, 0, {})
+    assert (
+        core.memory.cached_bytes,
+        core.memory.volatile_bytes,
+        core.memory.live_entries,
+        core.memory.shared_bodies,
+    ) == (0, 0, 0, {})
 
 
 def test_a_paused_subscription_refuses_the_publish_for_all(world: TopicWorld) -> None:

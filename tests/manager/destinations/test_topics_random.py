@@ -163,8 +163,8 @@ class Machine:
                 self.world.accept(consumer, entry)
             self.world.turn()
         core = self.world.manager.core
-        assert (core.cached_bytes, core.volatile_bytes, core.live_entries) == (0, 0, 0)
-        assert (core.shared_bodies, core.shared_reads) == ({}, {})
+        assert (core.memory.cached_bytes, core.memory.volatile_bytes, core.memory.live_entries) == (0, 0, 0)
+        assert (core.memory.shared_bodies, core.memory.shared_reads) == ({}, {})
 
 
 @given(st.lists(STEPS, max_size=40), st.data())

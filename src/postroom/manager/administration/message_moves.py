@@ -418,7 +418,7 @@ class Replay(_Move):
 
 def origin_of(core: Core, entry: Entry, ids: MessageIds) -> str:
     """The name of the queue that the message's parent lay on. Raises OriginGone."""
-    origin = core.queues_by_id.get(int(ids.parent_queue))
+    origin = core.destinations.get(int(ids.parent_queue))
     if origin is None or origin.deleted or _is_ending(origin):
         raise OriginGone(
             f"message {entry.serial} of queue {entry.queue.name!r} came from a queue that has been deleted; "

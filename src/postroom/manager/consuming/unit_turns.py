@@ -66,7 +66,7 @@ def restored(core: Core, queue: Queue, units: Units) -> None:
     for entry in objects:
         if stored(entry):  # what a prepared branch holds need not be
             units.ask_for(entry)
-    core.woken.append(queue)
+    core.agenda.woken.append(queue)
 
 
 def _find_out(core: Core, queue: Queue, units: Units) -> None:
@@ -113,7 +113,7 @@ def names_read(core: Core, units: Units, copies: list[Entry], bodies: list[Body]
     for copy, body in zip(copies, bodies, strict=True):
         if isinstance(body, bytes) and len(body) == copy.body_len:
             units.join(int(copy.serial), body)
-    core.woken.append(copies[0].queue)
+    core.agenda.woken.append(copies[0].queue)
 
 
 def _judge(core: Core, queue: Queue, units: Units) -> None:

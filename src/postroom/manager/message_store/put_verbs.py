@@ -83,13 +83,13 @@ class Put(StoreVerb):
             self._replace(core, earlier)
             holder = self._holder(core)  # it has gone if the earlier copy was all that it held
         if not self.producer.recorded:
-            core.record_producer(self.producer)
+            core.holders.open_producer(self.producer)
         serial = core.ledger.next_position  # the arrival is the next record
         answer = done(1)
         answer.unique_id = unique_id_of(core, serial, _ids(head))
         if holder is None:
             put_available(core, self.producer, queue, head, self.body, None)
-            core.woken.append(queue)
+            core.agenda.woken.append(queue)
         else:
             self._put_held(core, holder, answer.unique_id)
         return answer

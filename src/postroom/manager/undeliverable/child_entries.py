@@ -204,4 +204,4 @@ def wake(core: Core, queue: Queue) -> None:
     """Something new is on ``queue``: have it dispatched, if anybody waits there, when this command is
     over."""
     if queue.attached.ready or queue.attached.browsers or queue.schedule.watched:
-        core.woken.append(queue)
+        core.agenda.woken.append(queue)

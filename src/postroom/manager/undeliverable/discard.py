@@ -10,6 +10,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from postroom.manager.destinations import registry as queues
+from postroom.manager.destinations.tables import destinations_of
 from postroom.manager.kernel.consumer import Producer
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import Entry
@@ -33,7 +34,7 @@ NO_BODY: Final = b""
 
 def queue_for_undelivered(core: Core) -> Queue:
     """The queue `UNDELIVERED`, made when it is first needed."""
-    queue = core.queues.get(UNDELIVERED)
+    queue = destinations_of(core).queues.get(UNDELIVERED)
     return queue if queue is not None else queues.make_own(core, QueueDefinition(UNDELIVERED))
 
 

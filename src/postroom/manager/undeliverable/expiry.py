@@ -49,12 +49,12 @@ def scan(core: Core, queue: Queue) -> None:
         if left > 0 and band.backlog.count > 0:
             left = _scan_backlog(core, queue, band.backlog, left)
     if left <= 0:
-        core.set_alarm(queue, core.now_us)
+        core.agenda.set_alarm(queue, core.now_us)
         return
     soonest = next_expiry_us(queue)
     if soonest != 0:
         again = core.now_us + core.options.expiry_scan_ms * 1000
-        core.set_alarm(queue, soonest if soonest > again else again)
+        core.agenda.set_alarm(queue, soonest if soonest > again else again)
 
 
 def next_expiry_us(queue: Queue) -> i64:

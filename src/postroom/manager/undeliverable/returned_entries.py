@@ -75,7 +75,7 @@ def come_back(core: Core, entry: Entry, event: int, delay_us: i64, detail: bytes
         ended(core, entry)
         return
     if settle_down(core, entry):
-        core.woken.append(entry.queue)
+        core.agenda.woken.append(entry.queue)
 
 
 def turn_down(core: Core, entry: Entry, consumer: Consumer | None, condition: str, description: str) -> None:
@@ -112,7 +112,7 @@ def end_delays(core: Core, queue: Queue) -> None:
             break
         end_delay(core, queue, entry)
         left -= 1
-    core.set_alarm(queue, queue.delayed.next_us())
+    core.agenda.set_alarm(queue, queue.delayed.next_us())
 
 
 def end_delay(core: Core, queue: Queue, entry: Entry) -> None:
@@ -137,4 +137,4 @@ def end_delay(core: Core, queue: Queue, entry: Entry) -> None:
         add_committed(core, queue, entry)
     else:
         add_again(core, queue, entry)
-    core.woken.append(queue)
+    core.agenda.woken.append(queue)
