@@ -14,7 +14,7 @@ def _mutation(path: str, old: str, new: str) -> Mutation:
 
 SPARK_MUTATIONS: dict[str, Mutation] = {
     "more-confirmed-than-the-position": _mutation(
-        "manager/spark/held_entries.py",
+        "manager/queues/held_entries.py",
         "            if read_i64_le(self.marks, middle * MARK_BYTES) <= position:\n",
         "            if read_i64_le(self.marks, middle * MARK_BYTES) <= position + 40:\n",
     ),

@@ -20,6 +20,7 @@ from postroom.manager.administration import subscriptions as topics
 from postroom.manager.administration.message_queries import MessageCursors
 from postroom.manager.administration.subscriptions import Subscribing
 from postroom.manager.channels.channel import Channels
+from postroom.manager.channels.triggering import TransmissionQueueListener
 from postroom.manager.consuming import registry as consumers
 from postroom.manager.consuming import settlement
 from postroom.manager.destinations import registry as queues
@@ -41,10 +42,11 @@ from postroom.manager.kernel.quota_definition import Quota, QuotaDefinition
 from postroom.manager.kernel.transaction import Transaction
 from postroom.manager.message_store import pending_requests
 from postroom.manager.message_store.pending_requests import StoreRequest, StoreRequests
-from postroom.manager.names.remote_queues import Names
+from postroom.manager.names.remote_queues import Names, names_of
 from postroom.manager.producing import blocked_sends, send
 from postroom.manager.producing import quota_registry as quotas
 from postroom.manager.producing.blocked_sends import BlockedSends
+from postroom.manager.producing.quota_registry import QuotaListener
 from postroom.manager.producing.quotas import Quotas, quotas_of
 from postroom.manager.producing.unheard_refusals import record_refused
 from postroom.manager.producing.upload import Upload, abort, add_chunk
@@ -87,6 +89,7 @@ def _core(options: ManagerOptions, ledger: BlockBuilder) -> Core:
         MessageCursors(),
     ):
         core.keep(state)
+    destinations_of(core).listeners = [names_of(core), QuotaListener(), TransmissionQueueListener()]
     return core
 
 

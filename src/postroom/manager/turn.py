@@ -7,6 +7,7 @@ from postroom.ledger.storage.body_requests import Body
 from postroom.manager.administration import deletion as administration
 from postroom.manager.administration import pausing
 from postroom.manager.administration import subscriptions as topics
+from postroom.manager.channels import triggering
 from postroom.manager.consuming import body_fetch, browser, dispatch, selection, unit_turns
 from postroom.manager.consuming import registry as consumers
 from postroom.manager.destinations.topic_subscriptions import subscriptions_of
@@ -131,7 +132,7 @@ def _on_time(core: Core, queue: Queue) -> None:
     pausing.release(core, queue)
     expiry.scan(core, queue)
     store.on_time(core, queue)
-    if queue.spark:
+    if queue.packed_holders:
         spark_subscriptions.on_time(core, queue)
 
 
@@ -152,10 +153,23 @@ def next_deadline_us(core: Core) -> int:
     return soonest
 
 
+def _serve_watchers(core: Core) -> None:
+    """Something may have become available on these queues: trigger their channels, run the requests that
+    wait."""
+    watched = core.agenda.watched
+    core.agenda.watched = []
+    for destination in watched:
+        queue = as_queue(destination)
+        queue.schedule.news = False
+        if queue.schedule.armed:
+            triggering.notice(core, queue)
+        pending_requests.serve(core, queue)
+
+
 def end(core: Core) -> Effects:
     """What is to be done when everything written so far is durable; a new turn begins."""
     if core.agenda.watched:
-        pending_requests.serve(core)
+        _serve_watchers(core)
         finish(core)
     if spark_subscriptions_of(core).assigning:
         assignment.write_all(core)

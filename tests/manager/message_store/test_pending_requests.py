@@ -15,8 +15,8 @@ from postroom.manager.kernel.errors import (
 )
 from postroom.manager.kernel.options import ManagerOptions
 from postroom.manager.message_store.browsing import Browse
-from postroom.manager.message_store.holders import NO_CONFIRM_ID
 from postroom.manager.message_store.pending_requests import store_requests_of
+from postroom.manager.queues.store_holders import NO_CONFIRM_ID
 from postroom.model.codes import State
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.store_face import Asked, StoreFace, a_filter, told

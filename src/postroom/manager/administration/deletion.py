@@ -55,12 +55,12 @@ def delete(
         )
     if decided_elsewhere > 0:
         rolled_back = roll_back_holders(core, queue, user)
-    if queue.spark:
+    if queue.packed_holders:
         _end_spark(core, queue, forced)
     detach_all(core, queue, QueueDeleted.condition, queue.deleted_text())
     count = store.delete_held(core, queue) + clear(core, queue, n.EVENT_DELETE)
     queues.remove(core, queue, _forced_detail(user, rolled_back) if forced else b"")
-    pending_requests.queue_deleted(core, queue)
+    pending_requests.serve(core, queue)
     return count
 
 
@@ -71,7 +71,7 @@ def _forced_detail(user: str, rolled_back: dict[str, int]) -> bytes:
 
 def _end_spark(core: Core, queue: Queue, forced: bool) -> None:
     if not forced:
-        names = ", ".join(repr(each.name) for each in queue.spark)
+        names = ", ".join(repr(each.name) for each in queue.packed_holders)
         raise QueueInUse(f"queue {queue.name!r} has Spark subscriptions ({names}): delete them, or force it")
     spark_subscriptions.delete_of_queue(core, queue)
 
@@ -101,7 +101,7 @@ def _is_used(core: Core, queue: Destination) -> bool:
         return bool(subscriptions_of(core).patterns.exactly(queue.name))
     if queue.attached.consumers or queue.attached.browsers or not queue.is_empty():
         return True
-    return queue.schedule.watched or bool(queue.spark)
+    return queue.schedule.watched or bool(queue.packed_holders)
 
 
 def clear(core: Core, queue: Queue, event: int) -> int:

@@ -83,7 +83,7 @@ def _check_not_held(queue: Queue) -> None:
             f"subscription {queue.name!r} has {len(queue.held)} messages held by transactions: "
             "decide those first, or force it"
         )
-    if queue.spark:
+    if queue.packed_holders:
         raise QueueInUse(
             f"subscription {queue.name!r} has Spark subscriptions: delete those first, or force it"
         )
@@ -209,7 +209,7 @@ def end_forsaken(core: Core) -> None:
     forsaken = subscriptions.forsaken
     subscriptions.forsaken = []
     for queue in forsaken:
-        if queue.deleted or queue.attached.consumers or queue.spark:
+        if queue.deleted or queue.attached.consumers or queue.packed_holders:
             continue
         if queue.held:
             if isinstance(queue, Subscription):

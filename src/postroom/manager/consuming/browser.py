@@ -4,7 +4,7 @@ A browser remembers how far it has come on each priority, so it sees each entry 
 behind its cursor while it stays.
 """
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, cast, final
 
 from mypy_extensions import i64
 
@@ -40,7 +40,7 @@ class Cursor:
 
 def browse(core: Core, consumer: "Consumer") -> None:
     """Send copies while there is credit, and answer a drain at the end."""
-    cursor = consumer.cursor
+    cursor = cast(Cursor | None, consumer.cursor)
     if cursor is None or consumer.credit <= 0 or cursor.fetching:
         return
     while consumer.credit > 0:
@@ -95,7 +95,7 @@ def _fetch(core: Core, queue: Queue, cursor: Cursor) -> None:
 
 def fetched(core: Core, consumer: "Consumer", entries: list[Entry], bodies: list[Body]) -> None:
     """Bodies of copies have come; entries that ended meanwhile may have none any more."""
-    cursor = consumer.cursor
+    cursor = cast(Cursor | None, consumer.cursor)
     if cursor is None:
         return
     cursor.fetching = False

@@ -16,6 +16,7 @@ from postroom.manager.kernel.errors import AccessRefused, LimitExceeded, NotAllo
 from postroom.manager.kernel.options import ConsumerOptions
 from postroom.manager.kernel.transitions import step
 from postroom.manager.queues.queue import Queue, Subscription, as_queue
+from postroom.manager.queues.selector_cursor import cursor_of
 from postroom.manager.undeliverable.returned_entries import come_back
 from postroom.model import numbers as n
 
@@ -47,7 +48,8 @@ def bind(core: Core, queue: Queue, sink: Sink, options: ConsumerOptions) -> Cons
         queue.attached.browsers.append(consumer)
         return consumer
     if selector is not None:
-        consumer.matching = use_cursor(core, queue, selector)
+        cursor = use_cursor(core, queue, selector)
+        consumer.selector_cursor, consumer.selector_cursor_id = cursor, cursor.id
     consumer.active = not queue.limits.exclusive or active_consumer(queue) is None
     if options.exclusive:
         queue.attached.exclusive_consumer = consumer
@@ -155,8 +157,9 @@ def close_consumer(core: Core, consumer: Consumer, lost: bool) -> None:
     queue.attached.consumers.remove(consumer)
     if queue.groups is not None:
         queue.groups.leave(consumer)
-    if consumer.matching is not None:
-        leave_cursor(consumer.matching)
+    cursor = cursor_of(consumer)
+    if cursor is not None:
+        leave_cursor(cursor)
     queue.statistics.consumer_closed()
     if queue.attached.exclusive_consumer is consumer:
         queue.attached.exclusive_consumer = None

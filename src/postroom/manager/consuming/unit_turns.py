@@ -12,10 +12,10 @@ from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.memory import stored
 from postroom.manager.queues.band import Band
+from postroom.manager.queues.held_lookup import held_entries
 from postroom.manager.queues.placement import take_out, take_packed, wait_for_turn
 from postroom.manager.queues.queue import Queue
 from postroom.manager.queues.units_of_order import Units
-from postroom.manager.spark.held_lookup import held_entries
 from postroom.manager.undeliverable.returned_entries import end_delay
 
 ASKED_AT_A_TIME: Final = 4096

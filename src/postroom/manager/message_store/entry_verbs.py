@@ -12,20 +12,11 @@ from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.memory import drop_body
 from postroom.manager.kernel.transitions import step
-from postroom.manager.message_store.holders import (
-    NO_LOCK,
-    BrowseLock,
-    ConfirmIdHolder,
-    QueueStore,
-    close_if_empty,
-    forget,
-    keep,
-    note_confirmed,
-    store_of,
-)
+from postroom.manager.message_store.holders import close_if_empty, forget, keep, note_confirmed, store_of
 from postroom.manager.queues.entry_lookup import Spot, pick
 from postroom.manager.queues.placement import add_committed, delay, ended, why_put_waits
 from postroom.manager.queues.queue import Queue, as_queue
+from postroom.manager.queues.store_holders import NO_LOCK, BrowseLock, ConfirmIdHolder, QueueStore
 from postroom.manager.undeliverable.expiry import expired
 from postroom.manager.undeliverable.returned_entries import come_back
 from postroom.model import numbers as n

@@ -19,17 +19,17 @@ from postroom.manager.kernel.effects import Rejected, Sink
 from postroom.manager.kernel.entry import ENTRY_OVERHEAD_BYTES
 from postroom.manager.kernel.errors import ManagerError, QueueDeleted
 from postroom.manager.kernel.quota_pool import Pool
-from postroom.manager.kernel.transaction import Transaction, fail
+from postroom.manager.kernel.transaction import Transaction, check_open, fail
 from postroom.manager.producing import blocked_sends, publication
-from postroom.manager.producing.blocked_sends import BlockedSend, blocked_sends_of
+from postroom.manager.producing.blocked_sends import BlockedSend, as_blocked_send, blocked_sends_of
 from postroom.manager.producing.put import NO_ROOM, lacking, no_room_text, refusal, store
 from postroom.manager.producing.quotas import quotas_of
 from postroom.manager.producing.report_checks import check_options
+from postroom.manager.producing.transacted_puts import put_in_transaction
 from postroom.manager.producing.unheard_refusals import record_refused
 from postroom.manager.producing.upload import Upload, abort
 from postroom.manager.queues import duplicate_detection as duplicates
 from postroom.manager.queues.queue import Queue, as_queue
-from postroom.manager.transactions import commit as transactions
 from postroom.model import numbers as n
 from postroom.model.message import MessageHead
 
@@ -56,9 +56,9 @@ def send(
     if queue.deleted:
         raise QueueDeleted(queue.deleted_text())
     if queue.overrides is not None:
-        overrides.apply(core, queue.overrides, head)
+        overrides.apply(core.now_us, queue.overrides, head)
         if body is not None and queue.overrides.bears:
-            body = overrides.with_delivery_time(core, head, body)
+            body = overrides.with_delivery_time(core.now_us, head, body)
             size = len(body)
     if _dropped(core, queue, head, sink, token, transaction):
         return DROPPED
@@ -175,7 +175,7 @@ def _take(
             if refused is not None:
                 return refused
         elif transaction is not None:
-            transactions.put(core, transaction, producer, as_queue(queue), head, body, upload)
+            put_in_transaction(core, transaction, producer, as_queue(queue), head, body, upload)
         else:
             store(core, producer, as_queue(queue), head, body, upload)
     except ManagerError as error:
@@ -190,7 +190,7 @@ def _block(core: Core, blocked: BlockedSend, pool: Pool | None) -> tuple[str, st
     refused = _not_to_wait(core, blocked, pool)
     if refused is not None:
         return refused
-    overrides.fix_times(core, blocked.head)
+    overrides.fix_times(core.now_us, blocked.head)
     blocked.pool = pool if pool is not None else blocked.queue.quota.pool
     blocked_sends.enter(core, blocked)
     return None
@@ -205,7 +205,7 @@ def _not_to_wait(core: Core, blocked: BlockedSend, pool: Pool | None) -> tuple[s
         return NO_ROOM, "sends of this link wait for room: a sink branch waits for nobody, send it on another"
     if transaction is not None:
         try:
-            transactions.check_open(transaction)
+            check_open(transaction)
         except ManagerError as error:
             return error.condition, error.description
     more = blocked.size + ENTRY_OVERHEAD_BYTES
@@ -240,7 +240,7 @@ def _let_in_line(core: Core, pool: Pool) -> None:
     passed: i64 = 0
     blocked = pool.next_send(passed)
     while blocked is not None:
-        if _let_in(core, blocked):
+        if _let_in(core, as_blocked_send(blocked)):
             _let_in_unlimited(core)  # who waits behind one of those for this pool came before its others
         else:
             passed = blocked.order

@@ -29,6 +29,7 @@ from postroom.manager.kernel.transaction import Transaction
 from postroom.manager.queues.duplicate_detection import HAS_TWIN, has_twin
 from postroom.manager.spark.sink import (
     MAX_REMEMBERED_RUNS,
+    SinkAdmission,
     SinkApp,
     SinkBranch,
     SinkContact,
@@ -76,6 +77,7 @@ def begin(core: Core, contact: SinkContact, partition: int, attempt: int) -> Sin
         )
     entries = core.options.max_sink_branch_messages
     transaction = Transaction(core.holders.ids.take(), core.now_us, n.SPARK_BRANCH, entries, b"")
+    transaction.admission = SinkAdmission(core)
     branch = SinkBranch(app, contact, partition, attempt, transaction, core.now_us)
     transaction.detail = detail_of(branch)
     sinks.add(branch)
@@ -384,6 +386,7 @@ def _restored_branch(core: Core, row: "HolderRow") -> SinkBranch:
     app = sinks_of(core).apps[str(told["app"])]
     limit = core.options.max_sink_branch_messages
     transaction = Transaction(row.holder, core.now_us, n.SPARK_BRANCH, limit, b"")
+    transaction.admission = SinkAdmission(core)
     contact = SinkContact(
         app.name,
         app.query_id,

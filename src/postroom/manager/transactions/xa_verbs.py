@@ -19,6 +19,7 @@ from postroom.manager.transactions.xa_branch import (
     HEURISTIC,
     HEURISTIC_STATES,
     Branch,
+    XaAdmission,
     XaSession,
     branches_of,
     detail_of,
@@ -98,6 +99,7 @@ def _new(core: Core, session: XaSession, xid: Xid) -> Branch:
     transaction = Transaction(
         core.holders.ids.take(), core.now_us, n.XA_BRANCH, core.options.max_branch_messages, b""
     )
+    transaction.admission = XaAdmission(core)
     branch = Branch(xid, transaction, session.container, session.user, core.now_us)
     transaction.detail = detail_of(branch)
     branches.add(branch)
