@@ -72,7 +72,7 @@ def check_counters(core: Core) -> None:
     assert destinations_of(core).tapped == sum(node.taps > 0 for node in nodes)
     for node in nodes:
         assert node.taps == (node.name in destinations_of(core).leased_names) + sum(
-            spark.consumer is not None for spark in (node.spark if isinstance(node, Queue) else ())
+            spark.consumer is not None for spark in (node.packed_holders if isinstance(node, Queue) else ())
         )
     assert blocked_sends_of(core).count == sum(
         queue.statistics.blocked for queue in core.destinations.values()

@@ -29,9 +29,9 @@ SPARK_MUTATIONS: dict[str, Mutation] = {
         "    for rows in recovered.assigned[:0]:\n",
     ),
     "assignment-not-recorded": _mutation(
-        "manager/turn.py",
-        "        assignment.write_all(core)\n",
-        "        pass\n",
+        "manager/spark/subscription_verbs.py",
+        "            write_all(core)\n",
+        "            pass\n",
     ),
     "return-not-recorded": _mutation(
         "manager/kernel/group_transitions.py",

@@ -21,7 +21,7 @@ from postroom.manager.consuming import unit_turns
 from postroom.manager.destinations import registry as queues
 from postroom.manager.destinations import switches
 from postroom.manager.destinations.tables import destinations_of
-from postroom.manager.destinations.topic_subscriptions import subscriptions_of
+from postroom.manager.destinations.topic_subscriptions import forsake, subscriptions_of
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.entry import Entry
@@ -183,7 +183,7 @@ def _begin_again(core: Core, destination: Destination) -> None:
         if len(queue.held) == store.held_by_store(queue):
             administration.delete(core, queue, False, False)
         else:
-            subscriptions_of(core).forsaken.append(queue)
+            forsake(core, queue)
         return
     core.agenda.set_alarm(queue, queue.delayed.next_us())
     pausing.release(core, queue)

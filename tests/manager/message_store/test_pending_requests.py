@@ -69,7 +69,7 @@ def test_consumers_come_before_who_waits(world: World, face: StoreFace) -> None:
 
 def test_who_has_gone_takes_nothing(world: World, face: StoreFace) -> None:
     asked = face.wait(1000)
-    (request,) = face.queue.store.waiting  # type: ignore[union-attr]
+    (request,) = store_requests_of(world.manager.core).waiting[int(face.queue.id)]
     world.manager.cancel_request(request)
     face.put(b"x")
     assert asked.answer is None and face.queue.statistics.current == 1

@@ -1,15 +1,15 @@
 """Purging and deleting queues, by an administrator or because nobody uses them."""
 
 import json
-from typing import Final
+from typing import Final, final
 
 import numpy as np
 
 from postroom.manager.administration.forced_deletion import roll_back_holders
 from postroom.manager.consuming.registry import detach_all
 from postroom.manager.destinations import registry as queues
-from postroom.manager.destinations.topic_subscriptions import subscriptions_of
-from postroom.manager.kernel.core import Core
+from postroom.manager.destinations.topic_subscriptions import forsake, subscriptions_of
+from postroom.manager.kernel.core import Core, TurnPart
 from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.errors import QueueDeleted, QueueInUse
 from postroom.manager.kernel.group_transitions import end_available, end_with_many
@@ -82,7 +82,7 @@ def remove_if_idle(core: Core, queue: Destination) -> None:
     it.
     """
     if isinstance(queue, Subscription) and not queue.routed and not queue.deleted:
-        subscriptions_of(core).forsaken.append(queue)
+        forsake(core, queue)
         return
     if not queue.definition.auto_created or queue.deleted:
         return
@@ -161,3 +161,11 @@ def _end_chunk(core: Core, queue: Queue, chunk: Chunk, event: int) -> int:
     if len(rows):
         end_available(core, queue, event, rows["serial"], int(rows["body_len"].sum(dtype=np.int64)))
     return len(rows)
+
+
+@final
+class IdleDestinationPart(TurnPart):
+    """Auto-created queues and topics that nobody uses go."""
+
+    def destination_due(self, core: Core, destination: Destination) -> None:
+        remove_if_idle(core, destination)

@@ -9,7 +9,7 @@ from typing import final
 from postroom.manager.channels.channel import channels_of
 from postroom.manager.channels.get_inhibited import set_inhibited
 from postroom.manager.destinations.tables import DestinationListener, destinations_of
-from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.core import Core, TurnPart
 from postroom.manager.kernel.destination import Destination
 from postroom.manager.queues.queue import Queue
 
@@ -49,3 +49,12 @@ class TransmissionQueueListener(DestinationListener):
         if isinstance(destination, Queue):
             set_inhibited(core, destination)
             look(core, destination)
+
+
+@final
+class TriggerPart(TurnPart):
+    """Channels are triggered."""
+
+    def news(self, core: Core, destination: Destination) -> None:
+        if destination.schedule.armed and isinstance(destination, Queue):
+            notice(core, destination)

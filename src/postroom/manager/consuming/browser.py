@@ -10,12 +10,13 @@ from mypy_extensions import i64
 
 from postroom.ledger.storage.body_requests import Body
 from postroom.manager.consuming.body_fetch import readable, request, wait_for_durable
-from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.core import Core, TurnPart
 from postroom.manager.kernel.effects import Delivery
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.outgoing_sections import fields_of, outgoing_sections
 from postroom.manager.queues.entry_lookup import spots
 from postroom.manager.queues.queue import PRIORITIES, Queue, as_queue
+from postroom.model import numbers as n
 from postroom.model.selector.selector import Selector
 
 if TYPE_CHECKING:
@@ -150,3 +151,16 @@ def _fill(core: Core, queue: Queue, cursor: Cursor, priority: i64, batch: _Batch
             batch.add(entry)
         if batch.full():
             return
+
+
+@final
+class BrowserPart(TurnPart):
+    """Browsers have what they asked for."""
+
+    def reads(self, entry: Entry) -> bool:
+        return entry.state == n.START and isinstance(entry.owner, Consumer)
+
+    def bodies_read(self, core: Core, entries: list[Entry], bodies: list[Body]) -> None:
+        owner = entries[0].owner
+        assert isinstance(owner, Consumer)
+        fetched(core, owner, entries, bodies)

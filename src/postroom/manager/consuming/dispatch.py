@@ -1,6 +1,6 @@
 """Who gets what next: available entries to consumers with credit, in order and in turn."""
 
-from typing import Final
+from typing import Final, final
 
 from mypy_extensions import i64
 
@@ -10,7 +10,7 @@ from postroom.manager.consuming.eligibility import first_for, may_go
 from postroom.manager.consuming.selection import next_wanted
 from postroom.manager.consuming.unit_turns import catch_up, give_turns
 from postroom.manager.kernel.consumer import BulkReceiver, Consumer
-from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.core import Core, TurnPart
 from postroom.manager.kernel.effects import Delivery
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.memory import drop_body
@@ -300,3 +300,15 @@ def _finish_drains(core: Core, queue: Queue) -> None:
         refresh(core, consumer)
         core.effects.drained.append(consumer)
     queue.attached.draining = still
+
+
+@final
+class DispatchPart(TurnPart):
+    """Queues on which something has become available are dispatched."""
+
+    def follow(self, core: Core) -> None:
+        woken = core.agenda.woken
+        core.agenda.woken = []
+        for queue in woken:
+            if not queue.deleted:
+                dispatch(core, as_queue(queue))

@@ -1,15 +1,16 @@
 """Consumers coming, going, and going for a while."""
 
-from typing import Final
+from typing import Final, final
 
 from mypy_extensions import i64
 
 from postroom.manager.consuming.browser import Cursor
 from postroom.manager.consuming.dispatch import dispatch, refresh
 from postroom.manager.consuming.selection import leave_cursor, selector_of, use_cursor
-from postroom.manager.destinations.topic_subscriptions import subscriptions_of
+from postroom.manager.destinations.topic_subscriptions import forsake
 from postroom.manager.kernel.consumer import Consumer
-from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.core import Core, TurnPart
+from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.effects import Detach, Sink
 from postroom.manager.kernel.entry import Entry, by_place
 from postroom.manager.kernel.errors import AccessRefused, LimitExceeded, NotAllowed, QueueNotFound
@@ -176,7 +177,7 @@ def close_consumer(core: Core, consumer: Consumer, lost: bool) -> None:
     queue.schedule.active_us = core.now_us
     consumer.active = False
     if isinstance(queue, Subscription) and not queue.durable and not queue.attached.consumers:
-        subscriptions_of(core).forsaken.append(queue)
+        forsake(core, queue)
     fail_over(core, queue)
     core.agenda.woken.append(queue)
 
@@ -262,3 +263,12 @@ def on_time(core: Core, queue: Queue) -> None:
                 close_consumer(core, consumer, True)
             else:
                 core.agenda.set_alarm(queue, consumer.suspended_until_us)
+
+
+@final
+class ConsumerPart(TurnPart):
+    """Consumers that waited go on."""
+
+    def destination_due(self, core: Core, destination: Destination) -> None:
+        if isinstance(destination, Queue):
+            on_time(core, destination)

@@ -125,6 +125,7 @@ def fail(core: "Core", transaction: Transaction, why: str, condition: str = "") 
     transaction.condition = condition
     if transaction.kind == n.XA_BRANCH:
         core.transactions.failed_branches.append(transaction)
+        core.agenda.due = True
 
 
 def check_open(transaction: Transaction) -> None:

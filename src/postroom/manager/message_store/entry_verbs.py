@@ -4,11 +4,12 @@ The states are those of MQ Everyplace: put unconfirmed, unlocked (here: availabl
 unconfirmed, browse get unconfirmed. Which entry is meant, and whether the caller may, `verbs` decides.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, final
 
 from mypy_extensions import i64
 
-from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.core import Core, TurnPart
+from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.memory import drop_body
 from postroom.manager.kernel.transitions import step
@@ -292,3 +293,12 @@ def close_empty_holders(core: Core, queue: Queue) -> None:
             close_if_empty(core, queue, holder)
         for by in list(store.locks.values()):
             close_if_empty(core, queue, by)
+
+
+@final
+class StoreHolderPart(TurnPart):
+    """Locks and what they hold come to their end."""
+
+    def destination_due(self, core: Core, destination: Destination) -> None:
+        if isinstance(destination, Queue):
+            on_time(core, destination)

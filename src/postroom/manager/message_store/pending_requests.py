@@ -12,14 +12,16 @@ from mypy_extensions import i64
 
 from postroom.ledger.errors import LedgerCorrupt
 from postroom.ledger.storage.body_requests import Body
-from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.core import Core, TurnPart
+from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.effects import Asker, Fetch, IdRead, Reply
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import LimitExceeded, ManagerError, NoMatchingMessage
 from postroom.manager.queues.entry_lookup import find, pick, serials_on
 from postroom.manager.queues.message_ids import IdIndex
-from postroom.manager.queues.queue import PRIORITIES, Queue
+from postroom.manager.queues.queue import PRIORITIES, Queue, as_queue
 from postroom.manager.undeliverable.unreadable_bodies import without_body
+from postroom.model import numbers as n
 from postroom.model.ids import NO_IDS, MessageIds
 
 MAX_IDS_READ: Final = 4096
@@ -236,6 +238,7 @@ def _admit(core: Core, request: StoreRequest) -> bool:
         return True
     if requests.readers >= core.options.max_store_readers:
         requests.stood_back.append(request)
+        core.agenda.due = True
         return False
     request.admitted = True
     requests.readers += 1
@@ -255,6 +258,8 @@ def admit_more(core: Core) -> None:
     requests = store_requests_of(core)
     while requests.stood_back and requests.readers < core.options.max_store_readers:
         advance(core, requests.stood_back.pop(0))
+    if requests.stood_back:
+        core.agenda.due = True
 
 
 def _batch(core: Core, request: StoreRequest, entries: list[Entry]) -> list[Entry]:
@@ -351,3 +356,34 @@ def ids_read(core: Core, read: IdRead, found: list[Any]) -> None:
             assert isinstance(request, StoreRequest)
             request.reading -= 1
             advance(core, request)
+
+
+@final
+class StoreRequestPart(TurnPart):
+    """Requests to the message store go on, or have waited long enough."""
+
+    def finish(self, core: Core) -> None:
+        if store_requests_of(core).stood_back:
+            admit_more(core)
+
+    def time_out(self, core: Core) -> None:
+        time_out(core)
+        go_on(core)
+
+    def next_timeout_us(self, core: Core) -> i64:
+        return core.now_us if store_requests_of(core).unfinished else next_deadline_us(core)
+
+    def news(self, core: Core, destination: Destination) -> None:
+        serve(core, as_queue(destination))
+
+    def durable(self, core: Core) -> None:
+        if store_requests_of(core).undurable:
+            durable(core)
+
+    def reads(self, entry: Entry) -> bool:
+        return entry.state == n.START and isinstance(entry.owner, StoreRequest)
+
+    def bodies_read(self, core: Core, entries: list[Entry], bodies: list[Body]) -> None:
+        request = entries[0].owner
+        assert isinstance(request, StoreRequest)
+        bodies_read(core, request, entries, bodies)

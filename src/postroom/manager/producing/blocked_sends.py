@@ -73,8 +73,6 @@ class BlockedSends:
     """Those of a queue manager."""
 
     def __init__(self) -> None:
-        self.unlimited: list[BlockedSend] = []
-        """Sends that waited only for one before them, and may go in before this command ends."""
         self.count: i64 = 0
         self.bytes: i64 = 0
         self.deadlines: list[tuple[int, int, BlockedSend]] = []
@@ -171,7 +169,7 @@ def look_at(core: "Core", send: BlockedSend) -> None:
     if send.pool is not None:
         send.pool.mark()
     else:
-        blocked_sends_of(core).unlimited.append(send)
+        core.agenda.free_sends.append(send)
 
 
 def free_line(core: "Core", pool: Pool) -> None:

@@ -55,7 +55,7 @@ def register(core: Core, id: int, definition: QuotaDefinition) -> Quota:
     """Make the quota known, without writing anything."""
     destinations = destinations_of(core)
     quotas = quotas_of(core)
-    quota = Quota(id, definition, quotas.changed_pools)
+    quota = Quota(id, definition, core.agenda.changed_pools)
     quotas.by_name[definition.name] = quota
     if id >= destinations.next_id:
         destinations.next_id = id + 1
@@ -178,7 +178,7 @@ def _pool_for(core: Core, queue: Destination) -> Pool | None:
         return quota.pool
     pool = queue.quota.pool
     if pool is None or not queue.quota.has_own_pool or quota is not before:
-        pool = Pool(f"queue {queue.name!r}", quotas.changed_pools)
+        pool = Pool(f"queue {queue.name!r}", core.agenda.changed_pools)
     queue.quota.has_own_pool = True
     _limit_own(pool, definition, quota)
     return pool

@@ -10,7 +10,7 @@ to the queue manager's dead-letter queue; a report that can't go there either is
 discarded.
 """
 
-from typing import Final
+from typing import Final, final
 
 from mypy_extensions import i64
 
@@ -23,11 +23,11 @@ from postroom.manager.headers.dead_letter_header import DEAD_LETTER, header_for,
 from postroom.manager.headers.transmission_header import TRANSMISSION, take_transmission
 from postroom.manager.kernel import overrides
 from postroom.manager.kernel.consumer import Producer
-from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.core import Core, TurnPart
 from postroom.manager.kernel.effects import Fetch, Warned
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import ManagerError
-from postroom.manager.kernel.report_list import REPORTER, Cause
+from postroom.manager.kernel.report_list import REPORTER, Cause, Reports
 from postroom.manager.kernel.transaction import Transaction
 from postroom.manager.names import name_resolution as names
 from postroom.manager.names.remote_queues import names_of
@@ -304,3 +304,22 @@ def reporter(core: Core) -> Producer:
         producer.adverse = True
         core.reports.producer = producer
     return producer
+
+
+@final
+class ReportPart(TurnPart):
+    """Reports are made, at once or when what they are about has been read."""
+
+    def follow(self, core: Core) -> None:
+        if core.reports.due:
+            make_due(core)
+
+    def durable(self, core: Core) -> None:
+        if core.reports.waiting:
+            read_more(core)
+
+    def reads(self, entry: Entry) -> bool:
+        return entry.state == n.START and isinstance(entry.owner, Reports)
+
+    def bodies_read(self, core: Core, entries: list[Entry], bodies: list[Body]) -> None:
+        bodies_read(core, bodies)

@@ -7,11 +7,11 @@ branches are rolled back and their requests refused, so that a driver that was o
 another has taken over.
 """
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from mypy_extensions import i64
 
-from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.core import Core, TurnPart
 from postroom.manager.kernel.effects import Alarm
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import (
@@ -415,3 +415,14 @@ def restore_held(core: Core, transaction: Transaction, entry: Entry) -> None:
     sinks.messages += 1
     sinks.bytes += entry.body_len
     branch.bytes += entry.body_len
+
+
+@final
+class SinkPart(TurnPart):
+    """Sinks of which nothing is heard come to their end."""
+
+    def time_out(self, core: Core) -> None:
+        time_out(core)
+
+    def next_timeout_us(self, core: Core) -> i64:
+        return next_timeout_us(core)

@@ -1,7 +1,7 @@
 """Spark subscriptions coming, being asked, and going: by their query, by their lease, with a restart."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
@@ -12,7 +12,8 @@ from postroom.manager.destinations import registry as queues
 from postroom.manager.destinations import tap
 from postroom.manager.destinations.tables import destinations_of
 from postroom.manager.kernel.consumer import Consumer
-from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.core import Core, TurnPart
+from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.effects import Alarm, Sink
 from postroom.manager.kernel.errors import (
     CheckpointReplaced,
@@ -29,7 +30,7 @@ from postroom.manager.kernel.group_transitions import ASSIGNED_SLOT
 from postroom.manager.kernel.options import USAGE_TRANSMISSION, ConsumerOptions
 from postroom.manager.kernel.turn_state import NEVER_TOLD
 from postroom.manager.queues.queue import Queue
-from postroom.manager.spark.assignment import SparkReceiver, write_open
+from postroom.manager.spark.assignment import SparkReceiver, write_all, write_open
 from postroom.manager.spark.assignment_end import consume_through, give_back_some
 from postroom.manager.spark.subscription import (
     MAX_CHECKPOINT_BYTES,
@@ -475,3 +476,20 @@ def _hold(spark: SparkSubscription, rows: "AssignedRows") -> None:
 def redefined(spark: SparkSubscription, settings: dict[str, object]) -> SparkSubscriptionDefinition:
     """Its definition with some settings changed."""
     return replace(spark.definition, **settings)  # type: ignore[arg-type]
+
+
+@final
+class SparkSubscriptionPart(TurnPart):
+    """Leases end, what was held goes back, and what was assigned is written."""
+
+    def destination_due(self, core: Core, destination: Destination) -> None:
+        if isinstance(destination, Queue) and destination.packed_holders:
+            on_time(core, destination)
+
+    def left_over(self, core: Core, destination: Destination) -> None:
+        if isinstance(destination, Queue) and destination.returning > 0:
+            give_back(core, destination)
+
+    def end(self, core: Core) -> None:
+        if spark_subscriptions_of(core).assigning:
+            write_all(core)

@@ -4,13 +4,15 @@ Local ones live here; of a branch, XA (`xa_verbs`) or of a Spark sink (`spark.si
 that holds its messages.
 """
 
+from typing import final
+
 from mypy_extensions import i64
 
 from postroom.ledger.format.block import Group
 from postroom.manager.consuming.settlement import exclude, let_go, take_up
 from postroom.manager.destinations.topic_subscriptions import subscriptions_of
 from postroom.manager.kernel.consumer import Consumer
-from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.core import Core, TurnPart
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import (
     LimitExceeded,
@@ -208,6 +210,7 @@ def let_go_of(core: Core, transaction: Transaction) -> None:
     transaction.disposals = {}
     if subscriptions.doomed:
         subscriptions.forsaken.extend(subscriptions.doomed)
+        core.agenda.due = True
         subscriptions.doomed.clear()
 
 
@@ -293,3 +296,14 @@ def _undo_of_before(core: Core, entry: Entry, event: i64) -> None:
     step(core, entry, event, 0, 0, None, 0)
     lose(core, entry)
     ended(core, entry)
+
+
+@final
+class LocalTransactionPart(TurnPart):
+    """Transactions that have been open for too long are rolled back."""
+
+    def time_out(self, core: Core) -> None:
+        time_out(core)
+
+    def next_timeout_us(self, core: Core) -> i64:
+        return next_timeout_us(core)

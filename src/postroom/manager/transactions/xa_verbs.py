@@ -1,13 +1,13 @@
 """The verbs of XA. Which one a branch may hear when, and what is answered, stands in `model.xa`; here is what
 they do."""
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
 from postroom.manager.consuming.settlement import let_go, take_up
 from postroom.manager.kernel.consumer import Consumer
-from postroom.manager.kernel.core import Core
+from postroom.manager.kernel.core import Core, TurnPart
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import NotAllowed, XaError
 from postroom.manager.kernel.transaction import Receipt, Transaction
@@ -463,3 +463,18 @@ def _change(core: Core, branch: Branch, state: BranchState) -> None:
         branch.since_us = core.now_us
     branch.active_us = core.now_us
     branches_of(core).place(branch)
+
+
+@final
+class XaPart(TurnPart):
+    """Branches that can't be committed any more, or have timed out, are rolled back."""
+
+    def finish(self, core: Core) -> None:
+        if core.transactions.failed_branches:
+            give_up_failed(core)
+
+    def time_out(self, core: Core) -> None:
+        time_out(core)
+
+    def next_timeout_us(self, core: Core) -> i64:
+        return next_timeout_us(core)
