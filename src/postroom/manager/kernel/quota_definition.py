@@ -28,11 +28,13 @@ class QuotaDefinition:
 
     name: str
     messages_maximum: int = NO_LIMIT
+    """−1: no limit; 0: nothing may be stored."""
     bytes_maximum: int = NO_LIMIT
+    """Likewise."""
     policy: str = setting(POLICY_FIFO, choices=POLICIES)
-    """"fifo": sends that wait go in in the order in which they came; "preemptive": whichever fits."""
+    """`fifo`: sends that wait go in in the order in which they came; `preemptive`: whichever fits."""
     shared: bool = True
-    """One pool for all destinations; otherwise one of this size for each."""
+    """One pool for all queues that name it; false: one of this size for each."""
 
     def check(self) -> None:
         """Raise NameNotAllowed or DefinitionInvalid, naming the key."""

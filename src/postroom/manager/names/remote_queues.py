@@ -31,13 +31,14 @@ class RemoteQueueDefinition:
 
     name: str
     remote_queue: str = ""
-    """The queue's name at its queue manager [RNAME]; "" for a queue-manager alias."""
+    """The queue's name at its queue manager [RNAME]; empty: a queue-manager alias."""
     remote_queue_manager: str = ""
-    """[RQMNAME]"""
+    """The queue manager that has it [RQMNAME]."""
     transmission_queue: str = ""
-    """Where its messages wait for a channel [XMITQ]; "" the one that has the queue manager's name, else the
-    default one."""
+    """Where its messages wait for a channel [XMITQ]; empty: the one that has the queue manager's name, else
+    the default one."""
     description: str = ""
+    """For people."""
 
     def check(self) -> None:
         """Raise NameNotAllowed or DefinitionInvalid, naming the key."""
