@@ -66,7 +66,7 @@ def check_counters(core: Core) -> None:
     assert core.tapped == sum(node.taps > 0 for node in nodes)
     for node in nodes:
         assert node.taps == (node.name in core.leased_names) + sum(
-            spark.consumer is not None for spark in node.spark
+            spark.consumer is not None for spark in (node.spark if isinstance(node, Queue) else ())
         )
     assert core.blocked_sends == sum(queue.statistics.blocked for queue in core.queues_by_id.values())
 
@@ -127,7 +127,7 @@ def check_history(world: LedgerWorld) -> None:
     live = Counter(queue for (_, queue), state in states.items() if state != State.DELETED)
     queues = world.manager.core.queues_by_id
     for id, node in queues.items():
-        assert live[id] == (node.statistics.depth if node.topic is None else 0), node.name
+        assert live[id] == (node.statistics.depth if isinstance(node, Queue) else 0), node.name
     assert set(+live) <= set(queues)
     _check_totals(world, arrived, ended)
     _check_tapped(world)

@@ -161,7 +161,7 @@ def test_a_consumer_that_held_something_before_the_pause_can_settle_it(world: Wo
     pause(world, queue, CONSUMPTION)
     world.accept(consumer, world.held(consumer)[0])
     world.turn()
-    assert queue.empty()
+    assert queue.is_empty()
 
 
 def test_a_topic_is_paused_with_all_its_subscriptions_those_to_come_included(world: World) -> None:

@@ -13,9 +13,9 @@ from postroom.manager.kernel.errors import (
     QueueNotFound,
     RequestInvalid,
 )
-from postroom.manager.kernel.holders import NO_CONFIRM_ID
 from postroom.manager.kernel.options import ManagerOptions
 from postroom.manager.message_store.browsing import Browse
+from postroom.manager.message_store.holders import NO_CONFIRM_ID
 from postroom.model.codes import State
 from tests.manager.over_ledger import LedgerWorld
 from tests.manager.store_face import Asked, StoreFace, a_filter, told
@@ -300,7 +300,7 @@ def test_without_confirm_ids_the_lenient_rule_of_the_documentation(world: World)
     face.confirm_put(uid)
     face.get(confirm=4)
     face.confirm_get(uid)
-    assert face.queue.empty()
+    assert face.queue.is_empty()
 
 
 def test_an_unborn_message_is_confirmed_before_its_birth(world: World) -> None:

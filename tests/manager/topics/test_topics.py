@@ -71,7 +71,7 @@ def test_without_subscription_the_ledger_tells_of_the_arrival_alone(world: Topic
     assert world.sets() == [[]]
     arrival = world.arrivals[0]
     assert (arrival["body_len"], arrival["flags"], arrival["parent_queue"]) == (0, 1, topic.id)
-    assert topic.topic is not None and topic.topic.unrouted == 1
+    assert topic.unrouted == 1
     assert topic.statistics.depth == 0
 
 
@@ -150,7 +150,7 @@ def test_another_topic_selector_or_no_local_replaces_a_subscription_that_is_not_
     world.close(consumer)
     new = world.subscribe(**{"name": "s", "durable": True, **other})
     assert old.deleted and new is not old
-    assert new.empty()
+    assert new.is_empty()
     assert world.manager.durable_subscription("me", "s") is new
 
 

@@ -26,7 +26,7 @@ from postroom.client import (
     UniqueId,
     aio,
 )
-from postroom.manager.kernel.holders import MAX_CONFIRMED, store_of
+from postroom.manager.message_store.holders import MAX_CONFIRMED, store_of
 from postroom.manager.queues.switches import CONSUMPTION
 from postroom.server.configuration.config import MessageStoreConfig, QueueConfig
 from postroom.server.connection.broker import Broker

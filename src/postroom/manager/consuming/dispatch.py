@@ -20,7 +20,7 @@ from postroom.manager.queues.body_fetch import fetch_ahead, fetch_entry
 from postroom.manager.queues.expiry import expire_available
 from postroom.manager.queues.message_groups import FIRST_IN_GROUP
 from postroom.manager.queues.placement import ended, refill, take_out
-from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.queue import Queue, as_queue
 from postroom.manager.queues.unit_turns import catch_up, give_turns
 from postroom.manager.spark.assignment import assign, assign_next
 from postroom.manager.spark.subscription import SparkSubscription
@@ -38,7 +38,7 @@ def can_take(core: Core, consumer: Consumer) -> bool:
         and not consumer.closed
         and not consumer.suspended
         and consumer.backoff_us == 0
-        and len(consumer.held) < _most_unsettled(core, consumer.queue)
+        and len(consumer.held) < _most_unsettled(core, as_queue(consumer.queue))
     )
 
 
@@ -55,7 +55,7 @@ def refresh(core: Core, consumer: Consumer) -> None:
     if able == consumer.ready:
         return
     consumer.ready = able
-    queue = consumer.queue
+    queue = as_queue(consumer.queue)
     if able:
         queue.attached.ready.append(consumer)
     else:
@@ -198,7 +198,7 @@ def deliver(core: Core, queue: Queue, consumer: Consumer, entry: Entry) -> None:
     core.effects.deliveries.append(
         Delivery(consumer, entry, sections, delivery_count, annotations, False, first)
     )
-    if consumer.credit == 0 or len(consumer.held) >= _most_unsettled(core, consumer.queue):
+    if consumer.credit == 0 or len(consumer.held) >= _most_unsettled(core, as_queue(consumer.queue)):
         refresh(core, consumer)
 
 

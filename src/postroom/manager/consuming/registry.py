@@ -14,7 +14,7 @@ from postroom.manager.kernel.entry import Entry, by_place
 from postroom.manager.kernel.errors import AccessRefused, LimitExceeded, NotAllowed, QueueNotFound
 from postroom.manager.kernel.options import ConsumerOptions
 from postroom.manager.kernel.transitions import step
-from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.queue import Queue, Subscription, as_queue
 from postroom.manager.queues.returned_entries import come_back
 from postroom.model import numbers as n
 
@@ -114,15 +114,15 @@ def set_credit(core: Core, consumer: Consumer, credit: i64, drain: bool) -> None
         refresh(core, consumer)
     consumer.drain = drain
     if credit > 0 or drain:
-        dispatch(core, consumer.queue)
+        dispatch(core, as_queue(consumer.queue))
 
 
 def _set_draining(consumer: Consumer, drain: bool) -> None:
     if drain != consumer.drain:
         if drain:
-            consumer.queue.attached.draining.append(consumer)
+            as_queue(consumer.queue).attached.draining.append(consumer)
         else:
-            consumer.queue.attached.draining.remove(consumer)
+            as_queue(consumer.queue).attached.draining.remove(consumer)
     consumer.drain = drain
 
 
@@ -137,7 +137,7 @@ def close_consumer(core: Core, consumer: Consumer, lost: bool) -> None:
     """The consumer is gone; what it holds goes back to its places."""
     if consumer.closed:
         return
-    queue = consumer.queue
+    queue = as_queue(consumer.queue)
     consumer.closed = True
     consumer.credit = 0
     if not consumer.browse:
@@ -169,7 +169,7 @@ def close_consumer(core: Core, consumer: Consumer, lost: bool) -> None:
         _lift_exclusions(queue, consumer)
     queue.schedule.active_us = core.now_us
     consumer.active = False
-    if queue.subscription is not None and not queue.subscription.durable and not queue.attached.consumers:
+    if isinstance(queue, Subscription) and not queue.durable and not queue.attached.consumers:
         core.forsaken.append(queue)
     fail_over(core, queue)
     core.woken.append(queue)
@@ -205,7 +205,7 @@ def suspend_consumer(core: Core, consumer: Consumer, timeout_us: i64) -> bool:
     core.set_alarm(consumer.queue, consumer.suspended_until_us)
     if consumer.queue.limits.exclusive:
         consumer.active = False
-        fail_over(core, consumer.queue)
+        fail_over(core, as_queue(consumer.queue))
     return True
 
 
@@ -217,7 +217,7 @@ def resume_consumer(core: Core, consumer: Consumer, sink: Sink) -> list[Entry]:
     consumer.suspended = False
     consumer.sink = sink
     core.suspended -= 1
-    queue = consumer.queue
+    queue = as_queue(consumer.queue)
     if queue.limits.exclusive:
         consumer.active = active_consumer(queue) is None
     held = held_in_order(consumer, False)

@@ -10,7 +10,7 @@ from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.memory import check_body, keep_body, shared_body
 from postroom.manager.queues.band import Band
 from postroom.manager.queues.placement import take_out
-from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.queue import Queue, as_queue
 from postroom.manager.queues.unreadable_bodies import without_body
 from postroom.model import numbers as n
 
@@ -79,7 +79,7 @@ def request(core: Core, wanted: list[Entry]) -> None:
     for entry in wanted:
         entry.fetching = True
     if not missing:
-        wanted[0].queue.bodies.fetching = False
+        as_queue(wanted[0].queue).bodies.fetching = False
         return
     places = [(int(entry.body_serial), int(entry.body_offset), int(entry.body_len)) for entry in missing]
     core.effects.fetches.append(Fetch(missing, places))
@@ -104,7 +104,7 @@ def _wait_for_other(core: Core, entry: Entry) -> bool:
         core.shared_reads[entry.body_serial] = []
         return False
     waiting.append(entry)
-    entry.queue.bodies.awaited += 1
+    as_queue(entry.queue).bodies.awaited += 1
     return True
 
 
@@ -116,7 +116,7 @@ def arrived(core: Core, entry: Entry, body: Body) -> None:
         return
     for other in core.shared_reads.pop(entry.body_serial, []):
         other.fetching = False
-        other.queue.bodies.awaited -= 1
+        as_queue(other.queue).bodies.awaited -= 1
         _take(core, other, body)
         core.woken.append(other.queue)
 
@@ -125,9 +125,9 @@ def _take(core: Core, entry: Entry, body: Body) -> None:
     if entry.state != n.AVAILABLE or entry.body is not None:
         return
     if isinstance(body, LedgerCorrupt):
-        take_out(entry.queue, entry)
+        take_out(as_queue(entry.queue), entry)
         without_body(core, entry, body)
     else:
         check_body(entry, body)
         keep_body(core, entry, body)
-        entry.queue.bodies.missing -= 1
+        as_queue(entry.queue).bodies.missing -= 1

@@ -9,7 +9,7 @@ from postroom.manager.kernel.transitions import step
 from postroom.manager.queues import registry as queues
 from postroom.manager.queues.backlog import Backlog, Chunk, earliest
 from postroom.manager.queues.placement import ended, take_out, watch_live
-from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.queue import Queue, as_queue
 from postroom.manager.undeliverable.child_entries import make_child, may_leave
 from postroom.model import numbers as n
 
@@ -21,13 +21,13 @@ def expired(core: Core, entry: Entry) -> bool:
 
 def expire_available(core: Core, entry: Entry) -> None:
     """End an available object whose time is over."""
-    take_out(entry.queue, entry)
+    take_out(as_queue(entry.queue), entry)
     expire(core, entry)
 
 
 def expire(core: Core, entry: Entry) -> None:
     """End an entry that is in no order: as expired, or redirected if its queue says so."""
-    queue = entry.queue
+    queue = as_queue(entry.queue)
     target = None
     if queue.limits.expiry_target and may_leave(entry):
         target = queues.target(core, queue, queue.limits.expiry_target)

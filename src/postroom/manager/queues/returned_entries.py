@@ -11,7 +11,7 @@ from postroom.manager.kernel.memory import admit
 from postroom.manager.kernel.transitions import step
 from postroom.manager.queues.expiry import expire, expired
 from postroom.manager.queues.placement import add_again, add_committed, delay, ended, why_held_back
-from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.queue import Queue, as_queue
 from postroom.manager.undeliverable.dead_letters import (
     MAX_REASON_CHARS,
     dead_letter,
@@ -81,7 +81,7 @@ def come_back(core: Core, entry: Entry, event: int, delay_us: i64, detail: bytes
 def turn_down(core: Core, entry: Entry, consumer: Consumer | None, condition: str, description: str) -> None:
     """A consumer rejects ``entry``: to the dead-letter queue, or out. Where there is nothing behind the queue
     (`keeps_rejected`) it comes back as failed."""
-    if keeps_rejected(core, entry.queue):
+    if keeps_rejected(core, as_queue(entry.queue)):
         detail = detail_of(condition[:MAX_REASON_CHARS], description[:MAX_REASON_CHARS])
         come_back(core, entry, n.EVENT_FAIL, redelivery_delay_us(entry, consumer), detail)
     else:
@@ -98,7 +98,7 @@ def settle_down(core: Core, entry: Entry) -> bool:
     elif expired(core, entry):
         expire(core, entry)
     else:
-        add_again(core, entry.queue, entry)
+        add_again(core, as_queue(entry.queue), entry)
         return True
     return False
 

@@ -3,8 +3,9 @@
 from abc import abstractmethod
 from collections.abc import Container, Mapping
 from dataclasses import fields, replace
-from typing import Final
+from typing import Final, TypeVar
 
+from postroom.manager.kernel.destination import Destination
 from postroom.manager.kernel.options import IDENTITY_FIELDS, QUEUE_SETTINGS, USAGE_NORMAL, QueueDefinition
 from postroom.manager.kernel.statistics import HeldByAll, Statistics
 from postroom.manager.queues.queue import Queue
@@ -25,11 +26,14 @@ from postroom.server.management.request import (
     check_not_reserved,
 )
 
+D = TypeVar("D", bound=Destination)
+Q = TypeVar("Q", bound=Queue)
+
 _TYPES: Final = types_of(QueueDefinition)
 _SETTABLE: Final = {name: _TYPES[name] for name in QUEUE_SETTINGS}
 
 
-class Destinations(ListedEntityType[Queue]):
+class Destinations(ListedEntityType[D]):
     """One of these entity types: the operations that all of them have alike."""
 
     def make_operations(self) -> Mapping[str, Operation]:
@@ -53,8 +57,8 @@ class Destinations(ListedEntityType[Queue]):
             raise RequestError(CONFLICT, f"{kind} {name!r} exists already")
         usage = str(request.attributes().get("usage", USAGE_NORMAL))
         plain = self.manager.options.new_queue(name, kind, usage)
-        queue = self.manager.create_queue(_changed(plain, request), now_us)
-        return Response(CREATED, "created", self.shown(queue))
+        self.manager.create_queue(_changed(plain, request), now_us)
+        return Response(CREATED, "created", self.shown(self.find(request)))
 
     def _update(self, request: Request, now_us: int) -> Response:
         queue = self.find(request)
@@ -88,7 +92,7 @@ class Destinations(ListedEntityType[Queue]):
         return Response(OK, "reset", before)
 
 
-class MessageHolders(Destinations):
+class MessageHolders(Destinations[Q]):
     """Queues and subscriptions, on which messages are."""
 
     def make_operations(self) -> Mapping[str, Operation]:
@@ -98,7 +102,7 @@ class MessageHolders(Destinations):
         definition = [each.name for each in fields(QueueDefinition) if each.name not in self.columns]
         return [*self.columns, *definition, *SWITCH_ATTRIBUTES, *Statistics(HeldByAll()).snapshot()]
 
-    def shown(self, thing: Queue) -> Attributes:
+    def shown(self, thing: Q) -> Attributes:
         """Definition and counters."""
         record, counters = thing.definition.to_record(), thing.statistics.snapshot()
         return super().shown(thing) | record | switches_of(thing) | counters
@@ -111,7 +115,7 @@ class MessageHolders(Destinations):
         return Response(OK, "OK", holders_of(self.broker, self.find(request)))
 
 
-def _switches(queue: Queue) -> Response:
+def _switches(queue: Destination) -> Response:
     told = {**switches_of(queue), "durably_paused": queue.definition.durably_paused}
     return Response(OK, "OK", told)
 

@@ -5,7 +5,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from postroom.manager.kernel.consumer import Consumer
-from postroom.manager.kernel.holders import BrowseLock, ConfirmIdHolder
+from postroom.manager.message_store.holders import BrowseLock, ConfirmIdHolder
 from postroom.manager.queues.queue import Queue
 from postroom.manager.transactions.xa_branch import Branch
 from postroom.model.codes import HolderKind

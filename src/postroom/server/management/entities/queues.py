@@ -5,7 +5,7 @@ from functools import cached_property
 from typing import Final
 
 from postroom.manager.kernel.options import IDENTITY_FIELDS, KIND_QUEUE, QueueDefinition
-from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.queue import Queue, Subscription
 from postroom.model.entity_types import QUEUE_TYPE
 from postroom.model.names import DYNAMIC_PREFIX
 from postroom.server.management.entities.destinations import MessageHolders
@@ -13,7 +13,7 @@ from postroom.server.management.entity_type import Columns, Operation
 from postroom.server.management.request import BAD_REQUEST, NO_CONTENT, Request, RequestError, Response
 
 
-class Queues(MessageHolders):
+class Queues(MessageHolders[Queue]):
     """The queues of one broker."""
 
     type: Final = QUEUE_TYPE
@@ -35,7 +35,7 @@ class Queues(MessageHolders):
 
     def all(self) -> Iterator[Queue]:
         """Subscriptions are an entity type of their own."""
-        return (queue for queue in self.manager.queues.values() if queue.subscription is None)
+        return (queue for queue in self.manager.queues.values() if not isinstance(queue, Subscription))
 
     def find(self, request: Request) -> Queue:
         return self.manager.queue(request.required_name())

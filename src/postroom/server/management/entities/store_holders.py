@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from postroom.manager.kernel.holders import BrowseLock, ConfirmIdHolder
+from postroom.manager.message_store.holders import BrowseLock, ConfirmIdHolder
 from postroom.manager.message_store.verbs import EndHolder, holder_by_id
 from postroom.manager.queues.queue import Queue
 from postroom.model.entity_types import STORE_HOLDER_TYPE

@@ -5,8 +5,9 @@ from typing import Final
 
 from postroom.manager.kernel.errors import QueueNotFound
 from postroom.manager.kernel.options import KIND_TOPIC, QUEUE_SETTINGS
-from postroom.manager.queues.queue import Queue
+from postroom.manager.queues.queue import Subscription
 from postroom.manager.queues.switches import SWITCH_ATTRIBUTES, switches_of
+from postroom.manager.queues.topic import Topic
 from postroom.model.entity_types import SUBSCRIPTION_TYPE, TOPIC_TYPE
 from postroom.model.names import DYNAMIC_PREFIX
 from postroom.server.management.entities.destinations import Destinations, MessageHolders
@@ -22,20 +23,20 @@ _SUMS: Final = (
 """Over the subscriptions to it, each with entries of its own; not over those to patterns."""
 
 
-class Topics(Destinations):
+class Topics(Destinations[Topic]):
     """The topics of one broker."""
 
     type: Final = TOPIC_TYPE
 
-    def make_columns(self) -> Columns[Queue]:
+    def make_columns(self) -> Columns[Topic]:
         patterns = self.manager.core.patterns
         return {
             **same_named(*QUEUE_SETTINGS, "auto_created", "temporary", "durably_paused", of="definition"),
-            "dynamic": lambda node: node.name.startswith(DYNAMIC_PREFIX),
-            "messages_unrouted": lambda node: int(node.topic.unrouted) if node.topic is not None else 0,
-            "subscriptions": lambda node: len(patterns.matching(node.name)),
-            "consumers": lambda node: sum(
-                len(queue.attached.consumers) for queue in patterns.matching(node.name)
+            "dynamic": lambda topic: topic.name.startswith(DYNAMIC_PREFIX),
+            "messages_unrouted": lambda topic: int(topic.unrouted),
+            "subscriptions": lambda topic: len(patterns.matching(topic.name)),
+            "consumers": lambda topic: sum(
+                len(queue.attached.consumers) for queue in patterns.matching(topic.name)
             ),
         }
 
@@ -45,13 +46,13 @@ class Topics(Destinations):
     def attribute_names(self) -> list[str]:
         return [*self.columns, *SWITCH_ATTRIBUTES, *_COUNTERS, *_SUMS]
 
-    def all(self) -> Iterable[Queue]:
+    def all(self) -> Iterable[Topic]:
         return self.manager.topics.values()
 
-    def find(self, request: Request) -> Queue:
+    def find(self, request: Request) -> Topic:
         return self.manager.topic(request.required_name())
 
-    def shown(self, thing: Queue) -> Attributes:
+    def shown(self, thing: Topic) -> Attributes:
         counters = thing.statistics.snapshot()
         counted = {name: counters[name] for name in _COUNTERS}
         sums = _sums(self.manager.core.patterns.exactly(thing.name))
@@ -62,14 +63,14 @@ class Topics(Destinations):
         return self.created(name, KIND_TOPIC, self.manager.topics, request, now_us)
 
     def delete(self, request: Request, now_us: int) -> Response:
-        node = self.find(request)
-        if_unused = request.flag("if-unused") or node.definition.temporary
+        topic = self.find(request)
+        if_unused = request.flag("if-unused") or topic.definition.temporary
         forced = request.flag("force")
-        ended = self.manager.delete_topic(node.name, if_unused, now_us, forced, request.user)
+        ended = self.manager.delete_topic(topic.name, if_unused, now_us, forced, request.user)
         return Response(OK, "deleted", {"subscriptions": ended})
 
 
-def _sums(queues: list[Queue]) -> Attributes:
+def _sums(queues: list[Subscription]) -> Attributes:
     found: Attributes = dict.fromkeys(_SUMS, 0)
     for queue in queues:
         counters = queue.statistics.snapshot()
@@ -78,22 +79,22 @@ def _sums(queues: list[Queue]) -> Attributes:
     return found
 
 
-class Subscriptions(MessageHolders):
+class Subscriptions(MessageHolders[Subscription]):
     """The subscriptions of one broker, each with the settings and counters of a queue."""
 
     type: Final = SUBSCRIPTION_TYPE
 
-    def make_columns(self) -> Columns[Queue]:
+    def make_columns(self) -> Columns[Subscription]:
         return {"durable": lambda queue: not queue.definition.temporary}
 
-    def all(self) -> Iterator[Queue]:
-        return (queue for queue in self.manager.queues.values() if queue.subscription is not None)
+    def all(self) -> Iterator[Subscription]:
+        return (queue for queue in self.manager.queues.values() if isinstance(queue, Subscription))
 
-    def find(self, request: Request) -> Queue:
+    def find(self, request: Request) -> Subscription:
         """By its full name, as QUERY shows it."""
         name = request.required_name()
         queue = self.manager.queues.get(name)
-        if queue is None or queue.subscription is None:
+        if not isinstance(queue, Subscription):
             raise QueueNotFound(f"there is no subscription {name!r}")
         return queue
 

@@ -13,6 +13,7 @@ from mypy_extensions import i64
 from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.entry import Entry
 from postroom.manager.kernel.errors import LimitExceeded
+from postroom.manager.queues.queue import as_queue
 from postroom.model import numbers as n
 
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ def forget(queue: "Queue", entry: Entry) -> None:
 
 def note_confirmed(entry: Entry) -> None:
     """The get of ``entry`` is about to be confirmed: the same confirmation may come again."""
-    store, holder = store_of(entry.queue), entry.owner
+    store, holder = store_of(as_queue(entry.queue)), entry.owner
     unique_id = store.unique_ids.get(int(entry.serial), b"")
     if not unique_id or not isinstance(holder, ConfirmIdHolder):
         return
