@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
+from postroom.client.aio.closable import Closable
 from postroom.client.aio.consumer import MessageConsumer
 from postroom.client.aio.producer import MessageProducer
 from postroom.client.connection.transport import within
@@ -35,7 +35,7 @@ __all__ = ["ManagementClient"]
 QUERY_PAGE_ROWS: Final = 1_000
 
 
-class ManagementClient:
+class ManagementClient(Closable):
     """Creates, reads, changes, deletes and lists what the broker has. Made by
     :meth:`Connection.create_management`.
 
@@ -57,14 +57,6 @@ class ManagementClient:
         self._request_timeout_s = request_timeout_s
         self._numbers = itertools.count(1)
         self._one_at_a_time = asyncio.Lock()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def request(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Final, TypeVar
 
 from postroom.amqp.encoding.types import Described, Symbol, ULong
 from postroom.amqp.engine.receiver import ReceiverLink
@@ -18,6 +18,7 @@ from postroom.amqp.frames.termini import (
     Source,
     Target,
 )
+from postroom.client.aio.closable import Closable
 from postroom.client.aio.consumer import MessageConsumer, QueueBrowser
 from postroom.client.aio.local_transaction import TransactionContext
 from postroom.client.aio.opening import Opening
@@ -71,7 +72,7 @@ EXCLUSIVE_PROPERTY: Final = Symbol("exclusive")
 P = TypeVar("P", MessageProducer, QueueBrowser)
 
 
-class Session:
+class Session(Closable):
     """A session: the producers and consumers of one unit of work. Made by
     :meth:`Connection.create_session`; leaving ``async with`` closes it.
     """
@@ -91,14 +92,6 @@ class Session:
         self._transaction: TransactionContext | None = None
         self._consumers: list[Deliveries] = []
         self._others: list[MessageProducer | QueueBrowser] = []
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     def _end(self) -> None:
         """What it was made for has been closed, and nothing else is in it."""
