@@ -20,6 +20,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
+from postroom.amqp.extensions import MANAGEMENT_ADDRESS
 from postroom.client.aio.closable import Closable
 from postroom.client.aio.consumer import MessageConsumer, QueueBrowser
 from postroom.client.aio.context import JMSContext
@@ -45,7 +46,6 @@ from postroom.client.connection.tls import TlsOptions
 from postroom.client.connection.url import parse_url
 from postroom.client.destinations import Destination, Queue, Wanted
 from postroom.client.exceptions import JMSException
-from postroom.client.messages.management_answers import MANAGEMENT_NODE
 from postroom.client.sessions.acknowledge_modes import AcknowledgeMode
 from postroom.client.sessions.connection_state import (
     ExceptionListener,
@@ -370,7 +370,7 @@ class Connection(Closable):
         session = await self.create_session()
         try:
             return ManagementClient(
-                await session.create_producer(MANAGEMENT_NODE),
+                await session.create_producer(MANAGEMENT_ADDRESS),
                 await session.create_reply_consumer(),
                 self._request_timeout_s,
                 session,

@@ -12,6 +12,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from postroom.amqp.extensions import MANAGEMENT_ADDRESS
 from postroom.client.aio.closable import Closable
 from postroom.client.aio.consumer import MessageConsumer
 from postroom.client.aio.producer import MessageProducer
@@ -19,7 +20,6 @@ from postroom.client.connection.transport import within
 from postroom.client.durations import check_duration
 from postroom.client.exceptions import JMSTimeoutException
 from postroom.client.messages.management_answers import (
-    MANAGEMENT_NODE,
     ManagementReply,
     raise_unless_ok,
     reply_from_message,
@@ -91,7 +91,7 @@ class ManagementClient(Closable):
     async def _online(self) -> None:
         """After a break the queue of replies has another name: wait until it is known."""
         provider = self._producer._sending.provider
-        await within(provider.online(), self._request_timeout_s, f"request to {MANAGEMENT_NODE}")
+        await within(provider.online(), self._request_timeout_s, f"request to {MANAGEMENT_ADDRESS}")
 
     async def _reply_to(self, number: str, patience_s: float) -> Message:
         """The answer to request ``number``; answers to requests given up before are passed over."""
@@ -100,7 +100,7 @@ class ManagementClient(Closable):
         while True:
             message = await self._replies.receive(timeout_s)
             if message is None:
-                raise JMSTimeoutException(f"no answer of {MANAGEMENT_NODE} within {timeout_s} s")
+                raise JMSTimeoutException(f"no answer of {MANAGEMENT_ADDRESS} within {timeout_s} s")
             if message.correlation_id == number:
                 return message
 
