@@ -10,10 +10,10 @@ same name:
 The settings are those of IBM MQ's DEFINE CHANNEL, whose keyword stands in brackets; defaults are MQ's, too.
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import Final
 
-from postroom.model.settings import bounds_of, setting
+from postroom.model.settings import bounds_of, record_of, restored, setting, unusual_of
 
 SENDER: Final = "sender"
 RECEIVER: Final = "receiver"
@@ -183,21 +183,16 @@ class ChannelDefinition:
 
     def to_record(self) -> dict[str, object]:
         """As JSON-able fields."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
+        return record_of(self)
 
     def to_ledger(self) -> dict[str, object]:
         """As `to_record`, without what is as it is by default; name and type are always there."""
-        usual = {each.name: each.default for each in fields(self) if each.name not in ("name", "type")}
-        return {
-            key: value for key, value in self.to_record().items() if key not in usual or value != usual[key]
-        }
+        return unusual_of(self, "type")
 
     @staticmethod
     def from_record(record: dict[str, object]) -> "ChannelDefinition":
         """The definition that `to_ledger` wrote."""
-        definition = ChannelDefinition(name=str(record["name"]))
-        known = {each.name for each in fields(ChannelDefinition)}
-        return replace(definition, **{k: v for k, v in record.items() if k in known})  # type: ignore[arg-type]
+        return restored(ChannelDefinition, record)
 
 
 CHANNEL_BOUNDS: Final = bounds_of(ChannelDefinition)

@@ -14,7 +14,7 @@ from postroom.manager.kernel.destination_checks import (
 from postroom.manager.kernel.errors import DefinitionInvalid
 from postroom.manager.kernel.name_rules import check_name, check_subscription_name, check_topic_name
 from postroom.model.duplicates import MAX_DUPLICATE_WINDOW
-from postroom.model.settings import NO_LIMIT, bounds_of, first_fault, setting
+from postroom.model.settings import NO_LIMIT, bounds_of, first_fault, record_of, restored, setting, unusual_of
 
 IDENTITY_FIELDS: Final = (
     *("name", "kind", "auto_created", "temporary", "durably_paused"),
@@ -232,24 +232,19 @@ class QueueDefinition:
 
     def to_record(self) -> dict[str, object]:
         """As JSON-able fields."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
+        return record_of(self)
 
     def to_ledger(self) -> dict[str, object]:
         """As `to_record`, without what is as it is by default: every file of the ledger opens with the
         definitions in force, and there may be many.
         """
-        usual = {each.name: each.default for each in fields(self) if each.name != "kind"}
-        return {name: value for name, value in self.to_record().items() if value != usual.get(name, _NEVER)}
+        return unusual_of(self, "kind")
 
     @staticmethod
     def from_record(record: dict[str, object]) -> "QueueDefinition":
         """The definition that `to_ledger` wrote."""
-        known = {each.name for each in fields(QueueDefinition)}
-        definition = QueueDefinition(name=str(record["name"]))
-        return replace(definition, **{k: v for k, v in record.items() if k in known})  # type: ignore[arg-type]
+        return restored(QueueDefinition, record)
 
-
-_NEVER: Final = object()
 
 QUEUE_BOUNDS: Final = bounds_of(QueueDefinition)
 QUEUE_SETTINGS: Final = tuple(

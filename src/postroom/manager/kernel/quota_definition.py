@@ -5,7 +5,7 @@ each destination that names it has a pool of that size for itself. A destination
 own, the one it names, or the broker's.
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
@@ -13,7 +13,7 @@ from mypy_extensions import i64
 from postroom.manager.kernel.destination_checks import POLICIES, POLICY_FIFO, POLICY_PREEMPTIVE
 from postroom.manager.kernel.errors import DefinitionInvalid, NameNotAllowed
 from postroom.manager.kernel.quota_pool import NO_LIMIT, Pool
-from postroom.model.settings import bounds_of, first_fault, setting
+from postroom.model.settings import bounds_of, first_fault, record_of, restored, setting
 
 if TYPE_CHECKING:
     from postroom.manager.kernel.destination import Destination
@@ -49,14 +49,12 @@ class QuotaDefinition:
 
     def to_record(self) -> dict[str, object]:
         """As JSON-able fields, for the ledger."""
-        return {"kind": KIND_QUOTA, **{each.name: getattr(self, each.name) for each in fields(self)}}
+        return {"kind": KIND_QUOTA, **record_of(self)}
 
     @staticmethod
     def from_record(record: dict[str, object]) -> "QuotaDefinition":
         """The definition that `to_record` wrote."""
-        known = {each.name for each in fields(QuotaDefinition)}
-        definition = QuotaDefinition(name=str(record["name"]))
-        return replace(definition, **{k: v for k, v in record.items() if k in known})  # type: ignore[arg-type]
+        return restored(QuotaDefinition, record)
 
 
 _BOUNDS: Final = bounds_of(QuotaDefinition)

@@ -9,7 +9,7 @@ One definition may serve three ways, by what is left blank:
   ``remote_queue_manager`` instead.
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import Final, cast, final
 
 from mypy_extensions import i64
@@ -19,6 +19,7 @@ from postroom.manager.kernel.core import Core
 from postroom.manager.kernel.errors import DefinitionInvalid
 from postroom.manager.kernel.name_rules import RESERVED_PREFIX, check_name
 from postroom.manager.queues.queue import Queue
+from postroom.model.settings import record_of, restored
 
 KIND_REMOTE: Final = "remote"
 MAX_DESCRIPTION_CHARS: Final = 256
@@ -65,7 +66,7 @@ class RemoteQueueDefinition:
 
     def to_record(self) -> dict[str, object]:
         """As JSON-able fields."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
+        return record_of(self)
 
     def to_ledger(self) -> dict[str, object]:
         """As `to_record`, with its kind and without what is blank."""
@@ -75,9 +76,7 @@ class RemoteQueueDefinition:
     @staticmethod
     def from_record(record: dict[str, object]) -> "RemoteQueueDefinition":
         """The definition that `to_ledger` wrote."""
-        known = {each.name for each in fields(RemoteQueueDefinition)}
-        definition = RemoteQueueDefinition(name=str(record["name"]))
-        return replace(definition, **{k: v for k, v in record.items() if k in known})  # type: ignore[arg-type]
+        return restored(RemoteQueueDefinition, record)
 
 
 @final
